@@ -1,4 +1,4 @@
-//! What stretches of code ask of a core.
+//! Demand of stretches of code on a core.
 
 use super::{Stretch, Weight};
 use crate::mca::{Figures, Mca, McaError, Target};
@@ -7,11 +7,11 @@ use colocate_model::mix::Class;
 use colocate_model::phase::{Known, Phase, Work};
 use std::collections::BTreeMap;
 
-/// What `llvm-mca` says of stretches of code.
+/// Results of `llvm-mca` on stretches of code.
 #[derive(Clone, Debug)]
 pub struct Analysis<'a> {
     stretches: &'a [Stretch],
-    /// A place in `figures` for each stretch, if it could be simulated.
+    /// Index into `figures` for each stretch; `None` if the stretch could not be simulated.
     of: Vec<Option<usize>>,
     figures: Vec<Figures>,
     target: Target,
@@ -19,35 +19,36 @@ pub struct Analysis<'a> {
     complaint: Option<String>,
 }
 
-/// A stretch with its figures.
+/// Stretch with its figures.
 #[derive(Clone, Copy, Debug)]
 pub struct Simulated<'a> {
     /// The stretch.
     pub stretch: &'a Stretch,
-    /// What is said of it, each a line of its text on average.
+    /// Figures, per line of the stretch's text on average.
     pub figures: &'a Figures,
-    /// Lines of text for each of its instructions: some are said in two.
+    /// Lines of text per instruction: some instructions take two lines.
     pub lines: f64,
-    /// Instructions that it represents; where time is all that is known, in a unit of its own.
+    /// Instructions that the stretch represents; in an arbitrary unit if only time is known.
     pub instructions: f64,
 }
 
 impl<'a> Analysis<'a> {
-    /// Has `mca` simulate each different one of `stretches` on the processor `target`.
+    /// Simulates each different stretch on the processor `target`.
     ///
     /// # Errors
-    /// As [`Mca::analyse`]; a stretch that is refused alone is left out.
+    /// As [`Mca::analyse`]; a stretch refused alone is left out.
     pub fn of(mca: &Mca, target: &Target, stretches: &'a [Stretch]) -> Result<Self, McaError> {
         let mut place_of: BTreeMap<&str, usize> = BTreeMap::new();
         let mut texts: Vec<&str> = Vec::new();
-        let place = |stretch: &'a Stretch| {
-            *place_of.entry(&stretch.text).or_insert_with(|| {
+        let mut places: Vec<usize> = Vec::with_capacity(stretches.len());
+        for stretch in stretches {
+            places.push(*place_of.entry(&stretch.text).or_insert_with(|| {
                 texts.push(&stretch.text);
                 texts.len() - 1
-            })
-        };
-        let places: Vec<usize> = stretches.iter().map(place).collect();
-        let (mut complaint, mut figures) = (None, Vec::new());
+            }));
+        }
+        let mut complaint = None;
+        let mut figures = Vec::new();
         let mut kept = Vec::new();
         for found in mca.analyse(target, &texts)? {
             kept.push(found.as_ref().ok().map(|_| figures.len()));
@@ -57,11 +58,11 @@ impl<'a> Analysis<'a> {
             }
         }
         let of = places.into_iter().map(|place| kept.get(place).copied().flatten()).collect();
-        let (target, version) = (target.clone(), mca.version());
-        Ok(Self { stretches, of, figures, target, version, complaint })
+        let version = mca.version();
+        Ok(Self { stretches, of, figures, target: target.clone(), version, complaint })
     }
 
-    /// Each stretch that could be simulated, with its figures.
+    /// Stretches that could be simulated, with their figures.
     pub fn simulated(&self) -> impl Iterator<Item = Simulated<'_>> {
         let pairs = self.stretches.iter().zip(&self.of);
         pairs.filter_map(|(stretch, place)| {
@@ -76,49 +77,55 @@ impl<'a> Analysis<'a> {
         })
     }
 
-    /// Part of the instructions (or of the time) that could be simulated; `None` without any.
+    /// Simulated share of the instructions (or of the time); `None` without stretches.
     #[must_use]
     pub fn covered(&self) -> Option<f64> {
-        let weight = |stretch: &Stretch| match stretch.weight {
-            Weight::Instructions(weight) | Weight::Time(weight) => weight,
-        };
-        let sum = |sum: f64, stretch| sum + weight(stretch);
-        let all = self.stretches.iter().fold(0.0, sum);
-        let simulated = self.simulated().map(|one| one.stretch).fold(0.0, sum);
+        let all = total(self.stretches.iter());
+        let simulated = total(self.simulated().map(|one| one.stretch));
         (all > 0.0).then(|| simulated / all)
     }
 
-    /// Why something could not be simulated: the first complaint.
+    /// First error of a stretch that could not be simulated.
     #[must_use]
     pub fn complaint(&self) -> Option<&str> {
         self.complaint.as_deref()
     }
 
-    /// The demand of `thread`, or of all threads together, an instruction on average; what machine code
-    /// alone does not show is unknown. `None` if nothing of it could be simulated.
+    /// Mean demand per instruction of `thread`, or of all threads together. Components that machine
+    /// code does not show are unknown. `None` if no stretch could be simulated.
     #[must_use]
     pub fn phase(&self, name: &str, thread: Option<u32>) -> Option<Phase> {
-        let of_it = |one: &Simulated<'_>| thread.is_none() || one.stretch.thread == thread;
         let mut sums = Sums::default();
-        self.simulated().filter(of_it).for_each(|one| sums.add(&one));
+        for one in self.simulated().filter(|one| is_of(one.stretch, thread)) {
+            sums.add(&one);
+        }
         (sums.weight > 0.0).then(|| sums.phase(name, &self.target.cpu, &self.source()))
     }
 
-    /// Where its figures come from.
+    /// Source of the figures: version of LLVM, and processor.
     #[must_use]
     pub fn source(&self) -> String {
         format!("llvm-mca {}, {}", self.version, self.target.cpu)
     }
 }
 
-/// The work of `thread`, or of all threads together, by kind, an instruction on average: all that can be
-/// said for a core that LLVM has no table of. `None` without stretches.
+/// Sum of the weights of `stretches`.
+fn total<'a>(stretches: impl Iterator<Item = &'a Stretch>) -> f64 {
+    stretches.fold(0.0, |sum, stretch| sum + stretch.weight.value())
+}
+
+/// Whether a stretch belongs to `thread`, or to any thread if `None`.
+fn is_of(stretch: &Stretch, thread: Option<u32>) -> bool {
+    thread.is_none() || stretch.thread == thread
+}
+/// Work by kind of `thread`, or of all threads together, per instruction on average. Needs no table
+/// of LLVM for the core. `None` without stretches.
 #[must_use]
 pub fn by_kind(stretches: &[Stretch], thread: Option<u32>) -> Option<Phase> {
     let mut kinds = WorkKind::ALL.map(|kind| (kind, 0.0));
     let mut whole = 0.0;
-    for stretch in stretches.iter().filter(|s| thread.is_none() || s.thread == thread) {
-        let (Weight::Instructions(weight) | Weight::Time(weight)) = stretch.weight;
+    for stretch in stretches.iter().filter(|stretch| is_of(stretch, thread)) {
+        let weight = stretch.weight.value();
         #[allow(clippy::cast_precision_loss)] // hundreds
         let each = weight / stretch.instructions as f64;
         for ((_, sum), count) in kinds.iter_mut().zip(stretch.kinds) {
@@ -132,7 +139,7 @@ pub fn by_kind(stretches: &[Stretch], thread: Option<u32>) -> Option<Phase> {
     (whole > 0.0).then(|| Phase { work, ..Phase::default() })
 }
 
-/// Kinds of each class of work, the first of which is what else the class has.
+/// Kinds of each class of work; the first kind gets the class's work of unknown kind.
 const KINDS: [(Class, &[WorkKind]); 5] = [
     (Class::Branch, &[WorkKind::Branch]),
     (Class::Float, &[WorkKind::FloatAdd, WorkKind::FloatMul, WorkKind::FloatDiv]),
@@ -141,53 +148,62 @@ const KINDS: [(Class, &[WorkKind]); 5] = [
     (Class::Store, &[WorkKind::Store]),
 ];
 
-/// Work of `thread` that was counted by class, as work by kind: each class is divided as in the thread's stretches. Other work
-/// stays as it is.
+/// Converts counted work of `thread` by class to work by kind; each class is divided as in the
+/// thread's stretches. Work in another form is returned unchanged.
 #[must_use]
 pub fn in_kinds(counted: Known<Work>, stretches: &[Stretch], thread: u32) -> Known<Work> {
     let (Some(Work::Classes(mix)), Some(source)) = (counted.get(), counted.source()) else {
         return counted;
     };
     let found = by_kind(stretches, Some(thread));
-    let seen = |kind: WorkKind| match found.as_ref().and_then(|phase| phase.work.get()) {
-        Some(Work::Kinds(kinds)) => kinds.iter().find(|(of, _)| *of == kind).map_or(0.0, |of| of.1),
-        _ => 0.0,
-    };
+    let found = found.as_ref().and_then(|phase| phase.work.get());
     let mut all = Vec::new();
     for (class, kinds) in KINDS {
         let Some(share) = mix.get(class) else { return counted };
-        let whole: f64 = kinds.iter().map(|kind| seen(*kind)).sum();
-        let of = |(place, &kind): (usize, &WorkKind)| match (whole > 0.0, place) {
-            (true, _) => (kind, share.get() * seen(kind) / whole),
-            (false, 0) => (kind, share.get()),
-            (false, _) => (kind, 0.0),
-        };
-        all.extend(kinds.iter().enumerate().map(of).filter(|(_, share)| *share > 0.0));
+        let whole: f64 = kinds.iter().map(|kind| share_of(found, *kind)).sum();
+        for (place, &kind) in kinds.iter().enumerate() {
+            let part = if whole > 0.0 {
+                share.get() * share_of(found, kind) / whole
+            } else if place == 0 {
+                share.get()
+            } else {
+                0.0
+            };
+            if part > 0.0 {
+                all.push((kind, part));
+            }
+        }
     }
     Known::new(Work::Kinds(all), format!("{source}; parts of classes by machine code, decoded"))
 }
 
-/// Kinds of work whose units some of LLVM's tables lack: those of Golden Cove begin a division in every
-/// cycle.
+/// Share of `kind` in work by kind; 0 if unknown.
+fn share_of(work: Option<&Work>, kind: WorkKind) -> f64 {
+    let Some(Work::Kinds(kinds)) = work else { return 0.0 };
+    kinds.iter().find(|(of, _)| *of == kind).map_or(0.0, |(_, share)| *share)
+}
+/// Kinds of work whose units some of LLVM's tables lack: the table of Golden Cove starts a division
+/// in every cycle.
 const DIVISIONS: [WorkKind; 2] = [WorkKind::IntDiv, WorkKind::FloatDiv];
 
-/// Where fetching goes on is known when the jump before it has been followed, so taken jumps depend on each
-/// other as instructions do, and `llvm-mca` does not know them. Front ends follow one a cycle at best: by
-/// Chips and Cheese's measurements ("Popping the Hood on Golden Cove", 2021) Haswell, Sunny Cove, Golden
-/// Cove and Zen 3 do, for some 100 to 1,000 jumps; with more they need 2 cycles and 3, which is left out, as
-/// are loops of some dozen instructions that some hold ready, and cores that follow two.
+/// Front-end cycles of a taken jump. The next fetch address is known only when the jump has been
+/// followed, so taken jumps form a dependency chain; `llvm-mca` does not model it. Front ends
+/// follow one jump a cycle at best. By Chips and Cheese's measurements ("Popping the Hood on Golden
+/// Cove", 2021), Haswell, Sunny Cove, Golden Cove and Zen 3 do so for some 100 to 1,000 jumps;
+/// beyond, they need 2 and 3 cycles, which is left out. Left out as well are loop buffers for some
+/// dozen instructions, and cores that follow two jumps a cycle.
 const CYCLES_A_JUMP: f64 = 1.0;
 
-/// Figures times weights.
+/// Sums of figures times weights.
 #[derive(Default)]
 struct Sums {
     weight: f64,
     slots: f64,
     ports: BTreeMap<Vec<String>, f64>,
-    /// Of each kind in the order of [`WorkKind::ALL`].
+    /// Instructions of each kind, in the order of [`WorkKind::ALL`].
     kinds: [f64; WorkKind::ALL.len()],
     dependent: f64,
-    /// `None` once it is unknown of one stretch.
+    /// `None` once unknown for a stretch.
     divided: Option<f64>,
 }
 
@@ -216,12 +232,11 @@ impl Sums {
     }
 
     fn phase(self, name: &str, cpu: &str, source: &str) -> Phase {
-        // Nothing here is known to more digits, and the file is meant to be readable.
-        let per_instruction = |sum: f64| (sum / self.weight * 1e6).round() / 1e6;
-        let mean = |sum: f64| Known::new(per_instruction(sum), source);
-        let groups = self.ports.iter().map(|(ports, sum)| (ports.clone(), per_instruction(*sum)));
+        let mean = |sum: f64| Known::new(self.per_instruction(sum), source);
+        let groups = self.ports.iter();
+        let groups = groups.map(|(ports, sum)| (ports.clone(), self.per_instruction(*sum)));
         let groups = groups.filter(|(_, cycles)| *cycles > 0.0);
-        let kinds = DIVISIONS.map(|kind| (kind, per_instruction(self.kinds[kind as usize])));
+        let kinds = DIVISIONS.map(|kind| (kind, self.per_instruction(self.kinds[kind as usize])));
         let work = Work::Ports {
             llvm_cpu: cpu.to_owned(),
             groups: groups.collect(),
@@ -235,6 +250,12 @@ impl Sums {
             dependent_cycles_divided: self.divided.map_or_else(Known::default, mean),
             ..Phase::default()
         }
+    }
+
+    /// Mean per instruction.
+    fn per_instruction(&self, sum: f64) -> f64 {
+        // Six digits: no figure here is more accurate, and the file stays readable.
+        (sum / self.weight * 1e6).round() / 1e6
     }
 }
 

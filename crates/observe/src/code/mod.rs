@@ -1,11 +1,11 @@
-//! Machine code that programs were seen running, and what it asks of a core.
+//! Machine code that programs ran, and its demand on a core.
 //!
 //! # Approach
-//! A program's code is known by *stretches*: some hundred instructions in the order in which a thread
-//! ran them, taken all through the run ([`emulate`](crate::emulate)) or put together from samples
-//! (`walk`). A stretch holds what single blocks do not: which values pass from one block to the next,
-//! and how blocks of different kinds even each other out. [`Analysis`] has `llvm-mca` simulate each one
-//! as a loop without an end, and averages.
+//! A program's code is known by *stretches*: some hundred instructions in the order in which a
+//! thread ran them. Stretches are recorded all through the run ([`emulate`](crate::emulate)), or
+//! put together from samples (`walk`). A stretch shows more than single blocks: values passed from
+//! block to block, and how blocks of different kinds balance each other. [`Analysis`] has
+//! `llvm-mca` simulate each stretch as an endless loop, and averages.
 
 mod analysis;
 mod stretch;

@@ -1,58 +1,69 @@
-//! Instructions that ran in a row.
+//! Consecutively executed instructions.
 
 use crate::emulate::{Trace, trace};
 use colocate_isa::{Arithmetic, Class, Isa, arithmetic, assembly, classify};
 use colocate_machine::performance::WorkKind;
 use std::collections::BTreeMap;
 
-/// Instructions of a stretch, or a few more. Chosen: some times what the window of any processor
-/// holds at once would be better, but simulation takes longer in proportion; see docs/results/solo-cpi.md.
+/// Instructions of a stretch, or a few more. Chosen: several times the window of any processor
+/// would be better, but simulation time grows in proportion; see docs/results/solo-cpi.md.
 pub const LENGTH: usize = 400;
 
-/// How much of a run a stretch represents.
+/// Part of a run that a stretch represents.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Weight {
-    /// So many instructions.
+    /// Number of instructions.
     Instructions(f64),
-    /// So much time, in any unit. How many instructions ran in it is for the simulation to say; where
-    /// they wait for what it does not know, they get too much weight.
+    /// Time, in any unit; the simulation gives the instructions. Stretches that wait for events
+    /// unknown to the simulation get too much weight.
     Time(f64),
 }
 
-/// Instructions that a thread ran in a row, and how many it represents.
+impl Weight {
+    /// Instructions, or time in its unit.
+    pub(super) fn value(self) -> f64 {
+        let (Self::Instructions(value) | Self::Time(value)) = self;
+        value
+    }
+}
+
+/// Consecutive instructions of a thread, and the part of the run that they represent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stretch {
-    /// The thread, by its order in the profile; `None` if it represents all of them.
+    /// Thread, by its order in the profile; `None` if the stretch represents all threads.
     pub thread: Option<u32>,
-    /// How much of the run it represents.
+    /// Part of the run that the stretch represents.
     pub weight: Weight,
-    /// Its instructions.
+    /// Number of instructions.
     pub instructions: usize,
-    /// As `llvm-mca` reads them.
+    /// Assembly text for `llvm-mca`.
     pub text: String,
-    /// How much work of each kind its instructions do, in the order of [`WorkKind::ALL`].
+    /// Work of each kind, in the order of [`WorkKind::ALL`].
     pub kinds: [u32; WorkKind::ALL.len()],
-    /// How often its blocks do not follow each other in memory: jumps that are taken. The one that
-    /// leads back to its beginning, which it has as a loop, does not count.
+    /// Taken jumps: transitions between blocks that are not adjacent in memory. The jump from the
+    /// end back to the start, when simulated as a loop, does not count.
     pub taken: u32,
-    /// Where the block begins in which it spends most instructions.
+    /// Address of the block with the most executed instructions.
     pub hottest: u64,
 }
 
 impl Stretch {
-    /// The stretch of `blocks`, each an address and the bytes of its instructions; `None` if there is
-    /// none or one is not known to this decoder.
+    /// Builds a stretch from `blocks`, each an address and the bytes of its instructions; `None` if
+    /// there are no blocks, or if an instruction is unknown to the decoder.
     pub fn of<'a>(
         isa: Isa,
         thread: Option<u32>,
         weight: Weight,
         blocks: impl IntoIterator<Item = (u64, &'a [Vec<u8>])>,
     ) -> Option<Self> {
-        let (mut text, mut instructions) = (String::new(), 0);
-        let (mut taken, mut end) = (0, None);
+        let mut text = String::new();
+        let mut instructions = 0;
+        let mut taken = 0;
+        let mut end = None;
         let mut kinds = [0; WorkKind::ALL.len()];
         let mut in_block: BTreeMap<u64, usize> = BTreeMap::new();
         for (address, block) in blocks {
+            // Adjacent blocks fall through.
             taken += u32::from(end.is_some_and(|end| end != address));
             let mut ip = address;
             for bytes in block {
@@ -72,42 +83,44 @@ impl Stretch {
     }
 }
 
-/// The work that one instruction does. What vectors of integers do counts as that of integers.
+/// Kinds of work of an instruction. Integer vector work counts as integer work.
 fn kinds_of(isa: Isa, bytes: &[u8], ip: u64) -> Option<Vec<WorkKind>> {
     let classes = classify(isa, bytes, ip)?.classes;
     let arithmetic = arithmetic(isa, bytes)?;
-    let by = |other, multiply, divide| match arithmetic {
-        Arithmetic::Other => other,
-        Arithmetic::Multiply => multiply,
-        Arithmetic::Divide => divide,
-    };
-    let kind = |class| match class {
-        Class::Branch => WorkKind::Branch,
-        Class::Float => by(WorkKind::FloatAdd, WorkKind::FloatMul, WorkKind::FloatDiv),
-        Class::Int => by(WorkKind::Int, WorkKind::IntMul, WorkKind::IntDiv),
-        Class::Load => WorkKind::Load,
-        Class::Store => WorkKind::Store,
-    };
-    Some(Class::ALL.into_iter().filter(|class| classes.has(*class)).map(kind).collect())
+    let classes = Class::ALL.into_iter().filter(|class| classes.has(*class));
+    let kinds = classes.map(|class| match (class, &arithmetic) {
+        (Class::Branch, _) => WorkKind::Branch,
+        (Class::Float, Arithmetic::Other) => WorkKind::FloatAdd,
+        (Class::Float, Arithmetic::Multiply) => WorkKind::FloatMul,
+        (Class::Float, Arithmetic::Divide) => WorkKind::FloatDiv,
+        (Class::Int, Arithmetic::Other) => WorkKind::Int,
+        (Class::Int, Arithmetic::Multiply) => WorkKind::IntMul,
+        (Class::Int, Arithmetic::Divide) => WorkKind::IntDiv,
+        (Class::Load, _) => WorkKind::Load,
+        (Class::Store, _) => WorkKind::Store,
+    });
+    Some(kinds.collect())
 }
 
-/// The stretches of one process; `order_of` says which thread of the profile has a number. Each represents
-/// for its part of its thread's instructions.
+/// Stretches of a process; `order_of` gives the profile's order of a thread by its TID. Each
+/// stretch represents an equal part of its thread's instructions.
 pub fn of_trace(trace: &Trace, order_of: impl Fn(i32) -> Option<u32>) -> Vec<Stretch> {
     let mut count: BTreeMap<i32, usize> = BTreeMap::new();
     for stretch in &trace.stretches {
         *count.entry(stretch.tid).or_default() += 1;
     }
-    let one = |stretch: &trace::Stretch| {
+    let stretches = trace.stretches.iter().filter_map(|stretch| {
+        // A TID can be reused: the last thread with the number is meant.
         let ran = trace.threads.iter().rfind(|thread| thread.tid == stretch.tid)?;
         #[allow(clippy::cast_precision_loss)] // a weight needs few digits
         let weight = ran.counts.instructions as f64 / count[&stretch.tid] as f64;
         of_one(trace, stretch, order_of(stretch.tid)?, weight)
-    };
-    trace.stretches.iter().filter_map(one).collect()
+    });
+    stretches.collect()
 }
 
-/// One stretch of a process, which represents so many instructions of `thread`.
+/// Converts a stretch of a process; `weight` is the number of instructions of `thread` that the
+/// stretch represents.
 pub fn of_one(
     trace: &Trace,
     stretch: &trace::Stretch,

@@ -1,15 +1,15 @@
-//! Stretches put together from samples.
+//! Stretches synthesised from samples.
 //!
 //! # Problem
-//! Samples say where a thread is now and then, not how it goes on.
+//! Samples give positions of a thread, not the path between them.
 //! # Approach
-//! [`flows`](crate::sample::rates::flows) says how often each block of a function runs and how often
-//! each edge between blocks is followed. A walk begins at a block, as often as instructions of it run,
-//! and follows edges, each as often as its share of what leaves the block: it takes the edge that is
-//! furthest behind. Where the function is left, the walk goes on at its entry.
+//! [`flows`](crate::sample::rates::flows) gives the rate of each block of a function, and of each
+//! edge between blocks. Walks start at blocks in proportion to their executed instructions, and
+//! follow edges in proportion to their rates: at each block, the edge that is furthest behind.
+//! Where the function returns, the walk continues at its entry.
 //! # Limits
-//! What a function calls is a stretch of its own, in which nothing waits for the caller. Turns that
-//! depend on each other are taken as if they did not.
+//! A called function is a stretch of its own, without dependencies on its caller. Correlated
+//! branches are taken as independent.
 //! # Properties
 //! - **In proportion**: over a long walk, each edge has its share. -> test `edges_in_proportion`
 
@@ -18,10 +18,11 @@ use crate::sample::flow::{BlockIdx, Graph};
 use crate::sample::rates::Flows;
 use std::collections::BTreeMap;
 
-/// Steps for one way to go on: four look-ups in maps.
+/// Budget per outgoing edge: four look-ups in maps.
 const STEPS_A_WAY: u64 = 200;
 
-/// A walk along `flows`, until it has `length` instructions or cannot go on, which includes the end of `budget`.
+/// Walks along `flows` until the walk has `length` instructions, no edge continues, or `budget` is
+/// spent.
 pub fn walk(
     graph: &Graph,
     flows: &Flows,
@@ -30,55 +31,61 @@ pub fn walk(
     budget: &mut Budget,
 ) -> Vec<BlockIdx> {
     let mut behind: BTreeMap<(BlockIdx, BlockIdx), f64> = BTreeMap::new();
-    let (mut walked, mut instructions, mut at) = (Vec::new(), 0, start);
+    let mut walked = Vec::new();
+    let mut instructions = 0;
+    let mut at = start;
     while instructions < length {
         walked.push(at);
         instructions += graph.blocks[at].counts.instructions;
         let ways = graph.blocks[at].next.len() + graph.entries.len();
         let paid = budget.spend_each(ways, STEPS_A_WAY);
-        let next = paid.and_then(|()| turn(graph, flows, &mut behind, at));
+        let next = paid.and_then(|()| next_block(graph, flows, &mut behind, at));
         let Some(next) = next else { break };
         at = next;
     }
     walked
 }
 
-/// The block after `at`; `None` if no flow says.
-fn turn(
+/// Block after `at`; `None` if no outgoing edge has a rate.
+fn next_block(
     graph: &Graph,
     flows: &Flows,
     behind: &mut BTreeMap<(BlockIdx, BlockIdx), f64>,
     at: BlockIdx,
 ) -> Option<BlockIdx> {
-    let rate = |next: BlockIdx| flows.edges.get(&(at, next)).copied().unwrap_or(0.0);
     let next = &graph.blocks[at].next;
-    let on: f64 = next.iter().map(|next| rate(*next)).fold(0.0, |sum, rate| sum + rate);
+    let on = next.iter().fold(0.0, |sum, next| sum + rate_of(flows, at, *next));
     let entry =
         graph.entries.iter().copied().max_by(|a, b| flows.blocks[*a].total_cmp(&flows.blocks[*b]));
     let left = if graph.blocks[at].leaves { (flows.blocks[at] - on).max(0.0) } else { 0.0 };
     let leave = entry.filter(|_| left > 0.0).map(|entry| (entry, left));
-    let ways: Vec<(BlockIdx, f64)> =
-        next.iter().map(|next| (*next, rate(*next))).chain(leave).collect();
+    let edges = next.iter().map(|next| (*next, rate_of(flows, at, *next)));
+    let ways: Vec<(BlockIdx, f64)> = edges.chain(leave).collect();
     let sum = on + leave.map_or(0.0, |(_, left)| left);
     for (to, rate) in &ways {
         *behind.entry((at, *to)).or_default() += rate / sum;
     }
-    let of = |to: BlockIdx| behind.get(&(at, to)).copied().unwrap_or(0.0);
-    let used = ways.into_iter().filter(|(_, rate)| *rate > 0.0).map(|(to, _)| to);
-    let chosen = used.max_by(|a, b| of(*a).total_cmp(&of(*b)))?;
+    let used = ways.into_iter().filter(|(_, rate)| *rate > 0.0);
+    let debts = used.map(|(to, _)| (to, behind[&(at, to)]));
+    let (chosen, _) = debts.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    // Debts of the block's edges sum to 0, so shares hold over a long walk.
     *behind.entry((at, chosen)).or_default() -= 1.0;
     Some(chosen)
 }
 
-/// Which of `masses` are hit when `count` points are laid over them at equal distances.
+fn rate_of(flows: &Flows, from: BlockIdx, to: BlockIdx) -> f64 {
+    flows.edges.get(&(from, to)).copied().unwrap_or(0.0)
+}
+/// Indices of `masses` hit by `count` points laid over them at equal distances.
+#[allow(clippy::cast_precision_loss)] // dozens
 pub fn spread(masses: &[f64], count: usize) -> Vec<usize> {
     let whole: f64 = masses.iter().fold(0.0, |sum, mass| sum + mass);
-    #[allow(clippy::cast_precision_loss)] // dozens
-    let point = |number: usize| whole * (number as f64 + 0.5) / count as f64;
-    let (mut hit, mut sum) = (Vec::new(), 0.0);
+    let mut hit = Vec::new();
+    let mut sum = 0.0;
     for (place, mass) in masses.iter().enumerate() {
         sum += mass;
-        while hit.len() < count && point(hit.len()) < sum {
+        // Points are in the middle of `count` equal parts.
+        while hit.len() < count && whole * (hit.len() as f64 + 0.5) / (count as f64) < sum {
             hit.push(place);
         }
     }

@@ -1,12 +1,13 @@
-//! What counts under QEMU say of a program's demand.
+//! Demand of a program from counts under QEMU.
 
 use super::Branches;
 use colocate_model::phase::{Known, Phase, Work};
 use colocate_model::profile::ThreadProfile;
 use colocate_model::{MissCounts, Profile};
 
-/// The demand of each thread of `profile`, an instruction on average: its work by class, and its misses
-/// and wrong guesses if they were counted; `misses` and `branches` have the same order. The rest is unknown.
+/// Mean demand per instruction of each thread of `profile`: work by class, and cache misses and
+/// branch mispredictions if counted. `misses` and `branches` have the order of the threads. The
+/// rest is unknown.
 #[must_use]
 pub fn phases(
     profile: &Profile,
@@ -14,21 +15,25 @@ pub fn phases(
     branches: &[Option<Branches>],
 ) -> Vec<Phase> {
     let by = profile.processor.as_deref().unwrap_or("QEMU");
-    let name = |thread: &ThreadProfile| match &profile.threads[..] {
-        [_] => thread.name.clone(),
-        _ => format!("{} {}", thread.name, thread.order),
-    };
     let counts = misses.iter().map(Option::as_ref).chain(std::iter::repeat(None));
     let threads = profile.threads.iter().zip(counts);
-    let mut phases: Vec<Phase> =
-        threads.map(|(thread, counts)| phase(name(thread), thread, counts, by)).collect();
+    let mut phases: Vec<Phase> = threads
+        .map(|(thread, counts)| phase(phase_name(profile, thread), thread, counts, by))
+        .collect();
     for ((phase, thread), branches) in phases.iter_mut().zip(&profile.threads).zip(branches) {
         phase.branch_misses = branch_misses(thread, branches.as_ref(), by);
     }
     phases
 }
 
-/// Wrong guesses an instruction.
+/// Name of a thread's phase: with the thread's order if there are several.
+fn phase_name(profile: &Profile, thread: &ThreadProfile) -> String {
+    match &profile.threads[..] {
+        [_] => thread.name.clone(),
+        _ => format!("{} {}", thread.name, thread.order),
+    }
+}
+/// Branch mispredictions per instruction.
 fn branch_misses(thread: &ThreadProfile, branches: Option<&Branches>, by: &str) -> Known<f64> {
     let (Some(found), Some(instructions)) = (branches, thread.instructions.filter(|n| *n > 0))
     else {

@@ -1,31 +1,31 @@
-//! Where QEMU and its plugin are.
+//! Finds QEMU and its plugin.
 
 use std::cmp::Reverse;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use thiserror::Error;
 
-/// Where to look.
+/// Places to search.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
-    /// This QEMU and no other.
+    /// The only QEMU to use, if given.
     pub qemu: Option<PathBuf>,
-    /// This plugin and no other.
+    /// The only plugin to use, if given.
     pub plugin: Option<PathBuf>,
-    /// The folder that holds this program's executable.
+    /// Folder of this program's executable.
     pub beside: Option<PathBuf>,
-    /// The cache folder that `scripts/build-qemu` fills.
+    /// Cache folder that `scripts/build-qemu` fills.
     pub cache: Option<PathBuf>,
 }
 
 impl Places {
-    /// The default places, from the environment that `variable` reads.
+    /// Default places, from the environment that `variable` reads.
     #[must_use]
     pub fn from_env(variable: impl Fn(&str) -> Option<OsString>) -> Self {
-        let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let cache = set("COLOCATE_CACHE").or_else(|| {
-            let base = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
+        let cache = path_in(&variable, "COLOCATE_CACHE").or_else(|| {
+            let base = path_in(&variable, "XDG_CACHE_HOME")
+                .or_else(|| Some(path_in(&variable, "HOME")?.join(".cache")))?;
             Some(base.join("colocate"))
         });
         let own = std::env::current_exe().ok();
@@ -33,8 +33,8 @@ impl Places {
         Self { qemu: None, plugin: None, beside, cache }
     }
 
-    /// Where QEMU is looked for, in this order: in the cache folder, then in `lib/colocate` beside
-    /// an installed program.
+    /// Candidates for QEMU, in order: in the cache folder, then in `lib/colocate` beside an
+    /// installed program.
     fn qemus(&self) -> Vec<PathBuf> {
         let name = concat_arch("qemu-");
         if let Some(one) = &self.qemu {
@@ -44,9 +44,9 @@ impl Places {
         cached.chain(self.installed(&name)).collect()
     }
 
-    /// Where the plugin is looked for, in this order: where cargo puts it, beside the program or in
-    /// `release` or `debug` next to that folder, the newest first; then where an installed program
-    /// has it, then in the cache folder.
+    /// Candidates for the plugin, in order: cargo's output folders, the newest first (beside the
+    /// program, or in `release` or `debug` next to that folder); then the installed place, then the
+    /// cache folder.
     fn plugins(&self) -> Vec<PathBuf> {
         const NAME: &str = "libcolocate_tracer.so";
         if let Some(one) = &self.plugin {
@@ -56,7 +56,7 @@ impl Places {
             ["", "../release", "../debug"].map(|folder| beside.join(folder).join(NAME))
         });
         let mut built: Vec<PathBuf> = built.collect();
-        // A build of one kind leaves that of the other kind as old as it is.
+        // Cargo does not refresh the other profile's build, so the newest file is the current one.
         built.sort_by_key(|path| Reverse(path.metadata().and_then(|found| found.modified()).ok()));
         let cached = self.cache.iter().map(|cache| cache.join("qemu").join(NAME));
         built.into_iter().chain(self.installed(NAME)).chain(cached).collect()
@@ -67,6 +67,10 @@ impl Places {
     }
 }
 
+/// Path in an environment variable; an empty variable counts as unset.
+fn path_in(variable: &impl Fn(&str) -> Option<OsString>, name: &str) -> Option<PathBuf> {
+    variable(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
 fn concat_arch(prefix: &str) -> String {
     format!("{prefix}{}", std::env::consts::ARCH)
 }
@@ -74,30 +78,30 @@ fn concat_arch(prefix: &str) -> String {
 /// A QEMU and a plugin for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Emulator {
-    /// The emulator's executable.
+    /// Executable of the emulator.
     pub qemu: PathBuf,
-    /// The plugin.
+    /// Plugin.
     pub plugin: PathBuf,
-    /// QEMU's version, as it says itself.
+    /// Version that QEMU reports.
     pub version: String,
 }
 
-/// Why programs cannot be emulated here, and the remedy.
+/// Reason why programs cannot be emulated here, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Why {
-    /// There is no QEMU at these places.
+    /// No QEMU at these places.
     #[error("no QEMU with plugins in {}; build one with `make tracer`", list(.0))]
     NoQemu(Vec<PathBuf>),
-    /// There is no plugin at these places.
+    /// No plugin at these places.
     #[error("no plugin in {}; build it with `make tracer`", list(.0))]
     NoPlugin(Vec<PathBuf>),
-    /// This QEMU does not run, in the system's or its own words.
+    /// QEMU that does not run, with the system's or its own message.
     #[error("{} does not run: {}; build it again with `scripts/build-qemu --again`", .0.display(), .1)]
     QemuBroken(PathBuf, String),
-    /// This QEMU was built without plugins, as those of Debian 13 are, or is not the user-mode emulator.
+    /// QEMU built without plugins, as in Debian 13, or not the user-mode emulator.
     #[error("{} cannot load plugins; build one that can with `make tracer`", .0.display())]
     NoPlugins(PathBuf),
-    /// This processor's programs cannot be counted.
+    /// Processor whose programs cannot be counted.
     #[error(
         "programs for {} cannot be counted, only those for x86_64 and aarch64",
         std::env::consts::ARCH
@@ -110,39 +114,43 @@ fn list(paths: &[PathBuf]) -> String {
     if texts.is_empty() { "any known place".into() } else { texts.join(", ") }
 }
 
-/// Finds QEMU and the plugin and makes sure that they fit together.
+/// Finds QEMU and the plugin, and checks that they fit together.
 ///
 /// # Errors
-/// What is missing, and the command that helps.
+/// The missing part, with the remedy.
 pub fn available(places: &Places) -> Result<Emulator, Why> {
     if colocate_isa::Isa::native().is_none() {
         return Err(Why::Architecture);
     }
-    let first = |looked: &[PathBuf]| looked.iter().find(|path| path.is_file()).cloned();
     let looked = places.qemus();
-    let qemu = first(&looked).ok_or(Why::NoQemu(looked))?;
+    let qemu = first_file(&looked).ok_or(Why::NoQemu(looked))?;
     let version = version_of(&qemu)?;
     let looked = places.plugins();
-    let plugin = first(&looked).ok_or(Why::NoPlugin(looked))?;
+    let plugin = first_file(&looked).ok_or(Why::NoPlugin(looked))?;
     Ok(Emulator { qemu, plugin, version })
 }
 
+fn first_file(paths: &[PathBuf]) -> Option<PathBuf> {
+    paths.iter().find(|path| path.is_file()).cloned()
+}
+
+fn output_of(qemu: &Path, option: &str) -> Result<Output, Why> {
+    let output = Command::new(qemu).arg(option).stdin(Stdio::null()).output();
+    output.map_err(|error| Why::QemuBroken(qemu.to_owned(), error.to_string()))
+}
+
 fn version_of(qemu: &Path) -> Result<String, Why> {
-    let broken = |said: String| Why::QemuBroken(qemu.to_owned(), said);
-    let say = |option: &str| {
-        let said = Command::new(qemu).arg(option).stdin(Stdio::null()).output();
-        said.map_err(|error| broken(error.to_string()))
-    };
-    let said = say("--version")?;
+    let said = output_of(qemu, "--version")?;
     let text = String::from_utf8_lossy(&said.stdout).into_owned();
     // "qemu-x86_64 version 10.0.2 (…)"
     let version = text.split_whitespace().skip_while(|word| *word != "version").nth(1);
     let Some(version) = version else {
         let words = String::from_utf8_lossy(&said.stderr);
-        return Err(broken(words.lines().next().unwrap_or("it says no version").to_owned()));
+        let reason = words.lines().next().unwrap_or("it says no version").to_owned();
+        return Err(Why::QemuBroken(qemu.to_owned(), reason));
     };
-    // Without plugins the option is not in the list.
-    if !String::from_utf8_lossy(&say("--help")?.stdout).contains("-plugin") {
+    // A QEMU built without plugins lacks the option in its help.
+    if !String::from_utf8_lossy(&output_of(qemu, "--help")?.stdout).contains("-plugin") {
         return Err(Why::NoPlugins(qemu.to_owned()));
     }
     Ok(version.to_owned())

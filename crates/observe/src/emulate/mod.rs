@@ -1,21 +1,21 @@
 //! Exact counts under QEMU user mode.
 //!
 //! # Problem
-//! How many instructions of each class every thread of a program runs, exactly, where no hardware
-//! counter can say so.
+//! Exact counts of the instructions of each class that every thread runs, without hardware
+//! counters.
 //! # Approach
-//! The program runs under QEMU with a plugin of ours (`tracer/` in the repository), which counts as
-//! code is translated and leaves one file for every process; see [`trace`]. This module finds the
-//! two (`find`), starts them (`run`) and makes a [`Profile`] of the files.
+//! The program runs under QEMU with a plugin (`tracer/` in the repository), which counts as code is
+//! translated and leaves one file for every process; see [`trace`]. This module finds QEMU and the
+//! plugin (`find`), runs the program (`run`) and makes a [`Profile`] of the files.
 //! # What is refused
-//! A count is whole or it is not given. A program that executes another one leaves QEMU there; one
-//! that runs an instruction that QEMU lacks stops being itself; a process that is killed, or that
-//! goes on when the program has ended, cannot hand its counts over. Each is a [`Refusal`] with one
-//! line. The program has run all the same, and [`Ran::status`] says how it ended.
+//! A count is complete or refused. Refused are programs that execute another program, which leaves
+//! QEMU, and programs that run an instruction unknown to QEMU. Refused are also processes that are
+//! killed or outlive the program, since they cannot write their counts. Each case is a [`Refusal`]
+//! with one line. The program has still run, and [`Ran::status`] is its exit status.
 //! # What differs from a run without QEMU
 //! Two to five times slower on integer code, ten and more on floating point, up to hundreds on
 //! vectors. The emulated processor has AVX2 but neither AVX-512 nor AMX, so programs that choose
-//! their code by processor may choose other code. Spinning threads spin differently. No core files.
+//! code by processor may choose other code. Spin loops take other times. No core files.
 
 mod demand;
 mod find;
@@ -43,49 +43,49 @@ use std::process::ExitStatus;
 use std::time::SystemTime;
 use thiserror::Error;
 
-/// What to run.
+/// Command to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Command<'a> {
-    /// The program's file.
+    /// File of the program.
     pub path: &'a Path,
-    /// Its arguments, the first of which is the name that it is called by.
+    /// Arguments, `argv[0]` included.
     pub argv: &'a [OsString],
-    /// A folder for temporary files, such as `/tmp`.
+    /// Folder for temporary files, such as `/tmp`.
     pub scratch: &'a Path,
-    /// Whether it is to start with SIGPIPE ignored, as this process was. Rust's start-up code and its
-    /// way to start programs both forget that.
+    /// Whether the program starts with SIGPIPE ignored, as this process was started. Rust's runtime
+    /// and `std::process::Command` both reset this.
     pub ignores_pipe: bool,
-    /// Whether stretches of its code are wanted; costs about a tenth of the time again.
+    /// Whether to record stretches of code; takes about a tenth longer.
     pub stretches: bool,
-    /// Whether to count what caches of any size would miss, and how branches would be predicted; takes
-    /// several times as long.
+    /// Whether to count misses of caches of any size, and branch predictions; takes several times
+    /// as long.
     pub misses: bool,
-    /// How many phases the run of one thread is divided into at most; needs stretches and misses.
+    /// Largest number of phases of one thread's run; needs stretches and misses.
     pub phases: Option<usize>,
-    /// A file with the header of a trace, to which accesses to memory are added (of `colocate-trace`); takes two bytes and
-    /// more for each access.
+    /// File with a trace header, to which memory accesses are appended (of `colocate-trace`); takes
+    /// two bytes and more for each access.
     pub trace: Option<&'a Path>,
 }
 
-/// A program that has run.
+/// Outcome of a run.
 #[derive(Debug)]
 pub struct Ran {
-    /// How it ended.
+    /// Exit status.
     pub status: ExitStatus,
-    /// What its threads did, or why that is not known.
+    /// Profile of the threads, or the reason for its absence.
     pub profile: Result<Profile, Refusal>,
-    /// Stretches of its code, if they were requested and there is a profile; threads that ran little
-    /// have none.
+    /// Stretches of code, if requested and if there is a profile; threads that ran little have
+    /// none.
     pub stretches: Vec<Stretch>,
-    /// What its threads' accesses would miss, in the profile's order of threads, if that was requested.
+    /// Cache misses of each thread, in the profile's order, if requested.
     pub misses: Vec<Option<MissCounts>>,
-    /// How its threads' branches were predicted, in that order; requested with those misses.
+    /// Branch predictions of each thread, in the profile's order; requested together with misses.
     pub branches: Vec<Option<Branches>>,
-    /// The run of the thread that executed most instructions, by phases, if that was requested.
+    /// Run of the thread with the most instructions, by phases, if requested.
     pub phased: Option<Phased>,
 }
 
-/// Why there is no profile of a program that has run.
+/// Reason why a program that has run has no profile.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// A process executed this program, which then ran without QEMU.
@@ -94,19 +94,19 @@ pub enum Refusal {
          program itself, or use the backend sample", .0.display()
     )]
     Executes(PathBuf),
-    /// An instruction ran that QEMU does not have: its address in the process, its mnemonic and its bytes.
+    /// Instruction unknown to QEMU: its address in the process, its mnemonic and its bytes.
     #[error(
         "the program ran {1} at {0:#x}, which QEMU does not emulate; build it for \
          x86-64-v3 or less, or use the backend sample"
     )]
     Unsupported(u64, String),
-    /// A process left no counts, or half of them.
+    /// Process with no counts, or with a part of them.
     #[error("process {0} of the program {1}, so its counts are lost")]
     Lost(u32, Loss),
-    /// A process left a file that is not one of counts.
+    /// Process with a malformed file.
     #[error("cannot read the counts of process {0}: {1}")]
     Unreadable(u32, #[source] TraceError),
-    /// No process left anything.
+    /// No files at all.
     #[error(
         "QEMU left no counts; what it said is on standard error, and `colocate doctor` checks QEMU \
          and its plugin"
@@ -114,36 +114,36 @@ pub enum Refusal {
     Nothing,
 }
 
-/// How a process failed to leave its counts.
+/// Reason why a process left no counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Loss {
-    /// It was still running when the program had ended.
+    /// Still running at the program's end.
     #[error("was still running when the program had ended")]
     StillRunning,
-    /// It was killed, or could no longer write to the folder for temporary files.
+    /// Killed, or unable to write to the folder for temporary files.
     #[error("was killed or could not write its counts")]
     Killed,
 }
 
-/// Why a program could not be run.
+/// Reason why a program could not be run.
 #[derive(Debug, Error)]
 pub enum EmulateError {
-    /// QEMU cannot load it.
+    /// File that QEMU cannot load.
     #[error(transparent)]
     NotLoadable(#[from] NotLoadable),
-    /// It could not be started or waited for.
+    /// Program that could not be started or waited for.
     #[error(transparent)]
     Run(#[from] RunError),
 }
 
-/// Runs a program under QEMU and counts what its threads do.
+/// Runs a program under QEMU and counts the instructions of its threads.
 ///
-/// Its standard input, output and error are this process's. Signals that reach this process while
-/// the program runs are passed on, so this must not be called while other threads wait for them.
+/// Its standard input, output and error are this process's. Signals to this process are passed on
+/// while the program runs, so no other thread may wait for signals meanwhile.
 ///
 /// # Errors
-/// If the program could not be started. Once it has run there is a [`Ran`], whose profile may have
-/// been refused.
+/// If the program could not be started. A started program gives a [`Ran`], whose profile may be
+/// refused.
 pub fn profile(emulator: &Emulator, command: Command<'_>) -> Result<Ran, EmulateError> {
     let loadable = program::inspect(command.path, command.argv)?;
     let folder = run::scratch(command.scratch)?;
@@ -180,16 +180,15 @@ pub fn profile(emulator: &Emulator, command: Command<'_>) -> Result<Ran, Emulate
 }
 
 fn program_of(command: Command<'_>) -> Program {
-    let text = |word: &OsStr| word.to_string_lossy().into_owned();
     Program {
-        path: text(command.path.as_os_str()),
-        args: command.argv.iter().skip(1).map(|arg| text(arg)).collect(),
-        // It could be read a moment ago; should it be gone, then no later run is of the same file.
+        path: command.path.to_string_lossy().into_owned(),
+        args: command.argv.iter().skip(1).map(|a| a.to_string_lossy().into_owned()).collect(),
+        // The file was readable a moment ago; if it is gone, no later run is of the same file.
         identity: crate::identity::of_file(command.path).unwrap_or_else(|_| "sha256:".into()),
     }
 }
 
-/// The threads of all processes in the order of their creation.
+/// Threads of all processes in the order of their creation.
 fn threads_of(traces: &[Trace], began: Nanos) -> Vec<ThreadProfile> {
     in_order(traces)
         .into_iter()
@@ -211,36 +210,38 @@ fn threads_of(traces: &[Trace], began: Nanos) -> Vec<ThreadProfile> {
         .collect()
 }
 
-/// Process and thread, by their places, of all threads in the order of creation.
+/// Indices of process and thread, of all threads in the order of creation.
 fn in_order(traces: &[Trace]) -> Vec<(usize, usize)> {
-    let of =
-        |(process, trace): (usize, &Trace)| (0..trace.threads.len()).map(move |at| (process, at));
-    let mut all: Vec<(usize, usize)> = traces.iter().enumerate().flat_map(of).collect();
-    // Within a process they already are in order; the sort keeps that where times are equal.
+    let mut all: Vec<(usize, usize)> = Vec::new();
+    for (process, trace) in traces.iter().enumerate() {
+        all.extend((0..trace.threads.len()).map(|at| (process, at)));
+    }
+    // The threads of a process are in order already; the stable sort keeps it where times are
+    // equal.
     all.sort_by_key(|(process, thread)| traces[*process].threads[*thread].start_ns);
     all
 }
 
-/// What `of` gives of each thread of all processes, in that order.
+/// Result of `of` for each thread, in the order of creation.
 fn of_threads<T>(traces: &[Trace], of: fn(&trace::Thread) -> T) -> Vec<T> {
     in_order(traces).into_iter().map(|(process, at)| of(&traces[process].threads[at])).collect()
 }
 
-/// What a thread's accesses miss, if that was counted.
+/// Cache misses of a thread, if counted.
 fn misses_of(thread: &trace::Thread) -> Option<MissCounts> {
     trace::miss_counts(thread.misses.as_ref()?)
 }
 
-/// The stretches of all processes.
+/// Stretches of all processes.
 fn stretches_of(traces: &[Trace]) -> Vec<Stretch> {
     let order = in_order(traces);
-    let of = |(process, trace): (usize, &Trace)| {
+    let stretches = traces.iter().enumerate().flat_map(|(process, trace)| {
         of_trace(trace, |tid| {
             let thread = trace.threads.iter().rposition(|thread| thread.tid == tid)?;
             u32::try_from(order.iter().position(|found| *found == (process, thread))?).ok()
         })
-    };
-    traces.iter().enumerate().flat_map(of).collect()
+    });
+    stretches.collect()
 }
 
 fn notes_of(traces: &[Trace]) -> Vec<String> {
@@ -264,28 +265,29 @@ fn notes_of(traces: &[Trace]) -> Vec<String> {
     notes
 }
 
-/// What the processes have left in `folder`, in the order of their creation.
+fn with_prefix<'a>(names: &'a [OsString], prefix: &str) -> impl Iterator<Item = &'a OsString> {
+    names.iter().filter(move |name| name.as_bytes().starts_with(prefix.as_bytes()))
+}
+/// Traces of the processes in `folder`, in the order of their creation.
 fn read_folder(folder: &Path) -> Result<Vec<Trace>, Refusal> {
     let mut names: Vec<OsString> = std::fs::read_dir(folder)
         .map_err(|_| Refusal::Nothing)?
         .filter_map(|entry| Some(entry.ok()?.file_name()))
         .collect();
     names.sort();
-    let with = |prefix: &'static str| {
-        names.iter().filter(move |name| name.as_bytes().starts_with(prefix.as_bytes()))
-    };
-    if let Some(note) = with("executes.").next() {
+    if let Some(note) = with_prefix(&names, "executes.").next() {
+        // The note is a symbolic link to the executed program.
         let program = std::fs::read_link(folder.join(note)).unwrap_or_else(|_| "?".into());
         return Err(Refusal::Executes(program));
     }
-    // A parent names its children, and each child leaves a file: at first an empty one.
-    for child in with("forked.") {
+    // A parent notes its children, and each child leaves a file, at first an empty one.
+    for child in with_prefix(&names, "forked.") {
         let begun = format!("counts.{}.", number_in(child));
         if !names.iter().any(|name| name.as_bytes().starts_with(begun.as_bytes())) {
             return Err(lost(number_in(child)));
         }
     }
-    let mut traces = with("counts.")
+    let mut traces = with_prefix(&names, "counts.")
         .map(|name| read_trace(folder, name))
         .collect::<Result<Vec<Trace>, Refusal>>()?;
     if traces.is_empty() {
@@ -300,7 +302,7 @@ fn read_folder(folder: &Path) -> Result<Vec<Trace>, Refusal> {
     Ok(traces)
 }
 
-/// Reads one file, which is named `counts.PID.START`.
+/// Reads a file named `counts.PID.START`.
 fn read_trace(folder: &Path, name: &OsStr) -> Result<Trace, Refusal> {
     let pid = number_in(name);
     let content = std::fs::read(folder.join(name)).map_err(|_| lost(pid))?;
@@ -310,7 +312,7 @@ fn read_trace(folder: &Path, name: &OsStr) -> Result<Trace, Refusal> {
     })
 }
 
-/// The process's number in a file's name, after the first dot.
+/// PID in a file's name, after the first dot; 0 if malformed.
 fn number_in(name: &OsStr) -> u32 {
     name.to_string_lossy().split('.').nth(1).and_then(|pid| pid.parse().ok()).unwrap_or(0)
 }
@@ -320,7 +322,7 @@ fn lost(pid: u32) -> Refusal {
     Refusal::Lost(pid, how)
 }
 
-/// `bytes` as a word of the command line.
+/// Word of a command line.
 fn word(bytes: Vec<u8>) -> OsString {
     OsString::from_vec(bytes)
 }

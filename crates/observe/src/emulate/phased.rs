@@ -1,19 +1,20 @@
-//! Phases of a run: intervals of it that are alike.
+//! Phases of a run: groups of similar intervals.
 //!
 //! # Problem
-//! What a program demands changes while it runs. Its mean over a whole run may be true at no time.
+//! A program's demand changes while it runs. The mean over a whole run may be true at no time.
 //! # Approach
-//! The plugin leaves what a thread counted between two stretches of its code, of which there are 64 to 128 all through the
-//! run. Intervals that are alike become one phase, by hierarchical clustering.
+//! The plugin records the counts of a thread between two stretches of its code; there are 64 to 128
+//! stretches over the run. Similar intervals become one phase, by hierarchical clustering.
 //! # Terms
 //! - *Interval*: the instructions between two stretches of a thread.
-//! - *Cycles* of an interval, an instruction on average: its counts times [`PRICES`]. They compare intervals and predict
-//!   nothing.
-//! - *Error* of a merge: cycles that the mean of two phases puts into the wrong one, as a part of the run's cycles.
+//! - *Cycles* of an interval, per instruction on average: its counts times [`PRICES`]. They compare
+//!   intervals and predict nothing.
+//! - *Error* of a merge: cycles that the mean of two phases puts into the wrong one, as a share of
+//!   the run's cycles.
 //! # Algorithm
 //! 1. Each interval of the thread that executed most instructions is a phase.
-//! 2. The two phases whose merge has the least error are merged, until there are as few as requested and every further
-//!    merge has an error of [`LEAST`] or more.
+//! 2. The two phases whose merge has the least error are merged, until there are as few as
+//!    requested and every further merge has an error of [`LEAST`] or more.
 //! 3. Phases are numbered in the order in which they first ran.
 //! # Properties
 //! - **A steady run is one phase** -> test `a_steady_run_is_one_phase`
@@ -28,46 +29,48 @@ use colocate_model::mix::Mix;
 use colocate_model::profile::ThreadProfile;
 use colocate_model::{MissCounts, Phase, Profile};
 
-/// The error that a merge of two phases must have for them to stay apart. Chosen.
+/// Merges with this error or more are left out, once there are few enough phases. Chosen.
 const LEAST: f64 = 0.02;
 
-/// Cycles by which intervals are compared. Chosen, of the order of what they are on processors of 2010 to 2020: a quarter for an
-/// instruction of each class, a wrong prediction, and misses of caches of 32 KiB, 1 MiB and 8 MiB.
+/// Cycles per event for comparing intervals. Chosen in the order of magnitude of processors of 2010
+/// to 2020: a quarter for an instruction of each class, a misprediction, and misses of caches of 32
+/// KiB, 1 MiB and 8 MiB.
 const PRICES: [f64; 9] = [0.25, 0.25, 0.25, 0.25, 0.25, 17.0, 10.0, 40.0, 200.0];
-/// The sizes of these caches, in lines of 64 bytes.
+/// Sizes of these caches, in lines of 64 bytes.
 const LINES: [u64; 3] = [512, 16_384, 131_072];
 
-/// The run of one thread as phases.
+/// Phases of one thread's run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phased {
-    /// The thread, by its order in the profile.
+    /// Thread, by its order in the profile.
     thread: usize,
     merged: Vec<Merged>,
-    /// Stretches of its code, each with its phase as its thread.
+    /// Stretches of code, with the phase as the thread.
     pub stretches: Vec<Stretch>,
-    /// Places of phases in the order in which they ran, and how many instructions at a time.
+    /// Phase indices in the order of execution, and the instructions of each period.
     pub course: Vec<(u32, u64)>,
 }
 
-/// Intervals that are one phase.
+/// Intervals merged into a phase.
 #[derive(Clone, Debug, PartialEq)]
 struct Merged {
     counts: ClassCounts,
     misses: MissCounts,
     branches: Branches,
-    /// Places of the intervals.
+    /// Indices of the intervals.
     of: Vec<usize>,
-    /// Cycles of each kind of [`PRICES`], an instruction on average.
+    /// Cycles of each kind of [`PRICES`], per instruction on average.
     cycles: [f64; PRICES.len()],
 }
 
-/// The phases of the thread that executed most instructions, at most `most`; `None` if nothing is known of its intervals.
+/// At most `most` phases of the thread with the most instructions; `None` if its intervals were not
+/// counted.
 pub(super) fn of(traces: &[Trace], most: usize) -> Option<Phased> {
     let order = in_order(traces);
-    let instructions =
-        |&(process, thread): &(usize, usize)| traces[process].threads[thread].counts.instructions;
-    let (thread, &(process, at)) =
-        order.iter().enumerate().max_by_key(|(_, it)| instructions(it))?;
+    let (thread, &(process, at)) = order
+        .iter()
+        .enumerate()
+        .max_by_key(|(_, (process, at))| traces[*process].threads[*at].counts.instructions)?;
     let trace = &traces[process];
     let tid = trace.threads[at].tid;
     let own = trace.stretches.iter().filter(|stretch| stretch.tid == tid);
@@ -75,14 +78,12 @@ pub(super) fn of(traces: &[Trace], most: usize) -> Option<Phased> {
         own.filter_map(|stretch| Some((stretch, stretch.ran.as_ref()?))).unzip();
     let intervals = parts.iter().enumerate().map(|(place, part)| Merged::of(place, part));
     let merged = merge(intervals.collect::<Option<Vec<_>>>()?, most);
-    let phase_of = |place: usize| {
-        let phase = merged.iter().position(|phase| phase.of.contains(&place));
-        phase.and_then(|phase| u32::try_from(phase).ok())
-    };
     let mut course: Vec<(u32, u64)> = Vec::new();
     let mut stretches = Vec::new();
     for (place, (stretch, part)) in known.into_iter().zip(&parts).enumerate() {
-        let (phase, ran) = (phase_of(place)?, part.counts.instructions);
+        let phase = merged.iter().position(|phase| phase.of.contains(&place))?;
+        let phase = u32::try_from(phase).ok()?;
+        let ran = part.counts.instructions;
         match course.last_mut() {
             Some((last, instructions)) if *last == phase => *instructions += ran,
             _ => course.push((phase, ran)),
@@ -94,24 +95,24 @@ pub(super) fn of(traces: &[Trace], most: usize) -> Option<Phased> {
 }
 
 impl Phased {
-    /// The demand of each phase; `profile` is that of the whole run.
+    /// Demand of each phase; `profile` is the profile of the whole run.
     #[must_use]
     pub fn phases(&self, profile: &Profile) -> Vec<Phase> {
         let Some(whole) = profile.threads.get(self.thread) else { return Vec::new() };
-        let thread = |(merged, order): (&Merged, u32)| ThreadProfile {
+        let threads = self.merged.iter().zip(0..).map(|(merged, order)| ThreadProfile {
             order,
             instructions: Some(merged.counts.instructions),
             mix: Mix::from_counts(merged.counts.instructions, merged.counts.of),
             ..whole.clone()
-        };
-        let threads = self.merged.iter().zip(0..).map(thread).collect();
+        });
+        let threads = threads.collect();
         let misses: Vec<_> = self.merged.iter().map(|phase| Some(phase.misses.clone())).collect();
         let branches: Vec<_> = self.merged.iter().map(|phase| Some(phase.branches)).collect();
         phases(&Profile { threads, ..profile.clone() }, &misses, &branches)
     }
 }
 
-/// Merges intervals, which are in the order in which they ran.
+/// Merges intervals, given in the order of execution.
 fn merge(mut phases: Vec<Merged>, most: usize) -> Vec<Merged> {
     let whole: f64 = phases.iter().map(|phase| phase.instructions() * phase.all_cycles()).sum();
     while let Some((error, [a, b])) = least_error(&phases) {
@@ -125,7 +126,8 @@ fn merge(mut phases: Vec<Merged>, most: usize) -> Vec<Merged> {
     phases
 }
 
-/// The two phases whose merge has the least error, and that error in cycles; `None` for less than two.
+/// Pair of phases with the least error when merged, and the error in cycles; `None` for fewer than
+/// two.
 fn least_error(phases: &[Merged]) -> Option<(f64, [usize; 2])> {
     let pairs = (0..phases.len()).flat_map(|a| (a + 1..phases.len()).map(move |b| [a, b]));
     let errors = pairs.map(|[a, b]| (phases[a].error_with(&phases[b]), [a, b]));
@@ -133,7 +135,7 @@ fn least_error(phases: &[Merged]) -> Option<(f64, [usize; 2])> {
 }
 
 impl Merged {
-    /// One interval; `None` if not everything was counted.
+    /// Phase of one interval; `None` if a count is missing.
     fn of(place: usize, part: &Part) -> Option<Self> {
         let misses = trace::miss_counts(part.misses.as_ref()?)?;
         Some(Self::new(part.counts, misses, part.branches?, vec![place]))
@@ -151,7 +153,7 @@ impl Merged {
         Self { counts, misses, branches, of, cycles }
     }
 
-    /// Both as one; `None` if their caches have lines of different sizes.
+    /// Merge of both; `None` if their cache lines differ in size.
     fn with(&self, other: &Self) -> Option<Self> {
         let mut counts = self.counts;
         counts += other.counts;
@@ -173,10 +175,12 @@ impl Merged {
         self.cycles.iter().sum()
     }
 
-    /// Cycles that the mean of both puts into the wrong one: each is off by the other's part of the difference.
+    /// Cycles put into the wrong phase by the mean of both: each phase is off by the other's part
+    /// of the difference.
     fn error_with(&self, other: &Self) -> f64 {
         let apart: f64 = self.cycles.iter().zip(other.cycles).map(|(a, b)| (a - b).abs()).sum();
-        let (own, others) = (self.instructions(), other.instructions());
+        let own = self.instructions();
+        let others = other.instructions();
         apart * own * others / (own + others).max(1.0)
     }
 }

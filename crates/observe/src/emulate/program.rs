@@ -1,4 +1,4 @@
-//! Which files QEMU can load, and how.
+//! Loading of files under QEMU.
 
 use colocate_files::{Code, open_code};
 use std::ffi::OsString;
@@ -8,47 +8,47 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// How a command is loaded: an executable and its arguments.
+/// Loaded form of a command: executable and arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loadable {
-    /// The executable: the program itself, or the interpreter of a script.
+    /// Executable: the program itself, or the interpreter of a script.
     pub executable: PathBuf,
-    /// The arguments, the first of which is the name that the executable is called by.
+    /// Arguments, `argv[0]` included.
     pub argv: Vec<OsString>,
 }
 
-/// Why QEMU cannot load a file.
+/// Reason why QEMU cannot load a file.
 #[derive(Debug, Error)]
 pub enum NotLoadable {
-    /// The file cannot be read.
+    /// Unreadable file.
     #[error("cannot read {}: {}", .0.display(), .1)]
     Read(PathBuf, #[source] io::Error),
-    /// The file is of another architecture.
+    /// File of another architecture.
     #[error(
         "{} is a program for {}, expected one for {}; use another backend",
         .0.display(), .1, std::env::consts::ARCH
     )]
     Foreign(PathBuf, String),
-    /// The file is neither an ELF executable nor a script with an interpreter.
+    /// Neither an ELF executable nor a script with an interpreter.
     #[error("{} is not a program: expected an ELF executable or a script that begins with #!", .0.display())]
     NotAProgram(PathBuf),
-    /// The file gives rights that it would not have under QEMU.
+    /// Set-user-ID or set-group-ID file, without effect under QEMU.
     #[error(
         "{} runs with its owner's or group's rights, which it has not got under QEMU; run as that \
          user, or use the backend sample", .0.display()
     )]
     Privileged(PathBuf),
-    /// A script's interpreter is a script, and so on.
+    /// Chain of interpreters that is too long.
     #[error("{} needs more than {MOST_INTERPRETERS} interpreters", .0.display())]
     TooManyInterpreters(PathBuf),
 }
 
-/// How many scripts may precede an executable: the kernel's own limit, `exec_binprm`.
+/// Limit of the scripts before an executable: the kernel's, `exec_binprm`.
 const MOST_INTERPRETERS: usize = 5;
-/// How much of a script's first line counts: the kernel's `BINPRM_BUF_SIZE`.
+/// Length limit of a script's first line: the kernel's `BINPRM_BUF_SIZE`.
 const FIRST_LINE_B: usize = 256;
 
-/// Says how `path`, called with `argv`, is loaded.
+/// Resolves `path`, called with `argv`, to an executable.
 pub fn inspect(path: &Path, argv: &[OsString]) -> Result<Loadable, NotLoadable> {
     let mut loadable = Loadable { executable: path.to_owned(), argv: argv.to_vec() };
     for _ in 0..=MOST_INTERPRETERS {
@@ -65,23 +65,25 @@ pub fn inspect(path: &Path, argv: &[OsString]) -> Result<Loadable, NotLoadable> 
 }
 
 fn read_head(path: &Path) -> Result<(Vec<u8>, Metadata), NotLoadable> {
-    let read = || {
-        let Code { file, metadata } = open_code(path)?;
-        let mut head = Vec::new();
-        file.take(FIRST_LINE_B as u64).read_to_end(&mut head)?;
-        Ok((head, metadata))
-    };
-    read().map_err(|source| NotLoadable::Read(path.to_owned(), source))
+    read_code(path).map_err(|source| NotLoadable::Read(path.to_owned(), source))
 }
 
-/// The script `script` under the interpreter that the first line names, after its `#!`.
+fn read_code(path: &Path) -> io::Result<(Vec<u8>, Metadata)> {
+    let Code { file, metadata } = open_code(path)?;
+    let mut head = Vec::new();
+    file.take(FIRST_LINE_B as u64).read_to_end(&mut head)?;
+    Ok((head, metadata))
+}
+
+/// Runs `script` under the interpreter named in its first line, after `#!`.
 ///
-/// The kernel splits off the interpreter and gives it the rest as one argument, then the script's
-/// path in place of the script's name.
+/// The kernel passes the rest of the line as one argument, then the script's path instead of its
+/// name.
 fn interpreted(script: &Loadable, line: &[u8]) -> Option<Loadable> {
     let line = line.split(|byte| *byte == b'\n').next()?.trim_ascii();
     let end = line.iter().position(|byte| matches!(byte, b' ' | b'\t')).unwrap_or(line.len());
-    let (interpreter, argument) = (line[..end].to_vec(), line[end..].trim_ascii().to_vec());
+    let interpreter = line[..end].to_vec();
+    let argument = line[end..].trim_ascii().to_vec();
     if interpreter.is_empty() {
         return None;
     }
@@ -101,12 +103,13 @@ fn check_rights(path: &Path, metadata: &Metadata) -> Result<(), NotLoadable> {
     let mode = metadata.permissions().mode();
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();
+    // A file of this user and group gains no rights.
     let gains = (mode & SETUID != 0 && metadata.uid() != uid)
         || (mode & SETGID == SETGID && metadata.gid() != gid);
     if gains { Err(NotLoadable::Privileged(path.to_owned())) } else { Ok(()) }
 }
 
-/// The machine numbers of `e_machine`, from the System V ABI.
+/// Machine numbers in `e_machine` (System V ABI).
 const X86_64: u16 = 62;
 const AARCH64: u16 = 183;
 

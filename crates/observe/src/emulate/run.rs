@@ -1,4 +1,4 @@
-//! Starting QEMU, passing signals on, and waiting.
+//! Runs QEMU: start, signal forwarding, wait.
 
 #![allow(unsafe_code)] // signal, kill
 
@@ -17,29 +17,29 @@ use std::process::{Child, ExitStatus};
 use tempfile::TempDir;
 use thiserror::Error;
 
-/// Why a program could not be run.
+/// Reason why a program could not be run.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// This folder for temporary files cannot be used.
+    /// Folder for temporary files that cannot be used.
     #[error("cannot make a folder in {}: {}", .0.display(), .1)]
     Scratch(PathBuf, #[source] io::Error),
-    /// This QEMU cannot be started.
+    /// QEMU that cannot be started.
     #[error("cannot start {}: {}", .0.display(), .1)]
     Start(PathBuf, #[source] io::Error),
-    /// The program cannot be waited for.
+    /// Failed wait for the program.
     #[error(transparent)]
     Wait(#[from] SysError),
 }
 
-/// A folder in `parent` that only this user can look into, and that goes when it is dropped.
+/// New folder in `parent`, accessible to this user only and removed on drop.
 pub fn scratch(parent: &Path) -> Result<TempDir, RunError> {
-    // The program may go to another working folder before its counts are written.
+    // Absolute: the program may change its working folder before its counts are written.
     let made = std::path::absolute(parent)
         .and_then(|parent| tempfile::Builder::new().prefix("colocate-").tempdir_in(parent));
     made.map_err(|source| RunError::Scratch(parent.to_owned(), source))
 }
 
-/// Signals that are for the program rather than for us.
+/// Signals meant for the program.
 const PASSED_ON: [libc::c_int; 8] = [
     libc::SIGHUP,
     libc::SIGINT,
@@ -51,7 +51,7 @@ const PASSED_ON: [libc::c_int; 8] = [
     libc::SIGWINCH,
 ];
 
-/// Runs `loadable` under QEMU, its counts left in `folder`, and waits for its end.
+/// Runs `loadable` under QEMU with counts left in `folder`, and waits for its exit.
 pub fn run(
     emulator: &Emulator,
     loadable: &Loadable,
@@ -59,6 +59,7 @@ pub fn run(
     folder: &Path,
 ) -> Result<ExitStatus, RunError> {
     let signals = signal::signalfd(&PASSED_ON)?;
+    // Blocked before the start, so no signal is lost between start and wait.
     let before = signal::block(&PASSED_ON)?;
     let ignores_pipe = command.ignores_pipe;
     let mut qemu = std::process::Command::new(&emulator.qemu);
@@ -66,6 +67,7 @@ pub fn run(
     // SAFETY: all that is called is async-signal-safe and touches nothing of the parent's.
     unsafe {
         qemu.pre_exec(move || {
+            // The child inherits the blocked mask.
             signal::set_mask(&before);
             if ignores_pipe {
                 libc::signal(libc::SIGPIPE, libc::SIG_IGN);
@@ -88,7 +90,8 @@ fn arguments(
     folder: &Path,
 ) -> Vec<OsString> {
     let mut plugin = b"file=".to_vec();
-    // A comma ends a value unless it is doubled. What follows is in hexadecimal for that reason.
+    // A comma ends a value unless it is doubled. The values after it are in hexadecimal for that
+    // reason.
     for byte in emulator.plugin.as_os_str().as_bytes() {
         plugin.extend(if *byte == b',' { &b",,"[..] } else { std::slice::from_ref(byte) });
     }
@@ -104,7 +107,7 @@ fn arguments(
         plugin.extend(b",misses=");
     }
     if let Some(file) = command.trace {
-        // The program may go to another working folder.
+        // The program may change its working folder.
         let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
         plugin.extend(format!(",trace={}", hex(file.as_os_str().as_bytes())).bytes());
     }
@@ -117,7 +120,7 @@ fn arguments(
     words
 }
 
-/// `path`, so that QEMU does not take it for an option.
+/// `path` in a form that QEMU does not take for an option.
 fn not_an_option(path: &Path) -> OsString {
     if path.as_os_str().as_bytes().starts_with(b"-") {
         Path::new(".").join(path).into()
@@ -126,26 +129,27 @@ fn not_an_option(path: &Path) -> OsString {
     }
 }
 
-/// QEMU would write the program's memory into the working folder, under a name of its own.
+/// Disables core files: QEMU would write the program's memory into the working folder, under its
+/// own name.
 fn no_core_file() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Core);
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum });
 }
 
-/// Waits for `child`, passing on signals meanwhile.
+/// Waits for `child`, forwarding signals.
 fn wait(child: &mut Child, signals: BorrowedFd<'_>) -> Result<ExitStatus, SysError> {
-    let failed = |source| SysError { call: "waitpid", source };
     let pid = process::Pid::from_child(child);
-    // Without the descriptor (Linux before 5.3) signals wait until the end, but the end is seen.
+    // Without pidfds (Linux before 5.3) signals are not forwarded until the exit, but the exit is
+    // seen.
     let Ok(end) = process::pidfd_open(pid, PidfdFlags::empty()) else {
-        return child.wait().map_err(failed);
+        return child.wait().map_err(wait_failed);
     };
     loop {
         wait_readable(&[end.as_fd(), signals], None)?;
-        if let Some(status) = child.try_wait().map_err(failed)? {
+        if let Some(status) = child.try_wait().map_err(wait_failed)? {
             return Ok(status);
         }
-        // What the terminal sends reaches the program without us.
+        // The terminal sends its signals to the whole foreground group, the program included.
         if let Some(arrived) = signal::next_signal(signals).filter(|arrived| !arrived.by_kernel) {
             // SAFETY: takes no pointer; the child has not been waited for, so the number is its.
             unsafe { libc::kill(pid.as_raw_nonzero().get(), arrived.signal) };
@@ -153,7 +157,11 @@ fn wait(child: &mut Child, signals: BorrowedFd<'_>) -> Result<ExitStatus, SysErr
     }
 }
 
-/// Whether process `pid` is there and has not ended.
+fn wait_failed(source: io::Error) -> SysError {
+    SysError { call: "waitpid", source }
+}
+
+/// Whether process `pid` exists and is no zombie.
 pub fn is_alive(pid: u32) -> bool {
     let proc = colocate_linux::proc::Proc::default();
     let pid = colocate_linux::Pid(i32::try_from(pid).unwrap_or(i32::MAX));

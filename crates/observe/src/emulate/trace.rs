@@ -9,24 +9,24 @@ use thiserror::Error;
 use colocate_isa::counts::Misses;
 pub use colocate_isa::counts::{Block, Branches, Part, Process as Trace, Stretch, Thread, VERSION};
 
-/// The longest name that the kernel gives a thread, in bytes.
+/// Longest name of a thread in the kernel, in bytes.
 const LONGEST_NAME: usize = 15;
-/// The longest instruction of any architecture, in bytes.
+/// Longest instruction of any architecture, in bytes.
 const LONGEST_INSTRUCTION: usize = 15;
 
-/// Why a file is not one of counts.
+/// Reason why a file is not a valid file of counts.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TraceError {
-    /// The file ends before its JSON does, as that of a process that was killed.
+    /// File that ends before its JSON does, as after a kill of the process.
     #[error("expected a whole file, found its end too early")]
     Truncated,
-    /// It was written by another version of the plugin.
+    /// File of another version of the plugin.
     #[error("expected counts of version {VERSION}, found version {0}; run `make tracer` again")]
     Version(u64),
-    /// It is not of the format.
+    /// File in another format.
     #[error("{0}")]
     Malformed(String),
-    /// Its values cannot be.
+    /// File with impossible values.
     #[error("expected {0}, found others")]
     Implausible(&'static str),
 }
@@ -36,7 +36,7 @@ pub enum TraceError {
 /// # Errors
 /// [`TraceError`].
 pub fn parse(content: &[u8]) -> Result<Trace, TraceError> {
-    // That of version 2 was of lines.
+    // Version 2 was not JSON but lines.
     if content.starts_with(b"colocate-counts 2") {
         return Err(TraceError::Version(2));
     }
@@ -63,82 +63,80 @@ fn refusal(content: &[u8], error: &serde_json::Error) -> TraceError {
     }
 }
 
-/// What a thread should be and is not.
+/// Violated expectation on a thread; `None` if valid.
 fn wrong_thread(thread: &Thread) -> Option<&'static str> {
     let Thread { counts, undecoded, .. } = thread;
-    match () {
-        () if thread.start_ns > thread.end_ns => Some("threads that end after they start"),
-        () if *undecoded > counts.instructions => {
-            Some("counts of which none exceeds the instructions")
-        }
-        () if thread.name.len() > LONGEST_NAME => Some("names of at most 15 bytes"),
-        () => wrong_counts(*counts, thread.misses.as_ref(), thread.branches),
+    if thread.start_ns > thread.end_ns {
+        Some("threads that end after they start")
+    } else if *undecoded > counts.instructions {
+        Some("counts of which none exceeds the instructions")
+    } else if thread.name.len() > LONGEST_NAME {
+        Some("names of at most 15 bytes")
+    } else {
+        wrong_counts(*counts, thread.misses.as_ref(), thread.branches)
     }
 }
 
-/// What counts should be and are not.
+/// Violated expectation on counts; `None` if valid.
 fn wrong_counts(
     counts: ClassCounts,
     misses: Option<&Misses>,
     branches: Option<Branches>,
 ) -> Option<&'static str> {
     let ClassCounts { instructions, of } = counts;
-    let branches =
-        branches.is_none_or(|b| b.mispredicted <= b.predicted && b.predicted <= instructions);
-    match () {
-        () if of.into_iter().max() > Some(instructions) => {
-            Some("counts of which none exceeds the instructions")
-        }
-        () if misses.is_some_and(|misses| miss_counts(misses).is_none()) => {
-            Some("lines of a cache that rise from 0, and misses that do not rise")
-        }
-        () if !branches => {
-            Some("no more branches than instructions, and no more wrong predictions")
-        }
-        () => None,
+    if of.into_iter().max() > Some(instructions) {
+        Some("counts of which none exceeds the instructions")
+    } else if misses.is_some_and(|misses| miss_counts(misses).is_none()) {
+        Some("lines of a cache that rise from 0, and misses that do not rise")
+    } else if branches.is_some_and(|b| b.mispredicted > b.predicted || b.predicted > instructions) {
+        Some("no more branches than instructions, and no more wrong predictions")
+    } else {
+        None
     }
 }
 
 fn wrong_process(trace: &Trace) -> Option<&'static str> {
-    let isa = matches!(&trace.target[..], "x86_64" | "aarch64");
-    let is_whole = |bytes: &Vec<u8>| (1..=LONGEST_INSTRUCTION).contains(&bytes.len());
-    let is_block = |b: &Block| !b.instructions.is_empty() && b.instructions.iter().all(is_whole);
     let mut places = trace.stretches.iter().flat_map(|stretch| &stretch.blocks);
-    match () {
-        () if !isa => Some("a target that is x86_64 or aarch64"),
-        () if trace.start_ns > trace.end_ns => Some("a process that ends after it starts"),
-        () if trace.begun != trace.threads.len() as u64 => {
-            Some("the counts of all threads that began; run it again")
-        }
-        () if !trace.unsupported.iter().all(|one| is_whole(&one.bytes))
-            || !trace.blocks.iter().all(is_block) =>
-        {
-            Some("instructions of 1 to 15 bytes")
-        }
-        () if places.any(|place| *place >= trace.blocks.len()) => {
-            Some("stretches of blocks that are there")
-        }
-        () => {
-            let mut parts = trace.stretches.iter().filter_map(|stretch| stretch.ran.as_ref());
-            parts.find_map(|part| wrong_counts(part.counts, part.misses.as_ref(), part.branches))
-        }
+    if !matches!(&trace.target[..], "x86_64" | "aarch64") {
+        Some("a target that is x86_64 or aarch64")
+    } else if trace.start_ns > trace.end_ns {
+        Some("a process that ends after it starts")
+    } else if trace.begun != trace.threads.len() as u64 {
+        Some("the counts of all threads that began; run it again")
+    } else if !trace.unsupported.iter().all(|one| is_whole(&one.bytes))
+        || !trace.blocks.iter().all(is_block)
+    {
+        Some("instructions of 1 to 15 bytes")
+    } else if places.any(|place| *place >= trace.blocks.len()) {
+        Some("stretches of blocks that are there")
+    } else {
+        let mut parts = trace.stretches.iter().filter_map(|stretch| stretch.ran.as_ref());
+        parts.find_map(|part| wrong_counts(part.counts, part.misses.as_ref(), part.branches))
     }
 }
 
-/// What accesses miss; `None` if they cannot be such.
+fn is_whole(instruction: &[u8]) -> bool {
+    (1..=LONGEST_INSTRUCTION).contains(&instruction.len())
+}
+
+fn is_block(block: &Block) -> bool {
+    !block.instructions.is_empty() && block.instructions.iter().all(|bytes| is_whole(bytes))
+}
+
+/// Miss counts of the model; `None` if the values are impossible.
 #[must_use]
 pub fn miss_counts(misses: &Misses) -> Option<MissCounts> {
     let Misses { line_b, by_lines, left, left_written } = misses.clone();
     MissCounts::new(Bytes(line_b), by_lines, left, left_written)
 }
 
-/// The instruction set of a trace.
+/// Instruction set of a trace.
 #[must_use]
 pub fn isa(trace: &Trace) -> Isa {
     if trace.target == "x86_64" { Isa::X86_64 } else { Isa::Aarch64 }
 }
 
-/// `bytes` in pairs of hexadecimal digits.
+/// `bytes` as pairs of hexadecimal digits.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

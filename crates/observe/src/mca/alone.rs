@@ -1,38 +1,39 @@
-//! How long a block takes alone, and what of that its dependencies ask for.
+//! Cycles of a block alone, and the cycles of its dependencies.
 
 use super::{Figures, Instruction, Mca, McaError, Target};
 use std::collections::BTreeMap;
 
-/// Slots a cycle of a front end that is never the limit: more than any processor has.
+/// Dispatch width of an unlimited front end: wider than any processor's.
 const WIDE: u32 = 64;
-/// Instructions of the shorter run: some times the size of any reorder buffer, so that the difference
-/// to the longer one is of the steady state.
+/// Instructions of the shorter run: several times any reorder buffer, so the difference to the
+/// longer run is of the steady state.
 const LEAST_INSTRUCTIONS: usize = 2048;
-/// Cycles of the shorter run are enough even if its instructions are fewer: each waits for another.
+/// Cycles that suffice for the shorter run, even with fewer instructions: each instruction then
+/// waits for another.
 const MOST_CYCLES: usize = 8_192;
-/// Rounds of the shorter run. Few rounds of a long block still have to reach the steady state.
+/// Rounds of the shorter run. A few rounds of a long block still reach the steady state.
 const ROUNDS: std::ops::RangeInclusive<usize> = 4..=512;
-/// How much longer the second run is.
+/// Ratio of the longer run to the shorter run.
 const LONGER: usize = 3;
-/// Rounds of a first run that says how many cycles a round takes, about.
+/// Rounds of the pilot run, which estimates the cycles of a round.
 const PILOT: u32 = 2;
-/// Leaves out of the report what is large and not needed for a loop's time.
+/// Leaves large parts out of the report that timing a loop does not need.
 const TIMES_ONLY: [&str; 2] = ["--instruction-info=false", "--resource-pressure=false"];
-/// What takes a place in the reorder buffer and nothing else.
+/// No-operation: takes a place in the reorder buffer and no other resource.
 const NOTHING: &str = "nop";
-/// Relative: differences of one cycle in the longest runs do not count.
+/// Relative tolerance: ignores one cycle in the longest run.
 const NEAR: f64 = 1e-3;
 
-/// A simulated loop.
+/// Timing of a simulated loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Timed {
-    /// Cycles that a round takes.
+    /// Cycles per round.
     pub cycles: f64,
-    /// Slots a cycle.
+    /// Dispatch width in slots per cycle.
     pub width: u32,
 }
 
-/// Cycles of a round of a block.
+/// Cycles per round of a block, under three configurations.
 pub struct Alone {
     as_it_is: Timed,
     wide: f64,
@@ -49,8 +50,8 @@ impl Alone {
             *ports.entry(set.clone()).or_default() += cycles / count;
         }
         let slots: u32 = instructions.iter().map(|instruction| instruction.slots).sum();
-        // A greedy front end can fill a scheduler with the wrong instructions; it is no limit of
-        // dependencies if the narrow one does better.
+        // A greedy front end can fill a scheduler with the wrong instructions. If the narrow front
+        // end is faster, the difference is no dependency.
         let wide = self.wide.min(self.as_it_is.cycles);
         Figures {
             slots: f64::from(slots) / count,
@@ -58,8 +59,8 @@ impl Alone {
             cycles: self.as_it_is.cycles / count,
             dependent_cycles: wide / count,
             dependent_cycles_divided: self.divided.map(|divided| {
-                // No-operations retire, too, and with them in between no more than half of what retires
-                // in a cycle is the block's. That is no dependency: it counts only if the block is
+                // No-operations retire, too, so at most half of the instructions retired in a cycle
+                // are the block's. This limit is no dependency: it counts only if the block is
                 // slower than alone.
                 let slower = divided > self.as_it_is.cycles * (1.0 + NEAR);
                 (if slower { divided } else { wide }) / count
@@ -71,7 +72,8 @@ impl Alone {
 }
 
 impl Mca {
-    /// Each of `codes` alone: as it is, with a wide front end, and with half of the reorder buffer.
+    /// Times each of `codes`: unchanged, with a wide front end, and with half of the reorder
+    /// buffer.
     pub(super) fn alone(
         &self,
         target: &Target,
@@ -101,20 +103,18 @@ impl Mca {
             return Ok(vec![None; codes.len()]);
         }
         let tables = self.regions(target, &[super::TABLE], &texts)?.regions;
-        let spread = |(code, table): (&Vec<String>, &Result<_, _>)| {
-            let slots = table.as_ref().map_or(Vec::new(), super::Region::slots);
-            let with = |(text, slots): (&String, u32)| {
-                let nothings = std::iter::repeat_n(NOTHING.to_owned(), slots as usize);
-                std::iter::once(text.clone()).chain(nothings).collect::<Vec<_>>()
-            };
-            code.iter().zip(slots).flat_map(with).collect()
-        };
-        let spread: Vec<Vec<String>> = codes.iter().zip(&tables).map(spread).collect();
+        let spread: Vec<Vec<String>> = codes
+            .iter()
+            .zip(&tables)
+            .map(|(code, table)| {
+                spread(code, &table.as_ref().map_or(Vec::new(), super::Region::slots))
+            })
+            .collect();
         let timed = self.rounds(target, &[&format!("--dispatch={WIDE}")], &spread)?;
         Ok(timed.into_iter().map(|timed| timed.ok().map(|timed| timed.cycles)).collect())
     }
 
-    /// The steady state of each of `codes` as a loop. Codes of similar length share runs.
+    /// Steady state of each of `codes` as a loop. Codes of similar length share runs.
     pub(super) fn rounds(
         &self,
         target: &Target,
@@ -122,13 +122,9 @@ impl Mca {
         codes: &[Vec<String>],
     ) -> Result<Vec<Result<Timed, McaError>>, McaError> {
         let arguments: &[&str] = &[arguments, &TIMES_ONLY].concat();
-        let pilot = self.regions(
-            target,
-            &[arguments, &[&format!("--iterations={PILOT}")]].concat(),
-            &texts(target, codes),
-        )?;
+        let pilot = self.iterate(target, arguments, &texts(target, codes), PILOT as usize)?;
         let mut by_rounds: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for (at, (code, pilot)) in codes.iter().zip(&pilot.regions).enumerate() {
+        for (at, (code, pilot)) in codes.iter().zip(&pilot).enumerate() {
             let cycles = pilot.as_ref().ok().and_then(|region| region.cycles()).unwrap_or_default();
             by_rounds.entry(enough(code.len(), cycles)).or_default().push(at);
         }
@@ -142,7 +138,6 @@ impl Mca {
         Ok(all)
     }
 
-    #[allow(clippy::cast_precision_loss)] // cycles of a run are far below 2^53
     fn timed(
         &self,
         target: &Target,
@@ -151,28 +146,52 @@ impl Mca {
         rounds: usize,
     ) -> Result<Vec<Result<Timed, McaError>>, McaError> {
         let texts = texts(target, codes);
-        let run = |rounds: usize| {
-            let iterations = format!("--iterations={rounds}");
-            self.regions(target, &[arguments, &[iterations.as_str()]].concat(), &texts)
-        };
-        let (short, long) = (run(rounds)?.regions, run(LONGER * rounds)?.regions);
-        let steady = |(short, long): (Result<super::Region, McaError>, _)| {
-            let (short, long) = (short?, long?);
-            let cycles = |region: &super::Region| region.cycles().unwrap_or_default() as f64;
-            Ok(Timed {
-                cycles: (cycles(&long) - cycles(&short)) / ((LONGER - 1) * rounds) as f64,
-                width: short.width().unwrap_or_default(),
-            })
-        };
-        Ok(short.into_iter().zip(long).map(steady).collect())
+        let short = self.iterate(target, arguments, &texts, rounds)?;
+        let long = self.iterate(target, arguments, &texts, LONGER * rounds)?;
+        let pairs = short.into_iter().zip(long);
+        Ok(pairs.map(|(short, long)| Ok(steady(&short?, &long?, rounds))).collect())
     }
+
+    /// Simulates `rounds` rounds of each of `texts`.
+    fn iterate(
+        &self,
+        target: &Target,
+        arguments: &[&str],
+        texts: &[String],
+        rounds: usize,
+    ) -> Result<Vec<Result<super::Region, McaError>>, McaError> {
+        let iterations = format!("--iterations={rounds}");
+        Ok(self.regions(target, &[arguments, &[iterations.as_str()]].concat(), texts)?.regions)
+    }
+}
+
+/// Steady state of a loop by runs of `rounds` and [`LONGER`] times `rounds` rounds: the difference
+/// has neither the filling nor the draining of the pipeline.
+#[allow(clippy::cast_precision_loss)] // cycles of a run are far below 2^53
+fn steady(short: &super::Region, long: &super::Region, rounds: usize) -> Timed {
+    let short_cycles = short.cycles().unwrap_or_default() as f64;
+    let long_cycles = long.cycles().unwrap_or_default() as f64;
+    Timed {
+        cycles: (long_cycles - short_cycles) / ((LONGER - 1) * rounds) as f64,
+        width: short.width().unwrap_or_default(),
+    }
+}
+
+/// `code` with as many no-operations after each instruction as the instruction has slots.
+fn spread(code: &[String], slots: &[u32]) -> Vec<String> {
+    let mut spread = Vec::new();
+    for (text, slots) in code.iter().zip(slots) {
+        spread.push(text.clone());
+        spread.extend(std::iter::repeat_n(NOTHING.to_owned(), *slots as usize));
+    }
+    spread
 }
 
 fn texts(target: &Target, codes: &[Vec<String>]) -> Vec<String> {
     codes.iter().map(|code| target.marked(&code.join("\n"))).collect()
 }
 
-/// Rounds of the shorter run of a code of `instructions` that took `cycles` for the pilot's.
+/// Rounds of the shorter run of a code of `instructions` whose pilot run took `cycles`.
 fn enough(instructions: usize, cycles: u64) -> usize {
     let a_round = usize::try_from(cycles / u64::from(PILOT)).unwrap_or(MOST_CYCLES);
     let by_cycles = MOST_CYCLES / a_round.max(1);

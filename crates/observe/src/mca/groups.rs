@@ -1,21 +1,21 @@
-//! From pressure on single ports back to sets of alternative ports.
+//! Recovers sets of alternative ports from the pressure on single ports.
 //!
 //! # Problem
-//! An instruction table says how many cycles an instruction takes of each port *on average*, with the
-//! work split evenly among alternatives: 0.25 of four ports each. A contention model needs the sets: one
-//! cycle of any of the four. The average alone is ambiguous: 0.5 of four ports each can be two
-//! micro-operations for a pair each, in three ways, or two cycles of any.
+//! An instruction table gives the cycles of each port *on average*, with the work split evenly
+//! among alternatives: 0.25 of four ports each. A contention model needs the sets: one cycle of any
+//! of the four. The average alone is ambiguous: 0.5 of four ports each can be two micro-operations
+//! for a pair each, in three ways, or two cycles of any port.
 //!
 //! # Approach
-//! A simulation of the instruction alone, once, says which port each of its micro-operations took, and
-//! for how long: so their number and their cycles are known. Wanted are sets, one for each that holds
-//! the port that was taken, which together give the table's averages.
+//! A simulation of the instruction alone, once, gives the port and cycles of each micro-operation,
+//! hence their number and cycles. Searched is one set for each micro-operation; the set holds the
+//! port taken, and all sets together give the table's averages.
 //!
 //! 1. A resource of several units is a set by itself.
-//! 2. The others are searched for: all sets that fit, with as few as possible that no instruction has
-//!    shown. What an instruction shows for certain helps to read the next.
-//!    An answer of known sets is believed even if one of unknown sets would fit, too.
-//! 3. If more than one answer is left, ports that some answer has in one set become one set.
+//! 2. The other sets are searched for: all fitting sets, with as few unknown sets as possible. A
+//!    set shown for certain by one instruction helps to read the next. An answer of known sets is
+//!    preferred even if an answer with unknown sets would fit, too.
+//! 3. If several answers are left, ports that some answer has in one set become one set.
 //!
 //! # Terms
 //! - *average*: cycles of each port, from the table.
@@ -26,51 +26,52 @@
 //! - **Conserves**: cycles of all sets sum to the table's. -> test `conserves`
 //! - **Found again**: a sum of known sets is taken apart into them, or into larger ones.
 //!   -> test `known_sets_are_found_again`
-//! - **Never too strict**: what is in doubt may use every port in question, so no contention is claimed
-//!   that may not exist. -> test `doubt_becomes_one_set`
+//! - **Never too strict**: what is in doubt may use every port in question, so no contention is
+//!   claimed that may not exist. -> test `doubt_becomes_one_set`
 
 use std::collections::BTreeSet;
 
-/// Ports by number, in order: alternatives for a micro-operation.
+/// Ports by number, sorted: alternatives for a micro-operation.
 pub type Set = Vec<usize>;
 
-/// How an instruction uses ports.
+/// Port usage of an instruction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Uses {
-    /// Sets of alternatives, all different, and the cycles that one port of the set is taken.
+    /// Distinct sets of alternative ports, and the cycles for which one port of the set is taken.
     pub sets: Vec<(Set, f64)>,
-    /// Whether this is the only answer; if not, some set is larger than the truth.
+    /// Whether the answer is unique; if not, some set is larger than the truth.
     pub certain: bool,
 }
 
 /// Ports of a processor, by number.
 #[derive(Clone, Debug, Default)]
 pub struct Ports {
-    /// The resource that each is a unit of.
+    /// Resource of each port.
     pub resource: Vec<usize>,
 }
 
 impl Ports {
     /// All units of the resource of `port`.
     fn units(&self, port: usize) -> Set {
-        let same = |other: &usize| self.resource.get(*other) == self.resource.get(port);
-        (0..self.resource.len()).filter(same).collect()
+        let resource = self.resource.get(port);
+        (0..self.resource.len()).filter(|other| self.resource.get(*other) == resource).collect()
     }
 }
 
-/// Averages are printed with about six digits.
+/// Absolute tolerance in cycles: averages are printed with about six digits.
 const NEAR: f64 = 1e-4;
-/// Sets that are tried for one instruction, each in some nanoseconds.
+/// Limit of sets tried for one instruction, each in some nanoseconds.
 const MOST_TRIES: usize = 1_000_000;
-/// Ports of one instruction, resources of several units apart, that are searched: 2 to that many sets.
+/// Limit of searched ports of one instruction, without resources of several units: they have 2 to
+/// that power sets.
 const MOST_PORTS: usize = 12;
-/// Different answers that are kept.
+/// Limit of different answers.
 const MOST_ANSWERS: usize = 100;
 
-/// Takes `average` apart into one set for each of `taken`.
+/// Splits `average` into one set for each micro-operation in `taken`.
 ///
-/// An instruction that took nothing in the simulation, for example a move that renaming does, uses no
-/// port whatever the table says.
+/// An instruction that takes no port in the simulation, for example a move eliminated by renaming,
+/// uses no port whatever the table says.
 pub fn apart(
     ports: &Ports,
     average: &[(usize, f64)],
@@ -81,15 +82,16 @@ pub fn apart(
         return Uses { sets: Vec::new(), certain: true };
     }
     let (mut sets, rest) = whole_resources(ports, average);
-    let alone = |(port, _): &&(usize, f64)| ports.units(*port).len() == 1;
-    let taken: Vec<(usize, f64)> = taken.iter().filter(alone).copied().collect();
+    // Sets of whole resources are known already; only single-unit ports are searched.
+    let taken = taken.iter().filter(|(port, _)| ports.units(*port).len() == 1);
+    let taken: Vec<(usize, f64)> = taken.copied().collect();
     let (searched, certain) = Search::of(&rest, &taken, known);
     sets.extend(searched);
     sets.sort_by(|a, b| a.0.cmp(&b.0));
     Uses { sets, certain }
 }
 
-/// All of `average` without a simulation to help: true of every way to take it apart.
+/// One set for all of `average`, without a simulation: it allows every possible split.
 pub fn in_doubt(ports: &Ports, average: &[(usize, f64)]) -> Uses {
     let (mut sets, rest) = whole_resources(ports, average);
     let certain = rest.len() <= 1;
@@ -99,13 +101,13 @@ pub fn in_doubt(ports: &Ports, average: &[(usize, f64)]) -> Uses {
 
 fn one_set(average: &[(usize, f64)]) -> Option<(Set, f64)> {
     let set: Set = average.iter().map(|(port, _)| *port).collect();
-    (!set.is_empty()).then(|| (set, sum(average.iter().map(|(_, cycles)| *cycles))))
+    (!set.is_empty()).then(|| (set, cycles_of(average)))
 }
 
 type Sets = Vec<(Set, f64)>;
 type Average = Vec<(usize, f64)>;
 
-/// The sets that are resources of several units, and what is left.
+/// Sets of resources with several units, and the remaining average.
 fn whole_resources(ports: &Ports, average: &[(usize, f64)]) -> (Sets, Average) {
     let mut sets = Sets::new();
     let mut rest = Average::new();
@@ -120,10 +122,10 @@ fn whole_resources(ports: &Ports, average: &[(usize, f64)]) -> (Sets, Average) {
     (sets, rest)
 }
 
-/// A set of the ports of one instruction: bit `i` is the `i`-th of them.
+/// Set of an instruction's ports: bit `i` is the `i`-th port of its average.
 type Local = u32;
 
-/// Tries one micro-operation after the other.
+/// Backtracking search, one micro-operation after the other.
 struct Search {
     known: Vec<Local>,
     all: Vec<Local>,
@@ -134,48 +136,42 @@ struct Search {
 impl Search {
     /// Sets of `average`, and whether they are certain.
     fn of(average: &[(usize, f64)], taken: &[(usize, f64)], known: &BTreeSet<Set>) -> (Sets, bool) {
-        let sum = |of: &[(usize, f64)]| sum(of.iter().map(|(_, cycles)| *cycles));
-        let differ = (sum(average) - sum(taken)).abs() > NEAR * sum(average);
+        let all_cycles = cycles_of(average);
+        // Other cycles than the table's: the simulated micro-operations are not the table's.
+        let differ = (all_cycles - cycles_of(taken)).abs() > NEAR * all_cycles;
         if differ || average.len() > MOST_PORTS {
             return (one_set(average).into_iter().collect(), average.len() <= 1);
         }
-        let place = |port: usize| average.iter().position(|(other, _)| *other == port);
-        let local = |set: &Set| -> Option<Local> {
-            set.iter().try_fold(0, |bits, port| Some(bits | 1 << place(*port)?))
-        };
+        // A single port needs no evidence from other instructions.
         let singles = (0..average.len()).map(|at| 1 << at);
-        let known: BTreeSet<Local> = known.iter().filter_map(local).chain(singles).collect();
+        let known = known.iter().filter_map(|set| local(average, set));
+        let known: BTreeSet<Local> = known.chain(singles).collect();
         let all = (1..1 << average.len()).filter(|set| !known.contains(set)).collect();
         let mut search =
             Self { known: known.into_iter().collect(), all, found: Vec::new(), tries: 0 };
-        let taken: Option<Vec<(usize, f64)>> =
-            taken.iter().map(|(port, cycles)| Some((place(*port)?, *cycles))).collect();
+        let taken = taken.iter().map(|(port, cycles)| Some((place(average, *port)?, *cycles)));
+        let taken: Option<Vec<(usize, f64)>> = taken.collect();
         let left: Vec<f64> = average.iter().map(|(_, cycles)| *cycles).collect();
         let complete = taken.is_some_and(|taken| search.run(&left, &taken));
-        let global = |set: Local| -> Set {
-            average
-                .iter()
-                .enumerate()
-                .filter(|(at, _)| set >> at & 1 == 1)
-                .map(|(_, a)| a.0)
-                .collect()
-        };
         match &search.found[..] {
-            [only] if complete => (only.iter().map(|(set, c)| (global(*set), *c)).collect(), true),
+            [only] if complete => {
+                (only.iter().map(|(set, cycles)| (global(average, *set), *cycles)).collect(), true)
+            }
             [] => (one_set(average).into_iter().collect(), false),
             _ if !complete => (one_set(average).into_iter().collect(), false),
             answers => {
-                let joined = joined(answers, average.len());
-                let cycles = |set: Local| sum_of(&left, set);
-                (joined.into_iter().map(|set| (global(set), cycles(set))).collect(), false)
+                let joined = joined(answers, average.len()).into_iter();
+                (joined.map(|set| (global(average, set), sum_of(&left, set))).collect(), false)
             }
         }
     }
 
-    /// Finds all answers with as few unknown sets as possible. Returns whether these are all.
+    /// Finds all answers with as few unknown sets as possible. Returns whether the search was
+    /// complete.
     fn run(&mut self, average: &[f64], taken: &[(usize, f64)]) -> bool {
         for unknown in 0..=taken.len() {
             self.go(&mut average.to_vec(), taken, &mut Vec::new(), unknown);
+            // Answers with more unknown sets are less likely, so they are not searched.
             if self.full() || !self.found.is_empty() {
                 break;
             }
@@ -207,7 +203,7 @@ impl Search {
             let is_known = at < self.known.len();
             let set = if is_known { self.known[at] } else { self.all[at - self.known.len()] };
             let share = cycles / f64::from(set.count_ones());
-            // LLVM adds up what an instruction takes of the same set, so no set comes twice.
+            // LLVM adds up the cycles that an instruction takes of one set, so no set comes twice.
             let again = chosen.iter().any(|(other, _)| *other == set);
             if set >> port & 1 == 0 || again || !fits(left, set, share) {
                 continue;
@@ -220,7 +216,8 @@ impl Search {
         }
     }
 
-    /// Micro-operations of equal length can be exchanged; such answers are the same.
+    /// Records an answer. Micro-operations of equal length are interchangeable, so answers are
+    /// sorted and compared.
     fn end(&mut self, left: &[f64], chosen: &[(Local, f64)]) {
         if left.iter().any(|cycles| cycles.abs() > NEAR) {
             return;
@@ -233,7 +230,7 @@ impl Search {
     }
 }
 
-/// The finest division of the ports such that no set of any answer lies in two parts.
+/// Finest partition of the ports such that no set of any answer spans two parts.
 fn joined(answers: &[Vec<(Local, f64)>], ports: usize) -> Vec<Local> {
     let mut parts: Vec<Local> = (0..ports).map(|at| 1 << at).collect();
     for (set, _) in answers.iter().flatten() {
@@ -259,7 +256,26 @@ fn sum_of(cycles: &[f64], set: Local) -> f64 {
     sum(cycles.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1).map(|(_, cycles)| *cycles))
 }
 
-/// An empty `sum()` of floats is -0.
+fn cycles_of(average: &[(usize, f64)]) -> f64 {
+    sum(average.iter().map(|(_, cycles)| *cycles))
+}
+
+/// Index of `port` in `average`.
+fn place(average: &[(usize, f64)], port: usize) -> Option<usize> {
+    average.iter().position(|(other, _)| *other == port)
+}
+
+/// `set` as bits; `None` if `average` lacks one of the ports.
+fn local(average: &[(usize, f64)], set: &Set) -> Option<Local> {
+    set.iter().try_fold(0, |bits, port| Some(bits | 1 << place(average, *port)?))
+}
+
+/// `set` as port numbers.
+fn global(average: &[(usize, f64)], set: Local) -> Set {
+    let inside = average.iter().enumerate().filter(|(at, _)| set >> at & 1 == 1);
+    inside.map(|(_, (port, _))| *port).collect()
+}
+/// Sum of `cycles`, 0 if empty (an empty `sum()` of floats is -0).
 fn sum(cycles: impl Iterator<Item = f64>) -> f64 {
     cycles.fold(0.0, |sum, cycles| sum + cycles)
 }

@@ -1,28 +1,28 @@
-//! What a block of machine code asks of a core, by `llvm-mca`: LLVM's tables and its simulation of a
-//! processor's scheduler.
+//! Demand of a block of machine code on a core, by `llvm-mca`: LLVM's instruction tables and its
+//! simulation of a processor's scheduler.
 //!
 //! # Problem
-//! A contention model needs, for each instruction on average: front-end slots, cycles of each set of
-//! alternative ports, and the cycles that dependencies ask for, with the whole window and with half of
-//! it.
+//! A contention model needs, for each instruction on average: front-end slots, cycles of each set
+//! of alternative ports, and cycles of dependencies, with the whole window and with half of it.
 //!
 //! # Approach
 //! - Slots are in the instruction table.
 //! - Sets of ports: [`groups`].
-//! - *Dependent cycles*: the block is simulated as a loop without an end, with a front end that is never
-//!   the limit. Ports cannot be taken out of the simulation; where they are the limit, the figure is
-//!   theirs, which adds no limit that was not there. Loops run for N and 3 N rounds, and the difference
-//!   counts, so neither filling nor draining of the pipeline does.
-//! - *Divided window*: the same with as many no-operations as micro-operations between the instructions:
-//!   they take half of the reorder buffer and nothing else. Schedulers, load and store queues and
-//!   register files stay whole, since `llvm-mca` neither takes nor prints their sizes.
+//! - *Dependent cycles*: the block is simulated as an endless loop, with a front end that is never
+//!   the limit. Ports cannot be taken out of the simulation. Where ports are the limit, the figure
+//!   is the ports' limit, which the model has anyway. Loops run for N and 3 N rounds, and the
+//!   difference counts, so filling and draining of the pipeline do not.
+//! - *Divided window*: the same with as many no-operations as micro-operations between the
+//!   instructions. No-operations take half of the reorder buffer and no other resource. Schedulers,
+//!   load and store queues and register files stay whole, since `llvm-mca` neither takes nor prints
+//!   their sizes.
 //!
 //! # Limits
-//! Caches (every load is a hit), values forwarded from stores, the limits of fetch and decoding, taken
-//! branches, divisions whose length depends on the values. Some processors' names are accepted and
-//! another's table is used: `core2`, `penryn`, `nehalem` and `westmere` have Sandy Bridge's ports. How
-//! well a table fits a processor is the table's matter; they change between versions of LLVM, so the
-//! version belongs to every figure.
+//! Not modelled: caches (every load is a hit), store forwarding, limits of fetch and decoding,
+//! taken branches, divisions whose length depends on the values. For some processors LLVM uses
+//! another's table: `core2`, `penryn`, `nehalem` and `westmere` have Sandy Bridge's ports. The
+//! quality of a table is LLVM's. Tables change between versions of LLVM, so the version belongs to
+//! every figure.
 //!
 //! # Properties
 //! - A block's simulation never takes fewer cycles than its slots and sets of ports ask for.
@@ -40,40 +40,40 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Why there are no figures. Paths are those of the program.
+/// Reason for the lack of figures; paths are those of the program.
 #[derive(Debug, Error)]
 pub enum McaError {
-    /// No `llvm-mca` of a version that is understood, under these names.
+    /// No supported `llvm-mca` under these names.
     #[error(
         "no llvm-mca of version {OLDEST} or newer found; looked for {0} (Debian: apt-get install llvm)"
     )]
     Missing(String),
-    /// It could not be run.
+    /// Failed start of the program.
     #[error("cannot run {}: {}", .0.display(), .1)]
     Start(PathBuf, #[source] io::Error),
-    /// It does not say which version of LLVM it is, or an old one.
+    /// Program without a version of LLVM, or with an old one.
     #[error("{}: expected LLVM {OLDEST} or newer, found {}", .0.display(), .1)]
     Version(PathBuf, String),
-    /// LLVM has no such processor for the architecture.
+    /// Processor unknown to LLVM for the architecture.
     #[error("llvm-mca: expected the name of a processor (llvm-mca -mcpu=help), found {0}")]
     UnknownCpu(String),
-    /// The code could not be read or simulated: the first thing that it complains of.
+    /// Code that could not be read or simulated, with the first error message.
     #[error("{}: {}", .0.display(), .1)]
     Refused(PathBuf, String),
-    /// What it printed is not what we know.
+    /// Output in an unknown form.
     #[error("{}: expected the JSON of LLVM {OLDEST} or newer: {}", .0.display(), .1)]
     Printed(PathBuf, #[source] serde_json::Error),
-    /// The text holds no instruction.
+    /// Text without an instruction.
     #[error("expected assembly text, found no instruction in it")]
     Empty,
 }
 
-/// The oldest version whose JSON has all that is read here.
+/// Oldest version whose JSON has all fields read here.
 pub const OLDEST: u32 = 14;
-/// The newest that is looked for by name; a newer one is found as `llvm-mca`.
+/// Newest version searched for by name; newer ones are found as `llvm-mca`.
 const NEWEST: u32 = 22;
 
-/// What to simulate.
+/// Processor to simulate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// LLVM's name of the architecture: `x86_64`, `aarch64`, `powerpc64le`.
@@ -85,37 +85,38 @@ pub struct Target {
 /// An instruction of a block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instruction {
-    /// As LLVM prints it, in the default syntax.
+    /// Text as LLVM prints it, in the default syntax.
     pub text: String,
     /// Front-end slots.
     pub slots: u32,
-    /// Names of alternative ports, and cycles that one of them is taken; sets are all different.
+    /// Distinct sets of alternative ports by name, and cycles for which one port of the set is
+    /// taken.
     pub ports: Vec<(Vec<String>, f64)>,
-    /// Whether the sets are certain; if not, one of them is larger than the truth.
+    /// Whether the sets are certain; if not, one set is larger than the truth.
     pub certain: bool,
 }
 
-/// What a block asks for. Per instruction means: on average over the instructions of the block.
+/// Demand of a block. "Per instruction" is the mean over the block's instructions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
-    /// Its instructions, in order.
+    /// Instructions, in order.
     pub instructions: Vec<Instruction>,
     /// Slots per instruction.
     pub slots: f64,
-    /// Names of alternative ports, and cycles per instruction; sets are all different.
+    /// Distinct sets of alternative ports by name, and cycles per instruction.
     pub ports: Vec<(Vec<String>, f64)>,
-    /// Cycles per instruction that it takes alone, on a core that does nothing else.
+    /// Cycles per instruction alone on a core.
     pub cycles: f64,
-    /// Cycles per instruction that dependencies ask for, at most: with a front end without limit.
+    /// Upper bound of the cycles per instruction of dependencies: with an unlimited front end.
     pub dependent_cycles: f64,
-    /// The same with half of the reorder buffer; `None` if this processor's no-operation cannot divide
-    /// it, since it takes a port or no slot.
+    /// The same with half of the reorder buffer. `None` if the no-operation of the processor cannot
+    /// divide the buffer, since it takes a port or no slot.
     pub dependent_cycles_divided: Option<f64>,
-    /// Slots that can be filled in a cycle, as LLVM has it.
+    /// Slots per cycle, by LLVM.
     pub width: u32,
 }
 
-/// The program.
+/// An installed `llvm-mca`.
 #[derive(Clone, Debug)]
 pub struct Mca {
     program: PathBuf,
@@ -123,10 +124,10 @@ pub struct Mca {
 }
 
 impl Mca {
-    /// The newest that is there: `llvm-mca-N` of `PATH`, or `llvm-mca`.
+    /// Newest installed version: `llvm-mca-N` of `PATH`, or `llvm-mca`.
     ///
     /// # Errors
-    /// [`McaError::Missing`] if there is none of a version that is understood.
+    /// [`McaError::Missing`] without a supported version.
     pub fn find() -> Result<Self, McaError> {
         let numbered = (OLDEST..=NEWEST).rev().map(|version| format!("llvm-mca-{version}"));
         let names: Vec<String> = numbered.chain(["llvm-mca".to_owned()]).collect();
@@ -135,10 +136,10 @@ impl Mca {
         newest.ok_or_else(|| McaError::Missing(names.join(", ")))
     }
 
-    /// That one.
+    /// Uses the given program.
     ///
     /// # Errors
-    /// [`McaError::Start`] if it cannot be run, [`McaError::Version`] if it is too old.
+    /// [`McaError::Start`] if the program cannot be run, [`McaError::Version`] if it is too old.
     pub fn at(program: &Path) -> Result<Self, McaError> {
         let printed = run::text(program, &["--version".to_owned()], "")?;
         let version = printed.split("LLVM version ").nth(1).and_then(|rest| {
@@ -153,30 +154,31 @@ impl Mca {
         }
     }
 
-    /// Its name or path.
+    /// Name or path.
     #[must_use]
     pub fn program(&self) -> &Path {
         &self.program
     }
 
-    /// The major version of LLVM.
+    /// Major version of LLVM.
     #[must_use]
     pub fn version(&self) -> u32 {
         self.version
     }
 
-    /// What each of `blocks` asks for, as a loop that never ends; in AT&T's syntax on x86. Runs of the program are shared, so
-    /// many blocks at once are much faster than one after the other.
+    /// Demand of each of `blocks` as an endless loop, in AT&T syntax on x86. Blocks share runs of
+    /// the program, so many blocks at once are much faster than single blocks.
     ///
     /// # Errors
-    /// [`McaError::UnknownCpu`], [`McaError::Start`] or [`McaError::Printed`] if nothing works; for one
-    /// block [`McaError::Refused`] or [`McaError::Empty`].
+    /// [`McaError::UnknownCpu`], [`McaError::Start`] or [`McaError::Printed`] for all blocks;
+    /// [`McaError::Refused`] or [`McaError::Empty`] for a block.
     pub fn analyse(
         &self,
         target: &Target,
         blocks: &[&str],
     ) -> Result<Vec<Result<Figures, McaError>>, McaError> {
         let texts: Vec<String> = blocks.iter().map(|text| target.marked(text)).collect();
+        // The table prints each instruction in LLVM's syntax, without directives and comments.
         let table = self.regions(target, &[TABLE], &texts)?;
         let read = table.regions.iter().flatten().collect::<Vec<_>>();
         let uses = self.uses(target, &read)?;
@@ -192,8 +194,8 @@ impl Mca {
         Ok(figures.collect())
     }
 
-    /// Cycles that one round of each of `codes` takes, as a loop that never ends; a code is a list of
-    /// instructions in the default syntax.
+    /// Cycles per round of each of `codes` as an endless loop; a code is a list of instructions in
+    /// the default syntax.
     ///
     /// # Errors
     /// As [`analyse`](Self::analyse).
@@ -206,7 +208,7 @@ impl Mca {
         Ok(timed.into_iter().map(|timed| timed.map(|timed| timed.cycles)).collect())
     }
 
-    /// How each different instruction of `regions`, by its text, uses ports.
+    /// Port usage of each different instruction of `regions`, by its text.
     fn uses(
         &self,
         target: &Target,
@@ -226,6 +228,7 @@ impl Mca {
         let taken = once.regions.iter().map(|region| Some(region.as_ref().ok()?.pressure(0)));
         let taken: Vec<Option<Vec<(usize, f64)>>> = taken.collect();
         let mut known = BTreeSet::new();
+        // Certain sets make more splits certain, until nothing changes.
         loop {
             let apart = averages.values().zip(&taken).map(|(average, taken)| match taken {
                 Some(taken) => groups::apart(&ports, average, taken, &known),
@@ -241,7 +244,7 @@ impl Mca {
         }
     }
 
-    /// Runs the program on `texts`, each a region. A text that is refused does not stop the others: the
+    /// Runs the program on `texts`, each a region. A refused text does not stop the others: the
     /// rest is run again in halves.
     fn regions(
         &self,
@@ -250,25 +253,22 @@ impl Mca {
         texts: &[String],
     ) -> Result<Regions, McaError> {
         let mut all = vec![format!("-mtriple={}", target.triple), format!("-mcpu={}", target.cpu)];
+        // The text of a report is the key of an instruction, so its syntax is fixed.
         all.push("--output-asm-variant=0".to_owned());
         all.extend(arguments.iter().map(|&argument| argument.to_owned()));
         if texts.is_empty() {
             return Ok(Regions::default());
         }
-        let halves = || {
-            let (first, second) = texts.split_at(texts.len() / 2);
-            let first = self.regions(target, arguments, first)?;
-            Ok(first.and(self.regions(target, arguments, second)?))
-        };
         let size: usize = texts.iter().map(String::len).sum();
         if size > MOST_INPUT && texts.len() > 1 {
-            return halves();
+            return self.halves(target, arguments, texts);
         }
         let input: String =
             texts.iter().enumerate().map(|(at, text)| Target::region(at, text)).collect();
         match run::report(&self.program, &all, &input) {
             Ok(report) => Ok(Regions::of(report, texts.len())),
-            Err(McaError::Refused(..)) if texts.len() > 1 => halves(),
+            // The message names no region; halving finds the refused text.
+            Err(McaError::Refused(..)) if texts.len() > 1 => self.halves(target, arguments, texts),
             Err(refused @ McaError::Refused(..)) => {
                 let none = texts[0].lines().all(|line| line.trim().is_empty());
                 let error = if none { McaError::Empty } else { refused };
@@ -277,9 +277,21 @@ impl Mca {
             Err(error) => Err(error),
         }
     }
+
+    fn halves(
+        &self,
+        target: &Target,
+        arguments: &[&str],
+        texts: &[String],
+    ) -> Result<Regions, McaError> {
+        let (first, second) = texts.split_at(texts.len() / 2);
+        let first = self.regions(target, arguments, first)?;
+        Ok(first.and(self.regions(target, arguments, second)?))
+    }
 }
 
-/// Bytes of assembly text for one run. A report is some twenty times as long, and is held in memory.
+/// Limit of assembly text for one run, in bytes. A report is some twenty times as long, and is held
+/// in memory.
 const MOST_INPUT: usize = 256 << 10;
 
 const TABLE: &str = "--instruction-tables";
@@ -292,7 +304,7 @@ struct Regions {
 }
 
 impl Regions {
-    /// A text without an instruction has no region in the report.
+    /// Reads a report. A text without an instruction has no region in the report.
     fn of(report: run::Report, texts: usize) -> Self {
         let mut regions: Vec<_> = (0..texts).map(|_| Err(McaError::Empty)).collect();
         for region in report.regions {
@@ -314,13 +326,13 @@ impl Regions {
 }
 
 impl Target {
-    /// A region that holds `text`; the marks are comments. Of those that begin with `//`, which is what Arm's
-    /// assemblers usually have, LLVM 19 does not see the names.
+    /// A region with `text`, marked by comments. LLVM 19 does not see names in marks that begin
+    /// with `//`, the usual comment of Arm's assemblers.
     fn region(at: usize, text: &str) -> String {
         format!("# LLVM-MCA-BEGIN r{at}\n{text}\n# LLVM-MCA-END r{at}\n")
     }
 
-    /// `text` with what the assembler has to know before it.
+    /// `text` after the assembler's directives.
     fn marked(&self, text: &str) -> String {
         let syntax = if self.is("x86_64") { ".att_syntax\n" } else { "" };
         format!("{syntax}{text}")
@@ -331,8 +343,8 @@ impl Target {
     }
 }
 
-/// Instructions which together use most sets of ports alone: what a processor can do at all, so that
-/// none of them is refused.
+/// Instructions that together show most sets of ports alone. Any processor of the architecture has
+/// them, so none is refused.
 fn probes(target: &Target) -> &'static [&'static str] {
     const X86: &[&str] = &[
         "addq %rax, %rcx",
@@ -367,7 +379,8 @@ fn probes(target: &Target) -> &'static [&'static str] {
     if target.is("x86_64") { X86 } else { &[] }
 }
 
-/// LLVM names unit 0 of a resource of several units by a full stop and the character of number 0.
+/// Makes a port's name printable. LLVM names unit 0 of a resource of several units by a full stop
+/// and the character of number 0.
 fn tidy(name: &str) -> String {
     match name.chars().last() {
         Some(unit) if unit.is_control() => {
@@ -377,35 +390,38 @@ fn tidy(name: &str) -> String {
     }
 }
 
-/// Which ports are units of the same resource, by their names.
+/// Groups ports into resources, by their names.
 fn ports(resources: &[String]) -> groups::Ports {
-    let resource = |name: &String| name.split('.').next().unwrap_or_default().to_owned();
-    let mut names: Vec<String> = Vec::new();
-    let mut number = |name: String| {
+    let mut names: Vec<&str> = Vec::new();
+    let numbers = resources.iter().map(|name| {
+        let name = name.split('.').next().unwrap_or_default();
         names.iter().position(|other| *other == name).unwrap_or_else(|| {
             names.push(name);
             names.len() - 1
         })
-    };
-    groups::Ports { resource: resources.iter().map(|name| number(resource(name))).collect() }
+    });
+    groups::Ports { resource: numbers.collect() }
 }
 
-/// The instructions of `region`, with names of ports.
+/// Instructions of `region`, with names of ports.
 fn instructions(
     region: &Region,
     uses: &BTreeMap<String, groups::Uses>,
     resources: &[String],
 ) -> Vec<Instruction> {
-    let name = |port: &usize| resources.get(*port).cloned().unwrap_or_else(|| port.to_string());
-    let one = |(text, slots): (&String, u32)| {
+    let listed = region.instructions.iter().zip(region.slots());
+    let instructions = listed.map(|(text, slots)| {
         let uses = uses.get(text);
         let sets = uses.map_or(&[][..], |uses| &uses.sets).iter();
-        Instruction {
-            text: text.clone(),
-            slots,
-            ports: sets.map(|(set, cycles)| (set.iter().map(name).collect(), *cycles)).collect(),
-            certain: uses.is_some_and(|uses| uses.certain),
-        }
-    };
-    region.instructions.iter().zip(region.slots()).map(one).collect()
+        let ports = sets.map(|(set, cycles)| (named(set, resources), *cycles)).collect();
+        let certain = uses.is_some_and(|uses| uses.certain);
+        Instruction { text: text.clone(), slots, ports, certain }
+    });
+    instructions.collect()
+}
+
+/// Names of the ports of `set`; a port without a name has its number.
+fn named(set: &[usize], resources: &[String]) -> Vec<String> {
+    let name = |port: &usize| resources.get(*port).cloned().unwrap_or_else(|| port.to_string());
+    set.iter().map(name).collect()
 }

@@ -1,4 +1,4 @@
-//! One run of `llvm-mca`: its process and its JSON.
+//! A run of `llvm-mca`: its process and its JSON.
 
 use super::McaError;
 use serde::Deserialize;
@@ -6,29 +6,29 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// What `llvm-mca --json` prints, as far as it is used. The same in LLVM 14 and 19.
+/// Output of `llvm-mca --json`, the fields used here. The same in LLVM 14 and 19.
 #[derive(Debug, Deserialize)]
 pub struct Report {
-    /// One entry a region of the input that holds instructions.
+    /// Regions of the input that hold instructions.
     #[serde(rename = "CodeRegions")]
     pub regions: Vec<Region>,
-    /// The processor.
+    /// Processor.
     #[serde(rename = "TargetInfo")]
     pub target: TargetInfo,
 }
 
-/// The processor of a report.
+/// Processor of a report.
 #[derive(Debug, Deserialize)]
 pub struct TargetInfo {
-    /// Names of its ports and other resources, each unit by itself.
+    /// Names of ports and other resources, each unit by itself.
     #[serde(rename = "Resources")]
     pub resources: Vec<String>,
 }
 
-/// One region: a block of code.
+/// A region: a block of code.
 #[derive(Debug, Deserialize)]
 pub struct Region {
-    /// As in the marks of the input.
+    /// Name in the marks of the input.
     #[serde(rename = "Name")]
     pub name: String,
     /// Text of each instruction.
@@ -79,32 +79,33 @@ struct Summary {
 }
 
 impl Region {
-    /// Slots that each instruction takes.
+    /// Slots of each instruction.
     pub fn slots(&self) -> Vec<u32> {
         self.info.list.iter().map(|info| info.slots).collect()
     }
 
-    /// Cycles of each resource that instruction `at` takes; resources that it leaves alone are missing.
+    /// Cycles of each resource taken by instruction `at`; unused resources are missing.
     pub fn pressure(&self, at: usize) -> Vec<(usize, f64)> {
-        let of_it = self.pressure.list.iter().filter(|entry| entry.instruction == at);
-        of_it.map(|entry| (entry.resource, entry.cycles)).filter(|(_, c)| *c > 0.0).collect()
+        let entries = self.pressure.list.iter().filter(|entry| entry.instruction == at);
+        entries.map(|entry| (entry.resource, entry.cycles)).filter(|(_, c)| *c > 0.0).collect()
     }
 
-    /// Simulated cycles from the first dispatch to the last retirement, if it was simulated.
+    /// Simulated cycles from the first dispatch to the last retirement; `None` without a
+    /// simulation.
     pub fn cycles(&self) -> Option<u64> {
         self.summary.as_ref().map(|summary| summary.cycles)
     }
 
-    /// Slots that can be filled in a cycle, if it was simulated.
+    /// Slots per cycle; `None` without a simulation.
     pub fn width(&self) -> Option<u32> {
         self.summary.as_ref().map(|summary| summary.width)
     }
 }
 
-/// Runs `program` with `arguments` on the assembly text `input`, and returns what it printed.
+/// Runs `program` with `arguments` on the assembly text `input`; returns its output.
 pub fn text(program: &Path, arguments: &[String], input: &str) -> Result<String, McaError> {
-    let start = |source| McaError::Start(program.to_owned(), source);
-    let output = with_input(program, arguments, input).map_err(start)?;
+    let output = with_input(program, arguments, input)
+        .map_err(|source| McaError::Start(program.to_owned(), source))?;
     let errors = String::from_utf8_lossy(&output.stderr);
     if let Some(line) = errors.lines().find(|line| line.contains("is not a recognized processor")) {
         return Err(McaError::UnknownCpu(line.split('\'').nth(1).unwrap_or(line).into()));
@@ -118,14 +119,15 @@ pub fn text(program: &Path, arguments: &[String], input: &str) -> Result<String,
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// As [`text`] with `--json`, read.
+/// As [`text`] with `--json`, parsed.
 pub fn report(program: &Path, arguments: &[String], input: &str) -> Result<Report, McaError> {
     let arguments: Vec<String> = ["--json".to_owned()].iter().chain(arguments).cloned().collect();
     let printed = text(program, &arguments, input)?;
     serde_json::from_str(&printed).map_err(|source| McaError::Printed(program.to_owned(), source))
 }
 
-/// Input and output are pipes of some tens of kilobytes; writing everything before reading can block for ever.
+/// Runs `program`, writing `input` while reading. A pipe holds some tens of kilobytes, so writing
+/// everything before reading can deadlock.
 fn with_input(program: &Path, arguments: &[String], input: &str) -> io::Result<Output> {
     let piped = Command::new(program)
         .args(arguments)
@@ -133,11 +135,13 @@ fn with_input(program: &Path, arguments: &[String], input: &str) -> io::Result<O
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
+    // All three are pipes, so output has to be read while input is written.
     let mut child = piped?;
     let stdin = child.stdin.take();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            // A program that ends without reading all says why by itself.
+            // A program that exits without reading all reports the reason itself, so the write
+            // error is dropped.
             stdin.map(|mut stdin| stdin.write_all(input.as_bytes()))
         });
         child.wait_with_output()

@@ -1,4 +1,4 @@
-//! One perf event: opening it and switching it on and off.
+//! A perf event: opening, enabling and disabling.
 
 #![allow(unsafe_code)] // perf_event_open and its ioctls
 
@@ -10,33 +10,36 @@ use perf_event_open_sys as sys;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use sys::bindings as c;
 
-/// What the kernel adds to every record, in this order: process and thread, time, CPU.
-/// [`record::parse`](super::record::parse) expects exactly this.
+/// Fields that the kernel adds to every record, in this order: process and thread, time, CPU.
+/// [`record::parse`](super::record::parse) depends on the order.
 pub const STAMP: u32 = c::PERF_SAMPLE_TID | c::PERF_SAMPLE_TIME | c::PERF_SAMPLE_CPU;
 
-/// The number of the instruction pointer among registers: PERF_REG_X86_IP and PERF_REG_ARM64_PC of the kernel's
-/// asm/perf_regs.h.
+/// Instruction pointer's index among the sampled registers: PERF_REG_X86_IP and PERF_REG_ARM64_PC
+/// of the kernel's asm/perf_regs.h.
 const INSTRUCTION_POINTER: u32 = if cfg!(target_arch = "aarch64") { 32 } else { 8 };
 
-/// The register that says whether a thread is in a system call: PERF_REG_X86_AX of the kernel's asm/perf_regs.h.
+/// Register that shows whether a thread is in a system call: PERF_REG_X86_AX of the kernel's
+/// asm/perf_regs.h. `None` on other architectures.
 const SYSTEM_CALL: Option<u32> = if cfg!(target_arch = "x86_64") { Some(0) } else { None };
 
-/// The general registers of x86-64 as the kernel numbers them (asm/perf_regs.h): PERF_REG_X86_AX to _SP, and _R8 to _R15.
+/// Mask of the general registers of x86-64 in the kernel's numbering (asm/perf_regs.h):
+/// PERF_REG_X86_AX to _SP, and _R8 to _R15.
 const GENERAL: u64 = 0xff_00ff;
 
-/// The hardware number of each register of [`Attr::with_registers`] in the order of samples: `rax`, `rbx`, `rcx`, `rdx`, `rsi`, `rdi`,
-/// `rbp`, `rsp`, `r8` and so on.
+/// Hardware number of each register of [`Attr::with_registers`], in the order of a sample: `rax`,
+/// `rbx`, `rcx`, `rdx`, `rsi`, `rdi`, `rbp`, `rsp`, `r8` and so on.
 pub const REGISTERS: [u8; 16] = [0, 3, 1, 2, 6, 7, 5, 4, 8, 9, 10, 11, 12, 13, 14, 15];
 
-/// What to watch. Times are on `CLOCK_MONOTONIC`; kernel and hypervisor are left out, because
-/// watching them needs a privilege and says nothing about the program's instructions.
+/// Attributes of an event. Times are on `CLOCK_MONOTONIC`. Kernel and hypervisor are excluded by
+/// default: they need a privilege, and are not the program's instructions.
 #[derive(Clone, Copy, Debug)]
 pub struct Attr(c::perf_event_attr);
 
 impl Attr {
-    /// An event that counts nothing and only carries the kernel's task events.
+    /// Dummy event: counts nothing, and only carries the kernel's task events.
     ///
-    /// It reports creations, ends and new names. A reader is woken when `watermark_b` bytes wait: at each for 1.
+    /// Reports thread creations, exits and new names. A poll(2) wakes when `watermark_b` bytes
+    /// wait; 1 wakes at each record.
     pub fn task_events(watermark_b: u32) -> Self {
         let mut attr = Self::software(c::PERF_COUNT_SW_DUMMY);
         attr.0.set_task(1);
@@ -47,8 +50,8 @@ impl Attr {
         attr
     }
 
-    /// Samples of the instruction pointer, one every `period_ns` of CPU time, with events about
-    /// tasks, executable mappings and, at a task's end, its CPU time. A reader is woken when
+    /// Samples of the instruction pointer, one every `period_ns` of CPU time, with records of
+    /// tasks, executable mappings and, at a task's exit, its CPU time. A poll(2) wakes when
     /// `watermark_b` bytes wait.
     pub fn clock_samples(period_ns: u64, watermark_b: u32) -> Self {
         let mut attr = Self::clock(period_ns, watermark_b);
@@ -61,7 +64,7 @@ impl Attr {
         attr
     }
 
-    /// The samples alone; none of an idle PU.
+    /// Samples of the software CPU clock without task records; idle PUs give no samples.
     pub fn clock(period_ns: u64, watermark_b: u32) -> Self {
         let mut attr = Self::software(c::PERF_COUNT_SW_CPU_CLOCK);
         attr.0.sample_type |= u64::from(c::PERF_SAMPLE_IP);
@@ -72,7 +75,7 @@ impl Attr {
         attr
     }
 
-    /// Task events as [`Attr::clock_samples`] reports them, without samples.
+    /// Task records as in [`Attr::clock_samples`], without samples.
     pub fn task_events_and_maps(watermark_b: u32) -> Self {
         let mut attr = Self::task_events(watermark_b);
         attr.0.set_mmap(1);
@@ -80,8 +83,9 @@ impl Attr {
         attr
     }
 
-    /// Samples of accesses to memory, about `rate_hz` a second of CPU time, for [`accessed`](super::accessed): event `config` and
-    /// `config1` of PMU `kind`, which names the instruction as exactly as `precise` says (perf_event_open(2)).
+    /// Samples of memory accesses, about `rate_hz` per second of CPU time, for
+    /// [`accessed`](super::accessed). The event is `config` and `config1` of PMU `kind`; `precise`
+    /// is its `precise_ip` (perf_event_open(2)).
     pub fn memory(kind: u32, [config, config1]: [u64; 2], precise: u8, rate_hz: u32) -> Self {
         let mut attr = Self::of(kind, config).stamped();
         attr.0.set_sample_id_all(1);
@@ -94,9 +98,10 @@ impl Attr {
         attr
     }
 
-    /// Samples of the tracepoint that the kernel has numbered `id`, about `rate_hz` a second, for
-    /// [`Tracepoint::records`](super::Tracepoint::records). Each has how often the event has
-    /// happened so far, the data of the tracepoint and, where there is one, the register that says whether the thread is in a system call.
+    /// Samples of the tracepoint with the kernel's number `id`, about `rate_hz` per second, for
+    /// [`Tracepoint::records`](super::Tracepoint::records). Each sample has the event's count so
+    /// far, the tracepoint's data and, on x86-64, the register that shows whether the thread is in
+    /// a system call.
     pub fn tracepoint(id: u64, rate_hz: u64) -> Self {
         let data = c::PERF_SAMPLE_READ | c::PERF_SAMPLE_RAW;
         let mut attr = Self::of(c::PERF_TYPE_TRACEPOINT, id).stamped();
@@ -107,11 +112,11 @@ impl Attr {
         }
         attr.0.set_freq(1);
         attr.0.__bindgen_anon_1.sample_freq = rate_hz;
-        // Tracepoints are in the kernel.
+        // Tracepoints fire in the kernel; without this they would never be sampled.
         attr.with_kernel()
     }
 
-    /// A counter of user level, number `config` of PMU `kind`, that is read with its group.
+    /// User-mode counter, event `config` of PMU `kind`, read with its group.
     pub fn counter(kind: u32, config: u64) -> Self {
         let mut attr = Self::of(kind, config);
         attr.0.read_format = u64::from(
@@ -122,20 +127,19 @@ impl Attr {
         attr
     }
 
-    /// Follow threads and processes that the watched task creates, too.
+    /// Follow future threads and processes of the watched task, too.
     pub fn inherited(mut self) -> Self {
         self.0.set_inherit(1);
         self
     }
 
-    /// Report samples taken in the kernel, too, which needs `CAP_PERFMON` or a
-    /// `perf_event_paranoid` of at most 1.
+    /// Sample the kernel, too; needs `CAP_PERFMON` or a `perf_event_paranoid` of at most 1.
     pub fn with_kernel(mut self) -> Self {
         self.0.set_exclude_kernel(0);
         self
     }
 
-    /// As [`Attr::with_kernel`]; samples in the kernel also say where the thread left its own code.
+    /// As [`Attr::with_kernel`]; samples in the kernel also have the user-mode instruction pointer.
     pub fn with_kernel_and_caller(mut self) -> Self {
         self.0.sample_type |= u64::from(c::PERF_SAMPLE_REGS_USER);
         self.0.sample_regs_user = 1 << INSTRUCTION_POINTER;
@@ -149,19 +153,20 @@ impl Attr {
         self
     }
 
-    /// Start switched off.
+    /// Start disabled.
     pub fn disabled(mut self) -> Self {
         self.0.set_disabled(1);
         self
     }
 
-    /// Begin when the thread executes a program.
+    /// Enable when the thread executes a program.
     pub fn at_exec(mut self) -> Self {
         self.0.set_enable_on_exec(1);
         self
     }
 
-    /// Count the records that found no room, for [`Event::lost`]: since Linux 6.0, earlier kernels refuse it (`EINVAL`).
+    /// Count records dropped from a full ring, for [`Event::lost`]. Since Linux 6.0; earlier
+    /// kernels refuse with `EINVAL`.
     pub fn counting_lost(mut self) -> Self {
         self.0.read_format |= u64::from(c::PERF_FORMAT_LOST);
         self
@@ -173,7 +178,7 @@ impl Attr {
         attr
     }
 
-    /// With [`STAMP`].
+    /// Adds [`STAMP`] to each record.
     fn stamped(mut self) -> Self {
         self.0.sample_type = u64::from(STAMP);
         self.0.clockid = libc::CLOCK_MONOTONIC;
@@ -194,22 +199,22 @@ impl Attr {
     }
 }
 
-/// An open event. It ends when this is dropped; inherited copies of it end with it.
+/// An open event, closed on drop together with its inherited copies.
 #[derive(Debug)]
 pub struct Event(OwnedFd);
 
 impl Event {
-    /// Opens `attr` for thread `tid`, reported when it runs on `cpu` or, without one, anywhere.
+    /// Opens `attr` for thread `tid`, counting on `cpu`, or on all CPUs if `None`.
     ///
     /// # Errors
-    /// The kernel's: `EACCES` or `EPERM` when `perf_event_paranoid`, a security module or the
-    /// thread's owner forbid it, `ENOSYS` when a seccomp filter or the kernel has no such call,
-    /// `ESRCH` when the thread is gone, `EMFILE` when no descriptor is left.
+    /// The kernel's: `EACCES` or `EPERM` if `perf_event_paranoid`, a security module or the
+    /// thread's owner forbid the event; `ENOSYS` if a seccomp filter or the kernel lacks the call;
+    /// `ESRCH` if the thread is gone; `EMFILE` without a free descriptor.
     pub fn open(attr: &Attr, tid: Tid, cpu: Option<PuNr>) -> Result<Self, SysError> {
         Self::open_in(attr, tid, cpu, None)
     }
 
-    /// As [`Event::open`], in the group that `leader` leads.
+    /// As [`Event::open`], in the group of `leader`.
     pub(crate) fn open_in(
         attr: &Attr,
         tid: Tid,
@@ -221,8 +226,8 @@ impl Event {
         let mut attr = attr.0;
         let flags = libc::c_ulong::from(c::PERF_FLAG_FD_CLOEXEC);
         privilege::watching(|| {
-            // SAFETY: `attr` is a whole attribute structure with its size filled in, and lives through
-            // the call.
+            // SAFETY: `attr` is a whole attribute structure with its size filled in, and lives
+            // through the call.
             let fd = unsafe { sys::perf_event_open(&raw mut attr, tid.0, cpu, leader, flags) };
             if fd < 0 {
                 return Err(SysError::last("perf_event_open"));
@@ -232,14 +237,14 @@ impl Event {
         })
     }
 
-    /// Switches the events of its group on.
+    /// Enables all events of the group.
     pub(crate) fn enable_group(&self) -> Result<(), SysError> {
         // SAFETY: this ioctl takes a flag, no pointer.
         let done = unsafe { sys::ioctls::ENABLE(self.0.as_raw_fd(), c::PERF_IOC_FLAG_GROUP) };
         ok(done, "ioctl(PERF_EVENT_IOC_ENABLE)")
     }
 
-    /// Switches it on or off.
+    /// Enables or disables the event.
     pub(crate) fn switch(&self, on: bool) -> Result<(), SysError> {
         let fd = self.0.as_raw_fd();
         // SAFETY: these ioctls take a flag, no pointer.
@@ -248,7 +253,7 @@ impl Event {
         ok(done, "ioctl(PERF_EVENT_IOC_ENABLE)")
     }
 
-    /// Reads what `read_format` requests.
+    /// Reads the words that `read_format` requests.
     pub(crate) fn read(&self, words: &mut [u64]) -> Result<(), SysError> {
         const CALL: &str = "read of a perf event";
         let wanted = size_of_val(words);
@@ -261,21 +266,21 @@ impl Event {
         }
     }
 
-    /// How many records of it and its inherited copies found no room in the ring; only if opened with
-    /// [`Attr::counting_lost`].
+    /// Records of the event and its inherited copies dropped from a full ring. Valid only if opened
+    /// with [`Attr::counting_lost`].
     pub(crate) fn lost(&self) -> Result<u64, SysError> {
-        // The count comes first.
+        // `read_format` puts the event's count before the lost records.
         let mut words = [0; 2];
         self.read(&mut words).map(|()| words[1])
     }
 
-    /// How often it has happened; `with_lost` says whether it was opened with [`Attr::counting_lost`].
+    /// Count of the event; `with_lost` says whether it was opened with [`Attr::counting_lost`].
     pub(crate) fn count(&self, with_lost: bool) -> Result<u64, SysError> {
         let mut words = [0; 2];
         self.read(&mut words[..1 + usize::from(with_lost)]).map(|()| words[0])
     }
 
-    /// Sends the event's records to the ring of `other`, which must be of the same CPU.
+    /// Sends the event's records to the ring of `other`, an event on the same CPU.
     ///
     /// # Errors
     /// `EINVAL` if the CPU or the clock differs.

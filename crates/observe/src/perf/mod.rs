@@ -1,4 +1,4 @@
-//! A thin layer over `perf_event_open(2)`: events, their ring buffers, the records in them.
+//! A thin layer over `perf_event_open(2)`: events, ring buffers and records.
 
 mod event;
 mod record;

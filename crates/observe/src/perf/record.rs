@@ -1,113 +1,116 @@
-//! The records in a ring buffer, as `perf_event_open(2)` lays them out.
+//! Records in a ring buffer, in the layout of `perf_event_open(2)`.
 
 use super::event::STAMP;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
 use perf_event_open_sys::bindings as c;
 
-/// The task that a record is about, and when it was written.
+/// Task of a record, and time of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// When, on `CLOCK_MONOTONIC`.
+    /// Time on `CLOCK_MONOTONIC`.
     pub at: Nanos,
-    /// The process.
+    /// Process.
     pub pid: Pid,
-    /// The thread.
+    /// Thread.
     pub tid: Tid,
 }
 
-/// One record.
+/// Record of a perf event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record<'a> {
-    /// A thread was created.
+    /// Thread creation.
     Fork {
-        /// The new thread.
+        /// New thread.
         created: Stamp,
-        /// The process of the thread that created it.
+        /// Process of the creating thread.
         parent_pid: Pid,
-        /// The thread that created it.
+        /// Creating thread.
         parent_tid: Tid,
     },
-    /// A thread has ended.
+    /// Thread exit.
     Exit(Stamp),
-    /// A thread has a new name.
+    /// New name of a thread.
     Comm {
-        /// The thread.
+        /// Thread.
         of: Stamp,
-        /// Its name, at most 15 bytes.
+        /// Name, at most 15 bytes.
         name: &'a [u8],
-        /// Whether it is new because the thread executes another program.
+        /// Whether an exec set the name.
         exec: bool,
     },
-    /// A process maps code.
+    /// Executable mapping of a process.
     Map {
-        /// The thread that maps it.
+        /// Thread that created the mapping.
         by: Stamp,
-        /// What is mapped where.
+        /// The mapping.
         map: Mapping<'a>,
     },
-    /// A sample of the instruction pointer.
+    /// Sample of the instruction pointer.
     Sample {
-        /// The thread that ran.
+        /// Running thread.
         of: Stamp,
         /// Address of the instruction.
         ip: u64,
-        /// Whether the thread ran its own code, not the kernel's.
+        /// Whether the thread was in user mode.
         user: bool,
-        /// What else was requested, as it is laid out after the time: for [`registers`] or [`accessed`], as the event was opened.
+        /// Remaining fields after the time: for [`registers`] or [`accessed`], as requested when
+        /// the event was opened.
         rest: &'a [u8],
     },
-    /// The event's count when a thread ended.
+    /// Event count at a thread's exit.
     Count {
-        /// The thread.
+        /// Thread.
         of: Stamp,
-        /// The count.
+        /// Count.
         value: u64,
     },
-    /// Records that did not fit in the ring.
+    /// Records dropped from a full ring.
     Lost {
-        /// How many.
+        /// Number of records.
         count: u64,
     },
-    /// A record of no interest here.
+    /// Record of another type, or malformed.
     Other,
 }
 
-/// A piece of a file, or of no file, mapped to be executed.
+/// Executable mapping of a part of a file, or of anonymous memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping<'a> {
     /// First address.
     pub start: u64,
     /// Length in bytes.
     pub length_b: u64,
-    /// Where in the file the mapping begins, in bytes.
+    /// Offset of the mapping in the file, in bytes.
     pub offset_b: u64,
-    /// The file's path, or a name in brackets or with `//` for memory without a file.
+    /// Path of the file; a name in brackets, or one that begins with `//`, for memory without a
+    /// file.
     pub path: &'a [u8],
 }
 
-/// Parses the records in `bytes`, which [`Ring::take`](super::Ring::take) has collected from an
-/// event opened with an [`Attr`](super::Attr) of this crate.
+/// Parses the records in `bytes`, collected by [`Ring::take`](super::Ring::take) from an event
+/// opened with an [`Attr`](super::Attr) of this crate.
 ///
-/// A record that is cut short or makes no sense is [`Record::Other`]; a length that leads nowhere
-/// ends the list.
+/// A truncated or malformed record is [`Record::Other`]; an impossible length ends the list.
 pub fn parse(bytes: &[u8]) -> impl Iterator<Item = Record<'_>> {
     split(bytes).map(|(_, record)| record)
 }
 
-/// As [`parse`], each record with its bytes, for a reader that puts some off.
+/// As [`parse`], each record with its bytes, for a reader that defers some records.
 pub fn split(bytes: &[u8]) -> impl Iterator<Item = (&[u8], Record<'_>)> {
     bodies(bytes)
         .map(|(whole, kind, misc, body)| (whole, record(kind, misc, body).unwrap_or(Record::Other)))
 }
 
-/// Each record with its bytes: the whole, its type and further bits about it, and what comes after these.
+/// Splits `bytes` into records: all bytes, type, `misc` flags, and body after the header.
 pub(super) fn bodies(bytes: &[u8]) -> impl Iterator<Item = (&[u8], u32, u16, &[u8])> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let (head, _) = rest.split_first_chunk::<HEAD_B>()?;
         let mut head = Fields(head);
-        let (kind, misc, length) = (head.u32()?, head.u16()?, usize::from(head.u16()?));
+        let kind = head.u32()?;
+        let misc = head.u16()?;
+        let length = usize::from(head.u16()?);
         let body = rest.get(HEAD_B..length)?;
         let (whole, after) = rest.split_at(length);
         rest = after;
@@ -116,13 +119,13 @@ pub(super) fn bodies(bytes: &[u8]) -> impl Iterator<Item = (&[u8], u32, u16, &[u
 }
 
 impl Record<'_> {
-    /// When it was written; `None` for losses and records of no interest.
+    /// Time of the record; `None` for losses and other records.
     #[must_use]
     pub fn at(&self) -> Option<Nanos> {
         self.of().map(|of| of.at)
     }
 
-    /// What it is about, and when it was written; `None` for losses and records of no interest.
+    /// Task and time of the record; `None` for losses and other records.
     #[must_use]
     pub fn of(&self) -> Option<&Stamp> {
         match self {
@@ -140,7 +143,7 @@ impl Record<'_> {
 /// Size of `struct perf_event_header`.
 const HEAD_B: usize = 8;
 
-/// Size of what [`STAMP`] asks for at the end of each record: process and thread, time, CPU.
+/// Size of the [`STAMP`] fields at the end of each record: process and thread, time, CPU.
 const STAMP_B: usize = 24;
 
 const _: () = assert!(STAMP == c::PERF_SAMPLE_TID | c::PERF_SAMPLE_TIME | c::PERF_SAMPLE_CPU);
@@ -149,8 +152,11 @@ fn record(kind: u32, misc: u16, body: &[u8]) -> Option<Record<'_>> {
     let mut fields = Fields(body);
     Some(match kind {
         c::PERF_RECORD_FORK | c::PERF_RECORD_EXIT => {
-            let (pid, parent_pid) = (Pid(fields.i32()?), Pid(fields.i32()?));
-            let (tid, parent_tid) = (Tid(fields.i32()?), Tid(fields.i32()?));
+            // The kernel writes pid, ppid, tid, ptid: not pid, tid.
+            let pid = Pid(fields.i32()?);
+            let parent_pid = Pid(fields.i32()?);
+            let tid = Tid(fields.i32()?);
+            let parent_tid = Tid(fields.i32()?);
             let created = Stamp { at: Nanos(fields.u64()?), pid, tid };
             if kind == c::PERF_RECORD_EXIT {
                 return Some(Record::Exit(created));
@@ -166,15 +172,19 @@ fn record(kind: u32, misc: u16, body: &[u8]) -> Option<Record<'_>> {
         c::PERF_RECORD_MMAP2 => {
             let at = fields.trailing_stamp()?.at;
             let by = Stamp { at, pid: Pid(fields.i32()?), tid: Tid(fields.i32()?) };
-            let (start, length_b, offset_b) = (fields.u64()?, fields.u64()?, fields.u64()?);
-            // Device, inode, generation, protection and flags are of no use to us.
+            let start = fields.u64()?;
+            let length_b = fields.u64()?;
+            let offset_b = fields.u64()?;
+            // Device, inode, generation, protection and flags are not used here.
             fields.skip(32)?;
             Record::Map { by, map: Mapping { start, length_b, offset_b, path: fields.text() } }
         }
         c::PERF_RECORD_SAMPLE => {
             let ip = fields.u64()?;
             let mode = u32::from(misc) & c::PERF_RECORD_MISC_CPUMODE_MASK;
-            let (of, user) = (fields.stamp()?, mode == c::PERF_RECORD_MISC_USER);
+            let of = fields.stamp()?;
+            let user = mode == c::PERF_RECORD_MISC_USER;
+            // A sample has the stamp in its body, and no trailing identification.
             Record::Sample { of, ip, user, rest: fields.0 }
         }
         c::PERF_RECORD_READ => {
@@ -183,6 +193,7 @@ fn record(kind: u32, misc: u16, body: &[u8]) -> Option<Record<'_>> {
             Record::Count { of, value: fields.u64()? }
         }
         c::PERF_RECORD_LOST => {
+            // The event's ID.
             fields.skip(8)?;
             Record::Lost { count: fields.u64()? }
         }
@@ -191,42 +202,46 @@ fn record(kind: u32, misc: u16, body: &[u8]) -> Option<Record<'_>> {
     })
 }
 
-/// The thread's own registers in the rest of a sample, in the order of their numbers; of threads of the kernel none.
+/// User-mode registers in the rest of a sample, in the order of their numbers; none for kernel
+/// threads.
 pub fn registers(rest: &[u8]) -> impl Iterator<Item = u64> {
     let mut fields = Fields(rest);
-    // The CPU, then what registers there are.
+    // CPU and padding, then the ABI: 0 (PERF_SAMPLE_REGS_ABI_NONE) without registers.
     let has_some = fields.skip(8).and_then(|()| fields.u64()).is_some_and(|abi| abi != 0);
     let mut fields = if has_some { fields } else { Fields(&[]) };
     std::iter::from_fn(move || fields.u64())
 }
 
-/// An access to memory that the processor has sampled.
+/// Memory access sampled by the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accessed {
-    /// The address.
+    /// Address.
     pub address: u64,
-    /// Whether it writes.
+    /// Whether the access writes.
     pub writes: bool,
-    /// Whether another core had written there last, by its cache.
+    /// Whether the line was modified in another core's cache (HITM).
     pub was_modified: bool,
 }
 
-/// The access in the rest of a sample of [`Attr::memory`](super::Attr::memory); `None` for other instructions, and where the processor
-/// does not tell the address.
+/// Memory access in the rest of a sample of [`Attr::memory`](super::Attr::memory). `None` for other
+/// instructions, and without an address.
 pub fn accessed(rest: &[u8]) -> Option<Accessed> {
     let mut fields = Fields(rest);
-    // The address, the CPU, the source of the data (`union perf_mem_data_src` of linux/perf_event.h).
+    // The address, the CPU, the source of the data (`union perf_mem_data_src` of
+    // linux/perf_event.h).
     let address = fields.u64().filter(|address| *address != 0)?;
     fields.skip(8)?;
     let source = fields.u64()?;
-    let is = |bit: u32, shift: u32| source >> shift & u64::from(bit) != 0;
-    let [reads, writes] =
-        [c::PERF_MEM_OP_LOAD, c::PERF_MEM_OP_STORE].map(|op| is(op, c::PERF_MEM_OP_SHIFT));
-    let was_modified = is(c::PERF_MEM_SNOOP_HITM, c::PERF_MEM_SNOOP_SHIFT);
+    let reads = has_bit(source, c::PERF_MEM_OP_LOAD, c::PERF_MEM_OP_SHIFT);
+    let writes = has_bit(source, c::PERF_MEM_OP_STORE, c::PERF_MEM_OP_SHIFT);
+    let was_modified = has_bit(source, c::PERF_MEM_SNOOP_HITM, c::PERF_MEM_SNOOP_SHIFT);
     (reads || writes).then_some(Accessed { address, writes, was_modified })
 }
 
-/// Reads fields in the machine's byte order from the front of a slice.
+fn has_bit(source: u64, bit: u32, shift: u32) -> bool {
+    source >> shift & u64::from(bit) != 0
+}
+/// Reads fields in native byte order from the front of a slice.
 pub(super) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -258,18 +273,19 @@ impl<'a> Fields<'a> {
     }
 
     pub fn stamp(&mut self) -> Option<Stamp> {
-        let (pid, tid) = (Pid(self.i32()?), Tid(self.i32()?));
+        let pid = Pid(self.i32()?);
+        let tid = Tid(self.i32()?);
         Some(Stamp { at: Nanos(self.u64()?), pid, tid })
     }
 
-    /// Cuts the stamp off the end.
+    /// Cuts the stamp off the end of the record.
     fn trailing_stamp(&mut self) -> Option<Stamp> {
         let (front, stamp) = self.0.split_at_checked(self.0.len().checked_sub(STAMP_B)?)?;
         self.0 = front;
         Fields(stamp).stamp()
     }
 
-    /// The rest up to its first zero byte.
+    /// Text up to the first zero byte.
     fn text(&self) -> &'a [u8] {
         self.0.split(|byte| *byte == 0).next().unwrap_or_default()
     }

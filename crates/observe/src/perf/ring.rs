@@ -1,4 +1,4 @@
-//! The ring buffer that the kernel writes an event's records to.
+//! Ring buffer to which the kernel writes the records of an event.
 
 #![allow(unsafe_code)] // mmap, and reading memory that the kernel writes
 
@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// An event with its ring buffer, mapped.
+/// An event with its mapped ring buffer.
 #[derive(Debug)]
 pub struct Ring {
     event: Event,
@@ -22,11 +22,11 @@ pub struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Maps a ring of `pages` pages of records for `event`; `pages` is a power of two.
+    /// Maps a ring of `pages` data pages for `event`; `pages` is a power of two.
     ///
     /// # Errors
-    /// `EPERM` when the pages exceed what an unprivileged user may lock
-    /// (`/proc/sys/kernel/perf_event_mlock_kb` and `RLIMIT_MEMLOCK`), `ENOMEM`, and `EINVAL` when
+    /// `EPERM` if the pages exceed the memory that an unprivileged user may lock
+    /// (`/proc/sys/kernel/perf_event_mlock_kb` and `RLIMIT_MEMLOCK`), `ENOMEM`, and `EINVAL` if
     /// `pages` is not a power of two.
     pub fn map(event: Event, pages: usize) -> Result<Self, SysError> {
         let page_b = page_size();
@@ -50,22 +50,22 @@ impl Ring {
         }
     }
 
-    /// The event whose records this ring holds.
+    /// Event of the ring.
     pub fn event(&self) -> &Event {
         &self.event
     }
 
-    /// How many bytes of records fit.
+    /// Capacity of the ring, in bytes of records.
     pub fn size_b(&self) -> usize {
         self.data_b
     }
 
-    /// Moves all records that wait in the ring to the end of `into`, one after the other, and
-    /// makes their room free again. Says how many bytes were added.
+    /// Appends all waiting records to `into` and frees their room in the ring. Returns the number
+    /// of bytes appended.
     pub fn take(&mut self, into: &mut Vec<u8>) -> usize {
         let before = into.len();
-        // Acquire: what the kernel wrote before it moved the head is visible to us. The tail is
-        // ours alone.
+        // Acquire: makes the kernel's writes before its move of the head visible. Only this process
+        // writes the tail.
         let head =
             self.cursor(std::mem::offset_of!(ControlPage, data_head)).load(Ordering::Acquire);
         let tail = self.cursor(std::mem::offset_of!(ControlPage, data_tail));
@@ -78,12 +78,12 @@ impl Ring {
                 std::slice::from_raw_parts(data, length)
             });
         }
-        // Release: our reads are done before the kernel may write there again.
+        // Release: the reads above are done before the kernel may write there again.
         tail.store(head, Ordering::Release);
         into.len() - before
     }
 
-    /// The 64-bit cursor `offset` bytes into the control page.
+    /// 64-bit cursor at `offset` bytes in the control page.
     fn cursor(&self, offset: usize) -> &AtomicU64 {
         // SAFETY: the control page is mapped as long as `self` lives, the fields are 8 bytes
         // aligned to 8, and both sides only access them whole.
@@ -104,17 +104,16 @@ impl Drop for Ring {
     }
 }
 
-/// Where the bytes between `tail` and `head` lie in a ring of `size` bytes: at most two pieces of
-/// (start, length), since they may go around the end. More than fit are cut to what fits.
+/// Positions in a ring of `size` bytes of the bytes between `tail` and `head`: at most two pieces
+/// (start, length), since they may wrap around the end. At most `size` bytes.
 fn waiting(size: usize, tail: u64, head: u64) -> [(usize, usize); 2] {
-    let place = |cursor: u64| usize::try_from(cursor % size as u64).expect("less than `size`");
     let length = usize::try_from(head.wrapping_sub(tail)).map_or(size, |length| length.min(size));
-    let start = place(tail);
+    let start = usize::try_from(tail % size as u64).expect("less than `size`");
     let first = length.min(size - start);
     [(start, first), (0, length - first)]
 }
 
-/// The size of a page of memory in bytes.
+/// Size of a memory page in bytes.
 pub fn page_size() -> usize {
     // SAFETY: takes no pointer.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };

@@ -1,9 +1,9 @@
-//! One ring a CPU, shared by the events of any number of tasks.
+//! One ring per CPU, shared by the events of any number of tasks.
 //!
 //! The kernel does not let inherited events of one task share a ring across CPUs, so there is one
-//! ring a CPU. The rings belong to events that outlive every watched task, so a poll never reports a hang-up that is only one
-//! task's: events on every task of the CPU or, where that is not permitted, on our own process, that are never switched on; or such
-//! that report of every task.
+//! ring per CPU. Each ring belongs to a carrier event that outlives every watched task, so a poll
+//! never reports one task's hang-up. A carrier is an event on every task of the CPU or, without the
+//! permission, on this process, and is never enabled; or it reports every task.
 
 use super::{Attr, Event, Ring};
 use colocate_linux::SysError;
@@ -11,46 +11,46 @@ use colocate_linux::{Pid, Tid};
 use colocate_machine::PuNr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// More than the kernel needs for the end of a task and the record of a loss before it: 56 and 24
-/// bytes, each with at most 56 of identification (perf_event_open(2)).
+/// Upper bound of the records at a task's exit: exit record and record of a loss before it, 56 and
+/// 24 bytes, each with at most 56 bytes of identification (perf_event_open(2)).
 const ROOM_FOR_AN_END_B: usize = 256;
 
-/// In place of a thread: every one that runs on the event's CPU (perf_event_open(2)).
+/// Instead of a TID: every thread that runs on the event's CPU (perf_event_open(2)).
 const EVERY: Tid = Tid(-1);
 
-/// Rings on some CPUs and the events that write to them.
+/// Rings of some CPUs, and the events that write to them.
 #[derive(Debug)]
 pub struct Rings {
     carriers: Vec<(PuNr, Ring)>,
-    /// Whether the carriers report of every task.
+    /// Whether the carriers report every task.
     every: bool,
-    /// With the threads that they were opened for.
+    /// Events, with the threads for which they were opened.
     events: Vec<(Tid, Event)>,
-    /// Whether the kernel counts the records that found no room (Linux 6.0).
+    /// Whether the kernel counts dropped records (Linux 6.0).
     counts_lost: bool,
-    /// How many closed events have lost, and how many losses were reported.
+    /// Records lost by closed events, and losses already reported.
     lost: (u64, u64),
 }
 
 impl Rings {
     /// Maps a ring of up to `pages` pages on each of `cpus` for events like `attr`.
     ///
-    /// Smaller rings are taken where the user may not lock that much memory. CPUs that are offline
-    /// are left out.
+    /// Rings are smaller if the user may not lock enough memory. Offline CPUs are left out.
     ///
     /// # Errors
     /// As [`Event::open`] and [`Ring::map`]; `ENODEV` if no CPU of `cpus` is online.
     pub fn map(attr: &Attr, cpus: &[PuNr], pages: usize) -> Result<Self, SysError> {
         let carrier = attr.disabled();
-        // The first event on a task, after a second in which there was none, waits for all PUs (15 ms on a virtual machine with 2).
+        // The first event on a task, after a second without any, waits for all PUs (15 ms on a
+        // virtual machine with 2). An event on every task avoids the wait.
         Self::map_for(&carrier, EVERY, cpus, pages).or_else(|_| {
             let ours = Pid(std::process::id().cast_signed()).first_thread();
             Self::map_for(&carrier, ours, cpus, pages)
         })
     }
 
-    /// The same, and they get what `attr` reports of every task there is, until [`Rings::end_every`]: from now on, or from
-    /// [`Rings::switch`] on if it begins disabled.
+    /// As [`Rings::map`], and reports `attr` for every task until [`Rings::end_every`]. If `attr`
+    /// is disabled, reports begin at [`Rings::switch`].
     ///
     /// # Errors
     /// As [`Rings::map`]; needs `CAP_PERFMON`, or a `perf_event_paranoid` of at most 0.
@@ -58,7 +58,7 @@ impl Rings {
         Ok(Self { every: true, ..Self::map_for(attr, EVERY, cpus, pages)? })
     }
 
-    /// The same, and what each of `others` reports as well.
+    /// As [`Rings::map_every`], with the events `others` as well.
     ///
     /// # Errors
     /// As [`Rings::map_every`].
@@ -73,11 +73,17 @@ impl Rings {
     }
 
     fn map_for(attr: &Attr, of: Tid, cpus: &[PuNr], pages: usize) -> Result<Self, SysError> {
-        let (carriers, events) = (Vec::new(), Vec::new());
-        let mut rings = Self { carriers, every: false, events, counts_lost: true, lost: (0, 0) };
+        let mut rings = Self {
+            carriers: Vec::new(),
+            every: false,
+            events: Vec::new(),
+            counts_lost: true,
+            lost: (0, 0),
+        };
         let mut offline = None;
         for cpu in cpus {
             let mut mapped = map_one(&rings.like(attr), of, *cpu, pages);
+            // Linux before 6.0 refuses PERF_FORMAT_LOST.
             if mapped.as_ref().is_err_and(|why| why.errno() == Some(libc::EINVAL)) {
                 rings.counts_lost = false;
                 mapped = map_one(attr, of, *cpu, pages);
@@ -94,12 +100,12 @@ impl Rings {
         }
     }
 
-    /// Whether they get what happens to every task.
+    /// Whether the rings report every task.
     pub fn of_every_task(&self) -> bool {
         self.every
     }
 
-    /// From now on they get what the events report that are attached. What was written stays.
+    /// Stops reports of every task; attached events go on. Records already written stay.
     ///
     /// # Errors
     /// As [`Rings::switch`].
@@ -108,7 +114,7 @@ impl Rings {
         self.switch(false)
     }
 
-    /// Switches on or off what they get of every task.
+    /// Enables or disables the reports of every task.
     ///
     /// # Errors
     /// The kernel's.
@@ -122,13 +128,14 @@ impl Rings {
 
     /// Opens `attr` on thread `tid`, one event a CPU, all writing to these rings.
     pub fn attach(&mut self, attr: &Attr, tid: Tid) -> Result<(), SysError> {
-        let (before, attr) = (self.events.len(), self.like(attr));
+        let before = self.events.len();
+        let attr = self.like(attr);
         for (cpu, ring) in &self.carriers {
             let opened = Event::open(&attr, tid, Some(*cpu))
                 .and_then(|event| event.output_to(ring.event()).map(|()| event));
             match opened {
                 Ok(event) => self.events.push((tid, event)),
-                // The CPU has gone offline since the rings were mapped; the others go on.
+                // The CPU has gone offline since the rings were mapped; the other CPUs go on.
                 Err(error) if error.errno() == Some(libc::ENODEV) => {}
                 Err(error) => {
                     self.events.truncate(before);
@@ -139,18 +146,19 @@ impl Rings {
         Ok(())
     }
 
-    /// Closes all events; what they have written stays in the rings.
+    /// Closes all events; their records stay in the rings.
     pub fn detach_all(&mut self) {
         self.detach_if(|_| true);
     }
 
-    /// Closes the events that were opened for thread `tid`, and what others have inherited of them.
+    /// Closes the events opened for thread `tid`, with their inherited copies.
     pub fn detach(&mut self, tid: Tid) {
         self.detach_if(|of| of == tid);
     }
 
     fn detach_if(&mut self, closes: impl Fn(Tid) -> bool) {
-        let (counts, lost) = (self.counts_lost, &mut self.lost.0);
+        let counts = self.counts_lost;
+        let lost = &mut self.lost.0;
         self.events.retain(|(tid, event)| {
             let closes = closes(*tid);
             if closes && counts {
@@ -160,13 +168,14 @@ impl Rings {
         });
     }
 
-    /// The threads that events were opened for, one for each event.
+    /// Thread of each open event.
     pub fn tids(&self) -> impl ExactSizeIterator<Item = Tid> {
         self.events.iter().map(|(tid, _)| *tid)
     }
 
-    /// How many records have found no room since this was last called, of which records in the rings have reported
-    /// `recorded`. Where the kernel does not count them, those alone: of what a ring loses at the very end none reports.
+    /// Records dropped since the last call. `recorded` is the number of losses reported in the
+    /// rings; it is returned if the kernel does not count drops. A loss at the very end of a ring
+    /// is reported by no record.
     pub fn newly_lost(&mut self, recorded: u64) -> u64 {
         if !self.counts_lost {
             return recorded;
@@ -178,9 +187,9 @@ impl Rings {
         all.saturating_sub(std::mem::replace(&mut self.lost.1, all))
     }
 
-    /// Moves all waiting records to the end of `into`, ring after ring. Says whether one of them
-    /// was so full that the end of a task may have been dropped. The kernel records a loss itself
-    /// only once it has something else to write there.
+    /// Appends all waiting records to `into`, ring after ring. Returns whether a ring was so full
+    /// that a task's exit record may have been dropped. The kernel records a loss only with its
+    /// next record.
     pub fn take(&mut self, into: &mut Vec<u8>) -> bool {
         let mut full = false;
         for (_, ring) in &mut self.carriers {
@@ -189,18 +198,19 @@ impl Rings {
         full
     }
 
-    /// How often the event of each ring has happened on its CPU.
+    /// Count of each carrier event on its CPU.
     pub fn counts(&self) -> impl Iterator<Item = (PuNr, u64)> {
-        let count = |ring: &Ring| ring.event().count(self.counts_lost).ok();
-        self.carriers.iter().filter_map(move |(cpu, ring)| Some((*cpu, count(ring)?)))
+        self.carriers
+            .iter()
+            .filter_map(|(cpu, ring)| Some((*cpu, ring.event().count(self.counts_lost).ok()?)))
     }
 
-    /// Whether events count what found no room: since Linux 6.0.
+    /// Whether the kernel counts dropped records (Linux 6.0).
     pub fn counts_lost(&self) -> bool {
         self.counts_lost
     }
 
-    /// Whether there is a ring on `cpu`: what happens on any other goes unseen.
+    /// Whether `cpu` has a ring; events on other CPUs are not seen.
     pub fn has(&self, cpu: PuNr) -> bool {
         self.carriers.iter().any(|(with_ring, _)| *with_ring == cpu)
     }
@@ -211,7 +221,7 @@ impl Rings {
     }
 }
 
-/// A ring of `pages` pages, or half as many until the kernel allows it.
+/// Maps a ring of `pages` pages, halved until the kernel allows it.
 fn map_one(attr: &Attr, tid: Tid, cpu: PuNr, pages: usize) -> Result<Ring, SysError> {
     match Ring::map(Event::open(attr, tid, Some(cpu))?, pages) {
         Err(error) if error.errno() == Some(libc::EPERM) && pages > 1 => {

@@ -1,4 +1,4 @@
-//! A tracepoint of the kernel, as tracefs describes it, and samples of it.
+//! A kernel tracepoint, as tracefs describes it, and its samples.
 
 use super::record::{Fields, bodies};
 use colocate_files::kernel;
@@ -9,52 +9,53 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Bits of `common_flags`: in an interrupt, and in work that may be that of one (`TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ` of the
-/// kernel's linux/trace_events.h).
+/// Bits of `common_flags`: in a hard interrupt, and in a softirq (`TRACE_FLAG_HARDIRQ` and
+/// `TRACE_FLAG_SOFTIRQ` of the kernel's linux/trace_events.h). A softirq may be work of an
+/// interrupt.
 const IN_INTERRUPT: u8 = 0x08;
 const IN_SOFTIRQ: u8 = 0x10;
 
-/// What the kernel puts into a thread's register of results at a system call, until the result is there (-ENOSYS, in its
-/// arch/x86/entry/entry_64.S).
+/// Value of a thread's result register during a system call, set at its entry (-ENOSYS, in the
+/// kernel's arch/x86/entry/entry_64.S).
 const IN_SYSTEM_CALL: u64 = (-(libc::ENOSYS as i64)).cast_unsigned();
 
-/// A tracepoint that is about a thread.
+/// A tracepoint about a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tracepoint {
-    /// Its number, for `perf_event_open(2)`.
+    /// Number for `perf_event_open(2)`.
     pub id: u64,
-    /// Where in its data the flags are, in bytes.
+    /// Offset of the flags in the tracepoint's data, in bytes.
     flags_at: usize,
-    /// The same of the thread's number.
+    /// Offset of the thread's TID, in bytes.
     pid_at: usize,
 }
 
-/// Why a tracepoint cannot be used.
+/// Reason why a tracepoint cannot be used.
 #[derive(Debug, Error)]
 pub enum TracepointError {
-    /// None of the places for it has the tracepoint.
+    /// No tracefs mount has the tracepoint.
     #[error("tracefs is not mounted at /sys/kernel/tracing")]
     NotMounted,
-    /// A file cannot be read.
+    /// Unreadable file.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
         /// The kernel's error.
         source: io::Error,
     },
-    /// A file is not of the expected form.
+    /// Malformed file.
     #[error("{}: expected {expected}, found none", path.display())]
     Malformed {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What it should have.
+        /// Expected content.
         expected: &'static str,
     },
 }
 
 impl TracepointError {
-    /// The kernel's error number, or one that says the same.
+    /// The kernel's error number, or the nearest equivalent.
     pub fn errno(&self) -> i32 {
         match self {
             Self::NotMounted => libc::ENOENT,
@@ -64,35 +65,37 @@ impl TracepointError {
     }
 }
 
-/// What the kernel has recorded of a tracepoint.
+/// Record of a tracepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traced {
-    /// A sample.
+    /// Sample.
     Sample {
-        /// The PU that it happened on.
+        /// PU of the event.
         on: PuNr,
-        /// The thread that ran.
+        /// Running thread.
         current: Tid,
-        /// Whether an interrupt has come while it ran, and this is its work. What a system call leaves to a softirq, as
-        /// sending to this machine does, is the thread's own where there is a register that says so.
+        /// Whether the event is work of an interrupt that came while the thread ran. Softirq work
+        /// left by a system call, such as sending to this machine, counts as the thread's own work,
+        /// where a register shows the system call.
         in_interrupt: bool,
-        /// The thread that the tracepoint is about.
+        /// Thread that the tracepoint is about.
         about: Tid,
-        /// How often the event has happened so far, this time included.
+        /// Count of the event so far, this sample included.
         so_far: u64,
     },
-    /// Records that did not fit in the ring.
+    /// Records dropped from a full ring.
     Lost {
-        /// How many.
+        /// Number of records.
         count: u64,
     },
 }
 
 impl Tracepoint {
-    /// Looks for the tracepoint in the folder `event` of tracefs, e.g. `sched/sched_waking`, which is mounted at one of `places`.
+    /// Finds the tracepoint `event`, e.g. `sched/sched_waking`, in a tracefs mounted at one of
+    /// `places`.
     ///
     /// # Errors
-    /// [`TracepointError`]; tracefs is as a rule for root alone.
+    /// [`TracepointError`]; by default tracefs is readable by root only.
     pub fn find(places: &[&Path], event: &str) -> Result<Self, TracepointError> {
         for place in places {
             match Self::read(&place.join("events").join(event)) {
@@ -105,25 +108,22 @@ impl Tracepoint {
     }
 
     fn read(folder: &Path) -> Result<Self, TracepointError> {
-        let text = |path: &Path| {
-            let wrong = |source| TracepointError::Read { path: path.to_owned(), source };
-            kernel::read_text(path).map_err(wrong)
-        };
         let path = folder.join("id");
-        let id = text(&path)?.trim().parse().ok();
+        let id = read_text(&path)?.trim().parse().ok();
         let id = id.ok_or(TracepointError::Malformed { path, expected: "a number" })?;
         let path = folder.join("format");
-        let format = text(&path)?;
-        let find = |field, size| {
-            let wrong = || TracepointError::Malformed { path: path.clone(), expected: field };
-            offset(&format, field, size).ok_or_else(wrong)
-        };
-        let flags_at = find("unsigned char common_flags", size_of::<u8>())?;
-        Ok(Self { id, flags_at, pid_at: find("pid_t pid", size_of::<i32>())? })
+        let format = read_text(&path)?;
+        let flags = "unsigned char common_flags";
+        let flags_at = offset(&format, flags, size_of::<u8>())
+            .ok_or_else(|| TracepointError::Malformed { path: path.clone(), expected: flags })?;
+        let pid_at = offset(&format, "pid_t pid", size_of::<i32>())
+            .ok_or(TracepointError::Malformed { path, expected: "pid_t pid" })?;
+        Ok(Self { id, flags_at, pid_at })
     }
 
-    /// The records in `bytes`, from rings of events that were opened with [`Attr::tracepoint`](super::Attr::tracepoint).
-    /// `counts_lost` says whether these count what found no room. One that makes no sense is left out.
+    /// Records in `bytes`, from rings of events opened with
+    /// [`Attr::tracepoint`](super::Attr::tracepoint). `counts_lost` says whether the kernel counts
+    /// dropped records. Malformed records are left out.
     pub fn records(self, bytes: &[u8], counts_lost: bool) -> impl Iterator<Item = Traced> {
         let bodies = bodies(bytes);
         bodies.filter_map(move |(_, kind, _, body)| self.record(kind, Fields(body), counts_lost))
@@ -134,7 +134,7 @@ impl Tracepoint {
             c::PERF_RECORD_SAMPLE => {
                 let stamp = fields.stamp()?;
                 let on = PuNr(fields.u32()?);
-                // Reserved.
+                // Padding after the CPU.
                 fields.skip(4)?;
                 let so_far = fields.u64()?;
                 if counts_lost {
@@ -159,19 +159,24 @@ impl Tracepoint {
     }
 }
 
-/// Whether the thread of a sample is in a system call, by its registers: which ones there are, and the one of results. Threads of the
-/// kernel have none.
+fn read_text(path: &Path) -> Result<String, TracepointError> {
+    kernel::read_text(path)
+        .map_err(|source| TracepointError::Read { path: path.to_owned(), source })
+}
+/// Whether the thread of a sample is in a system call, by its sampled registers: ABI, then result
+/// register. Kernel threads have no registers.
 fn is_in_system_call(mut registers: Fields<'_>) -> bool {
     registers.u64().is_some_and(|abi| abi != 0) && registers.u64() == Some(IN_SYSTEM_CALL)
 }
 
-/// Where a field of `size` bytes is in the data of a tracepoint, by the tracepoint's `format`.
+/// Offset of a field of `size` bytes in the data of a tracepoint, by the tracepoint's `format`
+/// file.
 fn offset(format: &str, field: &str, size: usize) -> Option<usize> {
     format.lines().find_map(|line| {
         let mut parts = line.trim().strip_prefix("field:")?.split(';').map(str::trim);
         (parts.next()? == field).then_some(())?;
-        let mut number = |name| parts.next()?.strip_prefix(name)?.parse::<usize>().ok();
-        let (at, found) = (number("offset:")?, number("size:")?);
+        let at = parts.next()?.strip_prefix("offset:")?.parse().ok()?;
+        let found: usize = parts.next()?.strip_prefix("size:")?.parse().ok()?;
         (found == size).then_some(at)
     })
 }

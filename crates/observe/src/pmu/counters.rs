@@ -1,4 +1,4 @@
-//! What this machine's counters can count, found out by trying.
+//! Countable events of this machine, determined by trials.
 
 use super::cpu::Cpu;
 use super::events::{Code, Reading};
@@ -20,16 +20,17 @@ use perf_event_open_sys::bindings as c;
 use std::path::Path;
 use thiserror::Error;
 
-/// Why threads cannot be counted here, with the kernel's error. `colocate doctor` names the cause and the remedy.
+/// Reason why threads cannot be counted here, with the kernel's error. `colocate doctor` names the
+/// cause and the remedy.
 #[derive(Debug, Error)]
 pub enum PmuError {
-    /// The kernel shows no counters of the cores in this folder.
+    /// No counters of the cores in this folder of sysfs.
     #[error("expected hardware counters, found none in {0}: {1}")]
     None(String, #[source] SysError),
-    /// The kernel has counters of this PMU, but not for us.
+    /// Counters of this PMU, refused to this user by the kernel.
     #[error("expected to count instructions with {0}, found {1}")]
     Refused(String, #[source] SysError),
-    /// The kernel has counters of this PMU, but others hold them.
+    /// Counters of this PMU, held by other programs.
     #[error("expected free counters, found that other programs hold those of {0}: {1}")]
     Taken(String, #[source] SysError),
 }
@@ -43,50 +44,49 @@ impl PmuError {
     }
 }
 
-/// One PMU's groups, ready to be opened on any thread.
+/// Groups of a PMU, ready to be opened on any thread.
 #[derive(Clone, Debug)]
 pub struct Planned {
-    /// Its name in sysfs.
+    /// Name in sysfs.
     pub name: String,
-    /// The groups.
+    /// Groups of events.
     pub groups: Vec<Group>,
-    /// The same, as perf takes them.
+    /// The same groups in perf's form.
     pub specs: Vec<Vec<Spec>>,
-    /// How they show where cycles went; `None` if they do not.
+    /// Conversion of the groups' counts to a CPI stack; `None` if they do not give one.
     pub stack: Option<StackPlan>,
 }
 
-/// What can be counted here.
+/// Counters of this machine.
 #[derive(Clone, Debug)]
 pub struct Counters {
-    /// The PMUs; several on a machine with several kinds of cores.
+    /// PMUs of the cores; several on a machine with several kinds of cores.
     pub pmus: Vec<Planned>,
-    /// What a reader of the figures should know, one sentence each.
+    /// Notes for readers of the figures, one sentence each.
     pub notes: Vec<String>,
-    /// Why they do not show where cycles go, though they were to; `None` if they do.
+    /// Reason why requested CPI stacks are missing; `None` if they are not.
     pub no_stacks: Option<String>,
-    /// Whether the machine has no other PMU of cores, not even one that is not used. Else a thread may be where
-    /// nothing of this counts.
+    /// Whether the machine has no other PMU of cores, used or not. If false, a thread may run where
+    /// no counter counts.
     pub(super) alone: bool,
 }
 
-/// The counters of one thread, open.
+/// Open counters of a thread, by PMU and group.
 #[derive(Debug)]
 pub struct OpenCounters(pub(super) Vec<Vec<OpenGroup>>);
 
 impl Counters {
-    /// Finds out what the counters listed under `proc` and `sys` (usually `/proc` and `/sys`) can
-    /// count together, by counting the calling process for some microseconds.
+    /// Determines by trial which of the counters listed under `proc` and `sys` (usually `/proc` and
+    /// `/sys`) count together. Counts the calling process for some microseconds.
     ///
     /// # Errors
     /// [`PmuError`] if not even instructions can be counted.
     pub fn find(proc: &Path, sys: &Path, set: CounterSet) -> Result<Self, PmuError> {
         let pmus = core_pmus(proc, sys);
-        let leader = |spec| OpenGroup::open(&[spec], Tid(0), Start::Now).map(drop);
         let Some(first) = pmus.first() else {
             let generic = Spec { kind: c::PERF_TYPE_HARDWARE, config: INSTRUCTIONS };
-            return match leader(generic) {
-                // A kernel without sysfs entries that counts all the same.
+            return match try_alone(generic) {
+                // A kernel without sysfs entries whose counters work.
                 Ok(()) => Self::planned(&[unlisted()], set),
                 Err(source) => {
                     let devices = sys.join("bus/event_source/devices").display().to_string();
@@ -95,7 +95,7 @@ impl Counters {
             };
         };
         let alone = pmus.len() == 1;
-        leader(generic(first, alone, INSTRUCTIONS))
+        try_alone(generic(first, alone, INSTRUCTIONS))
             .map_err(|source| PmuError::Refused(first.name.clone(), source))?;
         Self::planned(&pmus, set)
     }
@@ -113,6 +113,7 @@ impl Counters {
             found.pmus.push(Planned { name: pmu.name.clone(), groups: plan.groups, specs, stack });
         }
         let first = found.pmus.first().map(|pmu| pmu.name.clone());
+        // A PMU without a group counts nothing, so it is not opened on threads.
         found.pmus.retain(|pmu| !pmu.groups.is_empty());
         found.no_stacks = match found.stack_parts() {
             None if set == CounterSet::Stacks && no_stacks.is_empty() => {
@@ -122,35 +123,37 @@ impl Counters {
             _ => None,
         };
         match first {
-            // Opening a counter always succeeds; whether it counts is seen only later.
+            // The kernel accepts an event whose counter is taken; only a trial shows that it never
+            // counts.
             Some(pmu) if found.pmus.is_empty() => Err(PmuError::Taken(pmu, busy())),
             _ => Ok(found),
         }
     }
 
-    /// Counters for `events` in one group, whatever the machine: for the kernel's own events,
-    /// which replace hardware ones in tests and on machines without any.
+    /// Counters for `events` in one group, on any machine: software events that replace hardware
+    /// events in tests and on machines without counters.
     #[must_use]
     pub fn of_software(events: &[(Role, u64)]) -> Self {
-        let event = |&(role, number): &(Role, u64)| Event {
+        let events = events.iter().map(|&(role, number)| Event {
             role,
             base: Role::Instructions,
             source: Source::Software(number),
-        };
-        let group = Group { events: events.iter().map(event).collect() };
+        });
+        let group = Group { events: events.collect() };
         let specs = group.events.iter().map(|event| spec(event.source, None, true)).collect();
         let name = "software".to_owned();
         let planned = Planned { name, groups: vec![group], specs: vec![specs], stack: None };
         Self { pmus: vec![planned], notes: Vec::new(), no_stacks: None, alone: true }
     }
 
-    /// Counters that no processor is needed for: page faults as instructions, nanoseconds of CPU time as cycles. Of these each page fault
-    /// stands for 20 µs of the part `faults`, more than it takes, and the others are the part `others`. For tests of what reads stacks.
+    /// Counters without a processor's: page faults as instructions, nanoseconds of CPU time as
+    /// cycles. Each page fault stands for 20 µs of the part `faults`, longer than it takes; the
+    /// rest is the part `others`. For tests of readers of CPI stacks.
     #[must_use]
     pub fn pretended() -> Self {
         const TASK_CLOCK: u64 = c::PERF_COUNT_SW_TASK_CLOCK as u64;
         const PAGE_FAULTS: u64 = c::PERF_COUNT_SW_PAGE_FAULTS as u64;
-        // The tables live as long as the program.
+        // Tables are `'static`; this one is leaked below.
         let table = StackTable {
             name: "pretended".to_owned(),
             parts: &["faults", "others"],
@@ -169,8 +172,8 @@ impl Counters {
         counters
     }
 
-    /// The parts of where cycles go, as these counters report it; `None` if they do not, or not the same on all kinds
-    /// of cores.
+    /// Parts of the CPI stacks of these counters; `None` without stacks, or if the kinds of cores
+    /// have different parts.
     #[must_use]
     pub fn stack_parts(&self) -> Option<Parts> {
         let mut parts = self.pmus.iter().map(|pmu| pmu.stack.map(|plan| plan.table.parts));
@@ -178,13 +181,13 @@ impl Counters {
         parts.all(|other| other == Some(first)).then_some(first)
     }
 
-    /// Which events count what demand vectors say beside the classes.
+    /// Events of the components of a demand vector beside the classes.
     #[must_use]
     pub fn events(&self) -> Events {
         extras::events(self.pmus.iter().flat_map(|pmu| &pmu.groups))
     }
 
-    /// How many descriptors one thread needs.
+    /// File descriptors per thread.
     #[must_use]
     pub fn descriptors(&self) -> usize {
         self.pmus.iter().flat_map(|pmu| &pmu.specs).map(Vec::len).sum()
@@ -195,24 +198,27 @@ impl Counters {
     /// # Errors
     /// As [`OpenGroup::open`].
     pub fn open(&self, tid: Tid, start: Start) -> Result<OpenCounters, SysError> {
-        let of_pmu = |pmu: &Planned| {
-            pmu.specs.iter().map(|specs| OpenGroup::open(specs, tid, start)).collect()
-        };
-        self.pmus.iter().map(of_pmu).collect::<Result<_, _>>().map(OpenCounters)
+        let pmus = self.pmus.iter();
+        let opened = pmus
+            .map(|pmu| pmu.specs.iter().map(|specs| OpenGroup::open(specs, tid, start)).collect());
+        opened.collect::<Result<_, _>>().map(OpenCounters)
     }
 
-    /// What the counters of one thread say, and the time it spent on CPUs meanwhile, in ns.
+    /// Totals of a thread, and its CPU time since opening, in ns.
     ///
     /// # Errors
     /// If a group cannot be read.
     pub fn read(&self, open: &OpenCounters) -> Result<(Totals, u64), SysError> {
-        let of_pmu = |groups: &Vec<OpenGroup>| groups.iter().map(OpenGroup::read).collect();
-        let readings: Vec<Vec<Reading>> = open.0.iter().map(of_pmu).collect::<Result<_, _>>()?;
+        let readings: Vec<Vec<Reading>> = open
+            .0
+            .iter()
+            .map(|groups| groups.iter().map(OpenGroup::read).collect())
+            .collect::<Result<_, _>>()?;
         let on_cpu_ns = readings.iter().flatten().map(|reading| reading.enabled_ns).max();
         Ok((self.totals(&readings), on_cpu_ns.unwrap_or(0)))
     }
 
-    /// The totals of one thread, from the readings of each PMU.
+    /// Totals of a thread, from the readings of each PMU.
     fn totals(&self, readings: &[Vec<Reading>]) -> Totals {
         let pairs = self.pmus.iter().zip(readings);
         let parts: Vec<Totals> =
@@ -221,7 +227,11 @@ impl Counters {
     }
 }
 
-/// A core's PMU on a kernel that does not list it.
+/// Opens and closes a counter alone on the calling thread.
+fn try_alone(spec: Spec) -> Result<(), SysError> {
+    OpenGroup::open(&[spec], Tid(0), Start::Now).map(drop)
+}
+/// Core PMU of a kernel without a list of PMUs.
 fn unlisted() -> CorePmu {
     CorePmu {
         name: "cpu".to_owned(),
@@ -234,29 +244,31 @@ fn unlisted() -> CorePmu {
     }
 }
 
-/// Runs `work` on a core of `pmu`, on a thread of its own where that has to be chosen.
+/// Runs `work` on a core of `pmu`; in a new thread bound to it if the machine has several kinds of
+/// cores.
 fn on_its_cores(pmu: &CorePmu, alone: bool, work: impl FnOnce() -> Tried + Send) -> Tried {
     let Some(cpus) = pmu.cpus.as_ref().filter(|_| !alone) else {
         return work();
     };
     std::thread::scope(|scope| {
-        let work = || {
+        let trial = scope.spawn(|| {
             let moved = colocate_linux::affinity::move_this_thread(cpus);
-            // Cores that we may not use cannot be tried out. What a program does there is not counted.
+            // Cores outside the affinity mask cannot be tried; their counters are not used.
             if moved { work() } else { Tried::default() }
-        };
-        scope.spawn(work).join().unwrap_or_default()
+        });
+        trial.join().unwrap_or_default()
     })
 }
 
-/// What to say about a PMU's figures.
+/// Notes on a PMU's figures.
 fn notes(pmu: &CorePmu, plan: &Grouping) -> Vec<String> {
     let mut notes = Vec::new();
     let name = &pmu.name;
     if plan.groups.is_empty() {
-        let why = match plan.refused.is_empty() {
-            true => "none of its cores is in the affinity mask",
-            false => "other programs hold its counters",
+        let why = if plan.refused.is_empty() {
+            "none of its cores is in the affinity mask"
+        } else {
+            "other programs hold its counters"
         };
         notes.push(format!("{name}: not used, {why}"));
         return notes;
@@ -271,9 +283,10 @@ fn notes(pmu: &CorePmu, plan: &Grouping) -> Vec<String> {
         }
         Some(_) => {}
     }
-    let counted = |class| plan.groups.iter().any(|g| g.classes().any(|(c, _)| c == class));
-    let missing: Vec<&str> =
-        Class::ALL.into_iter().filter(|c| !counted(*c)).map(Class::name).collect();
+    let counted: Vec<Class> =
+        plan.groups.iter().flat_map(|group| group.classes().map(|(class, _)| class)).collect();
+    let missing = Class::ALL.into_iter().filter(|class| !counted.contains(class));
+    let missing: Vec<&str> = missing.map(Class::name).collect();
     if !missing.is_empty() {
         notes.push(format!("{name}: no counter for {}", missing.join(", ")));
     }

@@ -1,4 +1,4 @@
-//! Which processor a PU is, according to `/proc/cpuinfo`.
+//! Processor model of each PU, from `/proc/cpuinfo`.
 
 use std::fmt;
 
@@ -21,9 +21,9 @@ pub enum Cpu {
     },
     /// Arm, by two fields of the register `MIDR_EL1`.
     Arm {
-        /// Its designer: 0x41 is Arm Limited.
+        /// Designer: 0x41 is Arm Limited.
         implementer: u32,
-        /// Which of the implementer's designs.
+        /// Design of the implementer.
         part: u32,
     },
     /// POWER, by generation.
@@ -31,7 +31,7 @@ pub enum Cpu {
         /// 8 for POWER8, and so on.
         generation: u32,
     },
-    /// None of the above, or nothing was said.
+    /// Another processor, or unknown.
     Other,
 }
 
@@ -49,18 +49,18 @@ impl fmt::Display for Cpu {
     }
 }
 
-/// One processor that the kernel lists: its number and its model.
+/// A processor listed by the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// The kernel's number.
+    /// The kernel's CPU number.
     pub number: u32,
-    /// Its model.
+    /// Processor model.
     pub cpu: Cpu,
 }
 
-/// The processors in the text of a `/proc/cpuinfo`, in the file's order.
+/// Processors in the text of `/proc/cpuinfo`, in the file's order.
 ///
-/// A block that says too little gives [`Cpu::Other`]; nothing makes this fail.
+/// An incomplete block gives [`Cpu::Other`]; no text makes this fail.
 #[must_use]
 pub fn from_cpuinfo(text: &str) -> Vec<Listed> {
     let blocks = text.split("\n\n").map(Fields);
@@ -72,7 +72,7 @@ pub fn from_cpuinfo(text: &str) -> Vec<Listed> {
         .collect()
 }
 
-/// One block of `name : value` lines.
+/// A block of `name : value` lines.
 #[derive(Clone, Copy)]
 struct Fields<'a>(&'a str);
 
@@ -113,7 +113,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A decimal number, or a hexadecimal one after `0x`.
+/// A decimal number, or a hexadecimal number after `0x`.
 pub(super) fn number(text: &str) -> Option<u32> {
     match text.strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16).ok(),

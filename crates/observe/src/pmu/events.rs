@@ -1,75 +1,75 @@
-//! Events: what they count, how perf opens them, and readings of groups of them.
+//! Events, their counters in perf, and readings of event groups.
 
 use colocate_model::Class;
 use colocate_model::stack::Parts;
 use serde::{Deserialize, Deserializer};
 
-/// One hardware event.
+/// A hardware event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code {
-    /// Its name in libpfm4, after `pmu::`. Several, separated by a space, where libpfm4 does not
-    /// combine the masks that the processor does: their codes are joined bit by bit.
+    /// Name in libpfm4, after `pmu::`. Several names, separated by a space, if libpfm4 does not
+    /// combine masks that the processor combines; their codes are ORed.
     pub name: &'static str,
-    /// Its code: what perf takes as `config` of a raw event.
+    /// Code: perf's `config` of a raw event.
     pub config: u64,
 }
 
 impl<'de> Deserialize<'de> for Code {
-    /// The tables are read once, so names may live as long as the program.
+    /// Leaks the name: the tables are read once and live as long as the program.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let (name, config) = <(String, u64)>::deserialize(from)?;
         Ok(Self { name: name.leak(), config })
     }
 }
 
-/// What an event counts.
+/// Quantity counted by an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Instructions retired.
     Instructions,
-    /// Instructions begun.
+    /// Instructions started, mispredicted paths included.
     Begun,
     /// Core cycles.
     Cycles,
-    /// Work of one class; a class may have several events, which add up.
+    /// Work of a class; several events of a class add up.
     Class(Class),
-    /// What a demand vector says beside the classes.
+    /// Component of a demand vector beside the classes.
     Extra(Extra),
-    /// One of the events that show where cycles went, by its place in their table.
+    /// Event of a CPI stack, by its index in the stack's table.
     Stack(u8),
 }
 
-/// How perf opens an event.
+/// Kind of a perf event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// One of perf's generic hardware events, by its number.
+    /// Generic hardware event, by perf's number.
     Generic(u64),
-    /// A code of the processor's own.
+    /// Raw event of the processor.
     Raw(Code),
-    /// One of the kernel's own events, by its number; these need no counters.
+    /// Software event, by perf's number; needs no hardware counter.
     Software(u64),
 }
 
-/// An event to be counted.
+/// An event to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What it counts.
+    /// Counted quantity.
     pub role: Role,
-    /// What a class's count is a share of; `Role::Instructions` for the others.
+    /// Whole that a class's count is a share of; `Role::Instructions` for roles without a whole.
     pub base: Role,
-    /// How perf opens it.
+    /// Kind of the perf event.
     pub source: Source,
 }
 
-/// Events that are counted together; one is the instructions, and as a rule the first.
+/// Events counted together; one counts instructions, as a rule the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// The events, in the order they are opened and read.
+    /// Events, in the order of opening and reading.
     pub events: Vec<Event>,
 }
 
 impl Group {
-    /// The sum of the counts with `role`, or `None` if the group does not count it.
+    /// Sum of the counts with `role`; `None` without such an event.
     pub fn count_of(&self, role: Role, counts: &[u64]) -> Option<u64> {
         let mut matching =
             self.events.iter().zip(counts).filter(|(event, _)| event.role == role).peekable();
@@ -77,7 +77,7 @@ impl Group {
         Some(matching.map(|(_, count)| count).sum())
     }
 
-    /// The classes that the group counts, each once, with what they are a share of.
+    /// Classes counted by the group, each once, with its whole.
     pub fn classes(&self) -> impl Iterator<Item = (Class, Role)> + '_ {
         Class::ALL.into_iter().filter_map(|class| {
             let event = self.events.iter().find(|event| event.role == Role::Class(class))?;
@@ -85,7 +85,7 @@ impl Group {
         })
     }
 
-    /// A group of generic events with `roles`, for tests of arithmetic.
+    /// Group of generic events with `roles`, for tests of arithmetic.
     #[cfg(test)]
     pub(crate) fn of_roles(roles: &[Role]) -> Self {
         Self {
@@ -97,26 +97,26 @@ impl Group {
     }
 }
 
-/// Events that must be in one group with each other: a class with all its parts and its base.
+/// Events for the same group: a class with all its parts and its base.
 pub type Bundle = Vec<Event>;
 
-/// What a demand vector says beside the classes.
+/// Component of a demand vector beside the classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extra {
-    /// Branches that are mispredicted.
+    /// Mispredicted branches.
     BranchMisses,
-    /// Lines that a data cache fetches from farther away, by its level from 1.
+    /// Lines fetched by a data cache from the next level, by the cache's level from 1.
     Misses(u8),
-    /// Front-end slots: micro-operations as the processor counts its width.
+    /// Front-end slots: micro-operations in the processor's own count of its width.
     Slots,
 }
 
 impl Extra {
-    /// All of them, the most important first.
+    /// All components, the most important first.
     pub const ALL: [Self; 5] =
         [Self::BranchMisses, Self::Misses(1), Self::Misses(2), Self::Misses(3), Self::Slots];
 
-    /// Its name in the table of events.
+    /// Name in the table of events.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -133,70 +133,70 @@ impl Extra {
     }
 }
 
-/// How one of them is counted on a family.
+/// Event of a component on a family of processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtraRow {
-    /// What.
+    /// Component.
     pub extra: Extra,
-    /// The event.
+    /// Event.
     pub code: Code,
 }
 
-/// Most events of a table.
+/// Limit of the events of a CPI stack.
 pub const MOST_EVENTS: usize = 6;
 
-/// How the parts follow from the events.
+/// Conversion of a CPI stack's events to its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Formula {
-    /// The first event counts slots; each further one counts those of a part.
+    /// The first event counts slots; each further event counts the slots of a part.
     Slots,
-    /// Each event counts the slots of a part, of which a cycle has so many.
+    /// Each event counts the slots of a part; the number is the slots per cycle.
     OfWidth(f64),
-    /// Each event counts the slots of a part, of which a cycle has so many; the last part is the rest.
+    /// As [`Formula::OfWidth`]; the last part is the rest.
     OfWidthAndRest(f64),
     /// Each event counts the cycles of a part; the last part is the rest.
     CyclesAndRest,
-    /// Intel's before Ice Lake, of whose 4 slots a cycle siblings have half each. Micro-operations not
-    /// delivered, issued, retired; cycles of recovery; time with the sibling halted, and time.
+    /// Intel before Ice Lake: 4 slots per cycle, half for each sibling. Events: micro-operations
+    /// not delivered, issued, retired; recovery cycles; time with the sibling halted, and time.
     FourIssued,
-    /// Arm's slots: none sent by the front end's fault, by the back end's; operations retired, and begun.
-    /// What a cycle has of them the kernel says.
+    /// Arm's slots. Events: slots lost by the front end, slots lost by the back end, operations
+    /// retired, operations started. The kernel gives the slots per cycle.
     Sent,
 }
 
-/// Which events show where cycles went.
+/// Events and formula of a CPI stack.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StackTable {
-    /// Its common name.
+    /// Common name.
     pub name: String,
-    /// The parts, in their order.
+    /// Parts, in their order.
     #[serde(deserialize_with = "parts")]
     pub parts: Parts,
-    /// The events, at most [`MOST_EVENTS`], in the order that the formula needs.
+    /// Events, at most [`MOST_EVENTS`], in the order of the formula.
     pub events: Vec<Code>,
-    /// Sets of events, by their places, of each of which at least one counts in any million instructions.
+    /// Sets of event indices; in each set at least one event counts in any million instructions.
     pub alive: Vec<Vec<usize>>,
-    /// How the parts follow from them.
+    /// Conversion of events to parts.
     pub formula: Formula,
-    /// Where the codes are from.
+    /// Source of the codes.
     pub source: String,
 }
 
-/// Names that live as long as the program: the table is read once.
+/// Part names, leaked: the table is read once and lives as long as the program.
 fn parts<'de, D: Deserializer<'de>>(from: D) -> Result<Parts, D::Error> {
     let names = Vec::<String>::deserialize(from)?;
     Ok(names.into_iter().map(|name| &*name.leak()).collect::<Vec<_>>().leak())
 }
 
-/// One reading of one group.
+/// Reading of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// How long the group was enabled, in ns of the thread's time on a CPU.
+    /// Time for which the group was enabled, in ns of the thread's CPU time.
     pub enabled_ns: u64,
-    /// How long it counted, in ns. At most `enabled_ns`.
+    /// Time for which the group counted, in ns; at most `enabled_ns`.
     pub running_ns: u64,
-    /// The counts, in the order of the group's events.
+    /// Counts, in the order of the group's events.
     pub counts: Vec<u64>,
 }

@@ -1,12 +1,12 @@
-//! What counters show of a demand vector beside the mix: micro-operations, mispredicted branches and
-//! misses, for each instruction.
+//! Components of a demand vector from counters: micro-operations, mispredicted branches and misses,
+//! per instruction.
 //!
-//! An event is counted together with the instructions, so a figure is right for the time it was counted,
-//! whatever else takes turns; the source of a component says for how much of the time that was. What no
-//! event counts, or what looks like a counter that never counts, is unknown.
+//! Each event is counted together with the instructions, so a figure is exact for the time counted,
+//! even with multiplexed groups. The source of a component gives the share of time counted. A
+//! component without an event is unknown, and so is one whose counter seems dead.
 //!
-//! Stalled cycles are not among them: counters attribute them to what the core waited for last, and the
-//! component `stall-cycles` is what is left when ports and caches are taken away.
+//! Stalled cycles are not among them: counters attribute them to the last cause the core waited
+//! for, but the component `stall-cycles` is the rest without ports and caches.
 
 use super::events::{Bundle, Code, Event, Group, Reading, Role, Source};
 use super::table::Family;
@@ -16,52 +16,53 @@ use colocate_machine::Bytes;
 use colocate_model::phase::Known;
 use colocate_model::{MissCurve, Phase, Profile, Share, ThreadProfile};
 
-/// What to count on a processor of `family` beside the mix; `None` is one that the table does not know,
-/// which gets perf's generic event `branch-misses`.
+/// Events to count on a processor of `family` beside the mix. `None` is a processor outside the
+/// table, counted with perf's generic event `branch-misses`.
 #[must_use]
 pub fn wanted(family: Option<&Family>, has: impl Fn(Code) -> bool) -> Vec<Bundle> {
-    /// perf's number of its generic event (`enum perf_hw_id`, linux/perf_event.h).
+    /// Number of perf's generic event (`enum perf_hw_id`, linux/perf_event.h).
     const BRANCH_MISSES: u64 = 5;
-    let event =
-        |extra, source| vec![Event { role: Role::Extra(extra), base: Role::Instructions, source }];
     let Some(family) = family else {
-        return vec![event(Extra::BranchMisses, Source::Generic(BRANCH_MISSES))];
+        return vec![bundle(Extra::BranchMisses, Source::Generic(BRANCH_MISSES))];
     };
-    let there = family.extras.iter().filter(|row| has(row.code));
-    there.map(|row| event(row.extra, Source::Raw(row.code))).collect()
+    let listed = family.extras.iter().filter(|row| has(row.code));
+    listed.map(|row| bundle(row.extra, Source::Raw(row.code))).collect()
 }
 
-/// A figure for each instruction.
+fn bundle(extra: Extra, source: Source) -> Bundle {
+    vec![Event { role: Role::Extra(extra), base: Role::Instructions, source }]
+}
+/// A figure per instruction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PerInstruction {
     /// The figure.
     pub figure: f64,
-    /// For which part of the thread's time it was counted; `None` for all of it.
+    /// Share of the thread's time for which it was counted; `None` for all of it.
     pub counted: Option<Share>,
 }
 
-/// The figures of one thread, by place in [`Extra::ALL`]; `None` is unknown.
+/// Figures of a thread, in the order of [`Extra::ALL`]; `None` if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Extras([Option<PerInstruction>; Extra::ALL.len()]);
 
-/// Fewer instructions than this are too few to take a count of 0 for a counter that never counts. As for
-/// shares of classes.
+/// Instructions after which a count of 0 means a dead counter. As for shares of classes.
 const ENOUGH: u64 = 1_000_000;
 
 impl Extras {
-    /// The figure, if it is known.
+    /// Figure of a component; `None` if unknown.
     #[must_use]
     pub fn get(&self, extra: Extra) -> Option<PerInstruction> {
         self.0[extra.place()]
     }
 
-    /// Takes in what a group counted that was due for `due_ns`.
+    /// Adds a group's reading; `due_ns` is the time for which the group should have counted.
     pub fn add(&mut self, group: &Group, reading: &Reading, due_ns: u64) {
         let part = Share::of(reading.running_ns, due_ns);
         let counted = part.filter(|_| reading.running_ns < due_ns);
         let whole = group.count_of(Role::Instructions, &reading.counts).unwrap_or(0);
         for extra in Extra::ALL {
             let Some(count) = group.count_of(Role::Extra(extra), &reading.counts) else { continue };
+            // A count of 0 over many instructions is taken for a dead counter, not for a fact.
             let silent = count == 0 && whole >= ENOUGH;
             if whole > 0 && !silent {
                 #[allow(clippy::cast_precision_loss)] // a rate needs 15 digits at most
@@ -71,8 +72,8 @@ impl Extras {
         }
     }
 
-    /// The figures of a thread that ran on cores of several kinds: weighted by instructions, unknown if one
-    /// of the kinds does not know them. Misses are unknown, since the kinds' caches differ.
+    /// Figures of a thread that ran on several kinds of cores, weighted by instructions. Unknown if
+    /// a kind does not know the figure. Misses are unknown, since the kinds' caches differ.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // weights need 15 digits at most
     pub fn over_kinds(parts: &[(u64, Self)]) -> Self {
@@ -91,10 +92,10 @@ impl Extras {
     }
 }
 
-/// The event of each of [`Extra::ALL`] on this machine; `None` where there is none.
+/// Event name of each component of [`Extra::ALL`] on this machine; `None` without an event.
 pub type Events = [Option<String>; Extra::ALL.len()];
 
-/// The events that `groups` count.
+/// Events that `groups` count.
 #[must_use]
 pub fn events<'a>(groups: impl Iterator<Item = &'a Group>) -> Events {
     let mut events = Events::default();
@@ -114,8 +115,8 @@ pub fn events<'a>(groups: impl Iterator<Item = &'a Group>) -> Events {
     events
 }
 
-/// What counters show of a thread's demand, on a machine whose data caches have the sizes `caches`, by
-/// level: the last is the last that is counted, or misses are unknown.
+/// Counted demand of a thread. `caches` are the sizes of the machine's data caches by level. Misses
+/// are unknown unless the last level is counted.
 #[must_use]
 pub fn phase(
     thread: &ThreadProfile,
@@ -126,36 +127,43 @@ pub fn phase(
 ) -> Phase {
     let mut phase = Phase::of_thread(thread, profile);
     let on = profile.processor.as_deref().map_or(String::new(), |name| format!(" on {name}"));
-    let source = |extra: Extra| {
-        let event = events[extra.place()].as_deref().unwrap_or("an event");
-        let counted = extras.get(extra).and_then(|one| one.counted);
-        let turns = counted.map_or(String::new(), |part| format!(", in turns, {part} of the time"));
-        format!("counted: {event} over instructions{on}{turns}")
-    };
-    let figure = |extra: Extra| extras.get(extra).map(|one| one.figure);
-    if let Some(slots) = figure(Extra::Slots) {
-        phase.slots = Known::new(slots, source(Extra::Slots));
+    if let Some(slots) = extras.get(Extra::Slots) {
+        let source = source_of(Extra::Slots, extras, events, &on);
+        phase.slots = Known::new(slots.figure, source);
     }
-    if let Some(misses) = figure(Extra::BranchMisses).filter(|misses| *misses <= 1.0) {
-        phase.branch_misses = Known::new(misses, source(Extra::BranchMisses));
+    let misses = extras.get(Extra::BranchMisses).filter(|misses| misses.figure <= 1.0);
+    if let Some(misses) = misses {
+        let source = source_of(Extra::BranchMisses, extras, events, &on);
+        phase.branch_misses = Known::new(misses.figure, source);
     }
     if let Some((curve, levels)) = curve(extras, caches) {
-        let sources: Vec<String> =
-            levels.into_iter().map(|level| source(Extra::Misses(level))).collect();
-        // Of the last one it had what others left it.
+        let levels = levels.into_iter();
+        let sources = levels.map(|level| source_of(Extra::Misses(level), extras, events, &on));
+        let sources: Vec<String> = sources.collect();
+        // The thread had only the share of the last cache that other threads left.
         phase.misses = Known::new(curve, sources.join("; "));
     }
     phase
 }
 
-/// The misses at this machine's sizes, and the levels that are in it. Known if the nearest and the last
-/// cache are: a curve is level behind its last point, which is wrong unless memory comes next.
+/// Source of a component's figure: event, processor, and the share of time counted.
+fn source_of(extra: Extra, extras: &Extras, events: &Events, on: &str) -> String {
+    let event = events[extra.place()].as_deref().unwrap_or("an event");
+    let counted = extras.get(extra).and_then(|one| one.counted);
+    let turns = counted.map_or(String::new(), |part| format!(", in turns, {part} of the time"));
+    format!("counted: {event} over instructions{on}{turns}")
+}
+/// Miss curve at this machine's cache sizes, with the levels in it. `None` unless both the nearest
+/// and the last cache are known: a curve is flat after its last point, which is wrong unless memory
+/// comes next.
 fn curve(extras: &Extras, caches: &[(u8, Bytes)]) -> Option<(MissCurve, Vec<u8>)> {
-    let (first, last) = (caches.first()?.0, caches.last()?.0);
+    let first = caches.first()?.0;
+    let last = caches.last()?.0;
     let mut points: Vec<(u8, Bytes, f64)> = Vec::new();
     for &(level, size) in caches {
         let Some(found) = extras.get(Extra::Misses(level)) else { continue };
-        // Events of several levels do not count quite the same; more cache is never taken to miss more.
+        // Events of different levels count slightly different things; a larger cache is never taken
+        // to miss more.
         let figure = points.last().map_or(found.figure, |(_, _, before)| found.figure.min(*before));
         points.push((level, size, figure));
     }

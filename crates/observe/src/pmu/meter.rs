@@ -1,27 +1,30 @@
-//! Counting one thread from reading to reading: instructions, cycles, and requests to caches and memory.
+//! Counts of one thread from reading to reading: instructions, cycles, cache misses and memory
+//! requests.
 //!
 //! # Problem
-//! Schedulers need what a thread did in each quantum. Where counters take turns, the count
-//! since the thread's creation, scaled by the time since then, is no sum of quanta: a later one
-//! may even be lower.
+//! Schedulers need a thread's counts in each quantum. With multiplexed counters, the count since
+//! the thread's creation, scaled by the time since then, is no sum of quanta: a later total may
+//! even be lower.
 //! # Approach
-//! What was counted between two readings is scaled by the time between those two, and added up. A reading
-//! before every group had its turn is deferred to the next one. Where cycles went is computed for each such
-//! interval by itself ([`super::stack`]); an unknown one adds nothing. A figure is given only at readings
-//! before which it was counted all the time: its difference to the reading before is then what was done in between.
+//! The counts between two readings are scaled by the time between them, and added up. A reading
+//! before every group had its turn is deferred to the next one. The CPI stack is computed for each
+//! such interval by itself ([`super::stack`]); an unknown stack adds nothing. A figure is given
+//! only at readings before which it was counted all the time, so its difference to the previous
+//! reading belongs to the interval.
 //! # Properties
 //! - **Grows**: no figure is ever lower than before. -> test `sums_never_shrink`
-//! - **Unknown is not 0**: what has no counter, or one that others held since the last reading, is `None`. -> tests
-//!   `what_others_hold_is_unknown`, `what_others_take_over_is_unknown`
-//! - **Rates are of their own time**: the counts of a deferred reading would be divided by the time of the next one, so
-//!   requests are `None` at it. Instructions and cycles, which are divided by each other, stay. -> test
-//!   `a_group_that_was_not_scheduled_is_waited_for`
-//! - **Nothing counted is lost**: instructions that were counted once stay, even if others take the counters. -> test
+//! - **Unknown is not 0**: a figure without a counter, or whose counter was held by others since
+//!   the last reading, is `None`. -> tests `what_others_hold_is_unknown`,
 //!   `what_others_take_over_is_unknown`
-//! - **Kinds of cores do not blind each other**: one that cannot count something hides what the others count only
-//!   while the thread is on it. -> test `a_visit_to_the_other_kind`
-//! - **Stacks follow**: those of all stretches of which it is known where cycles went add up. -> test
-//!   `stacks_of_stretches_add_up`
+//! - **Rates are of their own time**: the counts of a deferred reading would be divided by the time
+//!   of the next one, so requests are `None` at it. Instructions and cycles, which are divided by
+//!   each other, stay. -> test `a_group_that_was_not_scheduled_is_waited_for`
+//! - **Nothing counted is lost**: instructions once counted stay, even if others take the counters.
+//!   -> test `what_others_take_over_is_unknown`
+//! - **Kinds of cores do not blind each other**: a kind that cannot count a figure hides the other
+//!   kinds' counts only while the thread is on it. -> test `a_visit_to_the_other_kind`
+//! - **Stacks follow**: the stacks of all intervals with a known stack add up.
+//!   -> test `stacks_of_stretches_add_up`
 
 use super::counters::{Counters, OpenCounters};
 use super::events::Reading;
@@ -36,12 +39,12 @@ use colocate_model::Stack;
 
 pub use super::plan::LEVELS;
 
-/// What was counted of one thread since its counters were opened, in the stretches in which it was counted. `None` is
-/// unknown since the last reading: only differences of two known figures say something.
+/// Counts of a thread since its counters were opened, over the intervals counted. `None` is
+/// unknown since the last reading: only differences of two known figures are meaningful.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Metered {
-    /// Instructions retired; `None` only as long as none were counted. Of time in which others held the counters it has
-    /// no more than what was counted.
+    /// Instructions retired; `None` only until some are counted. While others hold the counters,
+    /// only actual counts are added.
     pub instructions: Option<u64>,
     /// Core cycles.
     pub cycles: Option<u64>,
@@ -49,9 +52,9 @@ pub struct Metered {
     pub accesses: Option<u64>,
     /// Misses of the data caches of levels 1 to 3.
     pub misses: [Option<u64>; LEVELS],
-    /// Where the cycles went, in so far as that is known of them.
+    /// CPI stack of the intervals with a known stack; `None` without one.
     pub stack: Option<Stack>,
-    /// Time on CPUs.
+    /// CPU time.
     pub on_cpu: Nanos,
 }
 
@@ -61,51 +64,51 @@ const LOADS: usize = 2;
 const STORES: usize = 3;
 const MISSES: usize = 4;
 
-/// CPU time after which a reading counts although not every group has had its turn: some are held by
-/// others then. Chosen: the kernel changes groups every tick, and no machine has ten of them.
+/// CPU time after which a reading counts although a group had no turn: others hold its counters.
+/// Chosen: the kernel rotates groups every tick, and no machine has ten groups.
 const TURNS_NS: u64 = 100_000_000;
 
-/// The counters of one thread, read again and again.
+/// Counters of a thread, for repeated readings.
 #[derive(Debug)]
 pub struct Meter {
     open: OpenCounters,
     pmus: Vec<Sums>,
-    /// The thread's time on CPUs at the last reading.
+    /// CPU time of the thread at the last reading.
     on_cpu_ns: u64,
 }
 
-/// What a PMU counts together, and how that shows where cycles went.
+/// Groups of a PMU, and their conversion to a CPI stack.
 type Planned<'a> = (&'a [Group], Option<&'a StackPlan>);
 
-/// What one PMU has counted.
+/// Counts of a PMU.
 #[derive(Clone, Debug, Default)]
 struct Sums {
-    /// The readings up to which everything is added up.
+    /// Readings already added to `sums`.
     taken: Vec<Reading>,
-    /// The last readings.
+    /// Last readings.
     latest: Vec<Reading>,
     sums: [u64; ROLES.len()],
-    /// Which figures were ever known.
+    /// Figures known at least once.
     ever: [bool; ROLES.len()],
-    /// Where the cycles went in the intervals for which that is known; `None` if the PMU does not show it.
+    /// CPI stack over the intervals with a known stack; `None` if the PMU has none.
     stack: Option<Stack>,
     last: LastReading,
 }
 
-/// What the last reading of one PMU has added.
+/// Effect of the last reading of a PMU.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum LastReading {
-    /// The thread was not on its cores, or did not run.
+    /// The thread was not on the PMU's cores, or did not run.
     #[default]
     Idle,
-    /// Nothing yet: not every group has had its turn.
+    /// Deferred: a group has had no turn yet.
     Deferred,
-    /// The figures marked here.
+    /// Added the marked figures.
     Added([bool; ROLES.len()]),
 }
 
 impl Counters {
-    /// Opens the counters on thread `tid`, to be read repeatedly.
+    /// Opens the counters on thread `tid` for repeated readings.
     ///
     /// # Errors
     /// As [`Counters::open`].
@@ -116,8 +119,8 @@ impl Counters {
 }
 
 impl Meter {
-    /// What was counted so far by these `counters`, which opened it; also after the thread has
-    /// ended, and `ended` says that.
+    /// Counts so far by these `counters`, which opened the meter. Works after the thread's exit,
+    /// too, given by `ended`.
     ///
     /// # Errors
     /// If a group cannot be read.
@@ -132,7 +135,7 @@ impl Meter {
         }
         let groups = counters.pmus.iter().map(|pmu| &pmu.groups[..]);
         let kinds: Vec<Kind<'_>> = groups.zip(&self.pmus).collect();
-        // It ran, but where nothing counts.
+        // The thread ran, but on cores without counters.
         let unseen = on_cpu_ns > self.on_cpu_ns && self.pmus.iter().all(Sums::is_idle);
         self.on_cpu_ns = on_cpu_ns;
         let known: [_; ROLES.len()] = std::array::from_fn(|place| {
@@ -142,10 +145,11 @@ impl Meter {
     }
 }
 
-/// A kind of cores: what its PMU counts, and has counted.
+/// A kind of cores: groups of its PMU, and their counts.
 type Kind<'a> = (&'a [Group], &'a Sums);
 
-/// A figure over all kinds of cores, if one of them counts it, and all on which the thread was since the last reading.
+/// Figure over all kinds of cores. `None` unless a kind counts it, and each kind on which the
+/// thread ran since the last reading.
 fn known(kinds: &[Kind<'_>], place: usize, alone: bool) -> Option<u64> {
     let counts = kinds.iter().any(|(groups, sums)| sums.counts(place, groups, alone));
     let reported = place == INSTRUCTIONS || kinds.iter().all(|(_, sums)| sums.reports(place));
@@ -153,24 +157,26 @@ fn known(kinds: &[Kind<'_>], place: usize, alone: bool) -> Option<u64> {
     (counts && reported).then_some(sum)
 }
 
-/// Where the cycles went, over all kinds of cores.
+/// CPI stack over all kinds of cores.
 fn stack(kinds: &[Sums]) -> Option<Stack> {
     if kinds.iter().any(|sums| sums.stack.is_none() && !sums.is_idle()) {
         return None;
     }
-    let stacks = || kinds.iter().filter_map(|sums| sums.stack);
-    let reported = stacks().filter(|stack| stack.total() > 0.0).map(Some).reduce(both);
-    reported.unwrap_or_else(|| stacks().next())
+    let stacks = kinds.iter().filter_map(|sums| sums.stack);
+    let reported = stacks.filter(|stack| stack.total() > 0.0).map(Some).reduce(both);
+    // Without cycles in any, an empty stack still names the parts.
+    reported.unwrap_or_else(|| kinds.iter().find_map(|sums| sums.stack))
 }
 
-/// Both together, if they have the same parts.
+/// Sum of two stacks; `None` if their parts differ.
 fn both(one: Option<Stack>, other: Option<Stack>) -> Option<Stack> {
     one?.plus(&other?)
 }
 
 fn metered(known: &[Option<u64>; ROLES.len()], on_cpu: Nanos) -> Metered {
     let accesses = known[LOADS].zip(known[STORES]).map(|(loads, stores)| loads + stores);
-    let (instructions, cycles) = (known[INSTRUCTIONS], known[CYCLES]);
+    let instructions = known[INSTRUCTIONS];
+    let cycles = known[CYCLES];
     let misses = [known[MISSES], known[MISSES + 1], known[MISSES + 2]];
     Metered { instructions, cycles, accesses, misses, stack: None, on_cpu }
 }
@@ -180,32 +186,30 @@ impl Sums {
         self.last == LastReading::Idle
     }
 
-    /// Adds what the latest readings say beyond those taken, if every group had its turn.
+    /// Adds the difference of the latest readings to those taken, once every group had its turn.
     fn take(&mut self, latest: Vec<Reading>, planned: Planned<'_>, alone: bool, ended: bool) {
         if self.taken.is_empty() {
             self.taken = latest.iter().map(zero).collect();
             self.stack = planned.1.map(|plan| Stack::empty(plan.table.parts));
         }
         self.latest = latest;
-        let between: Vec<Reading> =
-            self.latest.iter().zip(&self.taken).map(|(now, then)| since(now, then)).collect();
-        let ran = |reading: &Reading| reading.running_ns > 0;
-        let was_due = |reading: &Reading| ran(reading) || alone && reading.enabled_ns > 0;
+        let pairs = self.latest.iter().zip(&self.taken);
+        let between: Vec<Reading> = pairs.map(|(now, then)| since(now, then)).collect();
         let waited_long = between.iter().any(|reading| reading.enabled_ns >= TURNS_NS);
         let due_now = between.iter().all(ran) || ended || waited_long;
-        self.last = match between.iter().any(ran) && due_now {
-            true => {
-                let mut reported = self.add(&between, planned, alone);
-                // An end that came before their turn does not make all cycles so far unknown.
-                reported[CYCLES] |= ended && !waited_long && self.ever[CYCLES];
-                LastReading::Added(reported)
-            }
-            false if between.iter().any(was_due) => LastReading::Deferred,
-            false => LastReading::Idle,
+        self.last = if between.iter().any(ran) && due_now {
+            let mut reported = self.add(&between, planned, alone);
+            // An exit before a group's turn does not make all cycles so far unknown.
+            reported[CYCLES] |= ended && !waited_long && self.ever[CYCLES];
+            LastReading::Added(reported)
+        } else if between.iter().any(|reading| ran(reading) || alone && reading.enabled_ns > 0) {
+            LastReading::Deferred
+        } else {
+            LastReading::Idle
         };
     }
 
-    /// Adds what was counted between two readings, and returns which figures that were.
+    /// Adds the counts between two readings; returns which figures were counted.
     fn add(
         &mut self,
         between: &[Reading],
@@ -217,8 +221,13 @@ impl Sums {
             let counted = counted(ROLES[place], groups, between, alone);
             *reported = counted.is_some();
             self.ever[place] |= *reported;
-            let bare = || if place == INSTRUCTIONS { instructions(groups, between) } else { 0 };
-            self.sums[place] = self.sums[place].saturating_add(counted.unwrap_or_else(bare));
+            let added = match counted {
+                Some(count) => count,
+                // Unscaled counts are a lower bound, but real instructions.
+                None if place == INSTRUCTIONS => instructions(groups, between),
+                None => 0,
+            };
+            self.sums[place] = self.sums[place].saturating_add(added);
         }
         let stack = stack.and_then(|plan| of_readings(plan, groups, between, alone).ok());
         self.stack = both(self.stack, stack).or(self.stack);
@@ -226,7 +235,7 @@ impl Sums {
         reported
     }
 
-    /// Whether the figure at a place is known for the time since the last reading.
+    /// Whether the figure at `place` is known for the time since the last reading.
     fn reports(&self, place: usize) -> bool {
         match self.last {
             LastReading::Idle => true,
@@ -235,24 +244,29 @@ impl Sums {
         }
     }
 
-    /// Whether a figure is counted at all: it was known once, or no other user has kept it from being counted so far.
+    /// Whether the figure at `place` is counted at all: it was known once, or its counter was free
+    /// for long enough.
     fn counts(&self, place: usize, groups: &[Group], alone: bool) -> bool {
         let due = due(&self.latest, alone);
-        let enough = |(group, reading): (&Group, &Reading)| {
-            group.count_of(ROLES[place], &reading.counts).is_some()
-                && is_enough(reading, due(reading))
-        };
-        let so_far = || groups.iter().zip(&self.latest).any(enough);
-        !self.is_silent(place) && (self.ever[place] || so_far())
+        let mut pairs = groups.iter().zip(&self.latest);
+        let is_counted = self.ever[place]
+            || pairs.any(|(group, reading)| {
+                group.count_of(ROLES[place], &reading.counts).is_some()
+                    && is_enough(reading, due(reading))
+            });
+        !self.is_silent(place) && is_counted
     }
 
-    /// Whether a counter seems to be dead.
+    /// Whether the counter at `place` seems dead.
     fn is_silent(&self, place: usize) -> bool {
         place > CYCLES && self.sums[place] == 0 && self.sums[INSTRUCTIONS] >= ENOUGH
     }
 }
 
-/// The instructions that were really counted between two readings, without those of the time when they were not.
+fn ran(reading: &Reading) -> bool {
+    reading.running_ns > 0
+}
+/// Instructions actually counted between two readings, unscaled.
 fn instructions(groups: &[Group], between: &[Reading]) -> u64 {
     let pairs = groups.iter().zip(between);
     let each = pairs.filter_map(|(group, r)| group.count_of(Role::Instructions, &r.counts));

@@ -1,13 +1,12 @@
-//! Hardware counters: what each thread does, counted by the processor itself.
+//! Hardware counters of threads.
 //!
-//! [`available`] says what can be counted here, or why nothing can; [`Watch`] opens those
-//! counters on every thread as it is created and reads them when it ends. Which event counts which
-//! class is data ([`table`]); a class that a processor cannot count is unknown, never 0, and a
-//! processor that the table does not know still gets instructions, cycles and branches.
+//! [`available`] gives the countable events of this machine, or the reason why there are none.
+//! [`Watch`] opens the counters on every thread at its creation and reads them at its exit. The
+//! event of each class is data ([`table`]). A class that a processor cannot count is unknown, never
+//! 0; a processor outside the table still gets instructions, cycles and branches.
 //!
-//! What this costs: one descriptor for each event and thread, and the first 40–50 µs of a thread's
-//! life, which pass before its counters are open. A thread that lives for less is reported with
-//! unknown figures.
+//! Cost: one descriptor for each event and thread. Counters are open only 40–50 µs after a thread's
+//! creation. A thread that lives for less has unknown figures.
 
 mod counters;
 pub mod cpu;
@@ -33,7 +32,7 @@ pub use watch::{Counted, Watch};
 
 use std::path::Path;
 
-/// What this machine's counters can count.
+/// Countable events of this machine.
 ///
 /// Needs no privilege up to `kernel.perf_event_paranoid` 2; takes some microseconds, and up to
 /// 20 ms for each group of events whose counters another program holds.
@@ -44,12 +43,12 @@ pub fn available() -> Result<Counters, PmuError> {
     Counters::find(Path::new("/proc"), Path::new("/sys"), CounterSet::Mix)
 }
 
-/// What shows where threads' cycles go here: the table's name and its parts, in a line.
+/// CPI stacks of this machine: the table's name and its parts, in a line.
 ///
-/// Takes some tens of milliseconds, as what does not count is waited for.
+/// Takes some tens of milliseconds: an event that does not count is waited for.
 ///
 /// # Errors
-/// Why nothing does, in a line.
+/// Reason for the lack of stacks, in a line.
 pub fn stacks() -> Result<String, String> {
     let found = Counters::find(Path::new("/proc"), Path::new("/sys"), CounterSet::Stacks);
     let found = found.map_err(|_| "pmu counts nothing here".to_owned())?;

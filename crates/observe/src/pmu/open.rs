@@ -1,49 +1,50 @@
-//! Groups of counters on one thread: opening, switching on, reading.
+//! Counter groups on one thread: opening, enabling, reading.
 //!
-//! One set a thread, opened when the thread is created. The kernel could hand down (`inherit`) one
-//! set from the first thread to all others, but then it keeps one sum for all of them: a group can
-//! be read whole only where nothing is inherited before Linux 6.13, and a thread's own share of the
-//! sum comes only as a note at its end, and only where there is one event for each CPU.
+//! One set per thread, opened at the thread's creation. The kernel could inherit one set from the
+//! first thread, but then keeps one sum for all threads. Before Linux 6.13 an inherited group
+//! cannot be read as a whole. A thread's own share of the sum comes only in a record at its exit,
+//! and only with one event per CPU.
 
 use super::events::Reading;
 use crate::perf::{Attr, Event};
 use colocate_linux::SysError;
 use colocate_linux::Tid;
 
-/// An event as perf takes it.
+/// An event in perf's form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// Number of the PMU, or one of perf's own kinds.
+    /// PMU number, or a type of perf's own.
     pub kind: u32,
-    /// What to count, in the kind's numbering.
+    /// Event in the PMU's numbering.
     pub config: u64,
 }
 
-/// When a group begins to count.
+/// Start of counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// At once.
     Now,
-    /// When the thread executes a program.
+    /// At the thread's exec.
     AtExec,
 }
 
-/// A group of counters on one thread, the leader first. They go when this is dropped.
+/// Counter group of a thread, the leader first; closed on drop.
 #[derive(Debug)]
 pub struct OpenGroup(Vec<Event>);
 
 impl OpenGroup {
-    /// Opens `specs` on thread `tid`; `Tid(0)` is the calling thread. User level only.
+    /// Opens `specs` on thread `tid`; `Tid(0)` is the calling thread. User mode only.
     ///
     /// # Errors
-    /// The kernel's: `ENOENT`, `ENODEV` or `EOPNOTSUPP` without such a counter, `EINVAL` if they
-    /// never fit together, `EACCES` or `EPERM` if the thread may not be watched, `ENOSYS` under
-    /// some seccomp filters, `ESRCH` if it is gone, `EMFILE` without a free descriptor.
+    /// The kernel's: `ENOENT`, `ENODEV` or `EOPNOTSUPP` without such a counter; `EINVAL` if the
+    /// events never fit together; `EACCES` or `EPERM` if the thread may not be watched; `ENOSYS`
+    /// under some seccomp filters; `ESRCH` if the thread is gone; `EMFILE` without a free
+    /// descriptor.
     pub fn open(specs: &[Spec], tid: Tid, start: Start) -> Result<Self, SysError> {
         let mut events: Vec<Event> = Vec::with_capacity(specs.len());
         for Spec { kind, config } in specs {
             let attr = Attr::counter(*kind, *config);
-            // The others follow the leader.
+            // Group members are scheduled with the leader, so only the leader is disabled.
             let attr = match (events.is_empty(), start) {
                 (true, Start::Now) => attr.disabled(),
                 (true, Start::AtExec) => attr.disabled().at_exec(),
@@ -53,15 +54,17 @@ impl OpenGroup {
         }
         match events.first() {
             None => return Err(SysError::of("perf_event_open", libc::EINVAL)),
+            // Enabled once the group is complete, so all events count the same time.
             Some(leader) if start == Start::Now => leader.enable_group()?,
             Some(_) => {}
         }
         Ok(Self(events))
     }
 
-    /// The counts so far; also after the thread has ended.
+    /// Counts so far; works after the thread's exit, too.
     pub fn read(&self) -> Result<Reading, SysError> {
-        // The number of events, the time enabled, the time running, then the counts.
+        // Layout of PERF_FORMAT_GROUP: number of events, time enabled, time running, then the
+        // counts.
         let mut words = vec![0; 3 + self.0.len()];
         self.0[0].read(&mut words)?;
         let counts = words.split_off(3);

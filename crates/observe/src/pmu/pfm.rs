@@ -1,9 +1,8 @@
 //! Event codes from libpfm4.
 //!
-//! The library is searched for when it is needed (`libpfm.so.4`, package `libpfm4`), so that colocate
-//! runs without it; the codes of [`table`](super::table) serve then. Only the four functions below
-//! are used; their shapes are those of perfmon/pfmlib.h and perfmon/pfmlib_perf_event.h, which have
-//! not changed since libpfm 4.1.
+//! The library (`libpfm.so.4`, package `libpfm4`) is loaded on demand, so colocate runs without it,
+//! with the codes of [`table`](super::table). Only the functions below are used. Their declarations
+//! are those of perfmon/pfmlib.h and perfmon/pfmlib_perf_event.h, unchanged since libpfm 4.1.
 
 #![allow(unsafe_code)] // dlopen, and calls into a C library
 
@@ -13,21 +12,21 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use thiserror::Error;
 
-/// Why libpfm4 gave no code.
+/// Reason why libpfm4 gave no code.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PfmError {
-    /// The library is not installed, or is another version.
+    /// Library that is not installed, or of another version.
     #[error("cannot load libpfm.so.4: {0}")]
     Missing(String),
-    /// The library did not start.
+    /// Failed initialization of the library.
     #[error("pfm_initialize: {0}")]
     Start(String),
-    /// The library does not know the event, or not on this processor.
+    /// Event unknown to the library, or unknown on this processor.
     #[error("pfm_get_os_event_encoding of {event}: {reason}")]
     Unknown {
-        /// The event's name.
+        /// Name of the event.
         event: String,
-        /// What the library said.
+        /// The library's message.
         reason: String,
     },
 }
@@ -55,18 +54,18 @@ type Initialize = unsafe extern "C" fn() -> c_int;
 type Message = unsafe extern "C" fn(c_int) -> *const c_char;
 type Encode = unsafe extern "C" fn(*const c_char, c_int, c_int, *mut c_void) -> c_int;
 
-/// libpfm4, loaded and started.
+/// libpfm4, loaded and initialized.
 #[derive(Debug)]
 pub struct Pfm {
     message: Message,
     encode: Encode,
 }
 
-/// libpfm4 keeps its tables in globals and does not lock them.
+/// Lock around calls: libpfm4 keeps its tables in globals without a lock.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 impl Pfm {
-    /// The library, loaded at the first call and kept.
+    /// Library, loaded at the first call and kept.
     pub fn get() -> Result<&'static Self, PfmError> {
         static LOADED: OnceLock<Result<Pfm, PfmError>> = OnceLock::new();
         LOADED.get_or_init(Self::load).as_ref().map_err(Clone::clone)
@@ -98,16 +97,15 @@ impl Pfm {
         }
     }
 
-    /// The code of `code` on the PMU that libpfm4 calls `pmu`, as perf's `config` of a raw event.
+    /// perf's `config` of the raw event `code`, on the PMU that libpfm4 calls `pmu`.
     pub fn code(&self, pmu: &str, code: Code) -> Result<u64, PfmError> {
-        let one = |name: &str| self.config(&format!("{pmu}::{name}"));
-        code.name.split(' ').try_fold(0, |joined, name| Ok(joined | one(name)?))
+        let mut names = code.name.split(' ');
+        names.try_fold(0, |joined, name| Ok(joined | self.config(&format!("{pmu}::{name}"))?))
     }
 
-    /// The code of `event`, written `pmu::NAME:MASK…`, as perf's `config` of a raw event.
+    /// perf's `config` of the raw event `event`, written `pmu::NAME:MASK…`.
     pub fn config(&self, event: &str) -> Result<u64, PfmError> {
-        let unknown = |reason: String| PfmError::Unknown { event: event.to_owned(), reason };
-        let name = CString::new(event).map_err(|error| unknown(error.to_string()))?;
+        let name = CString::new(event).map_err(|error| unknown(event, error.to_string()))?;
         let mut attr = perf_event_attr::default();
         let mut arg = EncodeArg {
             attr: &raw mut attr,
@@ -124,7 +122,7 @@ impl Pfm {
         let code = unsafe {
             (self.encode)(name.as_ptr(), USER_LEVEL, OS_PERF_EVENT, (&raw mut arg).cast())
         };
-        if code == SUCCESS { Ok(attr.config) } else { Err(unknown(self.reason(code))) }
+        if code == SUCCESS { Ok(attr.config) } else { Err(unknown(event, self.reason(code))) }
     }
 
     fn reason(&self, code: c_int) -> String {
@@ -133,6 +131,10 @@ impl Pfm {
         // SAFETY: `text` ends in a zero byte and is never freed.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
+}
+
+fn unknown(event: &str, reason: String) -> PfmError {
+    PfmError::Unknown { event: event.to_owned(), reason }
 }
 
 fn symbol(library: *mut c_void, name: &CStr) -> Result<*mut c_void, PfmError> {

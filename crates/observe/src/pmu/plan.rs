@@ -1,17 +1,18 @@
-//! Which events are counted together.
+//! Partition of events into groups.
 //!
-//! Events of one group are on the processor at the same time or not at all. Every group begins
-//! with the instructions (but for one that Intel's slots have to lead, where they follow), so that the
-//! shares of the classes in it are exact for the time it ran, whatever the other groups do. As few groups as the counters allow: one, where all fit.
+//! Events of one group are on the processor at the same time or not at all. Every group begins with
+//! the instructions, except a group that Intel's slots need to lead. So the shares of the classes
+//! in a group are exact for the time it ran, whatever the other groups do. There are as few groups
+//! as the counters allow: one if all events fit.
 
 use super::events::Extra;
 use super::stack;
-use super::table::{Base, Family, INST_SPEC, Row};
+use super::table::{Base, Family, INST_SPEC};
 
 pub use super::events::{Bundle, Code, Event, Group, Role, Source};
 use colocate_model::Class;
 
-/// perf's numbers of its generic hardware events (`enum perf_hw_id`, linux/perf_event.h).
+/// Numbers of perf's generic hardware events (`enum perf_hw_id`, linux/perf_event.h).
 const CYCLES: u64 = 0;
 const INSTRUCTIONS: u64 = 1;
 const BRANCHES: u64 = 4;
@@ -20,23 +21,23 @@ const fn generic(role: Role, number: u64) -> Event {
     Event { role, base: Role::Instructions, source: Source::Generic(number) }
 }
 
-/// The leader of every group.
+/// Leader of every group.
 const LEADER: Event = generic(Role::Instructions, INSTRUCTIONS);
 
-/// What to count on a processor of `family`, in the order of importance; `None` is a processor
-/// that the table does not know, which gets perf's generic branches.
+/// Events to count on a processor of `family`, the most important first. `None` is a processor
+/// outside the table, counted with perf's generic branches.
 ///
-/// A class any of whose events `has` denies is left out: it is unknown, not 0.
+/// A class with an event for which `has` is false is left out: it is unknown, not 0.
 pub fn wanted(family: Option<&Family>, has: impl Fn(Code) -> bool) -> Vec<Bundle> {
     let cycles = vec![generic(Role::Cycles, CYCLES)];
     let Some(family) = family else {
         return vec![cycles, vec![generic(Role::Class(Class::Branch), BRANCHES)]];
     };
-    let there = |row: &&Row| {
+    let listed = family.rows.iter().filter(|row| {
         let base = (row.base == Base::Begun).then_some(INST_SPEC);
         row.codes.iter().copied().chain(base).all(&has)
-    };
-    let rows = family.rows.iter().filter(there).map(|row| {
+    });
+    let rows = listed.map(|row| {
         let base = match row.base {
             Base::Retired => Role::Instructions,
             Base::Begun => Role::Begun,
@@ -52,18 +53,18 @@ pub fn wanted(family: Option<&Family>, has: impl Fn(Code) -> bool) -> Vec<Bundle
     std::iter::once(cycles).chain(rows).collect()
 }
 
-/// A plan, and what had to be left out of it.
+/// Groups of events, and the events left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grouping {
-    /// The groups.
+    /// Groups.
     pub groups: Vec<Group>,
-    /// Roles that the processor refuses even alone beside the instructions.
+    /// Roles refused by the processor even alone beside the instructions.
     pub refused: Vec<Role>,
 }
 
-/// Puts the wanted bundles into as few groups as `fits` allows, first come first served.
+/// Puts the wanted bundles into as few groups as `fits` allows, in the given order.
 ///
-/// `fits` says whether the processor counts these events together; it is called at most once for
+/// `fits` says whether the processor counts these events together. It is called at most once for
 /// each bundle and group. A bundle that fits nowhere, not even alone, is refused.
 pub fn grouping(wanted: &[Bundle], mut fits: impl FnMut(&[Event]) -> bool) -> Grouping {
     let mut plan = Grouping::default();
@@ -90,7 +91,7 @@ pub fn grouping(wanted: &[Bundle], mut fits: impl FnMut(&[Event]) -> bool) -> Gr
     plan
 }
 
-/// `events` with those of `bundle` that are not yet there.
+/// `events` with the missing events of `bundle`.
 fn grown(events: &[Event], bundle: &[Event]) -> Vec<Event> {
     let mut grown = events.to_vec();
     for event in bundle {
@@ -102,10 +103,10 @@ fn grown(events: &[Event], bundle: &[Event]) -> Vec<Event> {
     grown
 }
 
-/// Levels of caches whose misses are counted.
+/// Cache levels whose misses are counted.
 pub const LEVELS: usize = 3;
 
-/// What is counted from reading to reading, in this order.
+/// Roles counted from reading to reading, in this order.
 pub(super) const ROLES: [Role; 4 + LEVELS] = [
     Role::Instructions,
     Role::Cycles,
@@ -116,23 +117,30 @@ pub(super) const ROLES: [Role; 4 + LEVELS] = [
     Role::Extra(Extra::Misses(3)),
 ];
 
-/// Of all that a processor can count, what is worth counting here; misses first, as they matter most
-/// where not everything fits. Loads without stores say nothing of the requests to the first cache, so they are
-/// left out.
+/// Selects the cache and memory events of all countable events, misses first: they matter most if
+/// not all events fit. Loads without stores do not give the requests to the first cache, so they
+/// are left out.
 pub(super) fn traffic(classes: Vec<Bundle>, extras: Vec<Bundle>) -> Vec<Bundle> {
-    let role = |bundle: &Bundle| bundle.last().map(|event| event.role);
-    let has = |class| classes.iter().any(|bundle| role(bundle) == Some(Role::Class(class)));
-    let both = has(Class::Load) && has(Class::Store);
-    let is_one = |bundle: &Bundle| match role(bundle) {
+    let both = [Class::Load, Class::Store]
+        .into_iter()
+        .all(|class| classes.iter().any(|bundle| role_of(bundle) == Some(Role::Class(class))));
+    let classes = classes.into_iter().filter(|bundle| is_traffic(bundle, both));
+    let (cycles, classes): (Vec<Bundle>, Vec<Bundle>) =
+        classes.partition(|bundle| role_of(bundle) == Some(Role::Cycles));
+    let extras = extras.into_iter().filter(|bundle| is_traffic(bundle, both));
+    cycles.into_iter().chain(extras).chain(classes).collect()
+}
+
+fn role_of(bundle: &Bundle) -> Option<Role> {
+    bundle.last().map(|event| event.role)
+}
+
+/// Whether a bundle is of [`ROLES`]; of a class only if there are `both` loads and stores.
+fn is_traffic(bundle: &Bundle, both: bool) -> bool {
+    match role_of(bundle) {
         Some(Role::Class(_)) if !both => false,
         role => role.is_some_and(|role| ROLES.contains(&role)),
-    };
-    let (cycles, classes): (Vec<Bundle>, Vec<Bundle>) = classes
-        .iter()
-        .filter(|bundle| is_one(bundle))
-        .cloned()
-        .partition(|bundle| role(bundle) == Some(Role::Cycles));
-    cycles.into_iter().chain(extras.into_iter().filter(is_one)).chain(classes).collect()
+    }
 }
 
 #[cfg(test)]

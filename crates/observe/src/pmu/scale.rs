@@ -1,34 +1,34 @@
-//! From readings of counters to counts and shares.
+//! Counts and shares from readings of counters.
 //!
-//! The kernel takes turns when a thread has more events than the processor has counters. A reading
-//! then says for how long its group was enabled and for how long it really counted, both in
-//! nanoseconds of the thread's run time. Shares are taken inside one group, whose events always
-//! count together, so they need no scaling; totals are scaled by enabled over running.
+//! The kernel multiplexes groups if a thread has more events than the processor has counters. A
+//! reading then gives the time for which its group was enabled and the time for which it counted,
+//! both in nanoseconds of the thread's CPU time. Shares are taken inside one group, whose events
+//! always count together, so they need no scaling; totals are scaled by enabled over running.
 
 use super::events::{Group, Reading, Role};
 use super::extras::Extras;
 use colocate_model::{Mix, Share};
 
-/// What the counters said of one thread, on one PMU or on all.
+/// Totals of a thread, on a PMU or on all PMUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Totals {
     /// Instructions retired, scaled; `None` if no counter ran for long enough.
     pub instructions: Option<u64>,
-    /// Core cycles, scaled; `None` if no counter ran for long enough or the PMU does not count them.
+    /// Core cycles, scaled; `None` if no counter ran for long enough, or without a counter.
     pub cycles: Option<u64>,
-    /// The shares; a class without a counter, or whose counter ran too little, is unknown.
+    /// Shares of the classes; unknown without a counter, or if the counter ran for too little.
     pub mix: Mix,
-    /// If figures were scaled up, because counters took turns or were taken away: for which part of
-    /// the time the group that counted least counted.
+    /// Share of the time for which the group with the least time counted; `None` if no figure was
+    /// scaled. Counters are multiplexed or taken away.
     pub scaled: Option<Share>,
-    /// What else demand vectors say; all unknown where none was requested.
+    /// Components of demand vectors beside the mix; unknown if not requested.
     pub extras: Extras,
 }
 
-/// `count` scaled from the time it was counted to the time it should have been.
+/// Scales `count` from the time counted to the time due.
 ///
-/// `None` if it was due and never counted; a thread that never ran has done nothing, which is
-/// known. Rounds to nearest; saturates.
+/// `None` if the counter was due and never counted; a thread that never ran has a known count of 0.
+/// Rounds to nearest; saturates.
 pub fn scaled(count: u64, enabled_ns: u64, running_ns: u64) -> Option<u64> {
     if running_ns == 0 {
         return (enabled_ns == 0).then_some(count);
@@ -40,43 +40,38 @@ pub fn scaled(count: u64, enabled_ns: u64, running_ns: u64) -> Option<u64> {
     Some(u64::try_from(product / u128::from(running_ns)).unwrap_or(u64::MAX))
 }
 
-/// Fewer instructions than this are too few to say that a class has none of them.
+/// Instructions after which a class count of 0 means a dead counter.
 ///
 /// Chosen: a program cannot run a million instructions without a load, a store or a branch.
 pub(super) const ENOUGH: u64 = 1_000_000;
 
-/// A group that counted for less than this part of its time says nothing of the rest.
+/// Inverse of the least part of its time that a group needs to have counted to be scaled.
 ///
-/// Chosen: more groups than twenty never take turns, so this is a PMU that others took over. In an
-/// aarch64 guest whose counters were taken after 0.2 % of a loop, scaling gave a fifth of its length.
+/// Chosen: no machine has more than twenty multiplexed groups, so less means that others hold the
+/// counters. In an aarch64 guest whose counters were taken after 0.2 % of a loop, scaling gave a
+/// fifth of its length.
 const LEAST_PART: u64 = 20;
 
-/// The totals of one thread on one PMU, from the readings of `groups` in order.
+/// Totals of a thread on a PMU, from the readings of `groups` in order.
 ///
 /// On a hybrid machine a thread spends only part of its time on the PMU's kind of core, and the
-/// kernel's "enabled" goes on elsewhere. So there the time is taken from the readings themselves:
-/// groups of one PMU take turns, so their running times add up to the time on it, unless they all
-/// fit and run at the same time. `alone` says that the PMU is the machine's only one.
+/// kernel's "enabled" time goes on elsewhere. So the time due comes from the readings: the running
+/// times of multiplexed groups add up to the time on the PMU, unless all groups fit and run at the
+/// same time. `alone` says that the PMU is the machine's only one.
 pub fn totals(groups: &[Group], readings: &[Reading], alone: bool) -> Totals {
     let mut totals = Totals::default();
-    let pairs = || groups.iter().zip(readings);
     let due = due(readings, alone);
-    let enough = |reading: &Reading| is_enough(reading, due(reading));
-    let whole = |role: Role| {
-        pairs().find_map(|(group, reading)| {
-            let count = group.count_of(role, &reading.counts)?;
-            if !enough(reading) || reading.running_ns == 0 && reading.enabled_ns > 0 {
-                return None;
-            }
-            scaled(count, due(reading), reading.running_ns)
-        })
-    };
-    totals.instructions = whole(Role::Instructions);
-    totals.cycles = whole(Role::Cycles);
-    let known = || pairs().filter(|(_, r)| r.running_ns > 0 && enough(r));
-    let part = |r: &Reading| Share::of(r.running_ns, due(r)).filter(|_| r.running_ns < due(r));
-    totals.scaled = least(known().map(|(_, r)| part(r)));
-    for (group, reading) in known() {
+    totals.instructions = total(Role::Instructions, groups, readings, &due);
+    totals.cycles = total(Role::Cycles, groups, readings, &due);
+    let pairs = groups.iter().zip(readings);
+    let known = pairs.filter(|(_, r)| r.running_ns > 0 && is_enough(r, due(r)));
+    let known: Vec<(&Group, &Reading)> = known.collect();
+    totals.scaled = least(
+        known
+            .iter()
+            .map(|(_, r)| Share::of(r.running_ns, due(r)).filter(|_| r.running_ns < due(r))),
+    );
+    for (group, reading) in known {
         totals.extras.add(group, reading, due(reading));
         for (class, base) in group.classes() {
             let whole = group.count_of(base, &reading.counts);
@@ -90,7 +85,23 @@ pub fn totals(groups: &[Group], readings: &[Reading], alone: bool) -> Totals {
     totals
 }
 
-/// For how long a group of a PMU should have counted, in ns, as [`totals`] says.
+/// Scaled count of `role`, from the first group with such an event.
+fn total(
+    role: Role,
+    groups: &[Group],
+    readings: &[Reading],
+    due: &impl Fn(&Reading) -> u64,
+) -> Option<u64> {
+    groups.iter().zip(readings).find_map(|(group, reading)| {
+        let count = group.count_of(role, &reading.counts)?;
+        let has_no_turn = reading.running_ns == 0 && reading.enabled_ns > 0;
+        if has_no_turn || !is_enough(reading, due(reading)) {
+            return None;
+        }
+        scaled(count, due(reading), reading.running_ns)
+    })
+}
+/// Time for which a group of a PMU should have counted, in ns; see [`totals`].
 pub(super) fn due(readings: &[Reading], alone: bool) -> impl Fn(&Reading) -> u64 + use<> {
     let together = readings.iter().all(|r| r.running_ns == r.enabled_ns);
     let on_pmu = readings.iter().map(|r| r.running_ns).sum::<u64>();
@@ -102,12 +113,12 @@ pub(super) fn due(readings: &[Reading], alone: bool) -> impl Fn(&Reading) -> u64
     }
 }
 
-/// Whether a group that was due for `due_ns` counted for long enough to be scaled.
+/// Whether a group due for `due_ns` counted for long enough to be scaled.
 pub(super) fn is_enough(reading: &Reading, due_ns: u64) -> bool {
     reading.running_ns.saturating_mul(LEAST_PART) >= due_ns
 }
 
-/// What was counted with a role between two readings, scaled; `None` if it was counted for too little of the time.
+/// Scaled count of `role` between two readings; `None` if counted for too little of the time.
 pub(super) fn counted(
     role: Role,
     groups: &[Group],
@@ -122,15 +133,15 @@ pub(super) fn counted(
     })
 }
 
-/// The least of the parts that are known.
+/// Least known part.
 fn least(parts: impl Iterator<Item = Option<Share>>) -> Option<Share> {
     parts.flatten().min_by(|a, b| a.get().total_cmp(&b.get()))
 }
 
-/// The totals over several PMUs of one thread: counts add up, shares are weighted by instructions.
+/// Totals of a thread over several PMUs: counts add up, shares are weighted by instructions.
 ///
-/// A class that one kind of core cannot count is unknown if the thread ran there at all, unless
-/// what ran there is under 1 % of the whole.
+/// A class that a kind of core cannot count is unknown if the thread ran there, unless for less
+/// than 1 % of its instructions.
 #[allow(clippy::cast_precision_loss)] // weights need 15 digits at most
 pub fn over_pmus(parts: &[Totals]) -> Totals {
     let ran: Vec<&Totals> =
@@ -141,8 +152,7 @@ pub fn over_pmus(parts: &[Totals]) -> Totals {
     if ran.len() == 1 {
         return **first;
     }
-    let sum = |get: fn(&Totals) -> Option<u64>| ran.iter().map(|t| get(t)).sum::<Option<u64>>();
-    let instructions = sum(|t| t.instructions);
+    let instructions = sum_of(&ran, |totals| totals.instructions);
     let whole = instructions.unwrap_or(0) as f64;
     let mut mix = Mix::default();
     for class in colocate_model::Class::ALL {
@@ -161,7 +171,13 @@ pub fn over_pmus(parts: &[Totals]) -> Totals {
     let scaled = least(ran.iter().map(|t| t.scaled));
     let of_kinds = ran.iter().map(|t| (t.instructions.unwrap_or(0), t.extras));
     let extras = Extras::over_kinds(&of_kinds.collect::<Vec<_>>());
-    Totals { instructions, cycles: sum(|t| t.cycles), mix, scaled, extras }
+    let cycles = sum_of(&ran, |totals| totals.cycles);
+    Totals { instructions, cycles, mix, scaled, extras }
+}
+
+/// Sum of a figure; `None` if unknown in any of the totals.
+fn sum_of(all: &[&Totals], figure: fn(&Totals) -> Option<u64>) -> Option<u64> {
+    all.iter().map(|totals| figure(totals)).sum()
 }
 
 #[cfg(test)]

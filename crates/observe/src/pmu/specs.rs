@@ -1,4 +1,4 @@
-//! How perf opens events of a PMU, and whether it counts them.
+//! Conversion of a PMU's events to perf's form, and trials of them.
 
 use super::cpu::Cpu;
 use super::events::{Event, Source};
@@ -24,7 +24,7 @@ pub(super) fn spec(source: Source, pmu: Option<&CorePmu>, alone: bool) -> Spec {
         (Source::Software(number), _) => Spec { kind: c::PERF_TYPE_SOFTWARE, config: number },
         (Source::Raw(code), pmu) => {
             let name = pmu.and_then(|pmu| pmu.family).map_or("", |family| &family.pfm);
-            // The table's own code serves a processor that libpfm4 does not know.
+            // libpfm4 may not know the processor or the event; the table has a code of its own.
             let config = Pfm::get().ok().filter(|_| !name.is_empty());
             let config = config.and_then(|pfm| pfm.code(name, code).ok()).unwrap_or(code.config);
             Spec { kind: pmu.map_or(c::PERF_TYPE_RAW, |pmu| pmu.kind), config }
@@ -34,10 +34,10 @@ pub(super) fn spec(source: Source, pmu: Option<&CorePmu>, alone: bool) -> Spec {
 
 /// perf's generic event `number` on `pmu`.
 ///
-/// With several kinds of cores the event must name one. Intel's takes the PMU's number in
-/// the upper half of `config` (since Linux 5.13, `PERF_PMU_TYPE_SHIFT`); Arm's kernels learned
-/// that later, so there the architecture's own codes are used: INST_RETIRED, CPU_CYCLES, BR_MIS_PRED,
-/// BR_RETIRED.
+/// With several kinds of cores the event needs to name one. On Intel the PMU's number is in the
+/// upper half of `config` (since Linux 5.13, `PERF_PMU_TYPE_SHIFT`). Arm's kernels support this
+/// only since later, so Arm uses the architecture's own codes: INST_RETIRED, CPU_CYCLES,
+/// BR_MIS_PRED, BR_RETIRED.
 pub(super) fn generic(pmu: &CorePmu, alone: bool, number: u64) -> Spec {
     const PERF_PMU_TYPE_SHIFT: u32 = 32;
     const CYCLES: u64 = c::PERF_COUNT_HW_CPU_CYCLES as u64;
@@ -57,14 +57,14 @@ pub(super) fn generic(pmu: &CorePmu, alone: bool, number: u64) -> Spec {
     }
 }
 
-/// How long a group gets to be put on the processor. The kernel takes turns every tick, at most
-/// 10 ms apart (`HZ` is 100 to 1000).
+/// Time limit for a group to be scheduled on the processor. The kernel rotates groups every tick,
+/// at most 10 ms apart (`HZ` is 100 to 1000).
 const TURN: Duration = Duration::from_millis(20);
 
-/// Counts `specs` together on the calling thread until they have really counted.
+/// Counts `specs` together on the calling thread until they have counted.
 ///
-/// The kernel accepts a group that would fit an idle processor; one whose counter is held by
-/// another user, such as the NMI watchdog, is accepted too and then never runs.
+/// The kernel accepts any group that fits an idle processor. A group whose counter is held by
+/// another user, such as the NMI watchdog, is accepted too, but never runs.
 ///
 /// # Errors
 /// As [`OpenGroup::open`]; `EBUSY` if others held the counters all the time.
@@ -75,12 +75,13 @@ pub(crate) fn counts(specs: &[Spec]) -> Result<(), SysError> {
         if begun.elapsed() >= TURN {
             return Err(busy());
         }
+        // Busy: the group counts only while this thread runs.
         std::hint::spin_loop();
     }
     Ok(())
 }
 
-/// What the kernel would say if it did not let every event wait for a turn.
+/// Error for counters in use; the kernel itself would let the event wait for ever.
 pub(super) fn busy() -> SysError {
     SysError::of("perf_event_open", libc::EBUSY)
 }

@@ -1,4 +1,4 @@
-//! The processor's counters as the kernel lists them in `/sys/bus/event_source`.
+//! Core PMUs, as the kernel lists them in `/sys/bus/event_source`.
 
 use super::cpu::{self, Cpu};
 use super::table::{self, Code, Family};
@@ -7,40 +7,41 @@ use colocate_machine::{PuNr, PuSet};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The counters of the cores, or of one kind of cores.
+/// PMU of all cores, or of a kind of cores.
 #[derive(Clone, Debug)]
 pub struct CorePmu {
-    /// Its name: `cpu`, `cpu_core`, `armv8_cortex_a72`, …
+    /// Name: `cpu`, `cpu_core`, `armv8_cortex_a72`, …
     pub name: String,
-    /// The number that perf knows it by.
+    /// perf's type number.
     pub kind: u32,
-    /// The cores it counts for, or `None` where it counts for all.
+    /// Cores of the PMU; `None` for all cores.
     pub cpus: Option<PuSet>,
-    /// The processor model of its cores.
+    /// Processor model of the cores.
     pub cpu: Cpu,
-    /// How its classes are counted, or `None` for a processor that the table does not know.
+    /// Events of the processor family; `None` for a processor outside the table.
     pub family: Option<&'static Family>,
-    /// Names of the events that the kernel lists for it; empty if it lists none.
+    /// Names of the events in the kernel's list; possibly empty.
     pub listed: BTreeSet<String>,
-    /// Operations that a cycle can send on, where the kernel says so: Arm's `caps/slots`. Never 0.
+    /// Issue slots per cycle, as the kernel reports them in Arm's `caps/slots`. Never 0.
     pub slots: Option<u32>,
 }
 
 impl CorePmu {
-    /// Whether the processor has `code`, as far as the kernel says.
+    /// Whether the processor has `code`, by the kernel's list.
     ///
-    /// Only Arm's PMUs say so, and only for the architecture's events up to 0x3f.
+    /// Only Arm's PMUs are listed completely, and only for the architecture's events up to 0x3f.
+    /// Other events are taken to exist.
     pub fn has(&self, code: Code) -> bool {
         let is_listed_kind = matches!(self.cpu, Cpu::Arm { .. }) && code.config <= 0x3f;
         !is_listed_kind || self.listed.is_empty() || self.listed.contains(&code.name.to_lowercase())
     }
 }
 
-/// The PMUs of the cores under `sys` (usually `/sys`), by name, with what `proc` (usually `/proc`)
-/// says of the cores. Empty on a machine without counters.
+/// Core PMUs under `sys` (usually `/sys`), by name, with the processors listed under `proc`
+/// (usually `/proc`). Empty on a machine without counters.
 ///
-/// As in the perf tool, a PMU is of the cores if it is called `cpu` or has a file `cpus`; those of
-/// caches and memory controllers have `cpumask` instead. One that cannot be read is passed over.
+/// As in the perf tool, a core PMU is called `cpu` or has a file `cpus`; PMUs of caches and memory
+/// controllers have `cpumask` instead. An unreadable PMU is left out.
 pub fn core_pmus(proc: &Path, sys: &Path) -> Vec<CorePmu> {
     let listed = kernel::read_text(&proc.join("cpuinfo")).unwrap_or_default();
     let processors = cpu::from_cpuinfo(&listed);
@@ -54,22 +55,27 @@ pub fn core_pmus(proc: &Path, sys: &Path) -> Vec<CorePmu> {
 
 fn core_pmu(device: &Path, processors: &[cpu::Listed]) -> Option<CorePmu> {
     let name = device.file_name()?.to_str()?.to_owned();
-    let text = |file: &str| kernel::read_text(&device.join(file)).ok();
-    let cpus = text("cpus").and_then(|list| PuSet::parse_list(&list).ok());
+    let cpus = text(device, "cpus").and_then(|list| PuSet::parse_list(&list).ok());
     let cpus = cpus.filter(|cpus| !cpus.is_empty());
+    // PMUs of caches and memory controllers have `cpumask`, not `cpus`.
     if name != "cpu" && cpus.is_none() {
         return None;
     }
-    let kind = text("type")?.trim().parse().ok()?;
-    let of_it =
-        |listed: &&cpu::Listed| cpus.as_ref().is_none_or(|c| c.contains(PuNr(listed.number)));
-    let cpu = processors.iter().find(of_it).map_or(Cpu::Other, |listed| listed.cpu);
+    let kind = text(device, "type")?.trim().parse().ok()?;
+    let own = processors
+        .iter()
+        .find(|listed| cpus.as_ref().is_none_or(|cpus| cpus.contains(PuNr(listed.number))));
+    let cpu = own.map_or(Cpu::Other, |listed| listed.cpu);
     let family = table::family(cpu, &name);
     let events = kernel::names(&device.join("events")).unwrap_or_default();
     let listed = events.into_iter().filter_map(|event| event.into_string().ok()).collect();
-    let slots =
-        text("caps/slots").and_then(|text| cpu::number(text.trim())).filter(|slots| *slots > 0);
+    let slots = text(device, "caps/slots").and_then(|text| cpu::number(text.trim()));
+    let slots = slots.filter(|slots| *slots > 0);
     Some(CorePmu { name, kind, cpus, cpu, family, listed, slots })
+}
+
+fn text(device: &Path, file: &str) -> Option<String> {
+    kernel::read_text(&device.join(file)).ok()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Which event counts what, for each family of processors: `events.toml`, read once.
+//! Events of each family of processors: `events.toml`, read once.
 
 use super::cpu::Cpu;
 use super::events::{Extra, ExtraRow, StackTable};
@@ -9,70 +9,71 @@ use std::sync::LazyLock;
 
 pub use super::events::Code;
 
-/// What one count of an event means.
+/// Meaning of a count of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
     /// One instruction.
     #[default]
     Instructions,
-    /// One operation inside the processor; few instructions are more than one.
+    /// One micro-operation; few instructions have more than one.
     MicroOps,
     /// One element's operation: a 256-bit double-precision addition counts as 4.
     Elements,
 }
 
-/// What a class is a share of.
+/// Whole that a class is a share of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Base {
-    /// Instructions that retired: perf's generic event `instructions`.
+    /// Instructions retired: perf's generic event `instructions`.
     #[default]
     Retired,
-    /// Instructions that were begun, mispredicted paths included: Arm's `INST_SPEC`.
+    /// Instructions started, mispredicted paths included: Arm's `INST_SPEC`.
     Begun,
 }
 
-/// How one class is counted on one family.
+/// Events of a class on a family.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// The class.
+    /// Class.
     pub class: Class,
-    /// The events whose sum counts it.
+    /// Events whose sum counts the class.
     pub codes: Vec<Code>,
-    /// What one count means.
+    /// Meaning of a count.
     #[serde(default)]
     pub unit: Unit,
-    /// What the count is a share of.
+    /// Whole of the share.
     #[serde(default)]
     pub base: Base,
 }
 
-/// A family of processors that count alike.
+/// Family of processors with the same events.
 #[derive(Clone, Debug)]
 pub struct Family {
-    /// Its common name.
+    /// Common name.
     pub name: String,
-    /// Its name in libpfm4, or empty where libpfm4 4.13 does not know it or is not asked.
+    /// Name in libpfm4; empty if libpfm4 4.13 does not know the family or is not used.
     pub pfm: String,
-    /// Where the codes are from.
+    /// Source of the codes.
     pub source: String,
-    /// One row for each class that can be counted.
+    /// Row for each countable class.
     pub rows: Vec<Row>,
-    /// What else of a demand vector can be counted.
+    /// Other countable components of a demand vector.
     pub extras: Vec<ExtraRow>,
-    /// What shows where cycles went; `None` where nothing is known to. Arm's goes by what the kernel lists.
+    /// Events of a CPI stack; `None` without known events. Arm's table depends on the events that
+    /// the kernel lists.
     pub stack: Option<&'static StackTable>,
-    /// What a reader of the figures should know, one sentence; empty if nothing.
+    /// Caveat for readers of the figures, one sentence; empty if none.
     pub caveat: String,
     models: Models,
 }
 
-/// Arm's `INST_SPEC`, the whole that [`Base::Begun`] means.
+/// Arm's `INST_SPEC`, the whole of [`Base::Begun`].
 pub const INST_SPEC: Code = Code { name: "INST_SPEC", config: 0x1b };
 
-/// The file.
+/// Form of `events.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -83,7 +84,7 @@ struct File {
     family: Vec<FamilyForm>,
 }
 
-/// A family in the file; most of it is said by names.
+/// Family in the file; classes, extras, stack and caveat are given by name.
 #[derive(Deserialize)]
 struct FamilyForm {
     name: String,
@@ -98,12 +99,12 @@ struct FamilyForm {
     models: Models,
 }
 
-/// The processors of a family.
+/// Processors of a family.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Models {
     intel: Vec<u32>,
-    /// The PMU's name, where both kinds of cores share one model number.
+    /// PMU's name, if both kinds of cores share one model number.
     pmu: Option<String>,
     amd: Option<Amd>,
     arm: Vec<u32>,
@@ -123,8 +124,8 @@ impl Models {
             && match cpu {
                 Cpu::Intel { family: 6, model } => self.intel.contains(&model),
                 Cpu::Amd { family, model } => self.amd.as_ref().is_some_and(|amd| {
-                    let inside = |(first, last): &(u32, u32)| (*first..=*last).contains(&model);
-                    amd.family == family && amd.models.iter().any(inside)
+                    amd.family == family
+                        && amd.models.iter().any(|(first, last)| (*first..=*last).contains(&model))
                 }),
                 Cpu::Arm { implementer: 0x41, part } => self.arm.contains(&part),
                 Cpu::Power { generation } => self.power == Some(generation),
@@ -133,7 +134,7 @@ impl Models {
     }
 }
 
-/// Everything of the file.
+/// Content of the file.
 struct Tables {
     stacks: BTreeMap<String, &'static StackTable>,
     families: Vec<Family>,
@@ -157,27 +158,28 @@ static TABLES: LazyLock<Tables> = LazyLock::new(|| {
 });
 
 fn extra_rows(codes: &BTreeMap<String, Code>) -> Vec<ExtraRow> {
-    let row = |extra: Extra| Some(ExtraRow { extra, code: *codes.get(extra.name())? });
-    Extra::ALL.into_iter().filter_map(row).collect()
+    let listed = Extra::ALL.into_iter();
+    listed.filter_map(|extra| Some(ExtraRow { extra, code: *codes.get(extra.name())? })).collect()
 }
 
-/// Every family of the table.
+/// All families of the table.
 pub fn all() -> &'static [Family] {
     &TABLES.families
 }
 
-/// The events that show where cycles went, by their name in the file.
+/// CPI stack table, by its name in the file.
 ///
 /// # Panics
-/// If there are none of that name.
+/// If the file has no table of this name.
 pub fn stack(name: &str) -> &'static StackTable {
     TABLES.stacks[name]
 }
 
-/// The family of `cpu` as counted by the PMU named `pmu` in sysfs, or `None` if the table does not
-/// have it; then only perf's generic events can be used.
+/// Family of `cpu` as counted by the PMU `pmu` of sysfs. `None` for a processor outside the table;
+/// then only perf's generic events can be used.
 pub fn family(cpu: Cpu, pmu: &str) -> Option<&'static Family> {
     let found = all().iter().filter(|family| family.models.have(cpu, pmu));
+    // A family of one kind of cores is more specific than the model.
     found.max_by_key(|family| family.models.pmu.is_some())
 }
 

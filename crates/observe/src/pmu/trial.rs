@@ -1,4 +1,4 @@
-//! What a PMU really counts, found out by counting the calling thread.
+//! Countable events of a PMU, determined by counting the calling thread.
 
 use super::extras;
 use super::open::{OpenGroup, Spec, Start};
@@ -11,32 +11,31 @@ use colocate_linux::Tid;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// What is to be counted.
+/// Set of events to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterSet {
     /// Instructions, cycles and classes.
     Mix,
-    /// What demand vectors are made of, too.
+    /// The mix and the other components of demand vectors.
     Demand,
-    /// Instructions, cycles, and requests to caches and memory: what schedulers want to know of
-    /// every quantum.
+    /// Instructions, cycles, and cache and memory requests: a scheduler's inputs for every quantum.
     Traffic,
-    /// The same, and before all else where the cycles went.
+    /// CPI stacks first, then as [`CounterSet::Traffic`].
     Stacks,
 }
 
-/// What a PMU counts, and whether that shows where cycles go.
+/// Groups counted by a PMU, and their conversion to CPI stacks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tried {
-    /// The groups, and what was refused.
+    /// Groups, and the events refused.
     pub grouping: Grouping,
-    /// How the groups show where cycles go.
+    /// Conversion to CPI stacks, if the groups allow it.
     pub stack: Option<StackPlan>,
-    /// Why they do not, if that was wanted.
+    /// Reason for missing stacks, if they were requested.
     pub no_stack: Option<String>,
 }
 
-/// Groups what `pmu` counts by trying it on the calling thread.
+/// Groups the countable events of `pmu` by trials on the calling thread.
 pub(super) fn try_out(pmu: &CorePmu, alone: bool, set: CounterSet) -> Tried {
     let mut wanted = wanted(pmu.family, |code| pmu.has(code));
     let extras = extras::wanted(pmu.family, |code| pmu.has(code));
@@ -45,24 +44,27 @@ pub(super) fn try_out(pmu: &CorePmu, alone: bool, set: CounterSet) -> Tried {
         CounterSet::Demand => wanted.extend(extras),
         CounterSet::Traffic | CounterSet::Stacks => wanted = traffic(wanted, extras),
     }
-    let group =
-        |wanted: &[Bundle]| grouping(wanted, |events| counts(&specs(events, pmu, alone)).is_ok());
     let mut no_stack = None;
     if set == CounterSet::Stacks {
         let tried = stack::plan(pmu).and_then(|plan| {
-            let grouping = group(&with_stack(&plan, wanted.clone()));
-            let opened = |group: &Group| specs(&group.events, pmu, alone);
-            check(&plan, &grouping, opened).map(|()| (plan, grouping))
+            let grouping = group(&with_stack(&plan, wanted.clone()), pmu, alone);
+            check(&plan, &grouping, |group| specs(&group.events, pmu, alone))
+                .map(|()| (plan, grouping))
         });
         match tried {
             Ok((plan, grouping)) => return Tried { grouping, stack: Some(plan), no_stack },
             Err(why) => no_stack = Some(format!("{}: {why}", pmu.name)),
         }
     }
-    Tried { grouping: group(&wanted), stack: None, no_stack }
+    Tried { grouping: group(&wanted, pmu, alone), stack: None, no_stack }
 }
 
-/// The events of a stack before all others but the cycles, and before these, too, if one has to lead its group.
+fn group(wanted: &[Bundle], pmu: &CorePmu, alone: bool) -> Grouping {
+    grouping(wanted, |events| counts(&specs(events, pmu, alone)).is_ok())
+}
+
+/// Inserts a stack's events after the cycles and before all other events; before the cycles if a
+/// stack's event leads its group.
 fn with_stack(plan: &StackPlan, others: Vec<Bundle>) -> Vec<Bundle> {
     let stack = stack::wanted(plan);
     let leads = stack.first().is_some_and(|first| stack::leads(first));
@@ -72,16 +74,14 @@ fn with_stack(plan: &StackPlan, others: Vec<Bundle>) -> Vec<Bundle> {
     all
 }
 
-/// Whether the events of a stack are all there, and those count that cannot be 0.
+/// Checks that all events of a stack are counted, and that the events that cannot be 0 count.
 fn check(
     plan: &StackPlan,
     grouping: &Grouping,
     specs: impl Fn(&Group) -> Vec<Spec>,
 ) -> Result<(), String> {
-    let refused = grouping.refused.iter().find_map(|role| match role {
-        Role::Stack(place) => plan.table.events.get(usize::from(*place)),
-        _ => None,
-    });
+    let mut refused = grouping.refused.iter();
+    let refused = refused.find_map(|role| plan.table.events.get(stack_place(*role)?));
     if let Some(code) = refused {
         return Err(format!("expected to count {} for {}, refused", code.name, plan.table.name));
     }
@@ -99,19 +99,17 @@ fn check(
     }
 }
 
-/// How long is waited for events to count. Chosen: a million instructions take a thousandth of a second, and a
-/// turn 20 times that.
+/// Time limit of a trial. Chosen: a million instructions take a millisecond, and a turn 20 times as
+/// long.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Notes which of a group's events of a stack count anything in a million instructions, by their places. Counters
-/// that an emulator or a hypervisor leaves dead do not, be it all of them or some.
+/// Marks the stack's events of a group that count anything in a million instructions, by index.
+/// Under an emulator or a hypervisor some counters or all stay at 0.
 fn note_alive(group: &Group, specs: &[Spec], seen: &mut [bool; MOST_EVENTS]) {
-    let place = |role: Role| match role {
-        Role::Stack(place) => Some(usize::from(place)),
-        _ => None,
-    };
-    let places = || group.events.iter().filter_map(|event| place(event.role));
-    if places().next().is_none() {
+    let places: Vec<usize> =
+        group.events.iter().filter_map(|event| stack_place(event.role)).collect();
+    // Only events of stacks are known never to stay at 0.
+    if places.is_empty() {
         return;
     }
     let Ok(open) = OpenGroup::open(specs, Tid(0), Start::Now) else { return };
@@ -120,18 +118,24 @@ fn note_alive(group: &Group, specs: &[Spec], seen: &mut [bool; MOST_EVENTS]) {
         work();
         let Ok(reading) = open.read() else { return };
         for (event, count) in group.events.iter().zip(&reading.counts) {
-            if let Some(place) = place(event.role) {
+            if let Some(place) = stack_place(event.role) {
                 seen[place] |= *count > 0;
             }
         }
         let enough = group.count_of(Role::Instructions, &reading.counts) >= Some(ENOUGH);
-        if places().all(|place| seen[place]) || enough || begun.elapsed() >= PATIENCE {
+        if places.iter().all(|place| seen[*place]) || enough || begun.elapsed() >= PATIENCE {
             return;
         }
     }
 }
 
-/// Some tens of thousands of instructions.
+fn stack_place(role: Role) -> Option<usize> {
+    match role {
+        Role::Stack(place) => Some(usize::from(place)),
+        _ => None,
+    }
+}
+/// Runs some tens of thousands of instructions.
 fn work() {
     let mut state = black_box(1_u64);
     for step in 0..10_000 {

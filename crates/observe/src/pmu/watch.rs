@@ -1,4 +1,4 @@
-//! Counting each thread of running programs, from its creation to its end.
+//! Counts each thread of running programs, from its creation to its exit.
 
 use super::counters::{Counters, OpenCounters};
 use super::extras::{Events, Extras};
@@ -16,20 +16,20 @@ use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// What was counted.
+/// Counts of threads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counted {
-    /// The threads, in the order they were created.
+    /// Threads, in the order of creation.
     pub threads: Vec<ThreadProfile>,
-    /// How long they were watched.
+    /// Duration of the watch.
     pub watched: Nanos,
-    /// Whether all of them had ended.
+    /// Whether all threads had exited.
     pub complete: bool,
-    /// What a reader of the figures should know, one sentence each.
+    /// Notes for readers of the figures, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// A thread that lives or has lived.
+/// Thread, alive or exited.
 #[derive(Debug)]
 struct Thread {
     pid: Pid,
@@ -41,38 +41,37 @@ struct Thread {
 
 #[derive(Debug)]
 enum Found {
-    /// It is being counted.
+    /// Counters are open.
     Open(OpenCounters),
-    /// What was counted until its end.
+    /// Totals at the thread's exit, and its CPU time in ns.
     Read(Box<super::scale::Totals>, u64),
-    /// It could not be counted.
+    /// Not counted.
     Nothing,
 }
 
-/// Descriptors that the rest of the program needs: its files, pipes and scans of `/proc`.
-/// Chosen.
+/// Descriptors reserved for the rest of the program: files, pipes and scans of `/proc`. Chosen.
 const RESERVE: usize = 64;
 
-/// Counts every thread of a process and of what it creates.
+/// Counts every thread of a process and of its descendants.
 #[derive(Debug)]
 pub struct Watch {
     counters: Counters,
-    /// How many descriptors the counters may take.
+    /// Limit of the counters' descriptors.
     most_open: usize,
-    /// How many threads' counters are open.
+    /// Threads with open counters.
     open: usize,
     lifecycle: LifecycleEvents,
     proc: Proc,
     began: Nanos,
-    /// In the order they were reported.
+    /// Threads, in the order of reports.
     threads: Vec<Thread>,
-    /// Those that live, by number, as places in `threads`.
+    /// Index in `threads` of each living thread.
     alive: HashMap<Tid, usize>,
-    /// Processes in the order they were reported.
+    /// Processes, in the order of reports.
     processes: Vec<Pid>,
-    /// Threads that were gone before they could be counted.
+    /// Threads that exited before their counters were open.
     too_short: u64,
-    /// Threads that could not be counted for another reason, and the first such reason.
+    /// Threads not counted for another reason, and the first such reason.
     refused: u64,
     reason: Option<SysError>,
     /// Threads whose counters the kernel has taken away.
@@ -82,11 +81,11 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Counts process `root` and all that it creates from now on.
+    /// Counts process `root` and all its future threads and children.
     ///
-    /// With [`Start::AtExec`], `root` is a child that waits before its exec, and nothing of what
-    /// it does before is counted. With [`Start::Now`] it runs already, and its threads are counted
-    /// from here on.
+    /// With [`Start::AtExec`], `root` is a child that waits before its exec, and nothing before the
+    /// exec is counted. With [`Start::Now`] it runs already, and its threads are counted from now
+    /// on.
     ///
     /// # Errors
     /// If no thread can be counted: as [`Counters::open`].
@@ -97,6 +96,7 @@ impl Watch {
         options: &Options,
     ) -> Result<Self, SysError> {
         let lifecycle = LifecycleEvents::watch(root, options);
+        // The soft limit is raised when descriptors run out.
         let hard = usize::try_from(Descriptors::now().hard).unwrap_or(usize::MAX);
         let mut watch = Self {
             counters,
@@ -123,25 +123,25 @@ impl Watch {
         }
     }
 
-    /// Descriptors that become readable when there is something to do.
+    /// Descriptors that become readable when [`Watch::pump`] has work.
     #[must_use]
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
         self.lifecycle.fds()
     }
 
-    /// How long a reader may sleep; `None` if [`Watch::fds`] wake it.
+    /// Longest sleep of a reader; `None` if [`Watch::fds`] report all events.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
         self.lifecycle.poll_timeout()
     }
 
-    /// Whether every watched thread has ended.
+    /// Whether every watched thread has exited.
     #[must_use]
     pub fn all_ended(&self) -> bool {
         self.lifecycle.all_ended()
     }
 
-    /// Opens counters for new threads and reads those of ended ones. Never waits.
+    /// Opens counters of new threads and reads those of exited threads. Never waits.
     pub fn pump(&mut self) {
         self.take_events(Start::Now);
     }
@@ -171,7 +171,7 @@ impl Watch {
                 }
             }
             TaskEvent::Lost { count } => self.lost += count,
-            // All threads are reported here, also in a storm.
+            // Threads are reported here even in a storm of creations.
             TaskEvent::Storm { .. } => {}
         }
     }
@@ -187,20 +187,21 @@ impl Watch {
         }
     }
 
-    /// Whether a process lives on after the kernel reported the end of its last thread. The kernel reports that, too, when it
-    /// takes all events from one that gains privileges, or executes what its user may not read: those may not be
-    /// watched any more. What was counted until then is not the whole.
+    /// Whether a process lives on although the kernel reported the exit of its last thread. The
+    /// kernel reports this, too, when it removes all events from a process that gains privileges,
+    /// or that executes a file its user may not read. Such a process may no longer be watched, so
+    /// its counts are incomplete.
     fn lives_on(&self, pid: Pid, tid: Tid) -> bool {
-        // Where there are others, one of them may go on under this number.
-        let others = || self.alive.values().any(|place| self.threads[*place].pid == pid);
-        if tid != pid.first_thread() || others() {
+        // If other threads live, one of them may have taken over this TID by an exec.
+        let has_others = self.alive.values().any(|place| self.threads[*place].pid == pid);
+        if tid != pid.first_thread() || has_others {
             return false;
         }
         self.proc.is_exiting(pid, tid) == Some(false)
     }
 
     fn add_thread(&mut self, at: Nanos, pid: Pid, tid: Tid, parent: Tid, start: Start) {
-        // A new thread has its creator's name until it takes another.
+        // A new thread has its creator's name until it sets its own.
         let creator = self.alive.get(&parent).map(|place| self.threads[*place].name.clone());
         let name = creator.or_else(|| self.proc.name(pid, tid)).unwrap_or_default();
         let found = match self.open(tid, start) {
@@ -225,8 +226,8 @@ impl Watch {
         self.threads.push(Thread { pid, name, created: at, ended: None, found });
     }
 
-    /// Opens the counters on `tid`; where descriptors have run out, raises the limit and tries
-    /// again. The programs have been started by then and do not inherit it.
+    /// Opens the counters on `tid`; without free descriptors raises the limit and retries. The
+    /// programs have been started by then and do not inherit the limit.
     fn open(&self, tid: Tid, start: Start) -> Result<OpenCounters, SysError> {
         if (self.open + 1) * self.counters.descriptors() > self.most_open {
             return Err(SysError::of("perf_event_open", libc::EMFILE));
@@ -256,13 +257,14 @@ impl Watch {
         }
     }
 
-    /// Reads the counters of those that still live, and says what was counted.
+    /// Reads the counters of living threads; returns all counts.
     #[must_use]
     pub fn finish(self) -> Counted {
         self.finish_all().0
     }
 
-    /// The same, with what demand vectors say beside the profile: for each thread, and its events.
+    /// As [`Watch::finish`], with each thread's other components of demand vectors, and their
+    /// events.
     #[must_use]
     pub fn finish_all(mut self) -> (Counted, Vec<Extras>, Events) {
         self.pump();
@@ -272,12 +274,12 @@ impl Watch {
         }
         let watched = now().saturating_sub(self.began);
         let notes = self.notes();
-        let order = |thread: &Thread| self.processes.iter().position(|p| *p == thread.pid);
         let mut all: Vec<(ThreadProfile, Extras)> = self
             .threads
             .iter()
             .map(|thread| {
-                let process = u32::try_from(order(thread).unwrap_or(0)).unwrap_or(u32::MAX);
+                let process = self.processes.iter().position(|pid| *pid == thread.pid);
+                let process = u32::try_from(process.unwrap_or(0)).unwrap_or(u32::MAX);
                 thread.profile(process, self.began)
             })
             .collect();
@@ -319,16 +321,14 @@ impl Watch {
         notes
     }
 
-    /// What to say of threads whose counters did not count all the time.
+    /// Notes on threads with multiplexed or missing counters.
     fn scaling(&self) -> Vec<String> {
-        let read = || {
-            self.threads.iter().filter_map(|thread| match &thread.found {
-                Found::Read(totals, _) => Some(totals),
-                _ => None,
-            })
-        };
+        let read = self.threads.iter().filter_map(|thread| match &thread.found {
+            Found::Read(totals, _) => Some(totals),
+            _ => None,
+        });
         let mut notes = Vec::new();
-        let parts: Vec<Share> = read().filter_map(|totals| totals.scaled).collect();
+        let parts: Vec<Share> = read.clone().filter_map(|totals| totals.scaled).collect();
         if let Some(least) = parts.iter().copied().min_by(|a, b| a.get().total_cmp(&b.get())) {
             notes.push(format!(
                 "threads whose instructions and cycles are scaled, since counters took turns: {} \
@@ -336,7 +336,7 @@ impl Watch {
                 parts.len()
             ));
         }
-        let unknown = read().filter(|totals| totals.instructions.is_none()).count();
+        let unknown = read.filter(|totals| totals.instructions.is_none()).count();
         if unknown > 0 {
             notes.push(format!(
                 "threads whose figures are unknown, since others held the counters nearly all of \

@@ -1,45 +1,46 @@
-//! What taking programs' code apart may cost.
+//! Limits the cost of analysing programs' code.
 //!
 //! # Problem
-//! Files and memory of other users' programs say how much there is to be read: a sparse file of 16 KB on disk claims
-//! gigabytes of symbols, and a function of jumps alone has more paths than can be followed.
+//! Files and memory of other users' programs determine how much is read. A sparse file of 16 KB on
+//! disk can claim gigabytes of symbols, and a function of only jumps has more paths than can be
+//! followed.
 //! # Approach
-//! Everything that grows with what a file claims is paid for before it is done, in *steps* of about a nanosecond on the
-//! machines of docs/reference/sampling.md. Where the budget ends, code counts as unreadable. Steps are counted and no clock is
-//! read, so that the same file gives the same answer on a busy machine.
+//! Work that grows with a file's claims is paid for in advance, in *steps* of about a nanosecond on
+//! the machines of docs/reference/sampling.md. Code beyond the budget counts as unreadable. Steps
+//! are counted, not time, so the same file gives the same answer on a busy machine.
 
-/// Steps that may still be spent.
+/// Remaining steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     left: u64,
 }
 
 impl Budget {
-    /// So many steps.
+    /// A budget of `steps` steps.
     #[must_use]
     pub const fn of(steps: u64) -> Self {
         Self { left: steps }
     }
 
-    /// Pays for `steps`; `None`, now and from now on, if there are not so many left.
+    /// Pays for `steps`. `None`, now and from now on, if fewer are left.
     pub fn spend(&mut self, steps: u64) -> Option<()> {
         let left = self.left.checked_sub(steps);
         self.left = left.unwrap_or(0);
         left.map(|_| ())
     }
 
-    /// Pays for `count` things of `steps` each, as [`Budget::spend`].
+    /// Pays for `count` items of `steps` each, as [`Budget::spend`].
     pub fn spend_each(&mut self, count: usize, steps: u64) -> Option<()> {
         self.spend(steps.saturating_mul(count as u64))
     }
 
-    /// Steps that are left.
+    /// Remaining steps.
     #[must_use]
     pub const fn left(&self) -> u64 {
         self.left
     }
 
-    /// Does `work` with `most` steps, or with all that are left if those are fewer.
+    /// Runs `work` with at most `most` of the remaining steps.
     pub fn within<T>(&mut self, most: u64, work: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         let mut part = Self::of(most.min(self.left));
         let before = part.left;

@@ -1,4 +1,4 @@
-//! Rings of samples on the software clock, and what both kinds of samplers keep of their records.
+//! Rings of software-clock samples, and the records that both kinds of samplers track.
 
 use super::RATES_HZ;
 use super::file::FileId;
@@ -12,31 +12,31 @@ use colocate_linux::proc::Proc;
 use colocate_machine::Nanos;
 use std::collections::BTreeSet;
 
-/// A record is written to its ring within this time of being stamped: the kernel does it with
-/// interrupts off. Chosen with room to spare.
+/// Upper bound of the delay from a record's time stamp to its writing: the kernel writes it with
+/// interrupts off. Chosen with a margin.
 pub(crate) const SETTLED: Nanos = Nanos::from_millis(1);
 
-/// Samples of threads, and where their code is mapped.
+/// Samples of threads, and the executable mappings of their processes.
 #[derive(Debug)]
 pub(crate) struct Clock {
     pub rings: Rings,
-    /// What is opened on each thread.
+    /// Events opened on each thread.
     attrs: Vec<Attr>,
-    /// Time between two samples of a thread.
+    /// Sampling period of a thread, in CPU time.
     pub period: Nanos,
-    /// Whether samples are taken in the kernel, too.
+    /// Whether the kernel is sampled, too.
     pub with_kernel: bool,
     pub proc: Proc,
     pub spaces: Spaces,
-    /// Launched processes that have not executed their program yet.
+    /// Launched processes before their exec.
     waiting: BTreeSet<Pid>,
-    /// Records that are too new.
+    /// Records too new to be sorted.
     bytes: Vec<u8>,
 }
 
 impl Clock {
-    /// Samples nothing yet; a reader is woken when `wake_b` bytes wait. Where it is permitted also in the kernel, as
-    /// `in_kernel` asks for.
+    /// Creates a clock that samples no process yet. A poll(2) wakes when `wake_b` bytes wait.
+    /// Samples the kernel, too, by `in_kernel`, if permitted.
     pub fn map(
         (rate_hz, wake_b): (u32, u32),
         (watch, ring_pages): (&Options, usize),
@@ -45,11 +45,11 @@ impl Clock {
         let rate_hz = rate_hz.clamp(*RATES_HZ.start(), *RATES_HZ.end());
         let period = Nanos(1_000_000_000 / u64::from(rate_hz));
         let attr = Attr::clock_samples(period.0, wake_b);
-        let map = |attr: &Attr| Rings::map(attr, &watch.cpus, ring_pages);
-        let (rings, attr, with_kernel) = match map(&in_kernel(attr)) {
+        let (rings, attr, with_kernel) = match Rings::map(&in_kernel(attr), &watch.cpus, ring_pages)
+        {
             Ok(rings) => (rings, in_kernel(attr), true),
             Err(error) if matches!(error.errno(), Some(libc::EACCES | libc::EPERM)) => {
-                (map(&attr)?, attr, false)
+                (Rings::map(&attr, &watch.cpus, ring_pages)?, attr, false)
             }
             Err(error) => return Err(error),
         };
@@ -65,14 +65,15 @@ impl Clock {
         })
     }
 
-    /// The same with samples of other events, each for so long, in place of the clock's: of the program's own code alone.
+    /// As [`Clock::map`], with samples of `events` instead of the clock; each stands for `period`.
+    /// User mode only.
     pub fn map_events(
         events: &[Attr],
         (period, wake_b): (Nanos, u32),
         (watch, ring_pages): (&Options, usize),
     ) -> Result<Self, SysError> {
         let tasks = Attr::task_events_and_maps(wake_b);
-        // Whether the processor has them shows when they are opened.
+        // Opening the events shows whether the processor has them.
         for attr in events {
             Rings::map(attr, &watch.cpus, 1)?;
         }
@@ -88,14 +89,15 @@ impl Clock {
         })
     }
 
-    /// Process `pid` is to be sampled; with [`Start::AtExec`] nothing that it does before its exec.
+    /// Announces process `pid`; with [`Start::AtExec`] its samples before its exec are dropped.
     pub fn expect(&mut self, pid: Pid, start: Start) {
         if start == Start::AtExec {
             self.waiting.insert(pid);
         }
     }
 
-    /// Samples the threads of process `pid`. Says whether the kernel will report the end of each.
+    /// Opens the events on the threads of process `pid`. Returns whether the kernel will report the
+    /// exit of each.
     pub fn attach(&mut self, pid: Pid) -> Result<bool, SysError> {
         let mut all = true;
         for attr in &self.attrs {
@@ -104,11 +106,13 @@ impl Clock {
         Ok(all)
     }
 
-    /// The records that were stamped until `settled`, in the order of time, and whether a ring was full.
+    /// Records stamped until `settled`, in the order of time, and whether a ring was full.
     pub fn take(&mut self, settled: Nanos) -> (Vec<u8>, bool) {
         let mut bytes = std::mem::take(&mut self.bytes);
         let full = self.rings.take(&mut bytes);
         let mut records: Vec<(&[u8], Record<'_>)> = split(&bytes).collect();
+        // The rings are read one after the other, and a record may be newer than one of a later
+        // ring.
         records.sort_by_key(|(_, record)| record.at());
         let mut old = Vec::with_capacity(bytes.len());
         for (whole, record) in records {
@@ -118,11 +122,14 @@ impl Clock {
         (old, full)
     }
 
-    /// Follows where code is mapped, by a record with its bytes.
+    /// Updates the mappings and waiting processes by a record; `whole` is the record's bytes.
     pub fn follow(&mut self, whole: &[u8], record: &Record<'_>) {
         match record {
+            // The record of a new thread has its process as both; only a new process copies
+            // mappings.
             Record::Fork { created, parent_pid, .. } if created.pid != *parent_pid => {
                 self.spaces.fork(*parent_pid, created.pid);
+                // A child of a process before its exec has not executed its program either.
                 if self.waiting.contains(parent_pid) {
                     self.waiting.insert(created.pid);
                 }
@@ -136,12 +143,12 @@ impl Clock {
         }
     }
 
-    /// Whether process `pid` has not executed its program yet.
+    /// Whether process `pid` has not yet executed its program.
     pub fn is_waiting(&self, pid: Pid) -> bool {
         self.waiting.contains(&pid)
     }
 
-    /// Process `pid` is not to be sampled.
+    /// Removes process `pid` from the waiting processes.
     pub fn forget(&mut self, pid: Pid) {
         self.waiting.remove(&pid);
     }

@@ -1,13 +1,13 @@
-//! What an ELF file says of its code: the segments that are loaded, and where functions begin and end.
+//! Code of an ELF file: loaded segments, and the bounds of functions.
 //!
 //! # Problem
-//! The writer of the file chose the lengths in its headers. A sparse file that takes 16 KB on disk can claim four gigabytes of
-//! symbols, and its reader would pay for them.
+//! The lengths in a file's headers are the choice of its writer. A sparse file that takes 16 KB on
+//! disk can claim four gigabytes of symbols.
 //! # Approach
-//! Tables are read piece by piece into a buffer of one size and only what is kept of them takes memory. Each byte is
-//! paid for before it is read. The table of unwinding is parsed where it lies in memory, so it has a limit of its own.
-//! A file with larger tables than these limits counts as unreadable; a table that is broken or cut short counts as empty, and of
-//! one that breaks off in the middle what came before is good.
+//! Tables are read in pieces into a buffer of fixed size; only kept entries take memory. Each byte
+//! is paid for before it is read. The unwind table is parsed in memory, so it has a limit of its
+//! own. A file beyond these limits counts as unreadable. A broken or truncated table counts as
+//! empty; a table that breaks off keeps its entries up to there.
 
 use super::budget::Budget;
 use colocate_isa::Isa;
@@ -21,36 +21,37 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// Steps that the tables of one file may cost. Chosen: eight times what LLVM 22 takes, the largest that was measured
+/// Budget for the tables of one file. Chosen: eight times the cost of LLVM 22, the largest measured
 /// (docs/reference/sampling.md).
 pub const MOST_STEPS: u64 = 500_000_000;
 
-/// Bytes of a table of unwinding, at most. Chosen: eight times that of LLVM 22, the largest that was found.
+/// Length limit of an unwind table, in bytes. Chosen: eight times LLVM 22's, the largest found.
 const LARGEST_UNWIND_B: u64 = 1 << 26;
 
-/// Functions of a file, at most, by unwinding and by symbols each, so 64 MiB of them. Chosen: thirteen times those of LLVM 22.
+/// Limit of a file's functions, by unwind table and by symbols each: 64 MiB. Chosen: thirteen times
+/// those of LLVM 22.
 const MOST_FUNCTIONS: usize = 1 << 21;
 
-/// What entries of a table of unwinding have in common, at most so many of it, some 10 MB. Chosen: linkers leave one of
-/// each kind, less than 100 in all files that were looked at.
+/// Limit of the CIEs (common information entries) of an unwind table, some 10 MB. Chosen: linkers
+/// leave one of each kind, fewer than 100 in all files examined.
 const MOST_COMMON: usize = 1 << 16;
 
-/// Bytes of program headers, at most: the kernel's own limit (`load_elf_phdrs`).
+/// Length limit of program headers, in bytes: the kernel's own (`load_elf_phdrs`).
 const MOST_SEGMENTS_B: u64 = 65_536;
 
-/// Records that are read at once, 64 KiB of the largest ones.
+/// Records read at once, 64 KiB of the largest records.
 const BURST: u64 = 1024;
 
-/// Steps for one byte of a table, and for a function with its place in the list: measured on LLVM 22.
+/// Budget per byte of a table, and per function with its list entry: measured on LLVM 22.
 const STEPS_A_BYTE: u64 = 2;
 const STEPS_A_FUNCTION: u64 = 100;
 
-/// Bytes that can be read at any place: a file, or a copy of one.
+/// Random-access bytes: a file, or a copy of a file.
 pub trait ReadAt {
-    /// Fills `bytes` with those from `offset_b` on; `None` if there are not so many.
+    /// Fills `bytes` from `offset_b` on; `None` if fewer bytes are left.
     fn fill(&self, bytes: &mut [u8], offset_b: u64) -> Option<()>;
 
-    /// How many there are; `None` if that is not known.
+    /// Length in bytes; `None` if unknown.
     fn length_b(&self) -> Option<u64>;
 }
 
@@ -76,7 +77,7 @@ impl ReadAt for [u8] {
     }
 }
 
-/// A part of the file that is loaded.
+/// Loaded part of the file.
 #[derive(Debug)]
 struct Segment {
     address: u64,
@@ -84,34 +85,35 @@ struct Segment {
     length_b: u64,
 }
 
-/// What an ELF file says of its code.
+/// Code tables of an ELF file.
 #[derive(Debug)]
 pub struct Tables {
-    /// The instruction set.
+    /// Instruction set.
     pub isa: Isa,
     segments: Vec<Segment>,
-    /// Addresses of functions: sorted, without overlaps.
+    /// Address ranges of functions: sorted, without overlaps.
     pub functions: Vec<Range<u64>>,
 }
 
 impl Tables {
-    /// Reads the tables of `file`; `None` if it is no ELF file of 64 bits, is for an instruction set that we do not
-    /// decode, or claims more than `budget` or the limits of this module allow.
+    /// Reads the tables of `file`. `None` if `file` is no 64-bit ELF file, is for an unsupported
+    /// instruction set, or exceeds `budget` or the limits of this module.
     #[must_use]
     pub fn read(file: &(impl ReadAt + ?Sized), budget: &mut Budget) -> Option<Self> {
         budget.within(MOST_STEPS, |budget| Reader { file, budget }.tables())
     }
 
-    /// The address, as the linker gave it, of the byte `offset_b` bytes into the file.
+    /// Link-time address of the byte at offset `offset_b` in the file.
     #[must_use]
     pub fn address(&self, offset_b: u64) -> Option<u64> {
-        let covers =
-            |s: &&Segment| (s.offset_b..s.offset_b.saturating_add(s.length_b)).contains(&offset_b);
-        let segment = self.segments.iter().find(covers)?;
+        let segment = self
+            .segments
+            .iter()
+            .find(|s| (s.offset_b..s.offset_b.saturating_add(s.length_b)).contains(&offset_b))?;
         segment.address.checked_add(offset_b - segment.offset_b)
     }
 
-    /// The function that `address` is in.
+    /// Function around `address`.
     #[must_use]
     pub fn function(&self, address: u64) -> Option<Range<u64>> {
         let after = self.functions.partition_point(|function| function.start <= address);
@@ -119,8 +121,8 @@ impl Tables {
         function.contains(&address).then(|| function.clone())
     }
 
-    /// The bytes of `file` at `addresses`, fewer at the end of a segment and no more than `most_b`; none if nothing is
-    /// there.
+    /// Bytes of `file` at `addresses`, at most `most_b`; fewer at the end of a segment, none
+    /// outside of segments.
     #[must_use]
     pub fn bytes(
         &self,
@@ -128,22 +130,24 @@ impl Tables {
         addresses: Range<u64>,
         most_b: u64,
     ) -> Vec<u8> {
-        let covers = |s: &&Segment| {
-            (s.address..s.address.saturating_add(s.length_b)).contains(&addresses.start)
-        };
-        let Some(segment) = self.segments.iter().find(covers) else { return Vec::new() };
+        let start = addresses.start;
+        let segment = self
+            .segments
+            .iter()
+            .find(|s| (s.address..s.address.saturating_add(s.length_b)).contains(&start));
+        let Some(segment) = segment else { return Vec::new() };
         let inside = addresses.start - segment.address;
         let wanted = addresses.end.saturating_sub(addresses.start).min(segment.length_b - inside);
         let mut bytes = vec![0; usize::try_from(wanted.min(most_b)).unwrap_or(0)];
         match file.fill(&mut bytes, segment.offset_b.saturating_add(inside)) {
             Some(()) => bytes,
-            // The file has been cut short since it was opened.
+            // The file was truncated after it was opened.
             None => Vec::new(),
         }
     }
 }
 
-/// Where a table lies in the file, and at which address it is loaded.
+/// Position of a table in the file, and its load address.
 #[derive(Clone, Copy)]
 struct Table {
     offset_b: u64,
@@ -151,7 +155,7 @@ struct Table {
     address: u64,
 }
 
-/// The tables that describe functions, the first of each kind.
+/// Tables that describe functions, the first of each kind.
 #[derive(Default)]
 struct Sections {
     unwind: Option<Table>,
@@ -159,7 +163,7 @@ struct Sections {
     dynamic: Option<Table>,
 }
 
-/// Reads tables as far as the budget goes.
+/// Reads tables within the budget.
 struct Reader<'a, R: ?Sized> {
     file: &'a R,
     budget: &'a mut Budget,
@@ -186,25 +190,26 @@ impl<R: ReadAt + ?Sized> Reader<'_, R> {
         for table in sections.symbols.into_iter().chain(sections.dynamic) {
             self.symbol_ranges(table, endian, &mut symbols)?;
         }
+        // Unwind ranges are exact; symbols only fill the gaps.
         reach_to_next(&mut symbols);
         add_between(&mut functions, symbols);
         functions.shrink_to_fit();
         Some(Tables { isa, segments, functions })
     }
 
-    /// Pays for a table of so many bytes.
+    /// Pays for a table of `length_b` bytes.
     fn pay(&mut self, length_b: u64) -> Option<()> {
         self.budget.spend(length_b.saturating_mul(STEPS_A_BYTE))
     }
 
-    /// Whether the file has all of it.
+    /// Whether the file contains the whole table.
     fn holds(&self, table: Table) -> bool {
         let end = table.offset_b.checked_add(table.length_b);
         end.is_some_and(|end| self.file.length_b().is_some_and(|length_b| end <= length_b))
     }
 
-    /// Calls `each` with the records of a table one after the other, until it says that it is over budget. A table that the
-    /// file has not got, and one that shrinks meanwhile, is taken to have no more records.
+    /// Calls `each` with the records of a table in order, until `each` is over budget. A table
+    /// outside the file is taken as empty, and a table that shrinks meanwhile ends there.
     fn records<T: Pod>(
         &mut self,
         table: Table,
@@ -275,7 +280,8 @@ impl<R: ReadAt + ?Sized> Reader<'_, R> {
         if u64::from(header.e_shentsize(endian)) != record_b {
             return None;
         }
-        // With very many sections the first one says how many there are, and which has the names.
+        // With 0xff00 sections or more, the first section header holds the count and the index of
+        // the names (gABI, SHN_XINDEX).
         let first: SectionHeader64<Endianness> = self.one(offset_b)?;
         let count = match header.e_shnum(endian) {
             0 => first.sh_size(endian),
@@ -301,7 +307,7 @@ impl<R: ReadAt + ?Sized> Reader<'_, R> {
                 elf::SHT_DYNSYM => found.dynamic = found.dynamic.or(Some(table)),
                 elf::SHT_PROGBITS | elf::SHT_X86_64_UNWIND if found.unwind.is_none() => {
                     let name_b = u64::from(record.sh_name(endian));
-                    // One that is compressed is never loaded, so nothing unwinds by it.
+                    // A compressed section is never loaded, so it is not used for unwinding.
                     let is_plain = !record.sh_flags(endian).contains(elf::SHF_COMPRESSED);
                     if is_plain && reader.is_unwind(names.sh_offset(endian).checked_add(name_b)?)? {
                         found.unwind = Some(table);
@@ -314,7 +320,7 @@ impl<R: ReadAt + ?Sized> Reader<'_, R> {
         Some(found)
     }
 
-    /// One record, wherever it lies.
+    /// A single record at `offset_b`.
     fn one<T: Pod + Copy>(&mut self, offset_b: u64) -> Option<T> {
         let mut bytes = vec![0; size_of::<T>()];
         self.pay(bytes.len() as u64)?;
@@ -322,7 +328,7 @@ impl<R: ReadAt + ?Sized> Reader<'_, R> {
         from_bytes::<T>(&bytes).ok().map(|(record, _)| *record)
     }
 
-    /// Whether the name at `offset_b` is that of the table of unwinding. `None` if over budget.
+    /// Whether the name at `offset_b` is `.eh_frame`, the unwind table. `None` if over budget.
     fn is_unwind(&mut self, offset_b: u64) -> Option<bool> {
         const NAME: &[u8] = b".eh_frame\0";
         let mut name = [0; NAME.len()];
@@ -330,12 +336,13 @@ impl<R: ReadAt + ?Sized> Reader<'_, R> {
         Some(self.file.fill(&mut name, offset_b).is_some() && name == NAME)
     }
 
-    /// The ranges that the table of unwinding names: sorted, without overlaps.
+    /// Ranges in the unwind table: sorted, without overlaps.
     fn unwind_ranges(&mut self, table: Table, endian: Endianness) -> Option<Vec<Range<u64>>> {
         if !self.holds(table) {
             return Some(Vec::new());
         }
         if table.length_b > LARGEST_UNWIND_B {
+            // Spends all steps, so the whole file counts as unreadable.
             return self.budget.spend(u64::MAX).and(None);
         }
         self.pay(table.length_b)?;
@@ -350,7 +357,8 @@ impl<R: ReadAt + ?Sized> Reader<'_, R> {
         Some(found)
     }
 
-    /// Adds the ranges of the functions in a symbol table to `found`; those without a size are empty.
+    /// Adds the function ranges of a symbol table to `found`; symbols without a size are empty
+    /// ranges.
     fn symbol_ranges(
         &mut self,
         table: Table,
@@ -359,6 +367,7 @@ impl<R: ReadAt + ?Sized> Reader<'_, R> {
     ) -> Option<()> {
         self.records(table, |reader, symbol: &Sym64<Endianness>| {
             let section = symbol.st_shndx(endian);
+            // SHN_XINDEX: the section's number is in a table of its own, so the symbol is defined.
             let is_defined = !section.is_special() || section == elf::SHN_XINDEX;
             let start = symbol.st_value(endian);
             if symbol.st_type() != elf::STT_FUNC || !is_defined || start == 0 {
@@ -374,8 +383,8 @@ impl<R: ReadAt + ?Sized> Reader<'_, R> {
     }
 }
 
-/// The ranges that `table` names, a `.eh_frame` that is loaded at `address`, in its order. A broken entry ends the
-/// list; what came before it is good. `None` if over budget.
+/// Ranges in `table`, a `.eh_frame` loaded at `address`, in its order. A broken entry ends the
+/// list; the ranges before it are kept. `None` if over budget.
 pub fn unwind_ranges(
     table: &[u8],
     address: u64,
@@ -390,8 +399,8 @@ pub fn unwind_ranges(
     unwind.set_address_size(8);
     let bases = gimli::BaseAddresses::default().set_eh_frame(address);
     let mut found = Vec::new();
-    // What entries have in common precedes them. Each is parsed when it comes by and kept: parsed for each entry
-    // again, a long one would make the work grow with the square of the table.
+    // CIEs precede their entries (FDEs). Each is parsed once and kept: parsing it again for each
+    // entry would make the work quadratic in the table's length.
     let mut common = HashMap::new();
     let mut entries = unwind.entries(&bases);
     while let Ok(Some(entry)) = entries.next() {
@@ -404,10 +413,10 @@ pub fn unwind_ranges(
                 common.insert(cie.offset(), cie);
             }
             gimli::CieOrFde::Fde(partial) => {
-                let known = |_: &_, _: &_, offset: gimli::EhFrameOffset| {
+                let parsed = partial.parse(|_, _, offset: gimli::EhFrameOffset| {
                     common.get(&offset.0).cloned().ok_or(gimli::Error::NotCieId(offset.0 as u64))
-                };
-                let Ok(fde) = partial.parse(known) else { continue };
+                });
+                let Ok(fde) = parsed else { continue };
                 if found.len() >= MOST_FUNCTIONS {
                     return budget.spend(u64::MAX).and(None);
                 }
@@ -419,7 +428,7 @@ pub fn unwind_ranges(
     Some(found)
 }
 
-/// Sorts `ranges`, and cuts short those that overlap.
+/// Sorts `ranges`, and truncates overlapping ranges.
 fn cut_overlaps(ranges: &mut Vec<Range<u64>>) {
     ranges.retain(|range| !range.is_empty());
     ranges.sort_unstable_by_key(|range| (range.start, range.end));
@@ -430,13 +439,15 @@ fn cut_overlaps(ranges: &mut Vec<Range<u64>>) {
     }
 }
 
-/// Sorts `symbols`; one without a size reaches to the next one.
+/// Sorts `symbols`; a symbol without a size extends to the next symbol.
 fn reach_to_next(symbols: &mut [Range<u64>]) {
     symbols.sort_unstable_by_key(|range| range.start);
-    let (mut here, mut next) = (None, None);
+    let mut here = None;
+    let mut next = None;
     for range in symbols.iter_mut().rev() {
         if here != Some(range.start) {
-            (here, next) = (Some(range.start), here);
+            next = here;
+            here = Some(range.start);
         }
         if range.is_empty() {
             range.end = next.unwrap_or(range.start);
@@ -444,7 +455,7 @@ fn reach_to_next(symbols: &mut [Range<u64>]) {
     }
 }
 
-/// Adds to `ranges`, which are sorted and do not overlap, what of `more` fits between them.
+/// Adds the ranges of `more` that fit between `ranges`, which are sorted without overlaps.
 fn add_between(ranges: &mut Vec<Range<u64>>, mut more: Vec<Range<u64>>) {
     more.retain(|range| {
         let after = ranges.partition_point(|other| other.start < range.end);

@@ -1,4 +1,4 @@
-//! Which file it is that code was mapped from: a name alone says it only until the file is replaced.
+//! Identity of a mapped file: a path names the file only until the file is replaced.
 
 use colocate_files::Code;
 use colocate_linux::foreign;
@@ -7,23 +7,24 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A file of code as the kernel distinguishes it from others of the same name.
+/// A file of code, as the kernel distinguishes files of the same path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
-    /// Major and minor number of its device, as mappings have it; on btrfs and overlayfs `stat` has another one.
+    /// Major and minor device number, as in mappings; on btrfs and overlayfs `stat` reports another
+    /// device.
     pub device: (u32, u32),
-    /// Its inode on that device.
+    /// Inode number on the device.
     pub inode: u64,
-    /// Which of the files it is that have had this inode, one after the other; `None` if unknown.
+    /// Inode generation, distinguishing files that reuse the inode; `None` if unknown.
     pub generation: Option<u64>,
 }
 
 impl FileId {
-    /// Of the file that the record `whole` says was mapped, a `PERF_RECORD_MMAP2` with its header; `None` if it is cut
-    /// short.
+    /// File mapped by the record `whole`, a `PERF_RECORD_MMAP2` with its header. `None` if the
+    /// record is truncated.
     #[must_use]
     pub fn of_record(whole: &[u8]) -> Option<Self> {
-        // After the header: process and thread, address, length and offset.
+        // Offset 40: after the header, pid, tid, address, length and offset.
         let rest = whole.get(40..)?;
         let (major, rest) = rest.split_first_chunk()?;
         let (minor, rest) = rest.split_first_chunk()?;
@@ -36,14 +37,14 @@ impl FileId {
         })
     }
 
-    /// Of the file that `/proc` says was mapped.
+    /// File of a mapping listed in `/proc`.
     #[must_use]
     pub fn of_map(map: &CodeMap) -> Self {
         Self { device: map.device, inode: map.inode, generation: None }
     }
 
-    /// Whether both may be the same file: they are, unless its inode was reused and one is known without its
-    /// generation.
+    /// Whether both may be the same file. Wrong only if the inode was reused and one generation is
+    /// unknown.
     #[must_use]
     pub fn is_like(self, other: Self) -> bool {
         let known = self.generation.zip(other.generation);
@@ -52,29 +53,30 @@ impl FileId {
     }
 }
 
-/// A file that code was mapped from.
+/// A mapped file of code.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CodeFile {
-    /// Its path where it was mapped, which may be in another mount namespace.
+    /// Path where it was mapped, possibly in another mount namespace.
     pub path: PathBuf,
-    /// Which file of that path; `None` if unknown.
+    /// Identity of the file; `None` if unknown.
     pub id: Option<FileId>,
 }
 
 impl CodeFile {
-    /// Opens it, and never waits. `None` if it cannot be, is no plain file, or if another file has this path now, or here.
-    /// What is no plain file is not even opened: here the path may lead to a device, whose driver would do something.
+    /// Opens the file without blocking. `None` if unreadable, no regular file, or if the path now
+    /// names another file, here or there. Other file types are not even opened: the path may lead
+    /// to a device here, whose driver would act.
     ///
-    /// Files are held to be the same by their inodes, and not by devices: see [`FileId::device`].
+    /// Files are compared by inode, not by device: see [`FileId::device`].
     #[must_use]
     pub fn open(&self) -> Option<File> {
         let Code { file, metadata } = foreign::code(&self.path).ok()?;
-        // Files of /proc have no length, and reading some of them changes something.
+        // Files of /proc have length 0, and reading some of them has side effects.
         let is_it = self.id.is_none_or(|id| id.inode == metadata.ino()) && metadata.len() > 0;
         is_it.then_some(file)
     }
 
-    /// Its path, to be shown.
+    /// Path for messages.
     #[must_use]
     pub fn display(&self) -> std::path::Display<'_> {
         Path::new(&self.path).display()

@@ -1,14 +1,16 @@
-//! Control flow of one function: basic blocks and loops.
+//! Control flow of a function: basic blocks and loops.
 //!
 //! # Approach
-//! Loops are found as by Havlak ("Nesting of Reducible and Irreducible Loops", 1997), also those that are entered at
-//! several places, which compilers make of loops that wait: from one traversal in depth first, headers from the last one
-//! to the first, each loop as one block of those around it. For code whose loops have one entry each, these are the natural
-//! loops. It takes near-linear time by Ramalingam ("Identifying Loops in Almost Linear Time", 1999): an edge between blocks
-//! of which none was reached by way of the other matters from the loop of their nearest common ancestor on.
+//! Loops are found by Havlak's algorithm ("Nesting of Reducible and Irreducible Loops", 1997),
+//! including loops with several entries, which compilers make of spin loops. After one depth-first
+//! traversal, headers are processed from last to first, and each loop becomes one block of the
+//! loops around it. For code whose loops have one entry each, these are the natural loops.
+//! Near-linear time by Ramalingam ("Identifying Loops in Almost Linear Time", 1999): a cross edge
+//! takes effect at the loop of the nearest common ancestor of its blocks.
 //! # Properties
-//! - **As by definition**: a loop is a strongly connected part, its header the block of it that is reached first, and the
-//!   loops inside it are those of the part without its header. -> test `as_by_connected_parts`
+//! - **As by definition**: a loop is a strongly connected component, its header the block reached
+//!   first, and its inner loops are those of the component without the header.
+//!   -> test `as_by_connected_parts`
 //! - **Near-linear** -> test `near_linear_on_ladders`
 
 use super::budget::Budget;
@@ -16,66 +18,67 @@ use colocate_isa::{ClassCounts, Decoded, Flow};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// A place in [`Graph::blocks`].
+/// Index into [`Graph::blocks`].
 pub type BlockIdx = usize;
-/// A place in [`Graph::loops`].
+/// Index into [`Graph::loops`].
 pub type LoopIdx = usize;
 
-/// Instructions that run one after the other, entered only at the first and left only at the last.
+/// Basic block: consecutive instructions, entered only at the first and left only at the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Address of its first instruction.
+    /// Address of the first instruction.
     pub start: u64,
-    /// Address after its last instruction.
+    /// Address after the last instruction.
     pub end: u64,
-    /// Its instructions.
+    /// Instructions by class.
     pub counts: ClassCounts,
-    /// Blocks that may run next.
+    /// Successors.
     pub next: Vec<BlockIdx>,
-    /// Blocks that it may run after.
+    /// Predecessors.
     pub before: Vec<BlockIdx>,
-    /// Whether the function may be left after it.
+    /// Whether the function may be left after this block.
     pub leaves: bool,
-    /// The innermost loop that it is in; `None` if it is in none.
+    /// Innermost loop around the block; `None` outside of loops.
     pub innermost: Option<LoopIdx>,
 }
 
-/// A loop: a header and everything that is reached after it and leads back to it.
+/// Loop: a header, and all blocks that are reached after the header and lead back to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loop {
-    /// The block through which it is entered, that which is reached first if there are several.
+    /// Entry block; the block reached first if there are several entries.
     pub header: BlockIdx,
-    /// It and the loops inside it, which lie behind it.
+    /// This loop and its inner loops, which follow it.
     pub inside: Range<LoopIdx>,
-    /// Where its blocks are in [`Graph::members`].
+    /// Range of the loop's blocks in [`Graph::members`].
     body: Range<usize>,
 }
 
-/// The control flow of a stretch of code.
+/// Control-flow graph of a function or a part of one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Graph {
-    /// In the order of addresses.
+    /// Blocks in the order of addresses.
     pub blocks: Vec<Block>,
-    /// Each before those inside it, and these before all others.
+    /// Loops; each before its inner loops, and these before all others.
     pub loops: Vec<Loop>,
-    /// The blocks in loops, those with the same innermost one together and in the order of loops, so that each loop's are
-    /// in one piece: lists of their own would grow with the square of how deep loops are nested.
+    /// Blocks in loops, sorted by innermost loop, so each loop's blocks are contiguous. A list per
+    /// loop would grow with the square of the nesting depth.
     members: Vec<BlockIdx>,
-    /// Blocks through which control comes in.
+    /// Blocks where control enters.
     pub entries: Vec<BlockIdx>,
-    /// The blocks that can be reached, each before those behind it except where a loop goes back.
+    /// Reachable blocks in reverse postorder: each before its successors, except along back edges.
     pub order: Vec<BlockIdx>,
 }
 
 impl Graph {
-    /// The control flow of `code`, which is sorted by address and entered at its first instruction;
-    /// `seen` says which of its instructions are known to run.
+    /// Graph of `code`, which is sorted by address and entered at its first instruction; `seen` are
+    /// addresses of instructions known to run.
     ///
-    /// Calls are taken to come back. A jump through a register or memory is taken to lead to every
-    /// block that nothing else leads to, as the cases of a `switch` are. Other such blocks are
-    /// padding, or else entered from elsewhere: only if they were seen running.
+    /// Calls are taken to return. A jump through a register or memory is taken to lead to every
+    /// block without another predecessor, as the cases of a `switch` are. Other blocks without a
+    /// predecessor are padding, or entries if they were seen running.
     ///
-    /// `None` if the code has more than [`MOST_BLOCKS`] or `budget` ends. What is paid grows with the code as n × log n.
+    /// `None` if the code has more than [`MOST_BLOCKS`] or `budget` is spent. The cost grows as n ×
+    /// log n.
     #[must_use]
     pub fn of(code: &[Decoded], seen: &BTreeSet<u64>, budget: &mut Budget) -> Option<Self> {
         budget.spend_each(code.len(), STEPS_AN_INSTRUCTION)?;
@@ -89,19 +92,19 @@ impl Graph {
         Some(graph)
     }
 
-    /// The blocks of a loop, those of loops inside it too.
+    /// Blocks of a loop, those of its inner loops included.
     #[must_use]
     pub fn body(&self, of: LoopIdx) -> &[BlockIdx] {
         &self.members[self.loops[of].body.clone()]
     }
 
-    /// Whether a block is in a loop, or in one inside it.
+    /// Whether a block is in a loop or in an inner loop of the loop.
     #[must_use]
     pub fn is_inside(&self, block: BlockIdx, of: LoopIdx) -> bool {
         self.blocks[block].innermost.is_some_and(|inner| self.loops[of].inside.contains(&inner))
     }
 
-    /// The block that holds the instruction at `address`.
+    /// Block around the instruction at `address`.
     #[must_use]
     pub fn block_at(&self, address: u64) -> Option<BlockIdx> {
         let after = self.blocks.partition_point(|block| block.start <= address);
@@ -109,21 +112,20 @@ impl Graph {
         (address < self.blocks[place].end).then_some(place)
     }
 
-    /// Finds the entries and the order, and cuts off what is never reached.
+    /// Finds entries and order, and removes unreachable predecessors.
     fn enter(&mut self, seen: &BTreeSet<u64>) -> Descent {
         let count = self.blocks.len();
         let mut descent = Descent::of(count);
-        let runs = |block: &Block| seen.range(block.start..block.end).next().is_some();
         for block in 0..count {
-            let is_first = self.blocks[block].before.is_empty() && runs(&self.blocks[block]);
+            let is_first = self.blocks[block].before.is_empty() && ran(&self.blocks[block], seen);
             if block == 0 || (!descent.has(block) && is_first) {
                 self.entries.push(block);
                 descent.follow(&self.blocks, block, &mut self.order);
             }
         }
-        // Loops that only code elsewhere jumps into.
+        // Loops entered only from other code.
         for block in 0..count {
-            if !descent.has(block) && runs(&self.blocks[block]) {
+            if !descent.has(block) && ran(&self.blocks[block], seen) {
                 self.entries.push(block);
                 descent.follow(&self.blocks, block, &mut self.order);
             }
@@ -136,21 +138,25 @@ impl Graph {
     }
 }
 
-/// Most blocks of one function, some 60 MB of them. Chosen: a function of 10^5 jumps has twice as many, and the largest of
-/// Debian 12's CPython and node is below 200 KiB.
+/// Limit of a function's blocks, some 60 MB. Chosen: a function of 10^5 jumps has twice as many,
+/// and the largest function of Debian 12's CPython and node is below 200 KiB.
 pub const MOST_BLOCKS: usize = 1 << 18;
 
-/// Steps for an instruction with its decoding, and for a block and an edge in all that is done here: measured on
-/// functions of 10^5 jumps.
+/// Budget per instruction with its decoding, and per block and edge: measured on functions of 10^5
+/// jumps.
 pub const STEPS_AN_INSTRUCTION: u64 = 60;
 const STEPS_A_BLOCK: u64 = 200;
 const STEPS_AN_EDGE: u64 = 60;
 
-/// Most edges from jumps through registers that are guessed in one function. Chosen: CPython's
-/// interpreter loop has some 200 such jumps and 200 targets.
+/// Limit of the guessed edges from indirect jumps in a function. Chosen: CPython's interpreter loop
+/// has some 200 such jumps and 200 targets.
 const MOST_GUESSED_EDGES: usize = 100_000;
 
-/// Cuts `code` at every jump and at every place that one leads to; `None` with more than [`MOST_BLOCKS`].
+/// Whether an instruction of the block was seen running.
+fn ran(block: &Block, seen: &BTreeSet<u64>) -> bool {
+    seen.range(block.start..block.end).next().is_some()
+}
+/// Cuts `code` after every jump and before every jump target; `None` beyond [`MOST_BLOCKS`].
 fn blocks(code: &[Decoded]) -> Option<Vec<Block>> {
     let targets: BTreeSet<u64> = code.iter().filter_map(|i| i.flow.jump_target()).collect();
     let mut blocks: Vec<Block> = Vec::new();
@@ -177,6 +183,7 @@ fn blocks(code: &[Decoded]) -> Option<Vec<Block>> {
             block.end = instruction.next_ip();
             block.counts.count(instruction.classes);
         }
+        // Calls return, so they end no block.
         open = matches!(instruction.flow, Flow::Next | Flow::Call { .. } | Flow::IndirectCall);
     }
     Some(blocks)
@@ -184,18 +191,14 @@ fn blocks(code: &[Decoded]) -> Option<Vec<Block>> {
 
 /// Adds the edges.
 fn connect(blocks: &mut [Block], code: &[Decoded]) {
-    let at = |blocks: &[Block], address: u64| {
-        blocks.binary_search_by_key(&address, |block| block.start).ok()
-    };
     let mut indirect = Vec::new();
     let mut last = 0;
     for place in 0..blocks.len() {
         last += code[last..].partition_point(|instruction| instruction.ip < blocks[place].end);
         let Some(end) = last.checked_sub(1).map(|last| code[last]) else { continue };
-        let inside = |to: u64| at(blocks, to);
-        let target = end.flow.jump_target().and_then(inside);
-        let fall = end.flow.falls_through().then(|| inside(end.next_ip())).flatten();
-        // A jump to another function is a call in disguise.
+        let target = end.flow.jump_target().and_then(|to| block_from(blocks, to));
+        let fall = end.flow.falls_through().then(|| block_from(blocks, end.next_ip())).flatten();
+        // A jump out of the function is a tail call.
         let away = end.flow.jump_target().is_some() && target.is_none();
         let on = fall.is_some() || matches!(end.flow, Flow::Jump { .. } | Flow::IndirectJump);
         blocks[place].leaves = away || !on;
@@ -207,15 +210,18 @@ fn connect(blocks: &mut [Block], code: &[Decoded]) {
             blocks[next].before.push(place);
         }
     }
-    let orphan = |b: &BlockIdx| blocks[*b].before.is_empty() && does_work(&blocks[*b]);
-    let orphans: Vec<BlockIdx> = (1..blocks.len()).filter(orphan).collect();
-    // With very many of both, such as in all of a file's linkage stubs under one name, they do not
-    // belong together.
+    let orphans = (1..blocks.len()).filter(|block| {
+        let block = &blocks[*block];
+        block.before.is_empty() && does_work(block)
+    });
+    let orphans: Vec<BlockIdx> = orphans.collect();
+    // Very many of both are unrelated, as in a file's linkage stubs under one name.
     if orphans.len().saturating_mul(indirect.len()) > MOST_GUESSED_EDGES {
         indirect.iter().for_each(|from| blocks[*from].leaves = true);
         return;
     }
     for from in indirect {
+        // An indirect jump without a possible target in the function is a tail call.
         blocks[from].leaves |= orphans.is_empty();
         for to in &orphans {
             blocks[from].next.push(*to);
@@ -224,22 +230,26 @@ fn connect(blocks: &mut [Block], code: &[Decoded]) {
     }
 }
 
+/// Block that starts at `address`.
+fn block_from(blocks: &[Block], address: u64) -> Option<BlockIdx> {
+    blocks.binary_search_by_key(&address, |block| block.start).ok()
+}
 /// Whether a block is more than padding.
 fn does_work(block: &Block) -> bool {
     block.counts.of.iter().any(|count| *count > 0)
 }
 
-/// A traversal of the blocks in depth first, which makes them trees.
+/// Depth-first spanning forest of the blocks.
 struct Descent {
-    /// When each block was met; `None` for what is never reached.
+    /// Preorder number of each block; `None` if unreachable.
     number: Vec<Option<usize>>,
-    /// When the last of those was met that were reached by way of it; `None` before it is left.
+    /// Largest preorder number in the subtree of each block; `None` until the block is finished.
     last: Vec<Option<usize>>,
-    /// The blocks as they were met.
+    /// Blocks in preorder.
     met: Vec<BlockIdx>,
-    /// Leads from each block that is left to its nearest ancestor that is not, if there is one, by way of others.
+    /// Path of each finished block to its nearest unfinished ancestor, with path halving.
     above: Vec<BlockIdx>,
-    /// By block: the edges, but those of the tree and those that lead back, whose nearest common ancestor it is.
+    /// For each block, the cross and forward edges whose nearest common ancestor it is.
     across: Vec<Vec<(BlockIdx, BlockIdx)>>,
 }
 
@@ -258,7 +268,7 @@ impl Descent {
         self.number[block].is_some()
     }
 
-    /// Whether `below` is `above`, or was reached by way of it. Both are reached.
+    /// Whether `below` is in the subtree of `above`. Both are reached.
     fn is_below(&self, below: BlockIdx, above: BlockIdx) -> bool {
         self.number[above] <= self.number[below] && self.number[below] <= self.last[above]
     }
@@ -268,12 +278,13 @@ impl Descent {
         self.met.push(block);
     }
 
-    /// Goes on from `entry`, and adds what is reached to `after`, each block after those that lie behind it.
+    /// Traverses from `entry`; appends finished blocks to `after` (postorder).
     fn follow(&mut self, blocks: &[Block], entry: BlockIdx, after: &mut Vec<BlockIdx>) {
         self.meet(entry);
         let mut path = vec![(entry, 0)];
         while let Some((block, place)) = path.last_mut() {
-            let (block, successor) = (*block, blocks[*block].next.get(*place).copied());
+            let block = *block;
+            let successor = blocks[block].next.get(*place).copied();
             *place += 1;
             match successor {
                 Some(next) if !self.has(next) => {
@@ -291,8 +302,8 @@ impl Descent {
         }
     }
 
-    /// Notes an edge to a block that was met before, unless it is not left yet, so that the edge leads back to it, or in a
-    /// tree that is. Halves the way up (Tarjan).
+    /// Records an edge to a visited block at their nearest common ancestor. Back edges and edges
+    /// between trees are dropped. Path halving (Tarjan).
     fn cross(&mut self, from: BlockIdx, to: BlockIdx) {
         let mut above = to;
         while self.above[above] != above {
@@ -305,25 +316,25 @@ impl Descent {
     }
 }
 
-/// Steps for one visit of an edge or of the loop around a block.
+/// Budget per visit of an edge, or of the loop around a block.
 const STEPS_A_LOOK: u64 = 5;
 
-/// Loops while they are found: those inside others first.
+/// Loops under construction, inner loops first.
 #[derive(Default)]
 struct Nest {
     headers: Vec<BlockIdx>,
-    /// The loop right around each.
+    /// Loop directly around each loop.
     around: Vec<Option<usize>>,
-    /// The loop right around each block, if one is found; a header's is the one that it is the header of.
+    /// Loop directly around each block; for a header, its own loop.
     of_block: Vec<Option<usize>>,
-    /// Leads from each block to the header of the outermost loop found around it, by way of others.
+    /// Path of each block to the header of the outermost loop found around it, with path halving.
     outermost: Vec<BlockIdx>,
-    /// By header of an outermost loop, or block in none: where edges come from that lead across to it.
+    /// For each outermost header or block outside of loops, the sources of cross edges to it.
     across: Vec<Vec<BlockIdx>>,
 }
 
 impl Nest {
-    /// The header of the outermost loop around `block`, or the block itself. Halves the way there.
+    /// Header of the outermost loop around `block`, or `block` itself. Halves the path.
     fn outermost(&mut self, mut block: BlockIdx, budget: &mut Budget) -> Option<BlockIdx> {
         while self.outermost[block] != block {
             budget.spend(STEPS_A_LOOK)?;
@@ -333,7 +344,8 @@ impl Nest {
         Some(block)
     }
 
-    /// Adds the loop of this header that `rest` leads back to it. All loops inside it are known.
+    /// Adds the loop of `header`; `rest` are the sources of its back edges. All inner loops are
+    /// known.
     fn add(
         &mut self,
         header: BlockIdx,
@@ -363,7 +375,7 @@ impl Nest {
         Some(())
     }
 
-    /// For each loop, how many are inside it with itself, and its place when outer ones come first.
+    /// Size of each loop (itself and its inner loops), and its index with outer loops first.
     fn places(&self) -> (Vec<usize>, Vec<LoopIdx>) {
         let mut size = vec![1; self.headers.len()];
         for (inner, around) in self.around.iter().enumerate() {
@@ -372,7 +384,8 @@ impl Nest {
             }
         }
         let mut place = vec![0; size.len()];
-        let (mut free, mut end) = (place.clone(), 0);
+        let mut free = place.clone();
+        let mut end = 0;
         for inner in (0..size.len()).rev() {
             let next = self.around[inner].map_or(&mut end, |around| &mut free[around]);
             place[inner] = *next;
@@ -384,7 +397,7 @@ impl Nest {
 }
 
 impl Graph {
-    /// Finds the loops, one for each header. Two of them are apart, or one is inside the other.
+    /// Finds the loops, one per header. Two loops are disjoint or nested.
     fn find_loops(&mut self, descent: &Descent, budget: &mut Budget) -> Option<()> {
         let mut nest = Nest {
             of_block: vec![None; self.blocks.len()],
@@ -392,7 +405,7 @@ impl Graph {
             across: vec![Vec::new(); self.blocks.len()],
             ..Nest::default()
         };
-        // Headers inside a loop are met after its own.
+        // Headers of inner loops are visited after the outer header.
         for &header in descent.met.iter().rev() {
             for (from, to) in &descent.across[header] {
                 let part = nest.outermost(*to, budget)?;
@@ -410,18 +423,21 @@ impl Graph {
             block.innermost = of.map(|of| place[of]);
         }
         self.members = (0..self.blocks.len()).filter(|b| nest.of_block[*b].is_some()).collect();
-        let innermost = |block: &BlockIdx| self.blocks[*block].innermost;
-        self.members.sort_by_key(innermost);
+        self.members.sort_by_key(|block| self.blocks[*block].innermost);
         let mut order: Vec<usize> = (0..place.len()).collect();
         order.sort_unstable_by_key(|found| place[*found]);
-        let before = |end: LoopIdx| self.members.partition_point(|b| innermost(b) < Some(end));
-        let one = |found: usize| {
+        let loops = order.into_iter().map(|found| {
             let inside = place[found]..place[found] + size[found];
-            let body = before(inside.start)..before(inside.end);
+            let body = self.members_before(inside.start)..self.members_before(inside.end);
             Loop { header: nest.headers[found], inside, body }
-        };
-        self.loops = order.into_iter().map(one).collect();
+        });
+        self.loops = loops.collect();
         Some(())
+    }
+
+    /// Number of members whose innermost loop comes before `end`.
+    fn members_before(&self, end: LoopIdx) -> usize {
+        self.members.partition_point(|block| self.blocks[*block].innermost < Some(end))
     }
 }
 

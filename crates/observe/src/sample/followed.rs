@@ -1,4 +1,4 @@
-//! Processes whose threads are sampled, as they create others and end.
+//! Sampled processes, followed through their forks and exits.
 
 use super::clock::{Clock, SETTLED};
 use crate::perf::{Record, Stamp, split};
@@ -9,24 +9,24 @@ use colocate_linux::clock::now;
 use colocate_linux::{Pid, Tid};
 use std::collections::BTreeMap;
 
-/// Samples of processes that come and go.
+/// Samples processes and their future children.
 #[derive(Debug)]
 pub(crate) struct Followed {
     pub clock: Clock,
-    /// Living processes that are sampled, and whose events they have: their own, or those of one that created them.
+    /// Living sampled processes, with the process whose events each inherits (or its own).
     events_of: BTreeMap<Pid, Pid>,
-    /// The threads that events were opened for, of each process that was not sampled by way of another one.
+    /// Threads with own events, of each process added explicitly.
     opened: BTreeMap<Pid, Vec<Tid>>,
 }
 
 impl Followed {
-    /// None yet.
+    /// Samples no process yet.
     pub fn new(clock: Clock) -> Self {
         Self { clock, events_of: BTreeMap::new(), opened: BTreeMap::new() }
     }
 
-    /// Samples process `pid` and all that it creates, too; with [`Start::AtExec`] it waits before its exec, and nothing
-    /// that it does before is counted.
+    /// Adds process `pid` and all its future children. With [`Start::AtExec`] the process waits
+    /// before its exec, and nothing before the exec is counted.
     pub fn also(&mut self, pid: Pid, start: Start) -> Result<(), SysError> {
         self.clock.expect(pid, start);
         let mut tree = Tree::default();
@@ -35,8 +35,9 @@ impl Followed {
         tree.processes().try_for_each(|process| self.also_alone(process))
     }
 
-    /// Samples process `pid` and all that it creates from now on.
+    /// Adds process `pid`, and the threads and processes created from now on.
     pub fn also_alone(&mut self, pid: Pid) -> Result<(), SysError> {
+        // `attach` opens events on several threads and may fail in the middle.
         let before = self.clock.rings.tids().len();
         let done = self.clock.attach(pid);
         self.opened.entry(pid).or_default().extend(self.clock.rings.tids().skip(before));
@@ -50,12 +51,12 @@ impl Followed {
         Ok(())
     }
 
-    /// Whether process `pid` is sampled, as far as the kernel has reported created processes.
+    /// Whether process `pid` is sampled, as far as the kernel has reported process creations.
     pub fn samples(&self, pid: Pid) -> bool {
         self.events_of.contains_key(&pid)
     }
 
-    /// Samples process `pid` no more, nor what it has created since it was sampled.
+    /// Stops sampling process `pid` and the processes it created since it was added.
     pub fn forget(&mut self, pid: Pid) {
         for tid in self.opened.remove(&pid).unwrap_or_default() {
             self.clock.rings.detach(tid);
@@ -64,17 +65,18 @@ impl Followed {
         self.events_of.retain(|_, of| *of != pid);
     }
 
-    /// How many events are open: one for each CPU and each thread that was found running, not for those that these create.
+    /// Number of open events: one for each CPU and each thread found at the start. Inherited events
+    /// do not count.
     pub fn events(&self) -> usize {
         self.clock.rings.tids().len()
     }
 
-    /// The records that have settled, in the order of time.
+    /// Settled records, in the order of time.
     pub fn take(&mut self) -> Vec<u8> {
         self.clock.take(now().saturating_sub(SETTLED)).0
     }
 
-    /// Passes on each of these records after it was followed.
+    /// Calls `of` with each record, after tracking it.
     pub fn each(&mut self, bytes: &[u8], mut of: impl FnMut(&mut Clock, &Record<'_>)) {
         for (whole, record) in split(bytes) {
             self.follow(whole, &record);

@@ -1,7 +1,7 @@
-//! The code in an ELF file: where functions begin and end, and their bytes.
+//! Code in an ELF file: function bounds and bytes.
 //!
-//! Bounds come from the unwind tables (`.eh_frame`), which stripped programs keep because
-//! exceptions and backtraces need them; symbols fill the gaps that assembly and Go leave.
+//! Bounds come from the unwind tables (`.eh_frame`). Stripped programs keep these tables because
+//! exceptions and backtraces need them. Symbols fill the gaps that assembly and Go leave.
 
 use super::budget::Budget;
 use super::elf::Tables;
@@ -9,22 +9,22 @@ use std::fs::{File, Metadata};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 
-/// Code of one file, opened but read piece by piece.
+/// Code of an open file, read in pieces.
 #[derive(Debug)]
 pub struct Image {
     file: File,
-    /// What the file says of its code.
+    /// Code tables of the file.
     pub tables: Tables,
-    /// Of the file, when its tables were read.
+    /// Stamp of the file when its tables were read.
     stamp: Stamp,
 }
 
-/// What changes when a file is written to: its length, and when it was last changed (seconds and nanoseconds).
+/// Length and time of the last modification (seconds and nanoseconds): a write changes them.
 type Stamp = (u64, i64, i64);
 
 impl Image {
-    /// Lists the functions of `file`, a plain file; `None` if it is no ELF file, is for an instruction set that
-    /// we do not decode, or claims more than `budget` allows.
+    /// Lists the functions of `file`, a regular file. `None` if `file` is no ELF file, is for an
+    /// unsupported instruction set, or exceeds `budget`.
     #[must_use]
     pub fn of(file: File, budget: &mut Budget) -> Option<Self> {
         let metadata = file.metadata().ok()?;
@@ -32,19 +32,20 @@ impl Image {
         Some(Self { file, tables, stamp: stamp(&metadata) })
     }
 
-    /// Whether the file has not been written to since it was opened; some linkers do so.
+    /// Whether the file was not written to since its tables were read; some linkers write in place.
     #[must_use]
     pub fn is_unchanged(&self) -> bool {
         self.file.metadata().is_ok_and(|metadata| stamp(&metadata) == self.stamp)
     }
 
-    /// Whether the file has a name yet. Without one its space on disk is freed when it is closed.
+    /// Whether the file still has a name. Without a name its disk space is freed on close.
     #[must_use]
     pub fn has_name(&self) -> bool {
         self.file.metadata().is_ok_and(|metadata| metadata.nlink() > 0)
     }
 
-    /// The bytes at `addresses`, fewer at the end of a segment or behind the first MiB; none if nothing is there.
+    /// Bytes at `addresses`, at most 1 MiB; fewer at the end of a segment, none outside of
+    /// segments.
     #[must_use]
     pub fn bytes(&self, addresses: Range<u64>) -> Vec<u8> {
         self.tables.bytes(&self.file, addresses, LONGEST_B)
@@ -55,7 +56,7 @@ fn stamp(metadata: &Metadata) -> Stamp {
     (metadata.len(), metadata.mtime(), metadata.mtime_nsec())
 }
 
-/// No more than this is read at once: the longest function that is taken to have right bounds.
+/// Length limit of one read, in bytes: the longest function with plausible bounds.
 const LONGEST_B: u64 = super::weigh::LONGEST_FUNCTION_B;
 
 #[cfg(test)]

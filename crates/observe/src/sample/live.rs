@@ -1,4 +1,4 @@
-//! Code that lies in a process's memory only: what a JIT compiler has made.
+//! Code in a process's memory without a file, such as a JIT compiler's.
 
 use super::budget::Budget;
 use super::flow::{BlockIdx, Graph, LoopIdx, STEPS_AN_INSTRUCTION};
@@ -9,20 +9,20 @@ use colocate_linux::foreign;
 use colocate_linux::proc::Proc;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many bytes after a sampled instruction are read. Chosen: a loop that is longer is
-/// rarely innermost.
+/// Bytes read after a sampled instruction. Chosen: a longer loop is rarely innermost.
 pub const AHEAD_B: usize = 2048;
-/// How many bytes before a sampled instruction are read, for the head of its loop.
+/// Bytes read before a sampled instruction, for the head of its loop.
 pub const BEHIND_B: usize = 2048;
 
-/// Steps that the code around one instruction may cost, about a millisecond. Chosen: twice what a traversal of all that is
-/// looked at and of one loop in it takes if every instruction has one byte; many jumps that lead nowhere cost more.
+/// Budget for the code around one instruction, about a millisecond. Chosen: twice the cost of a
+/// full traversal and of one loop, if every instruction has one byte; many jumps that lead nowhere
+/// cost more.
 pub const MOST_STEPS: u64 = 1_000_000;
 
-/// Up to `bytes.len()` bytes of the memory of `pid` from `address` on; how many could be read.
+/// Reads up to `bytes.len()` bytes of the memory of `pid` at `address`; returns the number read.
 fn read(pid: Pid, address: u64, bytes: &mut [u8]) -> usize {
     match foreign::memory(pid, address, bytes) {
-        // A first thread that has ended has no memory, whatever the others have.
+        // An exited main thread has no memory, even while other threads live.
         Err(why) if why.raw_os_error() == Some(libc::ESRCH) => {
             let other = Proc::default().living_thread(pid).filter(|tid| *tid != pid.first_thread());
             other.map_or(0, |tid| foreign::memory(Pid(tid.0), address, bytes).unwrap_or(0))
@@ -31,11 +31,12 @@ fn read(pid: Pid, address: u64, bytes: &mut [u8]) -> usize {
     }
 }
 
-/// The memory around `ip` of `pid`, from [`BEHIND_B`] bytes before it to [`AHEAD_B`] after it where
-/// that much is mapped: its first address and its bytes.
+/// Memory around `ip` of `pid`: first address and bytes. From [`BEHIND_B`] bytes before `ip` to
+/// [`AHEAD_B`] after it, as far as mapped; `None` if `ip` is unreadable.
 #[must_use]
 pub fn around(pid: Pid, ip: u64) -> Option<(u64, Vec<u8>)> {
-    // A read that begins in a hole fails as a whole, so the part before is a read of its own.
+    // A read that begins in an unmapped page fails as a whole, so the part before `ip` is a
+    // separate read.
     let mut ahead = vec![0; AHEAD_B];
     let got = read(pid, ip, &mut ahead);
     ahead.truncate(got);
@@ -51,8 +52,9 @@ pub fn around(pid: Pid, ip: u64) -> Option<(u64, Vec<u8>)> {
     Some((start, bytes))
 }
 
-/// What a sample at `ip` represents, in `bytes` that lie at `start`: the innermost loop there, or else what follows up to the
-/// next jump that is always taken; `None` if nothing there can be decoded within `budget`.
+/// Mix of the code around a sample at `ip`, in `bytes` at address `start`: the innermost loop, or
+/// else the code up to the next unconditional jump. `None` if nothing can be decoded within
+/// `budget`.
 #[must_use]
 pub fn shares_around(
     isa: Isa,
@@ -71,12 +73,13 @@ pub fn shares_around(
     Shares::of(&counts)
 }
 
-/// The instructions of the outermost loop around `ip` in `bytes`, which lie at `start`, in the order of addresses, and their
-/// control flow; what follows `ip` up to the next jump that is always taken if there is no loop.
+/// Instructions of the outermost loop around `ip`, in the order of addresses, with their graph;
+/// `bytes` lie at `start`. Without a loop: the code from `ip` to the next unconditional jump.
 ///
-/// On x86 it is not known where instructions before `ip` begin. But each instruction of a loop can be reached from each
-/// other one, so jumps are followed from `ip` on. Where the loop is entered is not known either: it is taken to be its
-/// lowest address. `None` if `ip` is not in `bytes`, or if that takes more than `budget`.
+/// On x86 the instruction boundaries before `ip` are unknown. But each instruction of a loop is
+/// reachable from each other one, so jumps are followed from `ip` on. The loop's entry is unknown,
+/// too, and taken to be its lowest address. `None` if `ip` is not in `bytes`, or if `budget` is
+/// spent.
 #[must_use]
 pub fn code_around(
     isa: Isa,
@@ -88,10 +91,8 @@ pub fn code_around(
     let mut code = reached(isa, start, bytes, ip, budget)?;
     let seen = BTreeSet::from([ip]);
     let graph = Graph::of(&code, &seen, budget)?;
-    let is_inside =
-        |of: LoopIdx, at: u64| graph.block_at(at).is_some_and(|block| graph.is_inside(block, of));
-    if let Some(outermost) = (0..graph.loops.len()).find(|of| is_inside(*of, ip)) {
-        code.retain(|one| is_inside(outermost, one.ip));
+    if let Some(outermost) = (0..graph.loops.len()).find(|of| is_inside(&graph, *of, ip)) {
+        code.retain(|one| is_inside(&graph, outermost, one.ip));
     } else {
         code = straight(&code, ip);
     }
@@ -99,7 +100,11 @@ pub fn code_around(
     Some((code, graph))
 }
 
-/// The instructions that can be reached from `ip`, in the order of addresses; `None` if there are none.
+/// Whether the instruction at an address is in a loop.
+fn is_inside(graph: &Graph, of: LoopIdx, address: u64) -> bool {
+    graph.block_at(address).is_some_and(|block| graph.is_inside(block, of))
+}
+/// Instructions reachable from `ip`, in the order of addresses; `None` if there are none.
 fn reached(
     isa: Isa,
     start: u64,
@@ -107,7 +112,8 @@ fn reached(
     ip: u64,
     budget: &mut Budget,
 ) -> Option<Vec<Decoded>> {
-    let (mut found, mut rest) = (BTreeMap::new(), vec![ip]);
+    let mut found = BTreeMap::new();
+    let mut rest = vec![ip];
     while let Some(from) = rest.pop() {
         let skip = from.checked_sub(start).and_then(|skip| usize::try_from(skip).ok());
         let Some(bytes) = skip.and_then(|skip| bytes.get(skip..)) else { continue };
@@ -125,17 +131,17 @@ fn reached(
     (!found.is_empty()).then(|| found.into_values().collect())
 }
 
-/// The instructions that lie one after the other from `ip` on.
+/// Consecutive instructions from `ip` on.
 fn straight(code: &[Decoded], ip: u64) -> Vec<Decoded> {
     let mut next = Some(ip);
-    let follows = |one: &&Decoded| {
-        let is_next = next == Some(one.ip);
-        if is_next {
+    let mut found = Vec::new();
+    for one in code {
+        if next == Some(one.ip) {
             next = one.flow.falls_through().then(|| one.next_ip());
+            found.push(*one);
         }
-        is_next
-    };
-    code.iter().filter(follows).copied().collect()
+    }
+    found
 }
 
 #[cfg(test)]

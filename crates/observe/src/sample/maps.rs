@@ -1,4 +1,4 @@
-//! Which file's code lies where in each process.
+//! Executable mappings of each process.
 
 use super::file::{CodeFile, FileId};
 use crate::perf::Mapping;
@@ -8,47 +8,48 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// One of [`Spaces`]' files. Never reused for another.
+/// A file of [`Spaces`]. Never reused for another file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileIdx(u32);
 
-/// Where an instruction comes from.
+/// Source of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
-    /// From a file, so many bytes from its start.
+    /// File, and byte offset in the file.
     File(FileIdx, u64),
-    /// From memory without a file: a JIT compiler's, the vdso, or a file that is gone.
+    /// Memory without a file: a JIT compiler's, the vdso, or a file that is gone.
     Memory,
 }
 
-/// The code mapped in each process.
+/// Executable mappings of each process.
 #[derive(Debug, Default)]
 pub struct Spaces {
     files: BTreeMap<FileIdx, CodeFile>,
-    /// Those of the same path are files that have replaced each other, or are of other mount namespaces.
+    /// Files by path; files of the same path have replaced each other, or are in different mount
+    /// namespaces.
     by_path: BTreeMap<PathBuf, Vec<FileIdx>>,
-    /// How many files there have been.
+    /// Number of file indices given out.
     given: u32,
-    /// Memory that the files take, about.
+    /// Approximate memory of the files, in bytes.
     files_b: usize,
-    /// Shared between a process and those it has forked until one of them maps something.
+    /// Mappings; shared between a process and its forks until one of them maps code.
     spaces: BTreeMap<Pid, Arc<Space>>,
 }
 
 type Space = BTreeMap<u64, Piece>;
 
-/// Pieces of one process, at most: as many as Linux lets it map (`vm.max_map_count`) by default. What it
-/// unmaps is not reported, so a program that maps code again and again would have any number.
+/// Limit of a process's mappings: Linux's default (`vm.max_map_count`). The kernel does not report
+/// unmapping, so a program that maps code again and again would exceed any number.
 const MOST_PIECES: usize = 65_530;
 
-/// Memory for files, at most. Chosen: 100,000 files with paths of 100 bytes.
+/// Memory limit of files, in bytes. Chosen: 100,000 files with paths of 100 bytes.
 const MOST_FILES_B: usize = 32 << 20;
 
-/// Files of one path, at most: of those the oldest is forgotten. Chosen: as builds replace programs, and few enough to be
-/// compared each time that one is mapped.
+/// Limit of the files of one path; the oldest is dropped. Chosen: enough for builds that replace
+/// programs, and few enough to compare at each mapping.
 const MOST_OF_A_PATH: usize = 1 << 10;
 
-/// Memory that a file of this path takes, about: it is kept twice, and each time with as much again around it.
+/// Approximate memory of a file, in bytes: the path is stored twice, each with as much overhead.
 fn cost_b(path: &Path) -> usize {
     2 * (path.as_os_str().len() + 100)
 }
@@ -58,19 +59,19 @@ struct Piece {
     end: u64,
     offset_b: u64,
     file: Option<FileIdx>,
-    /// Whether it is code of the kernel's that runs in the program: `[vdso]`.
+    /// Whether this is the kernel's code in the program: `[vdso]`.
     vdso: bool,
 }
 
 impl Spaces {
-    /// Process `child` begins as a copy of `parent`.
+    /// Copies the mappings of `parent` to `child`.
     pub fn fork(&mut self, parent: Pid, child: Pid) {
         if let Some(space) = self.spaces.get(&parent).cloned() {
             self.spaces.insert(child, space);
         }
     }
 
-    /// Process `pid` executes another program or has ended: nothing is mapped any more.
+    /// Drops all mappings of process `pid`, after an exec or its exit.
     pub fn clear(&mut self, pid: Pid) {
         self.spaces.remove(&pid);
         if self.files_b >= MOST_FILES_B {
@@ -78,7 +79,7 @@ impl Spaces {
         }
     }
 
-    /// Process `pid` has mapped code of this file, if it is one.
+    /// Records a mapping of process `pid`, by a record of the kernel.
     pub fn map(&mut self, pid: Pid, map: &Mapping<'_>, id: Option<FileId>) {
         let path = String::from_utf8_lossy(map.path);
         let end = map.start.saturating_add(map.length_b);
@@ -86,14 +87,14 @@ impl Spaces {
         self.insert(pid, map.start, end, map.offset_b, (file, &path));
     }
 
-    /// Process `pid` was found: notes what code `/proc` says that it has mapped. Opens none of the files.
+    /// Records all mappings of process `pid` listed in `/proc`. Opens none of the files.
     pub fn find(&mut self, pid: Pid, proc: &Proc) {
         for map in proc.code_maps(pid) {
             self.found(pid, &map);
         }
     }
 
-    /// Process `pid` has mapped this, by `/proc`.
+    /// Records a mapping of process `pid` listed in `/proc`.
     pub fn found(&mut self, pid: Pid, map: &CodeMap) {
         let file = self.file_of(&map.path, Some(FileId::of_map(map)));
         self.insert(pid, map.start, map.end, map.offset_b, (file, &map.path));
@@ -111,32 +112,37 @@ impl Spaces {
         self.files_b = self.files.values().map(|file| cost_b(&file.path)).sum();
     }
 
-    /// Where the instruction at `ip` of process `pid` comes from; memory if nothing is known there.
+    /// Source of the instruction at `ip` of process `pid`; [`Origin::Memory`] without a known
+    /// mapping.
     #[must_use]
     pub fn origin(&self, pid: Pid, ip: u64) -> Origin {
-        let below = |space: &Arc<Space>| space.range(..=ip).next_back().map(|(at, p)| (*at, *p));
-        match self.spaces.get(&pid).and_then(below) {
-            Some((start, Piece { end, offset_b, file: Some(file), .. })) if ip < end => {
-                Origin::File(file, (ip - start).saturating_add(offset_b))
+        match self.piece_at(pid, ip) {
+            Some((start, Piece { offset_b, file: Some(file), .. })) => {
+                Origin::File(*file, (ip - start).saturating_add(*offset_b))
             }
             _ => Origin::Memory,
         }
     }
 
-    /// Whether the instruction at `ip` of process `pid` is the kernel's that runs in the program: `[vdso]`.
-    #[must_use]
-    pub fn in_vdso(&self, pid: Pid, ip: u64) -> bool {
-        let below = self.spaces.get(&pid).and_then(|space| space.range(..=ip).next_back());
-        below.is_some_and(|(_, piece)| piece.vdso && ip < piece.end)
+    /// Start and description of the mapping around `ip`.
+    fn piece_at(&self, pid: Pid, ip: u64) -> Option<(u64, &Piece)> {
+        let (start, piece) = self.spaces.get(&pid)?.range(..=ip).next_back()?;
+        (ip < piece.end).then_some((*start, piece))
     }
 
-    /// A file; `None` if it was forgotten.
+    /// Whether the instruction at `ip` of process `pid` is in the `[vdso]`.
+    #[must_use]
+    pub fn in_vdso(&self, pid: Pid, ip: u64) -> bool {
+        self.piece_at(pid, ip).is_some_and(|(_, piece)| piece.vdso)
+    }
+
+    /// Path and identity of a file; `None` if it was forgotten.
     #[must_use]
     pub fn file(&self, file: FileIdx) -> Option<&CodeFile> {
         self.files.get(&file)
     }
 
-    /// The files of this path.
+    /// Identities of the files of this path.
     #[cfg(test)]
     pub(crate) fn ids_of(&self, path: &Path) -> impl Iterator<Item = FileId> {
         let files = self.by_path.get(path).into_iter().flatten();
@@ -157,23 +163,25 @@ impl Spaces {
         let space = Arc::make_mut(self.spaces.entry(pid).or_default());
         make_room(space, start, end);
         let vdso = path == "[vdso]";
-        // Where nothing is known there is memory.
+        // Memory without a file is the default, so it is not stored.
         if file.is_none() && !vdso {
             return;
         }
+        // All at once: code without a known mapping is read from memory.
         if space.len() >= MOST_PIECES {
             space.clear();
         }
         space.insert(start, Piece { end, offset_b, file, vdso });
     }
 
-    /// The file of that path, or `None` if it is the name of memory without a file, or if there is no room for more files:
-    /// then its code is read from memory.
+    /// Index of the file at `path`. `None` for memory without a file, and beyond the memory limit:
+    /// then code is read from memory.
     fn file_of(&mut self, path: &str, id: Option<FileId>) -> Option<FileIdx> {
         if is_memory(path) {
             return None;
         }
         let path = Path::new(path);
+        // The newest file of a path is the likeliest.
         for known in self.by_path.get(path).into_iter().flatten().rev() {
             let file = self.files.get_mut(known)?;
             let is_it = match (file.id, id) {
@@ -204,18 +212,18 @@ impl Spaces {
     }
 }
 
-/// Whether this is the name of memory without a file.
+/// Whether `path` names memory without a file.
 fn is_memory(path: &str) -> bool {
-    // Anonymous memory is "//anon" in the kernel's notes and empty in /proc; "/dev/zero",
-    // "/memfd:" and "/SYSV" are memory that only looks like a file; a deleted file cannot be
-    // opened by its name.
+    // Anonymous memory is "//anon" in the kernel's records and empty in /proc. "/dev/zero",
+    // "/memfd:" and "/SYSV" are memory with a file-like name. A deleted file cannot be opened by
+    // name.
     let memory = ["//", "/dev/zero", "/memfd:", "/SYSV", "/anon_hugepage"];
     !path.starts_with('/')
         || path.ends_with(" (deleted)")
         || memory.iter().any(|prefix| path.starts_with(prefix))
 }
 
-/// Unmaps `start .. end`, cutting pieces that reach into it.
+/// Unmaps `start .. end`, truncating mappings that reach into it.
 fn make_room(space: &mut Space, start: u64, end: u64) {
     let reaching: Vec<(u64, Piece)> = space
         .range(..end)

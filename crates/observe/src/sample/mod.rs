@@ -1,20 +1,21 @@
-//! Instruction-pointer samples on the software clock: what each thread does, without counters.
+//! Instruction-pointer samples on the software clock: the instruction mix of each thread, without
+//! counters.
 //!
 //! # Problem
-//! A timer interrupt says *where* a thread is, not what it has executed. Slow instructions are hit
-//! more often than fast ones, so the class of the instruction that was hit says little: it is wrong
-//! by up to 46 percentage points on compressors.
+//! A timer interrupt shows *where* a thread is, not the instructions it has executed. Slow
+//! instructions are hit more often than fast ones, so the class of the hit instruction alone is
+//! misleading: wrong by up to 46 percentage points on compressors.
 //! # Approach
-//! A sample represents the code around it that runs as often as it does. The binary says what that
-//! code is: see [`weigh`].
+//! A sample represents the surrounding code that runs as often as the sampled instruction. The
+//! binary shows this code: see [`weigh`].
 //! # Terms
-//! *Site*: an instruction of a file, however many processes have it mapped. *Live code*: code that
-//! is in memory only, as a JIT compiler makes it; it is read when the sample is.
+//! *Site*: an instruction of a file, however many processes have mapped it. *Live code*: code in
+//! memory only, as a JIT compiler makes it; it is read at the time of the sample.
 //! # Parts
-//! [`Sampler`] empties the kernel's rings and files samples by thread and site, which takes about a
-//! microsecond a sample; nothing is decoded there. [`Sampler::snapshot`] decodes. [`maps`] knows
-//! which file lies where, [`mod@file`] distinguishes files of one path, [`image`] and [`elf`] read files, [`flow`]
-//! finds loops, [`live`] reads memory, and [`budget`] says what all of that may cost.
+//! [`Sampler`] empties the kernel's rings and files samples by thread and site, about a microsecond
+//! per sample, without decoding. [`Sampler::snapshot`] decodes. [`maps`] tracks mappings,
+//! [`mod@file`] distinguishes files of one path, [`image`] and [`elf`] read files, [`flow`] finds
+//! loops, [`live`] reads memory, and [`budget`] limits the cost of all.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), colocate_linux::SysError> {
@@ -63,43 +64,44 @@ use std::os::fd::BorrowedFd;
 use threads::Threads;
 use weigh::Weigher;
 
-/// Samples a second of CPU time, unless something else is requested. At 1,000 the watched program
-/// ran 3–5 % slower in a 2-CPU virtual machine, so 250 cost about 1 %.
+/// Default sampling rate, per second of CPU time. At 1,000 the watched program ran 3–5 % slower in
+/// a 2-CPU virtual machine, so 250 costs about 1 %.
 pub const DEFAULT_RATE_HZ: u32 = 250;
 
-/// Rates that can be requested. The kernel's own limit is `perf_event_max_sample_rate`.
+/// Accepted sampling rates, per second. The kernel's own limit is `perf_event_max_sample_rate`.
 pub const RATES_HZ: std::ops::RangeInclusive<u32> = 1..=10_000;
 
-/// Fewest samples that a thread's mix may rest on. With 20, the share of a class that is 30 % has a
-/// standard error of 10 points if every sample is of another loop, and none if all are of one.
-/// Chosen; see docs/reference/sampling.md.
+/// Fewest samples for a thread's mix. With 20, a class's share of 30 % has a standard error of 10
+/// points if every sample is of another loop, and none if all samples are of one loop. Chosen; see
+/// docs/reference/sampling.md.
 pub const LEAST_SAMPLES: u64 = 20;
 
-/// Steps of [`budget`] that one pass over all sampled code may take, about ten seconds. Chosen: enough for some 6,000
-/// functions of Rust's compiler or LLVM, which are large, and some 40,000 of node (docs/reference/sampling.md).
+/// Default budget ([`budget`]) of one pass over all sampled code, about ten seconds. Chosen: enough
+/// for some 6,000 of the large functions of Rust's compiler or LLVM, and some 40,000 of node
+/// (docs/reference/sampling.md).
 pub const MOST_STEPS: u64 = 10_000_000_000;
 
-/// Bytes that wait before the reader is woken: some 25 samples, 0.1 s of one CPU at the default
-/// rate. Code that a JIT compiler moves sooner is read wrongly.
+/// Bytes waiting in a ring before poll(2) wakes: some 25 samples, 0.1 s of one CPU at the default
+/// rate. Code that a JIT compiler moves sooner is misread.
 const WAKE_B: u32 = 1024;
 
-/// How often `/proc` is scanned for creations and ends once some may have been lost. Chosen.
+/// Period of `/proc` scans for thread creations and exits, once records may have been lost. Chosen.
 const SCAN_EVERY: Nanos = Nanos::from_secs(1);
 
-/// What to sample, and how.
+/// Options of a sampler.
 #[derive(Clone, Debug)]
 pub struct SampleOptions {
-    /// Samples a second of CPU time, in [`RATES_HZ`].
+    /// Samples per second of CPU time, in [`RATES_HZ`].
     pub rate_hz: u32,
-    /// Where, as for lifecycle events.
+    /// CPUs, rings and `/proc`, as for lifecycle events.
     pub watch: crate::lifecycle::Options,
-    /// Steps of [`budget`] that [`Sampler::snapshot`] and [`Sampler::stretches`] may take each; samples in code that is left over count as
-    /// those in code that cannot be read.
+    /// Budget ([`budget`]) of each call of [`Sampler::snapshot`] and [`Sampler::stretches`];
+    /// samples in code beyond it count as samples in unreadable code.
     pub most_steps: u64,
 }
 
 impl SampleOptions {
-    /// The default rate on this machine's online CPUs.
+    /// Default rate on this machine's online CPUs.
     ///
     /// # Errors
     /// As [`crate::lifecycle::Options::here`].
@@ -112,8 +114,8 @@ impl SampleOptions {
     }
 }
 
-/// 128 KiB a CPU: 3,000 samples, 12 s of one CPU at the default rate, within the 516 KiB that an
-/// unprivileged user may lock (`perf_event_mlock_kb`).
+/// Pages of each CPU's ring, 128 KiB: 3,000 samples, 12 s of one CPU at the default rate. Within
+/// the 516 KiB that an unprivileged user may lock (`perf_event_mlock_kb`).
 const RING_PAGES: usize = 32;
 
 /// Samples the threads of one or more programs.
@@ -125,16 +127,16 @@ pub struct Sampler {
     threads: Threads,
     weigher: Weigher,
     lost: u64,
-    /// When `/proc` is to be scanned for creations and ends; `None` as long as none can be lost.
+    /// Time of the next `/proc` scan for creations and exits; `None` as long as none can be lost.
     next_scan: Option<Nanos>,
 }
 
 impl Sampler {
-    /// Samples process `pid` and all that it creates from now on.
+    /// Samples process `pid` and all its future children.
     ///
-    /// With [`Start::AtExec`], `pid` is a child that waits before its exec, and nothing of what it
-    /// does before is counted. With [`Start::Now`] it runs already; its threads and its children's
-    /// are found in `/proc`.
+    /// With [`Start::AtExec`], `pid` is a child that waits before its exec, and nothing before the
+    /// exec is counted. With [`Start::Now`] it runs already; its threads and its children's are
+    /// found in `/proc`.
     ///
     /// # Errors
     /// As [`crate::perf::Event::open`]: `EACCES`, `EPERM` or `ENOSYS` where events are denied,
@@ -145,7 +147,7 @@ impl Sampler {
         Ok(sampler)
     }
 
-    /// Samples nothing yet.
+    /// Creates a sampler that samples no process yet.
     ///
     /// # Errors
     /// As [`Sampler::start`].
@@ -162,7 +164,7 @@ impl Sampler {
         })
     }
 
-    /// Samples process `pid` and all that it creates, too.
+    /// Adds process `pid` and all its future children.
     ///
     /// # Errors
     /// As [`Sampler::start`].
@@ -194,17 +196,17 @@ impl Sampler {
         self.clock.rings.fds().collect()
     }
 
-    /// Whether every sampled thread has ended and been reported.
+    /// Whether every sampled thread has exited and been reported.
     #[must_use]
     pub fn all_ended(&self) -> bool {
         self.threads.all_ended()
     }
 
-    /// Files what the rings hold. Never waits and never decodes files.
+    /// Files the records in the rings. Never waits and never decodes files.
     ///
-    /// A record is filed once those of all CPUs that came before it must have been written, so the
-    /// newest millisecond stays behind for the next call. If the rings have overflowed, `/proc` is scanned for
-    /// creations and ends too, at most once a second from then on.
+    /// A record is filed once earlier records of all CPUs must have been written, so the newest
+    /// millisecond is left for the next call. After an overflow of the rings, `/proc` is scanned
+    /// for creations and exits, too, at most once a second.
     pub fn drain(&mut self) {
         let begun = now();
         self.file_until(begun.saturating_sub(SETTLED));
@@ -214,27 +216,28 @@ impl Sampler {
         }
     }
 
-    /// Records the CPU time of all threads according to `/proc`. To be called before the exit status of
-    /// a process is taken: after that, its first thread's is no longer known.
+    /// Records the CPU time of all threads from `/proc`. Call before reaping a process: afterwards
+    /// the CPU time of its main thread is gone.
     pub fn read_cpu_times(&mut self) {
         self.threads.read_cpu_times(&self.clock.proc);
     }
 
-    /// Ends the sampling: the programs run on, and what the rings hold is filed.
+    /// Stops sampling; the programs run on, and the records in the rings are filed.
     pub fn stop(&mut self) {
         self.threads.read_cpu_times(&self.clock.proc);
         self.clock.rings.detach_all();
         self.file_until(Nanos(u64::MAX));
-        // Records that find no room at the very end are reported by no record after them.
+        // The kernel reports a loss with the next record, so losses at the very end are only in the
+        // counts.
         self.count_lost(0);
         if self.next_scan.take().is_some() {
             self.scan();
         }
     }
 
-    /// What every thread was seen doing so far, in the order of creation.
+    /// Samples and mix of every thread so far, in the order of creation.
     ///
-    /// Decodes every function that was sampled, each time: 2 ms for gzip, 60 ms for bash, and never more than
+    /// Decodes every sampled function at each call: 2 ms for gzip, 60 ms for bash, and at most
     /// [`SampleOptions::most_steps`]. The rings fill up meanwhile.
     #[must_use]
     pub fn snapshot(&mut self) -> Vec<ThreadSamples> {
@@ -243,14 +246,14 @@ impl Sampler {
         self.threads.snapshot(&self.weigher, self.clock.period)
     }
 
-    /// Stretches of the code that was sampled so far, at most `count`. Decodes as
+    /// At most `count` stretches of the code sampled so far. Decodes as
     /// [`snapshot`](Self::snapshot) does.
     #[must_use]
     pub fn stretches(&mut self, count: usize) -> Vec<Stretch> {
         self.weigher.stretches(&self.clock.spaces, count, &mut Budget::of(self.most_steps))
     }
 
-    /// Stops and says what each thread was seen doing.
+    /// Stops, and returns the samples and mix of each thread.
     #[must_use]
     pub fn finish(mut self) -> Counted {
         self.stop();
@@ -274,8 +277,8 @@ impl Sampler {
                 threads.len()
             ));
         }
-        let sum = |of: fn(&ThreadSamples) -> u64| threads.iter().map(of).sum::<u64>();
-        let (used, unknown) = (sum(|t| t.samples), sum(|t| t.unattributed));
+        let used: u64 = threads.iter().map(|thread| thread.samples).sum();
+        let unknown: u64 = threads.iter().map(|thread| thread.unattributed).sum();
         if unknown > 0 {
             notes.push(format!(
                 "{unknown} of {} samples hit code that could not be read or decoded",
@@ -308,6 +311,7 @@ impl Sampler {
         }
         self.clock.follow(whole, record);
         match record {
+            // Other threads of the process still need its mappings.
             Record::Exit(Stamp { pid, .. }) if !self.threads.lives(*pid) => {
                 self.clock.spaces.clear(*pid);
             }
@@ -320,7 +324,7 @@ impl Sampler {
         }
     }
 
-    /// Counts what the rings have lost, of which a record reports `recorded`.
+    /// Counts records dropped by the rings; `recorded` is the number reported by a record.
     fn count_lost(&mut self, recorded: u64) {
         let lost = self.clock.rings.newly_lost(recorded);
         self.lost += lost;
@@ -329,9 +333,10 @@ impl Sampler {
         }
     }
 
-    /// Makes up for creations and ends whose records were lost.
+    /// Recovers lost creations and exits by a scan of `/proc`.
     fn scan(&mut self) {
-        let (at, mut found) = (now(), Vec::new());
+        let at = now();
+        let mut found = Vec::new();
         let mut tree = Tree::default();
         self.threads.processes().for_each(|process| tree.add(process));
         tree.scan(&self.clock.proc, at, &mut found);
@@ -363,15 +368,14 @@ impl Sampler {
         }
     }
 
-    /// The threads that are sampled, by the kernel's number, with the creation time that makes a number
-    /// from its reuse.
+    /// TIDs of the sampled living threads, with the creation time that distinguishes reused TIDs.
     #[must_use]
     pub fn living(&self) -> Vec<(Tid, Nanos)> {
         self.threads.living()
     }
 }
 
-/// What the live code around `ip` does, if it can be read and decoded.
+/// Mix of the live code around `ip`; `None` if it cannot be read or decoded.
 fn live_shares(pid: Pid, ip: u64) -> Option<Shares> {
     let (start, bytes) = live::around(pid, ip)?;
     let budget = &mut Budget::of(live::MOST_STEPS);

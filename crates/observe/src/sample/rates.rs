@@ -1,85 +1,87 @@
-//! How often each block of a function runs, from where samples hit it.
+//! Execution rates of a function's blocks, from the samples in them.
 //!
 //! # Problem
-//! A block with many hits has run often, or is slow: a load that misses the cache, or the first
-//! instruction after a jump that was guessed wrongly, is hit a hundred times as often as its
-//! neighbours. Hits divided by instructions are therefore wrong by that much.
+//! A block with many hits has run often, or is slow. A load that misses the cache, or the first
+//! instruction after a mispredicted jump, is hit a hundred times as often as its neighbours. Hits
+//! divided by instructions are wrong by that factor.
 //! # Approach
-//! Control that flows into a block flows out of it. Among all flows that obey this, take the one
-//! under which the hits are most likely, if every instruction were as slow as any other (hits are
-//! then Poisson distributed around rate × instructions). Slow and fast blocks on the same path even
-//! each other out; the outer parts of a function anchor how often its loops are entered.
+//! Flow into a block equals flow out of it. Among all such flows the most likely is chosen, given
+//! the hits, if every instruction were equally slow (hits are then Poisson distributed around rate
+//! × instructions). Slow and fast blocks on the same path even each other out, and the outer parts
+//! of a function anchor how often its loops are entered.
 //! # Terms
 //! *Hits*: samples in a block. *Rate*: runs of a block, in samples per instruction. *Way*: a path
 //! from an entry to an exit, or once around a loop; every flow is a sum of ways, each with its own
-//! rate. *Going back*: an edge to a block that comes earlier in the order of the walk.
+//! rate. *Back edge*: an edge to an earlier block in the graph's order.
 //! # Algorithm
-//! Begin without ways. Find, by shortest paths, the way through the function and through each edge
-//! that goes back whose hits exceed most what its blocks' rates predict; add it; multiply each way's
+//! Begin without ways. Find, by shortest paths, the way through the function and through each back
+//! edge whose hits most exceed the prediction by its blocks' rates; add it. Multiply each way's
 //! rate by (hits explained) / (hits predicted), which never makes the hits less likely (Richardson
 //! 1972; Lucy 1974); repeat.
 //! # Properties
 //! - **Conserving**: what flows in flows out. -> test `conserving`
-//! - **Equal on a line**: blocks that always run together have one rate, however the hits are spread
-//!   among them. -> test `equal_on_a_line`
+//! - **Equal on a line**: blocks that always run together have one rate, however the hits are
+//!   spread among them. -> test `equal_on_a_line`
 //! - **Not fooled by one slow block**: its neighbours' hits count as much.
 //!   -> test `slow_blocks_do_not_run_more_often`
 //! - **Complete**: predicted and observed hits are equal in sum. -> test `complete`
-//! - **Edges add up**: what flows out of a block over its edges, and out of the function, is its rate.
+//! - **Edges add up**: what flows out of a block over its edges, and out of the function, is its
+//!   rate.
 //!   -> test `edges_add_up`
 
 use super::budget::Budget;
 use super::flow::{BlockIdx, Graph};
 use std::collections::BTreeMap;
 
-/// How often ways are looked for. Measured on samples of gzip, xz, sort and bash, 4 s each at
-/// 1,000 Hz: no class of the mix differs by more than 0.02 points between this many and 48, 96 or
-/// 192; with 6 it differs by up to 1.8.
+/// Rounds of the search for ways. Measured on samples of gzip, xz, sort and bash, 4 s each at 1,000
+/// Hz: no class of the mix differs by more than 0.02 points between 24, 48, 96 and 192 rounds; with
+/// 6 it differs by up to 1.8.
 const ROUNDS: usize = 24;
 
-/// How often rates are corrected between.
+/// Corrections of the rates per round.
 const CORRECTIONS: usize = 8;
 
-/// Rounds are begun until so many edges and blocks were followed in a function, some 10 ms of optimised code: large
-/// functions get fewer rounds.
+/// Limit of edges and blocks followed in a function before another round starts, some 10 ms of
+/// optimised code. Large functions get fewer rounds.
 const MOST_FOLLOWED: usize = 2_000_000;
 
-/// Blocks on all ways together, at most, 32 MiB of them. Chosen: a function of 10^4 blocks in one loop of 400 cases has as many.
+/// Limit of blocks on all ways together, 32 MiB. Chosen: a function of 10^4 blocks in one loop of
+/// 400 cases has as many.
 const MOST_ALONG: usize = 1 << 22;
 
-/// Steps for an edge or a block that is followed. Measured with [`MOST_FOLLOWED`].
+/// Budget per edge or block followed. Measured with [`MOST_FOLLOWED`].
 const STEPS_EACH: u64 = 5;
 
-/// A rate that is as good as none, in samples per instruction.
+/// Rate that counts as 0, in samples per instruction.
 const LEAST_RATE: f64 = 1e-6;
 
-/// How often blocks run, and one after the other.
+/// Rates of blocks and edges.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Flows {
-    /// The rate of each block.
+    /// Rate of each block.
     pub blocks: Vec<f64>,
-    /// The rate of each edge that is used.
+    /// Rate of each edge in use.
     pub edges: BTreeMap<(BlockIdx, BlockIdx), f64>,
 }
 
-/// A path through the function, or once around a loop.
+/// Path through the function, or once around a loop.
 #[derive(Debug)]
 struct Way {
-    /// From the last to the first.
+    /// Blocks, from last to first.
     blocks: Vec<BlockIdx>,
-    /// Whether the first block comes after the last.
+    /// Whether the path is a loop, from its last block back to its first.
     around: bool,
     rate: f64,
 }
 
-/// The rate of each block of `graph`, of which block `i` was hit `hits[i]` times; 0 for blocks that
-/// cannot be reached. `None` if `budget` ends.
+/// Rate of each block of `graph`; `hits[i]` are the hits of block `i`. 0 for unreachable blocks.
+/// `None` if `budget` is spent.
 #[must_use]
 pub fn rates(graph: &Graph, hits: &[u64], budget: &mut Budget) -> Option<Vec<f64>> {
     ways(graph, hits, budget).map(|(_, rates)| rates)
 }
 
-/// As [`rates`], and how often each edge is followed.
+/// As [`rates`], with the rates of edges.
 #[must_use]
 pub fn flows(graph: &Graph, hits: &[u64], budget: &mut Budget) -> Option<Flows> {
     let (ways, blocks) = ways(graph, hits, budget)?;
@@ -103,14 +105,14 @@ fn ways(graph: &Graph, hits: &[u64], budget: &mut Budget) -> Option<(Vec<Way>, V
     let mut ways: Vec<Way> = Vec::new();
     let mut rates = vec![0.0_f64; graph.blocks.len()];
     for _ in 0..ROUNDS {
+        // Gradient of the negative log-likelihood: below 0 where hits exceed the prediction.
         let surplus: Vec<f64> =
             (0..rates.len()).map(|b| lengths[b] - hits[b] / rates[b].max(LEAST_RATE)).collect();
         budget.spend_each(search.cost, STEPS_EACH)?;
         let mut along: usize = ways.iter().map(|way| way.blocks.len()).sum();
         for (blocks, around) in search.cheapest(&surplus, MOST_ALONG.saturating_sub(along))? {
-            let sum = |of: &[f64]| blocks.iter().map(|b| of[*b]).sum::<f64>();
-            // A newcomer begins with a part of its hits; the corrections do the rest.
-            let rate = sum(&hits) / sum(&lengths) / 8.0;
+            // A new way starts with a part of its hits; the corrections do the rest.
+            let rate = sum_over(&blocks, &hits) / sum_over(&blocks, &lengths) / 8.0;
             if rate > 0.0 {
                 ways.push(Way { blocks, around, rate });
             }
@@ -132,6 +134,9 @@ fn ways(graph: &Graph, hits: &[u64], budget: &mut Budget) -> Option<(Vec<Way>, V
     Some((ways, rates))
 }
 
+fn sum_over(blocks: &[BlockIdx], of: &[f64]) -> f64 {
+    blocks.iter().map(|block| of[*block]).sum()
+}
 fn add_up(ways: &[Way], rates: &mut [f64]) {
     rates.fill(0.0);
     for way in ways {
@@ -149,14 +154,15 @@ fn correct(ways: &mut [Way], rates: &[f64], hits: &[f64], lengths: &[f64]) {
     }
 }
 
-/// Looks for cheap ways.
+/// Search for cheap ways.
 struct Search<'a> {
     graph: &'a Graph,
-    /// Place of each block in the graph's order.
+    /// Index of each block in the graph's order.
     place: Vec<usize>,
-    /// Blocks that edges go back to, each with those that they come from, in the graph's order.
+    /// Targets of back edges, each with its sources in the graph's order.
     back: BTreeMap<BlockIdx, Vec<BlockIdx>>,
-    /// Blocks and edges that one search follows: with many jumps through registers far more than [`Search::edges`] says.
+    /// Blocks and edges followed by one search; with many indirect jumps far more than
+    /// [`Search::edges`].
     cost: usize,
 }
 
@@ -181,41 +187,37 @@ impl<'a> Search<'a> {
         for block in &self.graph.order {
             sums.push(sums[sums.len() - 1] + 1 + self.graph.blocks[*block].next.len());
         }
-        let span = |(to, from): (&BlockIdx, &Vec<BlockIdx>)| {
-            sums[self.last_of(from) + 1] - sums[self.place[*to]] + from.len()
-        };
-        sums[sums.len() - 1] + self.back.iter().map(span).sum::<usize>()
+        let mut cost = sums[sums.len() - 1];
+        for (to, from) in &self.back {
+            cost += sums[self.last_of(from) + 1] - sums[self.place[*to]] + from.len();
+        }
+        cost
     }
 
-    /// About how many edges one search follows.
+    /// Approximate number of edges that one search follows.
     fn edges(&self) -> usize {
-        let span = |(to, from): (&BlockIdx, &Vec<BlockIdx>)| self.last_of(from) - self.place[*to];
-        self.graph.order.len() + self.back.iter().map(|edges| span(edges) + 1).sum::<usize>()
+        let spans = self.back.iter().map(|(to, from)| self.last_of(from) - self.place[*to] + 1);
+        self.graph.order.len() + spans.sum::<usize>()
     }
 
-    /// The place of the last of some blocks that are in the graph's order.
+    /// Index of the last of `blocks`, which are in the graph's order.
     fn last_of(&self, blocks: &[BlockIdx]) -> usize {
         blocks.last().map_or(0, |last| self.place[*last])
     }
 
-    /// The cheapest way through the function and the cheapest around each edge that goes back, as
-    /// far as their blocks cost less than nothing; with each, whether it is one around. `None` if they have more blocks
-    /// together than `most`.
+    /// Cheapest way through the function, and cheapest way around each back edge, if of negative
+    /// cost; with a flag for ways around. `None` if they have more than `most` blocks together.
     fn cheapest(&self, costs: &[f64], mut most: usize) -> Option<Vec<(Vec<BlockIdx>, bool)>> {
         let mut found = Vec::new();
         let last = self.graph.order.len().saturating_sub(1);
         let through = self.paths(&self.graph.entries, last, costs);
-        let leaves = |b: &&BlockIdx| self.graph.blocks[**b].leaves;
-        let exit = self
-            .graph
-            .order
-            .iter()
-            .filter(leaves)
-            .min_by(|a, b| through[self.place[**a]].0.total_cmp(&through[self.place[**b]].0));
+        let exits = self.graph.order.iter().filter(|block| self.graph.blocks[**block].leaves);
+        let exit =
+            exits.min_by(|a, b| through[self.place[**a]].0.total_cmp(&through[self.place[**b]].0));
         let way = exit.and_then(|exit| self.walk(&through, 0, *exit));
         most = most.checked_sub(way.as_ref().map_or(0, Vec::len))?;
         found.extend(way.map(|way| (way, false)));
-        // A switch in a loop has as many edges that go back as cases, so one search serves all.
+        // A switch in a loop has a back edge per case to the same head, so one search serves all.
         for (to, from) in &self.back {
             let around = self.paths(&[*to], self.last_of(from), costs);
             for from in from {
@@ -227,8 +229,8 @@ impl<'a> Search<'a> {
         Some(found)
     }
 
-    /// Least cost from one of `starts` to each block up to place `last`, and the block before; from
-    /// the first start's place on. Edges that go back are not followed.
+    /// Least cost from one of `starts` to each block, and the block before; from the first start's
+    /// index to index `last`. Back edges are not followed.
     fn paths(
         &self,
         starts: &[BlockIdx],
@@ -258,23 +260,32 @@ impl<'a> Search<'a> {
         best
     }
 
-    /// The path to `end` in what [`Search::paths`] found from place `first` on, if it costs less
-    /// than nothing.
+    /// Path to `end` in the result of [`Search::paths`] from index `first` on; `None` unless its
+    /// cost is negative.
     fn walk(
         &self,
         paths: &[(f64, Option<BlockIdx>)],
         first: usize,
         end: BlockIdx,
     ) -> Option<Vec<BlockIdx>> {
-        let at = |block: BlockIdx| paths.get(self.place[block].checked_sub(first)?);
-        if at(end)?.0 >= 0.0 {
+        if self.reached(paths, first, end)?.0 >= 0.0 {
             return None;
         }
         let mut blocks = vec![end];
-        while let Some(before) = at(*blocks.last()?)?.1 {
+        while let Some(before) = self.reached(paths, first, *blocks.last()?)?.1 {
             blocks.push(before);
         }
         Some(blocks)
+    }
+
+    /// Cost of a block and the block before it.
+    fn reached<'p>(
+        &self,
+        paths: &'p [(f64, Option<BlockIdx>)],
+        first: usize,
+        block: BlockIdx,
+    ) -> Option<&'p (f64, Option<BlockIdx>)> {
+        paths.get(self.place[block].checked_sub(first)?)
     }
 }
 

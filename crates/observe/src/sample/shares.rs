@@ -1,9 +1,9 @@
-//! Shares of classes that can be added up.
+//! Sums of instruction-class shares.
 
 use colocate_isa::{Class as IsaClass, ClassCounts};
 use colocate_model::{Class, Mix, Share};
 
-/// Sums of shares, to be divided by their weight.
+/// Weighted sums of shares, and their total weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Shares {
     of: [f64; 5],
@@ -11,7 +11,7 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// The shares of the classes in `counts`, with weight 1; `None` if nothing is counted.
+    /// Class shares of `counts`, with weight 1; `None` without instructions.
     #[allow(clippy::cast_precision_loss)] // a share needs 15 digits at most
     pub fn of(counts: &ClassCounts) -> Option<Self> {
         let whole = counts.instructions as f64;
@@ -19,7 +19,7 @@ impl Shares {
             .then(|| Self { of: counts.of.map(|n| n as f64 / whole), weight: 1.0 })
     }
 
-    /// Adds `other`, `times` over.
+    /// Adds `other` `times` over.
     #[allow(clippy::cast_precision_loss)] // samples are far below 2^52
     pub fn add(&mut self, other: &Self, times: u64) {
         self.add_scaled(other, times as f64);
@@ -33,7 +33,7 @@ impl Shares {
         self.weight += other.weight * factor;
     }
 
-    /// The mix; all unknown if the weight is 0.
+    /// Mean mix; all unknown if the weight is 0.
     pub fn mix(&self) -> Mix {
         let mut mix = Mix::default();
         for (class, sum) in CLASSES.into_iter().zip(self.of) {
@@ -44,7 +44,7 @@ impl Shares {
     }
 }
 
-/// The model's classes in the order of the decoder's counts.
+/// Classes of the model, in the order of the decoder's counts.
 const CLASSES: [Class; 5] = {
     let mut classes = Class::ALL;
     let mut place = 0;

@@ -1,4 +1,4 @@
-//! Samples filed by thread.
+//! Samples by thread.
 
 use super::LEAST_SAMPLES;
 use super::shares::Shares;
@@ -10,35 +10,35 @@ use colocate_machine::Nanos;
 use colocate_model::{Mix, ThreadProfile};
 use std::collections::{BTreeMap, HashMap};
 
-/// What one thread was seen doing.
+/// Samples and mix of one thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadSamples {
-    /// Its process.
+    /// Process.
     pub pid: Pid,
-    /// Which process of the job that is, from 0 in the order of creation.
+    /// Index of the process in the job, from 0 in the order of creation.
     pub process: u32,
-    /// The thread. The kernel reuses numbers: with `created` it is unique.
+    /// Thread. The kernel reuses TIDs; together with `created` the TID is unique.
     pub tid: Tid,
-    /// Its latest name.
+    /// Latest name.
     pub name: String,
-    /// When it was created or found, on `CLOCK_MONOTONIC`.
+    /// Creation, or first scan that found the thread, on `CLOCK_MONOTONIC`.
     pub created: Nanos,
-    /// When it ended; `None` if it lives.
+    /// Exit; `None` for a living thread.
     pub ended: Option<Nanos>,
-    /// CPU time since it was created or found, exact to a sampling period; `None` if nothing is known.
+    /// CPU time since `created`, exact to a sampling period; `None` if unknown.
     pub cpu_time: Option<Nanos>,
-    /// Samples in the program's own code, decoded: what `mix` rests on.
+    /// Decoded samples in user mode, the basis of `mix`.
     pub samples: u64,
-    /// Samples in the program's code that could not be read or decoded.
+    /// Samples in user mode in code that could not be read or decoded.
     pub unattributed: u64,
-    /// Samples in the kernel, where those are permitted.
+    /// Samples in the kernel, if permitted.
     pub in_kernel: u64,
     /// Share of each class; all unknown with fewer than [`LEAST_SAMPLES`] samples.
     pub mix: Mix,
 }
 
 impl ThreadSamples {
-    /// The form that a profile keeps.
+    /// Converts to the form of a profile.
     #[must_use]
     pub fn profile(self, order: u32, began: Nanos) -> ThreadProfile {
         ThreadProfile {
@@ -56,18 +56,18 @@ impl ThreadSamples {
     }
 }
 
-/// The threads of the sampled programs, dead ones too.
+/// Threads of the sampled programs, exited threads included.
 #[derive(Debug, Default)]
 pub(super) struct Threads {
-    /// In the order they were reported.
+    /// Threads in the order they were reported.
     all: Vec<Thread>,
-    /// Those that live, as places in `all`.
+    /// Index in `all` of each living thread.
     alive: BTreeMap<Tid, usize>,
-    /// Those that have ended and whose final CPU time may still come.
+    /// Index of each exited thread whose final CPU time may still come.
     ending: HashMap<Tid, usize>,
-    /// Place of each living process among all processes, and how many of its threads live.
+    /// Index of each living process among all processes, and its number of living threads.
     processes: BTreeMap<Pid, (u32, usize)>,
-    /// Processes reported so far.
+    /// Number of processes reported so far.
     process_count: u32,
 }
 
@@ -79,7 +79,7 @@ struct Thread {
     name: String,
     created: Nanos,
     ended: Option<Nanos>,
-    /// CPU time that it had used before it was sampled.
+    /// CPU time used before sampling began.
     cpu_time_before: Nanos,
     cpu_time: CpuTime,
     sites: HashMap<SiteIdx, u32>,
@@ -91,11 +91,11 @@ struct Thread {
 
 #[derive(Clone, Copy, Debug)]
 enum CpuTime {
-    /// Counted by the kernel until the thread's end.
+    /// The kernel's count at the thread's exit.
     Final(Nanos),
-    /// As `/proc` last said, with the number of samples before that.
+    /// Last value of `/proc`, with the number of samples before it.
     Read(Nanos, u64),
-    /// Nothing but the samples.
+    /// Unknown except for the samples.
     Unknown,
 }
 
@@ -106,7 +106,8 @@ impl Threads {
                 self.add_thread(*at, *pid, *tid, *parent_tid, *found, proc);
             }
             TaskEvent::Named { pid, tid, name, at, .. } => {
-                // A thread that took over its process's number by an exec is created by its name.
+                // An exec by another thread renames it to the process's TID; the name record is the
+                // first to mention it.
                 self.add_thread(*at, *pid, *tid, *tid, true, proc);
                 if let Some(place) = self.alive.get(tid) {
                     self.all[*place].name.clone_from(name);
@@ -117,7 +118,7 @@ impl Threads {
         }
     }
 
-    /// Takes in a thread that `parent` has created now; or, if `found`, one that may have lived before.
+    /// Adds a thread just created by `parent`; or, if `found`, a thread that may be older.
     fn add_thread(&mut self, at: Nanos, pid: Pid, tid: Tid, parent: Tid, found: bool, proc: &Proc) {
         if self.alive.contains_key(&tid) {
             return;
@@ -125,7 +126,7 @@ impl Threads {
         let creator = self.alive.get(&parent).map(|place| self.all[*place].name.clone());
         let is_new = creator.is_some() && !found;
         let before = if is_new { None } else { proc.cpu_time(pid, tid) };
-        // What has just been created has its creator's name.
+        // A new thread has its creator's name, and may be gone from /proc already.
         let name = creator.filter(|_| is_new).or_else(|| proc.name(pid, tid));
         let process = self.processes.entry(pid).or_insert_with(|| {
             self.process_count += 1;
@@ -163,7 +164,7 @@ impl Threads {
         }
     }
 
-    /// The processes that live.
+    /// Living processes.
     pub(super) fn processes(&self) -> impl Iterator<Item = Pid> {
         self.processes.keys().copied()
     }
@@ -180,7 +181,7 @@ impl Threads {
         self.alive.iter().map(|(tid, place)| (*tid, self.all[*place].created)).collect()
     }
 
-    /// The thread that has the number `tid`, or had it last.
+    /// Thread that has the number `tid`, or had it last.
     fn get(&mut self, tid: Tid) -> Option<&mut Thread> {
         let place = self.alive.get(&tid).or_else(|| self.ending.get(&tid))?;
         Some(&mut self.all[*place])
@@ -209,7 +210,7 @@ impl Threads {
         }
     }
 
-    /// The kernel's count of CPU time of a thread that has ended, one part for each CPU.
+    /// Adds a part of an exited thread's final CPU time; the kernel reports a part for each CPU.
     pub(super) fn final_cpu_time(&mut self, tid: Tid, part: Nanos) {
         if let Some(thread) = self.get(tid) {
             let before = match thread.cpu_time {
@@ -220,15 +221,13 @@ impl Threads {
         }
     }
 
-    /// Reads from `/proc` the CPU time of all that live, and of zombies.
+    /// Reads the CPU time of all living threads and of zombies from `/proc`.
     pub(super) fn read_cpu_times(&mut self, proc: &Proc) {
-        let first = |(tid, place): (&Tid, &usize)| (*tid, *place);
-        let zombies = self
-            .ending
-            .iter()
-            .map(first)
-            .filter(|(tid, place)| self.all[*place].pid.first_thread() == *tid);
-        let read: Vec<(Tid, usize)> = self.alive.iter().map(first).chain(zombies).collect();
+        // Only a main thread stays a zombie until its process is reaped.
+        let zombies = self.ending.iter();
+        let zombies = zombies.filter(|(tid, place)| self.all[**place].pid.first_thread() == **tid);
+        let read = self.alive.iter().chain(zombies);
+        let read: Vec<(Tid, usize)> = read.map(|(tid, place)| (*tid, *place)).collect();
         for (tid, place) in read {
             let thread = &mut self.all[place];
             if matches!(thread.cpu_time, CpuTime::Final(_)) {
@@ -241,12 +240,12 @@ impl Threads {
         }
     }
 
-    /// How many threads have ended before anything but samples showed their CPU time.
+    /// Number of exited threads whose CPU time is known from samples only.
     pub(super) fn guessed_cpu_times(&self) -> usize {
-        let guessed = |thread: &&Thread| {
+        let guessed = self.all.iter().filter(|thread| {
             matches!(thread.cpu_time, CpuTime::Unknown) && thread.all_samples() > 0
-        };
-        self.all.iter().filter(guessed).count()
+        });
+        guessed.count()
     }
 
     pub(super) fn snapshot(&self, weigher: &Weigher, period: Nanos) -> Vec<ThreadSamples> {
@@ -294,11 +293,12 @@ impl Thread {
 
     fn cpu_time(&self, period: Nanos) -> Option<Nanos> {
         let sampled = self.all_samples();
-        let of = |samples: u64| Nanos(samples.saturating_mul(period.0));
-        match self.cpu_time {
-            CpuTime::Final(time) => Some(time),
-            CpuTime::Read(time, before) => Some(time + of(sampled - before)),
-            CpuTime::Unknown => (sampled > 0).then(|| of(sampled)),
-        }
+        let (known, newer) = match self.cpu_time {
+            CpuTime::Final(time) => return Some(time),
+            CpuTime::Read(time, before) => (time, sampled - before),
+            CpuTime::Unknown if sampled == 0 => return None,
+            CpuTime::Unknown => (Nanos::ZERO, sampled),
+        };
+        Some(known + Nanos(newer.saturating_mul(period.0)))
     }
 }

@@ -1,20 +1,19 @@
-//! What a sample represents.
+//! Code that a sample represents.
 //!
 //! # Problem
-//! Samples count time, a mix counts instructions. Where an instruction waits, samples pile up.
+//! Samples count time, a mix counts instructions. Samples accumulate where an instruction waits.
 //! # Approach
-//! [`rates`](super::rates) says how often each block of a function has run. A sample in a loop
-//! represents the blocks of that loop, without those of loops inside it, each as often as it has
-//! run; a sample outside of loops for all blocks outside of loops. Threads share the rates, because
-//! they run the same code; each thread's own samples say how much of its time each loop takes.
+//! [`rates`](super::rates) gives the rate of each block of a function. A sample in a loop
+//! represents the blocks of the loop without its inner loops, each by its rate; a sample outside of
+//! loops represents all blocks outside of loops. Threads share the rates, because they run the same
+//! code; each thread's own samples give the share of its time in each loop.
 //!
-//! An instruction that has far more hits than the others of its unit waits, mostly for memory. Its
-//! hits say how long that takes and not how often the unit runs, so what they exceed the others'
-//! by is left out.
+//! An instruction with far more hits than the others of its unit waits, mostly for memory. Its hits
+//! show the length of the wait, not the rate of the unit, so the excess over the other instructions
+//! is left out.
 //! # Limits
-//! Apart from that, time represents instructions between loops and functions: one that is twice as
-//! slow in all its instructions weighs twice what it should. Nothing that samples alone can show
-//! corrects this.
+//! Apart from that, time represents instructions between loops and functions: a loop twice as slow
+//! in all its instructions has twice its true weight. Samples alone cannot correct this.
 //! # Terms
 //! *Site*: an instruction of a file. *Unit*: the blocks with the same innermost loop.
 
@@ -31,27 +30,28 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-/// A place in [`Weigher`]'s list of sites.
+/// Index into the sites of [`Weigher`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SiteIdx(u32);
 
-/// All instructions of files that were sampled, and what each represents.
+/// Sampled instructions of files, and the mix that each represents.
 #[derive(Debug, Default)]
 pub struct Weigher {
     sites: Vec<Site>,
     by_place: HashMap<(FileIdx, u64), SiteIdx>,
-    /// Kept open until the next pass, at most [`KEPT`].
+    /// Images kept open until the next pass, at most [`KEPT`].
     images: BTreeMap<FileIdx, Image>,
 }
 
-/// Files that stay open from pass to pass. Chosen: more than most programs have; others are read again at each pass.
+/// Limit of files open from pass to pass. Chosen: more than most programs have; other files are
+/// read again at each pass.
 const KEPT: usize = 64;
 
-/// Functions of files that stay open, 64 MiB of them. Chosen: twenty times those of LLVM 22.
+/// Limit of the functions of open files, 64 MiB. Chosen: twenty times those of LLVM 22.
 const KEPT_FUNCTIONS: usize = 1 << 22;
 
-/// Steps that one function may take. Chosen: a tenth of all, so that it does not keep the others from being read, and
-/// eight times what the largest of Rust's compiler takes.
+/// Budget of one function. Chosen: a tenth of all, so that other functions are read, too, and eight
+/// times the cost of the largest of Rust's compiler.
 const MOST_STEPS: u64 = super::MOST_STEPS / 10;
 
 #[derive(Debug)]
@@ -62,47 +62,46 @@ struct Site {
     shares: Option<Shares>,
 }
 
-/// A longer function is taken to have wrong bounds. Chosen: the largest function of Debian 12's
-/// CPython and node is below 200 KiB.
+/// Length limit of a function, in bytes; a longer range is taken for wrong bounds. Chosen: the
+/// largest function of Debian 12's CPython and node is below 200 KiB.
 pub(super) const LONGEST_FUNCTION_B: u64 = 1 << 20;
 
 impl Weigher {
-    /// The site `offset_b` bytes into `file`, hit once more.
+    /// Counts a hit at offset `offset_b` of `file`; returns its site.
     ///
     /// # Panics
     /// With more than 2^32 sites, which no memory holds.
     pub fn site(&mut self, file: FileIdx, offset_b: u64) -> SiteIdx {
-        let new = || {
+        let site = *self.by_place.entry((file, offset_b)).or_insert_with(|| {
             let place = u32::try_from(self.sites.len()).expect("fewer than 2^32 sites");
             self.sites.push(Site { file, offset_b, hits: 0, shares: None });
             SiteIdx(place)
-        };
-        let site = *self.by_place.entry((file, offset_b)).or_insert_with(new);
+        });
         let hits = &mut self.sites[site.0 as usize].hits;
         *hits = hits.saturating_add(1);
         site
     }
 
-    /// What a sample at `site` represents, as of the last [`Weigher::weigh`]; `None` if its code
-    /// could not be decoded.
+    /// Mix that a sample at `site` represents, as of the last [`Weigher::weigh`]; `None` if the
+    /// code could not be decoded.
     pub fn shares(&self, site: SiteIdx) -> Option<&Shares> {
         self.sites[site.0 as usize].shares.as_ref()
     }
 
-    /// Decodes what has been sampled so far and works out what each site represents, the files and functions first that
-    /// were hit most. What `budget` is not enough for keeps what was said last: nothing, if it was never read.
+    /// Decodes the sampled code and computes the mix that each site represents, files and functions
+    /// with the most hits first. Sites beyond `budget` keep their last mix; none if never read.
     pub fn weigh(&mut self, spaces: &Spaces, budget: &mut Budget) {
         self.each_file(spaces, budget, |weigher, _, image, sites, budget| {
             for function in weigher.functions(image, sites, budget) {
-                // One that is too much leaves the others what is left.
+                // A function over its own budget leaves the rest to the others.
                 let _ = budget
                     .within(MOST_STEPS, |budget| weigher.weigh_function(image, &function, budget));
             }
         });
     }
 
-    /// Calls `visit` with each file that was hit and can be read, and the places of its sites. One after the other,
-    /// since there may be more files than descriptors.
+    /// Calls `visit` with each readable file that was hit, and the indices of its sites. One file
+    /// after the other, since there may be more files than descriptors.
     fn each_file(
         &mut self,
         spaces: &Spaces,
@@ -120,9 +119,9 @@ impl Weigher {
         let mut kept = std::mem::take(&mut self.images);
         let mut functions = 0;
         for (file, (_, sites)) in files {
-            let open = |budget: &mut Budget| Image::of(spaces.file(file)?.open()?, budget);
             let known = kept.remove(&file).filter(Image::is_unchanged);
-            let Some(image) = known.or_else(|| open(budget)) else { continue };
+            let image = known.or_else(|| Image::of(spaces.file(file)?.open()?, budget));
+            let Some(image) = image else { continue };
             visit(self, file, &image, &sites, budget);
             functions += image.tables.functions.len();
             if self.images.len() < KEPT && functions <= KEPT_FUNCTIONS {
@@ -131,7 +130,8 @@ impl Weigher {
         }
     }
 
-    /// The functions of a file that were hit, those that were hit most first. Sites outside of any are weighed here.
+    /// Sampled functions of a file, those with the most hits first. Sites outside of functions are
+    /// weighed here.
     fn functions(&mut self, image: &Image, sites: &[usize], budget: &mut Budget) -> Vec<Function> {
         let mut by_address: BTreeMap<u64, Function> = BTreeMap::new();
         for &place in sites {
@@ -145,8 +145,8 @@ impl Weigher {
                     known.sites.push((place, address));
                 }
                 _ if site.shares.is_none() => {
-                    let shares = |budget: &mut Budget| alone(image, address, budget);
-                    site.shares = budget.within(live::MOST_STEPS, shares);
+                    site.shares =
+                        budget.within(live::MOST_STEPS, |budget| alone(image, address, budget));
                 }
                 _ => {}
             }
@@ -174,7 +174,7 @@ impl Weigher {
         Some(())
     }
 
-    /// The control flow of `function`, and how often each block was hit.
+    /// Graph of `function`, and the hits of each block.
     fn drawn(
         &self,
         image: &Image,
@@ -194,8 +194,8 @@ impl Weigher {
         Some((graph, hits))
     }
 
-    /// Stretches of the code that was sampled: at most `count`, each standing for equally many samples.
-    /// Code of no known function has none, nor what `budget` is not enough for.
+    /// At most `count` stretches of the sampled code, each for equally many samples. Code outside
+    /// of known functions, or beyond `budget`, has none.
     pub fn stretches(
         &mut self,
         spaces: &Spaces,
@@ -203,8 +203,10 @@ impl Weigher {
         budget: &mut Budget,
     ) -> Vec<Stretch> {
         let mut masses = Vec::new();
-        // Where those of each function end. Functions are taken apart twice, so that one at a time is in memory.
+        // End of each function's masses. Functions are decoded twice, so only one at a time is in
+        // memory.
         let mut ends: Vec<(FunctionId, usize)> = Vec::new();
+        // The second pass decodes the chosen functions again.
         let first = budget.left() / 2;
         budget.within(first, |budget| {
             self.each_flow(
@@ -239,7 +241,7 @@ impl Weigher {
         found
     }
 
-    /// Calls `visit` with each function that was hit and is wanted, and can be taken apart.
+    /// Calls `visit` with each sampled function that is wanted and can be decoded.
     fn each_flow(
         &mut self,
         spaces: &Spaces,
@@ -250,7 +252,11 @@ impl Weigher {
         self.each_file(spaces, budget, |weigher, file, image, sites, budget| {
             for function in weigher.functions(image, sites, budget) {
                 let id = (file, function.range.start);
-                let drawn = |budget: &mut Budget| {
+                if !wants(&id) {
+                    continue;
+                }
+                // A function over its own budget leaves the rest to the others.
+                let _ = budget.within(MOST_STEPS, |budget| {
                     let (graph, hits) = weigher.drawn(image, &function, budget)?;
                     let flows = flows(&graph, &hits, budget)?;
                     let bytes = image.bytes(function.range.clone());
@@ -258,20 +264,16 @@ impl Weigher {
                     let flow = FunctionFlow { isa: image.tables.isa, bytes, start, graph, flows };
                     visit(id, &flow, budget);
                     Some(())
-                };
-                if wants(&id) {
-                    // One that is too much leaves the others what is left.
-                    let _ = budget.within(MOST_STEPS, drawn);
-                }
+                });
             }
         });
     }
 }
 
-/// A function of a file, by its first address.
+/// Function of a file, by its first address.
 type FunctionId = (FileIdx, u64);
 
-/// A function and how control flows through it.
+/// Function with the rates of its blocks and edges.
 struct FunctionFlow {
     isa: Isa,
     bytes: Vec<u8>,
@@ -281,18 +283,18 @@ struct FunctionFlow {
 }
 
 impl FunctionFlow {
-    /// How much of the samples each block represents.
+    /// Samples that each block represents.
     #[allow(clippy::cast_precision_loss)] // instructions of one block
     fn masses(&self) -> impl Iterator<Item = f64> {
         let blocks = self.graph.blocks.iter().zip(&self.flows.blocks);
         blocks.map(|(block, rate)| rate * block.counts.instructions as f64)
     }
 
-    /// The stretch from a block on, which represents `each` of the samples.
+    /// Stretch from block `start` on, which represents `each` samples.
     fn stretch(&self, start: BlockIdx, each: f64, budget: &mut Budget) -> Option<Stretch> {
         let walked = walk(&self.graph, &self.flows, start, LENGTH as u64, budget);
-        let instructions_of = |block: &BlockIdx| self.graph.blocks[*block].counts.instructions;
-        let length: u64 = walked.iter().map(instructions_of).sum();
+        let lengths = walked.iter().map(|block| self.graph.blocks[*block].counts.instructions);
+        let length: u64 = lengths.sum();
         if length > LONGEST_STRETCH {
             return None;
         }
@@ -308,30 +310,31 @@ impl FunctionFlow {
     }
 }
 
-/// The bytes of each instruction at `inside`, of code that begins at address `start`.
+/// Bytes of each instruction in the address range `inside`; `bytes` begin at address `start`.
 fn instructions(isa: Isa, bytes: &[u8], start: u64, inside: Range<u64>) -> Option<Vec<Vec<u8>>> {
-    let place = |address: u64| usize::try_from(address - start).ok();
-    let block = bytes.get(place(inside.start)?..place(inside.end)?)?;
+    let from = usize::try_from(inside.start - start).ok()?;
+    let to = usize::try_from(inside.end - start).ok()?;
+    let block = bytes.get(from..to)?;
     let decoded = Decoder::new(isa, block, inside.start);
-    let cut = |at: u64, len: u8| {
-        let from = usize::try_from(at - inside.start).ok()?;
-        block.get(from..from + usize::from(len)).map(<[u8]>::to_vec)
-    };
-    decoded.map(|found| cut(found.ip, found.len)).collect()
+    let cut = decoded.map(|found| {
+        let from = usize::try_from(found.ip - inside.start).ok()?;
+        block.get(from..from + usize::from(found.len)).map(<[u8]>::to_vec)
+    });
+    cut.collect()
 }
 
-/// A function that was hit.
+/// A sampled function.
 struct Function {
     range: Range<u64>,
     hits: u64,
-    /// Places in [`Weigher::sites`] and their addresses.
+    /// Indices into [`Weigher::sites`], with the sites' addresses.
     sites: Vec<(usize, u64)>,
 }
 
-/// What a sample represents whose function has no known bounds.
+/// Mix that a sample outside of known functions represents.
 fn alone(image: &Image, address: u64, budget: &mut Budget) -> Option<Shares> {
     let start = address.saturating_sub(live::BEHIND_B as u64);
-    // Before the first byte of a segment there is nothing to read.
+    // The range before the first byte of a segment is unreadable; then the code from `address` on.
     let (start, bytes) = [start, address]
         .map(|start| (start, image.bytes(start..address.saturating_add(live::AHEAD_B as u64))))
         .into_iter()
@@ -339,33 +342,34 @@ fn alone(image: &Image, address: u64, budget: &mut Budget) -> Option<Shares> {
     live::shares_around(image.tables.isa, start, &bytes, address, budget)
 }
 
-/// How many times the hits of the others an instruction may have without waiting: as many as a core
-/// retires in one cycle, since an interrupt finds the first of them. Golden Cove and Zen 4 retire 8
-/// (Intel's optimization reference manual; AMD's software optimization guide for Zen 4).
+/// Largest ratio of an instruction's hits to the mean of the others without waiting: the
+/// instructions that a core retires per cycle, since an interrupt hits the first of them. Golden
+/// Cove and Zen 4 retire 8 (Intel's optimization reference manual; AMD's software optimization
+/// guide for Zen 4).
 const RETIRED_AT_ONCE: f64 = 8.0;
 
-/// So many hits of one instruction may be chance. Chosen: where one is expected, ten or more come
+/// Hits of one instruction that may be chance. Chosen: where one hit is expected, ten or more come
 /// about once in ten million times.
 const MAY_BE_CHANCE: f64 = 10.0;
 
-/// Instructions of a stretch, at most: one is as long as [`LENGTH`] and a block. Chosen: unrolled ciphers have blocks of
-/// some thousands.
+/// Length limit of a stretch, in instructions; a stretch has [`LENGTH`] and one block. Chosen:
+/// unrolled ciphers have blocks of some thousands.
 const LONGEST_STRETCH: u64 = 1 << 14;
 
-/// Steps for an instruction that is written as text. Chosen.
+/// Budget per instruction written as text. Chosen.
 const STEPS_A_LINE: u64 = 1_000;
 
-/// The blocks with the same innermost loop.
+/// Blocks with the same innermost loop.
 #[derive(Debug, Default)]
 struct Unit {
-    /// What its instructions do, each as often as it has run.
+    /// Mix of the unit's instructions, each by its rate.
     shares: Shares,
-    /// How many instructions have run, in samples.
+    /// Executed instructions, in samples.
     run: f64,
     hits: f64,
 }
 
-/// The units of `graph`, of which block `i` was hit `hits[i]` times and has run `rates[i]` times.
+/// Units of `graph`; `hits[i]` and `rates[i]` are the hits and rate of block `i`.
 #[allow(clippy::cast_precision_loss)] // samples and instructions are far below 2^52
 fn units(graph: &Graph, hits: &[u64], rates: &[f64]) -> HashMap<Option<LoopIdx>, Unit> {
     let mut units: HashMap<Option<LoopIdx>, Unit> = HashMap::new();
@@ -382,13 +386,14 @@ fn units(graph: &Graph, hits: &[u64], rates: &[f64]) -> HashMap<Option<LoopIdx>,
 }
 
 impl Unit {
-    /// What each of the `hits` samples of an instruction represents that has run `rate` times; `None`
-    /// without any.
+    /// Mix that each of the `hits` samples of an instruction with rate `rate` represents; `None`
+    /// without samples.
     fn of_sample(&self, hits: u32, rate: f64) -> Option<Shares> {
         let hits = f64::from(hits);
-        let (others_hits, others_run) = (self.hits - hits, self.run - rate);
+        let others_hits = self.hits - hits;
+        let others_run = self.run - rate;
         let most = (RETIRED_AT_ONCE * rate * others_hits / others_run).max(MAY_BE_CHANCE);
-        // An instruction that is alone in its unit cannot be compared.
+        // The only instruction of a unit has no other to compare with.
         let counts = if others_run > 0.0 { (most / hits).min(1.0) } else { 1.0 };
         let mut shares = Shares::default();
         shares.add_scaled(&self.shares, counts / self.hits);

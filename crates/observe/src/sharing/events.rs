@@ -1,48 +1,60 @@
-//! Events by which a processor samples accesses to memory with their addresses: Intel's PEBS and AMD's IBS.
+//! Processor events that sample memory accesses with their addresses: Intel's PEBS and AMD's IBS.
 //!
-//! Found as the perf tool finds them: `/sys/bus/event_source/devices` lists the events and where each of their terms is in the
-//! configuration. Not run on a processor that has them: tested on what such machines list, and on samples made by hand. Left out are Intel's
-//! processors whose loads need a second event beside them (`mem-loads-aux`), and Arm's SPE, which writes a trace of its own.
+//! Found as the perf tool finds them: `/sys/bus/event_source/devices` lists the events, and the
+//! position of each term in the configuration. Not run on such a processor; tested on the lists of
+//! such machines, and on samples made by hand. Left out are Intel's processors whose loads need an
+//! auxiliary event (`mem-loads-aux`), and Arm's SPE, which writes its own trace format.
 
 use crate::perf::Attr;
 use colocate_files::kernel;
 use std::path::Path;
 
-/// Loads that take fewer cycles are not sampled. Chosen: the perf tool's default, more than a hit in the second cache takes.
+/// Latency threshold of sampled loads, in cycles. Chosen: the perf tool's default, above a hit in
+/// the second-level cache.
 const LEAST_CYCLES: u64 = 30;
 
-/// Count operations and not cycles (`cnt_ctl`, AMD's Processor Programming Reference).
+/// Term for counting operations instead of cycles (`cnt_ctl`, AMD's Processor Programming
+/// Reference).
 const OPERATIONS: &str = "cnt_ctl=1";
 
-/// What a processor samples accesses with.
+/// Memory-access sampling events of a processor.
 #[derive(Debug)]
 pub(super) struct MemoryEvents {
-    /// What it is, for messages.
+    /// Name for messages.
     pub name: &'static str,
-    /// What is to be opened.
+    /// Events to open.
     pub attrs: Vec<Attr>,
 }
 
-/// The events under `sys` (usually `/sys`), so often a second; `None` if it lists none.
+/// Events listed under `sys` (usually `/sys`), at `rate_hz` samples per second; `None` if none is
+/// listed.
 pub(super) fn find(sys: &Path, rate_hz: u32) -> Option<MemoryEvents> {
     let devices = sys.join("bus/event_source/devices");
     intel(&devices.join("cpu"), rate_hz).or_else(|| amd(&devices.join("ibs_op"), rate_hz))
 }
 
 fn intel(device: &Path, rate_hz: u32) -> Option<MemoryEvents> {
-    let event = |name: &str| kernel::read_text(&device.join("events").join(name)).ok();
-    if event("mem-loads-aux").is_some() {
+    // Loads of these processors need `mem-loads-aux` in the same group, which is not built here.
+    if terms(device, "mem-loads-aux").is_some() {
         return None;
     }
-    let attr = |name: &str, precise| {
-        let mut config = configuration(device, event(name)?.trim())?;
-        if config[1] != 0 {
-            config[1] = LEAST_CYCLES;
-        }
-        Some(Attr::memory(kind(device)?, config, precise, rate_hz))
-    };
-    let attrs = vec![attr("mem-loads", 2)?, attr("mem-stores", 2)?];
+    let loads = intel_attr(device, "mem-loads", rate_hz)?;
+    let attrs = vec![loads, intel_attr(device, "mem-stores", rate_hz)?];
     Some(MemoryEvents { name: "perf events: loads and stores, by PEBS", attrs })
+}
+/// Event `name` of an Intel core PMU.
+fn intel_attr(device: &Path, name: &str, rate_hz: u32) -> Option<Attr> {
+    let mut config = configuration(device, terms(device, name)?.trim())?;
+    // The kernel's event lists a latency threshold (`ldlat`) only for loads.
+    if config[1] != 0 {
+        config[1] = LEAST_CYCLES;
+    }
+    Some(Attr::memory(kind(device)?, config, 2, rate_hz))
+}
+
+/// Terms of a PMU's event `name`, as sysfs lists them.
+fn terms(device: &Path, name: &str) -> Option<String> {
+    kernel::read_text(&device.join("events").join(name)).ok()
 }
 
 fn amd(device: &Path, rate_hz: u32) -> Option<MemoryEvents> {
@@ -51,15 +63,16 @@ fn amd(device: &Path, rate_hz: u32) -> Option<MemoryEvents> {
     Some(MemoryEvents { name: "perf events: operations, by IBS", attrs })
 }
 
-/// The number that perf knows a PMU by.
+/// PMU type number, for `perf_event_attr::type`.
 fn kind(device: &Path) -> Option<u32> {
     kernel::read_text(&device.join("type")).ok()?.trim().parse().ok()
 }
 
-/// `config` and `config1` by terms such as `event=0xcd,umask=0x1,ldlat=3`.
+/// `config` and `config1` from terms such as `event=0xcd,umask=0x1,ldlat=3`.
 fn configuration(device: &Path, terms: &str) -> Option<[u64; 2]> {
     let mut words = [0; 2];
     for term in terms.split(',') {
+        // A term without a value is a flag (perf's `parse-events`).
         let (name, value) = term.split_once('=').unwrap_or((term, "1"));
         let value = match value.strip_prefix("0x") {
             Some(hex) => u64::from_str_radix(hex, 16).ok()?,
@@ -73,12 +86,14 @@ fn configuration(device: &Path, terms: &str) -> Option<[u64; 2]> {
     Some(words)
 }
 
-/// A value at the bits that it has, such as `0-7,32-35`: its lowest at the first.
+/// Spreads `value` over bit ranges such as `0-7,32-35`, lowest bits first; `None` on
+/// overflow.
 fn placed(mut value: u64, bits: &str) -> Option<u64> {
     let mut word = 0;
     for range in bits.split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        let first: u32 = first.parse().ok()?;
+        let last: u32 = last.parse().ok()?;
         for bit in first..=last.min(u64::BITS - 1) {
             word |= (value & 1) << bit;
             value >>= 1;

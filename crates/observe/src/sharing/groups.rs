@@ -1,28 +1,28 @@
-//! How often threads were sampled at each part of memory.
+//! Access samples of threads by 2 MiB region of memory.
 
 use crate::perf::Accessed;
 use colocate_linux::{Pid, Tid};
 use std::collections::BTreeMap;
 
-/// A part has so many bytes: a huge page of x86-64, which moves as one.
+/// Size of a region in bytes: a huge page of x86-64, migrated as a unit.
 pub const GROUP_B: u64 = 2 << 20;
 
-/// Parts between two readings, at most. Chosen: 64 GiB.
+/// Limit of regions between two readings. Chosen: 64 GiB.
 const MOST: usize = 1 << 15;
 
-/// Samples, and how many of them were writes.
+/// Access samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// All.
+    /// Samples.
     pub samples: u64,
-    /// Writes.
+    /// Writes among the samples.
     pub writes: u64,
 }
 
-/// Samples of each thread at each part, by the process and the part's first address.
+/// Samples of each thread in each region, keyed by process and the region's first address.
 pub type Groups = BTreeMap<(Pid, u64), BTreeMap<Tid, Count>>;
 
-/// Counts an access; of parts beyond the most that are known, nothing.
+/// Counts an access. New regions beyond the limit are dropped.
 pub(super) fn count(groups: &mut Groups, pid: Pid, tid: Tid, access: &Accessed) {
     let key = (pid, access.address / GROUP_B * GROUP_B);
     if groups.len() >= MOST && !groups.contains_key(&key) {

@@ -1,17 +1,19 @@
-//! Which threads use the same memory, by samples of what they access.
+//! Finds threads that share memory, by samples of their accesses.
 //!
 //! # Problem
-//! Threads that share data never wake each other. What they share shows in the caches, and no stock processor says so without
-//! counters that few virtual machines have.
+//! Threads that share data may never wake each other. Sharing shows in the caches, but no stock
+//! processor reports it without counters that few virtual machines have.
 //! # Approach
-//! Some hundred times a second of its CPU time a thread's access to memory is sampled ([`AccessSampler`]). Where the processor does that
-//! by itself, by its events (`events`); else the software clock interrupts the thread, and the code there and the
-//! registers say which address it accesses next (`code`). A page that several threads use within a second, and
-//! that is written, is shared by them: each sample there stands for the time between two samples ([`table`]). As in SPCD (Diener et
-//! al., IPDPS 2013), whose samples are page faults that it induces; these here change nothing in the program.
+//! Some hundred times per second of its CPU time a memory access of each thread is sampled
+//! ([`AccessSampler`]). Processors with such events sample by themselves (`events`). Otherwise the
+//! software clock interrupts the thread, and code and registers give the address of the next access
+//! (`code`). A page used by several threads within a second, and written, is shared; each sample in
+//! such a page stands for one sampling period ([`table`]). SPCD (Diener et al., IPDPS 2013) samples
+//! by induced page faults; here the program is unchanged.
 //! # Limits
-//! Without such events of x86-64 programs only. Within one process. Two threads that use different lines of a page count as sharing it. Code
-//! whose next address is computed by the instructions before it gives no sample. See `docs/results/sharing.md` for what is measured.
+//! Without processor events x86-64 only. Within one process only. Two threads that use different
+//! lines of a page count as sharing the page. An address computed by the instructions just before
+//! the access gives no sample. Measurements are in `docs/results/sharing.md`.
 
 mod code;
 mod events;
@@ -34,24 +36,24 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use table::{Shared, Table};
 
-/// Samples a second of CPU time, unless something else is requested: see docs/results/sharing.md for what they cost.
+/// Default sampling rate, per second of CPU time. Its cost is in docs/results/sharing.md.
 pub const DEFAULT_RATE_HZ: u32 = 250;
 
-/// Pages of a ring, on each CPU: some 700 samples, 3 s of one CPU at the default rate.
+/// Pages of each CPU's ring: some 700 samples, 3 s of one CPU at the default rate.
 const RING_PAGES: usize = 32;
 
-/// Bytes that wait before a poll(2) of the rings would be woken; none is made.
+/// Bytes waiting in a ring before poll(2) reports it readable; the rings are never polled.
 const WAKE_B: u32 = 1 << 16;
 
-/// After so long code is read again. Chosen: a JIT compiler may have put other code there.
+/// Time after which cached code is read again. Chosen: a JIT compiler may have replaced the code.
 const CODE_FOR: Nanos = Nanos::from_secs(5);
 
-/// Samples what the threads of one or more programs access.
+/// Samples the memory accesses of programs' threads.
 #[derive(Debug)]
 pub struct AccessSampler {
     samples: Samples,
     means: Means,
-    /// Time between two samples.
+    /// Sampling period.
     period: Nanos,
     code: Code,
     table: Table,
@@ -59,30 +61,31 @@ pub struct AccessSampler {
     forget_code: Nanos,
 }
 
-/// Where samples come from.
+/// Scope of the sampling events.
 #[derive(Debug)]
 enum Samples {
-    /// From events on each PU, of all threads there are.
+    /// Per-CPU events, for all threads of the machine.
     OfAll(Rings),
-    /// From events on each thread, which cost some microseconds whenever a thread gets or leaves a PU.
+    /// Per-thread events, which cost some microseconds at each context switch.
     OfEach(Box<Followed>),
 }
 
-/// How an access is sampled.
+/// Method of sampling an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Means {
-    /// By events of the processor, of this name.
+    /// Processor events of this name.
     Events(&'static str),
-    /// By the registers, and the code that uses them.
+    /// Registers, and the decoded instruction.
     Registers,
 }
 
 impl AccessSampler {
-    /// Samples nothing yet. Takes `rate_hz` samples a second of each thread's CPU time, on the CPUs of `watch` and on no other.
+    /// Creates a sampler that samples no process yet. Its rate is `rate_hz` per second of each
+    /// thread's CPU time, on the CPUs of `watch` only.
     ///
     /// # Errors
-    /// As [`crate::perf::Event::open`]: `EACCES`, `EPERM` or `ENOSYS` where events are denied; `EOPNOTSUPP` if the processor has no such
-    /// events and is no x86-64.
+    /// As [`crate::perf::Event::open`]: `EACCES`, `EPERM` or `ENOSYS` where events are denied;
+    /// `EOPNOTSUPP` on a processor without access events other than x86-64.
     pub fn new(rate_hz: u32, watch: &Options) -> Result<Self, SysError> {
         let rate_hz = rate_hz.clamp(*RATES_HZ.start(), *RATES_HZ.end());
         let period = Nanos(1_000_000_000 / u64::from(rate_hz));
@@ -99,11 +102,18 @@ impl AccessSampler {
             }
             None => return Err(SysError::of("perf_event_open", libc::EOPNOTSUPP)),
         };
-        let (code, table, forget_code) = (Code::default(), Table::default(), now() + CODE_FOR);
-        Ok(Self { samples, means, period, code, table, groups: Groups::new(), forget_code })
+        Ok(Self {
+            samples,
+            means,
+            period,
+            code: Code::default(),
+            table: Table::default(),
+            groups: Groups::new(),
+            forget_code: now() + CODE_FOR,
+        })
     }
 
-    /// What samples accesses, for messages.
+    /// Sampling method, for messages.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self.means {
@@ -112,7 +122,8 @@ impl AccessSampler {
         }
     }
 
-    /// Samples process `pid` and all that it creates, too; with [`Start::AtExec`] it waits before its exec.
+    /// Adds process `pid` and all its future children. With [`Start::AtExec`] the process waits
+    /// before its exec.
     ///
     /// # Errors
     /// As [`crate::perf::Event::open`].
@@ -123,17 +134,18 @@ impl AccessSampler {
         }
     }
 
-    /// Samples process `pid` no more, nor what it has created since it was sampled.
+    /// Stops sampling process `pid` and the processes it created since it was added.
     pub fn forget(&mut self, pid: Pid) {
         if let Samples::OfEach(followed) = &mut self.samples {
             followed.forget(pid);
         }
     }
 
-    /// Files what the rings hold, of the threads that are watched.
+    /// Records the samples of watched threads in the rings.
     pub fn drain(&mut self, is_watched: impl Fn(Tid) -> bool) {
         if now() >= self.forget_code {
-            (self.code, self.forget_code) = (Code::default(), now() + CODE_FOR);
+            self.code = Code::default();
+            self.forget_code = now() + CODE_FOR;
         }
         let Self { samples, means, period, code, table, groups, .. } = self;
         let mut file = |record: &Record<'_>| match record {
@@ -147,7 +159,7 @@ impl AccessSampler {
                     table.accessed(of, access, *period);
                 }
             }
-            // Another program.
+            // An exec replaces the code.
             Record::Comm { of, exec: true, .. } => code.forget(of.pid),
             _ => {}
         };
@@ -156,6 +168,7 @@ impl AccessSampler {
                 let mut bytes = Vec::new();
                 rings.take(&mut bytes);
                 let mut records: Vec<Record<'_>> = parse(&bytes).collect();
+                // The rings are read one after the other.
                 records.sort_by_key(Record::at);
                 records.iter().for_each(file);
             }
@@ -170,23 +183,24 @@ impl AccessSampler {
         }
     }
 
-    /// For how long threads have used memory that others had used, since this was last called: whose time it is, and with whom.
+    /// CPU time for which threads used memory that another thread had used, since the last call.
+    /// Keys: (thread whose time is counted, other thread).
     pub fn take(&mut self) -> BTreeMap<(Tid, Tid), Shared> {
         self.table.take()
     }
 
-    /// At which parts of memory threads were sampled, since this was last called.
+    /// Access samples by region of memory, since the last call.
     pub fn take_groups(&mut self) -> Groups {
         std::mem::take(&mut self.groups)
     }
 
-    /// Whether samples are taken on each PU, and not of each thread.
+    /// Whether events are per CPU, not per thread.
     #[must_use]
     pub const fn is_of_all(&self) -> bool {
         matches!(self.samples, Samples::OfAll(_))
     }
 
-    /// Time between two samples of a thread.
+    /// Sampling period of a thread, in CPU time.
     #[must_use]
     pub const fn period(&self) -> Nanos {
         self.period
@@ -197,6 +211,7 @@ impl Samples {
     fn by_clock(period: Nanos, watch: &Options) -> Result<Self, SysError> {
         let of_all = Attr::clock(period.0, WAKE_B).with_registers();
         let rings = Rings::map_every(&of_all, &watch.cpus, RING_PAGES);
+        // Per-CPU events need CAP_PERFMON or a low perf_event_paranoid; per-thread events do not.
         rings.map(Self::OfAll).or_else(|_| {
             let rate = (u32::try_from(1_000_000_000 / period.0).unwrap_or(u32::MAX), WAKE_B);
             let clock = Clock::map(rate, (watch, RING_PAGES), Attr::with_registers)?;
@@ -216,17 +231,18 @@ impl Samples {
     }
 }
 
-/// What a thread at `ip` accesses next, by its registers.
+/// Next memory access of a thread at `ip`, by its sampled registers.
 fn next_access(code: &mut Code, pid: Pid, ip: u64, rest: &[u8]) -> Option<Accessed> {
     let mut held = [None; REGISTERS.len()];
     for (number, value) in REGISTERS.iter().zip(registers(rest)) {
         held[usize::from(*number)] = Some(value);
     }
+    // A sample without all registers gives no address.
     let held: Option<Vec<u64>> = held.into_iter().collect();
     let held = <[u64; REGISTERS.len()]>::try_from(held?).ok()?;
     let operand = code.next_access(pid, ip)?;
-    let (address, writes) = (operand.address(&held), operand.writes);
-    Some(Accessed { address, writes, was_modified: false })
+    let address = operand.address(&held);
+    Some(Accessed { address, writes: operand.writes, was_modified: false })
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! Which threads have used each page within a second.
+//! Recent users of each page of memory.
 //!
-//! Of a limited number of pages, the last few threads that used each. A page whose place another one needs is forgotten.
+//! The last few threads of each page, for a limited number of pages. A page whose hash slot another
+//! page takes is forgotten.
 
 use crate::perf::{Accessed, Stamp};
 use colocate_linux::Tid;
@@ -8,28 +9,29 @@ use colocate_machine::Nanos;
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
 
-/// A page has so many bytes, as a power of 2. Those of x86-64.
+/// Size of a page as a power of 2, as on x86-64.
 const PAGE_BITS: u32 = 12;
 
-/// Pages, at most, as a power of 2. Chosen: 128 MiB of memory, for 4 MiB.
+/// Number of page slots as a power of 2. Chosen: they cover 128 MiB of memory and take 4 MiB.
 const PLACES_BITS: u32 = 15;
 
-/// So many of the threads that used a page last are remembered. Chosen: the time of a sample is shared among them, so a page that
-/// all use counts for each as well.
+/// Remembered users of a page. Chosen: the time of a sample is divided among them, so a page used
+/// by all threads counts for each as well.
 const USERS: usize = 4;
 
-/// Use longer ago than this counts no more. Chosen: so long that each of a pair that shares some hundred pages is sampled on them, and
-/// shorter than phases of programs.
+/// Age limit of a use. Chosen: long enough that each thread of a pair sharing some hundred pages is
+/// sampled on them, and shorter than program phases.
 const WINDOW: Nanos = Nanos::from_secs(1);
 
-/// Pages and their users, and for how long threads used what others had used.
+/// Pages with their users, and shared-memory time of thread pairs.
 #[derive(Debug)]
 pub struct Table {
     places: Vec<Page>,
     sums: BTreeMap<(Tid, Tid), Shared>,
 }
 
-/// For how long a thread used what another one had used, and from how many samples that is estimated.
+/// Time for which a thread used memory that another thread had used, and the samples it is
+/// estimated from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shared {
     /// CPU time.
@@ -47,11 +49,11 @@ impl AddAssign for Shared {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Page {
-    /// Process and number; none of process 0.
+    /// Process and page number; process 0 if the slot is free.
     key: (i32, u64),
-    /// When it was last written, if it was.
+    /// Last write; `None` if never written.
     written: Option<Nanos>,
-    /// The last first.
+    /// Last users, most recent first.
     users: [Option<(Tid, Nanos)>; USERS],
 }
 
@@ -62,38 +64,41 @@ impl Default for Table {
 }
 
 impl Table {
-    /// A thread accesses memory, which stands for that time.
+    /// Records an access by a thread; the sample stands for `period`.
     pub fn accessed(&mut self, by: &Stamp, access: Accessed, period: Nanos) {
         let key = (by.pid.0, access.address >> PAGE_BITS);
         let page = &mut self.places[place(key)];
         if page.key != key {
             *page = Page { key, ..Page::default() };
         }
-        let is_recent = |at: Nanos| by.at.saturating_sub(at) < WINDOW;
         if access.writes || access.was_modified {
             page.written = Some(by.at);
         }
         let others = page.users.iter().flatten();
-        let others = others.filter(|(tid, at)| *tid != by.tid && is_recent(*at));
+        let others = others.filter(|(tid, at)| *tid != by.tid && is_recent(*at, by.at));
         let others: Vec<Tid> = others.map(|(tid, _)| *tid).collect();
-        if page.written.is_some_and(is_recent) {
+        if page.written.is_some_and(|at| is_recent(at, by.at)) {
             for with in &others {
                 let time = Nanos(period.0 / others.len() as u64);
                 *self.sums.entry((by.tid, *with)).or_default() += Shared { time, samples: 1 };
             }
         }
         let same = page.users.iter().position(|user| user.is_some_and(|(tid, _)| tid == by.tid));
+        // Moves the thread to the front, or drops the user longest ago.
         page.users[..=same.unwrap_or(USERS - 1)].rotate_right(1);
         page.users[0] = Some((by.tid, by.at));
     }
 
-    /// The sums since this was last called.
+    /// Sums since the last call.
     pub fn take(&mut self) -> BTreeMap<(Tid, Tid), Shared> {
         std::mem::take(&mut self.sums)
     }
 }
 
-/// Where a page is, if it is there: by Fibonacci hashing (Knuth, volume 3, section 6.4).
+fn is_recent(at: Nanos, now: Nanos) -> bool {
+    now.saturating_sub(at) < WINDOW
+}
+/// Slot of a page, by Fibonacci hashing (Knuth, volume 3, section 6.4).
 fn place((pid, page): (i32, u64)) -> usize {
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
     let mixed = (page ^ u64::from(pid.unsigned_abs()).rotate_right(16)).wrapping_mul(GOLDEN);

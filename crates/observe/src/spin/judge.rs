@@ -1,4 +1,4 @@
-//! Finds the code around a place where a thread was seen, and has it judged.
+//! Judges the code around an instruction pointer at which a thread was sampled.
 
 use super::loops::{Code, Drawn, Verdict, Work, gives_way, relaxes};
 use super::{Question, Seen};
@@ -12,46 +12,48 @@ use colocate_machine::Nanos;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// A longer function is taken to have wrong bounds. Chosen: functions with loops of waiting are short; of a longer one
-/// the code around the place is analysed.
+/// Length limit of a function, in bytes; a longer range is taken for wrong bounds. Chosen:
+/// functions with spin loops are short. In a longer range only the code around the instruction
+/// pointer is analysed.
 const LONGEST_FUNCTION_B: u64 = 1 << 16;
 
-/// Instructions of functions whose loops are kept, together: 80 MB of them where every one is a jump. Chosen: more than
-/// a program spends its time in.
+/// Limit of cached instructions over all functions: 80 MB if every instruction is a jump. Chosen:
+/// more than the hot code of a program.
 const KEPT: usize = 1 << 18;
 
-/// Files that stay open. Chosen: more than a program spends its time in; builds run thousands, one after the other.
+/// Limit of open files. Chosen: more than the hot files of a program; a build runs thousands of
+/// programs in sequence.
 const KEPT_OPEN: usize = 128;
 
-/// Functions of files that stay open, 64 MiB of them. Chosen: twenty times those of LLVM 22.
+/// Limit of cached function entries of open files, 64 MiB. Chosen: twenty times those of LLVM 22.
 const KEPT_FUNCTIONS: usize = 1 << 22;
 
-/// Steps that judging may take at once, about two seconds of what it is given over a longer time. Chosen: some hundred
+/// Upper bound of the saved budget, in steps: about two seconds of analysis. Chosen: some hundred
 /// programs are read when watching begins.
 const MOST_STEPS: u64 = 2_000_000_000;
 
-/// Time for which judging is given a step: a tenth of a PU, so that programs that ask for more by their code do not get
-/// it. What is over it counts as unreadable.
+/// Time per step of budget: analysis gets a tenth of a PU, so large programs cannot take more. Code
+/// beyond the budget counts as unreadable.
 const NS_A_STEP: u64 = 10;
 
-/// Where code is to be found.
+/// Location of code to analyse.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// In a file, so many bytes from its start.
+    /// File, and byte offset in the file.
     File(CodeFile, u64),
-    /// Here: what was in memory around the address, and the address of its first byte.
+    /// Bytes read from the memory of a process.
     Memory {
         /// Address of the first byte.
         start: u64,
-        /// The bytes.
+        /// Bytes around `ip`.
         bytes: Vec<u8>,
-        /// The address that was seen.
+        /// Sampled address.
         ip: u64,
     },
 }
 
 impl Source {
-    /// What is in the memory of a process around an address; `None` if it cannot be read.
+    /// Memory of a process around an address; `None` if unreadable.
     #[must_use]
     pub fn in_memory(pid: Pid, ip: u64) -> Option<Self> {
         let (start, bytes) = live::around(pid, ip)?;
@@ -59,56 +61,63 @@ impl Source {
     }
 }
 
-/// Judges code; keeps some files that it has opened and functions that it has taken apart.
+/// Judges code; caches open files and the control-flow graphs of functions.
 #[derive(Debug)]
 pub struct Judge {
     images: HashMap<CodeFile, Image>,
     functions: HashMap<(CodeFile, u64), Drawn>,
     budget: Budget,
-    /// When the budget was last filled up.
+    /// Time of the last refill of the budget.
     filled: Nanos,
 }
 
 impl Default for Judge {
     fn default() -> Self {
-        let (images, functions) = (HashMap::new(), HashMap::new());
-        Self { images, functions, budget: Budget::of(MOST_STEPS), filled: Nanos::ZERO }
+        Self {
+            images: HashMap::new(),
+            functions: HashMap::new(),
+            budget: Budget::of(MOST_STEPS),
+            filled: Nanos::ZERO,
+        }
     }
 }
 
 impl Judge {
-    /// Gives it the steps for the time until `at`, on `CLOCK_MONOTONIC`.
+    /// Refills the budget with the steps for the time until `at`, on `CLOCK_MONOTONIC`.
     pub fn fill(&mut self, at: Nanos) {
         let steps = at.saturating_sub(self.filled).0 / NS_A_STEP;
         self.budget = Budget::of(self.budget.left().saturating_add(steps).min(MOST_STEPS));
         self.filled = at;
     }
 
-    /// What a thread does that was seen there. `None` if there is no code to be read, or no step left for it.
+    /// Verdict on the code at a sampled site. `None` if the code is unreadable or the budget is
+    /// spent.
     ///
-    /// Opens and reads files, some milliseconds for one that it has not seen. Where the file is not to be had, since
-    /// it was replaced or is of another mount namespace, reads what the process has in its memory.
+    /// Opens and reads files, some milliseconds for a new file. If the file cannot be opened
+    /// (replaced, or in another mount namespace), the memory of the process is read.
     pub fn judge(&mut self, question: &Question) -> Option<Verdict> {
         let memory = self.instead(question);
         let source = memory.as_ref().unwrap_or(&question.source);
         match question.site.seen {
             Seen::Running => self.running(source),
-            // Whatever else the kernel does there, its program has called for it.
+            // A program enters the kernel by a call, so other time there is work.
             Seen::Calling if self.gives_way(source) => Some(Verdict::Yields),
             Seen::Calling => Some(Verdict::Works(Work::Kernel)),
         }
     }
 
-    /// The code in memory, where the file that it is from cannot be had.
+    /// Memory of the process, if the file of the code cannot be opened.
     fn instead(&mut self, question: &Question) -> Option<Source> {
         let Source::File(file, _) = &question.source else { return None };
         let (pid, ip) = question.of;
-        // All code of programs of 32 bits is below; it would be taken for that of 64.
+        // Programs of 32 bits have all code below this address; decoded as 64-bit code it would be
+        // wrong.
         let may_be_32 = ip <= u64::from(u32::MAX);
         (!self.open(file) && !may_be_32).then(|| Source::in_memory(pid, ip))?
     }
 
-    /// Opens a file, unless it is open and has not been written to. False if it cannot be had.
+    /// Opens a file, unless its cached image is unchanged on disk. False if the file cannot be
+    /// opened.
     fn open(&mut self, file: &CodeFile) -> bool {
         if self.images.get(file).is_some_and(Image::is_unchanged) {
             return true;
@@ -116,12 +125,13 @@ impl Judge {
         self.images.remove(file);
         let opened = file.open();
         if opened.is_some() {
-            // As long as they are open, deleted files take space.
+            // An open descriptor keeps a deleted file's blocks allocated.
             self.images.retain(|_, image| image.has_name());
             if self.images.len() >= KEPT_OPEN {
                 self.images.clear();
             }
         }
+        // A graph of a file that is no longer open may be of an older version of the file.
         self.functions.retain(|(of, _), _| self.images.contains_key(of));
         let is_there = opened.is_some();
         if let Some(image) = opened.and_then(|file| Image::of(file, &mut self.budget)) {
@@ -145,7 +155,7 @@ impl Judge {
         }
     }
 
-    /// Whether a thread that is in the kernel, and goes on there, gives its PU to others.
+    /// Whether a thread in the kernel was in a call that yields its PU (`sched_yield`).
     fn gives_way(&self, source: &Source) -> bool {
         let most = system::LONGEST_CALL_B;
         let before = match source {
@@ -180,19 +190,21 @@ impl Judge {
             return Some(Verdict::Yields);
         }
         let key = (file.clone(), range.start);
-        if let Some(verdict) =
-            self.functions.get_mut(&key).and_then(|f| f.judge(ip, &relaxed, &mut self.budget))
-        {
+        let known = self.functions.get_mut(&key);
+        if let Some(verdict) = known.and_then(|f| f.judge(ip, &relaxed, &mut self.budget)) {
             return Some(verdict);
         }
-        // Not seen yet, or a part that nothing known leads to, but that runs.
+        // A new function, or a block that no known edge reaches although it runs (e.g. by a jump
+        // table).
         let bytes = image.bytes(range.clone());
         let code = Code { isa: image.tables.isa, start: range.start, bytes: &bytes };
+        // The sampled instruction is an entry of the graph, so its block is reachable.
         let mut drawn = Drawn::of(code, ip, &mut self.budget)?;
         let verdict = drawn.judge(ip, &relaxed, &mut self.budget);
         self.functions.remove(&key);
         let kept: usize = self.functions.values().map(Drawn::instructions).sum();
         if kept + drawn.instructions() > KEPT {
+            // All at once: no order of use is kept.
             self.functions.clear();
         }
         self.functions.insert(key, drawn);
@@ -200,20 +212,22 @@ impl Judge {
     }
 }
 
-/// Whether the function at an address of a file does little more than hint.
+/// Whether a short function that starts at `address` only executes a spin hint.
 fn is_relaxed(image: &Image, address: u64) -> bool {
     is_short(image, address, relaxes)
 }
 
-/// Whether a short function begins at an address of a file, of which something holds.
+/// Whether a function of at most 64 bytes starts at `address` and `holds` is true of its code.
 fn is_short(image: &Image, address: u64, holds: impl Fn(Code<'_>) -> bool) -> bool {
-    let whole = |range: &Range<u64>| range.start == address && range.end - range.start <= 64;
-    let Some(range) = image.tables.function(address).filter(whole) else { return false };
+    let function = image.tables.function(address);
+    let is_whole = |range: &Range<u64>| range.start == address && range.end - range.start <= 64;
+    let Some(range) = function.filter(is_whole) else { return false };
     let bytes = image.bytes(range.clone());
     holds(Code { isa: image.tables.isa, start: range.start, bytes: &bytes })
 }
 
-/// Judges by what of this code can be reached from the place and leads back to it.
+/// Judges the code around `ip` whose instruction boundaries are unknown: only blocks that `ip`
+/// reaches and that lead back to `ip` count.
 fn around(
     code: Code<'_>,
     ip: u64,

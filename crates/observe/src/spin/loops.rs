@@ -1,40 +1,48 @@
-//! Whether the loop around an instruction only waits.
+//! Decides whether the loop around an instruction is a spin loop.
 //!
 //! # Problem
-//! A thread that waits for others in a loop uses its PU as one that works does. Its code shows the difference, but not by
-//! one instruction: most loops of waiting have `pause`, some have nothing but a load, a comparison and a jump, and so do
-//! loops that search.
+//! A thread in a spin loop uses its PU as a working thread does. Only its code shows the
+//! difference, but no single instruction decides: most spin loops have `pause`; some have only a
+//! load, a comparison and a jump, as search loops do.
 //! # Approach
-//! A loop waits if it hints at that to the processor (`pause`, `yield`), or if a round of it leaves nothing behind that the next
-//! round could build on. What a round can leave behind is worked out by following values through one round, from the
-//! head of the loop to each jump back.
+//! A loop waits if it executes a spin hint (`pause`, `yield`), or if a round leaves no value that
+//! the next round builds on. Values are followed through one round, from the head of the loop to
+//! each jump back.
 //! # Terms
-//! *Place*: a register, or a slot of the stack, that the loop writes. *Origin*: the value that a place had at the beginning of
-//! the round. *Fresh*: read in this round at an address, or from a clock. *State*: a place whose new value comes from its old one,
-//! directly or by way of others; it *counts* if it is the old value plus what is constant in the loop, or shifted.
+//! *Place*: a register or stack slot that the loop writes. *Origin*: value of a place at the start
+//! of the round. *Fresh*: read in this round from memory or from a clock. *State*: a place whose
+//! new value comes from its old value, directly or through other places. State *counts* if the new
+//! value is the old value plus a constant of the loop, or shifted.
 //! # Algorithm
-//! 1. The innermost loop around the instruction (`sample::flow`), however many entries it has. Without one it works.
-//! 2. If a hint lies on a way through this loop that leads through the instruction too, without a round of an inner loop or
-//!    one more round of this one, it waits. So a loop of work that holds a small loop of waiting still works. But it waits
-//!    as well if every way from the instruction back to it leads through a hint, maybe of an inner loop, and the loop calls
-//!    nothing and writes nothing but slots and locks: so do locks that wait longer and longer between two attempts.
-//! 3. Otherwise it works if it calls, is longer than [`LONGEST`], writes to memory that is no slot of the stack (but see 5),
-//!    does anything that [`colocate_isa::effect`] does not know, or if an address, at which it reads or writes, depends on state:
-//!    then it walks through memory.
-//! 4. It works if it has state that does not count: it computes.
-//! 5. A write that locks (`xchg`, `lock cmpxchg`, `lock bts`, `stxr`) is allowed where it would write the same in each round. A new
-//!    value made of the old one is an atomic addition, not a lock that is tried.
-//! 6. It waits if one of its conditional jumps depends on something fresh and on no state. Otherwise it works: it only counts.
-//! 7. What works by 3 to 6 but calls nothing and writes nothing but slots and locks waits all the same if the shortest way from
-//!    the instruction back to it locks nothing, leaves no state behind, not even a count, and waits by 6: so a semaphore waits
-//!    until there is something to be taken, and the first of a loop of flags until it is set.
+//! 1. Take the innermost loop around the instruction (`sample::flow`), however many entries the
+//!    loop has. Without a loop the code works.
+//! 2. The loop waits if a hint lies on a path through the loop and the instruction, without a round
+//!    of an inner loop or a second round of this loop. So a work loop that contains a small spin
+//!    loop still works. The loop also waits if every path from the instruction back to itself
+//!    passes a hint, maybe in an inner loop, and the loop calls nothing and writes only slots and
+//!    locks: back-off locks do so.
+//! 3. Otherwise the loop works if it calls, is longer than [`LONGEST`], writes memory other than
+//!    stack slots (but see 5), or has an instruction unknown to [`colocate_isa::effect`]. It also
+//!    works if a load or store address depends on state: the loop then walks through memory.
+//! 4. The loop works if it has state that does not count: it computes.
+//! 5. A locked write (`xchg`, `lock cmpxchg`, `lock bts`, `stxr`) is allowed if each round would
+//!    write the same value. A new value made from the old value is an atomic addition, not a lock
+//!    attempt.
+//! 6. The loop waits if a conditional jump depends on a fresh value and on no state. Otherwise the
+//!    loop works: it only counts.
+//! 7. A loop that works by 3 to 6, but calls nothing and writes only slots and locks, still waits
+//!    if the shortest path from the instruction back to itself locks nothing, leaves no state, not
+//!    even a count, and waits by 6. So a semaphore waits until it is positive, and the first flag
+//!    of a scan until it is set.
 //! # Limits
-//! Two names of the same memory are taken for two places. Memory that the loop waits for is taken to be written by others.
-//! A loop that does nothing but count until a flag is set waits by this definition.
+//! Two names of the same memory count as two places. Polled memory is assumed to be written by
+//! other threads. A loop that only counts until a flag is set waits by this definition.
 //! # Properties
 //! - **Hints decide where they are on the way**, not beside it -> `both` in test `loops_of_x86`
-//! - **Nothing that walks, computes, stores or calls waits** -> `work` in tests `loops_of_x86` and `loops_of_aarch64`
-//! - **However it is compiled**: counters in registers or slots, pointers read before or after -> `wait` in the same
+//! - **Nothing that walks, computes, stores or calls waits** -> `work` in tests `loops_of_x86` and
+//!   `loops_of_aarch64`
+//! - **However it is compiled**: counters in registers or slots, pointers read before or after
+//!   -> `wait` in the same
 
 use crate::sample::budget::Budget;
 use crate::sample::flow::{Block, BlockIdx, Graph, LoopIdx};
@@ -43,69 +51,70 @@ use colocate_isa::effect::{Access, Address, Effect, Registers, Way, effect};
 use colocate_isa::{Decoded, Decoder, Flow, Isa, system};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-/// Instructions of a loop that waits without a hint, at most. Chosen: that of LLVM's OpenMP, which has a hint, has some
-/// 100; those without are shorter than 20.
+/// Length limit, in instructions, of a spin loop without a hint. Chosen: LLVM OpenMP's loop has
+/// some 100 and a hint; loops without a hint are shorter than 20.
 pub const LONGEST: usize = 64;
 
-/// What the code around an instruction does.
+/// Verdict on the code around an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// It waits, and hints so to the processor.
+    /// Waits, and executes a spin hint.
     Hints,
-    /// It waits: it reads the same memory, or a clock, again and again.
+    /// Waits: polls the same memory, or a clock.
     Asks,
-    /// It waits: it gives its PU to others (`sched_yield`).
+    /// Waits: yields its PU (`sched_yield`).
     Yields,
-    /// It works, for this reason.
+    /// Works, for the given reason.
     Works(Work),
 }
 
-/// Why code is taken to work.
+/// Reason for taking code as work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Work {
-    /// There is no loop around it.
+    /// No loop around the instruction.
     NoLoop,
-    /// It is in the kernel, which does what it asked for.
+    /// In the kernel, in a call other than `sched_yield`.
     Kernel,
-    /// The loop is longer than [`LONGEST`].
+    /// Loop longer than [`LONGEST`].
     Long,
-    /// It calls functions, or jumps to where a register says.
+    /// Calls functions, or jumps to the address in a register.
     Calls,
-    /// It writes to memory.
+    /// Writes memory.
     Stores,
-    /// It has an instruction whose effects are not known.
+    /// Has an instruction with unknown effects.
     Unknown,
-    /// It reads another address in each round.
+    /// Reads another address in each round.
     Walks,
-    /// It makes new values of those of the last round.
+    /// Computes new values from those of the last round.
     Computes,
-    /// It only counts.
+    /// Only counts.
     Counts,
 }
 
 impl Verdict {
-    /// Whether it waits.
+    /// Whether the code is a wait loop.
     #[must_use]
     pub const fn waits(self) -> bool {
         matches!(self, Self::Hints | Self::Asks | Self::Yields)
     }
 }
 
-/// Code that is judged: instructions that lie one after the other, entered at the first.
+/// Code to judge: consecutive instructions, entered at the first.
 #[derive(Clone, Copy, Debug)]
 pub struct Code<'a> {
-    /// Its instruction set.
+    /// Instruction set.
     pub isa: Isa,
-    /// Address of its first byte.
+    /// Address of the first byte.
     pub start: u64,
-    /// Its bytes.
+    /// Machine code.
     pub bytes: &'a [u8],
 }
 
-/// Whether the function at an address does little more than hint; see [`relaxes`].
+/// Predicate on a function's address: whether the function does little more than execute a hint;
+/// see [`relaxes`].
 pub type Relaxes<'a> = &'a dyn Fn(u64) -> bool;
 
-/// Code whose loops are known, so that many places in it can be judged.
+/// Code with its control-flow graph and loops; caches a verdict for each block.
 #[derive(Debug)]
 pub struct Drawn {
     isa: Isa,
@@ -113,12 +122,13 @@ pub struct Drawn {
     bytes: Vec<u8>,
     decoded: Vec<Decoded>,
     graph: Graph,
-    /// Verdicts on blocks.
+    /// Cached verdicts.
     known: HashMap<BlockIdx, Verdict>,
 }
 
 impl Drawn {
-    /// `code` with its loops. `ip` is an instruction of it that is known to run. `None` if that takes more than `budget`.
+    /// Builds the graph of `code`. `ip` is an instruction of `code` that is known to run. `None` if
+    /// `budget` is spent.
     #[must_use]
     pub fn of(code: Code<'_>, ip: u64, budget: &mut Budget) -> Option<Self> {
         let decoded: Vec<Decoded> = Decoder::new(code.isa, code.bytes, code.start).collect();
@@ -126,7 +136,8 @@ impl Drawn {
         Some(Self::with(code, decoded, graph))
     }
 
-    /// What is known of `code` around `ip`, where it is not known where instructions begin; see [`live::code_around`].
+    /// Builds the graph of `code` around `ip`, without known instruction boundaries; see
+    /// [`live::code_around`].
     #[must_use]
     pub fn around(code: Code<'_>, ip: u64, budget: &mut Budget) -> Option<Self> {
         let (decoded, graph) = live::code_around(code.isa, code.start, code.bytes, ip, budget)?;
@@ -134,19 +145,27 @@ impl Drawn {
     }
 
     fn with(code: Code<'_>, decoded: Vec<Decoded>, graph: Graph) -> Self {
-        let (isa, start, bytes) = (code.isa, code.start, code.bytes.to_vec());
-        Self { isa, start, bytes, decoded, graph, known: HashMap::new() }
+        Self {
+            isa: code.isa,
+            start: code.start,
+            bytes: code.bytes.to_vec(),
+            decoded,
+            graph,
+            known: HashMap::new(),
+        }
     }
 
-    /// How many instructions it has, some 300 bytes each at most.
+    /// Number of instructions, at most some 300 bytes of memory each.
     #[must_use]
     pub fn instructions(&self) -> usize {
         self.decoded.len()
     }
 
-    /// What a thread does that was seen at `ip`; `None` where this is not known to run, or if `budget` ends.
+    /// Verdict on a thread sampled at `ip`; `None` if `ip` is not known to run, or if `budget` is
+    /// spent.
     pub fn judge(&mut self, ip: u64, relaxed: Relaxes<'_>, budget: &mut Budget) -> Option<Verdict> {
         let here = self.graph.block_at(ip)?;
+        // A block outside of the order is not known to run, and may be padding or data.
         self.graph.order.contains(&here).then_some(())?;
         if let Some(known) = self.known.get(&here) {
             return Some(*known);
@@ -165,9 +184,11 @@ impl Drawn {
         let Some(innermost) = self.graph.blocks[here].innermost else {
             return Some(Verdict::Works(Work::NoLoop));
         };
-        let (graph, body) = (&self.graph, self.graph.body(innermost));
-        let count = |block: &BlockIdx| graph.blocks[*block].counts.instructions;
-        if body.iter().map(count).sum::<u64>() > LONGEST_WITH_HINT {
+        let graph = &self.graph;
+        let body = graph.body(innermost).iter();
+        if body.map(|block| graph.blocks[*block].counts.instructions).sum::<u64>()
+            > LONGEST_WITH_HINT
+        {
             return Some(Verdict::Works(Work::Long));
         }
         let inside: usize =
@@ -185,20 +206,22 @@ impl Drawn {
     }
 }
 
-/// Those of `decoded` that are of a block.
+/// Instructions of block `of`.
 fn instructions<'a>(decoded: &'a [Decoded], of: &Block) -> &'a [Decoded] {
-    let place = |address: u64| decoded.partition_point(|one| one.ip < address);
-    &decoded[place(of.start)..place(of.end)]
+    let first = decoded.partition_point(|one| one.ip < of.start);
+    let end = decoded.partition_point(|one| one.ip < of.end);
+    &decoded[first..end]
 }
 
-/// Instructions of a loop that is analysed, at most. Chosen: ten times LLVM's.
+/// Length limit, in instructions, of an analysed loop. Chosen: ten times LLVM OpenMP's.
 const LONGEST_WITH_HINT: u64 = 1_000;
 
-/// Steps for a block of a loop that is analysed, once more for each loop that it is in. Chosen: its instructions are decoded
-/// again, and what they write is put into sets.
+/// Budget per block of an analysed loop, again for each loop around the block. Chosen: its
+/// instructions are decoded again, and their writes inserted into sets.
 const STEPS_A_BLOCK: u64 = 1_000;
 
-/// Whether this code, all of a function, does little more than hint: some instructions and no loop.
+/// Whether `code`, a whole function, does little more than execute a hint: few instructions and no
+/// loop.
 #[must_use]
 pub fn relaxes(code: Code<'_>) -> bool {
     let mut decoded = Decoder::new(code.isa, code.bytes, code.start).take(SHORT);
@@ -211,8 +234,8 @@ pub fn relaxes(code: Code<'_>) -> bool {
     hints && ends
 }
 
-/// Whether this code, all of a function, does little more than give its PU to others: some instructions, and no loop, of which
-/// one is a call of `sched_yield`.
+/// Whether `code`, a whole function, does little more than yield the PU: few instructions, no loop,
+/// and a call of `sched_yield`.
 #[must_use]
 pub fn gives_way(code: Code<'_>) -> bool {
     let before_a_jump = Decoder::new(code.isa, code.bytes, code.start)
@@ -222,7 +245,8 @@ pub fn gives_way(code: Code<'_>) -> bool {
     ends.any(|end| code.bytes.get(..end).is_some_and(|bytes| system::gives_way(code.isa, bytes)))
 }
 
-/// Instructions of a function that does little more than hint, at most. Chosen: GCC's without optimisation has five.
+/// Length limit, in instructions, of a function that only hints. Chosen: GCC's without optimisation
+/// has five.
 const SHORT: usize = 8;
 
 impl Code<'_> {
@@ -233,10 +257,10 @@ impl Code<'_> {
     }
 }
 
-/// Instructions of each block of the loop; `None` is one that is not known.
+/// Effects of the instructions of each block of a loop; `None` for an unknown instruction.
 type Steps = BTreeMap<BlockIdx, Vec<Option<Effect>>>;
 
-/// One loop.
+/// A loop under analysis.
 struct Round<'a> {
     code: Code<'a>,
     graph: &'a Graph,
@@ -246,16 +270,18 @@ struct Round<'a> {
 
 impl Round<'_> {
     fn steps(&self, decoded: &[Decoded]) -> Steps {
-        let of_block = |block: &BlockIdx| {
-            let inside = instructions(decoded, &self.graph.blocks[*block]);
-            (*block, inside.iter().map(|one| self.effect(*one)).collect())
-        };
-        let mut steps: Steps = self.graph.body(self.innermost).iter().map(of_block).collect();
+        let body = self.graph.body(self.innermost).iter();
+        let mut steps: Steps = body
+            .map(|block| {
+                let inside = instructions(decoded, &self.graph.blocks[*block]);
+                (*block, inside.iter().map(|one| self.effect(*one)).collect())
+            })
+            .collect();
         name_slots(&mut steps);
         steps
     }
 
-    /// What an instruction does: a call of a function that hints is a hint.
+    /// Effect of an instruction; a call of a function that only hints counts as a hint.
     fn effect(&self, of: Decoded) -> Option<Effect> {
         match of.flow {
             Flow::Call { target } if (self.relaxed)(target) => Some(Effect {
@@ -279,27 +305,28 @@ impl Round<'_> {
         self.graph.is_inside(block, self.innermost)
     }
 
-    /// Whether a hint of this very loop is on a way with the block `here`.
+    /// Whether a hint of this loop, not of an inner loop, is on a path through block `here`.
     fn hints(&self, steps: &Steps, here: BlockIdx) -> bool {
-        let is_hint =
-            |step: &Option<Effect>| step.as_ref().is_some_and(|step| step.way == Way::Hint);
-        let own = |block: &&BlockIdx| self.graph.blocks[**block].innermost == Some(self.innermost);
-        let hints = steps.iter().filter(|(_, steps)| steps.iter().any(is_hint));
-        let hints: BTreeSet<BlockIdx> = hints.map(|(block, _)| *block).collect();
-        let (before, after) = (self.before(here), self.after(here));
-        let on_a_way =
-            |hint: &BlockIdx| *hint == here || after.contains(hint) || before.contains(hint);
-        hints.iter().filter(own).any(on_a_way)
-            || (self.only_reads(steps) && self.is_cut(here, &hints))
+        let with_hint = steps
+            .iter()
+            .filter(|(_, steps)| steps.iter().flatten().any(|step| step.way == Way::Hint));
+        let hints: BTreeSet<BlockIdx> = with_hint.map(|(block, _)| *block).collect();
+        let before = self.before(here);
+        let after = self.after(here);
+        let is_decided = hints.iter().any(|hint| {
+            let is_on_path = *hint == here || after.contains(hint) || before.contains(hint);
+            is_on_path && self.graph.blocks[*hint].innermost == Some(self.innermost)
+        });
+        is_decided || (self.only_reads(steps) && self.is_cut(here, &hints))
     }
 
-    /// Whether the loop calls nothing and writes nothing but slots of the stack and locks.
+    /// Whether the loop calls nothing and writes only stack slots and locks.
     fn only_reads(&self, steps: &Steps) -> bool {
         let mut all = steps.values().flatten();
         all.all(|step| refused(step.as_ref()).is_none()) && Places::of(steps).is_some()
     }
 
-    /// Whether all ways in the loop from this block back to it lead through one of `blocks`.
+    /// Whether every path in the loop from `here` back to itself passes one of `blocks`.
     fn is_cut(&self, here: BlockIdx, blocks: &BTreeSet<BlockIdx>) -> bool {
         blocks.contains(&here) || !self.reached(here, |to| !blocks.contains(&to)).contains(&here)
     }
@@ -309,9 +336,10 @@ impl Round<'_> {
         self.reached(from, |to| to != self.header())
     }
 
-    /// Blocks of the loop that may run after `from`, by way of those of which `may` holds.
+    /// Blocks of the loop reachable from `from` through blocks for which `may` is true.
     fn reached(&self, from: BlockIdx, may: impl Fn(BlockIdx) -> bool) -> BTreeSet<BlockIdx> {
-        let (mut found, mut rest) = (BTreeSet::new(), vec![from]);
+        let mut found = BTreeSet::new();
+        let mut rest = vec![from];
         while let Some(block) = rest.pop() {
             let next = self.graph.blocks[block].next.iter().copied();
             let inside = next.filter(|to| self.contains(*to) && may(*to));
@@ -320,11 +348,12 @@ impl Round<'_> {
         found
     }
 
-    /// Blocks of the loop that `to` may run after in the same round.
+    /// Blocks of the loop that may run before `to` in the same round.
     fn before(&self, to: BlockIdx) -> BTreeSet<BlockIdx> {
-        let (mut found, mut rest) = (BTreeSet::new(), vec![to]);
+        let mut found = BTreeSet::new();
+        let mut rest = vec![to];
         while let Some(block) = rest.pop() {
-            // What leads to the header is of the round before.
+            // Predecessors of the header belong to the round before.
             if block != self.header() {
                 let before = self.graph.blocks[block].before.iter().copied();
                 rest.extend(before.filter(|from| self.contains(*from) && found.insert(*from)));
@@ -349,9 +378,10 @@ impl Round<'_> {
         }
     }
 
-    /// Whether there is a way from this block back to it that leaves all as it was and ends by what others write.
+    /// Whether a path from `here` back to itself leaves all values unchanged and ends by a value
+    /// that other threads write.
     ///
-    /// The loop calls nothing and writes nothing but slots of the stack and, on other ways, locks.
+    /// The loop calls nothing and writes only stack slots and, on other paths, locks.
     fn repeats(&self, steps: &Steps, here: BlockIdx) -> bool {
         let Some(places) = Places::of(steps).filter(|_| self.only_reads(steps)) else {
             return false;
@@ -364,13 +394,15 @@ impl Round<'_> {
         })
     }
 
-    /// The fewest blocks from this one back to it, of which all but itself come after it and of each of which `may` holds.
+    /// Shortest path, in blocks, from `here` back to itself through blocks for which `may` is true.
     fn shortest_way(
         &self,
         here: BlockIdx,
         may: impl Fn(BlockIdx) -> bool,
     ) -> Option<Vec<BlockIdx>> {
-        let (mut before, mut rest) = (BTreeMap::new(), VecDeque::from([here]));
+        // Breadth-first search, so the first path found is the shortest.
+        let mut before = BTreeMap::new();
+        let mut rest = VecDeque::from([here]);
         while let Some(block) = rest.pop_front().filter(|_| !before.contains_key(&here)) {
             let next = self.graph.blocks[block].next.iter().copied();
             for next in next.filter(|next| self.contains(*next) && may(*next)) {
@@ -389,12 +421,14 @@ impl Round<'_> {
     }
 }
 
-/// Accesses by a register that only ever holds the address of one slot are accesses to that, as in code that is not optimised.
+/// Rewrites an access through a register that only ever holds the address of one stack slot as an
+/// access to the slot. Unoptimised code has such accesses.
 fn name_slots(steps: &mut Steps) {
     let mut pointers: BTreeMap<u8, Option<(u8, i64)>> = BTreeMap::new();
     for step in steps.values().flatten().flatten() {
         for register in step.writes.numbers() {
             let pointer = pointers.entry(register).or_insert(step.points);
+            // A register that gets two different addresses names no slot.
             *pointer = pointer.filter(|slot| step.points == Some(*slot));
         }
     }
@@ -407,7 +441,7 @@ fn name_slots(steps: &mut Steps) {
     }
 }
 
-/// Why an instruction may not be in a loop that waits without a hint.
+/// Reason why an instruction cannot be in a spin loop without a hint; `None` if it can.
 fn refused(step: Option<&Effect>) -> Option<Work> {
     let Some(step) = step else { return Some(Work::Unknown) };
     match step.decoded.flow {
@@ -417,36 +451,36 @@ fn refused(step: Option<&Effect>) -> Option<Work> {
     }
 }
 
-/// What a loop writes.
+/// Location that a loop writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Register(u8),
     Slot(u8, i64),
 }
 
-/// A set of places, by their numbers.
+/// Bit set of place numbers.
 type Set = u128;
 
-/// All that a loop writes, each with a number below 128.
+/// Places that a loop writes, each numbered below 128.
 struct Places(BTreeMap<Place, u32>);
 
-/// What is known of a value in the midst of a round.
+/// Abstract value at a point of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Value {
-    /// The places whose origins went into it.
+    /// Places whose origins went into the value.
     from: Set,
-    /// Whether all that was done to those was counting.
+    /// Whether only counting operations were applied to these origins.
     counts: bool,
-    /// Whether something fresh went into it.
+    /// Whether a fresh value went into it.
     fresh: bool,
 }
 
-/// The same in every round.
+/// Loop-invariant value.
 const CONSTANT: Value = Value { from: 0, counts: true, fresh: false };
 const FRESH: Value = Value { fresh: true, ..CONSTANT };
 
 impl Value {
-    /// One of the two.
+    /// Either of two values.
     fn or(self, other: Self) -> Self {
         Self {
             from: self.from | other.from,
@@ -455,14 +489,15 @@ impl Value {
         }
     }
 
-    /// A function of both.
+    /// Function of both values.
     fn with(self, other: Self) -> Self {
         let both = self.or(other);
         Self { counts: both.from == 0, ..both }
     }
 
-    /// Their sum.
+    /// Sum of both values.
     fn plus(self, other: Self) -> Self {
+        // A constant summand leaves a count a count.
         if other == CONSTANT {
             self
         } else if self == CONSTANT {
@@ -473,23 +508,28 @@ impl Value {
     }
 }
 
-/// What each place holds, by its number.
+/// Abstract value of each place, by place number.
 type State = Vec<Value>;
 
 impl Places {
-    /// What these instructions write; `None` if they write to memory elsewhere, or to too many places.
+    /// Places that these instructions write; `None` if they write other memory, or more than 128
+    /// places.
     fn of(steps: &Steps) -> Option<Self> {
-        let all = || steps.values().flatten().flatten();
-        let written = all().fold(Registers::NONE, |sum, step| sum | step.writes);
-        let moves = |base: u8| written.numbers().any(|number| number == base);
+        let all = steps.values().flatten().flatten();
+        let written = all.clone().fold(Registers::NONE, |sum, step| sum | step.writes);
         let mut places: BTreeSet<Place> = written.numbers().map(Place::Register).collect();
-        for step in all().filter(|step| !locks(step)) {
+        for step in all.filter(|step| !locks(step)) {
             for access in step.memory.iter().filter(|access| access.writes) {
-                let (base, at) = access.address.slot.filter(|(base, _)| !moves(*base))?;
+                let (base, at) = access.address.slot?;
+                // A slot is a fixed place only if the loop leaves its base register alone.
+                if written.numbers().any(|number| number == base) {
+                    return None;
+                }
                 places.insert(Place::Slot(base, at));
             }
         }
         let numbered: BTreeMap<Place, u32> = places.into_iter().zip(0..).collect();
+        // A place's number is a bit of a `Set`.
         (numbered.len() <= 128).then_some(Self(numbered))
     }
 
@@ -507,11 +547,12 @@ impl Places {
         state: &'a State,
         registers: Registers,
     ) -> impl Iterator<Item = Value> + 'a {
-        let value = |number| self.register(number).map_or(CONSTANT, |place| state[place]);
-        registers.numbers().map(value)
+        registers
+            .numbers()
+            .map(|number| self.register(number).map_or(CONSTANT, |place| state[place]))
     }
 
-    /// Follows values through a round, blocks in an order in which each comes after those before it.
+    /// Follows values through a round. A block comes after its predecessors in the block order.
     fn follow(&self, round: &Round<'_>, steps: &Steps) -> Followed {
         let count = self.0.len();
         let mut followed = Followed { back: vec![CONSTANT; count], ..Followed::default() };
@@ -538,8 +579,8 @@ impl Places {
         followed
     }
 
-    /// Follows values along one way. What is written elsewhere in the loop only is the same in all rounds on this one, and so
-    /// are slots of the stack.
+    /// Follows values along one path. A place written only elsewhere in the loop is constant on
+    /// this path, and so is a stack slot.
     fn follow_way(&self, way: &[&Effect]) -> Followed {
         let mut state = vec![CONSTANT; self.0.len()];
         for place in way.iter().flat_map(|step| self.written(step)) {
@@ -552,16 +593,17 @@ impl Places {
         Followed { back: state, ..followed }
     }
 
-    /// The heads of the loop and of those inside it, with the places that each writes.
+    /// Heads of the loop and of its inner loops, with the places that each loop writes.
     fn heads(&self, round: &Round<'_>, steps: &Steps) -> BTreeMap<BlockIdx, Vec<usize>> {
-        let written = |one: LoopIdx| {
-            let body = round.graph.body(one).iter();
-            let steps = body.filter_map(|block| steps.get(block)).flatten().flatten();
-            let places: BTreeSet<usize> = steps.flat_map(|step| self.written(step)).collect();
-            places.into_iter().collect()
-        };
         let inside = round.graph.loops[round.innermost].inside.clone();
-        inside.map(|one| (round.graph.loops[one].header, written(one))).collect()
+        inside
+            .map(|inner| {
+                let body = round.graph.body(inner).iter();
+                let steps = body.filter_map(|block| steps.get(block)).flatten().flatten();
+                let places: BTreeSet<usize> = steps.flat_map(|step| self.written(step)).collect();
+                (round.graph.loops[inner].header, places.into_iter().collect())
+            })
+            .collect()
     }
 
     fn written(&self, step: &Effect) -> Vec<usize> {
@@ -571,7 +613,8 @@ impl Places {
     }
 
     fn step(&self, step: &Effect, state: &mut State, followed: &mut Followed) {
-        // A conditional move writes one of its values; the condition only says which.
+        // The flags of a conditional move only choose between its values; they are no input of the
+        // result.
         let chooses = step.way == Way::Copy && !step.writes.is_empty();
         let reads = if chooses { step.reads.without(Registers::FLAGS) } else { step.reads };
         let mut sources: Vec<Value> = self.values(state, reads).collect();
@@ -580,18 +623,19 @@ impl Places {
             let address = address.fold(CONSTANT, Value::with);
             followed.addresses.push(address);
             if access.reads {
-                // What is found depends on where: so a list is gone through.
+                // The loaded value depends on its address: so the traversal of a list is state.
                 let is_own = followed.own_slots && access.address.slot.is_some();
                 let read = if is_own { CONSTANT } else { FRESH.with(address) };
                 sources.push(self.slot(access).map_or(read, |slot| state[slot]));
             }
         }
         if locks(step) {
-            // An expected value that was read makes it a change of that, such as an atomic maximum.
+            // The expected value is an input of the new value, as in an atomic maximum.
             let compares = step.way == Way::CompareSwap;
             let stored = if compares { step.reads } else { step.stored };
             let stored = self.values(state, stored).fold(CONSTANT, Value::with);
-            // What is exchanged is what was there before: `xchg [lock], eax; test eax, eax; jne` again.
+            // The exchanged register holds the old memory value: `xchg [lock], eax; test eax, eax;
+            // jne` again.
             let own = step.way == Way::Swap && step.stored.without(step.writes).is_empty();
             followed.stored.push((stored, own));
         }
@@ -611,7 +655,7 @@ impl Places {
     }
 }
 
-/// Whether an instruction writes to memory as locks are taken.
+/// Whether an instruction writes memory as a lock attempt does.
 fn locks(step: &Effect) -> bool {
     matches!(step.way, Way::Swap | Way::CompareSwap | Way::SetBits)
 }
@@ -620,71 +664,108 @@ fn merge(one: &State, other: &State) -> State {
     one.iter().zip(other).map(|(one, other)| one.or(*other)).collect()
 }
 
-/// What came out of a round.
+/// Values at the end of a round.
 #[derive(Default)]
 struct Followed {
-    /// What each place holds at jumps back.
+    /// Value of each place at the jumps back.
     back: State,
-    /// What addresses were computed from.
+    /// Values from which addresses were computed.
     addresses: Vec<Value>,
-    /// What was written under a lock, and whether it may be what was read there.
+    /// Values written by locked instructions, and whether the value may be the one read there.
     stored: Vec<(Value, bool)>,
-    /// What decided where to go on.
+    /// Values that conditional jumps depend on.
     conditions: Vec<Value>,
-    /// Whether slots of the stack are taken to be written by the loop only.
+    /// Whether stack slots are assumed to be written by the loop only.
     own_slots: bool,
 }
 
 impl Followed {
-    /// Whether the round leaves nothing behind, not even a count, and it depends on something fresh whether there is another.
+    /// Whether the round leaves no state, not even a count, and another round depends on a fresh
+    /// value.
     fn repeats(&self) -> bool {
-        let from_others = |value: &Value| value.from == 0;
-        self.back.iter().all(from_others) && self.verdict() == Verdict::Asks
+        self.back.iter().all(|value| value.from == 0) && self.verdict() == Verdict::Asks
     }
 
     fn verdict(&self) -> Verdict {
-        let mut reached: Vec<Set> = self.back.iter().map(|value| value.from).collect();
-        // Origins of origins, until nothing is added (Warshall).
-        for through in 0..reached.len() {
-            for place in 0..reached.len() {
-                if reached[place] >> through & 1 == 1 {
-                    reached[place] |= reached[through];
-                }
-            }
-        }
-        let is_state = |place: usize| reached[place] >> place & 1 == 1;
-        // What it comes from beside itself may not come from it.
-        let alone = |place: usize| {
-            let from = |other: &usize| self.back[place].from >> other & 1 == 1;
-            let others = (0..reached.len()).filter(|other| *other != place).filter(from);
-            others.into_iter().all(|other| reached[other] >> place & 1 == 0)
-        };
-        let counts = |place: usize| self.back[place].counts && alone(place);
-        let states = (0..reached.len()).filter(|place| is_state(*place));
-        let state: Set = states.clone().fold(0, |all, place| all | 1 << place);
-        let all_from = |value: &Value| {
-            let direct = (0..reached.len()).filter(|place| value.from >> place & 1 == 1);
-            direct.fold(value.from, |all, place| all | reached[place])
-        };
-        let on_state = |value: &Value| all_from(value) & state != 0;
-        let is_fresh = |value: &Value| {
-            let from = all_from(value);
-            value.fresh
-                || (0..reached.len()).any(|place| from >> place & 1 == 1 && self.back[place].fresh)
-        };
-        let changes = |(value, own): &(Value, bool)| on_state(value) || (is_fresh(value) && !own);
-        if self.addresses.iter().any(on_state) {
+        let origins = Origins::of(&self.back);
+        if self.addresses.iter().any(|address| origins.has_state(address)) {
             Verdict::Works(Work::Walks)
-        } else if self.stored.iter().any(changes) {
+        } else if self
+            .stored
+            .iter()
+            .any(|(value, is_own)| origins.has_state(value) || (origins.is_fresh(value) && !is_own))
+        {
             Verdict::Works(Work::Stores)
-        } else if states.clone().any(|place| !counts(place)) {
+        } else if origins.states().any(|place| !origins.counts(place)) {
             Verdict::Works(Work::Computes)
-        } else if self.conditions.iter().any(|value| is_fresh(value) && !on_state(value)) {
+        } else if self
+            .conditions
+            .iter()
+            .any(|value| origins.is_fresh(value) && !origins.has_state(value))
+        {
             Verdict::Asks
         } else {
             Verdict::Works(Work::Counts)
         }
     }
+}
+
+/// Transitive origins of the values at the jumps back.
+struct Origins<'a> {
+    back: &'a State,
+    /// Places from which each place's value comes, directly or through other places.
+    reached: Vec<Set>,
+}
+
+impl<'a> Origins<'a> {
+    fn of(back: &'a State) -> Self {
+        let mut reached: Vec<Set> = back.iter().map(|value| value.from).collect();
+        // Transitive closure (Warshall).
+        for through in 0..reached.len() {
+            for place in 0..reached.len() {
+                if contains(reached[place], through) {
+                    reached[place] |= reached[through];
+                }
+            }
+        }
+        Self { back, reached }
+    }
+
+    /// Places whose new value comes from their old value.
+    fn states(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.reached.len()).filter(|place| contains(self.reached[*place], *place))
+    }
+
+    /// Whether `place` counts. Its other origins must not depend on `place` in turn.
+    fn counts(&self, place: usize) -> bool {
+        let value = &self.back[place];
+        value.counts
+            && (0..self.reached.len())
+                .filter(|other| *other != place && contains(value.from, *other))
+                .all(|other| !contains(self.reached[other], place))
+    }
+
+    fn all_of(&self, value: &Value) -> Set {
+        let direct = (0..self.reached.len()).filter(|place| contains(value.from, *place));
+        direct.fold(value.from, |all, place| all | self.reached[place])
+    }
+
+    /// Whether `value` depends on state.
+    fn has_state(&self, value: &Value) -> bool {
+        let from = self.all_of(value);
+        self.states().any(|place| contains(from, place))
+    }
+
+    /// Whether a fresh value went into `value`, in this round or in an earlier round.
+    fn is_fresh(&self, value: &Value) -> bool {
+        let from = self.all_of(value);
+        value.fresh
+            || (0..self.reached.len()).any(|place| contains(from, place) && self.back[place].fresh)
+    }
+}
+
+const fn contains(set: Set, place: usize) -> bool {
+    set >> place & 1 == 1
 }
 
 #[cfg(test)]

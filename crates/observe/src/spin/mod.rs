@@ -1,17 +1,18 @@
-//! Threads that only wait for others in a loop, found by samples of their instruction pointers.
+//! Detects threads in spin loops, by samples of their instruction pointers.
 //!
 //! # Problem
-//! A thread that waits in a loop has a PU and uses it, so to the kernel it is as busy as one that works. Nothing but its code
-//! says that it waits.
+//! A thread in a spin loop occupies its PU, so the kernel sees a busy thread. Only its code shows
+//! that it waits.
 //! # Approach
-//! The software clock interrupts each thread some hundred times a second of its CPU time ([`SpinSampler`]). The loop
-//! around the instruction that it finds says whether the thread waits there ([`loops`]); that is requested for each
-//! address now and then ([`judge`]), by another thread, since files are read for it ([`Spinning`](crate::sources::spinning::Spinning)). The share of a
-//! thread's samples that wait is the share of its CPU time in which it waited ([`spun`]).
+//! The software clock interrupts each thread some hundred times per second of its CPU time
+//! ([`SpinSampler`]). The loop around the sampled instruction shows whether the thread waits
+//! ([`loops`]). Another thread judges each address now and then ([`judge`]), since judging reads
+//! files ([`Spinning`](crate::sources::spinning::Spinning)). The share of a thread's samples in
+//! spin loops is the share of its CPU time spent waiting ([`spun`]).
 //! # Limits
-//! Samples in the kernel count as work, except in `sched_yield`, which a thread calls when it has nothing to do; so do those in
-//! `[vdso]`, where a loop reads the time until it is consistent.
-//! See `docs/results/spinning.md` for what is measured.
+//! Samples in the kernel count as work, except in `sched_yield`, which idle threads call. Samples
+//! in `[vdso]` count as work, too: a loop there reads the time until it is consistent. Measurements
+//! are in `docs/results/spinning.md`.
 
 pub mod judge;
 pub mod loops;
@@ -32,75 +33,75 @@ use loops::Verdict;
 use sites::Sites;
 use std::collections::BTreeMap;
 
-/// Samples a second of CPU time, unless something else is requested: see docs/results/spinning.md for what they cost.
+/// Default sampling rate, per second of CPU time. Its cost is in docs/results/spinning.md.
 pub const DEFAULT_RATE_HZ: u32 = 250;
 
-/// Pages of a ring, on each CPU: some 1,300 samples, 5 s of one CPU at the default rate.
+/// Pages of each CPU's ring: some 1,300 samples, 5 s of one CPU at the default rate.
 const RING_PAGES: usize = 16;
 
-/// Bytes that wait before a poll(2) of the rings would be woken; none is made.
+/// Bytes waiting in a ring before poll(2) reports it readable; the rings are never polled.
 const WAKE_B: u32 = 1 << 15;
 
-/// How long a verdict on code in memory only holds, and that code cannot be read. Chosen: a JIT compiler
-/// may have put other code there.
+/// Lifetime of a verdict on code in memory, and of the verdict "unreadable". Chosen: a JIT compiler
+/// may have replaced the code.
 const MEMORY_FOR: Nanos = Nanos::from_secs(1);
 
-/// After so long verdicts on code in files are requested again, and files that are not mapped any more are forgotten.
-/// Chosen: a file that is replaced is another one at once; only one that is written to, as some linkers do, is the
-/// same.
+/// Time after which verdicts on file code are renewed and unmapped files forgotten. Chosen: a
+/// replaced file has a new identity at once; only a file written in place, as some linkers do,
+/// keeps its own.
 const FILES_FOR: Nanos = Nanos::from_secs(10);
 
-/// Where a thread was seen, and how.
+/// Code location at which a thread was sampled, and its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Site {
-    /// Where its own code was, or goes on.
+    /// Location in the thread's own code, or the return address of its system call.
     pub place: Place,
-    /// How it was seen there.
+    /// Mode of the thread.
     pub seen: Seen,
 }
 
-/// How a thread was seen at a place.
+/// Mode of a sampled thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Seen {
-    /// It ran there.
+    /// In user mode, at the location.
     Running,
-    /// It was in the kernel, and goes on there.
+    /// In the kernel; the thread returns to the location.
     Calling,
 }
 
-/// A place in a program's code.
+/// Location in a program's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// In a file, so many bytes from its start.
+    /// File, and byte offset in the file.
     File(FileIdx, u64),
-    /// In the memory of a process, at an address.
+    /// Process, and address in its memory.
     Memory(Pid, u64),
 }
 
-/// Code that is to be judged.
+/// Request to judge code.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// Where it is.
+    /// Location and mode.
     pub site: Site,
-    /// How to come by it.
+    /// Source of the code.
     pub source: Source,
-    /// The process seen there, and at which address of its memory.
+    /// Sampled process, and the sampled address in its memory.
     pub of: (Pid, u64),
 }
 
-/// What a thread was seen doing since that was last taken, in samples.
+/// Samples of a thread since the last call of [`SpinSampler::take`], by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// It only waited.
+    /// Samples in wait loops.
     pub waits: u32,
-    /// It worked, or was in the kernel.
+    /// Samples in working code or in the kernel.
     pub works: u32,
-    /// Its code could not be read.
+    /// Samples in unreadable code.
     pub unknown: u32,
 }
 
 impl Share {
-    /// The part of a time that it was seen to wait: where its code could not be read, it was not. `None` without
+    /// Part of `time` that the thread waited; unreadable code counts as work. `None` without
     /// samples.
     #[must_use]
     pub fn of(self, time: Nanos) -> Option<Nanos> {
@@ -119,7 +120,7 @@ impl Share {
     }
 }
 
-/// Samples where the threads of one or more programs are.
+/// Samples the instruction pointers of the threads of one or more programs.
 #[derive(Debug)]
 pub struct SpinSampler {
     followed: Followed,
@@ -130,8 +131,9 @@ pub struct SpinSampler {
 }
 
 impl SpinSampler {
-    /// Samples nothing yet. Takes `rate_hz` samples a second of each thread's CPU time, on the CPUs of `watch` and on no other:
-    /// of a thread that runs on one that comes later nothing new is known.
+    /// Creates a sampler that samples no process yet. Its rate is `rate_hz` per second of each
+    /// thread's CPU time, on the CPUs of `watch` only. Time on a CPU onlined later gives no
+    /// samples.
     ///
     /// # Errors
     /// As [`crate::perf::Event::open`]: `EACCES`, `EPERM` or `ENOSYS` where events are denied.
@@ -147,8 +149,8 @@ impl SpinSampler {
         })
     }
 
-    /// Samples process `pid` and all that it creates, too; with [`Start::AtExec`] it waits before its exec, and nothing
-    /// that it does before is counted.
+    /// Adds process `pid` and all its future children. With [`Start::AtExec`] the process waits
+    /// before its exec, and nothing before the exec is counted.
     ///
     /// # Errors
     /// As [`crate::perf::Event::open`].
@@ -156,7 +158,7 @@ impl SpinSampler {
         self.followed.also(pid, start)
     }
 
-    /// Samples process `pid` and all that it creates from now on.
+    /// Adds process `pid`, and the threads and processes created from now on.
     ///
     /// # Errors
     /// As [`crate::perf::Event::open`].
@@ -164,36 +166,37 @@ impl SpinSampler {
         self.followed.also_alone(pid)
     }
 
-    /// Whether process `pid` is sampled, as far as the kernel has reported created processes.
+    /// Whether process `pid` is sampled, as far as the kernel has reported process creations.
     #[must_use]
     pub fn samples(&self, pid: Pid) -> bool {
         self.followed.samples(pid)
     }
 
-    /// Samples process `pid` no more, nor what it has created since it was sampled.
+    /// Stops sampling process `pid` and the processes it created since it was added.
     pub fn forget(&mut self, pid: Pid) {
         self.followed.forget(pid);
     }
 
-    /// How many events are open: one for each CPU and each thread that was found running, not for those that these create.
+    /// Number of open events: one for each CPU and each thread found at the start. Inherited events
+    /// do not count.
     #[must_use]
     pub fn events(&self) -> usize {
         self.followed.events()
     }
 
-    /// Time between two samples of a thread.
+    /// Sampling period of a thread, in CPU time.
     #[must_use]
     pub fn period(&self) -> Nanos {
         self.followed.clock.period
     }
 
-    /// Whether a thread is sampled in the kernel, too. Otherwise its samples say nothing of its time there.
+    /// Whether time in the kernel is sampled, too.
     #[must_use]
     pub fn with_kernel(&self) -> bool {
         self.followed.clock.with_kernel
     }
 
-    /// Files what the rings hold. Reads no files; see [`SpinSampler::questions`].
+    /// Records all samples in the rings. Reads no files; see [`SpinSampler::questions`].
     pub fn drain(&mut self) {
         let begun = now();
         if begun >= self.forget_memory {
@@ -209,6 +212,8 @@ impl SpinSampler {
         let Self { followed, sites, questions, .. } = self;
         followed.each(&bytes, |clock, record| {
             if let Record::Sample { of, ip, user, rest } = record {
+                // A sample in the kernel has the user-mode instruction pointer: the end of the
+                // system call.
                 let caller = registers(rest).next().map(|caller| (caller, Seen::Calling));
                 let at = if *user { Some((*ip, Seen::Running)) } else { caller };
                 questions.extend(file_sample(clock, sites, of, at));
@@ -216,29 +221,30 @@ impl SpinSampler {
         });
     }
 
-    /// Code that has come up since the last call and has no recent verdict.
+    /// Sites sampled since the last call that have no recent verdict.
     pub fn questions(&mut self) -> Vec<Question> {
         std::mem::take(&mut self.questions)
     }
 
-    /// Takes in the verdict on the code at a site.
+    /// Stores the verdict on the code at a site.
     pub fn learn(&mut self, site: Site, verdict: Option<Verdict>) {
         self.sites.learn(site, verdict);
     }
 
-    /// What threads were seen doing since the last call, as far as it is judged.
+    /// Judged samples of each thread since the last call.
     pub fn take(&mut self) -> BTreeMap<Tid, Share> {
         self.sites.take()
     }
 }
 
-/// Files one sample; what is to be judged.
+/// Records one sample; returns the request to judge, if the site needs a verdict.
 fn file_sample(
     clock: &Clock,
     sites: &mut Sites,
     of: &Stamp,
     at: Option<(u64, Seen)>,
 ) -> Option<Question> {
+    // Before its exec the process runs the launcher's code.
     if clock.is_waiting(of.pid) {
         return None;
     }
@@ -259,6 +265,7 @@ fn file_sample(
         Place::Memory(pid, ip) => Source::in_memory(pid, ip),
     };
     let Some(source) = source else {
+        // Unreadable now; the site is forgotten and tried again after `MEMORY_FOR`.
         sites.learn(site, None);
         return None;
     };

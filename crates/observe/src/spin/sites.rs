@@ -1,20 +1,20 @@
-//! What is known of the places where threads were seen, and how often each was seen doing what.
+//! Verdicts on sampled sites, and the samples of each thread by verdict.
 
 use super::loops::Verdict;
 use super::{Place, Share, Site};
 use colocate_linux::Tid;
 use std::collections::{BTreeMap, HashMap};
 
-/// What is known of a site.
+/// Verdict status of a site.
 #[derive(Debug)]
 enum SiteState {
-    /// Its verdict is requested; meanwhile so many samples of each thread wait for it.
+    /// Verdict requested; samples of each thread held until it comes.
     Pending(BTreeMap<Tid, u32>),
-    /// Its verdict, of late or, if `old`, a while ago.
+    /// Verdict known; to be renewed if `old`.
     Judged { verdict: Option<Verdict>, old: bool },
 }
 
-/// Sites, and samples there.
+/// Sites with their verdicts, and samples by thread.
 #[derive(Debug, Default)]
 pub(super) struct Sites {
     known: HashMap<Site, SiteState>,
@@ -22,7 +22,7 @@ pub(super) struct Sites {
 }
 
 impl Sites {
-    /// A thread was seen at a site. True if what it does there is to be judged.
+    /// Records a sample at a site. True if the site needs a verdict.
     pub(super) fn sample(&mut self, site: Site, tid: Tid) -> bool {
         match self.known.get_mut(&site) {
             Some(SiteState::Judged { verdict, old }) => {
@@ -41,13 +41,13 @@ impl Sites {
         }
     }
 
-    /// A thread was seen where it works, whatever is there.
+    /// Records a sample of work, whatever the site.
     pub(super) fn works(&mut self, tid: Tid) {
         let works = &mut self.seen.entry(tid).or_default().works;
         *works = works.saturating_add(1);
     }
 
-    /// Takes in the verdict on a site.
+    /// Stores the verdict on a site, and counts the samples held for it.
     pub(super) fn learn(&mut self, site: Site, verdict: Option<Verdict>) {
         let before = self.known.insert(site, SiteState::Judged { verdict, old: false });
         if let Some(SiteState::Pending(samples)) = before {
@@ -57,12 +57,12 @@ impl Sites {
         }
     }
 
-    /// What threads were seen doing since the last call, as far as it is judged.
+    /// Judged samples of each thread since the last call.
     pub(super) fn take(&mut self) -> BTreeMap<Tid, Share> {
         std::mem::take(&mut self.seen)
     }
 
-    /// Forgets code in memory only, and what could not be read.
+    /// Forgets sites in memory without a file, and unreadable sites.
     pub(super) fn forget_memory(&mut self) {
         self.known.retain(|site, known| {
             let is_unread = matches!(known, SiteState::Judged { verdict: None, .. });
@@ -70,8 +70,8 @@ impl Sites {
         });
     }
 
-    /// All verdicts are old, and to be requested again. Forgets sites whose verdict was old already: no thread was
-    /// seen there since.
+    /// Marks all verdicts old, to be renewed. Forgets sites whose verdict was already old: no
+    /// thread was sampled there since.
     pub(super) fn age(&mut self) {
         self.known.retain(|_, known| match known {
             SiteState::Pending(_) => true,

@@ -1,30 +1,30 @@
-//! For how long a thread has only waited for others in a loop, from poll to poll.
+//! Time that a thread spent in spin loops, from poll to poll.
 //!
-//! Between two polls it has waited in loops for that share of its time that samples of waiting are of all its
-//! samples: of its time on PUs, and of its time in the queue for one, as a thread that has lost its PU in a loop is still
-//! there. Samples of code that cannot be read count as work there: waiting is only what was seen to be. Where no
-//! sample came, which is so when it had no PU for long, it does what it did before.
+//! Between two polls this is the share of spin samples among the thread's samples, applied to its
+//! time on PUs and to its run-queue time: a thread preempted in a loop is still in the loop.
+//! Samples of unreadable code count as work. Without new samples, as after long run-queue waits,
+//! the last share applies.
 
 use super::Share;
 use colocate_machine::Nanos;
 
-/// A thread's time on PUs, and waiting for one.
+/// Time of a thread on PUs, and on a run queue.
 pub type Times = (Nanos, Nanos);
 
-/// What samples say of a thread.
+/// Spin time of a thread, from samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spun {
-    /// It waited in loops for so long.
+    /// Time in spin loops.
     waited: Nanos,
-    /// The samples that apply from now on, unless there are newer ones.
+    /// Samples that apply until newer samples come.
     share: Share,
-    /// Whether code of it was ever read.
+    /// Whether any code of the thread was ever readable.
     was_read: bool,
 }
 
 impl Spun {
-    /// Takes in the samples since the last poll, and how long it was on PUs and waited for one since then. `most` is
-    /// the longest time on PUs that a sample represents, where it is not a share of all of it.
+    /// Adds the samples, time on PUs and run-queue time since the last poll. `most` is the longest
+    /// time on PUs that one sample represents; `None` if samples represent a share of all time.
     pub fn add(&mut self, new: Share, (ran, queued): Times, most: Option<Nanos>) {
         if new != Share::default() {
             self.share = new;
@@ -36,8 +36,8 @@ impl Spun {
         self.waited += seen + queued;
     }
 
-    /// For how long it has waited in loops; `None` if samples have shown nothing yet, as none of its code could be read.
-    /// Once they have, it never shrinks, and what cannot be read is none of it.
+    /// Time in spin loops; `None` if no code was readable yet. Once known, the time never shrinks,
+    /// and unreadable code adds nothing.
     #[must_use]
     pub fn waited(&self) -> Option<Nanos> {
         let is_blind = !self.was_read && self.share.unknown > 0;
