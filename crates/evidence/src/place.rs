@@ -6,19 +6,20 @@ use std::fmt;
 /// Where a task may be until the next decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Place {
-    /// Wherever the kernel puts it.
+    /// No PU: kernel-scheduled.
     #[default]
     LeftToKernel,
     /// On this PU, by the kernel's number.
     Pu(PuNr),
-    /// On any of the PUs that share this with a PU, by the kernel's number.
+    /// Any PU that shares this resource with a PU, by the kernel's number.
     Sharing(Shared, PuNr),
-    /// On none: it does not run, or only on PUs that are idle, if the host fills these. All tasks of a job wait, or none does, since a job is stopped as a whole.
+    /// No PU: the task does not run, or only on idle PUs, if the host fills them. Either all tasks
+    /// of a job wait or none, since a job is stopped as a whole.
     Waiting,
 }
 
 impl Place {
-    /// The PU, if it is one.
+    /// The PU of a placement on a single PU; `None` otherwise.
     #[must_use]
     pub const fn pu(self) -> Option<PuNr> {
         match self {
@@ -27,7 +28,7 @@ impl Place {
         }
     }
 
-    /// The PU that it names, alone or with others.
+    /// The PU named by the place, alone or with its siblings.
     #[must_use]
     pub const fn named_pu(self) -> Option<PuNr> {
         match self {
@@ -36,7 +37,7 @@ impl Place {
         }
     }
 
-    /// What is shared with that PU, if it is not the only one.
+    /// Resource shared with the named PU; `None` for a single PU.
     #[must_use]
     pub const fn shared(self) -> Option<Shared> {
         match self {
@@ -58,7 +59,7 @@ impl fmt::Display for Place {
 }
 
 impl From<Option<PuNr>> for Place {
-    /// A PU, or else what the kernel chooses.
+    /// A single PU, or for `None` kernel-scheduled.
     fn from(pu: Option<PuNr>) -> Self {
         pu.map_or(Self::LeftToKernel, Self::Pu)
     }
