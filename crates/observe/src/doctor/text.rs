@@ -7,7 +7,7 @@ use std::fmt::Write;
 /// Room for the longest name of a capability.
 const NAME: usize = 16;
 
-/// The whole text; with `quiet`, only what does not work fully.
+/// Whole text; with `quiet`, only capabilities that do not work fully.
 pub fn of(diagnosis: &Diagnosis, quiet: bool) -> String {
     let mut text = String::new();
     put(&mut text, if diagnosis.works { WORKS } else { FAILS });

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashMap};
 pub struct Accesses {
     sampler: AccessSampler,
     rate_hz: u32,
-    /// Tasks by thread. Those that have ended stay until the next reading.
+    /// Tasks by thread. Ended threads stay until the next reading.
     of: HashMap<Tid, TaskId>,
     ended: Vec<Tid>,
     sums: BTreeMap<(TaskId, TaskId), Shared>,
@@ -27,11 +27,11 @@ pub struct Accesses {
     pages: Option<PageGroups>,
 }
 
-/// A part of a process's memory, by its first address, and a task that was sampled there.
+/// Part of a process's memory, by its first address, and a task sampled there.
 type Sampled = ((Pid, u64), TaskId);
 
 impl Accesses {
-    /// Samples nothing yet, so often a second of each thread's CPU time.
+    /// Starts without tasks; `rate_hz` is in samples per second of each thread's CPU time.
     ///
     /// # Errors
     /// As [`AccessSampler::new`].
