@@ -50,18 +50,18 @@ use thiserror::Error;
 
 /// First line of a journal; the number is the format's version.
 const HEAD: &str = "colocate-journal 7";
-/// What the first line of every version begins with.
+/// Prefix of the first line in every version.
 const KIND: &str = "colocate-journal ";
 
-/// The variable in the environment of every program of a workload that holds the journal's token. Processes whose
-/// creators have all ended are found by it.
+/// Environment variable with the journal's token, in every program of a workload. Identifies
+/// processes whose ancestors have all ended.
 pub const TOKEN_VARIABLE: &str = "COLOCATE_JOB";
 
 /// Bytes of a task's line with its line feed. The longest line has 7 + 7 + 20 + 5 + 5 + 1 +
 /// 8 characters (Linux's largest thread number is 4194304) and 6 spaces.
 const LINE_B: usize = 64;
 
-/// The largest journal: a line for each thread that Linux can have at a time, and a head with two paths at most.
+/// Largest journal: a line per thread of Linux's maximum, and a head with at most two paths.
 pub const MAX_SIZE: MaxSize = MaxSize::bytes(4_194_304 * LINE_B as u64 + 65_536);
 
 /// The most sets of PUs. Chosen: a machine with 1,024 cores of several PUs has some 1,100.
@@ -71,21 +71,21 @@ const MOST_SETS: usize = 2_048;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot(usize);
 
-/// What was done to a task.
+/// Change of a task's mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mark {
-    /// It has, or was given, the original mask.
+    /// Original mask, unchanged or restored.
     Original,
-    /// It was put on one PU.
+    /// Placed on one PU.
     On(PuNr),
-    /// It was put on a set of PUs, by its place in [`Journal::sets`].
+    /// Placed on a set of PUs, by its index in [`Journal::sets`].
     Among(u16),
-    /// The program chose its PUs itself, so there is nothing to undo.
+    /// Mask set by the program itself, without anything to undo.
     Programs,
 }
 
 impl Mark {
-    /// Whether it was put somewhere.
+    /// Whether the task was placed.
     pub fn is_put(self) -> bool {
         matches!(self, Self::On(_) | Self::Among(_))
     }
@@ -111,20 +111,20 @@ impl fmt::Display for Mark {
     }
 }
 
-/// One task that was changed.
+/// Changed task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Its process.
     pub pid: Pid,
     /// The thread.
     pub tid: Tid,
-    /// When it was created, in clock ticks since boot.
+    /// Creation time in clock ticks since boot.
     pub start_ticks: u64,
-    /// What is done to it.
+    /// Present change.
     pub mark: Mark,
-    /// What was done to it before; the mark of its creator for a new thread.
+    /// Earlier change; for a new thread the mark of its creator.
     pub was: Mark,
-    /// The policy that it had before we put it under SCHED_IDLE; `None` if it is not there by our doing.
+    /// Policy before the change to SCHED_IDLE; `None` if colocate did not change it.
     pub lowered: Option<Fair>,
 }
 
@@ -140,30 +140,31 @@ impl Entry {
     };
 }
 
-/// What a journal says.
+/// Content of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Journal {
-    /// The colocate that wrote it.
+    /// Colocate process that wrote the journal.
     pub owner: Owner,
-    /// The boot in which it was written; `None` where that is not known.
+    /// Boot in which the journal was written; `None` if unknown.
     pub boot: Option<String>,
-    /// What the workload's programs have in their environment; `None` where no random number could be had.
+    /// Token in the environment of the workload's programs; `None` if no random number was
+    /// available.
     pub token: Option<String>,
-    /// The mask that every task would have without it.
+    /// Mask of every task without colocate.
     pub original: PuSet,
-    /// The sets of several PUs that a task may be put on.
+    /// Sets of several PUs for placements.
     pub sets: Vec<PuSet>,
     /// How jobs are stopped; `None` if none ever is.
     pub pauses: Option<How>,
-    /// Process and time namespaces that it was written in; `None` where that is not known.
+    /// Process and time namespaces of the writer; `None` if unknown.
     pub namespaces: Option<String>,
-    /// Processes that were attached to; `None` if everything was launched.
+    /// Attached processes; `None` if all were launched.
     pub attached: Option<Attached>,
-    /// Tasks that were changed, some of them long gone.
+    /// Changed tasks, including tasks ended long ago.
     pub entries: Vec<Entry>,
 }
 
-/// A text that is not a journal.
+/// Text that is not a journal.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("expected {expected}, found {found:?}")]
 pub struct JournalError {
@@ -172,7 +173,7 @@ pub struct JournalError {
 }
 
 impl JournalError {
-    /// Whether it is a journal of another version, which another colocate may understand.
+    /// Whether the text is a journal of another version, for another colocate.
     pub fn is_other_version(&self) -> bool {
         let version = self.found.strip_prefix(KIND).filter(|_| self.expected == HEAD);
         version.is_some_and(|version| version.parse::<u32>().is_ok())
@@ -180,8 +181,9 @@ impl JournalError {
 }
 
 impl Journal {
-    /// Whether a thread of a process that is gone was given this mask, and the program has not chosen its PUs since. A thread that executes a
-    /// program becomes the first one, with the mask that it had, and all others are gone.
+    /// Whether an ended thread of a process was given this mask, without a later choice of PUs by
+    /// the program. A thread that executes a program becomes the first thread and keeps its mask,
+    /// and all remaining threads end.
     pub fn was_of_gone(&self, pid: Pid, mask: &PuSet, lives: impl Fn(Tid) -> bool) -> bool {
         let was_given = |entry: &&Entry| {
             let put = [entry.mark, entry.was].into_iter().filter(|mark| mark.is_put());
@@ -192,7 +194,7 @@ impl Journal {
         of_process.filter(was_given).any(|entry| !lives(entry.tid))
     }
 
-    /// The PUs that a mark stands for; `None` if the program chose its own.
+    /// PUs of a mark; `None` if the program chose its own.
     pub fn mask(&self, mark: Mark) -> Option<PuSet> {
         match mark {
             Mark::Original => Some(self.original.clone()),
@@ -202,10 +204,10 @@ impl Journal {
         }
     }
 
-    /// Reads a journal. Lines of tasks that make no sense are passed over: a crash can leave one.
+    /// Parses a journal. Malformed lines of tasks are skipped: a crash can leave one.
     ///
     /// # Errors
-    /// [`JournalError`] if the head is not that of a journal.
+    /// [`JournalError`] if the head is not a journal's.
     pub fn parse(text: &str) -> Result<Self, JournalError> {
         let mut lines = text.lines();
         let wrong = |expected, found: Option<&str>| {
@@ -249,7 +251,7 @@ impl Journal {
         })
     }
 
-    /// Masks that some thread was given.
+    /// Masks given to any thread.
     pub fn given(&self) -> Vec<PuSet> {
         let marks: BTreeSet<Mark> =
             self.entries.iter().flat_map(|entry| [entry.mark, entry.was]).collect();
@@ -257,12 +259,13 @@ impl Journal {
         put.filter_map(|mark| self.mask(mark)).filter(|mask| *mask != self.original).collect()
     }
 
-    /// Whether it was written in other process or time namespaces than `ours`: its numbers and times mean others here.
+    /// Whether the journal is from process or time namespaces other than `ours`: its numbers and
+    /// times have another meaning here.
     pub fn is_of_other_namespaces(&self, ours: Option<&str>) -> bool {
         self.namespaces.as_deref().zip(ours).is_some_and(|(its, ours)| its != ours)
     }
 
-    /// Whether it was written in an earlier boot of the machine than `boot`: then none of its tasks lives.
+    /// Whether the journal is from an earlier boot than `boot`, so that none of its tasks lives.
     pub fn is_of_another_boot(&self, boot: Option<&str>) -> bool {
         self.boot.as_deref().zip(boot).is_some_and(|(then, now)| then != now)
     }
@@ -274,8 +277,8 @@ pub fn boot(proc: &Path) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// Process and time namespaces of this process, by their inode numbers (namespaces(7)); 0 for one that the kernel does not have.
-/// `proc` is `/proc`.
+/// Process and time namespaces of this process, by their inode numbers (namespaces(7)); 0 for a
+/// namespace unknown to the kernel. `proc` is `/proc`.
 pub fn namespaces(proc: &Path) -> Option<String> {
     let number = |name: &str| {
         let link = colocate_files::kernel::link(&proc.join("self/ns").join(name)).ok();
@@ -335,22 +338,23 @@ fn line(entry: &Entry) -> String {
     format!("{:width$}\n", format!("{body} {sum:08x}"), width = LINE_B - 1)
 }
 
-/// A journal's file, by the descriptor of its folder: it is removed from the folder that it was made in.
+/// File of a journal, by the descriptor of its folder: the file is removed from the folder of its
+/// creation.
 #[derive(Debug)]
 pub struct Place {
     /// The folder.
     pub dir: Dir,
-    /// Its name there.
+    /// Name in the folder.
     pub name: String,
 }
 
 impl Place {
-    /// Removes the file. What cannot be removed is left to `colocate restore`.
+    /// Removes the file. `colocate restore` handles a file that cannot be removed.
     pub fn remove(&self) {
         let _ = self.dir.remove(&self.name);
     }
 
-    /// Where it is, for messages.
+    /// Path for messages.
     pub fn path(&self) -> PathBuf {
         self.dir.path().join(&self.name)
     }
@@ -359,7 +363,7 @@ impl Place {
 /// Writes a journal.
 #[derive(Debug)]
 pub struct Writer {
-    /// The head, and the entries that were written, by slot.
+    /// Head, and the written entries by slot.
     journal: Journal,
     memory: Option<File>,
     place: Option<Place>,
@@ -399,13 +403,15 @@ impl Writer {
         Self { journal, memory, place, file: None, head, free: Vec::new(), trouble }
     }
 
-    /// Has threads put on these sets of PUs, too: the first [`MOST_SETS`] of them. To be called before anything is written.
+    /// Allows placements on the first [`MOST_SETS`] of these sets of PUs. Must be called before any
+    /// write.
     pub fn with_sets(mut self, sets: impl IntoIterator<Item = PuSet>) -> Self {
         self.journal.sets = sets.into_iter().take(MOST_SETS).collect();
         self.with_head()
     }
 
-    /// Names the namespaces that its numbers are of, and what was attached to. To be called before anything is written.
+    /// Sets the namespaces of the journal's numbers, and the attached processes. Must be called
+    /// before any write.
     pub fn with_origin(mut self, namespaces: Option<String>, attached: Option<Attached>) -> Self {
         (self.journal.namespaces, self.journal.attached) = (namespaces, attached);
         self.with_head()
@@ -429,12 +435,12 @@ impl Writer {
         self
     }
 
-    /// What the journal says.
+    /// Content of the journal.
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
 
-    /// What went wrong since the last call, in one line; the journal continues with what is left.
+    /// Errors since the last call, in one line; the journal continues without the failed part.
     pub fn trouble(&mut self) -> Option<String> {
         self.trouble.take()
     }
@@ -457,13 +463,13 @@ impl Writer {
         })
     }
 
-    /// Frees the line of a task that has ended.
+    /// Frees the line of an ended task.
     pub fn free(&mut self, slot: Slot) {
         self.free.push(slot);
     }
 
-    /// Writes what is about to be done to a task. What is done for the first time gets a line of its own as well, which
-    /// stays: a thread that nothing has seen may have it from a creator that has had it restored since.
+    /// Writes a pending change of a task. A change of a new kind also gets a permanent line of its
+    /// own: an unseen thread may have inherited it from a creator that was restored since.
     pub fn write(&mut self, slot: Slot, entry: &Entry) {
         let Entry { mark, lowered, .. } = *entry;
         let first = Entry { mark, lowered, was: Mark::Original, ..Entry::EMPTY };

@@ -4,33 +4,33 @@ use super::{Addr, Span};
 use colocate_machine::{Bytes, NodeNr};
 use std::collections::BTreeMap;
 
-/// Neighbouring addresses that mean the same thing to a process.
+/// Memory mapping of a process: neighbouring addresses with the same meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// From where to where, as numbers; see [`Mapping::span`].
     start: u64,
     end: u64,
-    /// The file, or the kernel's name such as `[heap]`; empty for memory without a name.
+    /// File, or the kernel's name such as `[heap]`; empty for memory without a name.
     pub what: String,
-    /// Size of its pages: larger than a small page only if it is of hugetlbfs.
+    /// Page size: larger than a small page only for hugetlbfs.
     pub page: Bytes,
-    /// How much of it is in memory.
+    /// Resident memory.
     pub resident: Bytes,
-    /// How much of that is in huge pages that the kernel made by itself.
+    /// Resident memory in transparent huge pages.
     pub huge: Bytes,
-    /// Whether it is of hugetlbfs.
+    /// Whether the mapping is of hugetlbfs.
     pub hugetlb: bool,
-    /// Whether it is a device's or the kernel's own, which stays where it is.
+    /// Whether the memory belongs to a device or the kernel, and cannot be moved.
     pub fixed: bool,
 }
 
 impl Mapping {
-    /// From where to where it goes.
+    /// Address range.
     pub const fn span(&self) -> Span {
         Span { start: Addr(self.start), end: Addr(self.end) }
     }
 
-    /// Reads `smaps`. Lines that are not understood are left out.
+    /// Parses `smaps`. Malformed lines are skipped.
     pub fn parse_all(smaps: &str) -> Vec<Self> {
         let mut found: Vec<Self> = Vec::new();
         for line in smaps.lines() {
@@ -64,7 +64,7 @@ impl Mapping {
     }
 }
 
-/// The first line of a mapping, which is a line of `maps`.
+/// Parses the first line of a mapping, a line of `maps`.
 fn head(line: &str) -> Option<Mapping> {
     let mut fields = line.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;
@@ -83,17 +83,17 @@ fn head(line: &str) -> Option<Mapping> {
     })
 }
 
-/// Where the pages of a mapping are, and what the kernel goes by when it takes new ones.
+/// Nodes of a mapping's pages, and the memory policy for new pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// The memory policy, as the kernel writes it: `default`, `bind:1`, `interleave:0-3`.
+    /// Memory policy in the kernel's format: `default`, `bind:1`, `interleave:0-3`.
     pub policy: String,
-    /// How much is on which node.
+    /// Memory per node.
     pub on: BTreeMap<NodeNr, Bytes>,
 }
 
-/// Reads `numa_maps`: the mappings that have pages, by their first address. Lines that are not
-/// understood are left out.
+/// Parses `numa_maps`: the mappings with pages, by their first addresses. Malformed lines are
+/// skipped.
 pub fn placed(numa_maps: &str) -> BTreeMap<Addr, Placed> {
     numa_maps.lines().filter_map(placed_line).collect()
 }
@@ -140,7 +140,7 @@ fn is_known(word: &str) -> bool {
 /// Bytes of an entry of `pagemap`.
 pub const ENTRY_B: u64 = 8;
 
-/// The runs of pages that are in memory, as (first, how many), from entries of `pagemap`
+/// Runs of pages in memory, as (first page, number of pages), from entries of `pagemap`
 /// (Documentation/admin-guide/mm/pagemap.rst: bit 63).
 pub fn present_runs(entries: &[u8]) -> Vec<(u64, u64)> {
     let mut runs: Vec<(u64, u64)> = Vec::new();

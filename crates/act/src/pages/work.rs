@@ -43,12 +43,11 @@ use colocate_machine::{Nanos, NodeNr};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
-/// How often a busy page is tried. Chosen: what holds a page for a transfer is over after the first
-/// round; a pin is not over after any number of them.
+/// Maximum number of attempts to move a busy page. Chosen: a transfer is over after the first
+/// round; a pin is not over after any number of rounds.
 pub const ROUNDS: u32 = 3;
 
-/// The most small pages that are queried at once. Chosen: to query that many takes about a
-/// millisecond.
+/// Maximum number of small pages per query. Chosen: such a query takes about a millisecond.
 const MOST_AHEAD: usize = 4096;
 
 /// Where pages are to be.
@@ -56,7 +55,7 @@ const MOST_AHEAD: usize = 4096;
 pub enum Target {
     /// All on one node.
     Node(NodeNr),
-    /// In turn on each of these, by address. Never empty.
+    /// Interleaved over these nodes by address. Never empty.
     Interleave(Vec<NodeNr>),
 }
 
@@ -73,7 +72,7 @@ impl Target {
     }
 }
 
-/// Neighbouring pages that are in memory.
+/// Neighbouring pages in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// The first page.
@@ -82,7 +81,7 @@ pub struct Piece {
     pub pages: u64,
     /// The grain, in bytes.
     pub grain_b: u64,
-    /// Whether it is of blocks, whole ones, that are moved by one address each.
+    /// Whether the piece consists of whole blocks, each moved by one address.
     pub whole: bool,
 }
 
@@ -105,7 +104,7 @@ pub fn pieces(start: Addr, pages: u64, page_b: u64, block_b: Option<u64>) -> Vec
     parts.into_iter().map(piece).filter(|piece| piece.pages > 0).collect()
 }
 
-/// Memory whose pages can be asked for and moved: a process's, or a pretended one.
+/// Memory whose pages can be queried and moved: of a process, or simulated.
 pub trait Memory {
     /// The kernel's answer for each page; see [`colocate_linux::move_pages::query`].
     ///
@@ -116,11 +115,11 @@ pub trait Memory {
     fn put(&mut self, pages: &[Addr], node: NodeNr) -> Put;
     /// The time.
     fn now(&self) -> Nanos;
-    /// Waits a moment, so that what holds pages may release them.
+    /// Waits a moment for the release of busy pages.
     fn pause(&mut self);
 }
 
-/// Pages that are queried together, all of one grain.
+/// Pages of one grain that are queried together.
 #[derive(Clone, Debug)]
 struct Batch {
     pages: Vec<Addr>,
@@ -128,7 +127,7 @@ struct Batch {
     whole: bool,
 }
 
-/// A batch that was done.
+/// Completed batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Batched {
     /// Its pages.
@@ -148,30 +147,30 @@ pub struct Batched {
 pub struct Work {
     page_b: u64,
     target: Target,
-    /// Whether pages are only queried, and those that would be moved count as moved.
+    /// Whether to only query, and to count intended moves as moved.
     dry: bool,
-    /// Pages that the kernel is to move at most, of huge ones less than one more, and has been called for. A page that is
-    /// tried again counts again.
+    /// Limit of pages passed to the kernel for moving, exceeded by less than a huge page, and below
+    /// the number passed so far. Each attempt counts.
     most: u64,
     called: u64,
-    /// What is still to do in this round, lowest addresses first.
+    /// Remaining pieces of this round, lowest addresses first.
     queue: VecDeque<Piece>,
     /// Busy pages for the next round, with their grain.
     later: Vec<(Addr, u64)>,
     round: u32,
     small: Pace,
     blocks: Pace,
-    /// How many small pages are queried at once while there is nothing to move.
+    /// Number of small pages per query while nothing needs to move.
     ahead: usize,
-    /// Pages that were seen elsewhere and will be queried again.
+    /// Pages seen on other nodes, to be queried again.
     elsewhere: HashSet<Addr>,
-    /// The lowest page that was given and not dealt with; `None` if all were.
+    /// Lowest page not handled; `None` if all were.
     pub reached: Option<Addr>,
-    /// Nodes without memory for pages of that grain.
+    /// Nodes without free memory for pages of this grain.
     full: BTreeSet<(NodeNr, u64)>,
-    /// What became of the pages so far.
+    /// Results of the pages so far.
     pub counts: PageCounts,
-    /// Some of the pages that were moved.
+    /// Sample of the moved pages.
     pub sample: Sample,
     /// The batches, in order.
     pub batches: Vec<Batched>,
@@ -202,11 +201,11 @@ impl Work {
         }
     }
 
-    /// Moves these pieces, until all is done (`true`) or `stop` says so between two batches; what is
-    /// then left counts as not reached.
+    /// Moves these pieces until all is done (`true`), or until `stop` returns true between two
+    /// batches; the rest counts as not reached.
     ///
     /// # Errors
-    /// If the process has ended or access is denied; what is left counts as not reached.
+    /// If the process has ended or access is denied; the rest counts as not reached.
     pub fn carry_out(
         &mut self,
         pieces: &[Piece],
@@ -264,7 +263,7 @@ impl Work {
         done.map(drop)
     }
 
-    /// Does it and says how many addresses it asked to be moved.
+    /// Runs a batch and returns the number of addresses passed to the kernel for moving.
     fn try_batch(&mut self, batch: &Batch, memory: &mut impl Memory) -> Result<usize, SysError> {
         let before = memory.query(&batch.pages)?;
         if self.dry {
@@ -300,7 +299,7 @@ impl Work {
         }
     }
 
-    /// The next pages of one kind, as many as the pace allows.
+    /// Next pages of one kind, as many as the pace allows.
     fn next(&mut self) -> Batch {
         let Piece { grain_b, whole, .. } = self.queue[0];
         let (units, unit) = if whole {
@@ -331,7 +330,7 @@ impl Work {
         Batch { pages, grain_b, whole }
     }
 
-    /// Which addresses are to be moved to which node.
+    /// Addresses to be moved, by target node.
     fn chosen(&self, batch: &Batch, before: &[i32]) -> BTreeMap<NodeNr, Vec<Addr>> {
         let mut chosen: BTreeMap<NodeNr, Vec<Addr>> = BTreeMap::new();
         let (mut last_block, mut count) = (None, 0);
@@ -351,7 +350,7 @@ impl Work {
         chosen
     }
 
-    /// Decides what becomes of each page.
+    /// Determines the result of each page.
     fn settle(
         &mut self,
         batch: &Batch,
@@ -397,22 +396,22 @@ impl Work {
     }
 }
 
-/// Whether a call that fails so will fail for every other page, too (move_pages(2)).
+/// Whether an error of a call applies to all further pages as well (move_pages(2)).
 fn ends_it(error: &SysError) -> bool {
     const ENDS: [i32; 6] =
         [libc::ESRCH, libc::EPERM, libc::EINVAL, libc::EACCES, libc::ENODEV, libc::ENOSYS];
     error.errno().is_some_and(|errno| ENDS.contains(&errno))
 }
 
-/// What the calls of a batch said.
+/// Answers of the kernel to a batch.
 struct Answers {
-    /// Pages that were to be moved.
+    /// Pages passed to the kernel for moving.
     tried: HashSet<Addr>,
-    /// Why pages were not moved, of those of which it was said.
+    /// Reasons of unmoved pages, as far as reported.
     status: HashMap<Addr, Stay>,
-    /// Nodes whose calls got further: a page was moved, or something was said of one.
+    /// Nodes with progress: a page was moved, or a status was reported.
     further: BTreeSet<NodeNr>,
-    /// Nodes that have no memory left.
+    /// Nodes without free memory.
     full: BTreeSet<NodeNr>,
 }
 
@@ -447,7 +446,7 @@ impl Answers {
     }
 }
 
-/// Neighbours of one grain become pieces of small pages.
+/// Merges neighbours of one grain into pieces of small pages.
 fn coalesce(mut pages: Vec<(Addr, u64)>, page_b: u64) -> Vec<Piece> {
     pages.sort_unstable();
     let mut pieces: Vec<Piece> = Vec::new();

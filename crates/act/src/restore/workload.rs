@@ -29,10 +29,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::Path;
 
-/// Generations that are gone through at most on the way to a known creator. Chosen: nothing nests that deep, and what
-/// is read of processes that come and go might go round in a circle.
+/// Maximum number of generations searched on the way to a known creator. Chosen: nothing nests as
+/// deep, and readings of short-lived processes might form a cycle.
 const GENERATIONS: usize = 1000;
-/// Most bytes of an environment that are read. The token comes first in it where colocate started the program.
+/// Maximum number of bytes read of an environment. The token comes first in a program started by
+/// colocate.
 const MOST_ENVIRONMENT_B: u64 = 256 << 10;
 /// Most bytes of a process's list of cgroups: thirteen hierarchies, and paths of at most 4,096 bytes (`PATH_MAX`).
 const MOST_CGROUPS_B: u64 = 64 << 10;
@@ -42,16 +43,17 @@ const MOST_CGROUPS_B: u64 = 64 << 10;
 pub struct Root {
     /// Its process.
     pub pid: Pid,
-    /// Its guardian, which is not of the workload.
+    /// Guardian of colocate, outside the workload.
     pub guardian: Option<Pid>,
-    /// Whether the kernel has recorded for colocate all threads and processes that were created.
+    /// Whether colocate has the kernel's records of all thread and process creations.
     pub has_records: bool,
-    /// Children that it had at its beginning, with their start times: a shell that executes colocate leaves it its own.
+    /// Children from before the start, with their start times: a shell that executes colocate
+    /// leaves it its own children.
     pub earlier: Vec<(Pid, u64)>,
 }
 
 impl Root {
-    /// This process, before it has created any other. `proc` is `/proc`.
+    /// This process, before its first child. `proc` is `/proc`.
     pub fn of_this(proc: &Path) -> Self {
         let pid = Pid(std::process::id().cast_signed());
         let start = |pid: Pid| Some((pid, Stat::read(proc, pid, pid.first_thread())?.start_ticks));
@@ -63,8 +65,9 @@ impl Root {
         self.earlier.contains(&(pid, start_ticks))
     }
 
-    /// Whether no process lives that it has created, or adopted, but the guardian, which was created first: what follows that in
-    /// the kernel's list of children is complete, as only what ends meanwhile can hide others (proc_pid_task(5)).
+    /// Whether no created or adopted process lives except the guardian, the first one created. The
+    /// part after the guardian in the kernel's list of children is complete, as only ends meanwhile
+    /// can hide an entry (proc_pid_task(5)).
     pub fn is_alone(&self, proc: &Path) -> bool {
         let created = |pid: &Pid| {
             let stat = Stat::read(proc, *pid, pid.first_thread());
@@ -83,19 +86,19 @@ pub(super) struct Workload<'a> {
     root: Option<Root>,
     /// The known tasks by thread, as of the last scan.
     known: HashMap<Tid, &'a Entry>,
-    /// Processes that were found in a scan, with the times of their start in clock ticks since boot.
+    /// Processes found in a scan, with their start times in clock ticks since boot.
     met: HashMap<Pid, u64>,
     /// The same of processes whose environment has not the token.
     others: HashMap<Pid, u64>,
-    /// Processes that were attached to, with what processes of the workload execute; `None` if everything was launched, or if a colocate
-    /// lives that has the kernel's records.
+    /// Attached processes, and the programs executed by the workload's processes. `None` if all
+    /// were launched, or for a living colocate with the kernel's records.
     attached: Option<Attached>,
-    /// Processes whose program was read for that, with the times of their start.
+    /// Processes whose program was read for `attached`, with their start times.
     read: HashMap<Pid, u64>,
 }
 
 impl<'a> Workload<'a> {
-    /// That of a journal. `proc` is `/proc`.
+    /// Workload of a journal. `proc` is `/proc`.
     pub fn of(journal: &'a Journal, proc: &'a Path, root: Option<Root>) -> Self {
         let has_records = root.as_ref().is_some_and(|root| root.has_records);
         let attached = journal.attached.clone().filter(|_| !has_records);
@@ -103,7 +106,7 @@ impl<'a> Workload<'a> {
         Self { journal, proc, root, known, met, others, attached, read: HashMap::new() }
     }
 
-    /// What the journal says of a thread, if it is known.
+    /// Journal entry of a thread, if known.
     pub fn known(&self, tid: Tid) -> Option<&'a Entry> {
         self.known.get(&tid).copied()
     }
@@ -162,7 +165,7 @@ impl<'a> Workload<'a> {
         Ok(found.filter(is_it).collect())
     }
 
-    /// The children of a colocate that lives.
+    /// Children of a living colocate.
     fn of_root(&self, all: &HashMap<Pid, Stat>) -> Vec<Pid> {
         let Some(root) = &self.root else { return Vec::new() };
         let is_created = |(pid, stat): &(&Pid, &Stat)| {
@@ -173,7 +176,7 @@ impl<'a> Workload<'a> {
         all.iter().filter(is_created).map(|(pid, _)| *pid).collect()
     }
 
-    /// The processes, of those that are not found yet, that have the token in their environment.
+    /// Processes with the token in their environment, other than `found`.
     fn with_token(&mut self, all: &HashMap<Pid, Stat>, found: &BTreeSet<Pid>) -> Vec<Pid> {
         let Some(token) = &self.journal.token else { return Vec::new() };
         let entry = format!("{TOKEN_VARIABLE}={token}");
@@ -199,8 +202,8 @@ impl<'a> Workload<'a> {
         holders
     }
 
-    /// Whether every thread in the journal of a process, or else of the nearest process that is known and that it descends from, has a mask of
-    /// its program's: new threads have theirs from these.
+    /// Whether every journaled thread of a process has a mask set by its program; for an unknown
+    /// process, of its nearest known ancestor. New threads inherit their masks from these threads.
     pub fn has_only_masks_of_its_own(&self, pid: Pid) -> bool {
         let of = |pid: Pid| self.journal.entries.iter().filter(move |entry| entry.pid == pid);
         let is_known = |pid| self.known.values().any(|entry| entry.pid == pid);
@@ -214,10 +217,11 @@ impl<'a> Workload<'a> {
         self.journal.entries.iter().any(|entry| entry.lowered.is_some())
     }
 
-    /// The policy that a thread under SCHED_IDLE had before; `None` if it is there by its own doing.
+    /// Policy of a thread before its change to SCHED_IDLE; `None` if it chose SCHED_IDLE itself.
     ///
-    /// While jobs fill idle PUs, every thread that colocate has seen is in the journal. So others were created as
-    /// colocate died, and have it from their creators. One that has put itself there since then cannot be distinguished.
+    /// While jobs fill idle PUs, every thread seen by colocate is in the journal. Unknown threads
+    /// were created during colocate's death, and have SCHED_IDLE from their creators. A thread that
+    /// chose SCHED_IDLE since then cannot be distinguished.
     pub fn policy_before(&self, pid: Pid, tid: Tid) -> Option<Fair> {
         if let Some(entry) = self.known(tid) {
             return entry.lowered;
@@ -231,8 +235,8 @@ impl<'a> Workload<'a> {
         }
     }
 
-    /// The policy that a known process has or had before we put it under SCHED_IDLE, unless it is there by its own
-    /// doing. It may have been taken out of it again while it was creating another.
+    /// Policy of a known process, now or before the change to SCHED_IDLE, unless it chose
+    /// SCHED_IDLE itself. Its policy may have been restored while it was creating another process.
     fn policy_of(&self, pid: Pid) -> Option<Fair> {
         let entries = || self.known.values().filter(|entry| entry.pid == pid);
         let now = |tid| Fair::of(sys::schedule_of(tid).ok()?.policy);
@@ -241,7 +245,7 @@ impl<'a> Workload<'a> {
     }
 }
 
-/// The journal's tasks that live, by thread.
+/// Living tasks of the journal, by thread.
 fn living<'a>(journal: &'a Journal, proc: &Path) -> HashMap<Tid, &'a Entry> {
     let lives = |entry: &&Entry| {
         Stat::read(proc, entry.pid, entry.tid).is_some_and(|s| s.start_ticks == entry.start_ticks)
@@ -249,7 +253,7 @@ fn living<'a>(journal: &'a Journal, proc: &Path) -> HashMap<Tid, &'a Entry> {
     journal.entries.iter().filter(lives).map(|entry| (entry.tid, entry)).collect()
 }
 
-/// Adds to some processes all that descend from them.
+/// Adds all descendants to a set of processes.
 fn add_descendants(pids: &mut BTreeSet<Pid>, all: &HashMap<Pid, Stat>) {
     loop {
         let children = all.iter().filter(|(_, stat)| pids.contains(&stat.parent));
@@ -261,7 +265,7 @@ fn add_descendants(pids: &mut BTreeSet<Pid>, all: &HashMap<Pid, Stat>) {
     }
 }
 
-/// A process itself, or the nearest of those that it descends from, that is known.
+/// The process itself if known, or its nearest known ancestor.
 fn nearest(
     pid: Pid,
     is_known: impl Fn(Pid) -> bool,
