@@ -8,11 +8,11 @@ use colocate_machine::read::Cpusets;
 use std::io;
 use std::path::PathBuf;
 
-/// Does things to threads; what is done is written to the journal first. Each kind of action is in a file of its own:
-/// [`crate::affinity`], [`crate::sched_class`].
+/// Actions on threads, each written to the journal first. Each kind of action has a file of its
+/// own: [`crate::affinity`], [`crate::sched_class`].
 #[derive(Debug)]
 pub struct Actuators {
-    /// Where everything is written down.
+    /// Journal of all changes.
     pub journal: Writer,
     /// `/proc`.
     pub proc: PathBuf,

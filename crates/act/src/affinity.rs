@@ -20,11 +20,12 @@ use std::path::Path;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Why no thread can be put anywhere where a filter refuses sched_setaffinity(2), and the remedy.
+/// Message for a filter that refuses sched_setaffinity(2), so that no thread can be placed, with
+/// the remedy.
 pub const FILTERED: &str =
     "a seccomp filter answers sched_setaffinity with EPERM (colocate doctor has the remedy)";
 
-/// Why a thread could not be put somewhere.
+/// Failed change of a thread's mask.
 #[derive(Debug, Error)]
 pub enum AffinityError {
     /// The thread has ended (`ESRCH`).
@@ -151,11 +152,13 @@ pub fn cpuset_of(cpusets: &Cpusets, process: &ProcessHandle, tid: Tid) -> Option
     cpusets.of(&process.read(&format!("task/{tid}/cgroup"), MOST_CGROUPS_B).ok()?)
 }
 
-/// Most bytes of a list of control groups: thirteen hierarchies, and paths of at most 4,096 bytes (`PATH_MAX`).
+/// Maximum size of a list of control groups: thirteen hierarchies, and paths of at most 4,096 bytes
+/// (`PATH_MAX`).
 const MOST_CGROUPS_B: u64 = 64 << 10;
 
-/// Mask and cpuset of a thread, both at the same moment: the kernel moves a process to another cpuset first and sets the masks of its
-/// threads then. `None` if the thread has ended; the cpuset is `None` where it cannot be read.
+/// Mask and cpuset of a thread, both from the same moment: the kernel moves a process to another
+/// cpuset first, and sets the masks of its threads afterwards. `None` if the thread has ended; the
+/// cpuset is `None` if unreadable.
 pub fn mask_and_cpuset(
     cpusets: &Cpusets,
     process: &ProcessHandle,

@@ -19,7 +19,8 @@ use colocate_machine::PuSet;
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
-/// Most bytes of a list of control groups: thirteen hierarchies, and paths of at most 4,096 bytes (`PATH_MAX`).
+/// Maximum size of a list of control groups: thirteen hierarchies, and paths of at most 4,096 bytes
+/// (`PATH_MAX`).
 const MOST_CGROUPS_B: u64 = 64 << 10;
 /// Maximum number of bytes read of an environment.
 const MOST_ENVIRONMENT_B: u64 = 256 << 10;

@@ -36,10 +36,11 @@ pub const LOWEST_NICE: i32 = -20;
 /// The smallest share of CPU time (sched(7)).
 pub const HIGHEST_NICE: i32 = 19;
 
-/// A wait for a PU from poll to poll is long from here on. Chosen: with 16 threads on 2 PUs an equal share made for
-/// 0.4 ms, with 64 for 4 ms.
+/// Minimum length of a long wait for a PU, from poll to poll. Chosen: an equal share caused waits
+/// of 0.4 ms with 16 threads on 2 PUs, and of 4 ms with 64.
 const LONG: Nanos = Nanos::from_millis(1);
-/// How long the boost lasts after a long wait. Chosen: short beside programs, long beside the changes of nice values.
+/// Duration of the boost after a long wait. Chosen: short beside programs, long beside the changes
+/// of nice values.
 const LASTS: Nanos = Nanos::from_secs(1);
 /// Number of runnable threads per PU from which an equal share can be too little. Chosen: the share
 /// is a ninth at this point, and counting takes up to 4 % of a PU with short quanta.

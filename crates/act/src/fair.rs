@@ -34,7 +34,7 @@ impl Fair {
         Self::ALL.iter().find(|row| row.2 == text).map(|row| row.0)
     }
 
-    /// Its letter in the journal.
+    /// Letter in the journal.
     pub const fn letter(self) -> &'static str {
         Self::ALL[self as usize].2
     }

@@ -31,7 +31,8 @@ use std::path::Path;
 /// sleep, possibly for ever.
 const KILLED_POLLS: u32 = 3;
 
-/// Time between two polls whether colocate is stopped. Chosen: too short to be noticed, and 15 µs of a PU each.
+/// Time between two polls for a stopped colocate. Chosen: too short to be noticed, and 15 µs of a
+/// PU per poll.
 const POLL: Nanos = Nanos::from_secs(1);
 
 /// Upper bound of the size of the kernel's status text of a process, including the maximum number
@@ -99,13 +100,13 @@ impl Guardian {
         drop(anchor);
     }
 
-    /// Its process.
+    /// Process number.
     pub fn pid(&self) -> Pid {
         self.pid
     }
 }
 
-/// Whether programs would get SIGHUP if colocate died while some are stopped.
+/// Whether programs would get SIGHUP at colocate's death while some are stopped.
 fn needs_anchor(memory: &File, colocate: Pid) -> bool {
     let by_signals = read(memory).is_some_and(|journal| journal.pauses == Some(How::Signals));
     by_signals && anchor::is_held(colocate, Path::new("/proc"))
@@ -148,7 +149,7 @@ fn guard(
     }
 }
 
-/// How a guardian's wait ends.
+/// Outcome of the guardian's wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// Colocate is dead, has been killed, or has closed the pipe.
@@ -194,8 +195,8 @@ fn wait_for_the_end_of(colocate: Pid, mut reader: io::PipeReader, memory: &File)
     if reader.read(&mut [0]).is_ok_and(|read| read > 0) { End::Dismissed } else { End::Undo }
 }
 
-/// Whether the first thread of a process has been killed, by its `/proc/PID/status`: it has ended, or is to end. While another thread
-/// cannot end the process has not.
+/// Whether the first thread of a process has been killed, by its `/proc/PID/status`: it has ended,
+/// or is to end. The process itself has not ended while another thread cannot end.
 fn is_killed(status: &str) -> bool {
     const KILL: u64 = 1 << (libc::SIGKILL - 1);
     let is_pending = |name| {

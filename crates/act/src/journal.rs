@@ -114,7 +114,7 @@ impl fmt::Display for Mark {
 /// Changed task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its process.
+    /// Process number.
     pub pid: Pid,
     /// The thread.
     pub tid: Tid,
@@ -154,7 +154,7 @@ pub struct Journal {
     pub original: PuSet,
     /// Sets of several PUs for placements.
     pub sets: Vec<PuSet>,
-    /// How jobs are stopped; `None` if none ever is.
+    /// Mechanism for stopping jobs; `None` if no job is ever stopped.
     pub pauses: Option<How>,
     /// Process and time namespaces of the writer; `None` if unknown.
     pub namespaces: Option<String>,
@@ -271,7 +271,8 @@ impl Journal {
     }
 }
 
-/// The kernel's name of this boot (`/proc/sys/kernel/random/boot_id`, random(4)). `proc` is `/proc`.
+/// The kernel's name of this boot (`/proc/sys/kernel/random/boot_id`, random(4)). `proc` is
+/// `/proc`.
 pub fn boot(proc: &Path) -> Option<String> {
     let text = colocate_files::kernel::read_text(&proc.join("sys/kernel/random/boot_id")).ok()?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
@@ -424,8 +425,8 @@ impl Writer {
         self
     }
 
-    /// Makes the file. To be called once, when a guardian has its place, and before anything is written: whenever
-    /// colocate is killed, something removes the file.
+    /// Creates the file. Must be called once, when a guardian has its place, and before any write:
+    /// whenever colocate is killed, the guardian removes the file.
     pub fn with_file(mut self) -> Self {
         match self.place.as_ref().map(|place| new_file(place, &self.head)) {
             Some(Err(why)) => (self.place, self.trouble) = (None, Some(why)),
@@ -450,7 +451,7 @@ impl Writer {
         self.memory.as_ref().map(AsFd::as_fd)
     }
 
-    /// Where the journal's file is, or is to be made.
+    /// Place of the journal's file, existing or planned.
     pub fn place(&self) -> Option<&Place> {
         self.place.as_ref()
     }

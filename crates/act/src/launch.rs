@@ -19,7 +19,7 @@ pub const NOT_FOUND: i32 = 127;
 /// Exit status of colocate's own failures.
 const OURS: i32 = 125;
 
-/// Why a program could not be started.
+/// Failed start of a program.
 #[derive(Debug, Error)]
 pub enum LaunchError {
     /// The program does not exist.
@@ -47,7 +47,7 @@ pub enum LaunchError {
     NoDescriptor {
         /// The program.
         program: PathBuf,
-        /// How many may be open.
+        /// Maximum number of open files.
         limit: u64,
     },
     /// A job has an instruction target, and instructions cannot be counted.
@@ -58,7 +58,7 @@ pub enum LaunchError {
     NoCounters {
         /// The target.
         target: u64,
-        /// Why not.
+        /// Reason.
         why: String,
     },
 }
@@ -251,7 +251,7 @@ fn c_string(text: &OsStr) -> Result<CString, LaunchError> {
     CString::new(text.as_bytes()).map_err(|_| LaunchError::Null(text.to_owned()))
 }
 
-/// In the new process. Returns only if something goes wrong.
+/// Main function of the new process. Returns only on failure.
 fn become_program(
     mut wait: io::PipeReader,
     input: Input,
@@ -283,7 +283,7 @@ fn fail(error: &io::Error, mut report: io::PipeWriter) -> ! {
 }
 
 impl Held {
-    /// Its process.
+    /// Process number.
     pub fn pid(&self) -> Pid {
         self.pid
     }

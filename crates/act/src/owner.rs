@@ -8,7 +8,7 @@ use std::path::Path;
 /// differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// Its number.
+    /// Number.
     pub pid: Pid,
     /// Creation time in clock ticks since boot.
     pub start_ticks: u64,
@@ -27,7 +27,7 @@ impl Owner {
         format!("run-{}-{}.journal", self.pid, self.start_ticks)
     }
 
-    /// Whose journal the file is, by its name.
+    /// Owner of a journal's file, by the file's name.
     pub fn of_file(path: &Path) -> Option<Self> {
         let (pid, start) = path.file_stem()?.to_str()?.strip_prefix("run-")?.split_once('-')?;
         Some(Self { pid: Pid(pid.parse().ok()?), start_ticks: start.parse().ok()? })

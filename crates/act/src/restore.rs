@@ -51,8 +51,9 @@ use workload::Workload;
 
 pub use workload::Root;
 
-/// Time limit of all rounds after colocate's death. Chosen: where hundreds of processes create others on a machine with a
-/// load of 10 to 30, endings took up to 2.4 s, and only `colocate restore` is waited for.
+/// Time limit of all rounds after colocate's death. Chosen: with hundreds of processes that create
+/// processes, on a machine with a load of 10 to 30, endings took up to 2.4 s, and only `colocate
+/// restore` is waited for.
 const LIMIT: Nanos = Nanos::from_secs(30);
 /// Time limit at colocate's end, for which its user waits. Chosen: with twelve runnable programs
 /// per PU, one round took 1.6 s.
@@ -84,7 +85,8 @@ pub struct Undone {
     pub raised: Vec<Restored>,
     /// Threads that were placed.
     pub freed: Vec<Restored>,
-    /// Whether all were looked for: the list of processes could be read, and the time limit was enough.
+    /// Whether the search was complete: the list of processes was readable, and the time limit was
+    /// enough.
     pub searched: bool,
 }
 
@@ -103,7 +105,7 @@ fn text<S: Serializer>(shown: &impl Display, to: S) -> Result<S::Ok, S::Error> {
 /// Restored thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Restored {
-    /// Its process.
+    /// Process number.
     pub pid: Pid,
     /// The thread.
     pub tid: Tid,
@@ -125,7 +127,7 @@ pub enum What {
     Policy(Fair),
 }
 
-/// Where a thread was put.
+/// Placement of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Put(PuSet);
 
@@ -162,8 +164,9 @@ pub fn undo(journal: &Journal, proc: &Path, dry: bool) -> Undone {
     Undone { continued, raised, freed, searched }
 }
 
-/// The same for masks and policies at the end of a colocate, which is the root. Takes five seconds at most. Returns why
-/// something could not be restored, a line each, and whether all were looked for.
+/// Restores masks and policies at the end of a colocate, the root process. Takes five seconds at
+/// most. Returns the reasons of failed restorations, a line each, and whether the search was
+/// complete.
 pub fn undo_at_end(journal: &Journal, proc: &Path, root: Root) -> (Vec<String>, bool) {
     let mut undoing = Undoing::of(journal, proc, false, Some(root));
     let searched = undoing.scan_until_quiet(LIMIT_AT_END);
@@ -470,7 +473,7 @@ pub fn is_alive(owner: Owner, proc: &Path) -> bool {
 /// Discovered journal.
 #[derive(Debug)]
 pub struct Found {
-    /// Where.
+    /// Path of the journal.
     pub path: PathBuf,
     /// Folder by descriptor: the removed file is the file that was read.
     pub dir: Rc<Dir>,
@@ -481,7 +484,7 @@ pub struct Found {
     pub journal: Result<Journal, FoundError>,
 }
 
-/// Why a journal says nothing.
+/// Reason why a journal is unusable.
 #[derive(Debug, Error)]
 pub enum FoundError {
     /// The file cannot be read.

@@ -37,7 +37,7 @@ pub enum Permission {
     Limit,
 }
 
-/// Why SCHED_IDLE could not be left again.
+/// Reason why SCHED_IDLE cannot be left again.
 #[derive(Debug, Error)]
 pub enum PermissionError {
     /// Neither right is present.
@@ -97,7 +97,7 @@ fn try_it() -> Result<Permission, SysError> {
     sys::set_schedule(me, &mine).map(|()| Permission::Limit)
 }
 
-/// Why a thread cannot be lowered, or not be raised again.
+/// Failed change of a thread's scheduling policy.
 #[derive(Debug, Error)]
 pub enum ClassError {
     /// The thread has a fixed priority, a deadline or a scheduler of its own (policy by the
@@ -218,8 +218,8 @@ fn living<T>(result: Result<T, SysError>) -> Result<Option<T>, SysError> {
     }
 }
 
-/// Whether the limit of a process lets a thread of this nice value leave SCHED_IDLE (`nice_to_rlimit`,
-/// include/linux/sched/prio.h).
+/// Whether the limit of a process lets a thread of this nice value leave SCHED_IDLE
+/// (`nice_to_rlimit`, include/linux/sched/prio.h).
 fn may_come_back(pid: Pid, nice: i32) -> Result<bool, SysError> {
     let limit = living(sys::limit_of_nice(pid))?;
     let wanted = u64::try_from(20 - nice).unwrap_or(0);

@@ -54,7 +54,7 @@ impl InitialState {
     }
 }
 
-/// Where signals arrive.
+/// Receiver of the blocked signals.
 pub struct Signals {
     fd: OwnedFd,
     inherited: InitialState,
@@ -82,7 +82,7 @@ impl Signals {
         Ok(Self { fd: sys::signalfd(&taken)?, inherited })
     }
 
-    /// How signals stood before.
+    /// State before colocate's changes.
     pub fn inherited(&self) -> &InitialState {
         &self.inherited
     }

@@ -10,9 +10,9 @@ use std::sync::Arc;
 /// A thread of a program.
 #[derive(Debug)]
 pub struct Thread {
-    /// Its process.
+    /// Process number.
     pub pid: Pid,
-    /// Its number.
+    /// Number.
     pub tid: Tid,
     /// Handle for every action on the process; `None` forbids every action.
     pub process: Option<Arc<ProcessHandle>>,
@@ -44,7 +44,7 @@ pub struct Thread {
 pub struct Inherited {
     /// Change of the creator's mask.
     pub mark: Mark,
-    /// Where the creator was put.
+    /// Earlier placements of the creator.
     pub recent: Recent,
     /// Mask set by the program on the creator.
     pub programs: Option<PuSet>,

@@ -6,10 +6,10 @@ use colocate_model::{Mix, Stack};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Why a quantum ended.
+/// Reason for the end of a quantum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuantumEnd {
-    /// Its time was over.
+    /// The quantum's time is over.
     Elapsed,
     /// The set of usable PUs has changed; `Host::machine` and `Host::usable` have the new state.
     MachineChanged,
@@ -104,7 +104,7 @@ pub struct SeenTask {
     pub counts: Option<Box<Counts>>,
     /// Mix since creation; `None` if the task was not watched.
     pub mix: Option<Box<Mix>>,
-    /// Its place by the plan or its default placement.
+    /// Target by the plan or its default placement.
     pub target: Place,
     /// Status of the placement.
     pub status: PlacementStatus,
@@ -150,7 +150,7 @@ impl SeenTask {
         self.mix.as_deref().copied().unwrap_or_default()
     }
 
-    /// Where its cycles went, see [`Counts::stack`].
+    /// Cycles by cause, see [`Counts::stack`].
     #[must_use]
     pub fn stack(&self) -> Option<Stack> {
         self.counts.as_ref()?.stack
@@ -164,12 +164,12 @@ impl SeenTask {
     }
 }
 
-/// How a job ended.
+/// End of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobEnd {
     /// The job.
     pub job: JobIdx,
-    /// When, on the host's clock.
+    /// Time on the host's clock.
     pub at: Nanos,
     /// Exit status as a shell reports it: the exit code, or 128 + the signal's number.
     pub status: i32,
@@ -182,7 +182,7 @@ pub struct JobEnd {
 pub struct Observation {
     /// The host's clock at the end of the quantum; 0 is the launch.
     pub at: Nanos,
-    /// Why the quantum ended.
+    /// Reason for the end of the quantum.
     pub end: QuantumEnd,
     /// All tasks seen so far, in the order of their IDs.
     pub tasks: Vec<SeenTask>,
@@ -212,7 +212,8 @@ impl Reports {
 }
 
 impl Observation {
-    /// An observation without tasks at time 0, with every report unknown: the state before the launch.
+    /// An observation without tasks at time 0, with every report unknown: the state before the
+    /// launch.
     #[must_use]
     pub const fn empty() -> Self {
         Self {

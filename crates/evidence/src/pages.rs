@@ -17,9 +17,9 @@ pub struct AddressRange {
 /// Result of a page order, from the locations read back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PagesMoved {
-    /// Whose memory.
+    /// Job that owns the memory.
     pub job: JobIdx,
-    /// Where to.
+    /// Target.
     pub to: NodeNr,
     /// Bytes now on the node that were elsewhere before.
     pub moved: Bytes,
@@ -32,9 +32,9 @@ pub struct PagesMoved {
 /// Contiguous memory of a job, its nodes, and the tasks that have used it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PageGroup {
-    /// Whose memory.
+    /// Job that owns the memory.
     pub job: JobIdx,
-    /// Its addresses.
+    /// Address range.
     pub range: AddressRange,
     /// Fraction of the pages on each node, by node index; all 0 if unknown.
     pub on: Vec<f64>,
@@ -52,14 +52,14 @@ pub struct PageUse {
     pub node: NodeIdx,
     /// CPU time before the task's accesses to this memory, estimated.
     pub time: Nanos,
-    /// From how many samples.
+    /// Number of samples behind the estimate.
     pub samples: u64,
     /// Number of these samples that were writes.
     pub writes: u64,
 }
 
 impl PageGroup {
-    /// Its size.
+    /// Size in bytes.
     #[must_use]
     pub const fn bytes(&self) -> Bytes {
         Bytes(self.range.end.saturating_sub(self.range.start))

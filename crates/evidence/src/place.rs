@@ -3,13 +3,13 @@
 use colocate_machine::{PuNr, Shared};
 use std::fmt;
 
-/// Where a task may be until the next decision.
+/// Placement of a task until the next decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Place {
     /// No PU: kernel-scheduled.
     #[default]
     LeftToKernel,
-    /// On this PU, by the kernel's number.
+    /// A single PU, by the kernel's number.
     Pu(PuNr),
     /// Any PU that shares this resource with a PU, by the kernel's number.
     Sharing(Shared, PuNr),

@@ -43,7 +43,7 @@ impl Source {
         Self::Pages,
     ];
 
-    /// Its name, for scripts.
+    /// Name for scripts.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -158,7 +158,7 @@ pub struct Provider {
     pub limits: Vec<String>,
 }
 
-/// Why a host does not provide a source.
+/// Refusal of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refusal {
     /// Cause, in one line.

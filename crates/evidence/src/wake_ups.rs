@@ -11,7 +11,7 @@ pub struct WakeUps {
     pub waker: Option<TaskId>,
     /// Woken task.
     pub wakee: TaskId,
-    /// How often, where the woken task had a PU afterwards; estimated where wake-ups are sampled.
+    /// Number of wake-ups after which the wakee ran; an estimate if wake-ups are sampled.
     pub count: u64,
     /// Number of these wake-ups after which the wakee ran on its waker's PU; `None` if unknown.
     pub same_pu: Option<u64>,

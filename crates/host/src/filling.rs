@@ -28,8 +28,8 @@ pub(crate) struct Fillers {
 }
 
 impl Fillers {
-    /// If waiting jobs are to fill idle PUs and can; a note says why they cannot. To be called before threads are
-    /// created. `proc` is `/proc`.
+    /// State for jobs that fill idle PUs; `None` if not requested or impossible, with the reason in
+    /// `notes`. Must be called before threads are created. `proc` is `/proc`.
     pub fn new(meanwhile: Meanwhile, proc: &Path, notes: &mut Vec<String>) -> Option<Self> {
         if meanwhile == Meanwhile::Stop {
             return None;
@@ -46,8 +46,8 @@ impl Fillers {
 }
 
 impl LinuxHost {
-    /// Puts all threads of a waiting job under SCHED_IDLE. False if it has to be stopped instead, as all have to while
-    /// the plan `measures` a job.
+    /// Puts all threads of a waiting job under SCHED_IDLE. False if the job has to be stopped
+    /// instead, as all jobs have to while the plan `measures` a job.
     pub(crate) fn lower(&mut self, job: JobIdx, measures: bool) -> bool {
         let Some(fillers) = &self.fillers else { return false };
         if measures || fillers.refused.contains(&job) {

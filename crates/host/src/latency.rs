@@ -23,7 +23,7 @@ impl Latencies {
         }
     }
 
-    /// How many were added.
+    /// Number of added latencies.
     pub fn count(&self) -> u64 {
         self.times.len() as u64 + self.skipped
     }

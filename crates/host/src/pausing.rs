@@ -153,8 +153,8 @@ impl LinuxHost {
         self.pausing.ending.is_some() || self.pausing.given_up
     }
 
-    /// Gives up if `/proc` cannot be used, or hardly a file more can be opened: a task that cannot be read must not be
-    /// stopped or placed. To be called before anything runs.
+    /// Gives up if `/proc` is unusable, or if hardly any further file can be opened: an unreadable
+    /// task must not be stopped or placed. Must be called before any program runs.
     pub(crate) fn give_up_if_unreadable(&mut self) {
         if let Some(why) = self.lifecycle.without_proc().map(ToOwned::to_owned) {
             // Whatever is there is about other processes.

@@ -38,7 +38,7 @@ impl PlacedTimes {
     }
 }
 
-/// For how long any task was placed.
+/// Time for which at least one task was placed.
 #[derive(Debug, Default)]
 pub struct AnyPlaced {
     tasks: i32,
@@ -59,7 +59,7 @@ impl AnyPlaced {
         self.tasks += change;
     }
 
-    /// For how long until `at`.
+    /// Time until `at`.
     pub fn until(&self, at: Nanos) -> Nanos {
         let lasts = if self.tasks > 0 { at.saturating_sub(self.since) } else { Nanos::ZERO };
         self.past + lasts

@@ -157,7 +157,8 @@ pub(crate) fn with_token(commands: &[Command], token: Option<&str>) -> Vec<Comma
     commands.iter().map(with).collect()
 }
 
-/// Standard input goes to the first program, as with GNU parallel: two readers would each get parts.
+/// Standard input goes to the first program, as with GNU parallel: two readers would each get
+/// parts.
 pub(crate) fn hold_all(commands: &[Command], signals: &Signals) -> Result<Vec<Held>, LaunchError> {
     let inputs = std::iter::once(Input::Inherited).chain(std::iter::repeat(Input::Nothing));
     let held = commands.iter().zip(inputs);

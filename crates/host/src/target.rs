@@ -28,7 +28,7 @@ impl Default for Target {
     }
 }
 
-/// How far the jobs of a workload are.
+/// Progress of a workload's jobs.
 #[derive(Debug)]
 pub struct Targets {
     jobs: Vec<Progress>,
@@ -69,7 +69,7 @@ impl Targets {
         })
     }
 
-    /// How often each job has run to an end.
+    /// Number of completed runs of each job.
     pub fn runs(&self) -> Vec<u32> {
         self.jobs.iter().map(|progress| progress.runs).collect()
     }

@@ -35,9 +35,9 @@ pub struct Task {
 /// Process, thread, places and CPU time of a task, for reports.
 #[derive(Clone, Debug)]
 pub struct TaskRecord {
-    /// Its process.
+    /// Process number.
     pub pid: Pid,
-    /// Its thread.
+    /// Thread number.
     pub tid: Tid,
     /// Time on each set of PUs where colocate placed the task.
     pub placed: Vec<(PuSet, Nanos)>,
@@ -50,7 +50,7 @@ pub struct TaskRecord {
 /// Target of a task and the status of its placement.
 #[derive(Debug)]
 pub struct Placement {
-    /// By the plan or its default placement.
+    /// Target by the plan or its default placement.
     pub target: Place,
     /// Status of the placement.
     pub status: PlacementStatus,

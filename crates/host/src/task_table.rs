@@ -22,22 +22,22 @@ use std::sync::Arc;
 /// Number of ended tasks with records of their own. A longer report is useless, and a program can
 /// create millions of threads.
 const REMEMBERED: usize = 10_000;
-/// The same where all are read every quantum, and the last to end matter, not the first.
-/// Chosen: more than end in a quantum, few enough to cost little in each.
+/// Number of remembered ended tasks if all are read every quantum, where the last to end matter,
+/// not the first. Chosen: more than end in a quantum, few enough to cost little in each.
 const REMEMBERED_LAST: usize = 512;
 
 /// Job: a command with its processes and runs.
 #[derive(Debug)]
 pub struct Job {
-    /// Its name, for messages.
+    /// Name for messages.
     pub name: String,
-    /// Its first process.
+    /// First process.
     pub pid: Pid,
     /// Handle of the first process of an attached job; `None` for a launched job.
     pub attached: Option<Arc<ProcessHandle>>,
     /// Further processes of an attached job.
     further: Vec<Pid>,
-    /// How many of its tasks live.
+    /// Number of living tasks.
     living: usize,
     /// End of the job; `None` while it runs.
     pub end: Option<JobEnd>,
@@ -78,7 +78,7 @@ pub struct Process {
     pub handle: Option<Arc<ProcessHandle>>,
     /// Creator, a thread of another process, until the process executes a program.
     pub creator: Option<Tid>,
-    /// How its program counts PUs.
+    /// Runtime of the program: its way of counting PUs.
     pub runtime: Runtime,
     /// Time at which the process will have counted its PUs, on the kernel's clock.
     pub settled_at: Nanos,
@@ -143,7 +143,7 @@ pub struct TaskTable {
     pub keeps_last: bool,
     /// Levels of caches over the PUs.
     pub levels: DataLevels,
-    /// For how long any task was placed.
+    /// Time for which at least one task was placed.
     pub placed: AnyPlaced,
     /// Number of forgotten ended tasks.
     pub forgotten: u64,
@@ -154,7 +154,7 @@ pub struct TaskTable {
 /// Thread creation, as the kernel reports it.
 #[derive(Clone, Copy, Debug)]
 pub struct Creation {
-    /// When, on the kernel's clock.
+    /// Time on the kernel's clock.
     pub at: Nanos,
     /// The new thread's process.
     pub pid: Pid,
@@ -421,7 +421,7 @@ impl TaskTable {
         self.tasks.values_mut().filter(|task| task.ended.is_none())
     }
 
-    /// How many tasks are remembered.
+    /// Number of remembered tasks.
     pub fn kept_tasks(&self) -> usize {
         self.tasks.len()
     }
@@ -771,7 +771,8 @@ impl TaskTable {
         seen.collect()
     }
 
-    /// Processes and threads of the tasks of [`TaskTable::seen`], in the same order, with their creation.
+    /// Processes and threads of the tasks of [`TaskTable::seen`], in the same order, with their
+    /// creation.
     pub fn threads(&self) -> Vec<(TaskRef, Nanos)> {
         self.tasks.values().map(|task| (task.named(), task.created)).collect()
     }

@@ -20,7 +20,8 @@ const MOST_PROCESSES: usize = 8;
 /// Statistics of control groups that have a CPU quota.
 #[derive(Debug, Default)]
 pub(crate) struct Throttling {
-    /// First processes of jobs, by their names in `/proc`: a program may move itself to another control group.
+    /// First processes of jobs, by their names in `/proc`: a program may move itself to another
+    /// control group.
     processes: Vec<String>,
     /// Smallest quota found.
     pub quota: Option<CpuQuota>,

@@ -44,7 +44,7 @@ impl ProcessClock {
         self.clock.0
     }
 
-    /// When its clock was last asked for.
+    /// Time of the last reading of the clock.
     #[must_use]
     pub const fn asked(&self) -> Nanos {
         self.clock.1

@@ -5,8 +5,8 @@ use crate::SysError;
 use crate::Tid;
 use colocate_machine::PuSet;
 
-/// The largest mask that can be handed to the kernel: 8,192 PUs, as many as Linux on x86-64 can be built for (`NR_CPUS`
-/// in its Kconfig).
+/// Largest mask accepted by the kernel: 8,192 PUs, the maximum of Linux on x86-64 (`NR_CPUS` in its
+/// Kconfig).
 pub type Mask = [u64; 128];
 
 /// Number of PUs that a mask can name.

@@ -20,7 +20,7 @@ impl SysError {
         Self { call, source: io::Error::last_os_error() }
     }
 
-    /// As if `call` had failed with this error of the kernel's.
+    /// Error of `call` with this error number of the kernel.
     #[must_use]
     pub fn of(call: &'static str, errno: i32) -> Self {
         Self { call, source: io::Error::from_raw_os_error(errno) }

@@ -105,7 +105,7 @@ struct Reader {
     stuck: usize,
     /// Processes whose memory was not readable in time.
     refused: BTreeSet<Pid>,
-    /// How long slow readings took together, and when the first reading was.
+    /// Total time of slow reads, and the time of the first read.
     slow: Duration,
     first: Option<Instant>,
 }

@@ -60,7 +60,7 @@ impl ProcessHandle {
         Ok(handle)
     }
 
-    /// Its number.
+    /// Number.
     pub fn pid(&self) -> Pid {
         self.pid
     }
@@ -70,8 +70,8 @@ impl ProcessHandle {
         self.start_ticks
     }
 
-    /// Whether it was created by `at` on the clock of [`now`]. False where the clocks of this time namespace differ from the kernel's
-    /// by more than suspended time.
+    /// Whether the process was created by `at` on the clock of [`now`]. False if the clocks of this
+    /// time namespace differ from the kernel's by more than suspended time.
     ///
     /// [`now`]: crate::clock::now
     pub fn started_by(&self, at: Nanos) -> bool {

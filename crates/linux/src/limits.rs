@@ -6,7 +6,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// The limits on open descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptors {
-    /// How many may be open now.
+    /// Soft limit: the maximum number of open descriptors now.
     pub soft: u64,
     /// Hard limit: the maximum to which this process may raise the soft limit.
     pub hard: u64,

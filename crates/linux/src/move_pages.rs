@@ -40,7 +40,7 @@ pub enum Stay {
     Unmovable,
 }
 
-/// Where a page is.
+/// Location of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// On this node.

@@ -32,7 +32,7 @@ const KEPT: [Capability; 2] = [Capability::CAP_PERFMON, Capability::CAP_BPF];
 /// library removes its own variables (ld.so(8), "Secure-execution mode").
 const VARIABLES: [&str; 2] = ["HWLOC_", "LIBPFM_"];
 
-/// Why power could not be given up; then nothing may be done.
+/// Failure to give up privileges, after which the program must end.
 #[derive(Debug, Error)]
 pub enum PrivilegeError {
     /// The caller's user and group could not be taken.

@@ -76,7 +76,7 @@ pub fn signalfd(signals: &[c_int]) -> Result<OwnedFd, SysError> {
 /// Signal read from a signalfd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    /// Its number.
+    /// Number.
     pub signal: c_int,
     /// Whether the kernel sent the signal to the terminal's whole foreground process group, as for
     /// keys like Ctrl-C.

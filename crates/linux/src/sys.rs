@@ -39,7 +39,7 @@ pub enum Fork {
     Parent(Pid),
 }
 
-/// Makes a copy of this process. To be called before threads are created, or by a thread that then only makes
+/// Forks this process. Must be called before threads are created, or by a thread that makes only
 /// system calls in the child.
 ///
 /// # Errors
@@ -96,7 +96,7 @@ pub fn exit_now(code: c_int) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// How a process ended.
+/// End of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waited {
     /// Process number.
@@ -178,8 +178,8 @@ pub fn kill_by(pidfd: BorrowedFd<'_>, signal: c_int) -> Result<(), SysError> {
     if ret < 0 { Err(SysError::last("pidfd_send_signal")) } else { Ok(()) }
 }
 
-/// Lets orphans among the descendants of this process become its children, as if it were their init: then every
-/// descendant can be found as long as this process lives (`PR_SET_CHILD_SUBREAPER`, prctl(2)).
+/// Makes this process the reaper of its orphaned descendants, as if it were their init, so that
+/// every descendant can be found while this process lives (`PR_SET_CHILD_SUBREAPER`, prctl(2)).
 pub fn adopt_orphans() {
     // It fails on no Linux since 3.4; any number says yes.
     let _ = process::set_child_subreaper(process::Pid::from_raw(1));
@@ -284,8 +284,8 @@ pub fn set_group(pid: Pid, group: Pid) -> Result<(), SysError> {
     named("setpgid", process::setpgid(pid, group))
 }
 
-/// Lets this process get SIGKILL when its parent ends, by whatever means. False if that cannot be had, or if `parent`
-/// is its parent no more.
+/// Sets SIGKILL as parent-death signal of this process. False on failure, or if `parent` is no
+/// longer its parent.
 pub fn is_killed_with(parent: Pid) -> bool {
     let set = process::set_parent_process_death_signal(Some(process::Signal::KILL));
     // It may have ended before we asked.
@@ -369,7 +369,7 @@ fn schedule_as(policy: c_int, slice: Nanos, nice: i32) -> Result<(), SysError> {
     set_schedule(Tid(0), &Schedule { policy, nice, flags: 0, slice_ns: slice.0 })
 }
 
-/// How a thread of a policy without fixed priorities is scheduled.
+/// Scheduling attributes of a thread without a fixed priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     /// The policy, by the kernel's number (sched(7)).
@@ -381,7 +381,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The same under another policy.
+    /// These attributes under another policy.
     pub const fn under(self, policy: c_int) -> Self {
         Self { policy, ..self }
     }

@@ -17,7 +17,7 @@ pub enum TaskEvent {
     Created {
         /// Time of the creation, or of the discovery for a task found in `/proc`.
         at: Nanos,
-        /// Its process.
+        /// Process number.
         pid: Pid,
         /// The thread.
         tid: Tid,
@@ -32,18 +32,18 @@ pub enum TaskEvent {
     },
     /// Ended.
     Ended {
-        /// When.
+        /// Time of the event.
         at: Nanos,
-        /// Its process.
+        /// Process number.
         pid: Pid,
         /// The thread.
         tid: Tid,
     },
     /// Renamed. A new thread has its creator's name, without an event.
     Named {
-        /// When.
+        /// Time of the event.
         at: Nanos,
-        /// Its process.
+        /// Process number.
         pid: Pid,
         /// The thread.
         tid: Tid,
@@ -54,14 +54,14 @@ pub enum TaskEvent {
     },
     /// Lost records of the kernel. Creations and ends among them follow, found in `/proc`.
     Lost {
-        /// How many.
+        /// Number.
         count: u64,
     },
     /// Thread storm: a process creates threads faster than [`crate::Options::most_a_second`]. Until
     /// it slows down, long-lived threads are reported late, as found, and short-lived threads not
     /// at all.
     Storm {
-        /// When.
+        /// Time of the event.
         at: Nanos,
         /// The process.
         pid: Pid,

@@ -51,13 +51,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use storm::{Storms, Verdict};
 
-/// Where and how to watch.
+/// Options of watching.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// CPUs on which tasks may run. Events on further CPUs are missed, unless passed to
     /// [`LifecycleEvents::set_allowed_cpus`].
     pub cpus: Vec<PuNr>,
-    /// Where processes are looked up.
+    /// The `/proc` in use.
     pub proc: Proc,
     /// Size of each CPU's ring in pages, a power of two; less is taken where less is allowed.
     pub ring_pages: usize,
@@ -99,8 +99,8 @@ const LONGEST_SCAN_INTERVAL: Duration = Duration::from_secs(60);
 /// share for all watching.
 const SCAN_SHARE: u32 = 100;
 
-/// Time between two readings of the rings where no new thread is to be placed. Chosen: of a thread that lives for less its mask and CPU
-/// time are not read.
+/// Time between two reads of the rings while no new thread is to be placed. Chosen: of
+/// shorter-lived threads mask and CPU time are not read.
 const READ_LATER: Duration = Duration::from_millis(100);
 
 /// Time between two reads of the rings in a storm. Chosen: a ring has room for the creations of
@@ -111,8 +111,8 @@ const READ_IN_STORM: Duration = Duration::from_millis(10);
 /// new thread inherits the events of its creator, if any.
 const READS_TO_LEAVE: usize = 8;
 
-/// With more tasks than these no events are opened on each, and the rings are read as in a storm. Chosen: an event takes a descriptor for
-/// each CPU.
+/// Number of tasks above which no per-task events are opened, and the rings are read as in a storm.
+/// Chosen: an event takes a descriptor per CPU.
 const MOST_TO_OPEN: usize = 64;
 
 /// Maximum number of ring reads for events that precede events already read.
@@ -141,20 +141,20 @@ pub struct LifecycleEvents {
     /// Events found when watching began.
     first: Vec<TaskEvent>,
     bytes: Vec<u8>,
-    /// When `/proc` is to be scanned; `None` as long as the kernel reports everything.
+    /// Next scan of `/proc`; `None` as long as the kernel reports everything.
     next_scan: Option<Instant>,
     /// Time from the next scan after a loss of records to the following scan.
     after_loss: Duration,
     /// Minimum time between two scans, which limits their share of a PU.
     scan_pause: Duration,
     storms: Storms,
-    /// When the rings are to be read next in a storm.
+    /// Next read of the rings in a storm.
     next_read: Instant,
     /// CPUs allowed for tasks, as last set.
     allowed: Vec<PuNr>,
     /// Whether tasks may run on CPUs without a ring, so that their events are missed.
     has_uncovered_cpus: bool,
-    /// Why `/proc` cannot be used at all.
+    /// Reason why `/proc` is unusable.
     without_proc: Option<String>,
 }
 

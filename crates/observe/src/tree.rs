@@ -29,7 +29,7 @@ struct Process {
     root: Pid,
     /// Executable as last seen.
     executable: Option<PathBuf>,
-    /// How many of its tasks are known.
+    /// Number of its known tasks.
     tasks: usize,
     /// Time at which the end of a further thread was last found.
     lost_thread: Option<Nanos>,
@@ -45,13 +45,14 @@ impl Process {
 struct KnownTask {
     pid: Pid,
     name: Option<String>,
-    /// How often its name was read.
+    /// Number of readings of its name.
     names_read: u8,
     /// Creator of a task whose creation is not reported yet; `None` once reported.
     hidden: Option<Tid>,
 }
 
-/// With fewer threads their children are read, and the processes of the machine are not counted. Chosen.
+/// Number of threads below which their children are read, and the machine's processes are not
+/// counted. Chosen.
 const FEW_THREADS: usize = 32;
 
 /// Number of readings of a thread's name: at first it is its creator's name, and soon after its
@@ -206,8 +207,8 @@ impl Tree {
         alive
     }
 
-    /// The children of every process, where reading the parents of all processes costs less than reading the children of
-    /// all known threads, or of the first threads of the `scanned` processes.
+    /// Children of every process, if reading the parents of all processes costs less than reading
+    /// the children of all known threads, or of the first threads of the `scanned` processes.
     fn families(&self, proc: &Proc, scanned: usize) -> Option<BTreeMap<Pid, Vec<Pid>>> {
         let threads = self.tasks.len().max(scanned);
         if threads < FEW_THREADS {

@@ -23,10 +23,10 @@ use thiserror::Error;
 /// batch has.
 const WINDOW_B: u64 = 256 << 20;
 
-/// How long to wait before busy pages are tried again. Chosen: a transfer takes less.
+/// Wait before busy pages are tried again. Chosen: a transfer takes less.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Why nothing can be done with a process's pages.
+/// Failed operation on a process's pages.
 #[derive(Debug, Error)]
 pub enum PagesError {
     /// No process with this number.
@@ -74,7 +74,7 @@ pub enum PagesError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         source: io::Error,
     },
 }
@@ -136,7 +136,7 @@ impl Process {
         Self { handle, page_b, block_b, shared }
     }
 
-    /// Its number.
+    /// Number.
     pub fn pid(&self) -> Pid {
         self.handle.pid()
     }
@@ -257,7 +257,7 @@ impl Memory for Process {
     }
 }
 
-/// How moving ended.
+/// Reason for the end of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Every page was dealt with.
@@ -283,7 +283,7 @@ pub struct Moved {
     pub sample: Sample,
     /// Memory in huge pages before the move, over the touched mappings.
     pub huge_before: Bytes,
-    /// The same, after; `None` if the process has ended.
+    /// Memory in huge pages after the move; `None` if the process has ended.
     pub huge_after: Option<Bytes>,
 }
 
@@ -292,7 +292,7 @@ pub struct Moved {
 pub struct Order {
     /// Address ranges.
     pub spans: Vec<Span>,
-    /// Where to.
+    /// Target.
     pub target: Target,
     /// Whether to only query, and to count intended moves as moved.
     pub dry: bool,
@@ -437,7 +437,7 @@ pub struct Drift {
     /// Duration of the watching.
     #[serde(rename = "watched_ns")]
     pub watched: Nanos,
-    /// How many were queried.
+    /// Number of queried pages.
     pub looked_at: u64,
     /// Number of these pages on another node again.
     pub drifted: u64,
@@ -454,7 +454,7 @@ impl Drift {
     }
 }
 
-/// How often moved pages are queried. Chosen.
+/// Time between two queries of moved pages. Chosen.
 const QUERY_EVERY: Duration = Duration::from_millis(250);
 
 /// Watches moved pages for `time`, or until they clearly do not stay, `stop` returns true, or the

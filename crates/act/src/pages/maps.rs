@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Memory mapping of a process: neighbouring addresses with the same meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// From where to where, as numbers; see [`Mapping::span`].
+    /// First address and first address after the mapping; see [`Mapping::span`].
     start: u64,
     end: u64,
     /// File, or the kernel's name such as `[heap]`; empty for memory without a name.

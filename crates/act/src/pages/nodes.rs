@@ -55,7 +55,7 @@ pub fn list(nodes: &[NodeNr]) -> String {
     set.to_string()
 }
 
-/// Where pages are to be.
+/// Target of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetWord {
     /// On a single node.

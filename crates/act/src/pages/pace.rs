@@ -45,7 +45,7 @@ impl Pace {
         Self { least: 1, limit: 1 }
     }
 
-    /// How many the next batch may have.
+    /// Limit of units in the next batch.
     pub const fn limit(&self) -> usize {
         self.limit
     }

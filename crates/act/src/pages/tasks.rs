@@ -10,7 +10,7 @@ use serde::Serialize;
 /// A thread, as far as memory is concerned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Asker {
-    /// Its number.
+    /// Number.
     pub tid: Tid,
     /// Name of the thread; empty if it has just ended.
     pub name: String,

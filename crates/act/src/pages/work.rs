@@ -50,7 +50,7 @@ pub const ROUNDS: u32 = 3;
 /// Maximum number of small pages per query. Chosen: such a query takes about a millisecond.
 const MOST_AHEAD: usize = 4096;
 
-/// Where pages are to be.
+/// Target of pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// All on one node.
@@ -77,7 +77,7 @@ impl Target {
 pub struct Piece {
     /// The first page.
     pub start: Addr,
-    /// How many.
+    /// Number.
     pub pages: u64,
     /// The grain, in bytes.
     pub grain_b: u64,
@@ -130,12 +130,12 @@ struct Batch {
 /// Completed batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Batched {
-    /// Its pages.
+    /// Pages.
     pub pages: u64,
-    /// How long query, move and read-back took together.
+    /// Total time of query, move and read-back.
     #[serde(rename = "took_ns")]
     pub took: Nanos,
-    /// How many units the next batch of its kind may have, as a consequence.
+    /// Resulting limit of units in the next batch of its kind.
     pub next: usize,
     /// Whether its units were blocks.
     #[serde(rename = "huge")]
@@ -177,8 +177,8 @@ pub struct Work {
 }
 
 impl Work {
-    /// Nothing to do yet, on a machine with pages of `page_b` bytes. If `dry`, pages are only
-    /// queried, and count as moved if they would be tried. The kernel is to move at most `most` pages.
+    /// Work without pages yet, on a machine with pages of `page_b` bytes. If `dry`, pages are only
+    /// queried, and intended moves count as moved. The kernel moves at most `most` pages.
     pub fn new(page_b: u64, target: Target, dry: bool, most: u64) -> Self {
         Self {
             page_b,

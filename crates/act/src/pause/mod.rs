@@ -105,10 +105,10 @@ impl Pauser {
         Ok(Self { freezer: Some(freezer), jobs: vec![State::default(); jobs] })
     }
 
-    /// Makes the cgroups that are to stop jobs, if so.
+    /// Creates the cgroups; no effect for a pauser by signals.
     ///
     /// # Errors
-    /// If they cannot be made or the kernel cannot freeze them; then nothing is left of them.
+    /// If they cannot be created or the kernel cannot freeze them; in this case none remains.
     pub fn make_cgroups(&self) -> std::io::Result<()> {
         self.freezer.as_ref().map_or(Ok(()), Freezer::make)
     }
@@ -121,7 +121,7 @@ impl Pauser {
         }
     }
 
-    /// Whether a job is stopped by us.
+    /// Whether colocate has stopped the job.
     pub fn is_stopped(&self, job: Group) -> bool {
         self.jobs.get(job.0 as usize).is_some_and(|state| state.stopped.is_some())
     }

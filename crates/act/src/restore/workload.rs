@@ -35,13 +35,14 @@ const GENERATIONS: usize = 1000;
 /// Maximum number of bytes read of an environment. The token comes first in a program started by
 /// colocate.
 const MOST_ENVIRONMENT_B: u64 = 256 << 10;
-/// Most bytes of a process's list of cgroups: thirteen hierarchies, and paths of at most 4,096 bytes (`PATH_MAX`).
+/// Maximum size of a process's list of cgroups: thirteen hierarchies, and paths of at most 4,096
+/// bytes (`PATH_MAX`).
 const MOST_CGROUPS_B: u64 = 64 << 10;
 
 /// A living colocate, whose descendants are the workload.
 #[derive(Clone, Debug)]
 pub struct Root {
-    /// Its process.
+    /// Process number.
     pub pid: Pid,
     /// Guardian of colocate, outside the workload.
     pub guardian: Option<Pid>,
@@ -88,7 +89,7 @@ pub(super) struct Workload<'a> {
     known: HashMap<Tid, &'a Entry>,
     /// Processes found in a scan, with their start times in clock ticks since boot.
     met: HashMap<Pid, u64>,
-    /// The same of processes whose environment has not the token.
+    /// Processes without the token in their environment, with their start times.
     others: HashMap<Pid, u64>,
     /// Attached processes, and the programs executed by the workload's processes. `None` if all
     /// were launched, or for a living colocate with the kernel's records.
@@ -212,7 +213,7 @@ impl<'a> Workload<'a> {
         nearest(pid, is_known, parent).is_some_and(|known| of(known).all(is_programs))
     }
 
-    /// Whether some of its threads are under SCHED_IDLE by our doing.
+    /// Whether colocate put any of its threads under SCHED_IDLE.
     pub fn fills(&self) -> bool {
         self.journal.entries.iter().any(|entry| entry.lowered.is_some())
     }

@@ -18,7 +18,7 @@ pub struct Stat {
     pub session: Pid,
     /// CPU time used, in clock ticks of 10 ms.
     pub cpu_time: Nanos,
-    /// How many threads its process has.
+    /// Number of threads in the process.
     pub threads: u32,
     /// Creation time in clock ticks since boot. Together with the thread's number it is unique:
     /// numbers are reused, times are not.

@@ -9,8 +9,8 @@ use super::{Cause, Fix, Own, Place, Tier};
 /// 6.12). In mainline kernels, levels above 2 mean the same as 2.
 const OPEN_TO_OWNERS: i32 = 2;
 
-/// Why an event with a ring was refused on a child; `own_event` says whether an event without a
-/// ring can be opened on ourselves.
+/// Cause of the refusal of an event with a ring on a child; `own_event` is whether an event without
+/// a ring can be opened on this thread.
 pub fn ring_refused(errno: Errno, own_event: bool, place: &Place, own: &Own) -> Cause {
     // The room for rings is used up: mmap says so with the number of a missing permission.
     if errno.0 == libc::EPERM && own_event { mlock(place) } else { perf_refused(errno, place, own) }
@@ -46,7 +46,7 @@ pub fn perf_refused(errno: Errno, place: &Place, own: &Own) -> Cause {
     }
 }
 
-/// Why a hardware event was refused although software events work.
+/// Cause of a refused hardware event while software events work.
 pub fn counters_refused(errno: Errno, place: &Place, own: &Own) -> Cause {
     match errno.0 {
         libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::EINVAL => no_counters(errno, place),

@@ -112,7 +112,7 @@ impl Inputs<'_> {
         }
     }
 
-    /// Why `call` was refused.
+    /// Cause of the refusal of `call`.
     fn refused(&self, call: &str, errno: Errno) -> Cause {
         advice::call_refused(call, errno, self.place)
     }

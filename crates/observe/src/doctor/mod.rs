@@ -24,7 +24,7 @@ use serde::Serialize;
 /// Version of the JSON form.
 pub const VERSION: u32 = 2;
 
-/// Whether something works.
+/// Status of a capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
@@ -36,13 +36,13 @@ pub enum Status {
     Yes,
 }
 
-/// How a command changes things.
+/// Scope of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
     /// Until the next boot, or for this shell.
     Now,
-    /// For good.
+    /// Permanent.
     Always,
     /// Alternative that leaves the setting unchanged.
     Instead,
@@ -66,7 +66,7 @@ impl Fix {
         Self { scope: Scope::Now, command: command.into(), note: None }
     }
 
-    /// For good.
+    /// Permanent.
     #[must_use]
     pub fn always(command: impl Into<String>) -> Self {
         Self { scope: Scope::Always, command: command.into(), note: None }
@@ -78,7 +78,7 @@ impl Fix {
         Self { scope: Scope::Instead, command: command.into(), note: None }
     }
 
-    /// With a note on where or when.
+    /// Adds a note on place or time.
     #[must_use]
     pub fn noting(mut self, note: &'static str) -> Self {
         self.note = Some(note);
@@ -86,7 +86,7 @@ impl Fix {
     }
 }
 
-/// Why something does not work, and the remedy.
+/// Cause of a failure or limit, with remedies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Cause {
     /// Found and expected state, in one line.
@@ -113,7 +113,7 @@ impl Cause {
 /// Mechanism usable by colocate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Capability {
-    /// Its name, for scripts.
+    /// Name for scripts.
     pub name: &'static str,
     /// Purpose.
     pub what: &'static str,
@@ -128,13 +128,13 @@ pub struct Capability {
 /// Group of related capabilities.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Section {
-    /// Its title.
+    /// Title.
     pub title: &'static str,
     /// Capabilities of the group.
     pub capabilities: Vec<Capability>,
 }
 
-/// How much this process may do, from least to most.
+/// Privileges of this process, from least to most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tier {
@@ -196,7 +196,7 @@ pub struct Diagnosis {
     pub version: u32,
     /// Whether `run`, `plan` and at least one way of watching work.
     pub works: bool,
-    /// How much this process may do.
+    /// Privileges of this process.
     pub tier: Tier,
     /// Additions of the next tiers, and their commands.
     pub next: Vec<Cause>,

@@ -42,11 +42,11 @@ pub struct Place {
     pub sched_ext: Option<String>,
     /// Limits on descriptors, soft and hard.
     pub descriptors: Option<(u64, u64)>,
-    /// How many NUMA nodes are online.
+    /// Number of online NUMA nodes.
     pub nodes: Option<usize>,
     /// PUs of the inherited affinity mask, as a list.
     pub cpus_allowed: Option<String>,
-    /// Where cpusets and the freezer are.
+    /// Control groups with cpusets and the freezer.
     pub cgroups: Cgroups,
     /// Whether `/proc` hides other users' processes.
     pub hides_processes: bool,
@@ -82,7 +82,7 @@ pub struct Cgroups {
 /// Version 2 control group of this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnGroup {
-    /// Its folder.
+    /// Folder.
     pub folder: String,
     /// Whether the group belongs to the effective user, who may then create groups in it.
     pub ours: bool,
@@ -141,7 +141,7 @@ impl Place {
         self.capable(Capability::CAP_PERFMON) || self.capable(Capability::CAP_SYS_ADMIN)
     }
 
-    /// Whether no level of `kernel.perf_event_paranoid` matters.
+    /// Whether this process is exempt from `kernel.perf_event_paranoid`.
     #[must_use]
     pub fn may_watch_at_any_level(&self) -> bool {
         self.capable(Capability::CAP_SYS_ADMIN)
@@ -159,7 +159,7 @@ impl Place {
         self.capable(Capability::CAP_SYS_PTRACE)
     }
 
-    /// How much this process may do.
+    /// Privileges of this process.
     #[must_use]
     pub fn tier(&self) -> Tier {
         match (self.user, self.may_place_all(), self.may_watch_all()) {
@@ -254,8 +254,8 @@ fn is_first_system(root: &Path) -> bool {
     FIRST_NAMESPACES.into_iter().all(is_first)
 }
 
-/// Numbers of the kernel's first namespaces: `PROC_UTS_INIT_INO`, `PROC_IPC_INIT_INO` and `PROC_PID_INIT_INO` of
-/// include/linux/proc_ns.h.
+/// Numbers of the kernel's first namespaces: `PROC_UTS_INIT_INO`, `PROC_IPC_INIT_INO` and
+/// `PROC_PID_INIT_INO` of include/linux/proc_ns.h.
 const FIRST_NAMESPACES: [(&str, u32); 3] =
     [("uts", 0xEFFF_FFFE), ("ipc", 0xEFFF_FFFF), ("pid", 0xEFFF_FFFC)];
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 /// Policy and the evidence needed by it on this machine.
 #[derive(Clone, Debug)]
 pub struct Needs {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
     /// Whether the policy is the default of `run` and `attach`.
     pub is_default: bool,
@@ -18,7 +18,7 @@ pub struct Needs {
 /// The verdict on a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verdict {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
     /// Whether the policy is the default of `run` and `attach`.
     pub is_default: bool,

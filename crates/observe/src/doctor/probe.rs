@@ -63,8 +63,8 @@ pub enum Probe {
     /// Loading and attaching the eBPF program that counts wake-ups; `ENOEXEC` if this build has
     /// none.
     LoadEbpf,
-    /// Samples of the tracepoint `sched:sched_waking` on each PU; `ENOENT` if tracefs is not mounted,
-    /// `ENXIO` if this is not the first PID namespace, whose numbers samples have.
+    /// Samples of the tracepoint `sched:sched_waking` on each PU; `ENOENT` if tracefs is not
+    /// mounted, `ENXIO` if this is not the first PID namespace, whose numbers samples have.
     SampleWakeUps,
     /// Reading some bytes of a child's memory with `process_vm_readv`.
     ReadMemory,

@@ -18,8 +18,8 @@ use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// As many threads may be created at once without being a storm. Chosen: pools have as many threads as there are PUs, or a
-/// few times as many.
+/// Threads that may be created at once without being a storm. Chosen: pools have as many threads as
+/// PUs, or a few times as many.
 pub const BURST: u64 = 1_000;
 
 /// Minimum lifetime of a thread in a storm to be reported. Chosen: shorter-lived threads are not
@@ -52,7 +52,7 @@ impl Rate {
 #[derive(Debug, Default)]
 struct Family {
     created: Rate,
-    /// When hidden threads are reported next.
+    /// Next report of hidden threads.
     next_late: Nanos,
     /// Unreported threads with the times of their creation, oldest first.
     hidden: VecDeque<(Tid, Nanos)>,
@@ -94,12 +94,12 @@ impl Storms {
         Self { every, of: BTreeMap::new() }
     }
 
-    /// From now on reports every thread.
+    /// Reports every thread from now on.
     pub fn report_all(&mut self) {
         self.every = None;
     }
 
-    /// Whether a storm is on.
+    /// Whether a storm is in progress.
     pub fn is_any(&self) -> bool {
         self.of.values().any(|family| family.is_on)
     }

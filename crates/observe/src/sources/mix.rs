@@ -31,7 +31,8 @@ const SNAPSHOT_EVERY: (Nanos, Nanos) = (Nanos::from_millis(500), Nanos::from_sec
 /// Chosen: 2 % of a PU while jobs are watched, unless the maximum interval gives less.
 const SNAPSHOT_SHARE: u64 = 50;
 
-/// Jobs are sampled from then on, unless their end was requested by then. Chosen: five samples at the default rate.
+/// Delay before jobs are sampled, unless their end is requested earlier. Chosen: five samples at
+/// the default rate.
 const OPENED_AFTER: Duration = Duration::from_millis(20);
 
 /// Maximum difference between two observers' timestamps of a thread's creation. Chosen: thread
@@ -234,7 +235,7 @@ impl Worker {
         }
     }
 
-    /// Its reply, waited for.
+    /// Waits for the reply of the thread.
     fn wait(&mut self) -> Option<WatchReply> {
         let reply = self.replies.recv().ok();
         self.clear_ready();

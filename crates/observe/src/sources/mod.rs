@@ -24,11 +24,11 @@ use std::fmt;
 /// Reference to a task, for backends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskRef {
-    /// Its place in the workload.
+    /// Task ID in the workload.
     pub id: TaskId,
-    /// Its process.
+    /// Process number.
     pub pid: Pid,
-    /// Its thread.
+    /// Thread number.
     pub tid: Tid,
 }
 
@@ -37,7 +37,7 @@ pub struct TaskRef {
 pub struct NewTask {
     /// The task.
     pub task: TaskRef,
-    /// Its creation, on the kernel's clock.
+    /// Creation time on the kernel's clock.
     pub created: Nanos,
     /// [`Start::AtExec`] for the first thread of a held program.
     pub start: Start,
@@ -52,7 +52,8 @@ pub struct Followed {
     pub tasks: Vec<NewTask>,
 }
 
-/// A started source of evidence: receives every watched task, and reports on all of them when a quantum is over.
+/// Started source of evidence: receives every watched task, and reports on all tasks at the end of
+/// a quantum.
 ///
 /// Each method but [`Backend::provider`] does nothing by default.
 pub trait Backend: fmt::Debug {
@@ -123,7 +124,8 @@ pub struct QuantumTasks<'a> {
     pub at: Nanos,
     /// The machine.
     pub machine: &'a Machine,
-    /// Processes and threads of `tasks` in the same order, with their creation on the kernel's clock.
+    /// Processes and threads of `tasks` in the same order, with their creation on the kernel's
+    /// clock.
     pub threads: &'a [(TaskRef, Nanos)],
     /// The tasks, with their usage.
     pub tasks: &'a mut [SeenTask],

@@ -38,8 +38,9 @@ struct Group {
 }
 
 impl PageGroups {
-    /// Adds samples, each of a group (its process and first address) by a task, and reports the groups that remembered tasks
-    /// have used, with their nodes now. `period` is the time between two samples of a thread.
+    /// Adds samples, each of a group (its process and first address) by a task. Reports the groups
+    /// used by remembered tasks, with their present nodes. `period` is the time between two samples
+    /// of a thread.
     pub fn report(
         &mut self,
         quantum: &QuantumTasks<'_>,

@@ -25,7 +25,7 @@ pub const WANT_OF_ROOM: [i32; 3] = [libc::EMFILE, libc::ENFILE, libc::ENOMEM];
 /// Open files of living tasks by keys of type `K`, and the clocks of their processes.
 #[derive(Debug)]
 pub struct RunStates<K> {
-    /// Whether times are asked for.
+    /// Whether times are read.
     on: bool,
     of: HashMap<K, OfTask>,
     /// Processes with several threads, and the number of the last poll that included each.
@@ -66,7 +66,7 @@ pub struct Times {
 /// Result of reading a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// Its times.
+    /// Times.
     pub times: Times,
     /// Whether the task neither ran nor waited for a PU since the last reading.
     pub sleeps: bool,

@@ -74,7 +74,7 @@ impl<K: Copy + Eq + Hash> Spinning<K> {
         self.sampler.samples(pid)
     }
 
-    /// How many events are open, a thread and CPU each.
+    /// Number of open events, one per thread and CPU.
     #[must_use]
     pub fn events(&self) -> usize {
         self.sampler.events()
@@ -117,8 +117,8 @@ impl<K: Copy + Eq + Hash> Spinning<K> {
         self.sampler.take()
     }
 
-    /// For how long a task has waited in loops; `None` if no sample of it says anything, as its code cannot be
-    /// read. A task never found running has not waited.
+    /// Spin time of a task; `None` if its code is unreadable, so that no sample is conclusive. Zero
+    /// for a task never found running.
     #[must_use]
     pub fn spun(&self, id: K) -> Option<Nanos> {
         self.of.get(&id).map_or(Some(Nanos::ZERO), |(spun, _)| spun.waited())

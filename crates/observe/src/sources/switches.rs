@@ -27,7 +27,7 @@ pub struct Switches {
     /// Where `/proc` is mounted.
     proc: PathBuf,
     of: HashMap<TaskId, OfTask>,
-    /// How many may be open.
+    /// Maximum number of open files.
     most_open: usize,
     /// Readings since a quantum began.
     reads: usize,

@@ -31,7 +31,7 @@ pub struct WakeUpCounts {
     /// Tasks by thread. Ended threads stay until the next reading.
     of: HashMap<Tid, TaskId>,
     ended: Vec<Tid>,
-    /// By wakee and waker.
+    /// Wake-ups by wakee and waker.
     counts: BTreeMap<(TaskId, Option<TaskId>), WakeUps>,
     /// Time on the kernel's clock before which a created thread may have an unwatched creator.
     all_watched_from: Nanos,
@@ -54,7 +54,7 @@ struct Pair {
     waker: Option<Tid>,
     wakee: Tid,
     count: u64,
-    /// Where and when the wakee then ran; `None` if the backend does not know.
+    /// Place and times of the wakee's following run; `None` if unknown to the backend.
     ran: Option<Ran>,
 }
 

@@ -32,7 +32,8 @@ use thiserror::Error;
 /// PU.
 const RATE_HZ: u64 = 1_000;
 
-/// Pages of a ring, on each PU. Chosen: 2,520 samples of 104 bytes, as many as in 2.5 s. Rings are read once a second or more often.
+/// Pages of a ring, on each PU. Chosen: 2,520 samples of 104 bytes, as many as in 2.5 s. Rings are
+/// read once a second or more often.
 const RING_PAGES: usize = 64;
 
 /// Mount points of tracefs (the kernel's Documentation/trace/ftrace.rst); the second is by debugfs.
@@ -140,7 +141,7 @@ impl WakingSamples {
     }
 }
 
-/// By waker and wakee.
+/// Numbers of wake-ups by waker and wakee.
 type Counts = BTreeMap<(Option<Tid>, Tid), u64>;
 
 /// Adds `more` to the counts in proportion to each count, rounded down.

@@ -18,14 +18,14 @@ const MOST: f64 = 0.005;
 /// of its own wakes each other some hundred times in a window.
 const LENGTH: Nanos = Nanos::from_millis(5);
 
-/// When wake-ups are counted.
+/// Schedule of the counting.
 #[derive(Debug)]
 pub(super) struct Windows {
     pus: f64,
     now: Phase,
 }
 
-/// On the clock of the kernel's events.
+/// Mode of the counting; times are on the clock of the kernel's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// All wake-ups are counted: `count` since `from`.
