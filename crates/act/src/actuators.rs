@@ -52,8 +52,15 @@ impl Actuators {
             },
         };
         let slot = *thread.slot.get_or_insert_with(|| self.journal.slot());
-        let (pid, tid, was, lowered) = (thread.pid, thread.tid, thread.mark, thread.lowered);
-        self.journal.write(slot, &Entry { pid, tid, start_ticks, mark, was, lowered });
+        let entry = Entry {
+            pid: thread.pid,
+            tid: thread.tid,
+            start_ticks,
+            mark,
+            was: thread.mark,
+            lowered: thread.lowered,
+        };
+        self.journal.write(slot, &entry);
         Ok(true)
     }
 }

@@ -210,8 +210,11 @@ impl Actuators {
         }
         // Its program has set all PUs since, if it had set others.
         thread.programs = None;
-        let has = |mark: &Mark| self.mask(*mark) == thread.allowed;
-        let from_creator = thread.recent.marks().find(has).filter(|_| thread.slot.is_none());
+        let from_creator = thread
+            .recent
+            .marks()
+            .find(|mark| self.mask(*mark) == thread.allowed)
+            .filter(|_| thread.slot.is_none());
         if let Some(from_creator) = from_creator {
             // The journal is to say what it has from its creator, which may have been put elsewhere since.
             thread.mark = from_creator;
@@ -241,7 +244,9 @@ impl Actuators {
         }
         match placed {
             Ok(found) => {
-                (thread.allowed, thread.mark, thread.set) = (found, to, Some(to));
+                thread.allowed = found;
+                thread.mark = to;
+                thread.set = Some(to);
                 Pinned::Done
             }
             Err(AffinityError::Gone) => Pinned::Ended,
@@ -328,8 +333,9 @@ impl Actuators {
     fn is_of_gone(&self, thread: &Thread) -> bool {
         let process = thread.process.as_ref().filter(|_| thread.is_first());
         process.is_some_and(|process| {
-            let lives = |tid| tid == thread.tid || process.stat_of(tid).is_some();
-            self.journal.journal().was_of_gone(thread.pid, &thread.allowed, lives)
+            self.journal.journal().was_of_gone(thread.pid, &thread.allowed, |tid| {
+                tid == thread.tid || process.stat_of(tid).is_some()
+            })
         })
     }
 

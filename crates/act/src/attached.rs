@@ -79,14 +79,14 @@ impl Attached {
     ) -> Vec<Pid> {
         // Processes that a shell has created itself are in its session.
         let is_adopted = |stat: &Stat| {
-            let is_of_other_session = |parent: &Stat| parent.session != stat.session;
             self.reapers.contains(&stat.parent)
-                && (stat.parent == INIT || all.get(&stat.parent).is_some_and(is_of_other_session))
+                && (stat.parent == INIT
+                    || all.get(&stat.parent).is_some_and(|parent| parent.session != stat.session))
         };
-        let may_be = |(pid, stat): &(&Pid, &Stat)| {
-            stat.start_ticks >= begun && is_adopted(stat) && !is_known(**pid)
-        };
-        let found = all.iter().filter(may_be).map(|(pid, _)| *pid);
+        let found = all
+            .iter()
+            .filter(|(pid, stat)| stat.start_ticks >= begun && is_adopted(stat) && !is_known(**pid))
+            .map(|(pid, _)| *pid);
         found.filter(|pid| self.is_orphan(proc, *pid, given)).collect()
     }
 
@@ -94,26 +94,29 @@ impl Attached {
     /// has a given mask.
     fn is_orphan(&self, proc: &Path, pid: Pid, given: &[PuSet]) -> bool {
         let Ok(process) = ProcessHandle::open(proc, pid) else { return false };
-        let is_given = |tid: &Tid| affinity::of(*tid).is_ok_and(|mask| given.contains(&mask));
         groups_of(&process).is_some_and(|groups| self.groups.contains(&groups))
             && program_of(proc, &process).is_some_and(|program| self.programs.contains(&program))
-            && process.threads().iter().any(is_given)
+            && process
+                .threads()
+                .iter()
+                .any(|tid: &Tid| affinity::of(*tid).is_ok_and(|mask| given.contains(&mask)))
     }
 }
 
 impl std::fmt::Display for Attached {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let list = |sums: &BTreeSet<u32>| {
-            sums.iter().map(|sum| format!("{sum:x}")).collect::<Vec<_>>().join(",")
-        };
         let reapers: Vec<String> = self.reapers.iter().map(ToString::to_string).collect();
-        write!(f, "{} {} {}", list(&self.groups), list(&self.programs), reapers.join(","))
+        write!(f, "{} {} {}", hex_list(&self.groups), hex_list(&self.programs), reapers.join(","))
     }
 }
 
 fn sums(list: &str) -> Option<BTreeSet<u32>> {
     let sums = list.split(',').filter(|sum| !sum.is_empty());
     sums.map(|sum| u32::from_str_radix(sum, 16).ok()).collect()
+}
+
+fn hex_list(sums: &BTreeSet<u32>) -> String {
+    sums.iter().map(|sum| format!("{sum:x}")).collect::<Vec<_>>().join(",")
 }
 
 /// Check sum of a process's list of control groups; `None` after its end.
@@ -131,8 +134,10 @@ fn program_of(proc: &Path, process: &ProcessHandle) -> Option<u32> {
 /// Ancestors of a process, and init.
 fn reapers_of(proc: &Path, process: &ProcessHandle) -> Vec<Pid> {
     let Some(stat) = process.stat() else { return Vec::new() };
-    let parent_of = |pid: &Pid| Some(Stat::read(proc, *pid, pid.first_thread())?.parent);
-    let creators = std::iter::successors(Some(stat.parent), parent_of).take(GENERATIONS);
+    let parents = std::iter::successors(Some(stat.parent), |pid| {
+        Some(Stat::read(proc, *pid, pid.first_thread())?.parent)
+    });
+    let creators = parents.take(GENERATIONS);
     creators.filter(|pid| pid.0 > 0).chain([INIT]).collect()
 }
 

@@ -198,13 +198,15 @@ fn wait_for_the_end_of(colocate: Pid, mut reader: io::PipeReader, memory: &File)
 /// Whether the first thread of a process has been killed, by its `/proc/PID/status`: it has ended,
 /// or is to end. The process itself has not ended while another thread cannot end.
 fn is_killed(status: &str) -> bool {
-    const KILL: u64 = 1 << (libc::SIGKILL - 1);
-    let is_pending = |name| {
-        let set = kernel::field(status, name).and_then(|set| u64::from_str_radix(set, 16).ok());
-        set.is_some_and(|set| set & KILL != 0)
-    };
     let has_ended = kernel::field(status, "State").is_some_and(|state| state.starts_with('Z'));
-    has_ended || is_pending("SigPnd") || is_pending("ShdPnd")
+    has_ended || is_kill_pending(status, "SigPnd") || is_kill_pending(status, "ShdPnd")
+}
+
+/// Whether SIGKILL is in the signal set `name` of a `/proc/PID/status`.
+fn is_kill_pending(status: &str, name: &str) -> bool {
+    const KILL: u64 = 1 << (libc::SIGKILL - 1);
+    let set = kernel::field(status, name).and_then(|set| u64::from_str_radix(set, 16).ok());
+    set.is_some_and(|set| set & KILL != 0)
 }
 
 fn read(memory: &File) -> Option<Journal> {

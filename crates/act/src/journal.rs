@@ -185,13 +185,14 @@ impl Journal {
     /// the program. A thread that executes a program becomes the first thread and keeps its mask,
     /// and all remaining threads end.
     pub fn was_of_gone(&self, pid: Pid, mask: &PuSet, lives: impl Fn(Tid) -> bool) -> bool {
-        let was_given = |entry: &&Entry| {
-            let put = [entry.mark, entry.was].into_iter().filter(|mark| mark.is_put());
-            put.filter_map(|mark| self.mask(mark)).any(|given| given == *mask)
-        };
         let of_process =
             self.entries.iter().filter(|it| it.pid == pid && it.mark != Mark::Programs);
-        of_process.filter(was_given).any(|entry| !lives(entry.tid))
+        of_process
+            .filter(|entry| {
+                let put = [entry.mark, entry.was].into_iter().filter(|mark| mark.is_put());
+                put.filter_map(|mark| self.mask(mark)).any(|given| given == *mask)
+            })
+            .any(|entry| !lives(entry.tid))
     }
 
     /// PUs of a mark; `None` if the program chose its own.
@@ -210,34 +211,28 @@ impl Journal {
     /// [`JournalError`] if the head is not a journal's.
     pub fn parse(text: &str) -> Result<Self, JournalError> {
         let mut lines = text.lines();
-        let wrong = |expected, found: Option<&str>| {
-            let found = found.unwrap_or_default().chars().take(60).collect();
-            JournalError { expected, found }
-        };
         let first = lines.next();
         if first != Some(HEAD) {
-            return Err(wrong(HEAD, first));
+            return Err(JournalError::at(HEAD, first));
         }
         let head: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
-        let value = |key: &str| {
-            let value = |line: &&str| line.strip_prefix(key)?.strip_prefix(' ').map(str::to_owned);
-            head.iter().find_map(value)
-        };
-        let owner = value("owner").and_then(|text| owner(&text));
-        let owner = owner.ok_or_else(|| wrong("owner PID START", head.first().copied()))?;
-        let list = value("original").and_then(|list| PuSet::parse_list(&list).ok());
+        let owner = head_value(&head, "owner").and_then(|text| owner(&text));
+        let owner = owner.ok_or_else(|| JournalError::at("owner PID START", head.first().copied()))?;
+        let list = head_value(&head, "original").and_then(|list| PuSet::parse_list(&list).ok());
         let original = list.filter(|set| !set.is_empty());
         let original = original.ok_or_else(|| {
-            wrong("original CPU-LIST", head.iter().find(|line| line.starts_with("orig")).copied())
+            JournalError::at("original CPU-LIST", head.iter().find(|line| line.starts_with("orig")).copied())
         })?;
-        let sets = value("sets").unwrap_or_default();
+        let sets = head_value(&head, "sets").unwrap_or_default();
         let sets: Result<Vec<PuSet>, _> = sets.split_whitespace().map(PuSet::parse_list).collect();
         let sets = sets.map_err(|_| {
-            wrong("sets CPU-LIST …", head.iter().find(|line| line.starts_with("sets")).copied())
+            JournalError::at("sets CPU-LIST …", head.iter().find(|line| line.starts_with("sets")).copied())
         })?;
-        let pauses = value("pauses").and_then(|how| How::parse(&how));
-        let (boot, token, namespaces) = (value("boot"), value("token"), value("namespaces"));
-        let attached = value("attached").and_then(|text| Attached::parse(&text));
+        let pauses = head_value(&head, "pauses").and_then(|how| How::parse(&how));
+        let boot = head_value(&head, "boot");
+        let token = head_value(&head, "token");
+        let namespaces = head_value(&head, "namespaces");
+        let attached = head_value(&head, "attached").and_then(|text| Attached::parse(&text));
         Ok(Self {
             owner,
             boot,
@@ -281,14 +276,16 @@ pub fn boot(proc: &Path) -> Option<String> {
 /// Process and time namespaces of this process, by their inode numbers (namespaces(7)); 0 for a
 /// namespace unknown to the kernel. `proc` is `/proc`.
 pub fn namespaces(proc: &Path) -> Option<String> {
-    let number = |name: &str| {
-        let link = colocate_files::kernel::link(&proc.join("self/ns").join(name)).ok();
-        let link = link.map(|link| link.to_string_lossy().into_owned());
-        let number = link.as_deref().and_then(|link| link.split(['[', ']']).nth(1));
-        number.unwrap_or("0").to_owned()
-    };
-    let both = [number("pid"), number("time")];
+    let both = [namespace(proc, "pid"), namespace(proc, "time")];
     (both != ["0", "0"]).then(|| both.join(" "))
+}
+
+/// Inode number of the namespace `name` of this process; "0" if the kernel does not have it.
+fn namespace(proc: &Path, name: &str) -> String {
+    let link = colocate_files::kernel::link(&proc.join("self/ns").join(name)).ok();
+    let link = link.map(|link| link.to_string_lossy().into_owned());
+    let number = link.as_deref().and_then(|link| link.split(['[', ']']).nth(1));
+    number.unwrap_or("0").to_owned()
 }
 
 fn owner(text: &str) -> Option<Owner> {
@@ -317,18 +314,24 @@ fn head(journal: &Journal) -> String {
     let Journal { owner, boot, token, original, sets, pauses, namespaces, attached, .. } = journal;
     let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
     let sets = Some(sets.join(" ")).filter(|sets| !sets.is_empty());
-    let line = |key: &str, value: Option<&dyn fmt::Display>| {
-        value.map_or_else(String::new, |value| format!("{key} {value}\n"))
-    };
     let mut text = format!("{HEAD}\nowner {} {}\n", owner.pid, owner.start_ticks);
-    text += &line("boot", boot.as_ref().map(|boot| boot as _));
-    text += &line("namespaces", namespaces.as_ref().map(|both| both as _));
-    text += &line("token", token.as_ref().map(|token| token as _));
-    text += &line("original", Some(original));
-    text += &line("sets", sets.as_ref().map(|sets| sets as _));
-    text += &line("pauses", pauses.as_ref().map(|how| how as _));
-    text += &line("attached", attached.as_ref().map(|attached| attached as _));
+    text += &head_line("boot", boot.as_ref().map(|boot| boot as _));
+    text += &head_line("namespaces", namespaces.as_ref().map(|both| both as _));
+    text += &head_line("token", token.as_ref().map(|token| token as _));
+    text += &head_line("original", Some(original));
+    text += &head_line("sets", sets.as_ref().map(|sets| sets as _));
+    text += &head_line("pauses", pauses.as_ref().map(|how| how as _));
+    text += &head_line("attached", attached.as_ref().map(|attached| attached as _));
     text + "\n"
+}
+
+/// Value of the line of `head` that begins with `key` and a space.
+fn head_value(head: &[&str], key: &str) -> Option<String> {
+    head.iter().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ').map(str::to_owned))
+}
+
+fn head_line(key: &str, value: Option<&dyn fmt::Display>) -> String {
+    value.map_or_else(String::new, |value| format!("{key} {value}\n"))
 }
 
 fn line(entry: &Entry) -> String {
@@ -387,11 +390,17 @@ impl Writer {
     ) -> Self {
         let Owner { pid, start_ticks } = owner;
         let token = sys::random().map(|random| format!("{pid}-{start_ticks}-{random:016x}"));
-        let (original, pauses) = (original.clone(), pauses.cloned());
-        let (sets, entries) = (Vec::new(), Vec::new());
-        let (namespaces, attached) = (None, None);
-        let journal =
-            Journal { owner, boot, token, original, sets, pauses, namespaces, attached, entries };
+        let journal = Journal {
+            owner,
+            boot,
+            token,
+            original: original.clone(),
+            sets: Vec::new(),
+            pauses: pauses.cloned(),
+            namespaces: None,
+            attached: None,
+            entries: Vec::new(),
+        };
         let head = head(&journal);
         let mut trouble = None;
         let place = dir.map(|dir| Place { dir, name: owner.file_name() });
@@ -414,7 +423,8 @@ impl Writer {
     /// Sets the namespaces of the journal's numbers, and the attached processes. Must be called
     /// before any write.
     pub fn with_origin(mut self, namespaces: Option<String>, attached: Option<Attached>) -> Self {
-        (self.journal.namespaces, self.journal.attached) = (namespaces, attached);
+        self.journal.namespaces = namespaces;
+        self.journal.attached = attached;
         self.with_head()
     }
 

@@ -117,11 +117,11 @@ impl Command {
         let instead = |name: &OsString| self.env.iter().any(|(other, _)| other == name);
         let ours = std::env::vars_os().filter(|(name, _)| !instead(name));
         let all = self.env.iter().cloned().chain(ours);
-        let text = |(name, value): (OsString, OsString)| {
+        all.map(|(name, value)| {
             let bytes = [name.as_bytes(), b"=", value.as_bytes()].concat();
             CString::new(bytes).map_err(|_| LaunchError::Null(value))
-        };
-        all.map(text).collect()
+        })
+        .collect()
     }
 
     /// The program's name, without folders.

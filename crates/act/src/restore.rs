@@ -148,8 +148,12 @@ impl Display for Put {
 /// Needs the same user as the workload's processes, or `CAP_SYS_NICE` and `CAP_KILL`.
 pub fn undo(journal: &Journal, proc: &Path, dry: bool) -> Undone {
     if journal.is_of_another_boot(journal::boot(proc).as_deref()) {
-        let (raised, freed) = (Vec::new(), Vec::new());
-        return Undone { continued: Ok(Vec::new()), raised, freed, searched: true };
+        return Undone {
+            continued: Ok(Vec::new()),
+            raised: Vec::new(),
+            freed: Vec::new(),
+            searched: true,
+        };
     }
     let mut undoing = Undoing::of(journal, proc, dry, None);
     let continued = undoing.continue_all();
@@ -159,8 +163,8 @@ pub fn undo(journal: &Journal, proc: &Path, dry: bool) -> Undone {
         Some(How::Freezer(folder)) if !dry => freezer::dissolve(folder).map(|_| pids),
         _ => Ok(pids),
     });
-    let is_policy = |it: &Restored| matches!(it.what, What::Policy(_));
-    let (raised, freed) = undoing.restored.into_iter().partition(is_policy);
+    let (raised, freed) =
+        undoing.restored.into_iter().partition(|it| matches!(it.what, What::Policy(_)));
     Undone { continued, raised, freed, searched }
 }
 
@@ -170,8 +174,11 @@ pub fn undo(journal: &Journal, proc: &Path, dry: bool) -> Undone {
 pub fn undo_at_end(journal: &Journal, proc: &Path, root: Root) -> (Vec<String>, bool) {
     let mut undoing = Undoing::of(journal, proc, false, Some(root));
     let searched = undoing.scan_until_quiet(LIMIT_AT_END);
-    let line = |it: Restored| Some(format!("cannot restore thread {}: {}", it.tid, it.trouble?));
-    (undoing.restored.into_iter().filter_map(line).collect(), searched)
+    let failures = undoing
+        .restored
+        .into_iter()
+        .filter_map(|it| Some(format!("cannot restore thread {}: {}", it.tid, it.trouble?)));
+    (failures.collect(), searched)
 }
 
 /// Result of one scan of all processes.
@@ -225,11 +232,14 @@ impl<'a> Undoing<'a> {
             }
             Some(How::Signals) => {
                 let all = self.workload.processes()?;
-                let is_stopped = |process: &&ProcessHandle| {
-                    let stats = process.threads().into_iter().map(|tid| process.stat_of(tid));
-                    stats.flatten().any(|stat| stat.state == 'T')
-                };
-                let stopped = all.iter().filter(is_stopped).map(ProcessHandle::pid).collect();
+                let stopped = all
+                    .iter()
+                    .filter(|process| {
+                        let stats = process.threads().into_iter().map(|tid| process.stat_of(tid));
+                        stats.flatten().any(|stat| stat.state == 'T')
+                    })
+                    .map(ProcessHandle::pid)
+                    .collect();
                 // Not only to those that have stopped: on a busy machine one may still be about to.
                 let to = if self.dry { &[][..] } else { &all };
                 to.iter().try_for_each(continue_process)?;
@@ -365,10 +375,9 @@ impl<'a> Undoing<'a> {
     /// may have executed a program and be the first thread since.
     fn is_of_gone(&self, process: &ProcessHandle, tid: Tid, shown: &PuSet) -> bool {
         let pid = process.pid();
-        let lives = |tid| process.stat_of(tid).is_some();
         tid == pid.first_thread()
             && *shown != self.journal.original
-            && self.journal.was_of_gone(pid, shown, lives)
+            && self.journal.was_of_gone(pid, shown, |tid| process.stat_of(tid).is_some())
     }
 
     /// Runs `act` once, unless dry, to restore an attribute of a living thread.
@@ -436,11 +445,10 @@ impl Creating {
     /// Returns whether any remains of the threads added before the last return of false.
     fn earlier_are_left(&mut self, proc: &Path) -> bool {
         self.threads.retain(|(pid, tid), thread| {
-            let may_run = || Stat::read(proc, *pid, *tid).is_some_and(|stat| stat.could_run());
-            !thread.has_run() && may_run()
+            !thread.has_run()
+                && Stat::read(proc, *pid, *tid).is_some_and(|stat| stat.could_run())
         });
-        let is_earlier = |thread: &Restoring| thread.generation < self.generation;
-        let are_left = self.threads.values().any(is_earlier);
+        let are_left = self.threads.values().any(|thread| thread.generation < self.generation);
         if !are_left {
             self.generation += 1;
         }
@@ -515,11 +523,13 @@ pub fn journals_of_user() -> Vec<Found> {
 /// Process of `pids` with threads placed by another living colocate, and the process of that
 /// colocate.
 pub fn placed_by_another(pids: &BTreeSet<Pid>, proc: &Path) -> Option<(Pid, Pid)> {
-    let works = |found: &Found| found.owner.is_some_and(|owner| is_alive(owner, proc));
-    let working = journals_of_user().into_iter().filter(works);
+    let working = journals_of_user()
+        .into_iter()
+        .filter(|found| found.owner.is_some_and(|owner| is_alive(owner, proc)));
     working.filter_map(|found| found.journal.ok()).find_map(|journal| {
-        let is_placed = |entry: &&Entry| entry.mark.is_put() && pids.contains(&entry.pid);
-        Some((journal.entries.iter().find(is_placed)?.pid, journal.owner.pid))
+        let mut entries = journal.entries.iter();
+        let placed = entries.find(|entry| entry.mark.is_put() && pids.contains(&entry.pid))?;
+        Some((placed.pid, journal.owner.pid))
     })
 }
 
@@ -529,13 +539,15 @@ pub fn journals(dir: Dir) -> Vec<Found> {
     names.retain(|name| Path::new(name).extension().is_some_and(|end| end == "journal"));
     names.sort();
     let dir = Rc::new(dir);
-    let found = |name: OsString| {
-        let path = dir.path().join(&name);
-        let journal = read(&dir, &name);
-        let owner = journal.as_ref().map_or_else(|_| Owner::of_file(&path), |j| Some(j.owner));
-        Found { path, dir: Rc::clone(&dir), owner, journal }
-    };
-    names.into_iter().map(found).collect()
+    names
+        .into_iter()
+        .map(|name: OsString| {
+            let path = dir.path().join(&name);
+            let journal = read(&dir, &name);
+            let owner = journal.as_ref().map_or_else(|_| Owner::of_file(&path), |j| Some(j.owner));
+            Found { path, dir: Rc::clone(&dir), owner, journal }
+        })
+        .collect()
 }
 
 /// Maximum number of files of one folder. Chosen: a folder has a file per running or killed

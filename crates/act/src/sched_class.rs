@@ -139,7 +139,8 @@ impl Actuators {
         if permission == Permission::Limit && !may_come_back(thread.pid, found.nice)? {
             return Err(ClassError::NoWayBack);
         }
-        (thread.lowered, thread.last_lowered) = (Some(fair), Some(fair));
+        thread.lowered = Some(fair);
+        thread.last_lowered = Some(fair);
         if !self.rewrite(thread) {
             return Ok(());
         }

@@ -74,7 +74,8 @@ impl Signals {
         let taken = PASSED_ON.into_iter().filter(|&signal| !sys::is_ignored(signal));
         let taken: Vec<c_int> = taken.chain([libc::SIGCHLD]).collect();
         let mask = sys::block(&taken)?;
-        let (nice, policy) = (sys::nice(), sys::policy());
+        let nice = sys::nice();
+        let policy = sys::policy();
         let inherited =
             InitialState { mask, child_ignored, nice, policy, files: Some(Descriptors::now()) };
         // Where that fails it is as if it had not been tried.

@@ -106,7 +106,8 @@ impl SourceSet {
     /// Set of the given sources.
     #[must_use]
     pub const fn of(sources: &[Source]) -> Self {
-        let (mut set, mut at) = (0, 0);
+        let mut set = 0;
+        let mut at = 0;
         while at < sources.len() {
             set |= 1 << sources[at] as u16;
             at += 1;
@@ -182,7 +183,8 @@ impl Grant {
         match &self.answer {
             Ok(backend) => backend.limits.clone(),
             Err(Refusal { why, remedy }) => {
-                let (reports, without) = (self.source.reports(), self.source.without());
+                let reports = self.source.reports();
+                let without = self.source.without();
                 vec![format!("cannot report {reports}, because {why}; {without}; {remedy}")]
             }
         }

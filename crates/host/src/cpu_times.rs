@@ -39,8 +39,9 @@ impl LinuxHost {
     /// was attached and has ended since counts with all its time.
     fn of_living(&self, job: JobIdx) -> Nanos {
         let tasks = || self.tasks.remembered().filter(|task| task.id.job == job);
-        let own = |task: &Task| task.usage.own_cpu_time().unwrap_or(Nanos::ZERO);
-        let living = tasks().filter(|task| task.ended.is_none()).map(own);
+        let living = tasks()
+            .filter(|task| task.ended.is_none())
+            .map(|task: &Task| task.usage.own_cpu_time().unwrap_or(Nanos::ZERO));
         let before = tasks().filter(|task| task.ended.is_some()).map(|it| it.usage.cpu_before);
         let pids = self.tasks.processes_of(job).into_iter();
         let waited = pids.filter_map(|pid| {

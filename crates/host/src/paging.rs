@@ -112,8 +112,11 @@ fn carry_out(ordered: &Ordered, is_over: &AtomicBool) -> PagesMoved {
         PagesMoved { job: order.job, to: order.to, moved: Bytes(0), left: Bytes(0), trouble: None };
     for handle in processes {
         let mut process = Process::of(Arc::clone(handle), Path::new("/sys"), false);
-        let span = |range: &AddressRange| Span { start: Addr(range.start), end: Addr(range.end) };
-        let spans: Vec<Span> = order.ranges.iter().map(span).collect();
+        let spans: Vec<Span> = order
+            .ranges
+            .iter()
+            .map(|range: &AddressRange| Span { start: Addr(range.start), end: Addr(range.end) })
+            .collect();
         let wanted = Order {
             spans: if spans.is_empty() { vec![Span::ALL] } else { spans },
             target: Target::Node(order.to),

@@ -289,8 +289,10 @@ impl LinuxHost {
     pub(crate) fn note_all(&mut self, pids: &[Pid]) {
         for pid in pids {
             let first = self.tasks.living(pid.first_thread());
-            let any = || self.tasks.living_in(*pid).first().copied();
-            if let Some(task) = first.or_else(any).and_then(|id| self.tasks.task(id)) {
+            if let Some(task) = first
+                .or_else(|| self.tasks.living_in(*pid).first().copied())
+                .and_then(|id| self.tasks.task(id))
+            {
                 self.actuators.note(&mut task.thread);
             }
         }

@@ -132,7 +132,8 @@ pub(crate) fn begin_safeguards(
     sets: &[PuSet],
     notes: &mut Vec<String>,
 ) -> Safeguards {
-    let (owner, jobs) = (Owner::ours(&setup.proc), setup.commands.len());
+    let owner = Owner::ours(&setup.proc);
+    let jobs = setup.commands.len();
     let begin = |pauser| Safeguards::begin(setup, owner, original, sets, pauser);
     let mut safeguards = if setup.may_pause && !setup.only_signals {
         let by_cgroups = Pauser::by_cgroups(jobs, &setup.proc, owner);
@@ -150,11 +151,13 @@ pub(crate) fn begin_safeguards(
 /// Copies of the commands with the journal's token, if any, in the environment.
 pub(crate) fn with_token(commands: &[Command], token: Option<&str>) -> Vec<Command> {
     let variable = token.map(|token| (TOKEN_VARIABLE.into(), token.into()));
-    let with = |command: &Command| {
-        let env = command.env.iter().cloned().chain(variable.clone()).collect();
-        Command { env, ..command.clone() }
-    };
-    commands.iter().map(with).collect()
+    commands
+        .iter()
+        .map(|command| {
+            let env = command.env.iter().cloned().chain(variable.clone()).collect();
+            Command { env, ..command.clone() }
+        })
+        .collect()
 }
 
 /// Standard input goes to the first program, as with GNU parallel: two readers would each get
@@ -201,7 +204,8 @@ pub(crate) fn masks(setup: &Setup, cpusets: &Cpusets) -> Result<(PuSet, PuSet), 
 
 /// Task table with the launched jobs, whose programs are held, and the attached jobs.
 pub(crate) fn jobs_of(setup: &Setup, held: &[Held], runtimes: &mut Runtimes) -> TaskTable {
-    let (mut tasks, proc) = (TaskTable::default(), Proc::at(&setup.proc));
+    let mut tasks = TaskTable::default();
+    let proc = Proc::at(&setup.proc);
     for (command, held) in setup.commands.iter().zip(held) {
         tasks.add_job(command.name(), held.pid(), runtimes.of(&command.path));
     }
@@ -226,13 +230,12 @@ pub(crate) fn attached_pus<'a>(
     cpusets: &Cpusets,
     processes: impl Iterator<Item = &'a Arc<ProcessHandle>>,
 ) -> Option<PuSet> {
-    let of = |process: &Arc<ProcessHandle>| {
-        // To list the threads of a process with 20,000 takes 20 ms.
-        affinity::cpuset_of(cpusets, process, process.living_thread()?)
-    };
     let pus: PuSet = processes
         .take(MOST_CPUSETS)
-        .filter_map(of)
+        .filter_map(|process| {
+            // To list the threads of a process with 20,000 takes 20 ms.
+            affinity::cpuset_of(cpusets, process, process.living_thread()?)
+        })
         .flat_map(|set| set.iter().collect::<Vec<_>>())
         .collect();
     Some(pus).filter(|pus| !pus.is_empty())

@@ -51,14 +51,18 @@ impl Targets {
     /// all targets are reached.
     pub fn new(jobs: usize, targets: &[Target], repeat: bool) -> Self {
         let target = |job| targets.get(job).copied().unwrap_or_default();
-        let progress = |job| Progress {
-            target: target(job),
-            runs: 0,
-            end: None,
-            left: false,
-            reported: false,
-        };
-        Self { jobs: (0..jobs).map(progress).collect(), repeat }
+        Self {
+            jobs: (0..jobs)
+                .map(|job| Progress {
+                    target: target(job),
+                    runs: 0,
+                    end: None,
+                    left: false,
+                    reported: false,
+                })
+                .collect(),
+            repeat,
+        }
     }
 
     /// First instruction target, if any: its instructions must be counted.

@@ -100,10 +100,9 @@ pub struct Process {
 
 impl Process {
     fn new(job: JobIdx, runtime: Runtime) -> Self {
-        let (handle, living) = (None, BTreeSet::new());
         Self {
             job,
-            handle,
+            handle: None,
             creator: None,
             runtime,
             settled_at: Nanos::ZERO,
@@ -113,7 +112,7 @@ impl Process {
             storms: false,
             is_orphan: false,
             children_before: Nanos::ZERO,
-            living,
+            living: BTreeSet::new(),
         }
     }
 }
@@ -258,7 +257,9 @@ impl TaskTable {
     /// earlier runs.
     pub fn restart(&mut self, job: JobIdx, pid: Pid, runtime: Runtime, cpu_before: Nanos) {
         if let Some(entry) = self.jobs.get_mut(job.0 as usize) {
-            (entry.pid, entry.first, entry.cpu_before) = (pid, entry.created, cpu_before);
+            entry.pid = pid;
+            entry.first = entry.created;
+            entry.cpu_before = cpu_before;
             entry.cpu_ended = Some(Nanos::ZERO);
             self.enter(pid, job, runtime);
         }
@@ -458,8 +459,7 @@ impl TaskTable {
 
     /// Tasks of [`TaskTable::to_read()`] that did not sleep at their last reading.
     pub fn runnable(&self) -> impl Iterator<Item = TaskId> + '_ {
-        let runs = |id: &TaskId| self.tasks.get(id).is_some_and(|task| !task.usage.sleeps);
-        self.to_read().filter(runs)
+        self.to_read().filter(|id| self.tasks.get(id).is_some_and(|task| !task.usage.sleeps))
     }
 
     /// Updates the sleep state of a task from its last reading.
@@ -496,8 +496,8 @@ impl TaskTable {
             usage.cpu_before = executing.usage.cpu_before;
         }
         let process = self.processes.get(&pid).or_else(|| self.processes.get(&parent_pid));
-        let just_ended = || self.ended_last.filter(|(ended, _)| (pid, parent_pid) == (*ended, pid));
-        let job = process.map(|process| process.job).or_else(|| Some(just_ended()?.1))?;
+        let just_ended = self.ended_last.filter(|(ended, _)| (pid, parent_pid) == (*ended, pid));
+        let job = process.map(|process| process.job).or_else(|| Some(just_ended?.1))?;
         let runtime = self.processes.get(&parent_pid).map(|process| process.runtime);
         let new = || Process::new(job, runtime.unwrap_or_default());
         let process = self.processes.entry(pid).or_insert_with(new);
@@ -614,9 +614,11 @@ impl TaskTable {
             task.placement.status = PlacementStatus::Missed;
         }
         if task.goes_on {
-            (task.usage.cpu_time, task.usage.waited) = (Some(Nanos::ZERO), Some(Nanos::ZERO));
+            task.usage.cpu_time = Some(Nanos::ZERO);
+            task.usage.waited = Some(Nanos::ZERO);
         }
-        let (slot, pid) = (task.thread.slot.take(), task.thread.pid);
+        let slot = task.thread.slot.take();
+        let pid = task.thread.pid;
         let job = &mut self.jobs[id.job.0 as usize];
         job.living = job.living.saturating_sub(1);
         if job.living == 0 {
@@ -671,8 +673,13 @@ impl TaskTable {
     pub fn maybe_lost(&self) -> Vec<TaskId> {
         let running = self.jobs.iter().enumerate().filter(|(_, job)| job.end.is_none());
         let first = running.map(|(place, job)| TaskId { job: job_idx(place), order: job.first });
-        let is_gone = |task: &Task| task.ended.is_some() && self.living(task.thread.tid).is_none();
-        first.filter(|id| self.tasks.get(id).is_some_and(is_gone)).collect()
+        first
+            .filter(|id| {
+                self.tasks.get(id).is_some_and(|task| {
+                    task.ended.is_some() && self.living(task.thread.tid).is_none()
+                })
+            })
+            .collect()
     }
 
     /// Marks a task as alive despite the report of its end. It may be another thread of its process
@@ -684,7 +691,8 @@ impl TaskTable {
         };
         let OfAny { recent, .. } = self.of_any(pid, ended);
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        (task.ended, task.thread.recent) = (None, recent);
+        task.ended = None;
+        task.thread.recent = recent;
         self.by_tid.insert(task.thread.tid, id);
         let target = std::mem::take(&mut task.placement.target);
         // It is counted among the living again.
@@ -726,18 +734,20 @@ impl TaskTable {
     /// of the earlier run's first task.
     pub fn target_of(&self, plan: &Plan, id: TaskId) -> Place {
         let job = self.jobs.get(id.job.0 as usize).filter(|_| self.begins_run(id));
-        let before = || plan.place_of(TaskId { job: id.job, order: job?.planned });
-        let place = plan.place_of(id).or_else(before);
+        let place = plan
+            .place_of(id)
+            .or_else(|| plan.place_of(TaskId { job: id.job, order: job?.planned }));
         place.unwrap_or_else(|| self.default_target(&plan.default_placement))
     }
 
     /// PU of a task under default placement: the PU with the fewest living tasks targeted at it, on
     /// a tie the earliest in the list.
     pub fn default_target(&self, rule: &DefaultPlacement) -> Place {
-        let load = |pu: &PuNr| self.load.get(pu).copied().unwrap_or(0);
         Place::from(match rule {
             DefaultPlacement::LeaveToKernel => None,
-            DefaultPlacement::FillInOrder { pus } => pus.iter().copied().min_by_key(load),
+            DefaultPlacement::FillInOrder { pus } => {
+                pus.iter().copied().min_by_key(|pu| self.load.get(pu).copied().unwrap_or(0))
+            }
         })
     }
 
@@ -746,10 +756,13 @@ impl TaskTable {
     /// Tasks of the `waiting` jobs have the status waiting.
     pub fn seen(&self, launch: Nanos, waiting: &BTreeSet<JobIdx>) -> Vec<SeenTask> {
         // Most tasks may run on the same PUs, and to list these takes longer than all the rest.
-        let (mut pus, mut listed) = (&PuSet::new(), Arc::default());
+        let none = PuSet::new();
+        let mut pus = &none;
+        let mut listed = Arc::default();
         let seen = self.tasks.values().map(|task| {
             if task.thread.allowed != *pus {
-                (pus, listed) = (&task.thread.allowed, task.thread.allowed.iter().collect());
+                pus = &task.thread.allowed;
+                listed = pus.iter().collect();
             }
             let waits = task.ended.is_none() && waiting.contains(&task.id.job);
             let status = &task.placement.status;

@@ -57,7 +57,8 @@ impl ProcessClock {
 
     /// Records that all threads have been read since [`ProcessClock::begin`].
     pub const fn all_read(&mut self) {
-        (self.all, self.threads) = (self.clock, Nanos::ZERO);
+        self.all = self.clock;
+        self.threads = Nanos::ZERO;
     }
 
     /// Whether unread threads have used CPU time.

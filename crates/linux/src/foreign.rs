@@ -155,7 +155,9 @@ pub fn file(
     path: &Path,
     most: usize,
 ) -> io::Result<Vec<u8>> {
-    let (mut all, begun, mut reader) = (Vec::new(), Instant::now(), reader());
+    let mut all = Vec::new();
+    let begun = Instant::now();
+    let mut reader = reader();
     while all.len() < most {
         if begun.elapsed() > LONGEST {
             return Err(ErrorKind::TimedOut.into());
@@ -208,8 +210,9 @@ impl Request {
 
     fn at(mut self, path: &Path) -> io::Result<Self> {
         let bytes = path.as_os_str().as_bytes();
-        let too_long = || io::Error::from_raw_os_error(libc::ENAMETOOLONG);
-        let place = self.path[..PATH_B - 1].get_mut(..bytes.len()).ok_or_else(too_long)?;
+        let place = self.path[..PATH_B - 1]
+            .get_mut(..bytes.len())
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::ENAMETOOLONG))?;
         place.copy_from_slice(bytes);
         Ok(self)
     }
@@ -248,7 +251,8 @@ impl Reader {
         request: &Request,
         dir: Option<BorrowedFd<'_>>,
     ) -> io::Result<(Box<Reply>, Option<OwnedFd>)> {
-        let (pid, begun) = (Pid(request.pid), Instant::now());
+        let pid = Pid(request.pid);
+        let begun = Instant::now();
         let since = *self.first.get_or_insert(begun);
         let is_slow = self.slow > LONGEST + (begun - since) / SLOW_SHARE;
         if is_slow || self.stuck >= MOST_STUCK || self.refused.contains(&pid) {
@@ -303,8 +307,8 @@ impl Helper {
         }
         // SAFETY: the kernel has just opened both for us alone.
         let [ours, its] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
-        let (room, reply) =
-            (Box::new(Request::new(Kind::File, Pid(0), 0, 0)), Box::new(Reply::NONE));
+        let room = Box::new(Request::new(Kind::File, Pid(0), 0, 0));
+        let reply = Box::new(Reply::NONE);
         // Without a signal at its end it is no child that is waited for with others.
         const NO_SIGNAL: libc::c_long = 0;
         // SAFETY: as fork(2); the child makes only system calls, with memory that is there already, and never returns.
@@ -313,8 +317,8 @@ impl Helper {
             number => {
                 let failed = io::Error::last_os_error();
                 let pid = i32::try_from(number).ok().filter(|pid| *pid > 0).ok_or(failed)?;
-                let none = || io::Error::from_raw_os_error(libc::ESRCH);
-                let handle = rustix::process::Pid::from_raw(pid).ok_or_else(none)?;
+                let handle = rustix::process::Pid::from_raw(pid)
+                    .ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?;
                 let handle = pidfd_open(handle, PidfdFlags::empty())?;
                 Ok(Self { pid: Pid(pid), handle, socket: ours })
             }
@@ -329,9 +333,8 @@ impl Helper {
     ) -> io::Result<(Box<Reply>, Option<OwnedFd>)> {
         let socket = self.socket.as_raw_fd();
         let mut bytes = request.as_bytes().to_vec();
-        let broken = || io::Error::from(ErrorKind::BrokenPipe);
         if message(socket, &mut bytes, dir.map(|dir| dir.as_raw_fd()), Way::Send).0 < 0 {
-            return Err(broken());
+            return Err(ErrorKind::BrokenPipe.into());
         }
         self.wait_for_reply(slow)?;
         let mut reply = Box::new(Reply::NONE);
@@ -341,13 +344,14 @@ impl Helper {
         let (got, fd) = message(socket, room, None, Way::Receive);
         // SAFETY: the kernel has just opened it for us alone.
         let fd = fd.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
-        if got <= 0 { Err(broken()) } else { Ok((reply, fd)) }
+        if got <= 0 { Err(ErrorKind::BrokenPipe.into()) } else { Ok((reply, fd)) }
     }
 
     /// Waits for a reply. Adds to `slow` the waiting time during which the helper had a PU or
     /// needed none.
     fn wait_for_reply(&self, slow: &mut Duration) -> io::Result<()> {
-        let (begun, mut slept) = (Instant::now(), Duration::ZERO);
+        let begun = Instant::now();
+        let mut slept = Duration::ZERO;
         while !is_ready(&self.socket, STEP) {
             if !self.wants_pu() {
                 slept += STEP;
@@ -414,7 +418,8 @@ fn message(socket: RawFd, bytes: &mut [u8], fd: Option<RawFd>, way: Way) -> (isi
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     // SAFETY: all-zero is a valid `msghdr`.
     let mut packet: libc::msghdr = unsafe { std::mem::zeroed() };
-    (packet.msg_iov, packet.msg_iovlen) = (&raw mut part, 1);
+    packet.msg_iov = &raw mut part;
+    packet.msg_iovlen = 1;
     if fd.is_some() || way == Way::Receive {
         packet.msg_control = control.as_mut_ptr().cast();
         // SAFETY: takes and returns numbers.
@@ -549,7 +554,8 @@ impl ReadFile {
             if read == 0 {
                 break;
             }
-            (done, self.at) = (done + read, self.at + read as u64);
+            done += read;
+            self.at += read as u64;
         }
         i64::try_from(done).unwrap_or(i64::MAX)
     }

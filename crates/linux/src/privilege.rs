@@ -80,14 +80,20 @@ pub fn let_go() {
 /// Kept capabilities that are permitted but not effective.
 fn taken() -> &'static [Capability] {
     static TAKEN: OnceLock<Vec<Capability>> = OnceLock::new();
-    let has = |set, one| caps::has_cap(None, set, one).unwrap_or(false);
-    let is_taken = |one: &Capability| has(CapSet::Permitted, *one) && !has(CapSet::Effective, *one);
-    TAKEN.get_or_init(|| KEPT.into_iter().filter(is_taken).collect())
+    TAKEN.get_or_init(|| {
+        KEPT.into_iter()
+            .filter(|one| has(CapSet::Permitted, *one) && !has(CapSet::Effective, *one))
+            .collect()
+    })
 }
 
 /// Whether this program has both capabilities, effective or permitted for use when needed.
 pub fn may_load_programs() -> bool {
-    KEPT.into_iter().all(|one| caps::has_cap(None, CapSet::Permitted, one).unwrap_or(false))
+    KEPT.into_iter().all(|one| has(CapSet::Permitted, one))
+}
+
+fn has(set: CapSet, one: Capability) -> bool {
+    caps::has_cap(None, set, one).unwrap_or(false)
 }
 
 /// Runs `open`, which opens an event or uses the eBPF program, with the kept capabilities effective
@@ -118,13 +124,16 @@ fn is_secure_execution() -> bool {
 /// Sets the effective and saved user and group to the real: afterwards the file's user of a
 /// set-user-ID program cannot be restored, nor a root user's capabilities (capabilities(7)).
 fn become_caller() -> Result<(), SysError> {
-    let done = |call, ret: libc::c_int| if ret == 0 { Ok(()) } else { Err(SysError::last(call)) };
     // SAFETY: takes nothing and cannot fail.
     let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
     // SAFETY: takes numbers.
-    done("setresgid", unsafe { libc::setresgid(group, group, group) })?;
+    outcome("setresgid", unsafe { libc::setresgid(group, group, group) })?;
     // SAFETY: takes numbers.
-    done("setresuid", unsafe { libc::setresuid(user, user, user) })
+    outcome("setresuid", unsafe { libc::setresuid(user, user, user) })
+}
+
+fn outcome(call: &'static str, ret: libc::c_int) -> Result<(), SysError> {
+    if ret == 0 { Ok(()) } else { Err(SysError::last(call)) }
 }
 
 #[cfg(test)]

@@ -27,7 +27,8 @@ pub struct SignalMask(libc::sigset_t);
 /// # Errors
 /// Any error of the kernel; none is known.
 pub fn block(signals: &[c_int]) -> Result<SignalMask, SysError> {
-    let (set, mut before) = (sigset(signals), sigset(&[]));
+    let set = sigset(signals);
+    let mut before = sigset(&[]);
     // SAFETY: both sets are valid for the call.
     let ret = unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, &raw mut before) };
     if ret < 0 { Err(SysError::last("sigprocmask")) } else { Ok(SignalMask(before)) }
@@ -92,8 +93,11 @@ pub fn next_signal(fd: BorrowedFd<'_>) -> Option<Arrived> {
     let read = unsafe { libc::read(fd.as_raw_fd(), (&raw mut info).cast(), size) };
     let whole = usize::try_from(read).is_ok_and(|read| read == size);
     let signal = info.ssi_signo.cast_signed();
-    let to_group = || !matches!(signal, libc::SIGHUP | libc::SIGCONT) || !leads_session();
-    whole.then(|| Arrived { signal, by_kernel: info.ssi_code == libc::SI_KERNEL && to_group() })
+    whole.then(|| {
+        let by_kernel = info.ssi_code == libc::SI_KERNEL
+            && (!matches!(signal, libc::SIGHUP | libc::SIGCONT) || !leads_session());
+        Arrived { signal, by_kernel }
+    })
 }
 
 /// Whether this process leads its session. On a terminal's hangup the kernel signals the leader

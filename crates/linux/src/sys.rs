@@ -69,9 +69,6 @@ impl Exec {
     /// Program at `path` with its arguments and its whole environment. It starts in the folder
     /// `dir`, if any.
     pub fn new(path: CString, dir: Option<CString>, argv: Vec<CString>, env: Vec<CString>) -> Self {
-        let pointers = |texts: &[CString]| -> Vec<*const libc::c_char> {
-            texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
-        };
         Self { path, dir, argv: pointers(&argv), env: pointers(&env), _texts: [argv, env] }
     }
 
@@ -88,6 +85,11 @@ impl Exec {
         unsafe { libc::execvpe(self.path.as_ptr(), self.argv.as_ptr(), self.env.as_ptr()) };
         io::Error::last_os_error()
     }
+}
+
+/// Pointers to `texts`, ended by a null pointer, as exec(3) takes them.
+fn pointers(texts: &[CString]) -> Vec<*const libc::c_char> {
+    texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
 }
 
 /// Exits immediately, without running exit handlers or destructors that belong to the parent.
@@ -132,7 +134,8 @@ pub fn ended_child() -> Result<Option<Pid>, SysError> {
 /// `ECHILD` without a matching child.
 pub fn wait(which: Option<Pid>, block: bool) -> Result<Option<Waited>, SysError> {
     let flags = if block { 0 } else { libc::WNOHANG };
-    let (mut status, which) = (0, which.map_or(-1, |pid| pid.0));
+    let mut status = 0;
+    let which = which.map_or(-1, |pid| pid.0);
     // SAFETY: all-zero is a valid `rusage`.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: both out-parameters are valid places to write to.
@@ -172,7 +175,8 @@ pub fn kill(pid: Pid, signal: c_int) -> Result<(), SysError> {
 /// # Errors
 /// `ESRCH` if the process has ended, `EPERM` for another user's process.
 pub fn kill_by(pidfd: BorrowedFd<'_>, signal: c_int) -> Result<(), SysError> {
-    let (fd, none) = (pidfd.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
+    let fd = pidfd.as_raw_fd();
+    let none = std::ptr::null::<libc::siginfo_t>();
     // SAFETY: the optional details of the signal are not given.
     let ret = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, none, 0) };
     if ret < 0 { Err(SysError::last("pidfd_send_signal")) } else { Ok(()) }

@@ -77,8 +77,13 @@ impl Options {
     pub fn here() -> Result<Self, SysError> {
         let cpus = online_cpus(Path::new("/sys/devices/system"))
             .or_else(|_| Ok(affinity::of(Tid(0))?.iter().collect()))?;
-        let (proc, ring_pages) = (Proc::default(), RING_PAGES);
-        Ok(Self { cpus, proc, ring_pages, without_perf: false, most_a_second: None })
+        Ok(Self {
+            cpus,
+            proc: Proc::default(),
+            ring_pages: RING_PAGES,
+            without_perf: false,
+            most_a_second: None,
+        })
     }
 }
 
@@ -233,7 +238,8 @@ impl LifecycleEvents {
             match reports.open_on(&self.proc, process, &mut self.bytes) {
                 Ok(all) => late |= !all,
                 Err(why) => {
-                    (self.source, late) = (Source::Proc { why: Some(why) }, true);
+                    self.source = Source::Proc { why: Some(why) };
+                    late = true;
                     break;
                 }
             }
@@ -280,8 +286,14 @@ impl LifecycleEvents {
     fn add_unread(&mut self, pid: Pid, at: Nanos) {
         let tid = pid.first_thread();
         if !self.tree.has(tid) && exists(pid, tid) {
-            let (parent_pid, parent_tid) = (pid, tid);
-            let created = TaskEvent::Created { at, pid, tid, parent_pid, parent_tid, found: true };
+            let created = TaskEvent::Created {
+                at,
+                pid,
+                tid,
+                parent_pid: pid,
+                parent_tid: tid,
+                found: true,
+            };
             self.tree.learn(&created);
             self.first.push(created);
         }
@@ -297,7 +309,8 @@ impl LifecycleEvents {
     fn scan_later(&mut self) {
         let at = Instant::now() + FIRST_SCAN_INTERVAL.max(self.scan_pause);
         if self.without_proc.is_none() && self.next_scan.is_none_or(|next| next > at) {
-            (self.next_scan, self.after_loss) = (Some(at), FIRST_SCAN_INTERVAL);
+            self.next_scan = Some(at);
+            self.after_loss = FIRST_SCAN_INTERVAL;
         }
     }
 
@@ -423,7 +436,8 @@ impl LifecycleEvents {
             found.into_iter().for_each(|event| self.report(event, events));
             self.plan_scan(begun);
         }
-        let (at, tree) = (now(), &mut self.tree);
+        let at = now();
+        let tree = &mut self.tree;
         let due = self.storms.due(at, |tid| tree.is_hidden(tid));
         due.into_iter().for_each(|tid| tree.reveal(tid, at, events));
     }
@@ -461,7 +475,8 @@ impl LifecycleEvents {
     /// on another CPU. Events older than the beginning of a read are complete after the read; newer
     /// events wait for the next read. After the last read, creations and plain names do not wait.
     fn read_in_order(&mut self, events: &mut Vec<TaskEvent>) {
-        let (mut lost, mut begun) = (0, Nanos::ZERO);
+        let mut lost = 0;
+        let mut begun = Nanos::ZERO;
         for _ in 0..READS_FOR_ORDER {
             begun = now();
             lost += self.read_rings();
@@ -643,9 +658,15 @@ impl LifecycleEvents {
         let mut all = Vec::new();
         for event in &found {
             if let Some((at, pid, tid)) = executes(event).filter(|(_, _, tid)| !is_new(*tid)) {
-                let (parent_pid, parent_tid) = (pid, tid);
                 all.push(TaskEvent::Ended { at, pid, tid });
-                all.push(TaskEvent::Created { at, pid, tid, parent_pid, parent_tid, found: true });
+                all.push(TaskEvent::Created {
+                    at,
+                    pid,
+                    tid,
+                    parent_pid: pid,
+                    parent_tid: tid,
+                    found: true,
+                });
             }
             all.push(event.clone());
         }

@@ -87,8 +87,8 @@ impl Tree {
     pub fn reveal(&mut self, tid: Tid, at: Nanos, events: &mut Vec<TaskEvent>) {
         let Some(known) = self.tasks.get_mut(&tid) else { return };
         let Some(parent_tid) = known.hidden.take() else { return };
-        let (pid, parent_pid) = (known.pid, known.pid);
-        events.push(TaskEvent::Created { at, pid, tid, parent_pid, parent_tid, found: true });
+        let pid = known.pid;
+        events.push(TaskEvent::Created { at, pid, tid, parent_pid: pid, parent_tid, found: true });
         if let Some(name) = known.name.clone() {
             events.push(TaskEvent::Named { at, pid, tid, name, exec: false });
         }

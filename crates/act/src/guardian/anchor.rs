@@ -25,13 +25,17 @@ use std::path::Path;
 /// Whether an ancestor keeps the process group of process `pid` from being orphaned: the nearest
 /// ancestor in another group, if it is in the same session. `proc` is `/proc`.
 pub(super) fn is_held(pid: Pid, proc: &Path) -> bool {
-    let parent = |pid: &Pid| Some(Stat::read(proc, *pid, pid.first_thread())?.parent);
     let group = sys::group_of(pid).ok();
     // A parent in another PID namespace has the number 0.
-    let mut creators = std::iter::successors(parent(&pid), parent).take_while(|pid| pid.0 > 0);
+    let mut creators =
+        std::iter::successors(parent(proc, pid), |pid| parent(proc, *pid)).take_while(|pid| pid.0 > 0);
     let holder = creators.find(|pid| sys::group_of(*pid).ok() != group);
     let session = sys::session_of(pid).ok();
     holder.is_some_and(|pid| session.is_some() && sys::session_of(pid).ok() == session)
+}
+
+fn parent(proc: &Path, pid: Pid) -> Option<Pid> {
+    Some(Stat::read(proc, pid, pid.first_thread())?.parent)
 }
 
 /// Handle of the anchor in the guardian.

@@ -218,8 +218,10 @@ impl Process {
                 read => filled += read,
             }
         }
-        let run = |(first, pages)| (Addr(span.start.0 + first * self.page_b), pages);
-        Ok(present_runs(&entries[..filled]).into_iter().map(run).collect())
+        Ok(present_runs(&entries[..filled])
+            .into_iter()
+            .map(|(first, pages)| (Addr(span.start.0 + first * self.page_b), pages))
+            .collect())
     }
 
     /// Size of the blocks of a mapping that are to be kept whole.
@@ -314,7 +316,8 @@ pub fn move_spans(
     let chosen = chosen(process, &order.spans)?;
     let most = order.budget.map_or(u64::MAX, |budget| budget.0 / process.page_b);
     let mut work = Work::new(process.page_b, order.target.clone(), order.dry, most);
-    let (mut end, mut reached) = (End::Done, None);
+    let mut end = End::Done;
+    let mut reached = None;
     for (mapping, window) in chosen
         .iter()
         .flat_map(|(mapping, span)| windows(*span).map(move |window| (mapping, window)))

@@ -132,11 +132,15 @@ pub enum TargetError {
 /// # Errors
 /// [`TargetError`] with the reason why the target is impossible.
 pub fn target(word: TargetWord, nodes: &Nodes, allowed: &[NodeNr]) -> Result<Target, TargetError> {
-    let usable = |node: &NodeNr| nodes.with_memory.contains(node) && allowed.contains(node);
     let wanted = match word {
         TargetWord::Node(wanted) => wanted,
         TargetWord::Interleave => {
-            let found: Vec<NodeNr> = nodes.online.iter().copied().filter(usable).collect();
+            let found: Vec<NodeNr> = nodes
+                .online
+                .iter()
+                .copied()
+                .filter(|node| nodes.with_memory.contains(node) && allowed.contains(node))
+                .collect();
             let enough = found.len() > 1;
             return if enough {
                 Ok(Target::Interleave(found))

@@ -32,18 +32,19 @@ const MOST_NAME_B: u64 = 80;
 pub fn askers(process: &ProcessHandle, nodes: &Nodes) -> Vec<Asker> {
     let mut tids = process.threads();
     tids.sort_unstable();
-    let asker = |tid: Tid| {
-        let stat = process.stat_of(tid).filter(|stat| !stat.is_dead())?;
-        let name = process.read(&format!("task/{tid}/comm"), MOST_NAME_B).unwrap_or_default();
-        Some(Asker {
-            tid,
-            name: name.trim_end().to_owned(),
-            last_ran: stat.last_ran,
-            last_node: nodes.of(stat.last_ran),
-            may_use: nodes.of_set(&affinity::allowed(process, tid).ok()?),
+    tids.into_iter()
+        .filter_map(|tid| {
+            let stat = process.stat_of(tid).filter(|stat| !stat.is_dead())?;
+            let name = process.read(&format!("task/{tid}/comm"), MOST_NAME_B).unwrap_or_default();
+            Some(Asker {
+                tid,
+                name: name.trim_end().to_owned(),
+                last_ran: stat.last_ran,
+                last_node: nodes.of(stat.last_ran),
+                may_use: nodes.of_set(&affinity::allowed(process, tid).ok()?),
+            })
         })
-    };
-    tids.into_iter().filter_map(asker).collect()
+        .collect()
 }
 
 #[cfg(test)]

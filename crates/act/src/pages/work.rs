@@ -333,7 +333,8 @@ impl Work {
     /// Addresses to be moved, by target node.
     fn chosen(&self, batch: &Batch, before: &[i32]) -> BTreeMap<NodeNr, Vec<Addr>> {
         let mut chosen: BTreeMap<NodeNr, Vec<Addr>> = BTreeMap::new();
-        let (mut last_block, mut count) = (None, 0);
+        let mut last_block = None;
+        let mut count = 0;
         for (&page, &status) in batch.pages.iter().zip(before) {
             let node = self.target.of(page, batch.grain_b);
             let elsewhere = matches!(seen(status), Some(Seen::On(on)) if on != node);
@@ -365,7 +366,8 @@ impl Work {
         let mut again = Vec::new();
         for ((&page, &before), &after) in batch.pages.iter().zip(before).zip(after) {
             let node = self.target.of(page, batch.grain_b);
-            let (before, after) = (seen(before), seen(after));
+            let before = seen(before);
+            let after = seen(after);
             if before == Some(Seen::On(node)) && !self.elsewhere.contains(&page) {
                 self.counts.already_there += 1;
             } else if after == Some(Seen::On(node)) {

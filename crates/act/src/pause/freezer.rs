@@ -47,11 +47,12 @@ fn name(job: Group) -> String {
 
 /// The folder of this process's cgroup of version 2. `proc` is `/proc`.
 pub fn own_cgroup(proc: &Path) -> io::Result<PathBuf> {
-    let none = || io::Error::new(io::ErrorKind::NotFound, "no cgroup of version 2 is mounted");
     let mounts = kernel::read_text(&proc.join("self/mountinfo"))?;
     let mounts: Vec<kernel::Mount> = kernel::mounts(&mounts).collect();
     let own = Memberships::parse(&kernel::read_text(&proc.join("self/cgroup"))?);
-    own.folder(&mounts, None).map(PathBuf::from).ok_or_else(none)
+    own.folder(&mounts, None)
+        .map(PathBuf::from)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no cgroup of version 2 is mounted"))
 }
 
 impl Freezer {
@@ -206,7 +207,8 @@ fn dissolve_in(above: &Dir, name: &OsStr) -> io::Result<Vec<Pid>> {
     // First of all they continue: to move a process can take the kernel some hundredths of a second.
     thaw_in(&folder);
     let mut moved = BTreeSet::new();
-    let (mut result, until) = (Ok(()), Instant::now() + LONGEST_END);
+    let mut result = Ok(());
+    let until = Instant::now() + LONGEST_END;
     for job in folder.names(usize::MAX)?.into_iter().filter(|job| folder.holds_folder(job)) {
         result = result.and(gone_is_done(clear(&folder, &job, above, &mut moved, until)));
     }

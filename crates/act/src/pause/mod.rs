@@ -208,12 +208,11 @@ impl Pauser {
 
     /// Whether a stopped job has really stopped; `processes` are its known processes.
     pub fn has_stopped(&self, job: Group, processes: &[Arc<ProcessHandle>]) -> bool {
-        let stopped = |process: &Arc<ProcessHandle>| {
-            process.stat().is_none_or(|stat| stat.is_stopped() || stat.is_dead())
-        };
         match &self.freezer {
             Some(freezer) => freezer.is_frozen(job),
-            None => processes.iter().all(stopped),
+            None => processes.iter().all(|process| {
+                process.stat().is_none_or(|stat| stat.is_stopped() || stat.is_dead())
+            }),
         }
     }
 

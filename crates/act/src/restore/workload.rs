@@ -57,8 +57,11 @@ impl Root {
     /// This process, before its first child. `proc` is `/proc`.
     pub fn of_this(proc: &Path) -> Self {
         let pid = Pid(std::process::id().cast_signed());
-        let start = |pid: Pid| Some((pid, Stat::read(proc, pid, pid.first_thread())?.start_ticks));
-        let earlier = Proc::at(proc).children(pid).into_iter().filter_map(start).collect();
+        let earlier = Proc::at(proc)
+            .children(pid)
+            .into_iter()
+            .filter_map(|pid| Some((pid, Stat::read(proc, pid, pid.first_thread())?.start_ticks)))
+            .collect();
         Self { pid, guardian: None, has_records: false, earlier }
     }
 
@@ -70,12 +73,11 @@ impl Root {
     /// part after the guardian in the kernel's list of children is complete, as only ends meanwhile
     /// can hide an entry (proc_pid_task(5)).
     pub fn is_alone(&self, proc: &Path) -> bool {
-        let created = |pid: &Pid| {
+        let mut children = Proc::at(proc).children(self.pid);
+        children.retain(|pid| {
             let stat = Stat::read(proc, *pid, pid.first_thread());
             stat.is_none_or(|stat| !self.had_before(*pid, stat.start_ticks))
-        };
-        let mut children = Proc::at(proc).children(self.pid);
-        children.retain(created);
+        });
         self.guardian.is_some_and(|guardian| children == [guardian])
     }
 }
@@ -103,8 +105,16 @@ impl<'a> Workload<'a> {
     pub fn of(journal: &'a Journal, proc: &'a Path, root: Option<Root>) -> Self {
         let has_records = root.as_ref().is_some_and(|root| root.has_records);
         let attached = journal.attached.clone().filter(|_| !has_records);
-        let (known, met, others) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { journal, proc, root, known, met, others, attached, read: HashMap::new() }
+        Self {
+            journal,
+            proc,
+            root,
+            known: HashMap::new(),
+            met: HashMap::new(),
+            others: HashMap::new(),
+            attached,
+            read: HashMap::new(),
+        }
     }
 
     /// Journal entry of a thread, if known.
@@ -117,13 +127,14 @@ impl<'a> Workload<'a> {
         let Some(How::Freezer(folder)) = &self.journal.pauses else { return Vec::new() };
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         let part = format!("/{name}/");
-        let is_member = |handle: &ProcessHandle| {
-            let cgroups = handle.read("cgroup", MOST_CGROUPS_B).unwrap_or_default();
-            cgroups.lines().any(|line| line.starts_with("0::") && line.contains(&part))
-        };
         let pids = freezer::members(folder).into_iter().flatten();
         let opened = pids.filter_map(|pid| ProcessHandle::open(self.proc, pid).ok());
-        opened.filter(is_member).collect()
+        opened
+            .filter(|handle| {
+                let cgroups = handle.read("cgroup", MOST_CGROUPS_B).unwrap_or_default();
+                cgroups.lines().any(|line| line.starts_with("0::") && line.contains(&part))
+            })
+            .collect()
     }
 
     /// Scans for all its processes.
@@ -136,8 +147,11 @@ impl<'a> Workload<'a> {
         let members = self.members();
         let mut pids: BTreeSet<Pid> = members.iter().map(ProcessHandle::pid).collect();
         pids.extend(self.known.values().map(|entry| entry.pid));
-        let is_met = |(pid, stat): &(&Pid, &Stat)| self.met.get(pid) == Some(&stat.start_ticks);
-        pids.extend(all.iter().filter(is_met).map(|(pid, _)| *pid));
+        pids.extend(
+            all.iter()
+                .filter(|(pid, stat)| self.met.get(pid) == Some(&stat.start_ticks))
+                .map(|(pid, _)| *pid),
+        );
         pids.extend(self.of_root(&all));
         add_descendants(&mut pids, &all);
         let with_token = self.with_token(&all, &pids);
@@ -159,22 +173,25 @@ impl<'a> Workload<'a> {
             add_descendants(&mut pids, &all);
         }
         self.met = pids.iter().filter_map(|pid| Some((*pid, all.get(pid)?.start_ticks))).collect();
-        let is_it = |handle: &ProcessHandle| {
-            all.get(&handle.pid()).is_some_and(|stat| stat.start_ticks == handle.start_ticks())
-        };
         let found = pids.iter().filter_map(|pid| ProcessHandle::open(self.proc, *pid).ok());
-        Ok(found.filter(is_it).collect())
+        Ok(found
+            .filter(|handle| {
+                all.get(&handle.pid()).is_some_and(|stat| stat.start_ticks == handle.start_ticks())
+            })
+            .collect())
     }
 
     /// Children of a living colocate.
     fn of_root(&self, all: &HashMap<Pid, Stat>) -> Vec<Pid> {
         let Some(root) = &self.root else { return Vec::new() };
-        let is_created = |(pid, stat): &(&Pid, &Stat)| {
-            stat.parent == root.pid
-                && root.guardian != Some(**pid)
-                && !root.had_before(**pid, stat.start_ticks)
-        };
-        all.iter().filter(is_created).map(|(pid, _)| *pid).collect()
+        all.iter()
+            .filter(|(pid, stat)| {
+                stat.parent == root.pid
+                    && root.guardian != Some(**pid)
+                    && !root.had_before(**pid, stat.start_ticks)
+            })
+            .map(|(pid, _)| *pid)
+            .collect()
     }
 
     /// Processes with the token in their environment, other than `found`.
@@ -206,11 +223,18 @@ impl<'a> Workload<'a> {
     /// Whether every journaled thread of a process has a mask set by its program; for an unknown
     /// process, of its nearest known ancestor. New threads inherit their masks from these threads.
     pub fn has_only_masks_of_its_own(&self, pid: Pid) -> bool {
-        let of = |pid: Pid| self.journal.entries.iter().filter(move |entry| entry.pid == pid);
-        let is_known = |pid| self.known.values().any(|entry| entry.pid == pid);
-        let parent = |pid: Pid| Some(Stat::read(self.proc, pid, pid.first_thread())?.parent);
-        let is_programs = |entry: &Entry| entry.mark == Mark::Programs && !entry.was.is_put();
-        nearest(pid, is_known, parent).is_some_and(|known| of(known).all(is_programs))
+        self.nearest_known(pid).is_some_and(|known| {
+            let mut entries = self.journal.entries.iter().filter(|entry| entry.pid == known);
+            entries.all(|entry| entry.mark == Mark::Programs && !entry.was.is_put())
+        })
+    }
+
+    fn nearest_known(&self, pid: Pid) -> Option<Pid> {
+        nearest(
+            pid,
+            |pid| self.known.values().any(|entry| entry.pid == pid),
+            |pid| Some(Stat::read(self.proc, pid, pid.first_thread())?.parent),
+        )
     }
 
     /// Whether colocate put any of its threads under SCHED_IDLE.
@@ -227,9 +251,7 @@ impl<'a> Workload<'a> {
         if let Some(entry) = self.known(tid) {
             return entry.lowered;
         }
-        let is_known = |pid| self.known.values().any(|entry| entry.pid == pid);
-        let parent = |pid: Pid| Some(Stat::read(self.proc, pid, pid.first_thread())?.parent);
-        match nearest(pid, is_known, parent) {
+        match self.nearest_known(pid) {
             Some(creator) => self.policy_of(creator),
             // It is in a cgroup, or its creators have ended since it was found.
             None => self.journal.entries.iter().find_map(|entry| entry.lowered),
@@ -240,18 +262,24 @@ impl<'a> Workload<'a> {
     /// SCHED_IDLE itself. Its policy may have been restored while it was creating another process.
     fn policy_of(&self, pid: Pid) -> Option<Fair> {
         let entries = || self.known.values().filter(|entry| entry.pid == pid);
-        let now = |tid| Fair::of(sys::schedule_of(tid).ok()?.policy);
         let lowered = entries().find_map(|entry| entry.lowered);
-        lowered.or_else(|| entries().find_map(|entry| now(entry.tid)))
+        lowered.or_else(|| {
+            entries().find_map(|entry| Fair::of(sys::schedule_of(entry.tid).ok()?.policy))
+        })
     }
 }
 
 /// Living tasks of the journal, by thread.
 fn living<'a>(journal: &'a Journal, proc: &Path) -> HashMap<Tid, &'a Entry> {
-    let lives = |entry: &&Entry| {
-        Stat::read(proc, entry.pid, entry.tid).is_some_and(|s| s.start_ticks == entry.start_ticks)
-    };
-    journal.entries.iter().filter(lives).map(|entry| (entry.tid, entry)).collect()
+    journal
+        .entries
+        .iter()
+        .filter(|entry| {
+            Stat::read(proc, entry.pid, entry.tid)
+                .is_some_and(|s| s.start_ticks == entry.start_ticks)
+        })
+        .map(|entry| (entry.tid, entry))
+        .collect()
 }
 
 /// Adds all descendants to a set of processes.

@@ -178,13 +178,14 @@ impl Proc {
         let lists = self.of(pid).join("task").join(pid.to_string()).join("children");
         if !lists.exists() {
             let processes = self.processes().unwrap_or_default();
-            let is_child = |child: &Pid| self.state_and_parent(*child).is_ok_and(|s| s.1 == pid);
-            return processes.into_iter().filter(is_child).collect();
+            return processes
+                .into_iter()
+                .filter(|child| self.state_and_parent(*child).is_ok_and(|s| s.1 == pid))
+                .collect();
         }
-        let of_task = |tid: Tid| {
+        let lists = self.tasks(pid).unwrap_or_default().into_iter().map(|tid| {
             kernel::read_text(&self.of_task(pid, tid).join("children")).unwrap_or_default()
-        };
-        let lists = self.tasks(pid).unwrap_or_default().into_iter().map(of_task);
+        });
         lists
             .flat_map(|list| {
                 list.split(' ').filter_map(|n| n.parse().ok()).map(Pid).collect::<Vec<_>>()
@@ -277,14 +278,16 @@ fn code_map(line: &str) -> Option<CodeMap> {
     if !fields.next()?.contains('x') {
         return None;
     }
-    let hex = |text| u64::from_str_radix(text, 16).ok();
     let offset_b = hex(fields.next()?)?;
     let (major, minor) = fields.next()?.split_once(':')?;
-    let number = |text| u32::from_str_radix(text, 16).ok();
-    let device = (number(major)?, number(minor)?);
+    let device = (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?);
     let inode = fields.next()?.parse().ok()?;
     let path = fields.next().unwrap_or_default().trim_start().to_owned();
     Some(CodeMap { start: hex(start)?, end: hex(end)?, offset_b, device, inode, path })
+}
+
+fn hex(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok()
 }
 
 /// Online CPUs, from `cpu/online` below `devices`, which is `/sys/devices/system` on a live

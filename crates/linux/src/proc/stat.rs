@@ -140,8 +140,11 @@ fn text(path: &Path) -> io::Result<String> {
 pub fn processes(proc: &Path) -> io::Result<HashMap<Pid, Stat>> {
     let names = kernel::names(proc)?;
     let pids = names.iter().filter_map(|name| name.to_str()?.parse().ok()).map(Pid);
-    let stat = |pid: Pid| Stat::parse(&text(&proc.join(format!("{pid}/stat"))).ok()?);
-    Ok(pids.filter_map(|pid| Some((pid, stat(pid)?))).collect())
+    let stats = pids.filter_map(|pid| {
+        let text = text(&proc.join(format!("{pid}/stat"))).ok()?;
+        Some((pid, Stat::parse(&text)?))
+    });
+    Ok(stats.collect())
 }
 
 #[cfg(test)]

@@ -18,13 +18,14 @@ impl Proc {
 }
 
 fn parsed(text: &str) -> Vec<(PuNr, Nanos)> {
-    let line = |line: &str| {
-        let mut words = line.strip_prefix("cpu")?.split(' ');
-        let pu = PuNr(words.next()?.parse().ok()?);
-        let ticks: u64 = words.nth(7)?.parse().ok()?;
-        Some((pu, Nanos(ticks.saturating_mul(TICK.0))))
-    };
-    text.lines().filter_map(line).collect()
+    text.lines()
+        .filter_map(|line| {
+            let mut words = line.strip_prefix("cpu")?.split(' ');
+            let pu = PuNr(words.next()?.parse().ok()?);
+            let ticks: u64 = words.nth(7)?.parse().ok()?;
+            Some((pu, Nanos(ticks.saturating_mul(TICK.0))))
+        })
+        .collect()
 }
 
 #[cfg(test)]

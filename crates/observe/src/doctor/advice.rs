@@ -180,8 +180,10 @@ pub fn with_setting(cause: Cause, place: &Place, name: &str, value: &str) -> Cau
     ];
     // Containers show these settings read-only, except privileged ones.
     let outside = place.container.is_some() && place.tier() < Tier::Root;
-    let noted = |fix: Fix| if outside { fix.noting("outside of the container") } else { fix };
-    fixes.into_iter().map(noted).fold(cause, Cause::with)
+    fixes
+        .into_iter()
+        .map(|fix| if outside { fix.noting("outside of the container") } else { fix })
+        .fold(cause, Cause::with)
 }
 
 /// Command that adds `line` to `file`.

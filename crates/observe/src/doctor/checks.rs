@@ -466,8 +466,10 @@ fn numa_calls(inputs: &Inputs<'_>) -> Finding {
         ("mbind", Probe::BindMemory),
         ("migrate_pages", Probe::MigratePages),
     ];
-    let refusal = |(call, probe)| inputs.probes.run(probe).err().map(|errno| (call, errno));
-    let refused: Vec<(&str, Errno)> = calls.into_iter().filter_map(refusal).collect();
+    let refused: Vec<(&str, Errno)> = calls
+        .into_iter()
+        .filter_map(|(call, probe)| inputs.probes.run(probe).err().map(|errno| (call, errno)))
+        .collect();
     let Some((_, errno)) = refused.first() else {
         return Finding::yes(format!("{}: work", calls.map(|(call, _)| call).join(", ")));
     };

@@ -247,11 +247,10 @@ fn container(root: &Path) -> Option<&'static str> {
 /// Whether this process has the kernel's initial namespaces, as no container does. A container
 /// image booted as a virtual machine (Firecracker, Kata) still has its traces.
 fn is_first_system(root: &Path) -> bool {
-    let is_first = |(name, number): (&str, u32)| {
+    FIRST_NAMESPACES.into_iter().all(|(name, number)| {
         let link = fs::read_link(root.join("proc/self/ns").join(name));
         link.is_ok_and(|link| link.as_os_str() == format!("{name}:[{number}]").as_str())
-    };
-    FIRST_NAMESPACES.into_iter().all(is_first)
+    })
 }
 
 /// Numbers of the kernel's first namespaces: `PROC_UTS_INIT_INO`, `PROC_IPC_INIT_INO` and
@@ -276,11 +275,15 @@ fn descriptors(limits: &str) -> Option<(u64, u64)> {
 }
 
 fn count_nodes(entries: fs::ReadDir) -> usize {
-    let is_node = |name: &str| {
-        let number = name.strip_prefix("node");
-        number.is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
-    };
-    entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_node)).count()
+    entries
+        .flatten()
+        .filter(|entry| {
+            entry.file_name().to_str().is_some_and(|name| {
+                let number = name.strip_prefix("node");
+                number.is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
+            })
+        })
+        .count()
 }
 
 fn cgroups(root: &Path, mounts: &str, own: &str, user: Option<u32>) -> Cgroups {

@@ -30,14 +30,16 @@ pub struct Verdict {
 
 /// Verdict on each policy; `status` is the availability of a source.
 pub fn verdicts(needs: &[Needs], status: impl Fn(Source) -> Status) -> Vec<Verdict> {
-    let verdict = |needs: &Needs| {
-        let missing = needs.sources.iter().filter(|it| status(*it) == Status::No).collect();
-        // How long threads run is no reason to place them: policies know it beside something else.
-        let deciding = needs.sources.iter().filter(|it| *it != Source::RunStates);
-        let status = of_all(&deciding.map(&status).collect::<Vec<_>>());
-        Verdict { name: needs.name, is_default: needs.is_default, status, missing }
-    };
-    needs.iter().map(verdict).collect()
+    needs
+        .iter()
+        .map(|needs| {
+            let missing = needs.sources.iter().filter(|it| status(*it) == Status::No).collect();
+            // How long threads run is no reason to place them: policies know it beside something else.
+            let deciding = needs.sources.iter().filter(|it| *it != Source::RunStates);
+            let status = of_all(&deciding.map(&status).collect::<Vec<_>>());
+            Verdict { name: needs.name, is_default: needs.is_default, status, missing }
+        })
+        .collect()
 }
 
 /// Common status of all; partly, if they differ.

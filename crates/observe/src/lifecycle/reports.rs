@@ -41,14 +41,15 @@ impl Reports {
     /// # Errors
     /// As [`Rings::map`].
     pub fn open(options: &Options) -> Result<Self, SysError> {
-        let (cpus, pages) = (&options.cpus, options.ring_pages);
+        let cpus = &options.cpus;
+        let pages = options.ring_pages;
         let attr = Attr::task_events(AT_ONCE);
         let every = Rings::map_every(&attr, cpus, pages);
         let rings = every.or_else(|_| Rings::map(&attr, cpus, pages))?;
         let later = Attr::task_events(LATER).disabled();
         let lazy = rings.of_every_task().then(|| Rings::map_every(&later, cpus, pages).ok());
-        let (lazy, of_others) = (lazy.flatten(), (0, Instant::now()));
-        Ok(Self { rings, lazy, is_prompt: true, of_others, stays: false })
+        let of_others = (0, Instant::now());
+        Ok(Self { rings, lazy: lazy.flatten(), is_prompt: true, of_others, stays: false })
     }
 
     pub fn of_every_task(&self) -> bool {

@@ -109,13 +109,10 @@ impl Accesses {
     fn sharing(&mut self, quantum: &QuantumTasks<'_>) -> Vec<Sharing> {
         let is_kept = |id: TaskId| quantum.find(id).is_some();
         self.sums.retain(|(task, with), _| is_kept(*task) && is_kept(*with));
-        let sharing = |(&(task, with), of): (&(TaskId, TaskId), &Shared)| Sharing {
-            task,
-            with,
-            time: of.time,
-            samples: of.samples,
-        };
-        self.sums.iter().map(sharing).collect()
+        self.sums
+            .iter()
+            .map(|(&(task, with), of)| Sharing { task, with, time: of.time, samples: of.samples })
+            .collect()
     }
 }
 

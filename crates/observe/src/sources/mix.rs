@@ -253,7 +253,8 @@ impl Worker {
 /// Opens events on the jobs. Returns the sampled jobs, and a line per failed job unless it has just
 /// ended.
 fn open(jobs: Vec<(JobIdx, Pid, Sampler)>) -> (Vec<(JobIdx, Sampler)>, Vec<String>) {
-    let (mut samplers, mut trouble) = (Vec::new(), Vec::new());
+    let mut samplers = Vec::new();
+    let mut trouble = Vec::new();
     for (job, pid, mut sampler) in jobs {
         match sampler.also(pid, Start::Now) {
             Ok(()) => samplers.push((job, sampler)),
@@ -271,7 +272,8 @@ fn serve(
     reply: &Sender<WatchReply>,
     mut ready: PipeWriter,
 ) {
-    let (mut samplers, mut trouble) = (Vec::new(), Vec::new());
+    let mut samplers = Vec::new();
+    let mut trouble = Vec::new();
     // For programs that have ended by then nothing is opened: the first event of a task can take as long.
     let waited = wait_readable(&[requests.as_fd()], Some(OPENED_AFTER));
     if waited.is_ok() && !is_readable(requests.as_fd()) {
@@ -312,13 +314,14 @@ fn serve(
 
 /// Mixes of the samples so far.
 fn snapshot(samplers: &mut [(JobIdx, Sampler)]) -> Vec<Seen> {
-    let seen = |thread: ThreadSamples| {
-        let ThreadSamples { tid, created, mix, cpu_time, .. } = thread;
-        Seen { tid, created, mix, cpu_time }
-    };
     let threads = samplers.iter_mut().flat_map(|(_, sampler)| {
         sampler.drain();
         sampler.snapshot()
     });
-    threads.map(seen).collect()
+    threads
+        .map(|thread| {
+            let ThreadSamples { tid, created, mix, cpu_time, .. } = thread;
+            Seen { tid, created, mix, cpu_time }
+        })
+        .collect()
 }

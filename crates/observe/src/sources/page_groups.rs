@@ -67,9 +67,14 @@ impl PageGroups {
         by: (TaskId, NodeIdx),
         count: Count,
     ) {
-        let new = || Group { pid, last: at, on: Vec::new(), uses: BTreeMap::new() };
-        let group = self.groups.entry(key).or_insert_with(new);
-        (group.pid, group.last) = (pid, at);
+        let group = self.groups.entry(key).or_insert_with(|| Group {
+            pid,
+            last: at,
+            on: Vec::new(),
+            uses: BTreeMap::new(),
+        });
+        group.pid = pid;
+        group.last = at;
         let sum = group.uses.entry(by).or_default();
         sum.samples += count.samples;
         sum.writes += count.writes;
@@ -115,13 +120,15 @@ impl PageGroups {
     }
 
     fn all(&self, period: Nanos) -> Vec<PageGroup> {
-        let group = |(&(job, start), group): (&(JobIdx, u64), &Group)| PageGroup {
-            job,
-            range: AddressRange { start, end: start + GROUP_B },
-            on: group.on.clone(),
-            uses: group.uses.iter().map(|(by, count)| page_use(*by, *count, period)).collect(),
-        };
-        self.groups.iter().map(group).collect()
+        self.groups
+            .iter()
+            .map(|(&(job, start), group)| PageGroup {
+                job,
+                range: AddressRange { start, end: start + GROUP_B },
+                on: group.on.clone(),
+                uses: group.uses.iter().map(|(by, count)| page_use(*by, *count, period)).collect(),
+            })
+            .collect()
     }
 }
 

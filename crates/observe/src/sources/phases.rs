@@ -33,8 +33,13 @@ impl Phases {
     pub fn start() -> Result<Self, Refusal> {
         let follow = Follow { pairs: false, phases: true };
         let watch = privilege::watching(|| Watch::start(follow)).map_err(Refusal::of)?;
-        let (times, read_at) = (HashMap::new(), Nanos::ZERO);
-        Ok(Self { watch, times, read_at, awake: HashSet::new(), active: HashSet::new() })
+        Ok(Self {
+            watch,
+            times: HashMap::new(),
+            read_at: Nanos::ZERO,
+            awake: HashSet::new(),
+            active: HashSet::new(),
+        })
     }
 
     /// Name and cost.
@@ -116,7 +121,8 @@ impl Phases {
     #[must_use]
     pub fn times(&self, tid: Tid) -> Option<Times> {
         let TaskTimes { ran_ns, waited_ns, state, .. } = *self.times.get(&tid)?;
-        let (mut cpu_time, mut waited) = (Nanos(ran_ns), Nanos(waited_ns));
+        let mut cpu_time = Nanos(ran_ns);
+        let mut waited = Nanos(waited_ns);
         match state {
             State::Sleeps => {}
             State::Waits { since } => waited += self.read_at.saturating_sub(Nanos(since)),

@@ -90,13 +90,15 @@ impl<K: Copy + Eq + Hash> RunStates<K> {
     pub fn start(&mut self) -> Provider {
         // A quarter of what we may have: programs are launched and read, and counters opened, from the rest.
         let hard = Descriptors::now().hard;
-        (self.on, self.most_open) = (true, usize::try_from(hard / 4).unwrap_or(usize::MAX));
+        self.on = true;
+        self.most_open = usize::try_from(hard / 4).unwrap_or(usize::MAX);
         provider()
     }
 
     /// Closes the files of all tasks, and opens none any more: from now on times are unknown.
     pub fn stop(&mut self) {
-        (self.on, self.open) = (false, 0);
+        self.on = false;
+        self.open = 0;
         self.of.clear();
         self.clocks.clear();
     }
@@ -177,7 +179,8 @@ impl<K: Copy + Eq + Hash> RunStates<K> {
             return None;
         }
         let of = self.of.entry(task).or_default();
-        let (was_open, before) = (of.times.file.is_some(), of.times.last());
+        let was_open = of.times.file.is_some();
+        let before = of.times.last();
         let read = match exact {
             Some(exact) => Some(of.times.take(exact)),
             None => {

@@ -73,8 +73,9 @@ impl WakeUpCounts {
     /// Why the kernel counts nothing, and the remedy.
     pub fn start(cpus: &[PuNr]) -> Result<Self, Refusal> {
         let by = Counted::start(cpus.len()).map(CountedBy::Ebpf).or_else(|ebpf| {
-            let refused = |perf| Refusal::of(format!("{ebpf}, and {perf}"));
-            WakingSamples::start(cpus).map(CountedBy::Samples).map_err(refused)
+            WakingSamples::start(cpus)
+                .map(CountedBy::Samples)
+                .map_err(|perf| Refusal::of(format!("{ebpf}, and {perf}")))
         })?;
         Ok(Self {
             by,

@@ -40,8 +40,8 @@ impl Counted {
         let follow = Follow { pairs: true, phases: false };
         let watch = privilege::watching(|| Watch::start(follow))?;
         let at = now();
-        let (windows, last) = (Windows::new(pus, at), Vec::new());
-        Ok(Self { watch, windows, last, length: None, taken_at: at })
+        let windows = Windows::new(pus, at);
+        Ok(Self { watch, windows, last: Vec::new(), length: None, taken_at: at })
     }
 
     /// Watches a thread and its descendants from now on.
@@ -119,9 +119,9 @@ impl Pair {
     /// Extrapolation to `passed` of a count over `length`.
     fn scaled(&self, passed: Nanos, length: Nanos) -> Self {
         let times = |sum: u64| {
-            let (sum, passed, length) =
-                (u128::from(sum), u128::from(passed.0), u128::from(length.0.max(1)));
-            u64::try_from((sum * passed + length / 2) / length).unwrap_or(u64::MAX)
+            let length = u128::from(length.0.max(1));
+            let product = u128::from(sum) * u128::from(passed.0);
+            u64::try_from((product + length / 2) / length).unwrap_or(u64::MAX)
         };
         let ran = |ran: Ran| Ran {
             same_pu: times(ran.same_pu),

@@ -98,7 +98,8 @@ impl WakingSamples {
     /// unwatched threads.
     pub(super) fn take(&mut self) -> Vec<Pair> {
         let mut bytes = Vec::new();
-        let (full, mut recorded) = (self.rings.take(&mut bytes), 0);
+        let full = self.rings.take(&mut bytes);
+        let mut recorded = 0;
         let mut on_pus = BTreeMap::<PuNr, Counts>::new();
         for record in self.waking.records(&bytes, self.rings.counts_lost()) {
             match record {
@@ -119,8 +120,11 @@ impl WakingSamples {
             let Some(counts) = on_pus.get_mut(&on) else { continue };
             add_in_proportion(counts, self.new_on(on, so_far));
         }
-        let pair = |((waker, wakee), count)| Pair { waker, wakee, count, ran: None };
-        on_pus.into_values().flatten().map(pair).collect()
+        on_pus
+            .into_values()
+            .flatten()
+            .map(|((waker, wakee), count)| Pair { waker, wakee, count, ran: None })
+            .collect()
     }
 
     /// New wake-ups on a PU, given its total so far.
@@ -132,12 +136,11 @@ impl WakingSamples {
     /// Message about samples lost for want of room, if any.
     pub fn lost(&self) -> Option<String> {
         let lost = self.lost;
-        let line = || {
+        (lost > 0).then(|| {
             format!(
                 "{lost} samples of wake-ups have found no room so far, so the counts are less exact"
             )
-        };
-        (lost > 0).then(line)
+        })
     }
 }
 

@@ -90,7 +90,8 @@ impl Windows {
     pub fn next(&mut self, taken: u64, now: Nanos) -> Option<Count> {
         match self.now {
             Phase::Always { from, count } => {
-                let (count, passed) = (count + taken, now.saturating_sub(from));
+                let count = count + taken;
+                let passed = now.saturating_sub(from);
                 if passed < LENGTH {
                     self.now = Phase::Always { from, count };
                     return None;
