@@ -379,8 +379,9 @@ impl Actuators {
         let process = first.process.as_ref();
         let allowed = process.and_then(|process| allowed(process, first.tid).ok());
         let mut given = [gone.mark].into_iter().chain(gone.recent.marks());
-        let is_it = |mark: &Mark| mark.is_put() && allowed.as_ref() == Some(&self.mask(*mark));
-        let Some(mark) = given.find(is_it) else { return };
+        let inherited =
+            given.find(|mark| mark.is_put() && allowed.as_ref() == Some(&self.mask(*mark)));
+        let Some(mark) = inherited else { return };
         first.recent.note(mark, now());
         first.set = None;
         let has_it = [mark, Mark::Programs].contains(&first.mark);

@@ -173,6 +173,11 @@ pub struct JournalError {
 }
 
 impl JournalError {
+    fn at(expected: &'static str, found: Option<&str>) -> Self {
+        let found = found.unwrap_or_default().chars().take(60).collect();
+        Self { expected, found }
+    }
+
     /// Whether the text is a journal of another version, for another colocate.
     pub fn is_other_version(&self) -> bool {
         let version = self.found.strip_prefix(KIND).filter(|_| self.expected == HEAD);
@@ -217,16 +222,23 @@ impl Journal {
         }
         let head: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
         let owner = head_value(&head, "owner").and_then(|text| owner(&text));
-        let owner = owner.ok_or_else(|| JournalError::at("owner PID START", head.first().copied()))?;
+        let owner =
+            owner.ok_or_else(|| JournalError::at("owner PID START", head.first().copied()))?;
         let list = head_value(&head, "original").and_then(|list| PuSet::parse_list(&list).ok());
         let original = list.filter(|set| !set.is_empty());
         let original = original.ok_or_else(|| {
-            JournalError::at("original CPU-LIST", head.iter().find(|line| line.starts_with("orig")).copied())
+            JournalError::at(
+                "original CPU-LIST",
+                head.iter().find(|line| line.starts_with("orig")).copied(),
+            )
         })?;
         let sets = head_value(&head, "sets").unwrap_or_default();
         let sets: Result<Vec<PuSet>, _> = sets.split_whitespace().map(PuSet::parse_list).collect();
         let sets = sets.map_err(|_| {
-            JournalError::at("sets CPU-LIST …", head.iter().find(|line| line.starts_with("sets")).copied())
+            JournalError::at(
+                "sets CPU-LIST …",
+                head.iter().find(|line| line.starts_with("sets")).copied(),
+            )
         })?;
         let pauses = head_value(&head, "pauses").and_then(|how| How::parse(&how));
         let boot = head_value(&head, "boot");

@@ -114,8 +114,8 @@ impl Command {
 
     /// Whole environment for exec(3).
     fn environment(&self) -> Result<Vec<CString>, LaunchError> {
-        let instead = |name: &OsString| self.env.iter().any(|(other, _)| other == name);
-        let ours = std::env::vars_os().filter(|(name, _)| !instead(name));
+        let ours = std::env::vars_os()
+            .filter(|(name, _)| !self.env.iter().any(|(other, _)| other == name));
         let all = self.env.iter().cloned().chain(ours);
         all.map(|(name, value)| {
             let bytes = [name.as_bytes(), b"=", value.as_bytes()].concat();
@@ -235,9 +235,8 @@ fn hold_as(
 /// Pipe to a program. Once descriptors have run out, as with hundreds of jobs, raises the limit,
 /// which programs do not inherit.
 fn pipe(command: &Command) -> Result<(io::PipeReader, io::PipeWriter), LaunchError> {
-    let is_full = |error: &io::Error| error.raw_os_error() == Some(libc::EMFILE);
     match io::pipe() {
-        Err(error) if is_full(&error) => {
+        Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
             let limit = Descriptors::raise()?.soft;
             let program = command.path.clone();
             io::pipe().map_err(|_| LaunchError::NoDescriptor { program, limit })

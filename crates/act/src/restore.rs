@@ -342,8 +342,8 @@ impl<'a> Undoing<'a> {
             return None;
         }
         // Asked last: that takes longer than to read a mask.
-        let is_own = || entry.is_none() && self.workload.has_only_masks_of_its_own(process.pid());
-        self.given_mask(process, tid, entry).filter(|_| !is_own())
+        let given = self.given_mask(process, tid, entry);
+        given.filter(|_| entry.is_some() || !self.workload.has_only_masks_of_its_own(process.pid()))
     }
 
     /// Possibly given mask shown by a thread, whatever is known of its process.
@@ -445,8 +445,7 @@ impl Creating {
     /// Returns whether any remains of the threads added before the last return of false.
     fn earlier_are_left(&mut self, proc: &Path) -> bool {
         self.threads.retain(|(pid, tid), thread| {
-            !thread.has_run()
-                && Stat::read(proc, *pid, *tid).is_some_and(|stat| stat.could_run())
+            !thread.has_run() && Stat::read(proc, *pid, *tid).is_some_and(|stat| stat.could_run())
         });
         let are_left = self.threads.values().any(|thread| thread.generation < self.generation);
         if !are_left {

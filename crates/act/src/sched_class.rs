@@ -199,11 +199,11 @@ pub fn raise(process: &ProcessHandle, tid: Tid, fair: Fair) -> Result<(), ClassE
 
 /// Sets the policy and reads it back.
 fn set(process: &ProcessHandle, tid: Tid, wanted: &Schedule) -> Result<(), ClassError> {
-    let call = |tid| {
+    let found = process.with(tid, |tid| {
         sys::set_schedule(tid, wanted)?;
         sys::schedule_of(tid)
-    };
-    match living(process.with(tid, call))? {
+    });
+    match living(found)? {
         Some(found) if found.policy != wanted.policy => {
             Err(ClassError::Elsewhere { wanted: wanted.policy, found: found.policy })
         }

@@ -126,9 +126,9 @@ fn carry_out(ordered: &Ordered, is_over: &AtomicBool) -> PagesMoved {
         match live::move_spans(&mut process, &wanted, &mut || is_over.load(Ordering::Relaxed)) {
             Ok(found) => {
                 let counts = found.counts;
-                let bytes = |pages: u64| pages * process.page_b;
-                sum.moved.0 += bytes(counts.moved);
-                sum.left.0 += bytes(counts.busy + counts.no_memory + counts.not_reached);
+                let left = counts.busy + counts.no_memory + counts.not_reached;
+                sum.moved.0 += counts.moved * process.page_b;
+                sum.left.0 += left * process.page_b;
             }
             // It has ended, or its program has nothing there.
             Err(PagesError::NoProcess(_) | PagesError::NothingMapped { .. }) => {}

@@ -345,12 +345,15 @@ fn no_room(files: usize) -> String {
     )
 }
 
-/// Handles of the job's processes, without processes that have none.
+fn cannot_follow(why: String) -> HostError {
+    HostError { what: "follow the plan".to_owned(), why }
+}
+
+/// Jobs that wait under a plan.
 fn waiting(plan: &Plan, may_pause: bool) -> Result<Vec<JobIdx>, HostError> {
-    let failed = |why: String| HostError { what: "follow the plan".to_owned(), why };
-    let waiting = plan.waiting().map_err(|why| failed(why.to_string()))?;
+    let waiting = plan.waiting().map_err(|why| cannot_follow(why.to_string()))?;
     match waiting.first() {
-        Some(first) if !may_pause => Err(failed(format!(
+        Some(first) if !may_pause => Err(cannot_follow(format!(
             "expected every job to run, found job {} waiting; `colocate schedule` stops jobs",
             first.0
         ))),

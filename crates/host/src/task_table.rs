@@ -196,9 +196,9 @@ impl TaskTable {
     /// A living process of a job, the first process if alive.
     pub fn process_of(&self, job: JobIdx) -> Option<&Arc<ProcessHandle>> {
         let first = self.handle(self.jobs.get(job.0 as usize)?.pid).filter(|it| it.exists());
-        let of_job = || self.processes.values().filter(|process| process.job == job);
         first.or_else(|| {
-            of_job().find_map(|process| process.handle.as_ref().filter(|it| it.exists()))
+            let mut of_job = self.processes.values().filter(|process| process.job == job);
+            of_job.find_map(|process| process.handle.as_ref().filter(|it| it.exists()))
         })
     }
 
@@ -499,8 +499,10 @@ impl TaskTable {
         let just_ended = self.ended_last.filter(|(ended, _)| (pid, parent_pid) == (*ended, pid));
         let job = process.map(|process| process.job).or_else(|| Some(just_ended?.1))?;
         let runtime = self.processes.get(&parent_pid).map(|process| process.runtime);
-        let new = || Process::new(job, runtime.unwrap_or_default());
-        let process = self.processes.entry(pid).or_insert_with(new);
+        let process = self
+            .processes
+            .entry(pid)
+            .or_insert_with(|| Process::new(job, runtime.unwrap_or_default()));
         process.further += u32::from(tid != pid.first_thread());
         let handle = process.handle.clone();
         let entry = &mut self.jobs[job.0 as usize];
@@ -538,15 +540,14 @@ impl TaskTable {
     /// Name and colocate's changes that a new thread inherits from its creator.
     fn inherited(&mut self, creation: Creation) -> (Option<Arc<str>>, Inherited) {
         let creator = self.living(creation.parent_tid).and_then(|id| self.tasks.get(&id));
-        let of = |creator: &Task| (Some(creator.name.clone()), creator.thread.hands_down());
         if self.takes_over(creation) {
-            let executing = creator.filter(|task| task.thread.pid == creation.pid).map(of);
+            let executing = creator.filter(|task| task.thread.pid == creation.pid).map(handed_down);
             return executing.unwrap_or_else(|| {
                 let OfAny { recent, lowered, .. } = self.of_any(creation.pid, creation.at);
                 (None, Inherited { recent, lowered, ..Inherited::default() })
             });
         }
-        let (name, mut inherited) = creator.map(of).unwrap_or_default();
+        let (name, mut inherited) = creator.map(handed_down).unwrap_or_default();
         if creation.lost {
             let any = self.of_any(creation.parent_pid, creation.at);
             if !any.binds_itself {
@@ -792,14 +793,18 @@ impl TaskTable {
 
     fn counts(&self, task: &Task) -> Option<Counts> {
         let counted = task.usage.counted.as_deref()?;
-        let misses = |pu| self.levels.misses(counted, pu);
         Some(Counts {
             accesses: counted.accesses,
-            misses: task.thread.last_ran.and_then(misses),
+            misses: task.thread.last_ran.and_then(|pu| self.levels.misses(counted, pu)),
             memory_bytes: None,
             stack: counted.stack,
         })
     }
+}
+
+/// Name and colocate's changes that a thread created by `creator` inherits.
+fn handed_down(creator: &Task) -> (Option<Arc<str>>, Inherited) {
+    (Some(creator.name.clone()), creator.thread.hands_down())
 }
 
 fn job_idx(place: usize) -> JobIdx {

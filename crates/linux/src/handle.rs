@@ -153,9 +153,15 @@ impl ProcessHandle {
     /// A living thread of the process: the first thread, or another after the first thread's end.
     /// `None` if all have ended. An ended first thread has no memory.
     pub fn living_thread(&self) -> Option<Tid> {
-        let lives = |tid: &Tid| self.stat_of(*tid).is_some_and(|stat| !stat.is_dead());
         let first = self.pid.first_thread();
-        Some(first).filter(lives).or_else(|| self.threads().into_iter().find(lives))
+        if self.is_living(first) {
+            return Some(first);
+        }
+        self.threads().into_iter().find(|tid| self.is_living(*tid))
+    }
+
+    fn is_living(&self, tid: Tid) -> bool {
+        self.stat_of(tid).is_some_and(|stat| !stat.is_dead())
     }
 
     /// Sends a signal to the process. Needs the same user, or `CAP_KILL`.

@@ -286,14 +286,8 @@ impl LifecycleEvents {
     fn add_unread(&mut self, pid: Pid, at: Nanos) {
         let tid = pid.first_thread();
         if !self.tree.has(tid) && exists(pid, tid) {
-            let created = TaskEvent::Created {
-                at,
-                pid,
-                tid,
-                parent_pid: pid,
-                parent_tid: tid,
-                found: true,
-            };
+            let created =
+                TaskEvent::Created { at, pid, tid, parent_pid: pid, parent_tid: tid, found: true };
             self.tree.learn(&created);
             self.first.push(created);
         }
@@ -485,9 +479,6 @@ impl LifecycleEvents {
                 break;
             }
         }
-        let is_end = |event: &TaskEvent| {
-            matches!(event, TaskEvent::Ended { .. } | TaskEvent::Named { exec: true, .. })
-        };
         self.deliver_if(|event| event.at() < Some(begun) || !is_end(event), events);
         if let Source::Perf(reports) = &mut self.source
             && reports.of_every_task()
@@ -639,25 +630,14 @@ impl LifecycleEvents {
     /// The kernel ends the remaining threads before it shows the new program, and scans may come in
     /// between.
     fn renumbered(&self, found: Vec<TaskEvent>) -> Vec<TaskEvent> {
-        let lost_thread = |pid: Pid, at: Nanos| {
-            self.tree.lost_thread(pid).is_some_and(|lost| lost + EXEC_TAKES >= at)
-        };
-        let executes = |event: &TaskEvent| match event {
-            TaskEvent::Named { at, pid, tid, exec: true, .. } => {
-                let is_first = *tid == pid.first_thread();
-                (is_first && lost_thread(*pid, *at)).then_some((*at, *pid, *tid))
-            }
-            _ => None,
-        };
-        if !found.iter().any(|event| executes(event).is_some()) {
+        if !found.iter().any(|event| self.exec_after_loss(event).is_some()) {
             return found;
         }
-        let is_new = |of: Tid| {
-            found.iter().any(|event| matches!(event, TaskEvent::Created { tid, .. } if *tid == of))
-        };
         let mut all = Vec::new();
         for event in &found {
-            if let Some((at, pid, tid)) = executes(event).filter(|(_, _, tid)| !is_new(*tid)) {
+            if let Some((at, pid, tid)) =
+                self.exec_after_loss(event).filter(|(_, _, tid)| !is_created(&found, *tid))
+            {
                 all.push(TaskEvent::Ended { at, pid, tid });
                 all.push(TaskEvent::Created {
                     at,
@@ -672,6 +652,23 @@ impl LifecycleEvents {
         }
         all
     }
+
+    /// Time, process and first thread of an exec in a process that has just lost a thread.
+    fn exec_after_loss(&self, event: &TaskEvent) -> Option<(Nanos, Pid, Tid)> {
+        let TaskEvent::Named { at, pid, tid, exec: true, .. } = event else { return None };
+        let is_first = *tid == pid.first_thread();
+        let lost = self.tree.lost_thread(*pid).filter(|lost| *lost + EXEC_TAKES >= *at);
+        (is_first && lost.is_some()).then_some((*at, *pid, *tid))
+    }
+}
+
+/// Whether an event ends a task or may end further threads of its process.
+fn is_end(event: &TaskEvent) -> bool {
+    matches!(event, TaskEvent::Ended { .. } | TaskEvent::Named { exec: true, .. })
+}
+
+fn is_created(found: &[TaskEvent], of: Tid) -> bool {
+    found.iter().any(|event| matches!(event, TaskEvent::Created { tid, .. } if *tid == of))
 }
 
 /// Drops events of unwatched tasks that precede a read begun at `begun`, and returns their number.

@@ -506,14 +506,10 @@ impl HugeMoves {
     /// huge pages).
     pub fn read(proc: &Path) -> Option<Self> {
         let text = kernel::read_text(&proc.join("vmstat")).ok()?;
-        let value = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-            line?.trim().parse().ok()
-        };
         Some(Self {
-            whole: value("thp_migration_success")?,
-            failed: value("thp_migration_fail")?,
-            split: value("thp_migration_split")?,
+            whole: counter(&text, "thp_migration_success")?,
+            failed: counter(&text, "thp_migration_fail")?,
+            split: counter(&text, "thp_migration_split")?,
         })
     }
 
@@ -525,6 +521,12 @@ impl HugeMoves {
             split: self.split.saturating_sub(before.split),
         }
     }
+}
+
+/// Counter `name` in the text of `/proc/vmstat`.
+fn counter(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line?.trim().parse().ok()
 }
 
 /// Whether the kernel moves pages by itself (`kernel.numa_balancing`); `None` if it cannot.

@@ -46,14 +46,12 @@ impl Mapping {
     }
 
     fn take(&mut self, key: &str, value: &str) {
-        let size = || value.split_ascii_whitespace().next().and_then(|number| number.parse().ok());
-        let size = || Bytes::kib(size().unwrap_or(0));
         match key {
-            "KernelPageSize" => self.page = size(),
-            "Rss" => self.resident.0 += size().0,
+            "KernelPageSize" => self.page = kib(value),
+            "Rss" => self.resident.0 += kib(value).0,
             // The kernel does not count memory of hugetlbfs as resident.
-            "Shared_Hugetlb" | "Private_Hugetlb" => self.resident.0 += size().0,
-            "AnonHugePages" | "ShmemPmdMapped" | "FilePmdMapped" => self.huge.0 += size().0,
+            "Shared_Hugetlb" | "Private_Hugetlb" => self.resident.0 += kib(value).0,
+            "AnonHugePages" | "ShmemPmdMapped" | "FilePmdMapped" => self.huge.0 += kib(value).0,
             "VmFlags" => {
                 let mut flags = value.split_ascii_whitespace();
                 self.hugetlb = flags.clone().any(|flag| flag == "ht");
@@ -64,11 +62,20 @@ impl Mapping {
     }
 }
 
+/// Size in a value like `12 kB`; 0 if malformed.
+fn kib(value: &str) -> Bytes {
+    let number = value.split_ascii_whitespace().next().and_then(|number| number.parse().ok());
+    Bytes::kib(number.unwrap_or(0))
+}
+
+fn hex(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok()
+}
+
 /// Parses the first line of a mapping, a line of `maps`.
 fn head(line: &str) -> Option<Mapping> {
     let mut fields = line.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;
-    let hex = |text| u64::from_str_radix(text, 16).ok();
     let what = fields.nth(4).unwrap_or_default().trim_start();
     let fixed = ["[vdso]", "[vsyscall]"].contains(&what) || what.starts_with("[vvar");
     Some(Mapping {
@@ -127,14 +134,16 @@ fn is_known(word: &str) -> bool {
         "writeback",
         "kernelpagesize_kB",
     ];
-    let node = |key: &str| {
-        let digits = key.strip_prefix('N').unwrap_or_default();
-        !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit())
-    };
     match word.split_once('=') {
-        Some((key, _)) => KEYS.contains(&key) || node(key),
+        Some((key, _)) => KEYS.contains(&key) || is_node(key),
         None => ["heap", "stack", "huge"].contains(&word),
     }
+}
+
+/// Whether `key` is `N` and a node's number.
+fn is_node(key: &str) -> bool {
+    let digits = key.strip_prefix('N').unwrap_or_default();
+    !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit())
 }
 
 /// Bytes of an entry of `pagemap`.

@@ -23,13 +23,12 @@ impl Nodes {
     /// `None` for a kernel without nodes.
     pub fn read(sys: &Path) -> Option<Self> {
         let folder = sys.join("devices/system/node");
-        let list = |name: &str| numbers(&kernel::read_text(&folder.join(name)).ok()?);
-        let online = list("online")?;
+        let online = listed(&folder, "online")?;
         let pus = online.iter().filter_map(|node| {
             let text = kernel::read_text(&folder.join(format!("{node}/cpulist"))).ok()?;
             Some((*node, PuSet::parse_list(&text).ok()?))
         });
-        Some(Self { with_memory: list("has_memory")?, pus: pus.collect(), online })
+        Some(Self { with_memory: listed(&folder, "has_memory")?, pus: pus.collect(), online })
     }
 
     /// Node of a PU; `None` if offline.
@@ -42,6 +41,10 @@ impl Nodes {
         let used = self.pus.iter().filter(|(_, pus)| !pus.intersection(set).is_empty());
         used.map(|(node, _)| *node).collect()
     }
+}
+
+fn listed(folder: &Path, name: &str) -> Option<Vec<NodeNr>> {
+    numbers(&kernel::read_text(&folder.join(name)).ok()?)
 }
 
 /// Parses a list of nodes in the kernel's format.

@@ -95,13 +95,13 @@ pub fn pieces(start: Addr, pages: u64, page_b: u64, block_b: Option<u64>) -> Vec
     let first = start.0.next_multiple_of(block_b).min(end);
     let last = (end / block_b * block_b).max(first);
     let parts = [(start.0, first, false), (first, last, true), (last, end, false)];
-    let piece = |(from, to, whole): (u64, u64, bool)| Piece {
+    let pieces = parts.into_iter().map(|(from, to, whole)| Piece {
         start: Addr(from),
         pages: (to - from) / page_b,
         grain_b: block_b,
         whole,
-    };
-    parts.into_iter().map(piece).filter(|piece| piece.pages > 0).collect()
+    });
+    pieces.filter(|piece| piece.pages > 0).collect()
 }
 
 /// Memory whose pages can be queried and moved: of a process, or simulated.

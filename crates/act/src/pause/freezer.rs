@@ -176,16 +176,18 @@ fn thaw_in(folder: &Dir) {
 }
 
 fn above(folder: &Path) -> io::Result<&Path> {
-    let is_ours = |name: &str| {
-        let (pid, start) = name.split_once('-').unwrap_or((name, "0"));
-        pid.parse::<u32>().is_ok() && start.parse::<u64>().is_ok()
-    };
     let name = folder.file_name().map(|name| name.to_string_lossy());
-    let is_ours = name.is_some_and(|name| name.strip_prefix(PREFIX).is_some_and(is_ours));
+    let is_ours = name.is_some_and(|name| name.strip_prefix(PREFIX).is_some_and(is_owner));
     folder.parent().filter(|_| is_ours).ok_or_else(|| {
         let what = format!("{} is no folder of colocate's cgroups", folder.display());
         io::Error::new(io::ErrorKind::InvalidInput, what)
     })
+}
+
+/// Whether `name` is `PID-START`, or `PID` as in earlier versions.
+fn is_owner(name: &str) -> bool {
+    let (pid, start) = name.split_once('-').unwrap_or((name, "0"));
+    pid.parse::<u32>().is_ok() && start.parse::<u64>().is_ok()
 }
 
 /// Thaws the cgroups of a folder, moves all processes to the cgroup above the folder, and removes

@@ -185,7 +185,6 @@ impl Place {
     /// The facts, as text.
     #[must_use]
     pub fn facts(&self) -> Vec<Fact> {
-        let or_unknown = |value: &Option<String>| value.clone().unwrap_or("unknown".to_owned());
         let tier = self.tier().name();
         let user = self.user.map_or("unknown".to_owned(), |user| user.to_string());
         let seccomp = match self.seccomp {
@@ -201,9 +200,9 @@ impl Place {
             None => "none seen".to_owned(),
         };
         vec![
-            Fact { name: "kernel", value: or_unknown(&self.kernel) },
+            Fact { name: "kernel", value: or_unknown(self.kernel.as_ref()) },
             Fact { name: "user", value: format!("{user}, tier {tier}") },
-            Fact { name: "cpus allowed", value: or_unknown(&self.cpus_allowed) },
+            Fact { name: "cpus allowed", value: or_unknown(self.cpus_allowed.as_ref()) },
             Fact { name: "numa nodes", value: nodes },
             Fact { name: "machine", value: below.to_owned() },
             Fact { name: "container", value: container },
@@ -224,24 +223,31 @@ fn distribution(os_release: &str) -> Option<String> {
 
 /// Kind of container, by its traces.
 fn container(root: &Path) -> Option<&'static str> {
-    let there = |path: &str| root.join(path).exists();
-    let named = |path: &str, name: &str| {
-        fs::read(root.join(path))
-            .is_ok_and(|bytes| bytes.windows(name.len()).any(|window| window == name.as_bytes()))
-    };
-    if there(".dockerenv") {
+    if root.join(".dockerenv").exists() {
         Some("Docker")
-    } else if there("run/.containerenv") {
+    } else if root.join("run/.containerenv").exists() {
         Some("Podman")
-    } else if named("proc/1/environ", "container=lxc") || named("proc/self/cgroup", "/lxc") {
+    } else if holds(root, "proc/1/environ", "container=lxc")
+        || holds(root, "proc/self/cgroup", "/lxc")
+    {
         Some("LXC")
-    } else if named("proc/self/cgroup", "/kubepods") {
+    } else if holds(root, "proc/self/cgroup", "/kubepods") {
         Some("Kubernetes")
-    } else if named("proc/1/environ", "container=") {
+    } else if holds(root, "proc/1/environ", "container=") {
         Some("a container")
     } else {
         None
     }
+}
+
+fn or_unknown(value: Option<&String>) -> String {
+    value.cloned().unwrap_or("unknown".to_owned())
+}
+
+/// Whether the file at `path` contains `name`.
+fn holds(root: &Path, path: &str, name: &str) -> bool {
+    fs::read(root.join(path))
+        .is_ok_and(|bytes| bytes.windows(name.len()).any(|window| window == name.as_bytes()))
 }
 
 /// Whether this process has the kernel's initial namespaces, as no container does. A container

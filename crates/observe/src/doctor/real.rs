@@ -131,11 +131,10 @@ impl Drop for Child {
 
 fn affinity() -> Result<(), Errno> {
     let child = Child::new()?;
-    let wrong = |error: SysError| errno(&error);
     let tid = Tid(child.0);
-    let mask = affinity::of(tid).map_err(wrong)?;
-    affinity::set(tid, &mask).map_err(wrong)?;
-    let is_same = affinity::of(tid).map_err(wrong)? == mask;
+    let mask = affinity::of(tid).map_err(|error| errno(&error))?;
+    affinity::set(tid, &mask).map_err(|error| errno(&error))?;
+    let is_same = affinity::of(tid).map_err(|error| errno(&error))? == mask;
     if is_same { Ok(()) } else { Err(Errno(libc::EINVAL)) }
 }
 

@@ -20,8 +20,9 @@ pub fn of(diagnosis: &Diagnosis, quiet: bool) -> String {
         }
     }
     for section in &diagnosis.sections {
-        let shown = |capability: &&Capability| !quiet || capability.status < Status::Yes;
-        let mut shown = section.capabilities.iter().filter(shown).peekable();
+        let shown = section.capabilities.iter();
+        let mut shown =
+            shown.filter(|capability| !quiet || capability.status < Status::Yes).peekable();
         if shown.peek().is_some() {
             text.push('\n');
             put(&mut text, section.title);

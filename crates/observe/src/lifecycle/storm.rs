@@ -131,10 +131,10 @@ impl Storms {
                 Some(_) if at < family.next_late => 0,
                 Some(every) => LATE_EVERY.0 / every.0.max(1),
             };
-            let lived = |created: Nanos| self.every.is_none() || created + LIVED <= at;
             while let Some(&(tid, created)) = family.hidden.front() {
                 let lives = lives(tid);
-                if lives && !(room > 0 && lived(created)) {
+                let has_lived = self.every.is_none() || created + LIVED <= at;
+                if lives && !(room > 0 && has_lived) {
                     break;
                 }
                 family.hidden.pop_front();

@@ -107,8 +107,9 @@ impl Accesses {
     }
 
     fn sharing(&mut self, quantum: &QuantumTasks<'_>) -> Vec<Sharing> {
-        let is_kept = |id: TaskId| quantum.find(id).is_some();
-        self.sums.retain(|(task, with), _| is_kept(*task) && is_kept(*with));
+        self.sums.retain(|(task, with), _| {
+            quantum.find(*task).is_some() && quantum.find(*with).is_some()
+        });
         self.sums
             .iter()
             .map(|(&(task, with), of)| Sharing { task, with, time: of.time, samples: of.samples })

@@ -47,8 +47,10 @@ impl TaskCounters {
     /// # Errors
     /// Reason why none is counted.
     pub fn stack_parts(&self) -> Result<Parts, Refusal> {
-        let why = || self.counters.no_stacks.as_deref().unwrap_or("stacks were not requested");
-        self.counters.stack_parts().ok_or_else(|| Refusal::of(why()))
+        self.counters.stack_parts().ok_or_else(|| {
+            let why = self.counters.no_stacks.as_deref();
+            Refusal::of(why.unwrap_or("stacks were not requested"))
+        })
     }
 
     fn meter(&self, tid: Tid, start: Start) -> Result<Meter, SysError> {
@@ -122,9 +124,10 @@ impl DataLevels {
     pub fn misses(&self, counted: &Metered, pu: PuNr) -> Option<Vec<u64>> {
         // Where nothing counts, this is asked of every thread in every quantum.
         counted.misses.iter().flatten().next()?;
-        let of_level = |level: &u8| *counted.misses.get(usize::from(*level).checked_sub(1)?)?;
-        let misses: Vec<u64> = self.0.get(&pu)?.iter().map_while(of_level).collect();
-        (!misses.is_empty()).then_some(misses)
+        let levels = self.0.get(&pu)?.iter();
+        let known =
+            levels.map_while(|level| *counted.misses.get(usize::from(*level).checked_sub(1)?)?);
+        Some(known.collect::<Vec<u64>>()).filter(|misses| !misses.is_empty())
     }
 }
 

@@ -107,8 +107,10 @@ impl PageGroups {
             by_process.entry(group.pid).or_default().push(*key);
         }
         for (pid, keys) in by_process {
-            let parts = |start: u64| (0..QUERIED).map(move |n| Addr(start + n * step));
-            let addresses: Vec<Addr> = keys.iter().flat_map(|(_, start)| parts(*start)).collect();
+            let addresses: Vec<Addr> = keys
+                .iter()
+                .flat_map(|(_, start)| (0..QUERIED).map(move |n| Addr(*start + n * step)))
+                .collect();
             // A process that has ended, or whose pages may not be queried.
             let Ok(answers) = query(pid, &addresses) else { continue };
             for (key, answers) in keys.iter().zip(answers.chunks(addresses.len() / keys.len())) {

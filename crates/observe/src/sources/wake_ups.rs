@@ -116,11 +116,10 @@ impl WakeUpCounts {
             CountedBy::Ebpf(counted) => (counted.take()?, counted.lost()?),
             CountedBy::Samples(samples) => (samples.take(), samples.lost()),
         };
-        let task = |tid: Tid| self.of.get(&tid).copied();
         for Pair { waker, wakee, count, ran } in pairs {
             // A thread that was never followed, as in a storm of threads.
-            let Some(wakee) = task(wakee) else { continue };
-            let waker = waker.and_then(task);
+            let Some(wakee) = self.of.get(&wakee).copied() else { continue };
+            let waker = waker.and_then(|tid| self.of.get(&tid).copied());
             let new = WakeUps {
                 waker,
                 wakee,
@@ -191,8 +190,9 @@ impl Backend for WakeUpCounts {
     }
 
     fn report(&mut self, quantum: &mut QuantumTasks<'_>) {
-        let is_kept = |id: TaskId| quantum.find(id).is_some();
-        self.counts.retain(|(wakee, waker), _| is_kept(*wakee) && waker.is_none_or(is_kept));
+        self.counts.retain(|(wakee, waker), _| {
+            quantum.find(*wakee).is_some() && waker.is_none_or(|id| quantum.find(id).is_some())
+        });
         quantum.reports.wake_ups = Some(self.counts.values().copied().collect());
     }
 

@@ -102,10 +102,9 @@ impl Counted {
 }
 
 fn pair(of: PairCounts) -> Pair {
-    let tid = |number: u32| Tid(number.cast_signed());
     Pair {
-        waker: (of.waker != OTHERS).then(|| tid(of.waker)),
-        wakee: tid(of.wakee),
+        waker: (of.waker != OTHERS).then(|| Tid(of.waker.cast_signed())),
+        wakee: Tid(of.wakee.cast_signed()),
         count: of.count,
         ran: Some(Ran {
             same_pu: of.same_pu,
@@ -118,16 +117,18 @@ fn pair(of: PairCounts) -> Pair {
 impl Pair {
     /// Extrapolation to `passed` of a count over `length`.
     fn scaled(&self, passed: Nanos, length: Nanos) -> Self {
-        let times = |sum: u64| {
-            let length = u128::from(length.0.max(1));
-            let product = u128::from(sum) * u128::from(passed.0);
-            u64::try_from((product + length / 2) / length).unwrap_or(u64::MAX)
-        };
-        let ran = |ran: Ran| Ran {
-            same_pu: times(ran.same_pu),
-            waited: Nanos(times(ran.waited.0)),
-            both_ran: Nanos(times(ran.both_ran.0)),
-        };
-        Self { count: times(self.count), ran: self.ran.map(ran), ..*self }
+        let ran = self.ran.map(|ran| Ran {
+            same_pu: scale(ran.same_pu, passed, length),
+            waited: Nanos(scale(ran.waited.0, passed, length)),
+            both_ran: Nanos(scale(ran.both_ran.0, passed, length)),
+        });
+        Self { count: scale(self.count, passed, length), ran, ..*self }
     }
+}
+
+/// `sum * passed / length`, rounded to the nearest; `length` 0 counts as 1.
+fn scale(sum: u64, passed: Nanos, length: Nanos) -> u64 {
+    let length = u128::from(length.0.max(1));
+    let product = u128::from(sum) * u128::from(passed.0);
+    u64::try_from((product + length / 2) / length).unwrap_or(u64::MAX)
 }
