@@ -129,6 +129,7 @@ fn restore_successor(tid: Tid, cpus: &PuSet) {
 }
 
 fn read_back(found: PuSet, cpus: &PuSet) -> Result<PuSet, AffinityError> {
+    // The kernel drops offline PUs and PUs outside the cpuset, so a subset is a success.
     if found.is_subset(cpus) {
         Ok(found)
     } else {

@@ -204,6 +204,7 @@ fn is_killed(status: &str) -> bool {
 
 /// Whether SIGKILL is in the signal set `name` of a `/proc/PID/status`.
 fn is_kill_pending(status: &str, name: &str) -> bool {
+    // Signal sets are hexadecimal masks whose bit 0 is signal 1 (proc(5)).
     const KILL: u64 = 1 << (libc::SIGKILL - 1);
     let set = kernel::field(status, name).and_then(|set| u64::from_str_radix(set, 16).ok());
     set.is_some_and(|set| set & KILL != 0)

@@ -69,6 +69,7 @@ impl PageGroup {
     #[must_use]
     pub fn home(&self) -> Option<NodeIdx> {
         let most = self.on.iter().copied().fold(0.0, f64::max);
+        // All 0: the nodes are unknown.
         (most > 0.0).then(|| self.on.iter().position(|part| *part >= most).map(NodeIdx::new))?
     }
 }

@@ -108,6 +108,7 @@ impl SourceSet {
     pub const fn of(sources: &[Source]) -> Self {
         let mut set = 0;
         let mut at = 0;
+        // A `const fn` cannot call iterators, so there is no `for`.
         while at < sources.len() {
             set |= 1 << sources[at] as u16;
             at += 1;

@@ -27,8 +27,8 @@ use std::path::Path;
 pub(super) fn is_held(pid: Pid, proc: &Path) -> bool {
     let group = sys::group_of(pid).ok();
     // A parent in another PID namespace has the number 0.
-    let mut creators =
-        std::iter::successors(parent(proc, pid), |pid| parent(proc, *pid)).take_while(|pid| pid.0 > 0);
+    let mut creators = std::iter::successors(parent(proc, pid), |pid| parent(proc, *pid))
+        .take_while(|pid| pid.0 > 0);
     let holder = creators.find(|pid| sys::group_of(*pid).ok() != group);
     let session = sys::session_of(pid).ok();
     holder.is_some_and(|pid| session.is_some() && sys::session_of(pid).ok() == session)

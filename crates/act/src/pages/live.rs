@@ -149,6 +149,7 @@ impl Process {
     /// Whether the process has ended and waits to be reaped, without memory. A process with an
     /// ended first thread alone still has memory.
     fn has_no_memory(&self) -> bool {
+        // The first number of `statm` is the total size in pages (proc(5)).
         self.handle.read(&self.of_memory("statm"), 256).is_ok_and(|text| text.starts_with("0 "))
     }
 

@@ -278,6 +278,7 @@ fn clear(
         if !busy || is_inner || Instant::now() >= until {
             return result;
         }
+        // After a move, forked processes may be left: the next round follows at once.
         if moved.len() == met {
             thread::sleep(pause);
             pause = longest.min(2 * pause);
