@@ -8,37 +8,39 @@ use colocate_machine::read::Cpusets;
 use std::io;
 use std::path::PathBuf;
 
-/// Does things to threads; what is done is written to the journal first. Each kind of action is in a file of its own:
-/// [`crate::affinity`], [`crate::sched_class`].
+/// Actions on threads, each written to the journal first. Each kind of action has a file of its
+/// own: [`crate::affinity`], [`crate::sched_class`].
 #[derive(Debug)]
 pub struct Actuators {
-    /// Where everything is written down.
+    /// Journal of all changes.
     pub journal: Writer,
     /// `/proc`.
     pub proc: PathBuf,
-    /// The PUs that can be used now.
+    /// Usable PUs now.
     pub usable: PuSet,
-    /// The mask of threads that were not placed; see [`crate::original`].
+    /// Mask of threads that were not placed; see [`crate::original`].
     pub original: PuSet,
     /// Reads the cpusets of threads.
     pub cpusets: Cpusets,
 }
 
 impl Actuators {
-    /// Writes a thread to the journal, so that it is found again. False if it has ended, or cannot be read.
+    /// Writes a thread to the journal, so that it can be restored. False if the thread has ended or
+    /// is unreadable.
     pub fn note(&mut self, thread: &mut Thread) -> bool {
         thread.slot.is_some() || self.rewrite(thread)
     }
 
-    /// Writes to the journal what has changed of a thread beside its mask. False if it has ended, or cannot be read.
+    /// Writes changes of a thread other than its mask to the journal. False if the thread has ended
+    /// or is unreadable.
     pub fn rewrite(&mut self, thread: &mut Thread) -> bool {
         self.write(thread, thread.mark).is_ok_and(|written| written)
     }
 
-    /// Writes to the journal what is about to be done. False if the thread has ended.
+    /// Writes a pending change to the journal. False if the thread has ended.
     ///
     /// # Errors
-    /// If it may live and cannot be read.
+    /// If the thread may live and is unreadable.
     pub fn write(&mut self, thread: &mut Thread, mark: Mark) -> io::Result<bool> {
         let Some(process) = &thread.process else { return Ok(false) };
         let start_ticks = match thread.start_ticks {
@@ -50,8 +52,15 @@ impl Actuators {
             },
         };
         let slot = *thread.slot.get_or_insert_with(|| self.journal.slot());
-        let (pid, tid, was, lowered) = (thread.pid, thread.tid, thread.mark, thread.lowered);
-        self.journal.write(slot, &Entry { pid, tid, start_ticks, mark, was, lowered });
+        let entry = Entry {
+            pid: thread.pid,
+            tid: thread.tid,
+            start_ticks,
+            mark,
+            was: thread.mark,
+            lowered: thread.lowered,
+        };
+        self.journal.write(slot, &entry);
         Ok(true)
     }
 }

@@ -20,37 +20,38 @@ use std::path::Path;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Why no thread can be put anywhere where a filter refuses sched_setaffinity(2), and the remedy.
+/// Message for a filter that refuses sched_setaffinity(2), so that no thread can be placed, with
+/// the remedy.
 pub const FILTERED: &str =
     "a seccomp filter answers sched_setaffinity with EPERM (colocate doctor has the remedy)";
 
-/// Why a thread could not be put somewhere.
+/// Failed change of a thread's mask.
 #[derive(Debug, Error)]
 pub enum AffinityError {
-    /// It has ended (`ESRCH`).
+    /// The thread has ended (`ESRCH`).
     #[error("the thread has ended")]
     Gone,
-    /// Its cpuset has none of the PUs, or they are offline (`EINVAL`).
+    /// The thread's cpuset has none of the PUs, or they are offline (`EINVAL`).
     #[error("expected a PU of the thread's cpuset that is online, found {wanted}")]
     NoneAllowed {
-        /// The PUs that were asked for.
+        /// Requested PUs.
         wanted: PuSet,
     },
-    /// It is another user's (`EPERM`); `CAP_SYS_NICE` would allow it.
+    /// The thread belongs to another user (`EPERM`); `CAP_SYS_NICE` would allow the change.
     #[error("the thread belongs to another user; run colocate as that user or with CAP_SYS_NICE")]
     Denied,
     /// A filter of this process refuses every call, also for its own threads (`EPERM`).
     #[error("{FILTERED}")]
     Filtered,
-    /// The kernel accepted the mask and then has another one: something else moves the thread.
+    /// The kernel accepted the mask and shows another afterwards: another program moves the thread.
     #[error("expected {wanted} to be read back, found {found}")]
     Elsewhere {
-        /// The PUs that were asked for.
+        /// Requested PUs.
         wanted: PuSet,
-        /// The PUs that it may run on.
+        /// Actual mask of the thread.
         found: PuSet,
     },
-    /// Something that sched_setaffinity(2) does not speak of.
+    /// Error undocumented in sched_setaffinity(2).
     #[error("{0}")]
     Other(SysError),
 }
@@ -67,15 +68,15 @@ impl AffinityError {
     }
 }
 
-/// PUs that this thread may run on.
+/// Mask of this thread.
 ///
 /// # Errors
-/// None known; passed on if the kernel has one.
+/// Any error of the kernel; none is known.
 pub fn own() -> Result<PuSet, AffinityError> {
     mask::of(Tid(0)).map_err(|error| AffinityError::of(error, &PuSet::new()))
 }
 
-/// Lets this thread run on `cpus`, as [`place`] does it for others.
+/// Sets the mask of this thread to `cpus`, as [`place`] does for other threads.
 ///
 /// # Errors
 /// As [`place`].
@@ -84,19 +85,19 @@ pub fn place_own(cpus: &PuSet) -> Result<PuSet, AffinityError> {
     read_back(own()?, cpus)
 }
 
-/// PUs that thread `tid` of a process may run on.
+/// Mask of thread `tid` of a process.
 ///
 /// # Errors
-/// [`AffinityError::Gone`] if it has ended.
+/// [`AffinityError::Gone`] if the thread has ended.
 pub fn allowed(process: &ProcessHandle, tid: Tid) -> Result<PuSet, AffinityError> {
     process.with(tid, mask::of).map_err(|error| AffinityError::of(error, &PuSet::new()))
 }
 
-/// Lets thread `tid` of a process run on `cpus` and says what the kernel made of it: without PUs that are
-/// offline or outside the thread's cpuset.
+/// Sets the mask of thread `tid` of a process to `cpus` and returns the mask read back: without PUs
+/// that are offline or outside the thread's cpuset.
 ///
-/// Success means that the kernel accepted the mask, and a thread that runs elsewhere is moved
-/// before the call returns; one that sleeps moves when it wakes.
+/// Success means that the kernel accepted the mask. A running thread on a PU outside is moved
+/// before the call returns; a sleeping thread moves at its wake-up.
 ///
 /// # Errors
 /// Every variant of [`AffinityError`]; [`AffinityError::Elsewhere`] if none of `cpus` is read back.
@@ -113,8 +114,9 @@ pub fn place(process: &ProcessHandle, tid: Tid, cpus: &PuSet) -> Result<PuSet, A
     read_back(placed.map_err(|error| AffinityError::of(error, cpus))?, cpus)
 }
 
-/// Gives what has just taken over the number of a thread, and with it the mask `cpus`, the mask of its creator, from which it had
-/// its own. The kernel must have given out all its numbers between two system calls: seen once, in a test with 400 numbers.
+/// Restores the mask of a thread's successor, which has just taken over the thread's number and the
+/// mask `cpus`, to its creator's mask, the source of its own. Requires that the kernel gives out
+/// all its numbers between two system calls: seen once, in a test with 400 numbers.
 fn restore_successor(tid: Tid, cpus: &PuSet) {
     let successor = Stat::read(Path::new("/proc"), Pid(tid.0), tid);
     let creator = successor.and_then(|stat| mask::of(stat.parent.first_thread()).ok());
@@ -127,6 +129,7 @@ fn restore_successor(tid: Tid, cpus: &PuSet) {
 }
 
 fn read_back(found: PuSet, cpus: &PuSet) -> Result<PuSet, AffinityError> {
+    // The kernel drops offline PUs and PUs outside the cpuset, so a subset is a success.
     if found.is_subset(cpus) {
         Ok(found)
     } else {
@@ -134,27 +137,29 @@ fn read_back(found: PuSet, cpus: &PuSet) -> Result<PuSet, AffinityError> {
     }
 }
 
-/// The set of one PU.
+/// Set with a single PU.
 pub fn only(pu: PuNr) -> PuSet {
     [pu].into_iter().collect()
 }
 
-/// The only PU of `set`, if it has exactly one.
+/// Only PU of `set`; `None` unless it has exactly one.
 pub fn single(set: &PuSet) -> Option<PuNr> {
     let mut pus = set.iter();
     pus.next().filter(|_| pus.next().is_none())
 }
 
-/// PUs of a thread's cpuset that are online; `None` where no mount shows its control group.
+/// Online PUs of a thread's cpuset; `None` if no mount shows its control group.
 pub fn cpuset_of(cpusets: &Cpusets, process: &ProcessHandle, tid: Tid) -> Option<PuSet> {
     cpusets.of(&process.read(&format!("task/{tid}/cgroup"), MOST_CGROUPS_B).ok()?)
 }
 
-/// Most bytes of a list of control groups: thirteen hierarchies, and paths of at most 4,096 bytes (`PATH_MAX`).
+/// Maximum size of a list of control groups: thirteen hierarchies, and paths of at most 4,096 bytes
+/// (`PATH_MAX`).
 const MOST_CGROUPS_B: u64 = 64 << 10;
 
-/// Mask and cpuset of a thread, both at the same moment: the kernel moves a process to another cpuset first and sets the masks of its
-/// threads then. `None` if the thread has ended; the cpuset is `None` where it cannot be read.
+/// Mask and cpuset of a thread, both from the same moment: the kernel moves a process to another
+/// cpuset first, and sets the masks of its threads afterwards. `None` if the thread has ended; the
+/// cpuset is `None` if unreadable.
 pub fn mask_and_cpuset(
     cpusets: &Cpusets,
     process: &ProcessHandle,
@@ -172,19 +177,20 @@ pub fn mask_and_cpuset(
     Some((allowed(process, tid).ok()?, before))
 }
 
-/// Readings of a cpuset that changes all the time. Chosen: a change takes a write by hand or by a program.
+/// Maximum number of readings of a constantly changing cpuset. Chosen: a change takes a write by
+/// hand or by a program.
 const MOST_READINGS: usize = 5;
 
-/// What has become of a thread that was to be put somewhere.
+/// Result of placing a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pinned {
-    /// It is there, and that was read back.
+    /// In place, as read back.
     Done,
     /// The program chose its PUs itself, and keeps them.
     ByProgram,
-    /// It has ended.
+    /// The thread has ended.
     Ended,
-    /// It could not be moved, for this reason.
+    /// Failure, with the reason.
     Failed(String),
 }
 
@@ -205,8 +211,11 @@ impl Actuators {
         }
         // Its program has set all PUs since, if it had set others.
         thread.programs = None;
-        let has = |mark: &Mark| self.mask(*mark) == thread.allowed;
-        let from_creator = thread.recent.marks().find(has).filter(|_| thread.slot.is_none());
+        let from_creator = thread
+            .recent
+            .marks()
+            .find(|mark| self.mask(*mark) == thread.allowed)
+            .filter(|_| thread.slot.is_none());
         if let Some(from_creator) = from_creator {
             // The journal is to say what it has from its creator, which may have been put elsewhere since.
             thread.mark = from_creator;
@@ -236,7 +245,9 @@ impl Actuators {
         }
         match placed {
             Ok(found) => {
-                (thread.allowed, thread.mark, thread.set) = (found, to, Some(to));
+                thread.allowed = found;
+                thread.mark = to;
+                thread.set = Some(to);
                 Pinned::Done
             }
             Err(AffinityError::Gone) => Pinned::Ended,
@@ -254,7 +265,7 @@ impl Actuators {
         }
     }
 
-    /// Reads where `thread` may run, and where it last ran. `None` if it has ended or cannot be read.
+    /// Updates mask and last PU of `thread`. `None` if the thread has ended or is unreadable.
     pub fn read_back(&self, thread: &mut Thread) -> Option<Stat> {
         let current = allowed(thread.process.as_ref()?, thread.tid).ok()?;
         let stat = Self::read_last_pu(thread)?;
@@ -269,20 +280,20 @@ impl Actuators {
         Some(stat)
     }
 
-    /// The mask of a thread that is put somewhere; the original one for others.
+    /// Mask for a mark; the original mask for a mark without placement.
     pub fn mask(&self, mark: Mark) -> PuSet {
         let mask = Some(mark).filter(|mark| mark.is_put());
         let mask = mask.and_then(|mark| self.journal.journal().mask(mark));
         mask.unwrap_or_else(|| self.original.clone())
     }
 
-    /// The mark of threads that are put on `pus`; the original mask's if they are not one of the journal's sets.
+    /// Mark for the set `pus`; [`Mark::Original`] if `pus` is not a set of the journal.
     pub fn mark_of(&self, pus: &PuSet) -> Mark {
         let at = self.journal.journal().sets.iter().position(|set| set == pus);
         at.and_then(|at| u16::try_from(at).ok()).map_or(Mark::Original, Mark::Among)
     }
 
-    /// Origin of the mask of a thread as last read, which is read again where that is not sure.
+    /// Origin of the mask of a thread as last read; read again if uncertain.
     pub fn mask_owner(&self, thread: &mut Thread) -> MaskOwner {
         let own = thread.set.filter(|mark| mark.is_put()).map(|mark| self.mask(mark));
         let inherited = self.inherited(thread);
@@ -318,17 +329,18 @@ impl Actuators {
         found
     }
 
-    /// Whether a first thread has the mask of another one of its process that is gone: that one may have executed a program and be the first
-    /// one since.
+    /// Whether a first thread has the mask of an ended thread of its process: the ended thread may
+    /// have executed a program and be the first thread since.
     fn is_of_gone(&self, thread: &Thread) -> bool {
         let process = thread.process.as_ref().filter(|_| thread.is_first());
         process.is_some_and(|process| {
-            let lives = |tid| tid == thread.tid || process.stat_of(tid).is_some();
-            self.journal.journal().was_of_gone(thread.pid, &thread.allowed, lives)
+            self.journal.journal().was_of_gone(thread.pid, &thread.allowed, |tid| {
+                tid == thread.tid || process.stat_of(tid).is_some()
+            })
         })
     }
 
-    /// Reads mask and cpuset of a thread. Where its cpuset cannot be read it is taken for ours.
+    /// Reads mask and cpuset of a thread. An unreadable cpuset is assumed to equal our own.
     fn read_owner(
         &self,
         thread: &mut Thread,
@@ -352,7 +364,8 @@ impl Actuators {
         owner(&thread.allowed, &cpuset.unwrap_or_else(ours))
     }
 
-    /// Masks that a thread may have beside the one that was set on it: those of its creator, and its own before.
+    /// Possible masks of a thread beside the mask set on it: its creator's masks, and its own
+    /// earlier masks.
     fn inherited(&self, thread: &Thread) -> Vec<PuSet> {
         let own = (thread.set.is_none()).then_some(thread.mark);
         let marks = thread.recent.marks().chain(own).filter(|mark| mark.is_put());
@@ -360,15 +373,16 @@ impl Actuators {
         marks.filter(|_| !is_restored).map(|mark| self.mask(mark)).collect()
     }
 
-    /// Takes in that another thread of the process of `first`, its first thread, is gone. That one may live on as the first,
-    /// with its mask: it has executed a program, which is seen later. Its line in the journal is used again, so the first
-    /// one's says it.
+    /// Handles the end of another thread of the process of the first thread `first`. The ended
+    /// thread may live on as the first thread, with its mask, after an exec that is seen later. Its
+    /// journal line is used again, so the mark moves to the line of `first`.
     pub fn may_live_on_as(&mut self, first: &mut Thread, gone: &Inherited) {
         let process = first.process.as_ref();
         let allowed = process.and_then(|process| allowed(process, first.tid).ok());
         let mut given = [gone.mark].into_iter().chain(gone.recent.marks());
-        let is_it = |mark: &Mark| mark.is_put() && allowed.as_ref() == Some(&self.mask(*mark));
-        let Some(mark) = given.find(is_it) else { return };
+        let inherited =
+            given.find(|mark| mark.is_put() && allowed.as_ref() == Some(&self.mask(*mark)));
+        let Some(mark) = inherited else { return };
         first.recent.note(mark, now());
         first.set = None;
         let has_it = [mark, Mark::Programs].contains(&first.mark);
@@ -387,8 +401,8 @@ impl Actuators {
         thread.programs = Some(thread.allowed.clone());
     }
 
-    /// Notes before the end that a thread without a line in the journal has a mask of its program's: undoing would take it for one that
-    /// was created on the PU of its creator.
+    /// At exit, records a thread without a journal line whose mask was set by its program:
+    /// otherwise the undoing would treat the mask as inherited from a creator on this PU.
     pub fn note_bound(&mut self, thread: &mut Thread) {
         let process = thread.process.as_ref().filter(|_| thread.slot.is_none());
         let Some(Ok(current)) = process.map(|process| allowed(process, thread.tid)) else { return };
@@ -399,7 +413,8 @@ impl Actuators {
     }
 }
 
-/// Time in which the masks of threads follow their cpuset. Chosen: to set one takes some microseconds.
+/// Time within which the masks of threads follow their cpuset. Chosen: setting a mask takes some
+/// microseconds.
 const MASKS_FOLLOW: Duration = Duration::from_millis(2);
 
 #[cfg(test)]

@@ -19,23 +19,24 @@ use colocate_machine::PuSet;
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
-/// Most bytes of a list of control groups: thirteen hierarchies, and paths of at most 4,096 bytes (`PATH_MAX`).
+/// Maximum size of a list of control groups: thirteen hierarchies, and paths of at most 4,096 bytes
+/// (`PATH_MAX`).
 const MOST_CGROUPS_B: u64 = 64 << 10;
-/// Most bytes of an environment that are read.
+/// Maximum number of bytes read of an environment.
 const MOST_ENVIRONMENT_B: u64 = 256 << 10;
-/// Most control groups that are noted. Chosen: a journal's head stays below 64 KiB.
+/// Maximum number of recorded control groups. Chosen: a journal's head stays below 64 KiB.
 const MOST_GROUPS: usize = 1_000;
-/// Generations of creators that are gone through. Chosen: nothing nests that deep.
+/// Maximum number of generations of ancestors searched. Chosen: nothing nests as deep.
 const GENERATIONS: usize = 1_000;
 
-/// Processes that were attached to, as far as their orphans can be known by it.
+/// Identification of attached processes and their orphans.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attached {
     /// Check sums of their lists of control groups.
     pub groups: BTreeSet<u32>,
-    /// Check sums of their programs and environments; those that they execute later are added.
+    /// Check sums of their programs and environments; later executed programs are added.
     pub programs: BTreeSet<u32>,
-    /// Processes that may adopt what they have created: those that they descend from, and init.
+    /// Processes that may adopt orphans: ancestors of the attached processes, and init.
     pub reapers: BTreeSet<Pid>,
 }
 
@@ -53,12 +54,12 @@ impl Attached {
         attached
     }
 
-    /// Adds what a process executes now.
+    /// Adds the present program of a process.
     pub fn add_program(&mut self, proc: &Path, process: &ProcessHandle) {
         self.programs.extend(program_of(proc, process));
     }
 
-    /// Reads what `Display` has written.
+    /// Parses the output of `Display`.
     pub fn parse(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
         let groups = sums(words.next()?)?;
@@ -67,8 +68,8 @@ impl Attached {
         Some(Self { groups, programs, reapers: reapers.collect::<Option<_>>()? })
     }
 
-    /// Orphans among `all` processes that were started since `begun`, in clock ticks since boot, and have a mask that was `given`. Those that
-    /// are known are not looked at.
+    /// Orphans among `all` processes, restricted to processes started since `begun`, in clock ticks
+    /// since boot, with a `given` mask. Known processes are skipped.
     pub fn orphans(
         &self,
         proc: &Path,
@@ -78,34 +79,34 @@ impl Attached {
     ) -> Vec<Pid> {
         // Processes that a shell has created itself are in its session.
         let is_adopted = |stat: &Stat| {
-            let is_of_other_session = |parent: &Stat| parent.session != stat.session;
             self.reapers.contains(&stat.parent)
-                && (stat.parent == INIT || all.get(&stat.parent).is_some_and(is_of_other_session))
+                && (stat.parent == INIT
+                    || all.get(&stat.parent).is_some_and(|parent| parent.session != stat.session))
         };
-        let may_be = |(pid, stat): &(&Pid, &Stat)| {
-            stat.start_ticks >= begun && is_adopted(stat) && !is_known(**pid)
-        };
-        let found = all.iter().filter(may_be).map(|(pid, _)| *pid);
+        let found = all
+            .iter()
+            .filter(|(pid, stat)| stat.start_ticks >= begun && is_adopted(stat) && !is_known(**pid))
+            .map(|(pid, _)| *pid);
         found.filter(|pid| self.is_orphan(proc, *pid, given)).collect()
     }
 
-    /// Whether a process has control groups and program of what was attached to, and a thread of it a mask that was given.
+    /// Whether a process has control groups and program of an attached process, and a thread of it
+    /// has a given mask.
     fn is_orphan(&self, proc: &Path, pid: Pid, given: &[PuSet]) -> bool {
         let Ok(process) = ProcessHandle::open(proc, pid) else { return false };
-        let is_given = |tid: &Tid| affinity::of(*tid).is_ok_and(|mask| given.contains(&mask));
         groups_of(&process).is_some_and(|groups| self.groups.contains(&groups))
             && program_of(proc, &process).is_some_and(|program| self.programs.contains(&program))
-            && process.threads().iter().any(is_given)
+            && process
+                .threads()
+                .iter()
+                .any(|tid: &Tid| affinity::of(*tid).is_ok_and(|mask| given.contains(&mask)))
     }
 }
 
 impl std::fmt::Display for Attached {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let list = |sums: &BTreeSet<u32>| {
-            sums.iter().map(|sum| format!("{sum:x}")).collect::<Vec<_>>().join(",")
-        };
         let reapers: Vec<String> = self.reapers.iter().map(ToString::to_string).collect();
-        write!(f, "{} {} {}", list(&self.groups), list(&self.programs), reapers.join(","))
+        write!(f, "{} {} {}", hex_list(&self.groups), hex_list(&self.programs), reapers.join(","))
     }
 }
 
@@ -114,23 +115,29 @@ fn sums(list: &str) -> Option<BTreeSet<u32>> {
     sums.map(|sum| u32::from_str_radix(sum, 16).ok()).collect()
 }
 
-/// Check sum of a process's list of control groups; `None` if it has ended.
+fn hex_list(sums: &BTreeSet<u32>) -> String {
+    sums.iter().map(|sum| format!("{sum:x}")).collect::<Vec<_>>().join(",")
+}
+
+/// Check sum of a process's list of control groups; `None` after its end.
 fn groups_of(process: &ProcessHandle) -> Option<u32> {
     process.read("cgroup", MOST_CGROUPS_B).ok().map(|text| check_sum(&text))
 }
 
-/// Check sum of a process's program and environment; `None` if it has ended, or if they cannot be read.
+/// Check sum of a process's program and environment; `None` after its end, or if unreadable.
 fn program_of(proc: &Path, process: &ProcessHandle) -> Option<u32> {
     let program = kernel::link(&Proc::at(proc).executable_link(process.pid())).ok()?;
     let environment = process.read_of_memory("environ", MOST_ENVIRONMENT_B).ok()?;
     Some(check_sum(&format!("{} {environment}", program.display())))
 }
 
-/// The processes that a process descends from, and init.
+/// Ancestors of a process, and init.
 fn reapers_of(proc: &Path, process: &ProcessHandle) -> Vec<Pid> {
     let Some(stat) = process.stat() else { return Vec::new() };
-    let parent_of = |pid: &Pid| Some(Stat::read(proc, *pid, pid.first_thread())?.parent);
-    let creators = std::iter::successors(Some(stat.parent), parent_of).take(GENERATIONS);
+    let parents = std::iter::successors(Some(stat.parent), |pid| {
+        Some(Stat::read(proc, *pid, pid.first_thread())?.parent)
+    });
+    let creators = parents.take(GENERATIONS);
     creators.filter(|pid| pid.0 > 0).chain([INIT]).collect()
 }
 

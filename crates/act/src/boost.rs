@@ -22,28 +22,31 @@ use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
 use std::path::Path;
 
-/// The shortest slice that the kernel grants (kernel/sched/syscalls.c). With it, 8 to 20 times as
-/// many new threads were reached in time on a virtual machine with 2 CPUs and 5 runnable threads.
+/// Shortest slice granted by the kernel (kernel/sched/syscalls.c). With this slice, 8 to 20 times
+/// as many new threads were reached in time on a virtual machine with 2 CPUs and 5 runnable
+/// threads.
 pub const SHORT_SLICE: Nanos = Nanos(100_000);
 
-/// The largest share of CPU time (sched(7)). When 64 threads are created at once on 2 CPUs, placing
-/// them takes more than an equal share, and the last ones would wait for hundreds of milliseconds. At the start, at the
-/// end, and in between while such bursts last: it disturbs the programs (see above).
+/// Nice value of the largest share of CPU time (sched(7)). For 64 threads created at once on 2
+/// CPUs, placing takes more than an equal share, and the last threads would wait for hundreds of
+/// milliseconds. Used at the start, at the end, and during such bursts: it disturbs the programs
+/// (see above).
 pub const LOWEST_NICE: i32 = -20;
 
 /// The smallest share of CPU time (sched(7)).
 pub const HIGHEST_NICE: i32 = 19;
 
-/// A wait for a PU from poll to poll is long from here on. Chosen: with 16 threads on 2 PUs an equal share made for
-/// 0.4 ms, with 64 for 4 ms.
+/// Minimum length of a long wait for a PU, from poll to poll. Chosen: an equal share caused waits
+/// of 0.4 ms with 16 threads on 2 PUs, and of 4 ms with 64.
 const LONG: Nanos = Nanos::from_millis(1);
-/// How long the boost lasts after a long wait. Chosen: short beside programs, long beside the changes of nice values.
+/// Duration of the boost after a long wait. Chosen: short beside programs, long beside the changes
+/// of nice values.
 const LASTS: Nanos = Nanos::from_secs(1);
-/// From so many threads a PU on an equal share can be too little. Chosen: it is a ninth then, and counting takes up to 4 % of a
-/// PU with short quanta.
+/// Number of runnable threads per PU from which an equal share can be too little. Chosen: the share
+/// is a ninth at this point, and counting takes up to 4 % of a PU with short quanta.
 const CROWD: usize = 8;
 
-/// How long a thread waits for PUs, and for how long it is boosted because of that.
+/// Run-queue wait of a thread, and the duration of its boost.
 #[derive(Debug, Default)]
 pub struct PriorityBoost {
     time: Option<RunTime>,
@@ -53,18 +56,19 @@ pub struct PriorityBoost {
 }
 
 impl PriorityBoost {
-    /// Reads the sums of a thread; those of this process's first one are the caller's own.
+    /// Reads the sums of a thread; for the first thread of this process they are the caller's own.
     pub fn watch(&mut self, proc: &Path, pid: Pid, tid: Tid) {
         self.time = RunTime::open(proc, pid, tid).ok();
     }
 
-    /// Whether it has answered yet.
+    /// Whether the kernel has given sums yet.
     pub const fn has_answered(&self) -> bool {
         self.answered.is_some()
     }
 
-    /// Whether the thread is to be boosted from `at` on, on the kernel's clock, if that has changed. `crowd` says how many
-    /// threads are runnable on so many PUs, and is called only after a long wait. Where the kernel keeps no sums, it never is.
+    /// New boost decision from `at` on, on the kernel's clock; `None` without a change. `crowd`
+    /// returns the numbers of runnable threads and of PUs, and is called only after a long wait.
+    /// Without sums of the kernel there is no boost.
     pub fn poll(&mut self, at: Nanos, crowd: impl FnOnce() -> (usize, usize)) -> Option<bool> {
         let waited = self.time.as_ref().and_then(RunTime::read_both).map(|(_, waited)| waited);
         self.decide(waited, at, crowd)

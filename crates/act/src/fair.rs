@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::fmt;
 
-/// A policy that threads had before, and get again.
+/// Fair scheduling policy of threads, to be restored later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fair {
     /// SCHED_OTHER, the default.
@@ -13,13 +13,13 @@ pub enum Fair {
 }
 
 impl Fair {
-    /// All of them: the kernel's number, the letter in the journal, the name.
+    /// All policies: the kernel's number, the letter in the journal, the name.
     const ALL: [(Self, c_int, &'static str, &'static str); 2] = [
         (Self::Other, libc::SCHED_OTHER, "o", "SCHED_OTHER"),
         (Self::Batch, libc::SCHED_BATCH, "b", "SCHED_BATCH"),
     ];
 
-    /// By the kernel's number; `None` for all other policies.
+    /// Policy with the kernel's number `policy`; `None` for all further policies.
     pub fn of(policy: c_int) -> Option<Self> {
         Self::ALL.iter().find(|row| row.1 == policy).map(|row| row.0)
     }
@@ -29,12 +29,12 @@ impl Fair {
         Self::ALL[self as usize].1
     }
 
-    /// Reads what [`Fair::letter`] writes.
+    /// Parses the output of [`Fair::letter`].
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.iter().find(|row| row.2 == text).map(|row| row.0)
     }
 
-    /// Its letter in the journal.
+    /// Letter in the journal.
     pub const fn letter(self) -> &'static str {
         Self::ALL[self as usize].2
     }

@@ -26,17 +26,21 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// In so many polls in a row colocate must be about to end before it counts as dead. Chosen: a process that is killed ends in a moment,
-/// unless one of its threads sleeps in the kernel where nothing ends it; then that may take for ever.
+/// Number of successive polls that must find colocate about to end before it counts as dead.
+/// Chosen: a killed process ends in a moment, unless one of its threads is in uninterruptible
+/// sleep, possibly for ever.
 const KILLED_POLLS: u32 = 3;
 
-/// Time between two polls whether colocate is stopped. Chosen: too short to be noticed, and 15 µs of a PU each.
+/// Time between two polls for a stopped colocate. Chosen: too short to be noticed, and 15 µs of a
+/// PU per poll.
 const POLL: Nanos = Nanos::from_secs(1);
 
-/// The kernel's text on a process is shorter, with all the groups that it can have. Chosen.
+/// Upper bound of the size of the kernel's status text of a process, including the maximum number
+/// of groups. Chosen.
 const LONGEST_STATUS_B: u64 = 1 << 20;
 
-/// The guardian, as colocate sees it. If it is dropped, the guardian believes that colocate died.
+/// Handle of the guardian in colocate. Dropping it makes the guardian act as after colocate's
+/// death.
 #[derive(Debug)]
 pub struct Guardian {
     pid: Pid,
@@ -45,11 +49,11 @@ pub struct Guardian {
 }
 
 impl Guardian {
-    /// Starts the guardian of a journal. To be called before threads are created, and after
-    /// [`crate::signals::Signals::take`]: signals that it blocks do not end the guardian either.
+    /// Starts the guardian of a journal. Must be called before threads are created, and after
+    /// [`crate::signals::Signals::take`]: the blocked signals do not end the guardian either.
     ///
     /// # Errors
-    /// If no process, pipe or file in memory can be had.
+    /// If no process, pipe or memory file can be created.
     pub fn start(journal: &Writer) -> Result<Self, SysError> {
         let failed = |call| move |source| SysError { call, source };
         let (reader, writer) = io::pipe().map_err(failed("pipe"))?;
@@ -78,8 +82,8 @@ impl Guardian {
         }
     }
 
-    /// Ends the guardian, as all is well, and waits for that. It is killed, because
-    /// one that is stopped cannot be recognised; where kill(2) is denied, a byte in the pipe ends it.
+    /// Ends the guardian after a regular end, and waits for its end. It is killed, because a
+    /// stopped guardian cannot be recognised; if kill(2) is denied, a byte in the pipe ends it.
     pub fn dismiss(mut self) {
         self.anchor.iter().for_each(anchor::end);
         let is_dismissed = self.writer.write_all(&[0]).is_ok();
@@ -88,7 +92,7 @@ impl Guardian {
         }
     }
 
-    /// Has it undo the journal now, as if colocate were dead, and waits for that.
+    /// Makes the guardian undo the journal now, as after colocate's death, and waits for its end.
     pub fn undo(self) {
         let Self { pid, anchor, writer } = self;
         drop(writer);
@@ -96,13 +100,13 @@ impl Guardian {
         drop(anchor);
     }
 
-    /// Its process.
+    /// Process number.
     pub fn pid(&self) -> Pid {
         self.pid
     }
 }
 
-/// Whether programs would get SIGHUP if colocate died while some are stopped.
+/// Whether programs would get SIGHUP at colocate's death while some are stopped.
 fn needs_anchor(memory: &File, colocate: Pid) -> bool {
     let by_signals = read(memory).is_some_and(|journal| journal.pauses == Some(How::Signals));
     by_signals && anchor::is_held(colocate, Path::new("/proc"))
@@ -145,7 +149,7 @@ fn guard(
     }
 }
 
-/// How a guardian's wait ends.
+/// Outcome of the guardian's wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// Colocate is dead, has been killed, or has closed the pipe.
@@ -154,10 +158,12 @@ enum End {
     Dismissed,
 }
 
-/// Returns when colocate is dead, has closed the pipe, or has written a byte into it; also when it was killed and cannot end.
+/// Returns when colocate is dead, has closed the pipe, or has written a byte into it; also when
+/// colocate was killed and cannot end.
 ///
-/// The pipe alone is not enough: a program that was stopped before it began has a copy of the other end. While colocate
-/// itself is stopped, jobs whose cgroups it has frozen continue; it freezes them again when it does.
+/// The pipe alone is not enough: a program stopped before its exec has a copy of the write end.
+/// While colocate itself is stopped, jobs in its frozen cgroups continue; on its continuation it
+/// freezes them again.
 fn wait_for_the_end_of(colocate: Pid, mut reader: io::PipeReader, memory: &File) -> End {
     let process = ProcessHandle::open(Path::new("/proc"), colocate).ok();
     if let Ok(life) = sys::pidfd(colocate) {
@@ -189,16 +195,19 @@ fn wait_for_the_end_of(colocate: Pid, mut reader: io::PipeReader, memory: &File)
     if reader.read(&mut [0]).is_ok_and(|read| read > 0) { End::Dismissed } else { End::Undo }
 }
 
-/// Whether the first thread of a process has been killed, by its `/proc/PID/status`: it has ended, or is to end. While another thread
-/// cannot end the process has not.
+/// Whether the first thread of a process has been killed, by its `/proc/PID/status`: it has ended,
+/// or is to end. The process itself has not ended while another thread cannot end.
 fn is_killed(status: &str) -> bool {
-    const KILL: u64 = 1 << (libc::SIGKILL - 1);
-    let is_pending = |name| {
-        let set = kernel::field(status, name).and_then(|set| u64::from_str_radix(set, 16).ok());
-        set.is_some_and(|set| set & KILL != 0)
-    };
     let has_ended = kernel::field(status, "State").is_some_and(|state| state.starts_with('Z'));
-    has_ended || is_pending("SigPnd") || is_pending("ShdPnd")
+    has_ended || is_kill_pending(status, "SigPnd") || is_kill_pending(status, "ShdPnd")
+}
+
+/// Whether SIGKILL is in the signal set `name` of a `/proc/PID/status`.
+fn is_kill_pending(status: &str, name: &str) -> bool {
+    // Signal sets are hexadecimal masks whose bit 0 is signal 1 (proc(5)).
+    const KILL: u64 = 1 << (libc::SIGKILL - 1);
+    let set = kernel::field(status, name).and_then(|set| u64::from_str_radix(set, 16).ok());
+    set.is_some_and(|set| set & KILL != 0)
 }
 
 fn read(memory: &File) -> Option<Journal> {

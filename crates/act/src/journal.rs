@@ -50,18 +50,18 @@ use thiserror::Error;
 
 /// First line of a journal; the number is the format's version.
 const HEAD: &str = "colocate-journal 7";
-/// What the first line of every version begins with.
+/// Prefix of the first line in every version.
 const KIND: &str = "colocate-journal ";
 
-/// The variable in the environment of every program of a workload that holds the journal's token. Processes whose
-/// creators have all ended are found by it.
+/// Environment variable with the journal's token, in every program of a workload. Identifies
+/// processes whose ancestors have all ended.
 pub const TOKEN_VARIABLE: &str = "COLOCATE_JOB";
 
 /// Bytes of a task's line with its line feed. The longest line has 7 + 7 + 20 + 5 + 5 + 1 +
 /// 8 characters (Linux's largest thread number is 4194304) and 6 spaces.
 const LINE_B: usize = 64;
 
-/// The largest journal: a line for each thread that Linux can have at a time, and a head with two paths at most.
+/// Largest journal: a line per thread of Linux's maximum, and a head with at most two paths.
 pub const MAX_SIZE: MaxSize = MaxSize::bytes(4_194_304 * LINE_B as u64 + 65_536);
 
 /// The most sets of PUs. Chosen: a machine with 1,024 cores of several PUs has some 1,100.
@@ -71,21 +71,21 @@ const MOST_SETS: usize = 2_048;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot(usize);
 
-/// What was done to a task.
+/// Change of a task's mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mark {
-    /// It has, or was given, the original mask.
+    /// Original mask, unchanged or restored.
     Original,
-    /// It was put on one PU.
+    /// Placed on one PU.
     On(PuNr),
-    /// It was put on a set of PUs, by its place in [`Journal::sets`].
+    /// Placed on a set of PUs, by its index in [`Journal::sets`].
     Among(u16),
-    /// The program chose its PUs itself, so there is nothing to undo.
+    /// Mask set by the program itself, without anything to undo.
     Programs,
 }
 
 impl Mark {
-    /// Whether it was put somewhere.
+    /// Whether the task was placed.
     pub fn is_put(self) -> bool {
         matches!(self, Self::On(_) | Self::Among(_))
     }
@@ -111,20 +111,20 @@ impl fmt::Display for Mark {
     }
 }
 
-/// One task that was changed.
+/// Changed task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its process.
+    /// Process number.
     pub pid: Pid,
     /// The thread.
     pub tid: Tid,
-    /// When it was created, in clock ticks since boot.
+    /// Creation time in clock ticks since boot.
     pub start_ticks: u64,
-    /// What is done to it.
+    /// Present change.
     pub mark: Mark,
-    /// What was done to it before; the mark of its creator for a new thread.
+    /// Earlier change; for a new thread the mark of its creator.
     pub was: Mark,
-    /// The policy that it had before we put it under SCHED_IDLE; `None` if it is not there by our doing.
+    /// Policy before the change to SCHED_IDLE; `None` if colocate did not change it.
     pub lowered: Option<Fair>,
 }
 
@@ -140,30 +140,31 @@ impl Entry {
     };
 }
 
-/// What a journal says.
+/// Content of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Journal {
-    /// The colocate that wrote it.
+    /// Colocate process that wrote the journal.
     pub owner: Owner,
-    /// The boot in which it was written; `None` where that is not known.
+    /// Boot in which the journal was written; `None` if unknown.
     pub boot: Option<String>,
-    /// What the workload's programs have in their environment; `None` where no random number could be had.
+    /// Token in the environment of the workload's programs; `None` if no random number was
+    /// available.
     pub token: Option<String>,
-    /// The mask that every task would have without it.
+    /// Mask of every task without colocate.
     pub original: PuSet,
-    /// The sets of several PUs that a task may be put on.
+    /// Sets of several PUs for placements.
     pub sets: Vec<PuSet>,
-    /// How jobs are stopped; `None` if none ever is.
+    /// Mechanism for stopping jobs; `None` if no job is ever stopped.
     pub pauses: Option<How>,
-    /// Process and time namespaces that it was written in; `None` where that is not known.
+    /// Process and time namespaces of the writer; `None` if unknown.
     pub namespaces: Option<String>,
-    /// Processes that were attached to; `None` if everything was launched.
+    /// Attached processes; `None` if all were launched.
     pub attached: Option<Attached>,
-    /// Tasks that were changed, some of them long gone.
+    /// Changed tasks, including tasks ended long ago.
     pub entries: Vec<Entry>,
 }
 
-/// A text that is not a journal.
+/// Text that is not a journal.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("expected {expected}, found {found:?}")]
 pub struct JournalError {
@@ -172,7 +173,12 @@ pub struct JournalError {
 }
 
 impl JournalError {
-    /// Whether it is a journal of another version, which another colocate may understand.
+    fn at(expected: &'static str, found: Option<&str>) -> Self {
+        let found = found.unwrap_or_default().chars().take(60).collect();
+        Self { expected, found }
+    }
+
+    /// Whether the text is a journal of another version, for another colocate.
     pub fn is_other_version(&self) -> bool {
         let version = self.found.strip_prefix(KIND).filter(|_| self.expected == HEAD);
         version.is_some_and(|version| version.parse::<u32>().is_ok())
@@ -180,19 +186,21 @@ impl JournalError {
 }
 
 impl Journal {
-    /// Whether a thread of a process that is gone was given this mask, and the program has not chosen its PUs since. A thread that executes a
-    /// program becomes the first one, with the mask that it had, and all others are gone.
+    /// Whether an ended thread of a process was given this mask, without a later choice of PUs by
+    /// the program. A thread that executes a program becomes the first thread and keeps its mask,
+    /// and all remaining threads end.
     pub fn was_of_gone(&self, pid: Pid, mask: &PuSet, lives: impl Fn(Tid) -> bool) -> bool {
-        let was_given = |entry: &&Entry| {
-            let put = [entry.mark, entry.was].into_iter().filter(|mark| mark.is_put());
-            put.filter_map(|mark| self.mask(mark)).any(|given| given == *mask)
-        };
         let of_process =
             self.entries.iter().filter(|it| it.pid == pid && it.mark != Mark::Programs);
-        of_process.filter(was_given).any(|entry| !lives(entry.tid))
+        of_process
+            .filter(|entry| {
+                let put = [entry.mark, entry.was].into_iter().filter(|mark| mark.is_put());
+                put.filter_map(|mark| self.mask(mark)).any(|given| given == *mask)
+            })
+            .any(|entry| !lives(entry.tid))
     }
 
-    /// The PUs that a mark stands for; `None` if the program chose its own.
+    /// PUs of a mark; `None` if the program chose its own.
     pub fn mask(&self, mark: Mark) -> Option<PuSet> {
         match mark {
             Mark::Original => Some(self.original.clone()),
@@ -202,40 +210,41 @@ impl Journal {
         }
     }
 
-    /// Reads a journal. Lines of tasks that make no sense are passed over: a crash can leave one.
+    /// Parses a journal. Malformed lines of tasks are skipped: a crash can leave one.
     ///
     /// # Errors
-    /// [`JournalError`] if the head is not that of a journal.
+    /// [`JournalError`] if the head is not a journal's.
     pub fn parse(text: &str) -> Result<Self, JournalError> {
         let mut lines = text.lines();
-        let wrong = |expected, found: Option<&str>| {
-            let found = found.unwrap_or_default().chars().take(60).collect();
-            JournalError { expected, found }
-        };
         let first = lines.next();
         if first != Some(HEAD) {
-            return Err(wrong(HEAD, first));
+            return Err(JournalError::at(HEAD, first));
         }
         let head: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
-        let value = |key: &str| {
-            let value = |line: &&str| line.strip_prefix(key)?.strip_prefix(' ').map(str::to_owned);
-            head.iter().find_map(value)
-        };
-        let owner = value("owner").and_then(|text| owner(&text));
-        let owner = owner.ok_or_else(|| wrong("owner PID START", head.first().copied()))?;
-        let list = value("original").and_then(|list| PuSet::parse_list(&list).ok());
+        let owner = head_value(&head, "owner").and_then(|text| owner(&text));
+        let owner =
+            owner.ok_or_else(|| JournalError::at("owner PID START", head.first().copied()))?;
+        let list = head_value(&head, "original").and_then(|list| PuSet::parse_list(&list).ok());
         let original = list.filter(|set| !set.is_empty());
         let original = original.ok_or_else(|| {
-            wrong("original CPU-LIST", head.iter().find(|line| line.starts_with("orig")).copied())
+            JournalError::at(
+                "original CPU-LIST",
+                head.iter().find(|line| line.starts_with("orig")).copied(),
+            )
         })?;
-        let sets = value("sets").unwrap_or_default();
+        let sets = head_value(&head, "sets").unwrap_or_default();
         let sets: Result<Vec<PuSet>, _> = sets.split_whitespace().map(PuSet::parse_list).collect();
         let sets = sets.map_err(|_| {
-            wrong("sets CPU-LIST …", head.iter().find(|line| line.starts_with("sets")).copied())
+            JournalError::at(
+                "sets CPU-LIST …",
+                head.iter().find(|line| line.starts_with("sets")).copied(),
+            )
         })?;
-        let pauses = value("pauses").and_then(|how| How::parse(&how));
-        let (boot, token, namespaces) = (value("boot"), value("token"), value("namespaces"));
-        let attached = value("attached").and_then(|text| Attached::parse(&text));
+        let pauses = head_value(&head, "pauses").and_then(|how| How::parse(&how));
+        let boot = head_value(&head, "boot");
+        let token = head_value(&head, "token");
+        let namespaces = head_value(&head, "namespaces");
+        let attached = head_value(&head, "attached").and_then(|text| Attached::parse(&text));
         Ok(Self {
             owner,
             boot,
@@ -249,7 +258,7 @@ impl Journal {
         })
     }
 
-    /// Masks that some thread was given.
+    /// Masks given to any thread.
     pub fn given(&self) -> Vec<PuSet> {
         let marks: BTreeSet<Mark> =
             self.entries.iter().flat_map(|entry| [entry.mark, entry.was]).collect();
@@ -257,34 +266,38 @@ impl Journal {
         put.filter_map(|mark| self.mask(mark)).filter(|mask| *mask != self.original).collect()
     }
 
-    /// Whether it was written in other process or time namespaces than `ours`: its numbers and times mean others here.
+    /// Whether the journal is from process or time namespaces other than `ours`: its numbers and
+    /// times have another meaning here.
     pub fn is_of_other_namespaces(&self, ours: Option<&str>) -> bool {
         self.namespaces.as_deref().zip(ours).is_some_and(|(its, ours)| its != ours)
     }
 
-    /// Whether it was written in an earlier boot of the machine than `boot`: then none of its tasks lives.
+    /// Whether the journal is from an earlier boot than `boot`, so that none of its tasks lives.
     pub fn is_of_another_boot(&self, boot: Option<&str>) -> bool {
         self.boot.as_deref().zip(boot).is_some_and(|(then, now)| then != now)
     }
 }
 
-/// The kernel's name of this boot (`/proc/sys/kernel/random/boot_id`, random(4)). `proc` is `/proc`.
+/// The kernel's name of this boot (`/proc/sys/kernel/random/boot_id`, random(4)). `proc` is
+/// `/proc`.
 pub fn boot(proc: &Path) -> Option<String> {
     let text = colocate_files::kernel::read_text(&proc.join("sys/kernel/random/boot_id")).ok()?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// Process and time namespaces of this process, by their inode numbers (namespaces(7)); 0 for one that the kernel does not have.
-/// `proc` is `/proc`.
+/// Process and time namespaces of this process, by their inode numbers (namespaces(7)); 0 for a
+/// namespace unknown to the kernel. `proc` is `/proc`.
 pub fn namespaces(proc: &Path) -> Option<String> {
-    let number = |name: &str| {
-        let link = colocate_files::kernel::link(&proc.join("self/ns").join(name)).ok();
-        let link = link.map(|link| link.to_string_lossy().into_owned());
-        let number = link.as_deref().and_then(|link| link.split(['[', ']']).nth(1));
-        number.unwrap_or("0").to_owned()
-    };
-    let both = [number("pid"), number("time")];
+    let both = [namespace(proc, "pid"), namespace(proc, "time")];
     (both != ["0", "0"]).then(|| both.join(" "))
+}
+
+/// Inode number of the namespace `name` of this process; "0" if the kernel does not have it.
+fn namespace(proc: &Path, name: &str) -> String {
+    let link = colocate_files::kernel::link(&proc.join("self/ns").join(name)).ok();
+    let link = link.map(|link| link.to_string_lossy().into_owned());
+    let number = link.as_deref().and_then(|link| link.split(['[', ']']).nth(1));
+    number.unwrap_or("0").to_owned()
 }
 
 fn owner(text: &str) -> Option<Owner> {
@@ -313,18 +326,24 @@ fn head(journal: &Journal) -> String {
     let Journal { owner, boot, token, original, sets, pauses, namespaces, attached, .. } = journal;
     let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
     let sets = Some(sets.join(" ")).filter(|sets| !sets.is_empty());
-    let line = |key: &str, value: Option<&dyn fmt::Display>| {
-        value.map_or_else(String::new, |value| format!("{key} {value}\n"))
-    };
     let mut text = format!("{HEAD}\nowner {} {}\n", owner.pid, owner.start_ticks);
-    text += &line("boot", boot.as_ref().map(|boot| boot as _));
-    text += &line("namespaces", namespaces.as_ref().map(|both| both as _));
-    text += &line("token", token.as_ref().map(|token| token as _));
-    text += &line("original", Some(original));
-    text += &line("sets", sets.as_ref().map(|sets| sets as _));
-    text += &line("pauses", pauses.as_ref().map(|how| how as _));
-    text += &line("attached", attached.as_ref().map(|attached| attached as _));
+    text += &head_line("boot", boot.as_ref().map(|boot| boot as _));
+    text += &head_line("namespaces", namespaces.as_ref().map(|both| both as _));
+    text += &head_line("token", token.as_ref().map(|token| token as _));
+    text += &head_line("original", Some(original));
+    text += &head_line("sets", sets.as_ref().map(|sets| sets as _));
+    text += &head_line("pauses", pauses.as_ref().map(|how| how as _));
+    text += &head_line("attached", attached.as_ref().map(|attached| attached as _));
     text + "\n"
+}
+
+/// Value of the line of `head` that begins with `key` and a space.
+fn head_value(head: &[&str], key: &str) -> Option<String> {
+    head.iter().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ').map(str::to_owned))
+}
+
+fn head_line(key: &str, value: Option<&dyn fmt::Display>) -> String {
+    value.map_or_else(String::new, |value| format!("{key} {value}\n"))
 }
 
 fn line(entry: &Entry) -> String {
@@ -335,22 +354,23 @@ fn line(entry: &Entry) -> String {
     format!("{:width$}\n", format!("{body} {sum:08x}"), width = LINE_B - 1)
 }
 
-/// A journal's file, by the descriptor of its folder: it is removed from the folder that it was made in.
+/// File of a journal, by the descriptor of its folder: the file is removed from the folder of its
+/// creation.
 #[derive(Debug)]
 pub struct Place {
     /// The folder.
     pub dir: Dir,
-    /// Its name there.
+    /// Name in the folder.
     pub name: String,
 }
 
 impl Place {
-    /// Removes the file. What cannot be removed is left to `colocate restore`.
+    /// Removes the file. `colocate restore` handles a file that cannot be removed.
     pub fn remove(&self) {
         let _ = self.dir.remove(&self.name);
     }
 
-    /// Where it is, for messages.
+    /// Path for messages.
     pub fn path(&self) -> PathBuf {
         self.dir.path().join(&self.name)
     }
@@ -359,7 +379,7 @@ impl Place {
 /// Writes a journal.
 #[derive(Debug)]
 pub struct Writer {
-    /// The head, and the entries that were written, by slot.
+    /// Head, and the written entries by slot.
     journal: Journal,
     memory: Option<File>,
     place: Option<Place>,
@@ -382,11 +402,17 @@ impl Writer {
     ) -> Self {
         let Owner { pid, start_ticks } = owner;
         let token = sys::random().map(|random| format!("{pid}-{start_ticks}-{random:016x}"));
-        let (original, pauses) = (original.clone(), pauses.cloned());
-        let (sets, entries) = (Vec::new(), Vec::new());
-        let (namespaces, attached) = (None, None);
-        let journal =
-            Journal { owner, boot, token, original, sets, pauses, namespaces, attached, entries };
+        let journal = Journal {
+            owner,
+            boot,
+            token,
+            original: original.clone(),
+            sets: Vec::new(),
+            pauses: pauses.cloned(),
+            namespaces: None,
+            attached: None,
+            entries: Vec::new(),
+        };
         let head = head(&journal);
         let mut trouble = None;
         let place = dir.map(|dir| Place { dir, name: owner.file_name() });
@@ -399,15 +425,18 @@ impl Writer {
         Self { journal, memory, place, file: None, head, free: Vec::new(), trouble }
     }
 
-    /// Has threads put on these sets of PUs, too: the first [`MOST_SETS`] of them. To be called before anything is written.
+    /// Allows placements on the first [`MOST_SETS`] of these sets of PUs. Must be called before any
+    /// write.
     pub fn with_sets(mut self, sets: impl IntoIterator<Item = PuSet>) -> Self {
         self.journal.sets = sets.into_iter().take(MOST_SETS).collect();
         self.with_head()
     }
 
-    /// Names the namespaces that its numbers are of, and what was attached to. To be called before anything is written.
+    /// Sets the namespaces of the journal's numbers, and the attached processes. Must be called
+    /// before any write.
     pub fn with_origin(mut self, namespaces: Option<String>, attached: Option<Attached>) -> Self {
-        (self.journal.namespaces, self.journal.attached) = (namespaces, attached);
+        self.journal.namespaces = namespaces;
+        self.journal.attached = attached;
         self.with_head()
     }
 
@@ -418,8 +447,8 @@ impl Writer {
         self
     }
 
-    /// Makes the file. To be called once, when a guardian has its place, and before anything is written: whenever
-    /// colocate is killed, something removes the file.
+    /// Creates the file. Must be called once, when a guardian has its place, and before any write:
+    /// whenever colocate is killed, the guardian removes the file.
     pub fn with_file(mut self) -> Self {
         match self.place.as_ref().map(|place| new_file(place, &self.head)) {
             Some(Err(why)) => (self.place, self.trouble) = (None, Some(why)),
@@ -429,12 +458,12 @@ impl Writer {
         self
     }
 
-    /// What the journal says.
+    /// Content of the journal.
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
 
-    /// What went wrong since the last call, in one line; the journal continues with what is left.
+    /// Errors since the last call, in one line; the journal continues without the failed part.
     pub fn trouble(&mut self) -> Option<String> {
         self.trouble.take()
     }
@@ -444,7 +473,7 @@ impl Writer {
         self.memory.as_ref().map(AsFd::as_fd)
     }
 
-    /// Where the journal's file is, or is to be made.
+    /// Place of the journal's file, existing or planned.
     pub fn place(&self) -> Option<&Place> {
         self.place.as_ref()
     }
@@ -457,13 +486,13 @@ impl Writer {
         })
     }
 
-    /// Frees the line of a task that has ended.
+    /// Frees the line of an ended task.
     pub fn free(&mut self, slot: Slot) {
         self.free.push(slot);
     }
 
-    /// Writes what is about to be done to a task. What is done for the first time gets a line of its own as well, which
-    /// stays: a thread that nothing has seen may have it from a creator that has had it restored since.
+    /// Writes a pending change of a task. A change of a new kind also gets a permanent line of its
+    /// own: an unseen thread may have inherited it from a creator that was restored since.
     pub fn write(&mut self, slot: Slot, entry: &Entry) {
         let Entry { mark, lowered, .. } = *entry;
         let first = Entry { mark, lowered, was: Mark::Original, ..Entry::EMPTY };

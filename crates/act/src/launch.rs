@@ -14,26 +14,26 @@ use thiserror::Error;
 
 /// Exit status of a program that could not be executed, as of `env` and `timeout`.
 pub const CANNOT_EXECUTE: i32 = 126;
-/// Exit status of a program that was not found, as of `env` and `timeout`.
+/// Exit status of a missing program, as of `env` and `timeout`.
 pub const NOT_FOUND: i32 = 127;
 /// Exit status of colocate's own failures.
 const OURS: i32 = 125;
 
-/// Why a program could not be started.
+/// Failed start of a program.
 #[derive(Debug, Error)]
 pub enum LaunchError {
-    /// No such program.
+    /// The program does not exist.
     #[error("{}: command not found", .0.display())]
     NotFound(OsString),
-    /// It was found but cannot be executed.
+    /// The program exists but cannot be executed.
     #[error("{}: {source}", program.display())]
     CannotExecute {
-        /// What was found.
+        /// Path of the program.
         program: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// The command has a null byte in it.
+    /// The command contains a null byte.
     #[error("expected a command without null bytes, found one in {0:?}")]
     Null(OsString),
     /// The system is short of something.
@@ -47,10 +47,10 @@ pub enum LaunchError {
     NoDescriptor {
         /// The program.
         program: PathBuf,
-        /// How many may be open.
+        /// Maximum number of open files.
         limit: u64,
     },
-    /// A job has a number of instructions for its target, and they cannot be counted.
+    /// A job has an instruction target, and instructions cannot be counted.
     #[error(
         "a target of {target} instructions: expected counters, found none: {why}; \
          `colocate doctor` names the remedy"
@@ -58,13 +58,13 @@ pub enum LaunchError {
     NoCounters {
         /// The target.
         target: u64,
-        /// Why not.
+        /// Reason.
         why: String,
     },
 }
 
 impl LaunchError {
-    /// The exit status that `env` would have.
+    /// Exit status of `env` for this error.
     pub fn status(&self) -> i32 {
         match self {
             Self::NotFound(_) => NOT_FOUND,
@@ -85,11 +85,11 @@ impl LaunchError {
 pub struct Command {
     /// The program's file.
     pub path: PathBuf,
-    /// Its arguments; the first one is the program as the user wrote it.
+    /// Arguments; the first is the program as written by the user.
     pub argv: Vec<OsString>,
-    /// The folder that it begins in; ours if there is none. `path` is not relative then.
+    /// Working folder; ours if `None`. With a folder, `path` is not relative.
     pub dir: Option<PathBuf>,
-    /// Names and values that its environment has instead of ours.
+    /// Environment variables set in place of ours.
     pub env: Vec<(OsString, OsString)>,
 }
 
@@ -98,7 +98,7 @@ impl Command {
     /// slash in it.
     ///
     /// # Errors
-    /// [`LaunchError::NotFound`] or [`LaunchError::CannotExecute`], as `env` tells them apart.
+    /// [`LaunchError::NotFound`] or [`LaunchError::CannotExecute`], with the distinction of `env`.
     pub fn find(argv: Vec<OsString>, path_var: Option<&OsStr>) -> Result<Self, LaunchError> {
         let program = argv.first().cloned().unwrap_or_default();
         if program.is_empty() {
@@ -112,16 +112,16 @@ impl Command {
         Ok(Self { path, argv, ..Self::default() })
     }
 
-    /// Its whole environment, as exec(3) takes it.
+    /// Whole environment for exec(3).
     fn environment(&self) -> Result<Vec<CString>, LaunchError> {
-        let instead = |name: &OsString| self.env.iter().any(|(other, _)| other == name);
-        let ours = std::env::vars_os().filter(|(name, _)| !instead(name));
+        let ours = std::env::vars_os()
+            .filter(|(name, _)| !self.env.iter().any(|(other, _)| other == name));
         let all = self.env.iter().cloned().chain(ours);
-        let text = |(name, value): (OsString, OsString)| {
+        all.map(|(name, value)| {
             let bytes = [name.as_bytes(), b"=", value.as_bytes()].concat();
             CString::new(bytes).map_err(|_| LaunchError::Null(value))
-        };
-        all.map(text).collect()
+        })
+        .collect()
     }
 
     /// The program's name, without folders.
@@ -144,7 +144,7 @@ fn check(path: PathBuf) -> Result<PathBuf, LaunchError> {
     }
 }
 
-/// The first file in the folders that can be executed; else the error of the first one that cannot.
+/// First executable file in the folders; else the error of the first that is not executable.
 fn search(program: &OsStr, path_var: &OsStr) -> Result<PathBuf, LaunchError> {
     let mut error = LaunchError::NotFound(program.to_owned());
     for dir in std::env::split_paths(path_var) {
@@ -163,16 +163,16 @@ fn search(program: &OsStr, path_var: &OsStr) -> Result<PathBuf, LaunchError> {
     Err(error)
 }
 
-/// What a program reads as its standard input.
+/// Standard input of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// What colocate was given.
+    /// Standard input of colocate.
     Inherited,
     /// Nothing: `/dev/null`.
     Nothing,
 }
 
-/// A process that waits before it becomes the program. Dropped, it ends without having begun.
+/// Process that waits before its exec. On drop it ends without the exec.
 #[derive(Debug)]
 pub struct Held {
     pid: Pid,
@@ -181,7 +181,7 @@ pub struct Held {
     program: PathBuf,
 }
 
-/// A process that was released; its exec may be under way.
+/// Released process, whose exec may be pending.
 #[derive(Debug)]
 pub struct ExecPending {
     pid: Pid,
@@ -189,8 +189,8 @@ pub struct ExecPending {
     program: PathBuf,
 }
 
-/// Makes the process for `command`. In the new process only system calls are made until it becomes the
-/// program, so this may be called although there are threads.
+/// Creates the process for `command`. Before its exec the new process makes only system calls, so
+/// this function may be called while threads run.
 ///
 /// # Errors
 /// [`LaunchError::Null`], or [`LaunchError::Sys`] at the limits of processes and open files.
@@ -198,8 +198,8 @@ pub fn hold(command: &Command, input: Input, signals: &InitialState) -> Result<H
     hold_as(command, input, signals, false)
 }
 
-/// The same at a later time, when colocate has changed more for itself than signals. The program reads
-/// nothing: what there was to read was the first run's.
+/// As [`hold`], at a later time, when colocate has changed more of its own state than signals. The
+/// standard input is empty: the first run had the input.
 ///
 /// # Errors
 /// As [`hold`].
@@ -232,12 +232,11 @@ fn hold_as(
     }
 }
 
-/// A pipe to a program; where descriptors have run out, as with hundreds of jobs, raises the limit, which programs do
-/// not inherit.
+/// Pipe to a program. Once descriptors have run out, as with hundreds of jobs, raises the limit,
+/// which programs do not inherit.
 fn pipe(command: &Command) -> Result<(io::PipeReader, io::PipeWriter), LaunchError> {
-    let is_full = |error: &io::Error| error.raw_os_error() == Some(libc::EMFILE);
     match io::pipe() {
-        Err(error) if is_full(&error) => {
+        Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
             let limit = Descriptors::raise()?.soft;
             let program = command.path.clone();
             io::pipe().map_err(|_| LaunchError::NoDescriptor { program, limit })
@@ -251,7 +250,7 @@ fn c_string(text: &OsStr) -> Result<CString, LaunchError> {
     CString::new(text.as_bytes()).map_err(|_| LaunchError::Null(text.to_owned()))
 }
 
-/// In the new process. Returns only if something goes wrong.
+/// Main function of the new process. Returns only on failure.
 fn become_program(
     mut wait: io::PipeReader,
     input: Input,
@@ -283,12 +282,12 @@ fn fail(error: &io::Error, mut report: io::PipeWriter) -> ! {
 }
 
 impl Held {
-    /// Its process.
+    /// Process number.
     pub fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Lets it go.
+    /// Releases the process.
     pub fn release(self) -> ExecPending {
         let Self { pid, mut go, failure, program } = self;
         let _ = go.write_all(b".");
@@ -297,11 +296,11 @@ impl Held {
 }
 
 impl ExecPending {
-    /// Waits until the process has become the program.
+    /// Waits for the exec of the process.
     ///
     /// # Errors
-    /// [`LaunchError::NotFound`] or [`LaunchError::CannotExecute`] if it could not; the process
-    /// then ends with that error's [`LaunchError::status`].
+    /// [`LaunchError::NotFound`] or [`LaunchError::CannotExecute`] if the exec failed; in this case
+    /// the process ends with the error's [`LaunchError::status`].
     pub fn confirm(mut self) -> Result<Pid, LaunchError> {
         let mut number = [0; 4];
         // The pipe closes without data when the exec succeeds.

@@ -27,38 +27,39 @@ use colocate_machine::PuSet;
 /// State of a thread's mask, as the kernel and the journal report it.
 #[derive(Clone, Copy, Debug)]
 pub struct MaskFacts<'a> {
-    /// Mask that the kernel shows.
+    /// Mask shown by the kernel.
     pub shown: &'a PuSet,
     /// Online PUs of the thread's cpuset.
     pub cpuset: &'a PuSet,
-    /// Mask that the thread would have without colocate; PUs outside of its cpuset included.
+    /// Mask of the thread without colocate, including PUs outside its cpuset.
     pub original: &'a PuSet,
-    /// Mask that colocate set on this thread last, if it is to be in force.
+    /// Last mask set by colocate on this thread, if it should be in force.
     pub own: Option<&'a PuSet>,
     /// Masks that the thread may have instead: from its creator, or from its own past.
     pub inherited: &'a [PuSet],
-    /// Mask that the program was seen to have set, which it may still have.
+    /// Mask that the program was seen to set, which may still be in force.
     pub programs: Option<&'a PuSet>,
 }
 
-/// Origin of the mask that a thread has.
+/// Origin of a thread's mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaskOwner {
-    /// Nothing was set: the thread has the original mask, or what its cpuset leaves of it.
+    /// Nothing was set: the thread has the original mask, restricted to its cpuset.
     Original,
-    /// Colocate set it, on this thread or on its creator.
+    /// Set by colocate, on this thread or on its creator.
     Ours,
-    /// Colocate set a mask of which the cpuset has nothing: the kernel shows the whole cpuset, and may show ours again later.
+    /// Set by colocate, but the cpuset has none of its PUs: the kernel shows the whole cpuset, and
+    /// may show the set mask again later.
     Hidden,
-    /// Colocate set a mask of which the cpuset has PUs, and the original one is shown: the program has set it again, or a kernel
-    /// before 6.2 has forgotten ours.
+    /// Set by colocate to PUs of the cpuset, but the original mask is shown: the program has set
+    /// the original mask again, or a kernel before 6.2 has forgotten colocate's mask.
     Widened,
-    /// The program set it, or its user.
+    /// Set by the program or its user.
     Program,
 }
 
 impl MaskOwner {
-    /// Origin of the mask that is shown.
+    /// Origin of the shown mask.
     pub fn of(facts: &MaskFacts<'_>) -> Self {
         let given = || facts.own.into_iter().chain(facts.inherited);
         if facts.programs.is_some_and(|mask| facts.shows(mask)) {
@@ -83,7 +84,7 @@ impl MaskOwner {
 }
 
 impl MaskFacts<'_> {
-    /// Whether the kernel would show what it shows if `mask` were set.
+    /// Whether the shown mask would result from setting `mask`.
     fn shows(&self, mask: &PuSet) -> bool {
         let left = mask.intersection(self.cpuset);
         if left.is_empty() {
@@ -93,7 +94,7 @@ impl MaskFacts<'_> {
         left.is_subset(self.shown) && self.shown.is_subset(mask)
     }
 
-    /// Whether the cpuset has nothing of `mask`, so that the kernel shows the whole cpuset in its place.
+    /// Whether the cpuset has no PU of `mask`, so that the kernel shows the whole cpuset instead.
     fn hides(&self, mask: &PuSet) -> bool {
         mask.intersection(self.cpuset).is_empty()
     }

@@ -18,11 +18,11 @@ use colocate_machine::{PuNr, PuSet};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-/// The mask to restore to tasks that have inherited ours. To be called before threads are created, as
-/// it forks. `proc` is `/proc`.
+/// Mask to restore in tasks that have inherited colocate's mask. Must be called before threads are
+/// created, as it forks. `proc` is `/proc`.
 ///
 /// # Errors
-/// If our own mask cannot be read. Where no process can be had, our own mask is taken.
+/// If our own mask cannot be read. If no process can be created, the result is our own mask.
 pub fn original(proc: &Path, files: &Sysfs) -> Result<PuSet, SysError> {
     let own = affinity::of(Tid(0))?;
     let own = given(proc).filter(|given| own.is_subset(given)).unwrap_or(own);
@@ -34,7 +34,7 @@ pub fn original(proc: &Path, files: &Sysfs) -> Result<PuSet, SysError> {
     Ok(chosen(own, granted(proc, &everything).as_ref(), everything))
 }
 
-/// Every PU that this kernel can ever have: the mask of threads that nothing narrows.
+/// All possible PUs of this kernel: the mask of unrestricted threads.
 pub fn everything(files: &Sysfs) -> PuSet {
     files.possible().unwrap_or_else(all)
 }
@@ -51,12 +51,12 @@ fn given(proc: &Path) -> Option<PuSet> {
     PuSet::parse_list(kernel::field(&status, "Cpus_allowed_list")?).ok()
 }
 
-/// Every PU that a mask can name.
+/// All PUs that a mask can name.
 fn all() -> PuSet {
     (0..affinity::MOST_PUS).map(PuNr::new).collect()
 }
 
-/// What the kernel makes of `wanted`, tried out by another process.
+/// Kernel's mask after setting `wanted`, tried in another process.
 fn granted(proc: &Path, wanted: &PuSet) -> Option<PuSet> {
     let (mut reader, mut writer) = io::pipe().ok()?;
     let child = match sys::fork().ok()? {

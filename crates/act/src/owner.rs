@@ -4,17 +4,18 @@ use colocate_linux::Pid;
 use colocate_linux::proc::stat::Stat;
 use std::path::Path;
 
-/// A process, so named that a later one with the same number is not mistaken for it.
+/// Process, identified by number and start time, so that a later process with the same number
+/// differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// Its number.
+    /// Number.
     pub pid: Pid,
-    /// When it was created, in clock ticks since boot.
+    /// Creation time in clock ticks since boot.
     pub start_ticks: u64,
 }
 
 impl Owner {
-    /// This process. `proc` is `/proc`; where that is unreadable, its start is 0.
+    /// This process. `proc` is `/proc`; if it is unreadable, the start time is 0.
     pub fn ours(proc: &Path) -> Self {
         let pid = Pid(std::process::id().cast_signed());
         let stat = Stat::read(proc, pid, pid.first_thread());
@@ -26,7 +27,7 @@ impl Owner {
         format!("run-{}-{}.journal", self.pid, self.start_ticks)
     }
 
-    /// Whose journal the file is, by its name.
+    /// Owner of a journal's file, by the file's name.
     pub fn of_file(path: &Path) -> Option<Self> {
         let (pid, start) = path.file_stem()?.to_str()?.strip_prefix("run-")?.split_once('-')?;
         Some(Self { pid: Pid(pid.parse().ok()?), start_ticks: start.parse().ok()? })

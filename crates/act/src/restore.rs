@@ -51,36 +51,42 @@ use workload::Workload;
 
 pub use workload::Root;
 
-/// Time limit of all rounds after colocate's death. Chosen: where hundreds of processes create others on a machine with a
-/// load of 10 to 30, endings took up to 2.4 s, and only `colocate restore` is waited for.
+/// Time limit of all rounds after colocate's death. Chosen: with hundreds of processes that create
+/// processes, on a machine with a load of 10 to 30, endings took up to 2.4 s, and only `colocate
+/// restore` is waited for.
 const LIMIT: Nanos = Nanos::from_secs(30);
-/// The same at colocate's end, for which its user waits. Chosen: with twelve runnable programs a PU, one round took
-/// 1.6 s.
+/// Time limit at colocate's end, for which its user waits. Chosen: with twelve runnable programs
+/// per PU, one round took 1.6 s.
 const LIMIT_AT_END: Nanos = Nanos::from_secs(5);
-/// So many rounds in a row must find nothing, with [`PAUSE`] between them. Chosen: together 50 ms, some slices of the
-/// scheduler; with 20 ms, on two PUs with a load of 11, one ending of seven missed threads.
+/// Number of successive rounds without a find, with [`PAUSE`] between them, that end the search.
+/// Chosen: together 50 ms, some slices of the scheduler; with 20 ms, on two PUs with a load of 11,
+/// in a seventh of the cases threads were missed.
 const QUIET: usize = 10;
-/// So many rounds that find something start anew the count of quiet ones. Chosen: without masks that look alike, two or three find
-/// something.
+/// Maximum number of restarts of the quiet count after a find. Chosen: without ambiguous masks, two
+/// or three rounds find something.
 const RESTARTS: usize = 10;
-/// Most passes over the threads of a process in one round. Chosen: a pass takes some microseconds a thread, so a process that creates
-/// thousands of threads a second has a pass without a new one.
+/// Maximum number of passes over the threads of a process per round. Chosen: a pass takes some
+/// microseconds per thread, so even a process that creates thousands of threads per second has a
+/// pass without a new thread.
 const PASSES: usize = 50;
 /// Time between two rounds, if the first has found nothing.
 const PAUSE: Duration = Duration::from_millis(5);
-/// CPU time after which the creation of a thread is over. Chosen: twenty times what it takes (50 µs in a virtual machine).
+/// CPU time after which the creation of a thread is over. Chosen: twenty times a creation (50 µs in
+/// a virtual machine).
 const CREATION: Nanos = Nanos::from_millis(1);
 
-/// What was, or would be, undone of a journal.
+/// Completed or, in a dry run, planned restorations of a journal.
 #[derive(Debug)]
 pub struct Undone {
-    /// Processes that were stopped, or may have been; or why one could not be continued, or a cgroup not be removed.
+    /// Processes that were, or may have been, stopped; or the error of continuing a process or
+    /// removing a cgroup.
     pub continued: io::Result<Vec<Pid>>,
     /// Threads that were under SCHED_IDLE.
     pub raised: Vec<Restored>,
-    /// Threads that were on a PU.
+    /// Threads that were placed.
     pub freed: Vec<Restored>,
-    /// Whether all were looked for: the list of processes could be read, and the time limit was enough.
+    /// Whether the search was complete: the list of processes was readable, and the time limit was
+    /// enough.
     pub searched: bool,
 }
 
@@ -96,32 +102,32 @@ fn text<S: Serializer>(shown: &impl Display, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(shown)
 }
 
-/// A thread of which something was, or would be, restored.
+/// Restored thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Restored {
-    /// Its process.
+    /// Process number.
     pub pid: Pid,
     /// The thread.
     pub tid: Tid,
-    /// What was restored.
+    /// Restored attribute.
     #[serde(flatten)]
     pub what: What,
-    /// Why it could not be, in one line; `None` if it was, or if nothing was tried.
+    /// Reason of a failure, in one line; `None` on success or without an attempt.
     pub trouble: Option<String>,
 }
 
-/// What is restored of a thread.
+/// Restored attribute of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum What {
-    /// Its original mask: where it was.
+    /// Original mask, with the former placement.
     #[serde(rename = "from", serialize_with = "text")]
     Mask(Put),
-    /// The policy that it, or its creator, had before it was put under SCHED_IDLE.
+    /// Policy of the thread, or its creator, before the change to SCHED_IDLE.
     #[serde(rename = "to", serialize_with = "text")]
     Policy(Fair),
 }
 
-/// Where a thread was put.
+/// Placement of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Put(PuSet);
 
@@ -134,15 +140,20 @@ impl Display for Put {
     }
 }
 
-/// Continues everything that the journal's workload has, or may have, stopped, takes its living threads out of
-/// SCHED_IDLE that were put there, and gives them their original mask; with `dry` only says which ones. `proc` is
-/// `/proc`. For a colocate that has ended. Takes a twentieth of a second if something lives, and half a minute at most.
+/// Continues all processes that the journal's workload has, or may have, stopped, and restores the
+/// policies and original masks of its living threads. With `dry` only lists them. `proc` is
+/// `/proc`. For a colocate that has ended. Takes a twentieth of a second if any process lives, and
+/// half a minute at most.
 ///
 /// Needs the same user as the workload's processes, or `CAP_SYS_NICE` and `CAP_KILL`.
 pub fn undo(journal: &Journal, proc: &Path, dry: bool) -> Undone {
     if journal.is_of_another_boot(journal::boot(proc).as_deref()) {
-        let (raised, freed) = (Vec::new(), Vec::new());
-        return Undone { continued: Ok(Vec::new()), raised, freed, searched: true };
+        return Undone {
+            continued: Ok(Vec::new()),
+            raised: Vec::new(),
+            freed: Vec::new(),
+            searched: true,
+        };
     }
     let mut undoing = Undoing::of(journal, proc, dry, None);
     let continued = undoing.continue_all();
@@ -152,25 +163,29 @@ pub fn undo(journal: &Journal, proc: &Path, dry: bool) -> Undone {
         Some(How::Freezer(folder)) if !dry => freezer::dissolve(folder).map(|_| pids),
         _ => Ok(pids),
     });
-    let is_policy = |it: &Restored| matches!(it.what, What::Policy(_));
-    let (raised, freed) = undoing.restored.into_iter().partition(is_policy);
+    let (raised, freed) =
+        undoing.restored.into_iter().partition(|it| matches!(it.what, What::Policy(_)));
     Undone { continued, raised, freed, searched }
 }
 
-/// The same for masks and policies at the end of a colocate, which is the root. Takes five seconds at most. Returns why
-/// something could not be restored, a line each, and whether all were looked for.
+/// Restores masks and policies at the end of a colocate, the root process. Takes five seconds at
+/// most. Returns the reasons of failed restorations, a line each, and whether the search was
+/// complete.
 pub fn undo_at_end(journal: &Journal, proc: &Path, root: Root) -> (Vec<String>, bool) {
     let mut undoing = Undoing::of(journal, proc, false, Some(root));
     let searched = undoing.scan_until_quiet(LIMIT_AT_END);
-    let line = |it: Restored| Some(format!("cannot restore thread {}: {}", it.tid, it.trouble?));
-    (undoing.restored.into_iter().filter_map(line).collect(), searched)
+    let failures = undoing
+        .restored
+        .into_iter()
+        .filter_map(|it| Some(format!("cannot restore thread {}: {}", it.tid, it.trouble?)));
+    (failures.collect(), searched)
 }
 
-/// One scan of all processes.
+/// Result of one scan of all processes.
 struct Scanned {
-    /// Whether there is a process.
+    /// Whether any process lives.
     something_lives: bool,
-    /// Whether each process had a moment at which all of its threads had been restored.
+    /// Whether each process had a moment with all of its threads restored.
     is_settled: bool,
 }
 
@@ -181,7 +196,8 @@ struct Undoing<'a> {
     dry: bool,
     workload: Workload<'a>,
     cpusets: Cpusets,
-    /// Threads with their start times, and the PUs that they were to leave, if any: what cannot be restored is not tried for ever.
+    /// Threads with their start times, and their former placements, if any: a failed restoration is
+    /// not repeated for ever.
     tried: HashSet<(Pid, Tid, u64, Option<Put>)>,
     creating: Creating,
     restored: Vec<Restored>,
@@ -201,7 +217,8 @@ impl<'a> Undoing<'a> {
         }
     }
 
-    /// Continues everything; if dry only says what. Returns the processes that were found stopped, or in cgroups.
+    /// Continues all processes; a dry run only lists them. Returns the processes found stopped, or
+    /// in cgroups.
     fn continue_all(&mut self) -> io::Result<Vec<Pid>> {
         match &self.journal.pauses {
             None => Ok(Vec::new()),
@@ -215,11 +232,14 @@ impl<'a> Undoing<'a> {
             }
             Some(How::Signals) => {
                 let all = self.workload.processes()?;
-                let is_stopped = |process: &&ProcessHandle| {
-                    let stats = process.threads().into_iter().map(|tid| process.stat_of(tid));
-                    stats.flatten().any(|stat| stat.state == 'T')
-                };
-                let stopped = all.iter().filter(is_stopped).map(ProcessHandle::pid).collect();
+                let stopped = all
+                    .iter()
+                    .filter(|process| {
+                        let stats = process.threads().into_iter().map(|tid| process.stat_of(tid));
+                        stats.flatten().any(|stat| stat.state == 'T')
+                    })
+                    .map(ProcessHandle::pid)
+                    .collect();
                 // Not only to those that have stopped: on a busy machine one may still be about to.
                 let to = if self.dry { &[][..] } else { &all };
                 to.iter().try_for_each(continue_process)?;
@@ -228,7 +248,7 @@ impl<'a> Undoing<'a> {
         }
     }
 
-    /// False if that takes longer, or processes cannot be listed.
+    /// Scans until quiet. False at the time limit, or if processes cannot be listed.
     fn scan_until_quiet(&mut self, limit: Nanos) -> bool {
         let begun = now();
         let mut quiet = 0;
@@ -272,7 +292,7 @@ impl<'a> Undoing<'a> {
         Ok(Scanned { something_lives: !all.is_empty(), is_settled })
     }
 
-    /// Whether there was a moment at which all of its threads had been restored.
+    /// Whether there was a moment with all threads of the process restored.
     fn scan_process(&mut self, process: &ProcessHandle) -> bool {
         let fills = self.workload.fills();
         for _ in 0..PASSES {
@@ -290,7 +310,8 @@ impl<'a> Undoing<'a> {
         false
     }
 
-    /// Takes a thread out of SCHED_IDLE that was put there, or has inherited it.
+    /// Restores the policy of a thread that colocate put under SCHED_IDLE, or that inherited
+    /// SCHED_IDLE.
     fn raise(&mut self, process: &ProcessHandle, tid: Tid) {
         let found = process.with(tid, sys::schedule_of);
         if !found.is_ok_and(|it| it.policy == libc::SCHED_IDLE) {
@@ -302,7 +323,7 @@ impl<'a> Undoing<'a> {
         });
     }
 
-    /// Gives a thread its original mask that was put on a PU, or has inherited that.
+    /// Restores the original mask of a thread that was placed, or that inherited a placement.
     fn free(&mut self, process: &ProcessHandle, tid: Tid) {
         let entry = self.workload.known(tid);
         let Some(from) = self.placed(process, tid, entry) else { return };
@@ -315,17 +336,17 @@ impl<'a> Undoing<'a> {
         });
     }
 
-    /// Mask that a thread shows of one that it was given; `None` if it has none of these.
+    /// Given mask shown by a thread; `None` if it shows none.
     fn placed(&self, process: &ProcessHandle, tid: Tid, entry: Option<&Entry>) -> Option<Put> {
         if entry.is_some_and(|entry| entry.mark == Mark::Programs) {
             return None;
         }
         // Asked last: that takes longer than to read a mask.
-        let is_own = || entry.is_none() && self.workload.has_only_masks_of_its_own(process.pid());
-        self.given_mask(process, tid, entry).filter(|_| !is_own())
+        let given = self.given_mask(process, tid, entry);
+        given.filter(|_| entry.is_some() || !self.workload.has_only_masks_of_its_own(process.pid()))
     }
 
-    /// Mask that a thread shows of one that it may have been given, whatever is known of its process.
+    /// Possibly given mask shown by a thread, whatever is known of its process.
     fn given_mask(&self, process: &ProcessHandle, tid: Tid, entry: Option<&Entry>) -> Option<Put> {
         let original = &self.journal.original;
         let given = given(self.journal, entry);
@@ -350,17 +371,16 @@ impl<'a> Undoing<'a> {
         MaskOwner::of(&facts).is_to_undo().then_some(Put(shown))
     }
 
-    /// Whether a first thread has a mask that another thread of its process was given, which is gone: that one may have executed a program
-    /// and be the first one since.
+    /// Whether a first thread has a mask given to an ended thread of its process: the ended thread
+    /// may have executed a program and be the first thread since.
     fn is_of_gone(&self, process: &ProcessHandle, tid: Tid, shown: &PuSet) -> bool {
         let pid = process.pid();
-        let lives = |tid| process.stat_of(tid).is_some();
         tid == pid.first_thread()
             && *shown != self.journal.original
-            && self.journal.was_of_gone(pid, shown, lives)
+            && self.journal.was_of_gone(pid, shown, |tid| process.stat_of(tid).is_some())
     }
 
-    /// Does `act` once, unless dry, to restore something of a thread that has not ended.
+    /// Runs `act` once, unless dry, to restore an attribute of a living thread.
     fn restore(
         &mut self,
         process: &ProcessHandle,
@@ -383,7 +403,7 @@ impl<'a> Undoing<'a> {
     }
 }
 
-/// Continues a process, unless it has ended.
+/// Continues a process, unless ended.
 fn continue_process(process: &ProcessHandle) -> io::Result<()> {
     match process.signal(libc::SIGCONT) {
         Err(why) if why.errno() != Some(libc::ESRCH) => Err(why.source),
@@ -391,17 +411,17 @@ fn continue_process(process: &ProcessHandle) -> io::Result<()> {
     }
 }
 
-/// Threads that may be in the middle of creating another one since something was restored.
+/// Restored threads that may still be in the middle of creating another thread.
 #[derive(Default)]
 struct Creating {
     threads: HashMap<(Pid, Tid), Restoring>,
     generation: usize,
 }
 
-/// A thread at the time when something of it was restored.
+/// Thread at the time of its restoration.
 struct Restoring {
     generation: usize,
-    /// CPU time that it had used then; `None` if the kernel does not say.
+    /// CPU time used at the restoration; `None` if the kernel does not report it.
     used: Option<(Nanos, RunTime)>,
 }
 
@@ -421,15 +441,13 @@ impl Creating {
         self.threads.insert((pid, tid), Restoring { generation: self.generation, used });
     }
 
-    /// Forgets threads that have run or sleep, which are in the middle of no creation any more. False if none is left of those that
-    /// were added before the last time that this was false.
+    /// Forgets threads that have run or sleep, as they are no longer in the middle of a creation.
+    /// Returns whether any remains of the threads added before the last return of false.
     fn earlier_are_left(&mut self, proc: &Path) -> bool {
         self.threads.retain(|(pid, tid), thread| {
-            let may_run = || Stat::read(proc, *pid, *tid).is_some_and(|stat| stat.could_run());
-            !thread.has_run() && may_run()
+            !thread.has_run() && Stat::read(proc, *pid, *tid).is_some_and(|stat| stat.could_run())
         });
-        let is_earlier = |thread: &Restoring| thread.generation < self.generation;
-        let are_left = self.threads.values().any(is_earlier);
+        let are_left = self.threads.values().any(|thread| thread.generation < self.generation);
         if !are_left {
             self.generation += 1;
         }
@@ -437,7 +455,8 @@ impl Creating {
     }
 }
 
-/// Masks that the journal says a thread may have been given: where nothing is known of it, all.
+/// Masks that a thread may have been given according to the journal; all masks for an unknown
+/// thread.
 fn given(journal: &Journal, entry: Option<&Entry>) -> Vec<PuSet> {
     let Some(entry) = entry else { return journal.given() };
     let marks = [entry.mark, entry.was].into_iter().filter(|mark| mark.is_put());
@@ -446,51 +465,53 @@ fn given(journal: &Journal, entry: Option<&Entry>) -> Vec<PuSet> {
     masks.filter(|mask| *mask != journal.original).collect()
 }
 
-/// PUs that are online.
+/// Online PUs.
 fn online() -> Option<PuSet> {
     let list = kernel::read_text(Path::new("/sys/devices/system/cpu/online")).ok()?;
     PuSet::parse_list(list.trim()).ok()
 }
 
-/// Whether the colocate that wrote a journal still lives, and will undo it by itself.
+/// Whether the colocate that wrote a journal still lives, and will undo the journal by itself.
 pub fn is_alive(owner: Owner, proc: &Path) -> bool {
     let stat = Stat::read(proc, owner.pid, owner.pid.first_thread());
     stat.is_some_and(|stat| stat.start_ticks == owner.start_ticks && !stat.is_dead())
 }
 
-/// A journal that was found.
+/// Discovered journal.
 #[derive(Debug)]
 pub struct Found {
-    /// Where.
+    /// Path of the journal.
     pub path: PathBuf,
-    /// Its folder, by descriptor: what is removed is what was read.
+    /// Folder by descriptor: the removed file is the file that was read.
     pub dir: Rc<Dir>,
-    /// The colocate that wrote it, or is about to; `None` if neither content nor name says.
+    /// Colocate that wrote the journal, or is about to; `None` if neither content nor name shows
+    /// it.
     pub owner: Option<Owner>,
-    /// What it says, or why it says nothing.
+    /// Content, or the reason why it is unusable.
     pub journal: Result<Journal, FoundError>,
 }
 
-/// Why a journal says nothing.
+/// Reason why a journal is unusable.
 #[derive(Debug, Error)]
 pub enum FoundError {
     /// The file cannot be read.
     #[error("{}", .0.reason())]
     Unread(#[from] FileError),
-    /// It is of another version, which another colocate may understand.
+    /// Journal of another version, for another colocate.
     #[error("{0}")]
     OtherVersion(JournalError),
-    /// It is of other process or time namespaces: its numbers mean other processes here.
+    /// Journal of other process or time namespaces: its numbers mean different processes here.
     #[error(
         "it was written in another process or time namespace; call colocate restore there (nsenter --all)"
     )]
     OtherNamespace,
-    /// It is of no use.
+    /// Unusable journal.
     #[error("{0}")]
     Spoilt(JournalError),
 }
 
-/// The journals of all colocates of this user, and of root's if that is it: those in folders that no other user can change.
+/// Journals of all colocates of this user, and for root of all root's: from folders that no other
+/// user can change.
 pub fn journals_of_user() -> Vec<Found> {
     let user = sys::effective_user();
     let dirs = rundir::candidates(std::env::var_os("XDG_RUNTIME_DIR").as_deref(), user);
@@ -498,32 +519,38 @@ pub fn journals_of_user() -> Vec<Found> {
     private.flat_map(journals).collect()
 }
 
-/// A colocate that works and places threads of one of these processes: that process, and colocate's own.
+/// Process of `pids` with threads placed by another living colocate, and the process of that
+/// colocate.
 pub fn placed_by_another(pids: &BTreeSet<Pid>, proc: &Path) -> Option<(Pid, Pid)> {
-    let works = |found: &Found| found.owner.is_some_and(|owner| is_alive(owner, proc));
-    let working = journals_of_user().into_iter().filter(works);
+    let working = journals_of_user()
+        .into_iter()
+        .filter(|found| found.owner.is_some_and(|owner| is_alive(owner, proc)));
     working.filter_map(|found| found.journal.ok()).find_map(|journal| {
-        let is_placed = |entry: &&Entry| entry.mark.is_put() && pids.contains(&entry.pid);
-        Some((journal.entries.iter().find(is_placed)?.pid, journal.owner.pid))
+        let mut entries = journal.entries.iter();
+        let placed = entries.find(|entry| entry.mark.is_put() && pids.contains(&entry.pid))?;
+        Some((placed.pid, journal.owner.pid))
     })
 }
 
-/// The journals in the folder `dir`, in the order of their names; none if it cannot be read.
+/// Journals in the folder `dir`, in the order of their names; none if it is unreadable.
 pub fn journals(dir: Dir) -> Vec<Found> {
     let mut names = dir.names(MOST_JOURNALS).unwrap_or_default();
     names.retain(|name| Path::new(name).extension().is_some_and(|end| end == "journal"));
     names.sort();
     let dir = Rc::new(dir);
-    let found = |name: OsString| {
-        let path = dir.path().join(&name);
-        let journal = read(&dir, &name);
-        let owner = journal.as_ref().map_or_else(|_| Owner::of_file(&path), |j| Some(j.owner));
-        Found { path, dir: Rc::clone(&dir), owner, journal }
-    };
-    names.into_iter().map(found).collect()
+    names
+        .into_iter()
+        .map(|name: OsString| {
+            let path = dir.path().join(&name);
+            let journal = read(&dir, &name);
+            let owner = journal.as_ref().map_or_else(|_| Owner::of_file(&path), |j| Some(j.owner));
+            Found { path, dir: Rc::clone(&dir), owner, journal }
+        })
+        .collect()
 }
 
-/// Most files of one folder. Chosen: there is one for each colocate that runs or was killed.
+/// Maximum number of files of one folder. Chosen: a folder has a file per running or killed
+/// colocate.
 const MOST_JOURNALS: usize = 10_000;
 
 fn read(dir: &Dir, name: &OsStr) -> Result<Journal, FoundError> {

@@ -4,8 +4,8 @@ use colocate_files::Dir;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// The folders that may hold a user's journals, best first: `$XDG_RUNTIME_DIR/colocate` if that is
-/// set, `/run/colocate` for root, `/tmp/colocate-UID`.
+/// Possible folders for a user's journals, best first: `$XDG_RUNTIME_DIR/colocate` if set,
+/// `/run/colocate` for root, `/tmp/colocate-UID`.
 pub fn candidates(xdg_runtime_dir: Option<&OsStr>, user: u32) -> Vec<PathBuf> {
     let xdg = xdg_runtime_dir.filter(|dir| Path::new(dir).is_absolute());
     let xdg = xdg.map(|dir| Path::new(dir).join("colocate"));
@@ -14,12 +14,12 @@ pub fn candidates(xdg_runtime_dir: Option<&OsStr>, user: u32) -> Vec<PathBuf> {
     xdg.into_iter().chain(root).chain([shared]).collect()
 }
 
-/// The first of `candidates` that can be used, made if it is missing: a folder of this user that no other can write
-/// to or put another one in the place of ([`Dir::open_private`]). In `/tmp` any user could have made it, or a link of that
-/// name, before us.
+/// Opens the first usable folder of `candidates`, creating it if missing: a folder of this user
+/// that no other user can write to or replace ([`Dir::open_private`]). In `/tmp` any user could
+/// have created the folder, or a link of the same name, before.
 ///
 /// # Errors
-/// One line about the last candidate, if none can be used.
+/// One line about the last candidate, if none is usable.
 pub fn open(candidates: &[PathBuf], user: u32) -> Result<Dir, String> {
     let mut why = "no folder is known for it".to_owned();
     for dir in candidates {

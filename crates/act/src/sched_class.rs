@@ -28,43 +28,43 @@ use std::ffi::c_int;
 use std::path::Path;
 use thiserror::Error;
 
-/// What lets threads leave SCHED_IDLE again.
+/// Right to leave SCHED_IDLE again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
-    /// CAP_SYS_NICE: all of them.
+    /// CAP_SYS_NICE: for all threads.
     Capability,
-    /// RLIMIT_NICE: those whose nice value it allows.
+    /// RLIMIT_NICE: for threads whose nice value it allows.
     Limit,
 }
 
-/// Why SCHED_IDLE could not be left again.
+/// Reason why SCHED_IDLE cannot be left again.
 #[derive(Debug, Error)]
 pub enum PermissionError {
-    /// Neither right is there.
+    /// Neither right is present.
     #[error(
         "to leave SCHED_IDLE again takes CAP_SYS_NICE or an RLIMIT_NICE of {} (`ulimit -e`), found {found}",
         20 - .nice
     )]
     Denied {
-        /// The nice value of colocate, which its programs inherit.
+        /// Nice value of colocate, inherited by its programs.
         nice: i32,
         /// The soft limit.
         found: u64,
     },
-    /// It could not be tried.
+    /// The trial failed.
     #[error(transparent)]
     Sys(#[from] SysError),
 }
 
-/// Exit codes of the process that tries.
+/// Exit codes of the trial process.
 const BY_CAPABILITY: i32 = 0;
 const BY_LIMIT: i32 = 1;
 
-/// Finds out what would let threads leave SCHED_IDLE, by a process that is made for it. To be called before threads
-/// are created.
+/// Determines the right to leave SCHED_IDLE in a process made for the trial. Must be called before
+/// threads are created.
 ///
 /// # Errors
-/// [`PermissionError`], also where SCHED_IDLE itself cannot be had.
+/// [`PermissionError`], also if SCHED_IDLE itself is refused.
 pub fn permission() -> Result<Permission, PermissionError> {
     let child = match sys::fork()? {
         Fork::Parent(child) => child,
@@ -83,7 +83,7 @@ pub fn permission() -> Result<Permission, PermissionError> {
     }
 }
 
-/// In a process of its own, which ends up with another policy and limit. Only system calls.
+/// Trial in a process of its own, which ends up with another policy and limit. Only system calls.
 fn try_it() -> Result<Permission, SysError> {
     let me = Tid(0);
     let mine = sys::schedule_of(me)?.under(libc::SCHED_OTHER);
@@ -97,23 +97,24 @@ fn try_it() -> Result<Permission, SysError> {
     sys::set_schedule(me, &mine).map(|()| Permission::Limit)
 }
 
-/// Why a thread cannot be lowered, or not be raised again.
+/// Failed change of a thread's scheduling policy.
 #[derive(Debug, Error)]
 pub enum ClassError {
-    /// It has a fixed priority, a deadline or a scheduler of its own (policy by the kernel's number).
+    /// The thread has a fixed priority, a deadline or a scheduler of its own (policy by the
+    /// kernel's number).
     #[error(
         "one of its threads has a scheduling policy of its own (SCHED_FIFO, SCHED_RR, SCHED_DEADLINE or SCHED_EXT)"
     )]
     OwnPolicy,
-    /// It could not be raised again.
+    /// The policy could not be restored.
     #[error("RLIMIT_NICE of one of its threads would not let it leave SCHED_IDLE again")]
     NoWayBack,
-    /// The kernel accepted the policy and then has another one.
+    /// The kernel accepted the policy and shows another afterwards.
     #[error("expected scheduling policy {wanted} to be read back, found {found}")]
     Elsewhere {
-        /// What was asked for.
+        /// Requested policy.
         wanted: c_int,
-        /// What was found.
+        /// Actual policy.
         found: c_int,
     },
     /// Another reason.
@@ -122,11 +123,11 @@ pub enum ClassError {
 }
 
 impl Actuators {
-    /// Puts `thread` under SCHED_IDLE, journal first. Nothing is done to one that is there already, by our doing or its
-    /// own, or has ended.
+    /// Puts `thread` under SCHED_IDLE, journal first. No effect on a thread under SCHED_IDLE,
+    /// whether by colocate or by its own choice, or on an ended thread.
     ///
     /// # Errors
-    /// [`ClassError`]; it has the policy then that it had.
+    /// [`ClassError`]; the thread keeps its policy.
     pub fn lower(&mut self, thread: &mut Thread, permission: Permission) -> Result<(), ClassError> {
         let Some(process) = thread.process.clone() else { return Ok(()) };
         let found = living(process.with(thread.tid, sys::schedule_of))?;
@@ -138,7 +139,8 @@ impl Actuators {
         if permission == Permission::Limit && !may_come_back(thread.pid, found.nice)? {
             return Err(ClassError::NoWayBack);
         }
-        (thread.lowered, thread.last_lowered) = (Some(fair), Some(fair));
+        thread.lowered = Some(fair);
+        thread.last_lowered = Some(fair);
         if !self.rewrite(thread) {
             return Ok(());
         }
@@ -150,10 +152,10 @@ impl Actuators {
         done
     }
 
-    /// Restores the policy of `thread`, if it is under SCHED_IDLE by our doing.
+    /// Restores the policy of `thread`, if colocate put it under SCHED_IDLE.
     ///
     /// # Errors
-    /// [`ClassError`]; the journal then still says what it had.
+    /// [`ClassError`]; the journal keeps the original policy.
     pub fn raise(&mut self, thread: &mut Thread) -> Result<(), ClassError> {
         let Some(fair) = thread.lowered else { return Ok(()) };
         if let Some(process) = &thread.process {
@@ -164,10 +166,11 @@ impl Actuators {
         Ok(())
     }
 
-    /// Takes in that a new thread may have inherited SCHED_IDLE from one that we have put there.
+    /// Handles a new thread, which may have inherited SCHED_IDLE from a creator put there by
+    /// colocate.
     ///
-    /// One that has not is noted in the journal as well: it may put itself there later, and then differs from those that
-    /// are not known when colocate dies.
+    /// A thread without SCHED_IDLE is recorded in the journal as well: it may choose SCHED_IDLE
+    /// later, and so differs from threads unknown at colocate's death.
     pub fn note_inherited(&mut self, thread: &mut Thread) {
         let found =
             thread.process.as_ref().map(|process| process.with(thread.tid, sys::schedule_of));
@@ -181,7 +184,7 @@ impl Actuators {
     }
 }
 
-/// Restores the policy of a thread, unless it has another one than SCHED_IDLE or has ended.
+/// Restores the policy of a thread; no effect on an ended thread or a policy other than SCHED_IDLE.
 ///
 /// # Errors
 /// [`ClassError::Sys`] and [`ClassError::Elsewhere`].
@@ -196,11 +199,11 @@ pub fn raise(process: &ProcessHandle, tid: Tid, fair: Fair) -> Result<(), ClassE
 
 /// Sets the policy and reads it back.
 fn set(process: &ProcessHandle, tid: Tid, wanted: &Schedule) -> Result<(), ClassError> {
-    let call = |tid| {
+    let found = process.with(tid, |tid| {
         sys::set_schedule(tid, wanted)?;
         sys::schedule_of(tid)
-    };
-    match living(process.with(tid, call))? {
+    });
+    match living(found)? {
         Some(found) if found.policy != wanted.policy => {
             Err(ClassError::Elsewhere { wanted: wanted.policy, found: found.policy })
         }
@@ -216,16 +219,16 @@ fn living<T>(result: Result<T, SysError>) -> Result<Option<T>, SysError> {
     }
 }
 
-/// Whether the limit of a process lets a thread of this nice value leave SCHED_IDLE (`nice_to_rlimit`,
-/// include/linux/sched/prio.h).
+/// Whether the limit of a process lets a thread of this nice value leave SCHED_IDLE
+/// (`nice_to_rlimit`, include/linux/sched/prio.h).
 fn may_come_back(pid: Pid, nice: i32) -> Result<bool, SysError> {
     let limit = living(sys::limit_of_nice(pid))?;
     let wanted = u64::try_from(20 - nice).unwrap_or(0);
     Ok(limit.is_none_or(|(soft, _)| soft >= wanted))
 }
 
-/// Whether each session has a share of the CPU time of its own (`autogroup`, sched(7)), so that SCHED_IDLE counts only
-/// within it.
+/// Whether each session has its own share of the CPU time (`autogroup`, sched(7)), so that
+/// SCHED_IDLE is only effective within a session.
 pub fn sessions_are_groups(proc: &Path) -> bool {
     let enabled =
         colocate_files::kernel::read_text(&proc.join("sys/kernel/sched_autogroup_enabled"));

@@ -11,7 +11,7 @@ use colocate_linux::sys::{self, Arrived, SignalMask};
 use std::ffi::c_int;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Signals that are passed on.
+/// Signals passed on to the jobs.
 const PASSED_ON: [c_int; 8] = [
     libc::SIGINT,
     libc::SIGTERM,
@@ -23,8 +23,8 @@ const PASSED_ON: [c_int; 8] = [
     libc::SIGCONT,
 ];
 
-/// How signals, and what else colocate changes for itself, stood when it was started: how its programs
-/// shall find them.
+/// State of signals, limits and scheduling at the start of colocate, to be restored in its
+/// programs.
 #[derive(Clone, Copy)]
 pub struct InitialState {
     mask: SignalMask,
@@ -35,7 +35,7 @@ pub struct InitialState {
 }
 
 impl InitialState {
-    /// Restores signals and limits, in a process that is about to execute a program. Only system calls.
+    /// Restores signals and limits in a process before its exec. Only system calls.
     pub fn restore(&self) {
         sys::ignore(libc::SIGPIPE, sys::pipe_was_ignored());
         if self.child_ignored {
@@ -47,22 +47,23 @@ impl InitialState {
         }
     }
 
-    /// Restores how this process is scheduled, which colocate changes once its first programs are made.
+    /// Restores the scheduling of this process, which colocate changes after the creation of its
+    /// first programs.
     pub fn restore_schedule(&self) {
         sys::restore_own_schedule(self.policy, self.nice);
     }
 }
 
-/// Where signals arrive.
+/// Receiver of the blocked signals.
 pub struct Signals {
     fd: OwnedFd,
     inherited: InitialState,
 }
 
 impl Signals {
-    /// From now on, signals wait to be read. Those that colocate was started with as ignored, as `nohup`
-    /// does with SIGHUP, stay ignored. As many files as the hard limit allows may be open from now on: each job and each
-    /// watched thread costs some. Programs get the soft limit that colocate was started with.
+    /// Blocks the signals, to be read later. Signals ignored at the start, like SIGHUP under
+    /// `nohup`, stay ignored. Also raises the limit of open files to the hard limit: each job and
+    /// each watched thread costs some. Programs get the soft limit from the start of colocate.
     ///
     /// # Errors
     /// At the limit of open files.
@@ -73,7 +74,8 @@ impl Signals {
         let taken = PASSED_ON.into_iter().filter(|&signal| !sys::is_ignored(signal));
         let taken: Vec<c_int> = taken.chain([libc::SIGCHLD]).collect();
         let mask = sys::block(&taken)?;
-        let (nice, policy) = (sys::nice(), sys::policy());
+        let nice = sys::nice();
+        let policy = sys::policy();
         let inherited =
             InitialState { mask, child_ignored, nice, policy, files: Some(Descriptors::now()) };
         // Where that fails it is as if it had not been tried.
@@ -81,7 +83,7 @@ impl Signals {
         Ok(Self { fd: sys::signalfd(&taken)?, inherited })
     }
 
-    /// How signals stood before.
+    /// State before colocate's changes.
     pub fn inherited(&self) -> &InitialState {
         &self.inherited
     }
@@ -91,32 +93,32 @@ impl Signals {
         self.fd.as_fd()
     }
 
-    /// Whether a signal waits by which programs are ended.
+    /// Whether a signal that ends programs is pending.
     pub fn is_end_pending() -> bool {
         sys::is_pending(&ENDS.map(|(signal, _)| signal))
     }
 
-    /// The next signal that waits; `None` if there is none.
+    /// Next pending signal; `None` without any.
     pub fn next(&self) -> Option<Arrived> {
         sys::next_signal(self.fd())
     }
 }
 
-/// What colocate does because of a signal.
+/// Action of colocate on a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignalAction {
-    /// To send it to every job that runs.
+    /// Send the signal to every running job.
     pub pass_on: bool,
-    /// To stop until it is continued.
+    /// Stop until continued.
     pub stop: bool,
-    /// To see which children have ended.
+    /// Check for ended children.
     pub reap: bool,
-    /// To end, as by closing a terminal: programs get it at once, and scheduling is over.
+    /// End, as on closing a terminal: programs get the signal at once, and scheduling is over.
     pub ends: bool,
 }
 
-/// Of those that are passed on, signals by which programs are ended, with their names. SIGUSR1 and SIGUSR2 are
-/// words to a program, by which `dd` says how far it is.
+/// Passed-on signals that end programs, with their names. SIGUSR1 and SIGUSR2 are requests to a
+/// program: on them `dd` reports its progress.
 const ENDS: [(c_int, &str); 4] = [
     (libc::SIGINT, "SIGINT"),
     (libc::SIGTERM, "SIGTERM"),
@@ -124,13 +126,13 @@ const ENDS: [(c_int, &str); 4] = [
     (libc::SIGQUIT, "SIGQUIT"),
 ];
 
-/// The name of a signal by which programs are ended; others go by their numbers.
+/// Name of a signal that ends programs; further signals go by their numbers.
 pub fn name(signal: c_int) -> String {
     let known = ENDS.iter().find(|(number, _)| *number == signal);
     known.map_or_else(|| format!("signal {signal}"), |(_, name)| (*name).to_owned())
 }
 
-/// The exit status, as a shell reports it, of what a signal has ended.
+/// Exit status of a program ended by a signal, as a shell reports it.
 pub fn status(signal: c_int) -> i32 {
     128 + signal
 }

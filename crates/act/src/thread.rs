@@ -10,44 +10,45 @@ use std::sync::Arc;
 /// A thread of a program.
 #[derive(Debug)]
 pub struct Thread {
-    /// Its process.
+    /// Process number.
     pub pid: Pid,
-    /// Its number.
+    /// Number.
     pub tid: Tid,
-    /// What all that is done to it goes through. Nothing is done to it without.
+    /// Handle for every action on the process; `None` forbids every action.
     pub process: Option<Arc<ProcessHandle>>,
     /// Clock ticks since boot at its creation, once read.
     pub start_ticks: Option<u64>,
-    /// Its line in the journal, once it has one.
+    /// Journal line of the thread; `None` before its first change.
     pub slot: Option<Slot>,
-    /// What was done to its mask last; what was done to its creator's, for a new thread.
+    /// Last change of the mask; for a new thread its creator's.
     pub mark: Mark,
-    /// What was last set on this very thread, and read back; `None` if nothing was, or if it is not sure that it still has that.
+    /// Last mask set on this very thread and read back; `None` if none was set, or if the mask may
+    /// be lost.
     pub set: Option<Mark>,
-    /// Where it, or its creator, was put before that.
+    /// Earlier placements of the thread or its creator.
     pub recent: Recent,
-    /// Mask that its program was seen to have set on it or its creator, and that is left to it.
+    /// Mask set by the program on the thread or its creator, and respected.
     pub programs: Option<PuSet>,
-    /// Where it may run, as last read back.
+    /// Mask as last read back.
     pub allowed: PuSet,
-    /// Where it was last seen to run.
+    /// PU of the last observed execution.
     pub last_ran: Option<PuNr>,
-    /// The policy that it had before we put it under SCHED_IDLE, where it is now.
+    /// Policy before the present change to SCHED_IDLE; `None` if not changed.
     pub lowered: Option<Fair>,
-    /// The same of the last time that it, or its creator, was put there.
+    /// Policy before the last change to SCHED_IDLE of the thread or its creator.
     pub last_lowered: Option<Fair>,
 }
 
-/// What a new thread has from its creator.
+/// Inherited state of a new thread.
 #[derive(Clone, Debug)]
 pub struct Inherited {
-    /// What was done to the creator's mask.
+    /// Change of the creator's mask.
     pub mark: Mark,
-    /// Where the creator was put.
+    /// Earlier placements of the creator.
     pub recent: Recent,
-    /// Mask that the program was seen to have set on the creator.
+    /// Mask set by the program on the creator.
     pub programs: Option<PuSet>,
-    /// The policy that the creator had before it was put under SCHED_IDLE.
+    /// Policy of the creator before its change to SCHED_IDLE.
     pub lowered: Option<Fair>,
 }
 
@@ -77,7 +78,7 @@ impl Thread {
         }
     }
 
-    /// What a thread has that it creates now.
+    /// State inherited by a thread created now.
     pub fn hands_down(&self) -> Inherited {
         Inherited {
             mark: self.mark,
@@ -87,35 +88,37 @@ impl Thread {
         }
     }
 
-    /// Whether it is the first thread of its process.
+    /// Whether the thread is the first thread of its process.
     pub fn is_first(&self) -> bool {
         self.tid == self.pid.first_thread()
     }
 }
 
-/// Where a thread was put whose mask it may have handed down, beside where it is now: where it was put or was to be put
-/// last, and all that it has left within ten seconds before.
+/// Earlier placements of a thread whose mask new threads may have inherited, beside the present
+/// placement: the last attempted or completed placement, and all placements that it has left within
+/// the last ten seconds.
 ///
-/// A new thread has the mask that its creator had when its creation began, and is reported when that is over.
-/// Meanwhile its creator may have been put elsewhere more than once, and may have ended before its last mask
-/// was read back.
+/// A new thread has its creator's mask from the beginning of the creation, and is reported at the
+/// end of the creation. Meanwhile the creator may have been placed elsewhere more than once, and
+/// may have ended before its last mask was read back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recent(Vec<(Mark, Nanos)>);
 
-/// So long after a thread was created it has been found at the latest. Chosen: on a busy machine its creator waits for a PU
-/// in the middle of it, and so do we: where `/proc` is scanned, up to 1.1 s were seen.
+/// Maximum time from a thread's creation to its discovery. Chosen: on a busy machine both the
+/// creator, in the middle of the creation, and colocate wait for a PU; with scans of `/proc`, up to
+/// 1.1 s were seen.
 const CREATION_TAKES: Nanos = Nanos::from_secs(10);
 
 impl Recent {
-    /// Notes that a thread which was put as `from` says is about to be put as `to` says. To be called before it is done:
-    /// that may succeed and not be read back.
+    /// Records a pending change from the mark `from` to `to`. Must be called before the change,
+    /// which may succeed without being read back.
     pub fn changes(&mut self, from: Mark, to: Mark, at: Nanos) {
         if from != to {
             [from, to].into_iter().for_each(|mark| self.note(mark, at));
         }
     }
 
-    /// Notes that it was there until `at`, if it was put there.
+    /// Records `mark` as left at `at`, if it is a placement.
     pub fn note(&mut self, mark: Mark, at: Nanos) {
         if mark.is_put() {
             self.0.retain(|(other, left)| *other != mark && *left + CREATION_TAKES > at);
@@ -123,7 +126,7 @@ impl Recent {
         }
     }
 
-    /// Where it was put.
+    /// Marks of the recent placements.
     pub fn marks(&self) -> impl Iterator<Item = Mark> {
         self.0.iter().map(|(mark, _)| *mark)
     }

@@ -9,9 +9,9 @@ use std::fmt;
 #[serde(transparent)]
 pub struct JobIdx(pub u32);
 
-/// Which task of a workload: the job and the place in the job's order of thread creation.
+/// Task of a workload: the job, and the task's number in the job's order of thread creation.
 ///
-/// Known before the task exists, so a plan can be made from profiles and applied at its creation.
+/// Known before the task exists, so a plan made from profiles applies at its creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TaskId {
     /// The job.
@@ -26,7 +26,7 @@ impl fmt::Display for TaskId {
     }
 }
 
-/// A time for which a task was on one PU without a break.
+/// Uninterrupted time of a task on one PU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskSpan {
     /// The task.

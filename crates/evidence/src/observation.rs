@@ -6,42 +6,43 @@ use colocate_model::{Mix, Stack};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Why a quantum ended.
+/// Reason for the end of a quantum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuantumEnd {
-    /// Its time was over.
+    /// The quantum's time is over.
     Elapsed,
-    /// The PUs that may be used have changed; `Host::machine` and `Host::usable` have the new ones.
+    /// The set of usable PUs has changed; `Host::machine` and `Host::usable` have the new state.
     MachineChanged,
-    /// A job has ended, and others go on.
+    /// A job has ended while other jobs run.
     JobEnded,
     /// The last job has ended.
     AllJobsEnded,
 }
 
-/// What has become of a task's place in the plan.
+/// Status of a task's placement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlacementStatus {
-    /// It was put on its PU, and the host has confirmed it.
+    /// On its PU, as confirmed by the host.
     Placed,
-    /// The plan or its default placement leaves it to the kernel.
+    /// Left to the kernel by the plan or its default placement.
     LeftToKernel,
-    /// The plan has its job wait: it does not run, or only fills idle PUs (where the host lets waiting jobs fill these).
+    /// Waiting under the plan: the task does not run, or only fills idle PUs, where the host lets
+    /// waiting jobs fill them.
     Waiting,
-    /// It will be put on its PU when its process has counted the PUs that it may use.
+    /// Placement is deferred until the process has counted its usable PUs.
     Settling,
-    /// It must not be put on one PU, for the reason given.
+    /// Single PUs are forbidden for the task, for the reason given.
     Exempt(&'static str),
-    /// The program chose its own PUs, and that is respected.
+    /// The program chose its own PUs, and its choice is respected.
     PinnedByProgram,
-    /// It ended before it could be placed.
+    /// Ended before its placement.
     Missed,
-    /// Its placement failed, for the reason given in one line.
+    /// Failed placement, with the reason in one line.
     Trouble(String),
 }
 
 impl PlacementStatus {
-    /// Its name in reports, and the reason where it has one.
+    /// Name in reports, and the reason, if any.
     #[must_use]
     pub fn describe(&self) -> (&'static str, Option<&str>) {
         match self {
@@ -57,66 +58,64 @@ impl PlacementStatus {
     }
 }
 
-/// What is counted of a task beside instructions and cycles, since it was created: what changes in a quantum is the
-/// difference of two observations. `None` is what the host cannot count.
+/// Further counts of a task since its creation, beside instructions and cycles. The count of a
+/// quantum is the difference of two observations. `None` if the host cannot count the event.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
     /// Loads and stores: requests to its nearest cache.
     pub accesses: Option<u64>,
-    /// Misses of each data cache over the PUs where it ran, nearest first. Each is a request to the next
-    /// cache, and those of the last one are requests to memory.
+    /// Misses of each data cache over the PUs of the task, nearest cache first. A miss is a request
+    /// to the next cache; a miss of the last cache is a request to memory.
     pub misses: Option<Vec<u64>>,
-    /// Bytes that it read from memory and wrote back.
+    /// Bytes read from memory and written back.
     pub memory_bytes: Option<u64>,
-    /// Where its cycles went: here in cycles, not per instruction, so that they add up to
-    /// [`SeenTask::cycles`], less those of stretches of which that is not known; divided by the instructions of
-    /// the same time they are a CPI stack.
+    /// Cycles by cause, in cycles, not per instruction. The sum is [`SeenTask::cycles`] less the
+    /// cycles of stretches with unknown causes. Divided by the instructions of the same time, they
+    /// are a CPI stack.
     pub stack: Option<Stack>,
 }
 
-/// What was seen of one task since it was created.
+/// State and counts of a task since its creation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeenTask {
-    /// Which task.
+    /// Task ID.
     pub id: TaskId,
-    /// Job and thread name, for messages. Shared, as plans take it over every quantum.
+    /// Names of job and thread, for messages. Shared, as plans copy it every quantum.
     pub name: Arc<str>,
-    /// When it was created, on the host's clock.
+    /// Creation time on the host's clock.
     pub created: Nanos,
-    /// When it ended, on the host's clock; `None` while it lives.
+    /// End on the host's clock; `None` while the task lives.
     pub ended: Option<Nanos>,
-    /// CPU time it has used since it was created; `None` if the host cannot say.
+    /// CPU time since creation; `None` if the host cannot read it.
     pub cpu_time: Option<Nanos>,
-    /// Time since it was created for which it could run and waited for a PU; `None` if the host cannot say. A wait that
-    /// goes on may be missing.
+    /// Run-queue wait since creation: time runnable without a PU; `None` if the host cannot read
+    /// it. A wait in progress may be missing.
     pub waited: Option<Nanos>,
-    /// Of its CPU time and its waits for a PU, the time in which it only waited in a loop for others; `None` if it was not
-    /// sampled.
+    /// Spin time, in CPU time and in waits for a PU; `None` if the task was not sampled.
     pub spun: Option<Nanos>,
-    /// Instructions it has done; `None` if the host does not count them.
+    /// Instructions since creation; `None` if the host does not count them.
     pub instructions: Option<u64>,
-    /// Cycles of the cores that it ran on, while it ran; `None` if the host does not count them.
+    /// Core cycles of the task since creation; `None` if the host does not count them.
     pub cycles: Option<u64>,
-    /// How often it has waited of its own accord, or read or written by a system call, whichever is more; `None` if that is
-    /// not known.
+    /// The larger of two counts: voluntary waits, and system calls that read or write. `None` if
+    /// unknown.
     pub switches: Option<u64>,
-    /// What else is counted of it; `None` where nothing is. Apart, as few have it where threads are many.
+    /// Further counts; `None` without any. Boxed, as few tasks have counts where threads are many.
     pub counts: Option<Box<Counts>>,
-    /// Its mix since it was created; `None` if it was not watched.
+    /// Mix since creation; `None` if the task was not watched.
     pub mix: Option<Box<Mix>>,
-    /// Its place by the plan or its default placement.
+    /// Target by the plan or its default placement.
     pub target: Place,
-    /// Whether it is there.
+    /// Status of the placement.
     pub status: PlacementStatus,
-    /// PUs that it really may run on, as last read back from the host; empty if it ended before it
-    /// could be read.
+    /// Actual mask as last read back from the host; empty if the task ended before any reading.
     pub allowed: Arc<[PuNr]>,
-    /// The PU where it was last seen to run; `None` if it ended before it could be read.
+    /// PU of the last observed execution; `None` if the task ended before any reading.
     pub last_ran: Option<PuNr>,
 }
 
 impl SeenTask {
-    /// A task of which nothing more is known than that it was created at `created`, on the host's clock.
+    /// New task without any counts, created at `created` on the host's clock.
     #[must_use]
     pub fn new(id: TaskId, name: Arc<str>, created: Nanos) -> Self {
         Self {
@@ -139,25 +138,25 @@ impl SeenTask {
         }
     }
 
-    /// Whether it lives.
+    /// Whether the task lives.
     #[must_use]
     pub fn alive(&self) -> bool {
         self.ended.is_none()
     }
 
-    /// Its mix since it was created; all unknown if it was not watched.
+    /// Mix since creation; all parts unknown if the task was not watched.
     #[must_use]
     pub fn known_mix(&self) -> Mix {
         self.mix.as_deref().copied().unwrap_or_default()
     }
 
-    /// Where its cycles went, see [`Counts::stack`].
+    /// Cycles by cause, see [`Counts::stack`].
     #[must_use]
     pub fn stack(&self) -> Option<Stack> {
         self.counts.as_ref()?.stack
     }
 
-    /// Instructions per cycle since it was created, where both are counted and there are cycles.
+    /// Instructions per cycle since creation; `None` if either is not counted or the cycles are 0.
     #[allow(clippy::cast_precision_loss)] // a rate needs 15 digits at most
     pub fn ipc(&self) -> Option<f64> {
         let cycles = self.cycles.filter(|&cycles| cycles > 0)?;
@@ -165,44 +164,45 @@ impl SeenTask {
     }
 }
 
-/// How a job ended.
+/// End of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobEnd {
     /// The job.
     pub job: JobIdx,
-    /// When, on the host's clock.
+    /// Time on the host's clock.
     pub at: Nanos,
     /// Exit status as a shell reports it: the exit code, or 128 + the signal's number.
     pub status: i32,
-    /// CPU time of the job's processes that were waited for; `None` if the host cannot say.
+    /// CPU time of the job's reaped processes; `None` if the host cannot read it.
     pub cpu_time: Option<Nanos>,
 }
 
-/// What happened until the end of a quantum.
+/// State at the end of a quantum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
     /// The host's clock at the end of the quantum; 0 is the launch.
     pub at: Nanos,
-    /// Why the quantum ended.
+    /// Reason for the end of the quantum.
     pub end: QuantumEnd,
-    /// Every task seen so far, in the order of the tasks' IDs.
+    /// All tasks seen so far, in the order of their IDs.
     pub tasks: Vec<SeenTask>,
-    /// Jobs that have ended so far, in the order of their end.
+    /// Ended jobs, in the order of their ends.
     pub ended: Vec<JobEnd>,
-    /// What came of orders to move memory that have been carried out since the observation before.
+    /// Results of page orders completed since the last observation.
     pub moved: Vec<PagesMoved>,
     /// Reports of sources on tasks' relations and pages.
     pub reports: Reports,
 }
 
-/// Reports of the sources that concern several tasks at once: one slot a source, `None` where the host does not report it.
+/// Reports of sources about several tasks at once; `None` for a source without reports on this
+/// host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reports {
-    /// Wake-ups since the source was started, without tasks that the host has forgotten.
+    /// Wake-ups since the start of the source, without forgotten tasks.
     pub wake_ups: Option<Vec<WakeUps>>,
-    /// Use of the same memory since the source was started, without tasks that the host has forgotten.
+    /// Memory sharing since the start of the source, without forgotten tasks.
     pub sharing: Option<Vec<Sharing>>,
-    /// Page groups that tasks have used, in the order of jobs and addresses, with their nodes now.
+    /// Page groups used by tasks, in the order of jobs and addresses, with their present nodes.
     pub pages: Option<Vec<PageGroup>>,
 }
 
@@ -212,7 +212,8 @@ impl Reports {
 }
 
 impl Observation {
-    /// An observation without tasks at time 0, with every report unknown: the state before the launch.
+    /// An observation without tasks at time 0, with every report unknown: the state before the
+    /// launch.
     #[must_use]
     pub const fn empty() -> Self {
         Self {
@@ -225,7 +226,7 @@ impl Observation {
         }
     }
 
-    /// The jobs that are over. Tasks of theirs may live on.
+    /// Ended jobs. Their tasks may live on.
     #[must_use]
     pub fn over(&self) -> BTreeSet<JobIdx> {
         self.ended.iter().map(|end| end.job).collect()

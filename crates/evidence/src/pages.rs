@@ -10,35 +10,35 @@ use serde::{Deserialize, Serialize};
 pub struct AddressRange {
     /// The first address.
     pub start: u64,
-    /// The first one behind it.
+    /// First address after the range.
     pub end: u64,
 }
 
-/// What came of an order, by what was read back.
+/// Result of a page order, from the locations read back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PagesMoved {
-    /// Whose memory.
+    /// Job that owns the memory.
     pub job: JobIdx,
-    /// Where to.
+    /// Target.
     pub to: NodeNr,
-    /// So much is there that was elsewhere before.
+    /// Bytes now on the node that were elsewhere before.
     pub moved: Bytes,
-    /// So much was to be there and is not: over the budget, busy, or without room.
+    /// Bytes not on the node despite the order: over the budget, busy, or without room.
     pub left: Bytes,
-    /// Why nothing, or nothing more, could be moved; `None` if nothing prevented it.
+    /// Reason for an incomplete move; `None` if nothing prevented the move.
     pub trouble: Option<String>,
 }
 
-/// Memory of a job that lies together: where it is, and which tasks have used it.
+/// Contiguous memory of a job, its nodes, and the tasks that have used it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PageGroup {
-    /// Whose memory.
+    /// Job that owns the memory.
     pub job: JobIdx,
-    /// Its addresses.
+    /// Address range.
     pub range: AddressRange,
-    /// The part of its pages on each node, by the node's index; all 0 where that is unknown.
+    /// Fraction of the pages on each node, by node index; all 0 if unknown.
     pub on: Vec<f64>,
-    /// Its use until now: one entry for each task and node from which it was used.
+    /// Use until now: one entry per task and node of the accessing PU.
     pub uses: Vec<PageUse>,
 }
 
@@ -47,27 +47,29 @@ pub struct PageGroup {
 pub struct PageUse {
     /// The task.
     pub task: TaskId,
-    /// Where it was: the node whose memory is nearest there ([`colocate_machine::Machine::memory_nodes`]).
+    /// Node of the accessing PUs: the node with the nearest memory
+    /// ([`colocate_machine::Machine::memory_nodes`]).
     pub node: NodeIdx,
-    /// CPU time in which its next access was to that memory, estimated.
+    /// CPU time before the task's accesses to this memory, estimated.
     pub time: Nanos,
-    /// From how many samples.
+    /// Number of samples behind the estimate.
     pub samples: u64,
-    /// How many of these were writes.
+    /// Number of these samples that were writes.
     pub writes: u64,
 }
 
 impl PageGroup {
-    /// Its size.
+    /// Size in bytes.
     #[must_use]
     pub const fn bytes(&self) -> Bytes {
         Bytes(self.range.end.saturating_sub(self.range.start))
     }
 
-    /// The node with most of it, if that is known; of several the first.
+    /// Node with most of the pages, on a tie the first; `None` if unknown.
     #[must_use]
     pub fn home(&self) -> Option<NodeIdx> {
         let most = self.on.iter().copied().fold(0.0, f64::max);
+        // All 0: the nodes are unknown.
         (most > 0.0).then(|| self.on.iter().position(|part| *part >= most).map(NodeIdx::new))?
     }
 }

@@ -4,16 +4,18 @@ use crate::TaskId;
 use colocate_machine::Nanos;
 use serde::Serialize;
 
-/// For how long a task has used memory that another one had used within a second, and that was written, since both were created.
+/// Time in which a task used written memory that another task had used within a second, since both
+/// were created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Sharing {
-    /// The task whose time it is.
+    /// Task with this use.
     pub task: TaskId,
-    /// The task that had used the memory.
+    /// Earlier user of the memory.
     pub with: TaskId,
-    /// CPU time in which the task's next access was to that memory, estimated. Where several tasks had used it, their part of it.
+    /// CPU time before the task's accesses to the memory, estimated. With several earlier users,
+    /// the share of this user.
     #[serde(rename = "time_ns")]
     pub time: Nanos,
-    /// From how many samples that is estimated.
+    /// Number of samples behind the estimate.
     pub samples: u64,
 }

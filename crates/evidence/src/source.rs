@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// One kind of evidence. That tasks are created and end is always known.
+/// Kind of evidence. Creation and end of tasks are always known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
@@ -12,24 +12,24 @@ pub enum Source {
     Counters,
     /// CPI stacks.
     Stacks,
-    /// How long threads had a PU or waited for one.
+    /// CPU time and run-queue wait of threads.
     RunStates,
-    /// At once, when a job begins or ceases to have more than one runnable thread.
+    /// Immediate report when a job begins or ceases to have more than one runnable thread.
     Phases,
-    /// How long threads only waited for others in a loop.
+    /// Spin time of threads: time in loops that only wait for another thread.
     Spinning,
-    /// Which threads wake which.
+    /// Wake-ups between threads.
     WakeUps,
-    /// Which threads use the same memory.
+    /// Shared memory of threads.
     Sharing,
-    /// How often threads wait for others, or read or write.
+    /// Numbers of voluntary waits, and of reads and writes, per thread.
     Switches,
-    /// Which threads use which pages, and where these are.
+    /// Pages used per thread, and their nodes.
     Pages,
 }
 
 impl Source {
-    /// All of them.
+    /// All sources.
     pub const ALL: [Self; 10] = [
         Self::Mix,
         Self::Counters,
@@ -43,7 +43,7 @@ impl Source {
         Self::Pages,
     ];
 
-    /// Its name, for scripts.
+    /// Name for scripts.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -60,7 +60,7 @@ impl Source {
         }
     }
 
-    /// What it reports, for messages: what follows "cannot report".
+    /// Evidence of the source, for messages, to follow "cannot report".
     #[must_use]
     pub const fn reports(self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ impl Source {
         }
     }
 
-    /// What becomes of decisions without it.
+    /// Consequence for decisions without the source, for messages.
     #[must_use]
     pub const fn without(self) -> &'static str {
         match self {
@@ -103,10 +103,12 @@ impl SourceSet {
     /// No source.
     pub const NONE: Self = Self(0);
 
-    /// These sources.
+    /// Set of the given sources.
     #[must_use]
     pub const fn of(sources: &[Source]) -> Self {
-        let (mut set, mut at) = (0, 0);
+        let mut set = 0;
+        let mut at = 0;
+        // A `const fn` cannot call iterators, so there is no `for`.
         while at < sources.len() {
             set |= 1 << sources[at] as u16;
             at += 1;
@@ -114,61 +116,61 @@ impl SourceSet {
         Self(set)
     }
 
-    /// Whether `source` is one of them.
+    /// Whether `source` is in the set.
     #[must_use]
     pub const fn has(self, source: Source) -> bool {
         self.0 & (1 << source as u16) != 0
     }
 
-    /// These and those.
+    /// Union.
     #[must_use]
     pub const fn and(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
 
-    /// These without those.
+    /// Difference: the sources of this set not in `others`.
     #[must_use]
     pub const fn without(self, others: Self) -> Self {
         Self(self.0 & !others.0)
     }
 
-    /// Each of them, in the order of [`Source::ALL`].
+    /// Sources of the set in the order of [`Source::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Source> {
         Source::ALL.into_iter().filter(move |source| self.has(*source))
     }
 }
 
-/// What a host answers to the request for a source.
+/// Answer of a host to the request for a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Which source.
+    /// The requested source.
     pub source: Source,
-    /// What provides it, or why nothing does.
+    /// Provider of the source, or the reason of the refusal.
     pub answer: Result<Provider, Refusal>,
 }
 
-/// What provides a source on a host.
+/// Backend for a source on a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Provider {
-    /// What it is, e.g. "perf events: instruction pointers".
+    /// Description, e.g. "perf events: instruction pointers".
     pub name: &'static str,
-    /// What it costs the programs or the machine, for messages.
+    /// Cost for the programs or the machine, for messages.
     pub cost: String,
-    /// What it does not report here, one line each.
+    /// Missing reports on this host, one line each.
     pub limits: Vec<String>,
 }
 
-/// Why a host does not provide a source.
+/// Refusal of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refusal {
-    /// What was found, in a line.
+    /// Cause, in one line.
     pub why: String,
-    /// What to do about it.
+    /// Remedy.
     pub remedy: &'static str,
 }
 
 impl Refusal {
-    /// A cause that `colocate doctor` explains.
+    /// Refusal for a cause that `colocate doctor` explains.
     #[must_use]
     pub fn of(why: impl ToString) -> Self {
         Self { why: why.to_string(), remedy: "`colocate doctor` names the remedy" }
@@ -176,13 +178,14 @@ impl Refusal {
 }
 
 impl Grant {
-    /// Messages: that the source is not there, or what its backend does not report.
+    /// Messages: the refusal with its remedy, or the limits of the backend.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         match &self.answer {
             Ok(backend) => backend.limits.clone(),
             Err(Refusal { why, remedy }) => {
-                let (reports, without) = (self.source.reports(), self.source.without());
+                let reports = self.source.reports();
+                let without = self.source.without();
                 vec![format!("cannot report {reports}, because {why}; {without}; {remedy}")]
             }
         }

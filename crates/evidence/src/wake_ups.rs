@@ -7,19 +7,20 @@ use serde::Serialize;
 /// Wake-ups of one task by another since both were created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct WakeUps {
-    /// The task that wakes; `None` for interrupts and for threads of no job.
+    /// Waking task; `None` for interrupts and for threads of no job.
     pub waker: Option<TaskId>,
-    /// The task that is woken.
+    /// Woken task.
     pub wakee: TaskId,
-    /// How often, where the woken task had a PU afterwards; estimated where wake-ups are sampled.
+    /// Number of wake-ups after which the wakee ran; an estimate if wake-ups are sampled.
     pub count: u64,
-    /// Of these, how often it had the PU where its waker was; `None` if that is unknown.
+    /// Number of these wake-ups after which the wakee ran on its waker's PU; `None` if unknown.
     pub same_pu: Option<u64>,
-    /// For how long it waited for a PU after them, in all; `None` if that is unknown.
+    /// Total wait of the wakee for a PU after these wake-ups; `None` if unknown.
     #[serde(rename = "waited_ns")]
     pub waited: Option<Nanos>,
-    /// For how long both had a PU at the same time, as far as neither woke others meanwhile. What is counted when the woken
-    /// task leaves its PU first: the rest is with the same two the other way round. `None` if that is unknown.
+    /// Time in which both had a PU at once, as far as neither woke another task meanwhile. Counts
+    /// the cases where the wakee leaves its PU first; the rest is in the entry with the two
+    /// exchanged. `None` if unknown.
     #[serde(rename = "both_ran_ns")]
     pub both_ran: Option<Nanos>,
 }

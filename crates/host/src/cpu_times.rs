@@ -12,7 +12,7 @@ use colocate_linux::run_time::RunTime;
 use colocate_machine::Nanos;
 
 impl LinuxHost {
-    /// What ran before it was attached to was not created, and has not used its CPU time, in this run.
+    /// Excludes earlier creations and CPU time of attached programs from this run.
     pub(crate) fn begin_attached(&mut self) {
         if !self.runs.is_attached {
             return;
@@ -28,19 +28,20 @@ impl LinuxHost {
         }
     }
 
-    /// CPU time of each job, without what its first process has waited for.
+    /// CPU time of each job, without reaped children of its first process.
     pub fn known_cpu_times(&self) -> Vec<Nanos> {
         let of_tasks = self.tasks.known_cpu_times().into_iter();
         let jobs = (0..).map(JobIdx).zip(of_tasks);
         jobs.map(|(job, of_tasks)| of_tasks.max(self.of_living(job))).collect()
     }
 
-    /// What the living tasks of a job used, and its processes have waited for. A child that was attached to and has ended since is in that
-    /// with all its time.
+    /// CPU time of a job's living tasks and of the reaped children of its processes. A child that
+    /// was attached and has ended since counts with all its time.
     fn of_living(&self, job: JobIdx) -> Nanos {
         let tasks = || self.tasks.remembered().filter(|task| task.id.job == job);
-        let own = |task: &Task| task.usage.own_cpu_time().unwrap_or(Nanos::ZERO);
-        let living = tasks().filter(|task| task.ended.is_none()).map(own);
+        let living = tasks()
+            .filter(|task| task.ended.is_none())
+            .map(|task: &Task| task.usage.own_cpu_time().unwrap_or(Nanos::ZERO));
         let before = tasks().filter(|task| task.ended.is_some()).map(|it| it.usage.cpu_before);
         let pids = self.tasks.processes_of(job).into_iter();
         let waited = pids.filter_map(|pid| {

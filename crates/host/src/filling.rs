@@ -12,23 +12,24 @@ use colocate_linux::sys;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// What is known of jobs that may fill idle PUs.
+/// State of the jobs that may fill idle PUs.
 #[derive(Debug)]
 pub(crate) struct Fillers {
     permission: Permission,
-    /// The session that all threads must be in, where each has its own share of the CPU time.
+    /// Session required of all threads, so that each thread has its own share of the CPU time.
     session: Option<Pid>,
     /// Jobs whose threads are under SCHED_IDLE by our doing.
     down: BTreeSet<JobIdx>,
-    /// Jobs that are stopped instead.
+    /// Jobs that are stopped instead of filling idle PUs.
     refused: BTreeSet<JobIdx>,
-    /// Processes that have had several threads, until they are reaped, and those that others reap.
+    /// Processes that have had several threads, until they are reaped, and processes reaped by
+    /// other processes.
     pub threaded: BTreeSet<Pid>,
 }
 
 impl Fillers {
-    /// If waiting jobs are to fill idle PUs and can; a note says why they cannot. To be called before threads are
-    /// created. `proc` is `/proc`.
+    /// State for jobs that fill idle PUs; `None` if not requested or impossible, with the reason in
+    /// `notes`. Must be called before threads are created. `proc` is `/proc`.
     pub fn new(meanwhile: Meanwhile, proc: &Path, notes: &mut Vec<String>) -> Option<Self> {
         if meanwhile == Meanwhile::Stop {
             return None;
@@ -45,8 +46,8 @@ impl Fillers {
 }
 
 impl LinuxHost {
-    /// Puts all threads of a waiting job under SCHED_IDLE. False if it has to be stopped instead, as all have to while
-    /// the plan `measures` a job.
+    /// Puts all threads of a waiting job under SCHED_IDLE. False if the job has to be stopped
+    /// instead, as all jobs have to while the plan `measures` a job.
     pub(crate) fn lower(&mut self, job: JobIdx, measures: bool) -> bool {
         let Some(fillers) = &self.fillers else { return false };
         if measures || fillers.refused.contains(&job) {
@@ -63,7 +64,7 @@ impl LinuxHost {
         self.lower_all(job)
     }
 
-    /// The same for a job that is not stopped.
+    /// Puts the threads of a running job under SCHED_IDLE, as [`Self::lower`] does.
     fn lower_all(&mut self, job: JobIdx) -> bool {
         let pids = self.tasks.processes_of(job);
         let Some(fillers) = &mut self.fillers else { return false };
@@ -115,7 +116,8 @@ impl LinuxHost {
         self.fillers.as_ref().is_some_and(|fillers| fillers.down.contains(&job))
     }
 
-    /// A new thread has inherited what its creator had when its creation began.
+    /// Applies the class inherited from the creator, as of the beginning of the creation, to a new
+    /// thread.
     pub(crate) fn inherit_class(&mut self, id: TaskId) {
         let down = self.fills(id.job);
         let Some(fillers) = &mut self.fillers else { return };
@@ -134,7 +136,7 @@ impl LinuxHost {
         self.report_failure(id.job, what, met.map_err(std::io::Error::other));
     }
 
-    /// Checks whether those that fill idle PUs still do so with the least priority: programs may have changed that.
+    /// Checks that filling threads still have the lowest priority: programs may have changed it.
     pub(crate) fn check_fillers(&mut self) {
         let down =
             self.fillers.as_ref().map_or(Vec::new(), |all| all.down.iter().copied().collect());
@@ -145,7 +147,7 @@ impl LinuxHost {
         }
     }
 
-    /// The jobs that wait and are stopped.
+    /// Waiting jobs that are stopped.
     pub(crate) fn stopped_jobs(&self) -> BTreeSet<JobIdx> {
         self.pausing.waiting.iter().copied().filter(|job| !self.fills(*job)).collect()
     }

@@ -2,19 +2,19 @@
 
 use colocate_machine::Nanos;
 
-/// Waiting times, from the creation that the kernel stamped to the return of the call that pinned.
+/// Latencies from the kernel's creation timestamp to the return of the pinning call.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
     times: Vec<Nanos>,
-    /// Creations that were skipped because there were too many to keep.
+    /// Creations above the limit, without a stored latency.
     skipped: u64,
 }
 
-/// Waiting times that are kept: 8 MB of them.
+/// Maximum number of stored latencies: 8 MB.
 const KEPT: usize = 1 << 20;
 
 impl Latencies {
-    /// Adds one; the first `KEPT` are kept.
+    /// Adds a latency; the first `KEPT` are stored.
     pub fn add(&mut self, time: Nanos) {
         if self.times.len() < KEPT {
             self.times.push(time);
@@ -23,12 +23,12 @@ impl Latencies {
         }
     }
 
-    /// How many were added.
+    /// Number of added latencies.
     pub fn count(&self) -> u64 {
         self.times.len() as u64 + self.skipped
     }
 
-    /// The least time that `percent` of all did not exceed (nearest rank); `None` without any.
+    /// Least latency not exceeded by `percent` of all (nearest rank); `None` without any.
     pub fn percentile(&self, percent: usize) -> Option<Nanos> {
         let mut times = self.times.clone();
         times.sort_unstable();

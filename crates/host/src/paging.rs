@@ -20,16 +20,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-/// An order, and the processes whose memory it is about.
+/// Page order with the processes to which it applies.
 struct Ordered {
     order: PageMove,
     processes: Vec<Arc<ProcessHandle>>,
 }
 
-/// The thread that moves memory. It ends, between two batches, when this is dropped.
+/// Thread that moves memory. On drop it ends between two batches.
 #[derive(Debug)]
 pub(crate) struct Pager {
-    /// `None` while it ends.
+    /// Sender of orders; `None` while the thread ends.
     orders: Option<Sender<Ordered>>,
     results: Receiver<PagesMoved>,
     stop: Arc<AtomicBool>,
@@ -37,7 +37,7 @@ pub(crate) struct Pager {
 }
 
 impl Pager {
-    /// Begins the thread, which has the given `nice`.
+    /// Starts the thread with the nice value `nice`.
     fn start(nice: i32) -> io::Result<Self> {
         let (orders, ordered) = channel::<Ordered>();
         let (sender, results) = channel();
@@ -68,7 +68,7 @@ impl Drop for Pager {
 }
 
 impl LinuxHost {
-    /// Has memory moved as a plan orders it. What the orders before have not done is done first.
+    /// Queues a plan's page orders, behind the unfinished orders.
     pub(crate) fn order_pages(&mut self, orders: &[PageMove]) {
         if orders.is_empty() || self.is_over() {
             return;
@@ -87,7 +87,7 @@ impl LinuxHost {
         }
     }
 
-    /// What has come of orders since this was last asked.
+    /// Results of page orders since the last call.
     pub(crate) fn pages_moved(&mut self) -> Vec<PagesMoved> {
         let moved: Vec<PagesMoved> =
             self.pager.iter().flat_map(|pager| pager.results.try_iter()).collect();
@@ -105,15 +105,18 @@ impl LinuxHost {
     }
 }
 
-/// Moves memory of one process after the other, until the budget is spent.
+/// Moves memory of one process after another until the budget is spent.
 fn carry_out(ordered: &Ordered, is_over: &AtomicBool) -> PagesMoved {
     let Ordered { order, processes } = ordered;
     let mut sum =
         PagesMoved { job: order.job, to: order.to, moved: Bytes(0), left: Bytes(0), trouble: None };
     for handle in processes {
         let mut process = Process::of(Arc::clone(handle), Path::new("/sys"), false);
-        let span = |range: &AddressRange| Span { start: Addr(range.start), end: Addr(range.end) };
-        let spans: Vec<Span> = order.ranges.iter().map(span).collect();
+        let spans: Vec<Span> = order
+            .ranges
+            .iter()
+            .map(|range: &AddressRange| Span { start: Addr(range.start), end: Addr(range.end) })
+            .collect();
         let wanted = Order {
             spans: if spans.is_empty() { vec![Span::ALL] } else { spans },
             target: Target::Node(order.to),
@@ -123,9 +126,9 @@ fn carry_out(ordered: &Ordered, is_over: &AtomicBool) -> PagesMoved {
         match live::move_spans(&mut process, &wanted, &mut || is_over.load(Ordering::Relaxed)) {
             Ok(found) => {
                 let counts = found.counts;
-                let bytes = |pages: u64| pages * process.page_b;
-                sum.moved.0 += bytes(counts.moved);
-                sum.left.0 += bytes(counts.busy + counts.no_memory + counts.not_reached);
+                let left = counts.busy + counts.no_memory + counts.not_reached;
+                sum.moved.0 += counts.moved * process.page_b;
+                sum.left.0 += left * process.page_b;
             }
             // It has ended, or its program has nothing there.
             Err(PagesError::NoProcess(_) | PagesError::NothingMapped { .. }) => {}

@@ -18,29 +18,29 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What is stopped, and what has not begun yet.
+/// Stopped jobs, and launched jobs whose programs have not begun.
 #[derive(Debug)]
 pub(crate) struct Pausing {
     /// `None` if no job is ever stopped.
     pub pauser: Option<Pauser>,
-    /// Jobs that wait.
+    /// Waiting jobs.
     pub waiting: BTreeSet<JobIdx>,
-    /// By job, until it is released for the first time.
+    /// Launched process per job before its first release.
     pub held: Vec<Option<Held>>,
-    /// By job: the process that was released last, while its exec may be under way.
+    /// Process released last per job, while its exec may be pending.
     pub exec_pending: Vec<Option<ExecPending>>,
-    /// The signal that has ended the scheduling: no job is stopped or placed any more.
+    /// Signal that has ended the scheduling: afterwards no job is stopped or placed.
     pub ending: Option<c_int>,
     /// Whether everything is left to the kernel, as too little can be read of threads.
     pub given_up: bool,
     /// Whether cgroups could not be removed.
     pub cgroups_stay: bool,
-    /// Descriptors to undo everything with when no other is left.
+    /// File descriptors reserved for restoring state when none is free.
     reserve: Vec<File>,
 }
 
 impl Pausing {
-    /// `attached` more jobs run already, after those that are held.
+    /// `attached` is the number of attached jobs, numbered after the held jobs.
     pub fn new(
         held: Vec<Held>,
         attached: usize,
@@ -63,11 +63,10 @@ impl Pausing {
 }
 
 impl LinuxHost {
-    /// Stops the jobs that a plan has wait. They are stopped before others continue, so that no PU has to serve
-    /// both.
+    /// Stops the jobs that wait under the plan, before other jobs continue: no PU serves both.
     ///
     /// # Errors
-    /// If the plan is not one for whole jobs, or this host was not prepared to stop any.
+    /// If the plan does not place whole jobs, or the host was not prepared to stop jobs.
     pub(crate) fn stop_waiting_jobs(&mut self, plan: &Plan) -> Result<(), HostError> {
         if self.is_over() {
             // Programs were asked to end, and a stopped one could not; or none may be stopped.
@@ -81,7 +80,8 @@ impl LinuxHost {
         Ok(())
     }
 
-    /// Stops a job, or has it fill idle PUs unless the plan `measures`. Not if it has not begun or has ended.
+    /// Stops a job, or lets it fill idle PUs unless the plan `measures`. No effect on a job before
+    /// its start or after its end.
     fn make_wait(&mut self, job: JobIdx, measures: bool) {
         let begun = self.pausing.held.get(job.0 as usize).is_some_and(Option::is_none);
         let ended = self.tasks.jobs().get(job.0 as usize).is_none_or(|known| known.end.is_some());
@@ -90,7 +90,7 @@ impl LinuxHost {
         }
     }
 
-    /// Stops a job that has begun, unless it is stopped.
+    /// Stops a started job that is not stopped yet.
     pub(crate) fn stop_now(&mut self, job: JobIdx) {
         if self.is_stopped(job) {
             return;
@@ -99,7 +99,7 @@ impl LinuxHost {
         self.by_pauser(job, "stop", Pauser::stop);
     }
 
-    /// Does something to a job by what stops jobs, if there is that.
+    /// Applies an action of the pauser to a job; no effect without a pauser.
     fn by_pauser(
         &mut self,
         job: JobIdx,
@@ -112,7 +112,7 @@ impl LinuxHost {
         self.report_failure(job, what, done);
     }
 
-    /// Continues the jobs that do not wait, and releases those that have not begun.
+    /// Continues the jobs that do not wait, and releases held jobs.
     pub(crate) fn continue_chosen(&mut self) {
         let all = 0..self.pausing.held.len();
         all.clone().for_each(|job| self.release_held(job));
@@ -123,8 +123,9 @@ impl LinuxHost {
         }
     }
 
-    /// Ends the scheduling for good, as a signal has come by which programs are ended: a stopped one could not end.
-    /// Everything continues, placed by the kernel. A host that stops no job keeps to its plan.
+    /// Ends the scheduling for good after a signal that ends programs, as a stopped program could
+    /// not end. All jobs continue under the kernel's placement. A host that stops no job keeps to
+    /// its plan.
     pub(crate) fn end_scheduling(&mut self, signal: c_int) {
         if self.pausing.pauser.is_none() {
             return;
@@ -152,8 +153,8 @@ impl LinuxHost {
         self.pausing.ending.is_some() || self.pausing.given_up
     }
 
-    /// Gives up if `/proc` cannot be used, or hardly a file more can be opened: a task that cannot be read must not be
-    /// stopped or placed. To be called before anything runs.
+    /// Gives up if `/proc` is unusable, or if hardly any further file can be opened: an unreadable
+    /// task must not be stopped or placed. Must be called before any program runs.
     pub(crate) fn give_up_if_unreadable(&mut self) {
         if let Some(why) = self.lifecycle.without_proc().map(ToOwned::to_owned) {
             // Whatever is there is about other processes.
@@ -164,15 +165,15 @@ impl LinuxHost {
         }
     }
 
-    /// Gives up if descriptors have run out, so that threads can hardly be read.
+    /// Gives up once file descriptors have run out, as threads can hardly be read without any.
     pub(crate) fn give_up_if_used_up(&mut self) {
         if !self.is_over() && !has_room(IN_USE) {
             self.give_up(&no_room(IN_USE));
         }
     }
 
-    /// Leaves everything to the kernel for good, which is said once, with the reason: programs run as if we were not
-    /// there.
+    /// Ends all control for good and reports the reason once. Programs then run as without
+    /// colocate.
     fn give_up(&mut self, why: &str) {
         if self.is_over() {
             return;
@@ -195,7 +196,7 @@ impl LinuxHost {
         self.continue_chosen();
     }
 
-    /// Gives up the jobs' cgroups, if there are any.
+    /// Removes the jobs' cgroups, if any.
     pub(crate) fn dissolve(&mut self) {
         if let Some(Err(why)) = self.pausing.pauser.take().map(|mut pauser| pauser.dissolve()) {
             self.notes
@@ -220,7 +221,7 @@ impl LinuxHost {
         self.pausing.pauser.as_ref().is_some_and(|pauser| pauser.is_stopped(group(job)))
     }
 
-    /// A process that a stopped job has created is stopped, too.
+    /// Stops a new process of a stopped job.
     pub(crate) fn stop_new(&mut self, id: TaskId, pid: Pid) {
         if self.is_stopped(id.job) {
             self.note_all(&[pid]);
@@ -230,8 +231,8 @@ impl LinuxHost {
         }
     }
 
-    /// Lets a job begin that has not and may. Its exec is not waited for: it needs a PU, which may take a while,
-    /// or a disk, which may take for ever.
+    /// Releases a held job that may begin. Does not wait for the exec: it needs a PU, which may
+    /// take a while, or a disk, which may take for ever.
     pub(crate) fn release_held(&mut self, place: usize) {
         let Ok(job) = u32::try_from(place).map(JobIdx) else { return };
         if self.pausing.waiting.contains(&job) || self.is_held_for_readiness(place) {
@@ -247,7 +248,7 @@ impl LinuxHost {
         self.pausing.exec_pending[place] = Some(held.release());
     }
 
-    /// Says why the program of a process that has ended could not be executed, if so.
+    /// Reports the failed exec of an ended process, if its exec failed.
     pub(crate) fn confirm(&mut self, job: JobIdx) {
         let exec_pending = self.pausing.exec_pending.get_mut(job.0 as usize).and_then(Option::take);
         if let Some(Err(why)) = exec_pending.map(ExecPending::confirm) {
@@ -255,8 +256,8 @@ impl LinuxHost {
         }
     }
 
-    /// Continues processes that have stopped themselves, so that a signal that was to end them does, as
-    /// timeout(1) does it.
+    /// Continues processes that have stopped themselves, so that a signal can end them, like
+    /// timeout(1).
     pub(crate) fn continue_self_stopped(&mut self) {
         let jobs = self.tasks.jobs().iter().zip(0..).filter(|(job, _)| job.end.is_none());
         let jobs: Vec<JobIdx> = jobs.map(|(_, number)| JobIdx(number)).collect();
@@ -271,8 +272,8 @@ impl LinuxHost {
         }
     }
 
-    /// Stops those once more that wait, since all were continued: a shell does so with jobs that it
-    /// brings to the front.
+    /// Stops the waiting jobs again after all were continued: a shell continues a job on bringing
+    /// it to the foreground.
     pub(crate) fn stop_again(&mut self) {
         for job in self.pausing.waiting.clone() {
             if self.is_stopped(job) {
@@ -283,19 +284,21 @@ impl LinuxHost {
         }
     }
 
-    /// Writes processes to the journal, so that the guardian finds them: by their first thread, or by another one if
-    /// that has ended.
+    /// Writes processes to the journal for the guardian: by their first thread, or by another
+    /// thread after the first one's end.
     pub(crate) fn note_all(&mut self, pids: &[Pid]) {
         for pid in pids {
             let first = self.tasks.living(pid.first_thread());
-            let any = || self.tasks.living_in(*pid).first().copied();
-            if let Some(task) = first.or_else(any).and_then(|id| self.tasks.task(id)) {
+            if let Some(task) = first
+                .or_else(|| self.tasks.living_in(*pid).first().copied())
+                .and_then(|id| self.tasks.task(id))
+            {
                 self.actuators.note(&mut task.thread);
             }
         }
     }
 
-    /// Says what could not be done to a job, once for each.
+    /// Reports a failed action on a job, once per job.
     pub(crate) fn report_failure(
         &mut self,
         job: JobIdx,
@@ -310,7 +313,7 @@ impl LinuxHost {
     }
 }
 
-/// A job as the pauser numbers it.
+/// Number of a job in the pauser.
 pub(crate) const fn group(job: JobIdx) -> Group {
     Group(job.0)
 }
@@ -318,22 +321,22 @@ pub(crate) const fn group(job: JobIdx) -> Group {
 /// Where no file is.
 const NOWHERE: &str = "/dev/null";
 
-/// Files that must be free when everything is prepared: to read of threads, with some for the journal and for libraries.
-/// Chosen.
+/// File descriptors that must be free after the preparations: for reading threads, with a few for
+/// the journal and for libraries. Chosen.
 const ROOM: usize = 8;
 
-/// Files that are open at once, at most, while something is done to a job: its cgroup and a file in it, while another folder
-/// is listed.
+/// Maximum number of files open at once during an action on a job: its cgroup, a file in the
+/// cgroup, and the folder being listed.
 pub(crate) const IN_USE: usize = 3;
 
-/// Whether so many files can be opened yet.
+/// Whether `files` more files can be opened.
 fn has_room(files: usize) -> bool {
     let opened: io::Result<Vec<File>> =
         (0..files).map(|_| kernel::open(NOWHERE.as_ref())).collect();
     opened.is_ok()
 }
 
-/// What it means that descriptors have run out.
+/// Message about exhausted file descriptors and its consequence.
 fn no_room(files: usize) -> String {
     let limit = Descriptors::now().hard;
     format!(
@@ -342,12 +345,15 @@ fn no_room(files: usize) -> String {
     )
 }
 
-/// The jobs that a plan has wait.
+fn cannot_follow(why: String) -> HostError {
+    HostError { what: "follow the plan".to_owned(), why }
+}
+
+/// Jobs that wait under a plan.
 fn waiting(plan: &Plan, may_pause: bool) -> Result<Vec<JobIdx>, HostError> {
-    let failed = |why: String| HostError { what: "follow the plan".to_owned(), why };
-    let waiting = plan.waiting().map_err(|why| failed(why.to_string()))?;
+    let waiting = plan.waiting().map_err(|why| cannot_follow(why.to_string()))?;
     match waiting.first() {
-        Some(first) if !may_pause => Err(failed(format!(
+        Some(first) if !may_pause => Err(cannot_follow(format!(
             "expected every job to run, found job {} waiting; `colocate schedule` stops jobs",
             first.0
         ))),

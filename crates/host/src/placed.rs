@@ -3,16 +3,17 @@
 use colocate_act::journal::Mark;
 use colocate_machine::Nanos;
 
-/// Times of one task.
+/// Placement times of a task.
 #[derive(Clone, Debug, Default)]
 pub struct PlacedTimes {
-    /// Where it is placed, and since when, on the kernel's clock.
+    /// Current placement and its beginning, on the kernel's clock.
     now: Option<(Mark, Nanos)>,
     past: Vec<(Mark, Nanos)>,
 }
 
 impl PlacedTimes {
-    /// Notes where it is placed from `at` on; `None` if nowhere. By how much the number of tasks that are placed changes.
+    /// Records the placement from `at` on; `None` if unplaced. Returns the change in the number of
+    /// placed tasks: -1, 0 or 1.
     fn note(&mut self, at: Nanos, place: Option<Mark>) -> i32 {
         let before = self.now.map(|(mark, _)| mark);
         if before == place {
@@ -23,7 +24,7 @@ impl PlacedTimes {
         i32::from(place.is_some()) - i32::from(before.is_some())
     }
 
-    /// How long it was at each place until `at`.
+    /// Time at each place until `at`.
     pub fn until(&self, at: Nanos) -> Vec<(Mark, Nanos)> {
         let mut all = self.past.clone();
         if let Some((mark, since)) = self.now {
@@ -37,7 +38,7 @@ impl PlacedTimes {
     }
 }
 
-/// For how long any task was placed.
+/// Time for which at least one task was placed.
 #[derive(Debug, Default)]
 pub struct AnyPlaced {
     tasks: i32,
@@ -58,7 +59,7 @@ impl AnyPlaced {
         self.tasks += change;
     }
 
-    /// For how long until `at`.
+    /// Time until `at`.
     pub fn until(&self, at: Nanos) -> Nanos {
         let lasts = if self.tasks > 0 { at.saturating_sub(self.since) } else { Nanos::ZERO };
         self.past + lasts

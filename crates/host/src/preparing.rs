@@ -30,18 +30,19 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// So many new threads a second of each job are followed one by one. Chosen: to follow one takes some 50 µs, so this is
-/// a twentieth of a PU; programs that create threads as fast as they can create 10,000 and more.
+/// New threads per second and job that are followed one by one. Chosen: following a thread takes
+/// some 50 µs, so this is a twentieth of a PU. A program that creates threads at full speed makes
+/// 10,000 per second and more.
 pub(crate) const MOST_A_SECOND: u32 = 1_000;
 
-/// Processes that are watched from one scan of `/proc` on. Chosen: a scan takes some ten milliseconds, and signals are answered in
-/// between.
+/// Processes watched per scan of `/proc`. Chosen: a scan takes some ten milliseconds, and signals
+/// are answered between scans.
 const WATCHED_AT_ONCE: usize = 512;
 
-/// Checks whether the counters are there that targets need.
+/// Checks for the counters that targets need.
 ///
 /// # Errors
-/// If they are not.
+/// If a counter is missing.
 pub(crate) fn can_count(setup: &Setup, targets: &Targets) -> Result<(), LaunchError> {
     let Some(target) = targets.instructions() else { return Ok(()) };
     if setup.sampling.counters.is_some() {
@@ -53,13 +54,14 @@ pub(crate) fn can_count(setup: &Setup, targets: &Targets) -> Result<(), LaunchEr
     }
 }
 
-/// What stops jobs, and what undoes everything when colocate dies.
+/// Pauser of the jobs, and the journal with the guardian that restores everything after colocate's
+/// death.
 pub(crate) struct Safeguards {
     /// `None` if no job is ever stopped.
     pub pauser: Option<Pauser>,
     pub journal: Writer,
     pub guardian: Option<Guardian>,
-    /// What could not be had of it, in lines for the user.
+    /// Problems found on the way, in lines for the user.
     troubles: Vec<String>,
 }
 
@@ -88,8 +90,8 @@ impl Safeguards {
         Self { pauser, journal, guardian, troubles }
     }
 
-    /// Makes the cgroups that the journal speaks of. If that fails, the journal is given up. None are made that no guardian
-    /// would remove after us.
+    /// Makes the cgroups named in the journal; on failure the journal is given up. Without a
+    /// guardian, which would remove the cgroups afterwards, makes none.
     fn with_cgroups(self) -> io::Result<Self> {
         let guarded = self.guardian.as_ref().ok_or_else(|| io::Error::other("no guardian"));
         match guarded.and_then(|_| self.pauser.as_ref().map_or(Ok(()), Pauser::make_cgroups)) {
@@ -110,8 +112,9 @@ impl Safeguards {
     }
 }
 
-/// Ends a journal and its guardian. What could not be undone here, where files or time can run out, the guardian undoes, which
-/// has hardly any open and half a minute; without one `colocate restore` does.
+/// Ends a journal and its guardian. Where files or time run out here, the guardian restores the
+/// rest: it has hardly any open file and half a minute. Without a guardian, `colocate restore`
+/// does.
 pub(crate) fn end(journal: &mut Writer, guardian: Option<Guardian>, is_undone: bool) {
     if is_undone {
         journal.remove();
@@ -121,15 +124,16 @@ pub(crate) fn end(journal: &mut Writer, guardian: Option<Guardian>, is_undone: b
     }
 }
 
-/// Begins what undoes everything, and then makes what stops jobs: whenever colocate is killed, the guardian has the path of its
-/// cgroups. Says what is not as good as it could be.
+/// Starts the journal and the guardian, then the pauser: whenever colocate is killed, the guardian
+/// knows the path of its cgroups. Reports every restriction.
 pub(crate) fn begin_safeguards(
     setup: &Setup,
     original: &PuSet,
     sets: &[PuSet],
     notes: &mut Vec<String>,
 ) -> Safeguards {
-    let (owner, jobs) = (Owner::ours(&setup.proc), setup.commands.len());
+    let owner = Owner::ours(&setup.proc);
+    let jobs = setup.commands.len();
     let begin = |pauser| Safeguards::begin(setup, owner, original, sets, pauser);
     let mut safeguards = if setup.may_pause && !setup.only_signals {
         let by_cgroups = Pauser::by_cgroups(jobs, &setup.proc, owner);
@@ -144,24 +148,27 @@ pub(crate) fn begin_safeguards(
     safeguards
 }
 
-/// The same commands with the journal's token in their environment, if it has one.
+/// Copies of the commands with the journal's token, if any, in the environment.
 pub(crate) fn with_token(commands: &[Command], token: Option<&str>) -> Vec<Command> {
     let variable = token.map(|token| (TOKEN_VARIABLE.into(), token.into()));
-    let with = |command: &Command| {
-        let env = command.env.iter().cloned().chain(variable.clone()).collect();
-        Command { env, ..command.clone() }
-    };
-    commands.iter().map(with).collect()
+    commands
+        .iter()
+        .map(|command| {
+            let env = command.env.iter().cloned().chain(variable.clone()).collect();
+            Command { env, ..command.clone() }
+        })
+        .collect()
 }
 
-/// Standard input goes to the first program, as with GNU parallel: two readers would each get parts.
+/// Standard input goes to the first program, as with GNU parallel: two readers would each get
+/// parts.
 pub(crate) fn hold_all(commands: &[Command], signals: &Signals) -> Result<Vec<Held>, LaunchError> {
     let inputs = std::iter::once(Input::Inherited).chain(std::iter::repeat(Input::Nothing));
     let held = commands.iter().zip(inputs);
     held.map(|(command, input)| launch::hold(command, input, signals.inherited())).collect()
 }
 
-/// Watches all of these processes, or, if a signal comes by which everything ends, some of them.
+/// Watches all these processes; fewer if a signal that ends the run arrives.
 pub(crate) fn watch_all(pids: &[Pid], options: &lifecycle::Options) -> LifecycleEvents {
     let options = lifecycle::Options { most_a_second: Some(MOST_A_SECOND), ..options.clone() };
     let (first, others) = pids.split_first().map_or((Pid(0), pids), |(first, all)| (*first, all));
@@ -175,15 +182,15 @@ pub(crate) fn watch_all(pids: &[Pid], options: &lifecycle::Options) -> Lifecycle
     lifecycle
 }
 
-/// Descriptors that are kept for undoing everything, as many as there are.
+/// Reserved file descriptors for restoring state, as many as available.
 pub(crate) fn reserve() -> Vec<File> {
     (0..IN_USE).filter_map(|_| colocate_files::kernel::open("/dev/null".as_ref()).ok()).collect()
 }
 
-/// PUs that threads of the jobs may use now, and the mask that they would have without colocate.
+/// PUs that the jobs' threads may use now, and their mask without colocate.
 ///
 /// # Errors
-/// If our own mask cannot be read.
+/// If colocate's own mask cannot be read.
 pub(crate) fn masks(setup: &Setup, cpusets: &Cpusets) -> Result<(PuSet, PuSet), SysError> {
     let files = Sysfs::at(Path::new("/"));
     if setup.attached.is_empty() {
@@ -195,9 +202,10 @@ pub(crate) fn masks(setup: &Setup, cpusets: &Cpusets) -> Result<(PuSet, PuSet), 
     Ok((usable, original::everything(&files)))
 }
 
-/// The jobs: those that are launched, whose programs wait to begin, and those that run already.
+/// Task table with the launched jobs, whose programs are held, and the attached jobs.
 pub(crate) fn jobs_of(setup: &Setup, held: &[Held], runtimes: &mut Runtimes) -> TaskTable {
-    let (mut tasks, proc) = (TaskTable::default(), Proc::at(&setup.proc));
+    let mut tasks = TaskTable::default();
+    let proc = Proc::at(&setup.proc);
     for (command, held) in setup.commands.iter().zip(held) {
         tasks.add_job(command.name(), held.pid(), runtimes.of(&command.path));
     }
@@ -214,32 +222,31 @@ pub(crate) fn jobs_of(setup: &Setup, held: &[Held], runtimes: &mut Runtimes) -> 
     tasks
 }
 
-/// Most processes whose cpusets are read. Chosen: programs that are placed together have few.
+/// Maximum number of processes whose cpusets are read. Chosen: programs placed together have few.
 pub(crate) const MOST_CPUSETS: usize = 64;
 
-/// PUs of the cpusets of processes that run already; `None` if none can be read.
+/// PUs in the cpusets of attached processes; `None` if no cpuset can be read.
 pub(crate) fn attached_pus<'a>(
     cpusets: &Cpusets,
     processes: impl Iterator<Item = &'a Arc<ProcessHandle>>,
 ) -> Option<PuSet> {
-    let of = |process: &Arc<ProcessHandle>| {
-        // To list the threads of a process with 20,000 takes 20 ms.
-        affinity::cpuset_of(cpusets, process, process.living_thread()?)
-    };
     let pus: PuSet = processes
         .take(MOST_CPUSETS)
-        .filter_map(of)
+        .filter_map(|process| {
+            // To list the threads of a process with 20,000 takes 20 ms.
+            affinity::cpuset_of(cpusets, process, process.living_thread()?)
+        })
         .flat_map(|set| set.iter().collect::<Vec<_>>())
         .collect();
     Some(pus).filter(|pus| !pus.is_empty())
 }
 
-/// The machine's PUs that are in `mask`, in logical order.
+/// PUs of the machine in `mask`, in logical order.
 pub(crate) fn usable(machine: &Machine, mask: &PuSet) -> Vec<PuNr> {
     machine.pus.iter().map(|pu| pu.os).filter(|&pu| mask.contains(pu)).collect()
 }
 
-/// What it means that jobs have no cgroups.
+/// Message about missing cgroups and its consequence.
 fn no_cgroups(why: &io::Error) -> String {
     format!(
         "jobs are stopped by signals, because no cgroups can be had ({why}): a process that stops itself is continued \
@@ -247,7 +254,7 @@ fn no_cgroups(why: &io::Error) -> String {
     )
 }
 
-/// What it means that there is no journal.
+/// Message about a missing journal and its consequence.
 #[allow(clippy::needless_pass_by_value)] // it is mapped over what was taken
 fn no_journal(why: String) -> String {
     format!(
@@ -256,7 +263,7 @@ fn no_journal(why: String) -> String {
     )
 }
 
-/// What it means that the kernel does not report thread creation.
+/// Message about missing thread-creation events and its consequence.
 pub(crate) fn late_creation(why: &SysError) -> String {
     format!(
         "thread creation is detected by scanning /proc, because {why}: threads that live for less than some milliseconds are \

@@ -16,36 +16,36 @@ use std::str::FromStr;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
 
-/// Exit status of a job that could not be launched, or launched anew.
+/// Exit status of a job after a failed launch or relaunch.
 pub(crate) const NOT_LAUNCHED: i32 = 125;
 
 /// Time between two probes. Chosen: short beside the start of a server.
 const EVERY: Duration = Duration::from_millis(20);
 
-/// Time that a connection may take. Chosen: one to another machine takes less.
+/// Timeout of a connection attempt. Chosen: a connection to another machine takes less.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(1);
 
 /// A probe for readiness, written `tcp:PORT`, `tcp:HOST:PORT`, `unix:PATH` or `file:PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// A TCP port that accepts connections; without a host, of this machine's own addresses 127.0.0.1 and `::1`.
+    /// TCP port that accepts connections. Without a host the addresses are 127.0.0.1 and `::1`.
     Tcp {
         /// Name or address of the host.
         host: Option<String>,
         /// Port.
         port: u16,
     },
-    /// A Unix socket that accepts connections.
+    /// Path of a Unix socket that accepts connections.
     Unix(PathBuf),
-    /// A file that exists.
+    /// Path of an existing file.
     File(PathBuf),
 }
 
 impl Probe {
-    /// Makes the probe once; may wait for a second.
+    /// Probes once; may take up to a second.
     ///
     /// # Errors
-    /// Why there is no readiness, as the kernel or the name services say.
+    /// Reason of the failed probe, from the kernel or the name services.
     pub fn check(&self) -> io::Result<()> {
         match self {
             Self::Tcp { host: Some(host), port } => {
@@ -60,10 +60,10 @@ impl Probe {
         }
     }
 
-    /// Checks until it succeeds, for `within` at most.
+    /// Probes repeatedly until success, for `within` at most.
     ///
     /// # Errors
-    /// The last reason in a line.
+    /// Reason of the last failed probe, in one line.
     pub fn wait(&self, within: Nanos) -> Result<(), String> {
         let end = now() + within;
         loop {
@@ -76,7 +76,7 @@ impl Probe {
     }
 }
 
-/// Connects to the first address that accepts; the error is the first one's.
+/// Connects to the first address that accepts; on failure of all, the error of the first.
 fn connect(addresses: &[SocketAddr]) -> io::Result<()> {
     let mut failed = None;
     for address in addresses {
@@ -123,12 +123,12 @@ impl FromStr for Probe {
     }
 }
 
-/// Readiness of the first job, for which the others are held.
+/// Readiness check of the first job. The other jobs are held until it succeeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readiness {
-    /// What shows it.
+    /// Probe for readiness.
     pub probe: Probe,
-    /// Time that it may take.
+    /// Time limit.
     pub within: Nanos,
 }
 
@@ -136,7 +136,7 @@ pub struct Readiness {
 #[derive(Debug)]
 pub(crate) struct Probing {
     outcome: Receiver<Result<(), String>>,
-    /// Closed by the thread when there is an outcome.
+    /// Closed by the thread on completion.
     over: io::PipeReader,
 }
 
@@ -151,7 +151,7 @@ impl Probing {
         Ok(Self { outcome, over })
     }
 
-    /// Becomes readable when there is an outcome.
+    /// File descriptor that becomes readable on completion.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.over.as_fd()
     }
@@ -166,7 +166,7 @@ impl Probing {
 }
 
 impl LinuxHost {
-    /// Begins the probes, if there are any, right after the first job's release.
+    /// Starts the probes, if any, right after the first job's release.
     pub(crate) fn begin_probing(&mut self) {
         let Some(readiness) = self.runs.readiness.take() else { return };
         match Probing::start(readiness) {
@@ -175,12 +175,13 @@ impl LinuxHost {
         }
     }
 
-    /// Whether a job is held until the first one is ready.
+    /// Whether a job is held until the first job is ready.
     pub(crate) fn is_held_for_readiness(&self, place: usize) -> bool {
         place > 0 && (self.runs.readiness.is_some() || self.runs.probing.is_some())
     }
 
-    /// Releases the other jobs once the first one is ready. Ends all where it failed, or was not ready in time.
+    /// Releases the other jobs once the first job is ready. Ends all jobs after a failure or
+    /// timeout.
     pub(crate) fn release_if_ready(&mut self) {
         let Some(probing) = &self.runs.probing else { return };
         let failed = self.tasks.jobs().first().and_then(|job| job.end).filter(|it| it.status != 0);
@@ -195,7 +196,7 @@ impl LinuxHost {
         }
     }
 
-    /// Ends every job, as the first one is not ready.
+    /// Ends every job, as the first job is not ready.
     fn end_unready(&mut self, why: &str) {
         let name = self.tasks.jobs().first().map_or("", |job| job.name.as_str());
         self.notes.push(format!(
@@ -206,7 +207,7 @@ impl LinuxHost {
         self.terminate_all();
     }
 
-    /// Ends the jobs that are held for readiness, if there are any, as a signal has come by which programs are ended.
+    /// Ends the jobs held for readiness, if any, after a signal that ends programs.
     pub(crate) fn end_held_for_readiness(&mut self, status: i32) {
         if self.runs.probing.is_some() {
             // The first one got the signal, too, and ends as it does.
@@ -215,7 +216,7 @@ impl LinuxHost {
         }
     }
 
-    /// Ends the jobs that have not begun with this status.
+    /// Ends all held jobs with this status.
     fn end_held(&mut self, status: i32) {
         self.runs.probing = None;
         for job in self.running_jobs().collect::<Vec<_>>() {

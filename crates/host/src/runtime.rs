@@ -15,34 +15,33 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// How a program counts PUs.
+/// Runtime of a program, by its way of counting PUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Runtime {
-    /// On its first thread, when it starts.
+    /// Counted on the first thread at start.
     #[default]
     Plain,
-    /// Go: at start on its first thread, and since Go 1.25 again every second on the second thread
-    /// it creates, the monitor (`sysmon` in runtime/proc.go). If that thread counts one PU, the
-    /// whole program is throttled to one.
+    /// Go: counted at start on the first thread, and since Go 1.25 every second on the second
+    /// thread, the monitor (`sysmon` in runtime/proc.go). If the monitor counts one PU, the whole
+    /// program is throttled to one.
     Go,
-    /// A Java virtual machine: on whatever thread Java code calls it, whenever it does
-    /// (`os::active_processor_count` in os_linux.cpp). That is above all the second thread, which
-    /// the launcher creates to start the machine and to run `main`.
+    /// Java virtual machine: counted on any thread that runs the Java code of the query, at any
+    /// time (`os::active_processor_count` in os_linux.cpp). Mostly the second thread, created by
+    /// the launcher to start the machine and to run `main`.
     Jvm,
 }
 
-/// Determines runtimes by the executable, and caches the files that it has read.
+/// Detects runtimes from executables, with a cache of the files already read.
 #[derive(Debug, Default)]
 pub struct Runtimes {
     known: HashMap<Key, Runtime>,
 }
 
-/// A file that was not changed since.
+/// Device, inode and modification time: identify an unchanged file.
 type Key = (u64, u64, Option<SystemTime>);
 
 impl Runtimes {
-    /// How the program in the file `executable` counts PUs; [`Runtime::Plain`] if it cannot be
-    /// read.
+    /// PU counting of the program in the file `executable`; [`Runtime::Plain`] if unreadable.
     pub fn of(&mut self, executable: &Path) -> Runtime {
         let Ok(code) = foreign::code(executable) else { return Runtime::Plain };
         *self.known.entry(key(&code.metadata)).or_insert_with(|| inspect(code.file))

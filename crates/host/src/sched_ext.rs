@@ -10,18 +10,18 @@ use std::path::Path;
 
 const FOLDER: &str = "/sys/kernel/sched_ext";
 
-/// Whether there is such a scheduler, and since when.
+/// Presence of a sched_ext scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExtScheduler {
-    /// There is none.
+    /// Not loaded.
     Absent,
-    /// It was loaded when this run began.
+    /// Loaded when this run began.
     Before,
-    /// It was loaded since.
+    /// Loaded during this run.
     Since,
 }
 
-/// The scheduler's name, if one is loaded below `folder`.
+/// Name of the scheduler loaded according to `folder`; `None` if none is.
 fn loaded(folder: &Path) -> Option<String> {
     let word = |name: &str| Some(kernel::read_text(&folder.join(name)).ok()?.trim().to_owned());
     let is_loaded = matches!(&*word("state")?, "enabled" | "enabling");
@@ -29,7 +29,7 @@ fn loaded(folder: &Path) -> Option<String> {
 }
 
 impl LinuxHost {
-    /// Notices that such a scheduler was loaded, or has gone, and changes all placements.
+    /// Detects the loading or unloading of a sched_ext scheduler, which changes all placements.
     pub(crate) fn watch_sched_ext(&mut self) {
         let is_launched = self.quantum.launched.is_some();
         let found = loaded(Path::new(FOLDER));

@@ -13,12 +13,12 @@
 
 use colocate_evidence::{JobEnd, JobIdx};
 
-/// What a job has to do.
+/// Target of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// To run to its own end so many times, at least once.
+    /// Number of complete runs, at least 1.
     Completions(u32),
-    /// To do so many instructions, over all its runs and threads, outside of the kernel.
+    /// Instructions outside the kernel, over all runs and threads.
     Instructions(u64),
 }
 
@@ -28,7 +28,7 @@ impl Default for Target {
     }
 }
 
-/// How far the jobs of a workload are.
+/// Progress of a workload's jobs.
 #[derive(Debug)]
 pub struct Targets {
     jobs: Vec<Progress>,
@@ -39,28 +39,33 @@ pub struct Targets {
 struct Progress {
     target: Target,
     runs: u32,
-    /// How it reached its target, or failed to.
+    /// End on which the target was reached or missed.
     end: Option<JobEnd>,
-    /// Whether no run is there any more, nor will be.
+    /// Whether no run is left and none will start.
     left: bool,
     reported: bool,
 }
 
 impl Targets {
-    /// For so many jobs; one that is not named runs once. With `repeat`, the load stays until all are done.
+    /// Targets of `jobs` jobs; a job without a target runs once. With `repeat`, jobs restart until
+    /// all targets are reached.
     pub fn new(jobs: usize, targets: &[Target], repeat: bool) -> Self {
         let target = |job| targets.get(job).copied().unwrap_or_default();
-        let progress = |job| Progress {
-            target: target(job),
-            runs: 0,
-            end: None,
-            left: false,
-            reported: false,
-        };
-        Self { jobs: (0..jobs).map(progress).collect(), repeat }
+        Self {
+            jobs: (0..jobs)
+                .map(|job| Progress {
+                    target: target(job),
+                    runs: 0,
+                    end: None,
+                    left: false,
+                    reported: false,
+                })
+                .collect(),
+            repeat,
+        }
     }
 
-    /// Whether instructions have to be counted: the first such target.
+    /// First instruction target, if any: its instructions must be counted.
     pub fn instructions(&self) -> Option<u64> {
         self.jobs.iter().find_map(|progress| match progress.target {
             Target::Instructions(target) => Some(target),
@@ -68,13 +73,13 @@ impl Targets {
         })
     }
 
-    /// How often each job has run to an end.
+    /// Number of completed runs of each job.
     pub fn runs(&self) -> Vec<u32> {
         self.jobs.iter().map(|progress| progress.runs).collect()
     }
 
-    /// A run of a job has ended like that, after so many instructions of all its runs. Says whether it is
-    /// to be launched anew.
+    /// Records the end of a run; `instructions` is the sum over all runs of the job. Returns
+    /// whether the job is to be launched again.
     pub fn run_ended(&mut self, end: JobEnd, instructions: u64) -> bool {
         let others_are_done = self.all_done_but(end.job);
         let Some(progress) = self.jobs.get_mut(end.job.0 as usize) else { return false };
@@ -92,7 +97,7 @@ impl Targets {
         !progress.left
     }
 
-    /// A job that was to be launched anew is not. That is its end, unless it has reached its target before.
+    /// Records a failed relaunch: the job ends here unless its target was reached before.
     pub fn give_up(&mut self, end: JobEnd) {
         if let Some(progress) = self.jobs.get_mut(end.job.0 as usize) {
             progress.end.get_or_insert(end);
@@ -100,15 +105,15 @@ impl Targets {
         }
     }
 
-    /// A job has done what it had to, whatever its target.
+    /// Marks a job as done, whatever its target.
     pub fn reach(&mut self, end: JobEnd) {
         if let Some(progress) = self.jobs.get_mut(end.job.0 as usize) {
             progress.end.get_or_insert(end);
         }
     }
 
-    /// A job has done so many instructions in all its runs. If its target is reached by that for the first
-    /// time, `end` says how.
+    /// Records the job's instructions over all its runs. On first reaching the target, `end` gives
+    /// the job's end.
     pub fn counted(&mut self, job: JobIdx, instructions: u64, end: impl FnOnce() -> JobEnd) {
         let Some(progress) = self.jobs.get_mut(job.0 as usize) else { return };
         let reached =
@@ -118,7 +123,7 @@ impl Targets {
         }
     }
 
-    /// Jobs that run and are to be ended, as they have done what they had to. They are taken to have left.
+    /// Running jobs that have reached their targets and are to be ended. Marks them as having left.
     pub fn take_leaving(&mut self) -> Vec<JobIdx> {
         if self.repeat && !self.jobs.iter().all(|progress| progress.end.is_some()) {
             return Vec::new();
@@ -133,7 +138,7 @@ impl Targets {
         leaving
     }
 
-    /// The ends of jobs that have left and were not returned yet, in the order of their times.
+    /// Ends of jobs that have left since the last call, in the order of time.
     pub fn new_ends(&mut self) -> Vec<JobEnd> {
         let unreported =
             self.jobs.iter_mut().filter(|progress| progress.left && !progress.reported);

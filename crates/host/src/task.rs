@@ -13,53 +13,55 @@ use std::sync::Arc;
 /// A task, living or remembered.
 #[derive(Debug)]
 pub struct Task {
-    /// Which one.
+    /// Task ID.
     pub id: TaskId,
-    /// Its thread, and what was done to that.
+    /// Kernel thread, with colocate's changes to it.
     pub thread: Thread,
-    /// Its job's name and its own, of at most 15 bytes, with a slash between them.
+    /// Names of job and thread (at most 15 bytes), separated by a slash.
     pub name: Arc<str>,
-    /// When it was created, on the kernel's clock.
+    /// Creation time on the kernel's clock.
     pub created: Nanos,
-    /// When it ended; `None` while it lives.
+    /// End on the kernel's clock; `None` while the task lives.
     pub ended: Option<Nanos>,
-    /// Where it is meant to be.
+    /// Target and status of its placement.
     pub placement: Placement,
-    /// What it has done, as last read.
+    /// Usage as last read.
     pub usage: TaskUsage,
-    /// Whether it continues as another task, with its times: see [`crate::task_table::TaskTable::created`].
+    /// Whether the task continues, with its times, as another task: see
+    /// [`crate::task_table::TaskTable::created`].
     pub goes_on: bool,
 }
 
 /// Process, thread, places and CPU time of a task, for reports.
 #[derive(Clone, Debug)]
 pub struct TaskRecord {
-    /// Its process.
+    /// Process number.
     pub pid: Pid,
-    /// Its thread.
+    /// Thread number.
     pub tid: Tid,
-    /// For how long it was on which PUs by our doing.
+    /// Time on each set of PUs where colocate placed the task.
     pub placed: Vec<(PuSet, Nanos)>,
-    /// For how long it was followed.
+    /// Time for which the task was followed.
     pub followed: Nanos,
-    /// CPU time that it had used before it was attached to.
+    /// CPU time used before the task was attached.
     pub cpu_before: Nanos,
 }
 
-/// Where a task is meant to be, and whether it is there.
+/// Target of a task and the status of its placement.
 #[derive(Debug)]
 pub struct Placement {
-    /// By the plan or its default placement.
+    /// Target by the plan or its default placement.
     pub target: Place,
-    /// Whether it is there.
+    /// Status of the placement.
     pub status: PlacementStatus,
-    /// Why it must not be put on one PU, if so.
+    /// Reason that forbids a single PU; `None` if allowed.
     pub exempt: Option<&'static str>,
-    /// Until when it must not, as it has created a process; zero if it never has.
+    /// End of the ban on single PUs after the creation of a process; zero if the task never created
+    /// any.
     pub forked_until: Nanos,
-    /// Whether it was put back once after its program had set the original mask.
+    /// Whether the placement was restored once after the program had set the original mask.
     pub was_widened: bool,
-    /// For how long it was placed, and where.
+    /// Times of placement, by mask.
     pub times: PlacedTimes,
 }
 
@@ -76,7 +78,7 @@ impl Placement {
         }
     }
 
-    /// Notes what has become of an action that was to lead to the status `then`.
+    /// Updates the status from the result of an action; `then` is the status on success.
     pub fn note(&mut self, pinned: &Pinned, then: PlacementStatus) {
         self.status = match pinned {
             Pinned::Done => then,
@@ -91,7 +93,7 @@ impl Placement {
 }
 
 impl Task {
-    /// As backends of evidence know it.
+    /// Reference for evidence backends.
     pub const fn named(&self) -> TaskRef {
         TaskRef { id: self.id, pid: self.thread.pid, tid: self.thread.tid }
     }

@@ -19,51 +19,51 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Ended tasks that are remembered one by one. A report of more is of no use, and a program can
-/// create millions.
+/// Number of ended tasks with records of their own. A longer report is useless, and a program can
+/// create millions of threads.
 const REMEMBERED: usize = 10_000;
-/// The same where all are read every quantum, and the last to end matter, not the first.
-/// Chosen: more than end in a quantum, few enough to cost little in each.
+/// Number of remembered ended tasks if all are read every quantum, where the last to end matter,
+/// not the first. Chosen: more than end in a quantum, few enough to cost little in each.
 const REMEMBERED_LAST: usize = 512;
 
-/// A command that was started.
+/// Job: a command with its processes and runs.
 #[derive(Debug)]
 pub struct Job {
-    /// Its name, for messages.
+    /// Name for messages.
     pub name: String,
-    /// Its first process.
+    /// First process.
     pub pid: Pid,
-    /// The same, if it ran already.
+    /// Handle of the first process of an attached job; `None` for a launched job.
     pub attached: Option<Arc<ProcessHandle>>,
-    /// Further processes that it was given with.
+    /// Further processes of an attached job.
     further: Vec<Pid>,
-    /// How many of its tasks live.
+    /// Number of living tasks.
     living: usize,
-    /// How it ended; `None` while it runs.
+    /// End of the job; `None` while it runs.
     pub end: Option<JobEnd>,
     /// Tasks created, over all its runs.
     created: u32,
     /// The order of the first task of its run.
     first: u32,
-    /// The first task of the run that the plan speaks of.
+    /// Order of the first task of the run in the plan.
     planned: u32,
     /// CPU time of its earlier runs.
     cpu_before: Nanos,
-    /// CPU time of those tasks of its run that have ended; `None` if it is not known of one.
+    /// CPU time of this run's ended tasks; `None` if unknown for any of its tasks.
     cpu_ended: Option<Nanos>,
-    /// CPU time of all its tasks that have ended, as far as it is known.
+    /// CPU time of all ended tasks of the job, as far as known.
     cpu_known: Nanos,
-    /// Instructions of its tasks that have ended.
+    /// Instructions of the job's ended tasks.
     instructions: u64,
 }
 
 impl Job {
-    /// The processes that it was given with.
+    /// Processes of an attached job.
     fn pids(&self) -> impl Iterator<Item = Pid> + '_ {
         std::iter::once(self.pid).chain(self.further.iter().copied())
     }
 
-    /// The name of one of its tasks, for messages.
+    /// Name of a task of this job, for messages.
     fn name_of(&self, task: &str) -> Arc<str> {
         format!("{}/{task}", self.name).into()
     }
@@ -72,37 +72,37 @@ impl Job {
 /// A living process.
 #[derive(Debug)]
 pub struct Process {
-    /// The job it belongs to.
+    /// Job of the process.
     pub job: JobIdx,
-    /// What all that is done to it goes through; `None` before it was opened, or if it could not be.
+    /// Handle for every action on the process; `None` before it was opened, or if it could not be.
     pub handle: Option<Arc<ProcessHandle>>,
-    /// The thread of another process that has created it, until it executes a program.
+    /// Creator, a thread of another process, until the process executes a program.
     pub creator: Option<Tid>,
-    /// How its program counts PUs.
+    /// Runtime of the program: its way of counting PUs.
     pub runtime: Runtime,
-    /// When it will have counted them, on the kernel's clock.
+    /// Time at which the process will have counted its PUs, on the kernel's clock.
     pub settled_at: Nanos,
-    /// How often that was put off.
+    /// Number of postponements of `settled_at`.
     pub put_off: u32,
-    /// Until when its first thread had one PU by our doing, also before its program began; zero if it never had.
+    /// Time until which colocate kept the first thread on one PU, also before the program began;
+    /// zero if never.
     pub narrow_until: Nanos,
-    /// Threads created since its program began, without the first one.
+    /// Threads created since the program began, without the first thread.
     pub further: u32,
-    /// Whether its program creates threads faster than they can be followed.
+    /// Whether the program creates threads faster than they can be followed.
     pub storms: bool,
-    /// Whether it, or one that it descends from, had lost its creator before it was seen.
+    /// Whether the process or an ancestor had lost its creator before it was seen.
     pub is_orphan: bool,
-    /// CPU time of the children that it had waited for before it was attached to.
+    /// CPU time of the children that were reaped before the process was attached.
     pub children_before: Nanos,
     living: BTreeSet<TaskId>,
 }
 
 impl Process {
     fn new(job: JobIdx, runtime: Runtime) -> Self {
-        let (handle, living) = (None, BTreeSet::new());
         Self {
             job,
-            handle,
+            handle: None,
             creator: None,
             runtime,
             settled_at: Nanos::ZERO,
@@ -112,12 +112,12 @@ impl Process {
             storms: false,
             is_orphan: false,
             children_before: Nanos::ZERO,
-            living,
+            living: BTreeSet::new(),
         }
     }
 }
 
-/// Everything that was started, and what became of it.
+/// Table of jobs, processes and tasks.
 #[derive(Debug, Default)]
 pub struct TaskTable {
     jobs: Vec<Job>,
@@ -127,32 +127,33 @@ pub struct TaskTable {
     tasks: BTreeMap<TaskId, Task>,
     by_tid: HashMap<Tid, TaskId>,
     load: HashMap<PuNr, u32>,
-    /// Jobs of which no task lived at a moment since they were last taken.
+    /// Jobs that had no living task at some moment since the last [`TaskTable::take_emptied`].
     emptied: Vec<JobIdx>,
-    /// Living tasks that had not gone to sleep when they were last read.
+    /// Living tasks not asleep at their last reading.
     to_read: BTreeSet<TaskId>,
-    /// Living tasks that had, and are alone in their processes.
+    /// Living tasks asleep at their last reading, each the only thread of its process.
     sleeping_alone: BTreeSet<TaskId>,
-    /// What any thread of a process may have handed down before the events that are being taken in.
+    /// State that threads may inherit from any thread of a process, before the events of the
+    /// current batch.
     of_any: HashMap<Pid, OfAny>,
-    /// Ended tasks that are remembered, the first to end first.
+    /// Remembered ended tasks, in the order of their ends.
     ended: VecDeque<TaskId>,
     /// Whether the last ended tasks are remembered, and not the first.
     pub keeps_last: bool,
     /// Levels of caches over the PUs.
     pub levels: DataLevels,
-    /// For how long any task was placed.
+    /// Time for which at least one task was placed.
     pub placed: AnyPlaced,
-    /// Ended tasks that were forgotten.
+    /// Number of forgotten ended tasks.
     pub forgotten: u64,
-    /// Most tasks that lived at once.
+    /// Maximum number of tasks alive at once.
     pub most_living: usize,
 }
 
-/// A creation, as the kernel reports it.
+/// Thread creation, as the kernel reports it.
 #[derive(Clone, Copy, Debug)]
 pub struct Creation {
-    /// When, on the kernel's clock.
+    /// Time on the kernel's clock.
     pub at: Nanos,
     /// The new thread's process.
     pub pid: Pid,
@@ -160,25 +161,28 @@ pub struct Creation {
     pub tid: Tid,
     /// The process of its creator.
     pub parent_pid: Pid,
-    /// Its creator, or the first thread of that process if the record of its creation was lost.
+    /// Creator, or the first thread of its process if the creation record was lost.
     pub parent_tid: Tid,
-    /// Whether that record was lost, or there are no such records: any thread of its creator's process may have created it.
+    /// Whether the creation record was lost or the kernel gives none: any thread of the process may
+    /// be the creator.
     pub lost: bool,
 }
 
-/// What a thread has whose creator may be any thread of a process.
+/// Inherited state of a thread whose creator may be any thread of a process.
 #[derive(Clone, Debug, Default)]
 struct OfAny {
-    /// Whether the program has chosen the PUs of one of them: then it may have chosen those of any.
+    /// Whether the program has set the mask of a thread of this process; if so, it may have set
+    /// any.
     binds_itself: bool,
-    /// Where any remembered one is or was.
+    /// Recent masks of all remembered threads of the process.
     recent: Recent,
-    /// The policy that one of them had before it was put under SCHED_IDLE.
+    /// Policy of a thread of the process before it was put under SCHED_IDLE.
     lowered: Option<Fair>,
 }
 
 impl TaskTable {
-    /// Has all that is done to a process that ran already go through its handle; of a job's first process it is kept for good.
+    /// Routes all actions on an attached process through its handle. The handle of a job's first
+    /// process is kept for good.
     pub fn hold_given(&mut self, process: &Arc<ProcessHandle>) {
         let pid = process.pid();
         let Some(entry) = self.processes.get_mut(&pid) else { return };
@@ -189,12 +193,12 @@ impl TaskTable {
         }
     }
 
-    /// A living process of a job, the first one if that lives.
+    /// A living process of a job, the first process if alive.
     pub fn process_of(&self, job: JobIdx) -> Option<&Arc<ProcessHandle>> {
         let first = self.handle(self.jobs.get(job.0 as usize)?.pid).filter(|it| it.exists());
-        let of_job = || self.processes.values().filter(|process| process.job == job);
         first.or_else(|| {
-            of_job().find_map(|process| process.handle.as_ref().filter(|it| it.exists()))
+            let mut of_job = self.processes.values().filter(|process| process.job == job);
+            of_job.find_map(|process| process.handle.as_ref().filter(|it| it.exists()))
         })
     }
 
@@ -220,7 +224,7 @@ impl TaskTable {
         self.emptied.push(job);
     }
 
-    /// Enters a further process of the job that was entered last.
+    /// Adds a further process to the job added last.
     pub fn add_process(&mut self, pid: Pid, runtime: Runtime) {
         let Some(job) = self.jobs.last_mut() else { return };
         job.further.push(pid);
@@ -228,7 +232,7 @@ impl TaskTable {
         self.enter(pid, job, runtime);
     }
 
-    /// The processes that jobs were given with, each with the place of its job.
+    /// Processes of attached jobs, each with the job's index.
     pub fn given(&self) -> impl Iterator<Item = (usize, Pid)> + '_ {
         self.jobs
             .iter()
@@ -236,7 +240,7 @@ impl TaskTable {
             .flat_map(|(place, job)| job.pids().map(move |pid| (place, pid)))
     }
 
-    /// The jobs that have not ended and of which no task lives, where that may have changed since this was last called.
+    /// Unfinished jobs without a living task, among the jobs emptied since the last call.
     pub fn take_emptied(&mut self) -> Vec<JobIdx> {
         let mut emptied = std::mem::take(&mut self.emptied);
         emptied.retain(|job| {
@@ -249,22 +253,25 @@ impl TaskTable {
         self.processes.insert(pid, Process::new(job, runtime));
     }
 
-    /// Notes that a job runs anew, with the first process `pid`, after runs that took so much CPU time.
+    /// Records a new run of a job with first process `pid`; `cpu_before` is the CPU time of the
+    /// earlier runs.
     pub fn restart(&mut self, job: JobIdx, pid: Pid, runtime: Runtime, cpu_before: Nanos) {
         if let Some(entry) = self.jobs.get_mut(job.0 as usize) {
-            (entry.pid, entry.first, entry.cpu_before) = (pid, entry.created, cpu_before);
+            entry.pid = pid;
+            entry.first = entry.created;
+            entry.cpu_before = cpu_before;
             entry.cpu_ended = Some(Nanos::ZERO);
             self.enter(pid, job, runtime);
         }
     }
 
-    /// The job that runs and has this first process, with the CPU time of its earlier runs.
+    /// Running job with first process `pid`, and the CPU time of its earlier runs.
     pub fn run_of(&self, pid: Pid) -> Option<(JobIdx, Nanos)> {
         let place = self.jobs.iter().position(|job| job.pid == pid && job.end.is_none())?;
         Some((job_idx(place), self.jobs[place].cpu_before))
     }
 
-    /// CPU time of a job so far, of all its runs; `None` if that of one of its tasks is not known.
+    /// CPU time of a job over all its runs; `None` if unknown for any of its tasks.
     pub fn cpu_time(&self, job: JobIdx) -> Option<Nanos> {
         let entry = self.jobs.get(job.0 as usize)?;
         let of_run = TaskId { job, order: entry.first }..=TaskId { job, order: u32::MAX };
@@ -274,7 +281,7 @@ impl TaskTable {
         times.try_fold(known, |sum, time| Some(sum + time?))
     }
 
-    /// CPU time of the tasks of each job, as far as it was read.
+    /// CPU time of each job's tasks, as far as read.
     pub fn known_cpu_times(&self) -> Vec<Nanos> {
         let mut all: Vec<Nanos> = self.jobs.iter().map(|job| job.cpu_known).collect();
         for task in self.by_tid.values().filter_map(|id| self.tasks.get(id)) {
@@ -292,12 +299,12 @@ impl TaskTable {
         self.placed.note(&mut task.placement.times, at, place);
     }
 
-    /// All tasks that are remembered, in the order of their IDs.
+    /// All remembered tasks in the order of their IDs.
     pub fn remembered(&self) -> impl Iterator<Item = &Task> {
         self.tasks.values()
     }
 
-    /// Instructions that each job has done so far, as far as its tasks were counted.
+    /// Instructions of each job so far, over its counted tasks.
     pub fn instructions(&self) -> Vec<u64> {
         let mut all: Vec<u64> = self.jobs.iter().map(|job| job.instructions).collect();
         for task in self.by_tid.values().filter_map(|id| self.tasks.get(id)) {
@@ -306,23 +313,23 @@ impl TaskTable {
         all
     }
 
-    /// Whether a task is the first one of its job's run, or has taken over from it.
+    /// Whether a task is the first of its job's run, or has taken over from the first.
     pub fn begins_run(&self, id: TaskId) -> bool {
         let both = self.jobs.get(id.job.0 as usize).zip(self.tasks.get(&id));
         both.is_some_and(|(job, task)| task.thread.pid == job.pid && task.thread.is_first())
     }
 
-    /// Notes that from now on a plan speaks of the tasks that are there.
+    /// Records the present tasks as the tasks of a new plan.
     pub fn is_planned(&mut self) {
         self.jobs.iter_mut().for_each(|job| job.planned = job.first);
     }
 
-    /// The jobs, in the order they were entered.
+    /// Jobs in the order of their addition.
     pub fn jobs(&self) -> &[Job] {
         &self.jobs
     }
 
-    /// Notes that a job is over.
+    /// Records the end of a job.
     pub fn end_job(&mut self, end: JobEnd) {
         if let Some(job) = self.jobs.get_mut(end.job.0 as usize) {
             job.end = Some(end);
@@ -342,7 +349,7 @@ impl TaskTable {
         pids
     }
 
-    /// The same by their handles, without those that have none.
+    /// Handles of the job's processes, without processes that have none.
     pub fn handles_of(&self, job: JobIdx) -> Vec<Arc<ProcessHandle>> {
         let pids = self.processes_of(job);
         pids.iter().filter_map(|pid| self.processes.get(pid)?.handle.clone()).collect()
@@ -353,7 +360,7 @@ impl TaskTable {
         self.processes.get(&pid)?.handle.as_ref()
     }
 
-    /// Has all that is done to the process of a task go through this handle, or nothing be done to it.
+    /// Routes all actions on a task's process through `handle`; `None` forbids every action.
     pub fn hold(&mut self, id: TaskId, handle: Option<Arc<ProcessHandle>>) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         task.thread.process.clone_from(&handle);
@@ -381,7 +388,7 @@ impl TaskTable {
         self.processes.iter_mut().map(|(pid, process)| (*pid, process))
     }
 
-    /// CPU time of the children that a living process had waited for before it was attached to.
+    /// CPU time of the children that a living process had reaped before it was attached.
     pub fn children_before(&self, pid: Pid) -> Option<Nanos> {
         Some(self.processes.get(&pid)?.children_before)
     }
@@ -403,7 +410,7 @@ impl TaskTable {
         tasks.filter(|task| task.ended.is_none())
     }
 
-    /// The living tasks that come after one in the order of their IDs, at most so many.
+    /// At most `most` living tasks after the task `after`, in the order of their IDs.
     pub fn living_after(&self, after: Option<TaskId>, most: usize) -> Vec<TaskId> {
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
         let tasks = self.tasks.range((after, Bound::Unbounded)).map(|(_, task)| task);
@@ -415,12 +422,12 @@ impl TaskTable {
         self.tasks.values_mut().filter(|task| task.ended.is_none())
     }
 
-    /// How many tasks are remembered.
+    /// Number of remembered tasks.
     pub fn kept_tasks(&self) -> usize {
         self.tasks.len()
     }
 
-    /// The living processes that have several threads, with their numbers.
+    /// Living processes with several threads, each with its number of threads.
     pub fn with_threads(&self) -> impl Iterator<Item = (Pid, usize)> + '_ {
         let living = self.processes.iter().map(|(pid, process)| (*pid, process.living.len()));
         living.filter(|(_, living)| *living > 1)
@@ -432,31 +439,30 @@ impl TaskTable {
         process.flat_map(|process| process.living.iter().copied()).collect()
     }
 
-    /// Those of them that had gone to sleep when they were last read.
+    /// Tasks of process `pid` asleep at their last reading.
     pub fn sleeping_of(&self, pid: Pid) -> Vec<TaskId> {
         let mut all = self.living_in(pid);
         all.retain(|id| !self.to_read.contains(id));
         all
     }
 
-    /// The living tasks that had gone to sleep when they were last read and are alone in their processes, in the order of their
-    /// IDs.
+    /// Living tasks asleep at their last reading and alone in their processes, in the order of
+    /// their IDs.
     pub fn sleeping_alone(&self) -> Vec<TaskId> {
         self.sleeping_alone.iter().copied().collect()
     }
 
-    /// The living tasks that had not gone to sleep when they were last read, in the order of their IDs.
+    /// Living tasks not asleep at their last reading, in the order of their IDs.
     pub fn to_read(&self) -> impl Iterator<Item = TaskId> + '_ {
         self.to_read.iter().copied()
     }
 
-    /// Those of them that had not gone to sleep.
+    /// Tasks of [`TaskTable::to_read()`] that did not sleep at their last reading.
     pub fn runnable(&self) -> impl Iterator<Item = TaskId> + '_ {
-        let runs = |id: &TaskId| self.tasks.get(id).is_some_and(|task| !task.usage.sleeps);
-        self.to_read().filter(runs)
+        self.to_read().filter(|id| self.tasks.get(id).is_some_and(|task| !task.usage.sleeps))
     }
 
-    /// Notes whether a task has gone to sleep, by what was last read of it.
+    /// Updates the sleep state of a task from its last reading.
     pub fn note_sleep(&mut self, id: TaskId) {
         let Some(task) = self.tasks.get(&id).filter(|task| task.ended.is_none()) else { return };
         let living = self.processes.get(&task.thread.pid).map_or(0, |process| process.living.len());
@@ -468,15 +474,16 @@ impl TaskTable {
         }
     }
 
-    /// A task by its ID, unless it was forgotten.
+    /// Task with this ID; `None` if forgotten.
     pub fn task(&mut self, id: TaskId) -> Option<&mut Task> {
         self.tasks.get_mut(&id)
     }
 
-    /// Enters a new thread. `None` if its process belongs to no job.
+    /// Adds a new thread. `None` if its process belongs to no job.
     ///
-    /// A first thread that is created by its own process, or in one that lives, takes over from another thread of it: that
-    /// one executes a program, continues under the first one's number, and has been, or is to be, reported as ended.
+    /// A first thread created by its own process, or in a living process, takes over from another
+    /// thread of the process. The old thread executes a program and continues under the first
+    /// thread's number; its end was reported or will be.
     pub fn created(&mut self, creation: Creation) -> Option<TaskId> {
         let Creation { at, pid, tid, parent_pid, parent_tid, .. } = creation;
         let (name, inherited) = self.inherited(creation);
@@ -489,11 +496,13 @@ impl TaskTable {
             usage.cpu_before = executing.usage.cpu_before;
         }
         let process = self.processes.get(&pid).or_else(|| self.processes.get(&parent_pid));
-        let just_ended = || self.ended_last.filter(|(ended, _)| (pid, parent_pid) == (*ended, pid));
-        let job = process.map(|process| process.job).or_else(|| Some(just_ended()?.1))?;
+        let just_ended = self.ended_last.filter(|(ended, _)| (pid, parent_pid) == (*ended, pid));
+        let job = process.map(|process| process.job).or_else(|| Some(just_ended?.1))?;
         let runtime = self.processes.get(&parent_pid).map(|process| process.runtime);
-        let new = || Process::new(job, runtime.unwrap_or_default());
-        let process = self.processes.entry(pid).or_insert_with(new);
+        let process = self
+            .processes
+            .entry(pid)
+            .or_insert_with(|| Process::new(job, runtime.unwrap_or_default()));
         process.further += u32::from(tid != pid.first_thread());
         let handle = process.handle.clone();
         let entry = &mut self.jobs[job.0 as usize];
@@ -528,18 +537,17 @@ impl TaskTable {
         (lives || of_own) && creation.tid == creation.pid.first_thread()
     }
 
-    /// The name that a new thread has inherited, and what was done to its creator.
+    /// Name and colocate's changes that a new thread inherits from its creator.
     fn inherited(&mut self, creation: Creation) -> (Option<Arc<str>>, Inherited) {
         let creator = self.living(creation.parent_tid).and_then(|id| self.tasks.get(&id));
-        let of = |creator: &Task| (Some(creator.name.clone()), creator.thread.hands_down());
         if self.takes_over(creation) {
-            let executing = creator.filter(|task| task.thread.pid == creation.pid).map(of);
+            let executing = creator.filter(|task| task.thread.pid == creation.pid).map(handed_down);
             return executing.unwrap_or_else(|| {
                 let OfAny { recent, lowered, .. } = self.of_any(creation.pid, creation.at);
                 (None, Inherited { recent, lowered, ..Inherited::default() })
             });
         }
-        let (name, mut inherited) = creator.map(of).unwrap_or_default();
+        let (name, mut inherited) = creator.map(handed_down).unwrap_or_default();
         if creation.lost {
             let any = self.of_any(creation.parent_pid, creation.at);
             if !any.binds_itself {
@@ -550,13 +558,14 @@ impl TaskTable {
         (name, inherited)
     }
 
-    /// Begins to take in events: what came before them may have been handed down to new threads among them.
+    /// Begins a batch of events. New threads of the batch may have inherited state from before it.
     pub fn begin_events(&mut self) {
         self.of_any.clear();
     }
 
-    /// What any remembered thread of a process could have handed down at `at`. It is put together once for all events that
-    /// are taken in together: what is found among them was created before what is done because of them.
+    /// State that any remembered thread of a process could have handed down at `at`. Computed once
+    /// per batch of events: the threads of a batch were created before any action that the batch
+    /// causes.
     fn of_any(&mut self, pid: Pid, at: Nanos) -> OfAny {
         if let Some(known) = self.of_any.get(&pid) {
             return known.clone();
@@ -584,7 +593,7 @@ impl TaskTable {
             .filter(move |task| task.thread.pid == pid)
     }
 
-    /// Notes that a task has a new name.
+    /// Sets a task's new name.
     pub fn rename(&mut self, id: TaskId, name: &str) {
         let job = self.jobs.get(id.job.0 as usize);
         if let Some((job, task)) = job.zip(self.tasks.get_mut(&id)) {
@@ -592,7 +601,7 @@ impl TaskTable {
         }
     }
 
-    /// Notes that a thread has ended; returns its journal line, if it had one.
+    /// Records the end of a thread; returns its journal slot, if any.
     pub fn ended(&mut self, tid: Tid, at: Nanos) -> Option<Slot> {
         let id = self.by_tid.remove(&tid)?;
         self.to_read.remove(&id);
@@ -606,9 +615,11 @@ impl TaskTable {
             task.placement.status = PlacementStatus::Missed;
         }
         if task.goes_on {
-            (task.usage.cpu_time, task.usage.waited) = (Some(Nanos::ZERO), Some(Nanos::ZERO));
+            task.usage.cpu_time = Some(Nanos::ZERO);
+            task.usage.waited = Some(Nanos::ZERO);
         }
-        let (slot, pid) = (task.thread.slot.take(), task.thread.pid);
+        let slot = task.thread.slot.take();
+        let pid = task.thread.pid;
         let job = &mut self.jobs[id.job.0 as usize];
         job.living = job.living.saturating_sub(1);
         if job.living == 0 {
@@ -637,7 +648,7 @@ impl TaskTable {
         slot
     }
 
-    /// Remembers an ended task, unless there are too many; then one is forgotten.
+    /// Remembers an ended task; above [`REMEMBERED`] another ended task is forgotten.
     fn remember(&mut self, id: TaskId) {
         let forgotten = match (self.keeps_last, self.ended.len()) {
             (true, REMEMBERED_LAST..) => {
@@ -659,17 +670,21 @@ impl TaskTable {
         }
     }
 
-    /// First threads of jobs that were reported as ended, and from which none has taken over, although their job has
-    /// not ended.
+    /// First threads of unfinished jobs that were reported as ended and have no successor.
     pub fn maybe_lost(&self) -> Vec<TaskId> {
         let running = self.jobs.iter().enumerate().filter(|(_, job)| job.end.is_none());
         let first = running.map(|(place, job)| TaskId { job: job_idx(place), order: job.first });
-        let is_gone = |task: &Task| task.ended.is_some() && self.living(task.thread.tid).is_none();
-        first.filter(|id| self.tasks.get(id).is_some_and(is_gone)).collect()
+        first
+            .filter(|id| {
+                self.tasks.get(id).is_some_and(|task| {
+                    task.ended.is_some() && self.living(task.thread.tid).is_none()
+                })
+            })
+            .collect()
     }
 
-    /// Notes that a task lives although it was reported as ended. It may be another thread of its process, which has
-    /// executed a program without an event of it.
+    /// Marks a task as alive despite the report of its end. It may be another thread of its process
+    /// after an exec without an event.
     pub fn revive(&mut self, id: TaskId) {
         let task = self.tasks.get(&id);
         let Some((pid, Some(ended))) = task.map(|task| (task.thread.pid, task.ended)) else {
@@ -677,7 +692,8 @@ impl TaskTable {
         };
         let OfAny { recent, .. } = self.of_any(pid, ended);
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        (task.ended, task.thread.recent) = (None, recent);
+        task.ended = None;
+        task.thread.recent = recent;
         self.by_tid.insert(task.thread.tid, id);
         let target = std::mem::take(&mut task.placement.target);
         // It is counted among the living again.
@@ -704,7 +720,7 @@ impl TaskTable {
         }
     }
 
-    /// Moves a task's weight from the PU it is aimed at to `to`.
+    /// Moves a task's load from its target PU to `to`.
     fn set_load(&mut self, id: TaskId, to: Option<PuNr>) {
         let from = self.tasks.get(&id).and_then(|task| task.placement.target.pu());
         if let Some(count) = from.and_then(|pu| self.load.get_mut(&pu)) {
@@ -715,34 +731,39 @@ impl TaskTable {
         }
     }
 
-    /// The place that a plan gives to a task that is created. The first task of a run
-    /// that the plan does not know goes where the plan had that of the run before.
+    /// Place of a new task in a plan. The first task of a run unknown to the plan takes the place
+    /// of the earlier run's first task.
     pub fn target_of(&self, plan: &Plan, id: TaskId) -> Place {
         let job = self.jobs.get(id.job.0 as usize).filter(|_| self.begins_run(id));
-        let before = || plan.place_of(TaskId { job: id.job, order: job?.planned });
-        let place = plan.place_of(id).or_else(before);
+        let place = plan
+            .place_of(id)
+            .or_else(|| plan.place_of(TaskId { job: id.job, order: job?.planned }));
         place.unwrap_or_else(|| self.default_target(&plan.default_placement))
     }
 
-    /// The PU that default placement gives to a task: the one with the fewest living tasks aimed at
-    /// it, the earliest in the list if several have as few.
+    /// PU of a task under default placement: the PU with the fewest living tasks targeted at it, on
+    /// a tie the earliest in the list.
     pub fn default_target(&self, rule: &DefaultPlacement) -> Place {
-        let load = |pu: &PuNr| self.load.get(pu).copied().unwrap_or(0);
         Place::from(match rule {
             DefaultPlacement::LeaveToKernel => None,
-            DefaultPlacement::FillInOrder { pus } => pus.iter().copied().min_by_key(load),
+            DefaultPlacement::FillInOrder { pus } => {
+                pus.iter().copied().min_by_key(|pu| self.load.get(pu).copied().unwrap_or(0))
+            }
         })
     }
 
-    /// All tasks that are remembered, in the order of their IDs, with times since `launch`.
+    /// All remembered tasks in the order of their IDs, with times since `launch`.
     ///
-    /// Jobs that are `waiting` have tasks that wait.
+    /// Tasks of the `waiting` jobs have the status waiting.
     pub fn seen(&self, launch: Nanos, waiting: &BTreeSet<JobIdx>) -> Vec<SeenTask> {
         // Most tasks may run on the same PUs, and to list these takes longer than all the rest.
-        let (mut pus, mut listed) = (&PuSet::new(), Arc::default());
+        let none = PuSet::new();
+        let mut pus = &none;
+        let mut listed = Arc::default();
         let seen = self.tasks.values().map(|task| {
             if task.thread.allowed != *pus {
-                (pus, listed) = (&task.thread.allowed, task.thread.allowed.iter().collect());
+                pus = &task.thread.allowed;
+                listed = pus.iter().collect();
             }
             let waits = task.ended.is_none() && waiting.contains(&task.id.job);
             let status = &task.placement.status;
@@ -764,21 +785,26 @@ impl TaskTable {
         seen.collect()
     }
 
-    /// Processes and threads of the tasks of [`TaskTable::seen`], in the same order, with their creation.
+    /// Processes and threads of the tasks of [`TaskTable::seen`], in the same order, with their
+    /// creation.
     pub fn threads(&self) -> Vec<(TaskRef, Nanos)> {
         self.tasks.values().map(|task| (task.named(), task.created)).collect()
     }
 
     fn counts(&self, task: &Task) -> Option<Counts> {
         let counted = task.usage.counted.as_deref()?;
-        let misses = |pu| self.levels.misses(counted, pu);
         Some(Counts {
             accesses: counted.accesses,
-            misses: task.thread.last_ran.and_then(misses),
+            misses: task.thread.last_ran.and_then(|pu| self.levels.misses(counted, pu)),
             memory_bytes: None,
             stack: counted.stack,
         })
     }
+}
+
+/// Name and colocate's changes that a thread created by `creator` inherits.
+fn handed_down(creator: &Task) -> (Option<Arc<str>>, Inherited) {
+    (Some(creator.name.clone()), creator.thread.hands_down())
 }
 
 fn job_idx(place: usize) -> JobIdx {

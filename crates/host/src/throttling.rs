@@ -10,23 +10,25 @@ use colocate_machine::{CpuQuota, Nanos};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The longest period that the kernel accepts (`max_cfs_quota_period`, Linux 6.18).
+/// Longest period accepted by the kernel (`max_cfs_quota_period`, Linux 6.18).
 const RECENT: Nanos = Nanos::from_secs(1);
 
-/// Processes whose quotas are looked for. Chosen: to look for those of one takes some 0.1 ms a second.
+/// Maximum number of processes checked for quotas. Chosen: the check takes some 0.1 ms per process
+/// and second.
 const MOST_PROCESSES: usize = 8;
 
-/// The statistics of the control groups of some processes that have a CPU quota.
+/// Statistics of control groups that have a CPU quota.
 #[derive(Debug, Default)]
 pub(crate) struct Throttling {
-    /// First processes of jobs, by their names in `/proc`: a program may move itself to another control group.
+    /// First processes of jobs, by their names in `/proc`: a program may move itself to another
+    /// control group.
     processes: Vec<String>,
-    /// The least quota that was found.
+    /// Smallest quota found.
     pub quota: Option<CpuQuota>,
     files: BTreeSet<PathBuf>,
-    /// Throttled periods so far, as last read; `None` before.
+    /// Throttled periods so far, as last read; `None` before the first reading.
     count: Option<u64>,
-    /// When there were more than before, on the kernel's clock.
+    /// Time of the last growth of the count, on the kernel's clock.
     last: Option<Nanos>,
 }
 
@@ -37,7 +39,7 @@ impl Throttling {
         self.find_quotas();
     }
 
-    /// Looks for quotas, which may have been set or lifted.
+    /// Searches for quotas again, as they may have been set or lifted.
     pub fn find_quotas(&mut self) {
         let files = Sysfs::at(Path::new("/"));
         let found = self.processes.iter().flat_map(|process| read::quotas(&files, process));
@@ -47,7 +49,7 @@ impl Throttling {
         self.quota = quotas.min_by(|a, b| a.compare(*b));
     }
 
-    /// Reads at `at` how many periods were throttled. A control group that is gone throttles nothing.
+    /// Reads at `at` the number of throttled periods. A removed control group counts 0.
     pub fn read(&mut self, at: Nanos) {
         let counts = self.files.iter().filter_map(|file| kernel::read_text(file).ok());
         self.note(counts.filter_map(|text| throttled(&text)).sum(), at);

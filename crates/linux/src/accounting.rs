@@ -9,58 +9,59 @@
 
 use colocate_machine::Nanos;
 
-/// Sleeping threads are not read unless their process has run for more than this part of the time that was not its other
-/// threads'. Chosen: a fifth of what a thread has to use to count as active; what runs less is noticed when it has
-/// summed up, or when all are read.
+/// Inverse of the unread share of a process's time: sleeping threads are read once more than this
+/// part of the time is not explained by the threads already read. Chosen: a fifth of the usage of
+/// an active thread. Less is noticed once accumulated, or when all threads are read.
 const UNREAD_PART: u64 = 100;
 
-/// CPU time of a process as a whole, beside that of its threads.
+/// CPU time of a whole process, beside the CPU time of its threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessClock {
-    /// Its clock, before its threads were last read, and when that was.
+    /// Process clock before the threads were last read, and the time of its reading.
     clock: (Nanos, Nanos),
-    /// The same before all of them were read.
+    /// Process clock before all threads were last read, and the time of its reading.
     all: (Nanos, Nanos),
-    /// What was read of its threads since then.
+    /// CPU time read from threads since `all`.
     threads: Nanos,
 }
 
 impl ProcessClock {
-    /// Of a process none of whose threads have been read, whose clock shows `ran` at `at`: as if none of it were
-    /// explained.
+    /// Process with unread threads whose clock shows `ran` at `at`: all its time counts as
+    /// unexplained.
     #[must_use]
     pub const fn unread(ran: Nanos, at: Nanos) -> Self {
         Self { clock: (ran, at), all: (Nanos::ZERO, at), threads: Nanos::ZERO }
     }
 
-    /// Takes in what its clock shows at `at`, before its threads are read.
+    /// Records the process clock at `at`, before the threads are read.
     pub const fn begin(&mut self, ran: Nanos, at: Nanos) {
         self.clock = (ran, at);
     }
 
-    /// What its clock showed when it was last read.
+    /// Process clock at its last reading.
     #[must_use]
     pub const fn time(&self) -> Nanos {
         self.clock.0
     }
 
-    /// When its clock was last asked for.
+    /// Time of the last reading of the clock.
     #[must_use]
     pub const fn asked(&self) -> Nanos {
         self.clock.1
     }
 
-    /// Notes that a thread was read which has run for so long since it was last read.
+    /// Adds the CPU time of a thread since the thread's previous reading.
     pub fn add(&mut self, ran: Nanos) {
         self.threads += ran;
     }
 
-    /// Notes that all its threads have been read since [`ProcessClock::begin`].
+    /// Records that all threads have been read since [`ProcessClock::begin`].
     pub const fn all_read(&mut self) {
-        (self.all, self.threads) = (self.clock, Nanos::ZERO);
+        self.all = self.clock;
+        self.threads = Nanos::ZERO;
     }
 
-    /// Whether threads have run that were not read.
+    /// Whether unread threads have used CPU time.
     #[must_use]
     pub fn has_new_cpu_time(&self) -> bool {
         let ran = self.clock.0.saturating_sub(self.all.0);
@@ -69,18 +70,18 @@ impl ProcessClock {
     }
 }
 
-/// The waits of one thread for a CPU, with one that goes on.
+/// Run-queue waits of one thread, including a wait in progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunqueueWait {
-    /// What the kernel said last: time on CPUs, and waits that are over.
+    /// Last values of the kernel: time on CPUs, and completed waits.
     last: Option<(Nanos, Nanos)>,
-    /// Since when it could run and has not run.
+    /// Beginning of the present wait; `None` if not waiting.
     since: Option<Nanos>,
 }
 
 impl RunqueueWait {
-    /// Takes in what the kernel says at `at`, time on CPUs and waits that are over; returns for how long it has waited,
-    /// also now.
+    /// Records the kernel's sums at `at`, time on CPUs and completed waits; returns the total wait
+    /// including the present wait.
     pub fn read(&mut self, sums: (Nanos, Nanos), at: Nanos) -> Nanos {
         if self.last.replace(sums) != Some(sums) {
             self.since = None;
@@ -88,7 +89,7 @@ impl RunqueueWait {
         sums.1 + self.since.map_or(Nanos::ZERO, |since| at.saturating_sub(since))
     }
 
-    /// Takes in whether it could run, asked at `at` or later, after its sums were read.
+    /// Records whether the thread was runnable at `at` or later, sampled after its sums.
     pub fn could_run(&mut self, could: bool, at: Nanos) {
         self.since = could.then(|| self.since.unwrap_or(at));
     }

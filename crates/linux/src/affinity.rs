@@ -5,17 +5,17 @@ use crate::SysError;
 use crate::Tid;
 use colocate_machine::PuSet;
 
-/// The largest mask that can be handed to the kernel: 8,192 PUs, as many as Linux on x86-64 can be built for (`NR_CPUS`
-/// in its Kconfig).
+/// Largest mask accepted by the kernel: 8,192 PUs, the maximum of Linux on x86-64 (`NR_CPUS` in its
+/// Kconfig).
 pub type Mask = [u64; 128];
 
-/// PUs that such a mask can name.
+/// Number of PUs that a mask can name.
 pub const MOST_PUS: usize = size_of::<Mask>() * 8;
 
-/// PUs that thread `tid` may run on; thread 0 is the caller.
+/// Mask of thread `tid`; thread 0 is the caller.
 ///
 /// # Errors
-/// `ESRCH` if it has ended.
+/// `ESRCH` if the thread has ended.
 pub fn of(tid: Tid) -> Result<PuSet, SysError> {
     let mut mask: Mask = [0; 128];
     // SAFETY: `mask` is as long as said.
@@ -24,10 +24,11 @@ pub fn of(tid: Tid) -> Result<PuSet, SysError> {
     if done < 0 { Err(SysError::last("sched_getaffinity")) } else { Ok(PuSet::of_words(&mask)) }
 }
 
-/// Lets thread `tid` run only on `pus`; thread 0 is the caller.
+/// Sets the mask of thread `tid` to `pus`; thread 0 is the caller.
 ///
 /// # Errors
-/// `ESRCH` if it has ended, `EINVAL` if it may use none of them, `EPERM` if it is another user's.
+/// `ESRCH` if the thread has ended, `EINVAL` if it may use no PU of the mask, `EPERM` for another
+/// user's thread.
 pub fn set(tid: Tid, pus: &PuSet) -> Result<(), SysError> {
     let mut mask: Mask = [0; 128];
     mask.iter_mut().zip(pus.words()).for_each(|(to, word)| *to = *word);
@@ -36,22 +37,24 @@ pub fn set(tid: Tid, pus: &PuSet) -> Result<(), SysError> {
     if done < 0 { Err(SysError::last("sched_setaffinity")) } else { Ok(()) }
 }
 
-/// Whether the kernel refuses to set the mask of thread `tid`, another user's, for want of a right (`EPERM`). Nothing is changed:
-/// the mask that is tried is empty, which the kernel refuses once it has checked the right (`EINVAL`).
+/// Whether the kernel denies (`EPERM`) setting the mask of thread `tid` of another user. Changes
+/// nothing: the attempted mask is empty, and the kernel refuses an empty mask (`EINVAL`) after the
+/// permission check.
 #[must_use]
 pub fn is_denied(tid: Tid) -> bool {
     set(tid, &PuSet::new()).is_err_and(|why| why.errno() == Some(libc::EPERM))
 }
 
-/// Whether a seccomp filter or a security module refuses to set any mask: that of the calling thread is one's own.
+/// Whether a seccomp filter or a security module refuses to set any mask. Tries the calling
+/// thread's own mask.
 #[must_use]
 pub fn is_filtered() -> bool {
     is_denied(Tid(0))
 }
 
-/// Lets this thread run only on those of its PUs that are in `wanted`.
+/// Restricts this thread to its PUs in `wanted`.
 ///
-/// False, and nothing is changed, if there is none or the kernel refuses.
+/// Returns false, without a change, if no PU remains or the kernel refuses.
 pub fn move_this_thread(wanted: &PuSet) -> bool {
     // The kernel answers an empty mask with EINVAL.
     of(Tid(0)).is_ok_and(|own| set(Tid(0), &own.intersection(wanted)).is_ok())

@@ -13,7 +13,7 @@ pub fn now() -> Nanos {
     nanos(clock_gettime(ClockId::Monotonic))
 }
 
-/// Now on `CLOCK_BOOTTIME`: as [`now`], and time for which the machine was suspended.
+/// Present time on `CLOCK_BOOTTIME`: [`now`] plus the time of the machine's suspension.
 #[must_use]
 pub fn since_boot() -> Nanos {
     nanos(clock_gettime(ClockId::Boottime))
@@ -24,11 +24,11 @@ fn nanos(time: Timespec) -> Nanos {
     Nanos(seconds.saturating_mul(1_000_000_000) + u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// CPU time of a process: of all its threads, also of those that have ended; up to a tick short for each that runs.
-/// `None` if it is gone. One call, however many threads there are.
+/// CPU time of all threads of a process, also of ended threads; up to a tick short per running
+/// thread. `None` after the process's end. One call for any number of threads.
 #[must_use]
 pub fn process_time(pid: Pid) -> Option<Nanos> {
-    /// The clock of what the scheduler counts (include/linux/posix-timers_types.h).
+    /// Clock of the scheduler's run time (include/linux/posix-timers_types.h).
     const CPUCLOCK_SCHED: libc::clockid_t = 2;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // As clock_getcpuclockid(3) puts it together, which asks the kernel once more whether there is such a process.

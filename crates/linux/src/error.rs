@@ -3,24 +3,24 @@
 use std::io;
 use thiserror::Error;
 
-/// A system call that failed.
+/// Failed system call.
 #[derive(Debug, Error)]
 #[error("{call}: {source}")]
 pub struct SysError {
-    /// The call, with what it was applied to where that helps.
+    /// Name of the call, with its object where helpful.
     pub call: &'static str,
     /// The kernel's error.
     pub source: io::Error,
 }
 
 impl SysError {
-    /// The error that `call` has just left in `errno`.
+    /// Error of `call`, from `errno`, right after the call.
     #[must_use]
     pub fn last(call: &'static str) -> Self {
         Self { call, source: io::Error::last_os_error() }
     }
 
-    /// As if `call` had failed with this error of the kernel's.
+    /// Error of `call` with this error number of the kernel.
     #[must_use]
     pub fn of(call: &'static str, errno: i32) -> Self {
         Self { call, source: io::Error::from_raw_os_error(errno) }

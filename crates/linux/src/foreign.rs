@@ -32,29 +32,32 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A reading that takes longer has failed. Chosen: a disk that is asleep takes longer, and nothing else that works.
+/// Time limit of a read. Chosen: only a sleeping disk takes longer and still works.
 const DEADLINE: Duration = Duration::from_millis(300);
-/// While the helper has no PU, it is given up only after this. Chosen: a machine with a load of a hundred gives it one by then.
+/// Time limit of a read while the helper waits for a PU. Chosen: on a machine with a load of a
+/// hundred the helper has had a PU by then.
 const LONGEST: Duration = Duration::from_secs(2);
-/// After so many helpers that did not answer nothing is read any more. Chosen: each of them may stay for ever, and the thread that
-/// places has waited for more than a second by then.
+/// Maximum number of helpers without an answer before all reading ends. Chosen: each helper may
+/// stay for ever, and the placing thread has waited for more than a second by then.
 const MOST_STUCK: usize = 4;
 
-/// A reading that takes longer is slow, and the helper is looked at once in this time. Chosen: many times what one takes.
+/// Time after which a read counts as slow, and interval of the checks of the helper. Chosen: many
+/// times a normal read.
 const STEP: Duration = Duration::from_millis(20);
-/// Slow readings take at most one part in this many of the time since the first one, beside [`LONGEST`]. Chosen: what waits for them still
-/// places threads and answers signals nearly all the time.
+/// Inverse share of slow reads: at most this part of the time since the first read, beside
+/// [`LONGEST`]. Chosen: the waiting thread still places threads and answers signals nearly all the
+/// time.
 const SLOW_SHARE: u32 = 20;
 
-/// Bytes that are read at a time.
+/// Bytes per read.
 const AT_ONCE_B: usize = 1 << 16;
 /// Bytes of a path, at most (limits.h).
 const PATH_B: usize = 4096;
 
-/// The file systems that a program serves (linux/magic.h).
+/// File systems served by a program (FUSE, linux/magic.h).
 const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
 
-/// What is to be read.
+/// Request to the helper.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Request {
@@ -78,7 +81,7 @@ enum Kind {
     Opened,
 }
 
-/// What came of it: bytes, or a kind of file system, or an error of the kernel's as a negative number.
+/// Reply of the helper: bytes, the type of a file system, or a negative error number.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Reply {
@@ -86,23 +89,23 @@ struct Reply {
     bytes: [u8; AT_ONCE_B],
 }
 
-/// A child process that reads.
+/// Child process for reading.
 #[derive(Debug)]
 struct Helper {
     pid: Pid,
-    /// By which it is killed, so that nothing else is.
+    /// Pidfd by which exactly this process is killed.
     handle: OwnedFd,
     socket: OwnedFd,
 }
 
-/// The helper, and those that did not answer.
+/// Current helper, and the helpers without an answer.
 #[derive(Debug, Default)]
 struct Reader {
     helper: Option<Helper>,
     stuck: usize,
-    /// Processes whose memory was not there in time.
+    /// Processes whose memory was not readable in time.
     refused: BTreeSet<Pid>,
-    /// How long slow readings took together, and when the first reading was.
+    /// Total time of slow reads, and the time of the first read.
     slow: Duration,
     first: Option<Instant>,
 }
@@ -119,14 +122,16 @@ fn reader() -> MutexGuard<'static, Reader> {
     READER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Up to `bytes.len()` bytes of the memory of `pid` from `address` on; how many could be read.
+/// Reads up to `bytes.len()` bytes of the memory of `pid` from `address` on; returns the number of
+/// bytes read.
 ///
-/// Needs what ptrace(2) asks for: the same user or `CAP_SYS_PTRACE`, and under Yama's restricted
-/// mode a child of ours. What is a child of ours is none of the helper's, so that is read here: only by a user without that
-/// capability, whose programs are all its own.
+/// Needs the permission of ptrace(2): the same user or `CAP_SYS_PTRACE`, and under Yama's
+/// restricted mode a child of the caller. A child of this process is no child of the helper, so its
+/// memory is read directly: only by a user without `CAP_SYS_PTRACE`, whose programs are all its
+/// own.
 ///
 /// # Errors
-/// As process_vm_readv(2), and `TimedOut` if the memory is not there in time.
+/// As process_vm_readv(2), and `TimedOut` if the memory is not readable in time.
 pub fn memory(pid: Pid, address: u64, bytes: &mut [u8]) -> io::Result<usize> {
     let length = bytes.len().min(AT_ONCE_B);
     let request = Request::new(Kind::Memory, pid, address, length);
@@ -139,17 +144,20 @@ pub fn memory(pid: Pid, address: u64, bytes: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// The content of a file of `/proc/PID` that the kernel makes of the memory of a process, or in the folder `dir`; at most `most` bytes.
+/// Content of a file backed by the memory of a process, in `/proc/PID` or in the folder `dir`; at
+/// most `most` bytes.
 ///
 /// # Errors
-/// As open(2) and read(2), and `TimedOut` if the memory is not there in time.
+/// As open(2) and read(2), and `TimedOut` if the memory is not readable in time.
 pub fn file(
     pid: Pid,
     dir: Option<BorrowedFd<'_>>,
     path: &Path,
     most: usize,
 ) -> io::Result<Vec<u8>> {
-    let (mut all, begun, mut reader) = (Vec::new(), Instant::now(), reader());
+    let mut all = Vec::new();
+    let begun = Instant::now();
+    let mut reader = reader();
     while all.len() < most {
         if begun.elapsed() > LONGEST {
             return Err(ErrorKind::TimedOut.into());
@@ -167,11 +175,12 @@ pub fn file(
     Ok(all)
 }
 
-/// Opens a plain file of code as [`colocate_files::open_code`] does, unless it is on a file system that a program serves: to read there
-/// may take for ever.
+/// Opens a regular file of code like [`colocate_files::open_code`], except on file systems served
+/// by a program: reading from them may take for ever.
 ///
 /// # Errors
-/// As that, `TimedOut` if it is not found in time, and `Unsupported` on such a file system.
+/// As [`colocate_files::open_code`], `TimedOut` if the file is not found in time, and `Unsupported`
+/// on such a file system.
 pub fn code(path: &Path) -> io::Result<Code> {
     let request = Request::new(Kind::Opened, Pid(0), 0, 0).at(path)?;
     let (seen, kind) = reader().open(&request)?;
@@ -182,12 +191,12 @@ pub fn code(path: &Path) -> io::Result<Code> {
     open_seen_code(&File::from(seen))
 }
 
-/// Forgets the helper, in a process that was forked and has closed its descriptors: it answers to the other one.
+/// Drops the helper in a forked process with closed descriptors: the helper belongs to the parent.
 pub fn forget() {
     std::mem::forget(reader().helper.take());
 }
 
-/// Ends the helper, if there is one, and waits a moment for that. A later reading has a new one.
+/// Ends the helper, if any, and waits a moment for its end. The next read starts a new helper.
 pub fn end() {
     if let Some(helper) = reader().helper.take() {
         helper.end();
@@ -201,8 +210,9 @@ impl Request {
 
     fn at(mut self, path: &Path) -> io::Result<Self> {
         let bytes = path.as_os_str().as_bytes();
-        let too_long = || io::Error::from_raw_os_error(libc::ENAMETOOLONG);
-        let place = self.path[..PATH_B - 1].get_mut(..bytes.len()).ok_or_else(too_long)?;
+        let place = self.path[..PATH_B - 1]
+            .get_mut(..bytes.len())
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::ENAMETOOLONG))?;
         place.copy_from_slice(bytes);
         Ok(self)
     }
@@ -234,13 +244,15 @@ impl Reader {
         Ok((fd.ok_or_else(none)?, reply.result))
     }
 
-    /// Sends a request to the helper and waits for its reply. One that has died since the last request is replaced.
+    /// Sends a request to the helper and waits for its reply. Replaces a helper that has died since
+    /// the last request.
     fn ask(
         &mut self,
         request: &Request,
         dir: Option<BorrowedFd<'_>>,
     ) -> io::Result<(Box<Reply>, Option<OwnedFd>)> {
-        let (pid, begun) = (Pid(request.pid), Instant::now());
+        let pid = Pid(request.pid);
+        let begun = Instant::now();
         let since = *self.first.get_or_insert(begun);
         let is_slow = self.slow > LONGEST + (begun - since) / SLOW_SHARE;
         if is_slow || self.stuck >= MOST_STUCK || self.refused.contains(&pid) {
@@ -295,8 +307,8 @@ impl Helper {
         }
         // SAFETY: the kernel has just opened both for us alone.
         let [ours, its] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
-        let (room, reply) =
-            (Box::new(Request::new(Kind::File, Pid(0), 0, 0)), Box::new(Reply::NONE));
+        let room = Box::new(Request::new(Kind::File, Pid(0), 0, 0));
+        let reply = Box::new(Reply::NONE);
         // Without a signal at its end it is no child that is waited for with others.
         const NO_SIGNAL: libc::c_long = 0;
         // SAFETY: as fork(2); the child makes only system calls, with memory that is there already, and never returns.
@@ -305,8 +317,8 @@ impl Helper {
             number => {
                 let failed = io::Error::last_os_error();
                 let pid = i32::try_from(number).ok().filter(|pid| *pid > 0).ok_or(failed)?;
-                let none = || io::Error::from_raw_os_error(libc::ESRCH);
-                let handle = rustix::process::Pid::from_raw(pid).ok_or_else(none)?;
+                let handle = rustix::process::Pid::from_raw(pid)
+                    .ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))?;
                 let handle = pidfd_open(handle, PidfdFlags::empty())?;
                 Ok(Self { pid: Pid(pid), handle, socket: ours })
             }
@@ -321,9 +333,8 @@ impl Helper {
     ) -> io::Result<(Box<Reply>, Option<OwnedFd>)> {
         let socket = self.socket.as_raw_fd();
         let mut bytes = request.as_bytes().to_vec();
-        let broken = || io::Error::from(ErrorKind::BrokenPipe);
         if message(socket, &mut bytes, dir.map(|dir| dir.as_raw_fd()), Way::Send).0 < 0 {
-            return Err(broken());
+            return Err(ErrorKind::BrokenPipe.into());
         }
         self.wait_for_reply(slow)?;
         let mut reply = Box::new(Reply::NONE);
@@ -333,12 +344,14 @@ impl Helper {
         let (got, fd) = message(socket, room, None, Way::Receive);
         // SAFETY: the kernel has just opened it for us alone.
         let fd = fd.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
-        if got <= 0 { Err(broken()) } else { Ok((reply, fd)) }
+        if got <= 0 { Err(ErrorKind::BrokenPipe.into()) } else { Ok((reply, fd)) }
     }
 
-    /// Waits for a reply, and adds to `slow` for how long that was not there although the helper had a PU or needed none.
+    /// Waits for a reply. Adds to `slow` the waiting time during which the helper had a PU or
+    /// needed none.
     fn wait_for_reply(&self, slow: &mut Duration) -> io::Result<()> {
-        let (begun, mut slept) = (Instant::now(), Duration::ZERO);
+        let begun = Instant::now();
+        let mut slept = Duration::ZERO;
         while !is_ready(&self.socket, STEP) {
             if !self.wants_pu() {
                 slept += STEP;
@@ -351,13 +364,13 @@ impl Helper {
         Ok(())
     }
 
-    /// Whether it waits for a PU: then it is late by no fault of what it reads.
+    /// Whether the helper waits for a PU, so the delay has no cause in the file or memory.
     fn wants_pu(&self) -> bool {
         let state = crate::proc::Proc::default().state_and_parent(self.pid);
         state.is_ok_and(|(state, _)| state == 'R')
     }
 
-    /// Kills it, and does not wait: where it sleeps, nothing ends it.
+    /// Kills the helper without waiting for its end: nothing ends an uninterruptible sleep.
     fn give_up(self) {
         let _ = pidfd_send_signal(&self.handle, Signal::KILL);
         self.reap();
@@ -369,7 +382,7 @@ impl Helper {
         self.reap();
     }
 
-    /// Takes its exit status, if it has ended.
+    /// Reaps the helper, if ended.
     fn reap(&self) {
         // SAFETY: asks for no status; the number is that of a child of ours that is not reaped yet.
         unsafe { libc::waitpid(self.pid.0, std::ptr::null_mut(), libc::WNOHANG | libc::__WALL) };
@@ -395,7 +408,8 @@ enum Way {
     Receive,
 }
 
-/// Sends or receives a packet with at most one descriptor. Only system calls. How many bytes went, or -1, and the descriptor that came.
+/// Sends or receives a packet with at most one descriptor, by system calls only. Returns the number
+/// of bytes, or -1, and the received descriptor.
 fn message(socket: RawFd, bytes: &mut [u8], fd: Option<RawFd>, way: Way) -> (isize, Option<RawFd>) {
     #[allow(clippy::cast_possible_truncation)] // four bytes
     const FD_B: libc::c_uint = size_of::<RawFd>() as libc::c_uint;
@@ -404,7 +418,8 @@ fn message(socket: RawFd, bytes: &mut [u8], fd: Option<RawFd>, way: Way) -> (isi
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     // SAFETY: all-zero is a valid `msghdr`.
     let mut packet: libc::msghdr = unsafe { std::mem::zeroed() };
-    (packet.msg_iov, packet.msg_iovlen) = (&raw mut part, 1);
+    packet.msg_iov = &raw mut part;
+    packet.msg_iovlen = 1;
     if fd.is_some() || way == Way::Receive {
         packet.msg_control = control.as_mut_ptr().cast();
         // SAFETY: takes and returns numbers.
@@ -432,8 +447,8 @@ fn message(socket: RawFd, bytes: &mut [u8], fd: Option<RawFd>, way: Way) -> (isi
     }
 }
 
-/// What the child does: answers requests until the other end of its socket is closed. Makes only system calls: what other threads held
-/// when it was forked is never released here.
+/// Main loop of the child: answers requests until the peer of its socket is closed. Only system
+/// calls are allowed: locks held by any thread at the fork are never released here.
 fn serve(socket: RawFd, mut request: Box<Request>, mut reply: Box<Reply>) -> ! {
     close_all_but(socket);
     crate::signal::block_all();
@@ -478,7 +493,7 @@ fn close_all_but(fd: RawFd) {
     }
 }
 
-/// Does what a request asks for. The descriptor that is to be sent, if there is one.
+/// Handles a request. Returns the descriptor to be sent, if any.
 fn done(
     request: &Request,
     dir: Option<RawFd>,
@@ -503,7 +518,7 @@ fn memory_of(pid: i32, address: u64, bytes: &mut [u8]) -> i64 {
     result(unsafe { libc::process_vm_readv(pid, &raw const ours, 1, &raw const theirs, 1, 0) })
 }
 
-/// A file that is read piece by piece: the kernel makes some anew from their beginning each time they are opened.
+/// File read piece by piece: the kernel generates some files anew on each open.
 struct ReadFile {
     /// -1 if none is open.
     fd: RawFd,
@@ -511,7 +526,7 @@ struct ReadFile {
 }
 
 impl ReadFile {
-    /// The next piece of the file, or its first one.
+    /// Next piece of the file; the first piece for a new request.
     fn part(&mut self, request: &Request, dir: Option<RawFd>, bytes: &mut [u8]) -> i64 {
         if request.from == 0 || request.from != self.at {
             self.at = 0;
@@ -539,7 +554,8 @@ impl ReadFile {
             if read == 0 {
                 break;
             }
-            (done, self.at) = (done + read, self.at + read as u64);
+            done += read;
+            self.at += read as u64;
         }
         i64::try_from(done).unwrap_or(i64::MAX)
     }
@@ -564,7 +580,7 @@ fn opened(request: &Request) -> (i64, Option<RawFd>) {
     }
 }
 
-/// What a system call returned, or its error as a negative number.
+/// Result of a system call, or its error as a negative number.
 fn result(returned: isize) -> i64 {
     if returned < 0 {
         // SAFETY: it is this thread's own.

@@ -26,7 +26,8 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Whether an error of a handle says that the process or thread has ended. All others leave that open.
+/// Whether an error of a handle proves the end of the process or thread. All different errors leave
+/// its state open.
 pub fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
 }
@@ -35,18 +36,19 @@ pub fn is_gone(error: &io::Error) -> bool {
 #[derive(Debug)]
 pub struct ProcessHandle {
     pid: Pid,
-    /// When it was created, in clock ticks since boot.
+    /// Creation time in clock ticks since boot.
     start_ticks: u64,
     dir: File,
 }
 
 impl ProcessHandle {
-    /// The process that has the number `pid` now. `proc` is `/proc`.
+    /// Opens the process with the present number `pid`. `proc` is `/proc`.
     ///
-    /// A caller that has stored a number compares [`Self::start_ticks`] or [`Self::parent`].
+    /// A caller with a stored number compares [`Self::start_ticks`] or [`Self::parent`].
     ///
     /// # Errors
-    /// `ENOENT` or `ESRCH` if there is none, `EMFILE` and `ENFILE` at the limits of open files.
+    /// `ENOENT` or `ESRCH` if no such process exists, `EMFILE` and `ENFILE` at the limits of open
+    /// files.
     pub fn open(proc: &Path, pid: Pid) -> io::Result<Self> {
         let mut options = File::options();
         let dir = options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW);
@@ -58,18 +60,18 @@ impl ProcessHandle {
         Ok(handle)
     }
 
-    /// Its number.
+    /// Number.
     pub fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// When it was created, in clock ticks since boot.
+    /// Creation time in clock ticks since boot.
     pub fn start_ticks(&self) -> u64 {
         self.start_ticks
     }
 
-    /// Whether it was created by `at` on the clock of [`now`]. False where the clocks of this time namespace differ from the kernel's
-    /// by more than suspended time.
+    /// Whether the process was created by `at` on the clock of [`now`]. False if the clocks of this
+    /// time namespace differ from the kernel's by more than suspended time.
     ///
     /// [`now`]: crate::clock::now
     pub fn started_by(&self, at: Nanos) -> bool {
@@ -77,44 +79,45 @@ impl ProcessHandle {
         self.start_ticks <= Stat::ticks(at + suspended)
     }
 
-    /// Whether it has not been reaped.
+    /// Whether the process has not been reaped.
     pub fn exists(&self) -> bool {
         self.has("stat")
     }
 
-    /// What the kernel says of its first thread; `None` if it was reaped.
+    /// Stat fields of the first thread; `None` after reaping.
     pub fn stat(&self) -> Option<Stat> {
         Stat::parse(&self.read("stat", Stat::LONGEST_B).ok()?)
     }
 
-    /// What the kernel says of one of its threads; `None` if that has ended.
+    /// Stat fields of a thread; `None` after the thread's end.
     pub fn stat_of(&self, tid: Tid) -> Option<Stat> {
         self.try_stat_of(tid).ok()
     }
 
-    /// The same.
+    /// Stat fields of a thread, as [`Self::stat_of`].
     ///
     /// # Errors
-    /// One for which [`is_gone`] holds if the thread has ended, else that of reading.
+    /// An error with [`is_gone`] if the thread has ended, else the error of reading.
     pub fn try_stat_of(&self, tid: Tid) -> io::Result<Stat> {
         let text = self.read(&format!("task/{tid}/stat"), Stat::LONGEST_B)?;
         Stat::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// The process that created it, or has adopted it; `None` if it was reaped.
+    /// Parent of the process, or its adopter; `None` after reaping.
     pub fn parent(&self) -> Option<Pid> {
         self.stat().map(|stat| stat.parent)
     }
 
-    /// One of its files in `/proc`.
+    /// Opens a file of the process in `/proc`.
     ///
     /// # Errors
-    /// `ESRCH` if it was reaped, `EACCES` if the kernel denies it.
+    /// `ESRCH` after reaping, `EACCES` if the kernel denies access.
     pub fn file(&self, name: &str) -> io::Result<File> {
         Ok(File::from(fs::openat(&self.dir, name, OFlags::CLOEXEC, Mode::empty())?))
     }
 
-    /// The beginning of one of its files in `/proc`, as text; what is not UTF-8 in it is replaced.
+    /// First `most_b` bytes of a file of the process in `/proc`, as text; invalid UTF-8 is
+    /// replaced.
     ///
     /// # Errors
     /// As [`Self::file`].
@@ -125,7 +128,8 @@ impl ProcessHandle {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The same of a file that the kernel makes of the process's memory, which may never be there: then that is an error.
+    /// As [`Self::read`], for a file backed by the process's memory, which may never become
+    /// available: an error in this case.
     ///
     /// # Errors
     /// As [`foreign::file`].
@@ -135,7 +139,7 @@ impl ProcessHandle {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The numbers of its threads; none if it was reaped.
+    /// Thread numbers of the process; none after reaping.
     pub fn threads(&self) -> Vec<Tid> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let entries = fs::openat(&self.dir, "task", flags, Mode::empty())
@@ -146,26 +150,33 @@ impl ProcessHandle {
         entries.filter_map(|entry| entry.file_name().to_str().ok()?.parse().ok()).map(Tid).collect()
     }
 
-    /// One of its threads that has not ended: the first one, or another one where that has ended before the others.
-    /// `None` if all have. A first thread that has ended has no memory.
+    /// A living thread of the process: the first thread, or another after the first thread's end.
+    /// `None` if all have ended. An ended first thread has no memory.
     pub fn living_thread(&self) -> Option<Tid> {
-        let lives = |tid: &Tid| self.stat_of(*tid).is_some_and(|stat| !stat.is_dead());
         let first = self.pid.first_thread();
-        Some(first).filter(lives).or_else(|| self.threads().into_iter().find(lives))
+        if self.is_living(first) {
+            return Some(first);
+        }
+        self.threads().into_iter().find(|tid| self.is_living(*tid))
     }
 
-    /// Sends it a signal. Needs the same user, or `CAP_KILL`.
+    fn is_living(&self, tid: Tid) -> bool {
+        self.stat_of(tid).is_some_and(|stat| !stat.is_dead())
+    }
+
+    /// Sends a signal to the process. Needs the same user, or `CAP_KILL`.
     ///
     /// # Errors
-    /// `ESRCH` if it was reaped, `EPERM` if it is another user's.
+    /// `ESRCH` after reaping, `EPERM` for another user's process.
     pub fn signal(&self, signal: c_int) -> Result<(), SysError> {
         sys::kill_by(self.dir.as_fd(), signal)
     }
 
-    /// Does something to one of its threads, by a call that takes the thread's number.
+    /// Applies `call`, which takes a thread number, to a thread of this process.
     ///
     /// # Errors
-    /// `ESRCH` if the thread is none of this process, or has ended meanwhile; else that of the call.
+    /// `ESRCH` if the thread is not in this process or has ended meanwhile; else the error of the
+    /// call.
     pub fn with<T>(
         &self,
         tid: Tid,

@@ -6,9 +6,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// The limits on open descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Descriptors {
-    /// How many may be open now.
+    /// Soft limit: the maximum number of open descriptors now.
     pub soft: u64,
-    /// How far this process may raise that by itself.
+    /// Hard limit: the maximum to which this process may raise the soft limit.
     pub hard: u64,
 }
 
@@ -20,13 +20,14 @@ impl Descriptors {
         Self { soft: current.unwrap_or(u64::MAX), hard: maximum.unwrap_or(u64::MAX) }
     }
 
-    /// Raises the soft limit to the hard one, which needs no privilege, and says what holds then.
+    /// Raises the soft limit to the hard limit, which needs no privilege, and returns the resulting
+    /// limits.
     ///
-    /// Programs launched later inherit it, and some are slow or break with a large one, so they are to get the old one
-    /// back.
+    /// Programs launched later inherit the limit. Some are slow or break with a large limit, so the
+    /// old limit must be restored for them.
     ///
     /// # Errors
-    /// The kernel's; none is known.
+    /// Any error of the kernel; none is known.
     pub fn raise() -> Result<Self, SysError> {
         let maximum = getrlimit(Resource::Nofile).maximum;
         setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })

@@ -6,9 +6,9 @@ use crate::{Pid, SysError};
 use colocate_machine::NodeNr;
 use std::fmt;
 
-/// Moves pages that other processes have mapped as well (linux/mempolicy.h).
+/// Also moves pages mapped by several processes (linux/mempolicy.h).
 const MOVE_ALL: i32 = 1 << 2;
-/// Moves pages that only this process has mapped (linux/mempolicy.h).
+/// Moves only pages mapped by this process alone (linux/mempolicy.h).
 const MOVE: i32 = 1 << 1;
 
 /// An address in a process's memory.
@@ -22,30 +22,30 @@ impl fmt::Display for Addr {
     }
 }
 
-/// A status before the kernel has written one; no node and no error number.
+/// Status before the kernel writes any; neither a node nor an error number.
 pub const NO_STATUS: i32 = i32::MIN;
 
-/// Why a page is not where it should be.
+/// Reason why a page is not on its intended node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stay {
-    /// It is not in memory: never touched, or in swap.
+    /// Not in memory: never touched, or in swap.
     NotPresent,
-    /// Something holds it: a transfer, a pin, a lock.
+    /// In use by a transfer, a pin or a lock.
     Busy,
-    /// Other processes have it mapped, too; moving it needs `CAP_SYS_NICE`.
+    /// Mapped by several processes; moving the page needs `CAP_SYS_NICE`.
     Shared,
-    /// The node has no memory for it.
+    /// No free memory on the node.
     NoMemory,
-    /// It cannot be moved at all: a device's memory, the page of zeros.
+    /// Unmovable: memory of a device, the zero page.
     Unmovable,
 }
 
-/// Where a page is.
+/// Location of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// On that node.
+    /// On this node.
     On(NodeNr),
-    /// On none that is known.
+    /// On no known node, for the reason given.
     Not(Stay),
 }
 
@@ -73,8 +73,8 @@ pub fn page_bytes() -> u64 {
     u64::try_from(size).unwrap_or(4096)
 }
 
-/// On which node each of `pages` of process `pid` is: the kernel's answers, one a page, which
-/// [`seen`] reads.
+/// Queries the nodes of `pages` of process `pid`: one kernel status per page, to be decoded by
+/// [`seen`].
 ///
 /// # Errors
 /// `ESRCH` if the process has ended, `EINVAL` if it has no memory any more or is a kernel thread,
@@ -97,15 +97,16 @@ pub fn query(pid: Pid, pages: &[Addr]) -> Result<Vec<i32>, SysError> {
     if done < 0 { Err(SysError::last("move_pages")) } else { Ok(status) }
 }
 
-/// What the kernel said of pages that it was to move.
+/// Answer of the kernel to a move of pages.
 pub struct Put {
-    /// One answer a page; [`NO_STATUS`] for those of which it said nothing.
+    /// One status per page; [`NO_STATUS`] for pages without an answer.
     pub status: Vec<i32>,
-    /// How many it says were not moved, or why the call failed. Either way some were moved, perhaps.
+    /// Number of pages not moved, or the error of the call. In both cases some pages may have
+    /// moved.
     pub done: Result<u64, SysError>,
 }
 
-/// Moves `pages` of process `pid` to `node`, those that other processes have mapped as well only if
+/// Moves `pages` of process `pid` to `node`. Pages mapped by several processes move only if
 /// `shared`, which needs `CAP_SYS_NICE`.
 pub fn put(pid: Pid, pages: &[Addr], node: NodeNr, shared: bool) -> Put {
     let nodes = vec![node.0.cast_signed(); pages.len()];

@@ -6,12 +6,12 @@ use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// Waits until one of `fds` is readable or `timeout` is over; for ever without a timeout.
+/// Waits until any of `fds` is readable or `timeout` has passed; for ever without a timeout.
 ///
 /// Returns early, without an error, when a signal arrives.
 ///
 /// # Errors
-/// If the kernel cannot wait, which means that memory is short.
+/// If the kernel cannot wait, for want of memory.
 pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Result<(), SysError> {
     let mut polled: Vec<PollFd<'_>> = fds.iter().map(|fd| readable(*fd)).collect();
     let timeout = timeout.map(|timeout| Timespec {

@@ -23,15 +23,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 use thiserror::Error;
 
-/// What is kept: `perf_event_open(2)` for other users' programs, and with both bpf(2).
+/// Capabilities kept: `CAP_PERFMON` for `perf_event_open(2)` on other users' programs, and both for
+/// bpf(2).
 const KEPT: [Capability; 2] = [Capability::CAP_PERFMON, Capability::CAP_BPF];
 
-/// First parts of the names of variables that colocate's libraries heed: hwloc loads plugins from a folder that one names,
-/// and reads machines from files that others name; libpfm writes to the file that it is given. The C library has removed its own
-/// (ld.so(8), "Secure-execution mode").
+/// Prefixes of environment variables read by colocate's libraries. hwloc loads plugins from a
+/// folder and reads machines from files named by variables; libpfm writes to a named file. The C
+/// library removes its own variables (ld.so(8), "Secure-execution mode").
 const VARIABLES: [&str; 2] = ["HWLOC_", "LIBPFM_"];
 
-/// Why power could not be given up; then nothing may be done.
+/// Failure to give up privileges, after which the program must end.
 #[derive(Debug, Error)]
 pub enum PrivilegeError {
     /// The caller's user and group could not be taken.
@@ -42,14 +43,14 @@ pub enum PrivilegeError {
     Capabilities(#[from] CapsError),
 }
 
-/// Gives up for good what the program's file has given, but for `CAP_PERFMON` and `CAP_BPF`; nothing if it has given nothing
-/// (`AT_SECURE`, getauxval(3)).
+/// Gives up for good all privileges of the program's file except `CAP_PERFMON` and `CAP_BPF`; no
+/// effect without file privileges (`AT_SECURE`, getauxval(3)).
 ///
-/// Must come first in `main`: capabilities are those of a thread, and a variable may only be removed while there is one
-/// thread.
+/// Must come first in `main`: capabilities belong to a thread, and removing a variable is only safe
+/// with a single thread.
 ///
 /// # Errors
-/// [`PrivilegeError`]; then the program must end.
+/// [`PrivilegeError`]; afterwards the program must end.
 pub fn give_up() -> Result<(), PrivilegeError> {
     if !is_secure_execution() {
         return Ok(());
@@ -68,7 +69,7 @@ pub fn give_up() -> Result<(), PrivilegeError> {
     Ok(())
 }
 
-/// Gives up what was kept, in a child that will execute a program: system calls and nothing else.
+/// Gives up the kept capabilities in a child before its exec, by system calls only.
 pub fn let_go() {
     if !taken().is_empty() {
         // A set can always be made smaller.
@@ -76,20 +77,27 @@ pub fn let_go() {
     }
 }
 
-/// The capabilities that are there but not in force.
+/// Kept capabilities that are permitted but not effective.
 fn taken() -> &'static [Capability] {
     static TAKEN: OnceLock<Vec<Capability>> = OnceLock::new();
-    let has = |set, one| caps::has_cap(None, set, one).unwrap_or(false);
-    let is_taken = |one: &Capability| has(CapSet::Permitted, *one) && !has(CapSet::Effective, *one);
-    TAKEN.get_or_init(|| KEPT.into_iter().filter(is_taken).collect())
+    TAKEN.get_or_init(|| {
+        KEPT.into_iter()
+            .filter(|one| has(CapSet::Permitted, *one) && !has(CapSet::Effective, *one))
+            .collect()
+    })
 }
 
-/// Whether this program has both capabilities, in force or taken where they are needed.
+/// Whether this program has both capabilities, effective or permitted for use when needed.
 pub fn may_load_programs() -> bool {
-    KEPT.into_iter().all(|one| caps::has_cap(None, CapSet::Permitted, one).unwrap_or(false))
+    KEPT.into_iter().all(|one| has(CapSet::Permitted, one))
 }
 
-/// Opens an event, or uses the eBPF program, with these capabilities in force as far as this program may take them.
+fn has(set: CapSet, one: Capability) -> bool {
+    caps::has_cap(None, set, one).unwrap_or(false)
+}
+
+/// Runs `open`, which opens an event or uses the eBPF program, with the kept capabilities effective
+/// as far as permitted.
 pub fn watching<R>(open: impl FnOnce() -> R) -> R {
     for one in taken() {
         // Without it the kernel refuses, and says so.
@@ -107,22 +115,25 @@ fn is_for_libraries(name: &OsStr) -> bool {
     VARIABLES.iter().any(|first| name.as_bytes().starts_with(first.as_bytes()))
 }
 
-/// Whether the kernel says that this program has more power than its caller.
+/// Whether the kernel reports more privileges of this program than of its caller.
 fn is_secure_execution() -> bool {
     // SAFETY: takes a number; one that the kernel does not know gives 0.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// Takes the real user and group as the effective and saved ones: with set-user-ID, the file's cannot be restored,
-/// and the capabilities of a root user with it (capabilities(7)).
+/// Sets the effective and saved user and group to the real: afterwards the file's user of a
+/// set-user-ID program cannot be restored, nor a root user's capabilities (capabilities(7)).
 fn become_caller() -> Result<(), SysError> {
-    let done = |call, ret: libc::c_int| if ret == 0 { Ok(()) } else { Err(SysError::last(call)) };
     // SAFETY: takes nothing and cannot fail.
     let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
     // SAFETY: takes numbers.
-    done("setresgid", unsafe { libc::setresgid(group, group, group) })?;
+    outcome("setresgid", unsafe { libc::setresgid(group, group, group) })?;
     // SAFETY: takes numbers.
-    done("setresuid", unsafe { libc::setresuid(user, user, user) })
+    outcome("setresuid", unsafe { libc::setresuid(user, user, user) })
+}
+
+fn outcome(call: &'static str, ret: libc::c_int) -> Result<(), SysError> {
+    if ret == 0 { Ok(()) } else { Err(SysError::last(call)) }
 }
 
 #[cfg(test)]

@@ -17,15 +17,17 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// The open file of one thread's sums.
+/// Open schedstat file of one thread.
 #[derive(Debug)]
 pub struct RunTime(File);
 
 impl RunTime {
-    /// Of thread `tid` of process `pid`; `proc` is `/proc`. Where descriptors have run out, raises their limit.
+    /// Opens the file of thread `tid` of process `pid`; `proc` is `/proc`. Raises the limit of
+    /// descriptors once they run out.
     ///
     /// # Errors
-    /// If it has ended, the kernel keeps no such sums, or no descriptor is left.
+    /// If the thread has ended, the kernel keeps no scheduling statistics, or no descriptor is
+    /// left.
     pub fn open(proc: &Path, pid: Pid, tid: Tid) -> io::Result<Self> {
         let path = proc.join(format!("{pid}/task/{tid}/schedstat"));
         let file = match kernel::open(&path) {
@@ -39,13 +41,14 @@ impl RunTime {
         Ok(Self(file))
     }
 
-    /// CPU time until now, up to one tick short while it runs; `None` if it has ended.
+    /// CPU time so far, up to one tick short for a running thread; `None` after its end.
     #[must_use]
     pub fn read(&self) -> Option<Nanos> {
         self.read_both().map(|(run, _)| run)
     }
 
-    /// The same, and the time for which it could run and waited for a CPU, without a wait that goes on.
+    /// CPU time, and time runnable but waiting for a CPU, without a wait in progress; `None` after
+    /// the thread's end.
     #[must_use]
     pub fn read_both(&self) -> Option<(Nanos, Nanos)> {
         read(&self.0).ok()
@@ -61,7 +64,7 @@ fn read(file: &File) -> io::Result<(Nanos, Nanos)> {
     parse(&text[..length]).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
 }
 
-/// The first two of three numbers in decimal, separated by one space each; what follows is ignored.
+/// First two of three decimal numbers separated by single spaces; the rest is ignored.
 fn parse(text: &[u8]) -> Option<(Nanos, Nanos)> {
     let mut fields = std::str::from_utf8(text).ok()?.split([' ', '\n']);
     let mut number = || fields.next()?.parse().ok().map(Nanos);

@@ -5,7 +5,7 @@ use crate::SysError;
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// A set of signals as the kernel takes it.
+/// Signal set in the kernel's format.
 fn sigset(signals: &[c_int]) -> libc::sigset_t {
     // SAFETY: all-zero is a valid `sigset_t`, and sigemptyset makes it the empty one.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
@@ -22,18 +22,19 @@ fn sigset(signals: &[c_int]) -> libc::sigset_t {
 #[derive(Clone, Copy)]
 pub struct SignalMask(libc::sigset_t);
 
-/// Blocks `signals` as well, and says what was blocked before.
+/// Adds `signals` to the blocked signals and returns the previous mask.
 ///
 /// # Errors
-/// None known; passed on if the kernel has one.
+/// Any error of the kernel; none is known.
 pub fn block(signals: &[c_int]) -> Result<SignalMask, SysError> {
-    let (set, mut before) = (sigset(signals), sigset(&[]));
+    let set = sigset(signals);
+    let mut before = sigset(&[]);
     // SAFETY: both sets are valid for the call.
     let ret = unsafe { libc::sigprocmask(libc::SIG_BLOCK, &raw const set, &raw mut before) };
     if ret < 0 { Err(SysError::last("sigprocmask")) } else { Ok(SignalMask(before)) }
 }
 
-/// Blocks every signal that can be blocked.
+/// Blocks all signals except the unblockable.
 pub fn block_all() {
     let mut all = sigset(&[]);
     // SAFETY: the set is valid for both calls; the old mask is not asked for.
@@ -49,7 +50,7 @@ pub fn set_mask(mask: &SignalMask) {
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const mask.0, std::ptr::null_mut()) };
 }
 
-/// Whether one of `signals`, which must be blocked, waits for this thread or process.
+/// Whether one of the blocked `signals` is pending for this thread or process.
 pub fn is_pending(signals: &[c_int]) -> bool {
     let mut pending = sigset(&[]);
     // SAFETY: the set is valid for the call.
@@ -58,7 +59,7 @@ pub fn is_pending(signals: &[c_int]) -> bool {
     signals.iter().any(|signal| unsafe { libc::sigismember(&raw const pending, *signal) } == 1)
 }
 
-/// A descriptor that becomes readable when one of `signals`, which must be blocked, arrives.
+/// Signalfd, which becomes readable on the arrival of one of the blocked `signals`.
 ///
 /// # Errors
 /// `EMFILE` and `ENFILE` at the limits of open files.
@@ -73,16 +74,17 @@ pub fn signalfd(signals: &[c_int]) -> Result<OwnedFd, SysError> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// A signal that has arrived.
+/// Signal read from a signalfd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    /// Its number.
+    /// Number.
     pub signal: c_int,
-    /// Whether the kernel sent it to the terminal's whole foreground process group, as it does for keys like Ctrl-C.
+    /// Whether the kernel sent the signal to the terminal's whole foreground process group, as for
+    /// keys like Ctrl-C.
     pub by_kernel: bool,
 }
 
-/// The next signal that waits at `fd`; `None` if there is none.
+/// Next pending signal at `fd`; `None` if none is pending.
 pub fn next_signal(fd: BorrowedFd<'_>) -> Option<Arrived> {
     // SAFETY: all-zero is a valid `signalfd_siginfo`.
     let mut info: libc::signalfd_siginfo = unsafe { std::mem::zeroed() };
@@ -91,12 +93,16 @@ pub fn next_signal(fd: BorrowedFd<'_>) -> Option<Arrived> {
     let read = unsafe { libc::read(fd.as_raw_fd(), (&raw mut info).cast(), size) };
     let whole = usize::try_from(read).is_ok_and(|read| read == size);
     let signal = info.ssi_signo.cast_signed();
-    let to_group = || !matches!(signal, libc::SIGHUP | libc::SIGCONT) || !leads_session();
-    whole.then(|| Arrived { signal, by_kernel: info.ssi_code == libc::SI_KERNEL && to_group() })
+    whole.then(|| {
+        let by_kernel = info.ssi_code == libc::SI_KERNEL
+            && (!matches!(signal, libc::SIGHUP | libc::SIGCONT) || !leads_session());
+        Arrived { signal, by_kernel }
+    })
 }
 
-/// Whether this process leads its session. Of a terminal that hangs up, the kernel signals the leader alone, by SIGHUP and
-/// SIGCONT (`tty_signal_session_leader` in drivers/tty/tty_jobctrl.c); the others get it when the leader ends.
+/// Whether this process leads its session. On a terminal's hangup the kernel signals the leader
+/// alone, by SIGHUP and SIGCONT (`tty_signal_session_leader` in drivers/tty/tty_jobctrl.c); the
+/// rest of the session is signalled at the leader's end.
 fn leads_session() -> bool {
     // SAFETY: both take and return numbers; 0 means this process.
     unsafe { libc::getsid(0) == libc::getpid() }

@@ -16,12 +16,12 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The result of a call that rustix makes, with the call's name.
+/// Result of a rustix call, with the call's name.
 fn named<T>(call: &'static str, result: rustix::io::Result<T>) -> Result<T, SysError> {
     result.map_err(|errno| SysError { call, source: errno.into() })
 }
 
-/// Whether there is thread `tid` of process `pid`, be it one that has ended and was not reaped.
+/// Whether thread `tid` of process `pid` exists, including an ended thread before its reaping.
 #[must_use]
 pub fn exists(pid: Pid, tid: Tid) -> bool {
     const NO_SIGNAL: c_int = 0;
@@ -31,15 +31,15 @@ pub fn exists(pid: Pid, tid: Tid) -> bool {
     done == 0 || SysError::last("tgkill").errno() != Some(libc::ESRCH)
 }
 
-/// Which side of a fork this is.
+/// Side of a fork.
 pub enum Fork {
     /// The new process.
     Child,
-    /// The old process, with the number of the new one.
+    /// Old process, with the number of the new process.
     Parent(Pid),
 }
 
-/// Makes a copy of this process. To be called before threads are created, or by a thread that then only makes
+/// Forks this process. Must be called before threads are created, or by a thread that makes only
 /// system calls in the child.
 ///
 /// # Errors
@@ -54,7 +54,7 @@ pub fn fork() -> Result<Fork, SysError> {
     }
 }
 
-/// A program as execvpe(3) takes it, put together before a fork.
+/// Program for execvpe(3), prepared before a fork.
 #[derive(Debug)]
 pub struct Exec {
     path: CString,
@@ -66,17 +66,14 @@ pub struct Exec {
 }
 
 impl Exec {
-    /// The program at `path` with its arguments and its whole environment, which begins in the folder
+    /// Program at `path` with its arguments and its whole environment. It starts in the folder
     /// `dir`, if any.
     pub fn new(path: CString, dir: Option<CString>, argv: Vec<CString>, env: Vec<CString>) -> Self {
-        let pointers = |texts: &[CString]| -> Vec<*const libc::c_char> {
-            texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
-        };
         Self { path, dir, argv: pointers(&argv), env: pointers(&env), _texts: [argv, env] }
     }
 
-    /// Replaces this process by the program; a text without `#!` is given to the shell. Returns only
-    /// if that fails. Takes no memory, so it may be called after any fork.
+    /// Replaces this process by the program; a text without `#!` is run by the shell. Returns only
+    /// on failure. Allocates no memory, so it may be called after any fork.
     pub fn run(&self) -> io::Error {
         if let Some(dir) = &self.dir {
             // SAFETY: the path is a valid string.
@@ -90,29 +87,34 @@ impl Exec {
     }
 }
 
-/// Ends this process at once, without running anything that the other side of a fork owns.
+/// Pointers to `texts`, ended by a null pointer, as exec(3) takes them.
+fn pointers(texts: &[CString]) -> Vec<*const libc::c_char> {
+    texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+}
+
+/// Exits immediately, without running exit handlers or destructors that belong to the parent.
 pub fn exit_now(code: c_int) -> ! {
     // SAFETY: takes no pointer and does not return.
     unsafe { libc::_exit(code) }
 }
 
-/// How a process ended.
+/// End of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waited {
-    /// Which one.
+    /// Process number.
     pub pid: Pid,
-    /// As a shell reports it: the exit code, or 128 + the signal's number.
+    /// Exit status as a shell reports it: the exit code, or 128 + the signal's number.
     pub status: i32,
-    /// CPU time, user and system, of it and of its children that it waited for.
+    /// CPU time, user and system, of the process and its reaped children.
     pub cpu_time: Nanos,
-    /// The part of it outside of the kernel.
+    /// Part of the CPU time outside the kernel.
     pub user_time: Nanos,
 }
 
-/// A child that has ended and was not reaped; `None` if there is none.
+/// Number of an ended child before its reaping; `None` if no child has ended.
 ///
 /// # Errors
-/// `ECHILD` if there is no child.
+/// `ECHILD` without any child.
 pub fn ended_child() -> Result<Option<Pid>, SysError> {
     // SAFETY: all-zero is a valid `siginfo_t`.
     let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -126,13 +128,14 @@ pub fn ended_child() -> Result<Option<Pid>, SysError> {
     Ok((pid > 0).then_some(Pid(pid)))
 }
 
-/// Reaps one child that has ended; `None` if there is none. Waits for it if `block`.
+/// Reaps an ended child; `None` if no child has ended. With `block`, waits for the end of a child.
 ///
 /// # Errors
-/// `ECHILD` if there is no such child.
+/// `ECHILD` without a matching child.
 pub fn wait(which: Option<Pid>, block: bool) -> Result<Option<Waited>, SysError> {
     let flags = if block { 0 } else { libc::WNOHANG };
-    let (mut status, which) = (0, which.map_or(-1, |pid| pid.0));
+    let mut status = 0;
+    let which = which.map_or(-1, |pid| pid.0);
     // SAFETY: all-zero is a valid `rusage`.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: both out-parameters are valid places to write to.
@@ -161,48 +164,49 @@ fn nanos(time: libc::timeval) -> Nanos {
 /// Sends signal `signal` to process `pid`.
 ///
 /// # Errors
-/// `ESRCH` if it has ended, `EPERM` if it is another user's.
+/// `ESRCH` if the process has ended, `EPERM` for another user's process.
 pub fn kill(pid: Pid, signal: c_int) -> Result<(), SysError> {
     // SAFETY: takes no pointer.
     if unsafe { libc::kill(pid.0, signal) } < 0 { Err(SysError::last("kill")) } else { Ok(()) }
 }
 
-/// Sends signal `signal` to the process that `pidfd` stands for: never to a later one with the same number.
+/// Sends signal `signal` to the process of `pidfd`: never to a later process with the same number.
 ///
 /// # Errors
-/// `ESRCH` if it has ended, `EPERM` if it is another user's.
+/// `ESRCH` if the process has ended, `EPERM` for another user's process.
 pub fn kill_by(pidfd: BorrowedFd<'_>, signal: c_int) -> Result<(), SysError> {
-    let (fd, none) = (pidfd.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
+    let fd = pidfd.as_raw_fd();
+    let none = std::ptr::null::<libc::siginfo_t>();
     // SAFETY: the optional details of the signal are not given.
     let ret = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, none, 0) };
     if ret < 0 { Err(SysError::last("pidfd_send_signal")) } else { Ok(()) }
 }
 
-/// Lets orphans among the descendants of this process become its children, as if it were their init: then every
-/// descendant can be found as long as this process lives (`PR_SET_CHILD_SUBREAPER`, prctl(2)).
+/// Makes this process the reaper of its orphaned descendants, as if it were their init, so that
+/// every descendant can be found while this process lives (`PR_SET_CHILD_SUBREAPER`, prctl(2)).
 pub fn adopt_orphans() {
     // It fails on no Linux since 3.4; any number says yes.
     let _ = process::set_child_subreaper(process::Pid::from_raw(1));
 }
 
-/// A number that others cannot guess; `None` before the kernel has any.
+/// Unpredictable random number; `None` before the kernel's generator is ready.
 pub fn random() -> Option<u64> {
     let mut bytes = [0; 8];
     let given = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).ok()?;
     (given == bytes.len()).then(|| u64::from_ne_bytes(bytes))
 }
 
-/// A descriptor that is readable once process `pid` has ended (Linux 5.3).
+/// Pidfd of process `pid`, readable once the process has ended (Linux 5.3).
 ///
 /// # Errors
-/// `ESRCH` if there is none, `EMFILE` without a free descriptor.
+/// `ESRCH` if no such process exists, `EMFILE` without a free descriptor.
 pub fn pidfd(pid: Pid) -> Result<OwnedFd, SysError> {
     let none = SysError { call: "pidfd_open", source: io::Error::from_raw_os_error(libc::ESRCH) };
     let pid = process::Pid::from_raw(pid.0).ok_or(none)?;
     named("pidfd_open", process::pidfd_open(pid, process::PidfdFlags::empty()))
 }
 
-/// The process that created this one, or the one that has taken its place.
+/// Parent of this process, or the process that has adopted it.
 pub fn parent() -> Pid {
     Pid(parent_id().cast_signed())
 }
@@ -216,7 +220,7 @@ pub fn is_ignored(signal: c_int) -> bool {
     ret == 0 && action.sa_sigaction == libc::SIG_IGN
 }
 
-/// Ignores `signal`, or gives it its default effect.
+/// Ignores `signal`, or restores its default action.
 pub fn ignore(signal: c_int, ignored: bool) {
     // SAFETY: neither disposition runs code of ours.
     unsafe { libc::signal(signal, if ignored { libc::SIG_IGN } else { libc::SIG_DFL }) };
@@ -230,10 +234,10 @@ pub fn memfd(name: &CStr) -> Result<OwnedFd, SysError> {
     named("memfd_create", fs::memfd_create(name, fs::MemfdFlags::CLOEXEC))
 }
 
-/// Makes descriptor `to` a copy of `from`; it stays open across an exec.
+/// Makes descriptor `to` a copy of `from`; the copy stays open across an exec.
 ///
 /// # Errors
-/// `EMFILE` where `to` is above the limit.
+/// `EMFILE` for a `to` above the limit.
 pub fn dup_onto(from: BorrowedFd<'_>, to: RawFd) -> Result<(), SysError> {
     // SAFETY: takes no pointer; what was open as `to` is closed, which callers intend.
     if unsafe { libc::dup2(from.as_raw_fd(), to) } < 0 {
@@ -242,7 +246,7 @@ pub fn dup_onto(from: BorrowedFd<'_>, to: RawFd) -> Result<(), SysError> {
     Ok(())
 }
 
-/// Closes every descriptor that is not in `keep`, which is sorted.
+/// Closes every descriptor not in `keep`, which is sorted.
 pub fn close_all_but(keep: &[RawFd]) {
     let mut from = 0;
     let ends = keep.iter().map(|fd| fd.cast_unsigned()).chain([u32::MAX]);
@@ -261,11 +265,11 @@ pub fn leave_session() {
     let _ = process::setsid();
 }
 
-/// The process group of process `pid`; process 0 is the caller. It has the number 0 in another PID namespace, which
-/// rustix does not expect.
+/// Process group of process `pid`; process 0 is the caller. The group is 0 if it belongs to another
+/// PID namespace, a case rejected by rustix.
 ///
 /// # Errors
-/// `ESRCH` if there is none.
+/// `ESRCH` if no such process exists.
 pub fn group_of(pid: Pid) -> Result<Pid, SysError> {
     // SAFETY: takes no pointer.
     match unsafe { libc::getpgid(pid.0) } {
@@ -274,18 +278,18 @@ pub fn group_of(pid: Pid) -> Result<Pid, SysError> {
     }
 }
 
-/// Puts process `pid`, which is the caller or a child that executes no other program, into a process group of its
-/// session: one that is there, or with the number `pid` a new one.
+/// Puts process `pid`, the caller or a child before its exec, into an existing process group of its
+/// session, or with the number `pid` into a new group.
 ///
 /// # Errors
-/// `EACCES` once it has executed a program, `EPERM` across sessions.
+/// `EACCES` after the child's exec, `EPERM` across sessions.
 pub fn set_group(pid: Pid, group: Pid) -> Result<(), SysError> {
     let [pid, group] = [pid, group].map(|it| process::Pid::from_raw(it.0));
     named("setpgid", process::setpgid(pid, group))
 }
 
-/// Lets this process get SIGKILL when its parent ends, by whatever means. False if that cannot be had, or if `parent`
-/// is its parent no more.
+/// Sets SIGKILL as parent-death signal of this process. False on failure, or if `parent` is no
+/// longer its parent.
 pub fn is_killed_with(parent: Pid) -> bool {
     let set = process::set_parent_process_death_signal(Some(process::Signal::KILL));
     // It may have ended before we asked.
@@ -300,8 +304,8 @@ pub fn sleep_for_ever() -> ! {
     }
 }
 
-/// Lets the process that `command` starts get SIGTERM when the thread that starts it ends, by
-/// whatever means. A program with set-user-ID or capabilities of its file gets none (prctl(2)).
+/// Sets SIGTERM as parent-death signal for the process started by `command`: sent at any end of the
+/// starting thread. Cleared for a program with set-user-ID or file capabilities (prctl(2)).
 pub fn ends_with_us(command: &mut Command) {
     let us = std::process::id();
     let ask = move || {
@@ -339,10 +343,9 @@ pub fn nice() -> i32 {
     process::getpriority_process(None).unwrap_or(0)
 }
 
-/// Has this thread run soon after it wakes: `slice` is the time that it is to run
-/// without a break, and since Linux 6.12 short ones go first. Older kernels accept and ignore it.
-/// That needs no privilege. With `CAP_SYS_NICE` the share of CPU time can be raised as well, by a
-/// lower `nice`.
+/// Lets this thread run soon after its wake-up: `slice` is its time slice, and since Linux 6.12
+/// short slices run first. Older kernels accept and ignore the slice. The slice needs no privilege.
+/// With `CAP_SYS_NICE` a lower `nice` raises the share of CPU time as well.
 ///
 /// # Errors
 /// `EPERM` if `nice` is not permitted; `ENOSYS` and `EPERM` under some seccomp filters.
@@ -356,8 +359,8 @@ pub fn policy() -> c_int {
     unsafe { libc::sched_getscheduler(0) }
 }
 
-/// Restores what this thread had before [`set_slice_and_nice`]. A policy with fixed priorities, which only
-/// takes a privilege, is not restored.
+/// Restores this thread's policy and nice value from before [`set_slice_and_nice`]. Policies with
+/// fixed priorities, which need a privilege, are not restored.
 pub fn restore_own_schedule(policy: c_int, nice: i32) {
     let policy = match policy {
         libc::SCHED_BATCH | libc::SCHED_IDLE => policy,
@@ -370,7 +373,7 @@ fn schedule_as(policy: c_int, slice: Nanos, nice: i32) -> Result<(), SysError> {
     set_schedule(Tid(0), &Schedule { policy, nice, flags: 0, slice_ns: slice.0 })
 }
 
-/// How a thread of a policy without fixed priorities is scheduled.
+/// Scheduling attributes of a thread without a fixed priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     /// The policy, by the kernel's number (sched(7)).
@@ -382,16 +385,16 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The same under another policy.
+    /// These attributes under another policy.
     pub const fn under(self, policy: c_int) -> Self {
         Self { policy, ..self }
     }
 }
 
-/// How thread `tid` is scheduled; thread 0 is the caller.
+/// Scheduling attributes of thread `tid`; thread 0 is the caller.
 ///
 /// # Errors
-/// `ESRCH` if it has ended.
+/// `ESRCH` if the thread has ended.
 pub fn schedule_of(tid: Tid) -> Result<Schedule, SysError> {
     let mut attr = SchedAttr::default();
     let size = size_of::<SchedAttr>();
@@ -404,10 +407,10 @@ pub fn schedule_of(tid: Tid) -> Result<Schedule, SysError> {
     Ok(Schedule { policy: policy.cast_signed(), nice, flags, slice_ns: runtime_ns })
 }
 
-/// Schedules thread `tid` so; thread 0 is the caller.
+/// Sets the scheduling attributes of thread `tid`; thread 0 is the caller.
 ///
 /// # Errors
-/// `EPERM` without the right, `ESRCH` if it has ended.
+/// `EPERM` without permission, `ESRCH` if the thread has ended.
 pub fn set_schedule(tid: Tid, wanted: &Schedule) -> Result<(), SysError> {
     let attr = SchedAttr {
         size_b: 48, // SCHED_ATTR_SIZE_VER0
@@ -422,11 +425,11 @@ pub fn set_schedule(tid: Tid, wanted: &Schedule) -> Result<(), SysError> {
     if ret < 0 { Err(SysError::last("sched_setattr")) } else { Ok(()) }
 }
 
-/// Soft and hard limit of process `pid` for nice values (RLIMIT_NICE: 20 less the lowest one); process 0 is the
-/// caller.
+/// Soft and hard limit of process `pid` for nice values (RLIMIT_NICE: 20 less the lowest nice
+/// value); process 0 is the caller.
 ///
 /// # Errors
-/// `ESRCH` if there is none, `EPERM` if it is another user's.
+/// `ESRCH` if no such process exists, `EPERM` for another user's process.
 pub fn limit_of_nice(pid: Pid) -> Result<(u64, u64), SysError> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: no new limit is given; the old one is written to a valid place.
@@ -443,10 +446,10 @@ pub fn set_limit_of_nice(soft: u64, hard: u64) -> Result<(), SysError> {
     named("setrlimit", process::setrlimit(process::Resource::Nice, limit))
 }
 
-/// The session of process `pid`, as [`group_of`]; process 0 is the caller.
+/// Session of process `pid`, with 0 as in [`group_of`]; process 0 is the caller.
 ///
 /// # Errors
-/// `ESRCH` if it has ended.
+/// `ESRCH` if the process has ended.
 pub fn session_of(pid: Pid) -> Result<Pid, SysError> {
     // SAFETY: takes no pointer.
     match unsafe { libc::getsid(pid.0) } {
@@ -455,7 +458,7 @@ pub fn session_of(pid: Pid) -> Result<Pid, SysError> {
     }
 }
 
-/// Lets this process have so many descriptors open, as far as it may.
+/// Sets the limits of open descriptors for this process, as far as permitted.
 pub fn limit_files(soft: u64, hard: u64) {
     let limit = process::Rlimit { current: Some(soft), maximum: Some(hard) };
     let _ = process::setrlimit(process::Resource::Nofile, limit);
@@ -471,8 +474,8 @@ pub fn may_execute(path: &Path) -> bool {
     fs::accessat(fs::CWD, path, fs::Access::EXEC_OK, fs::AtFlags::EACCESS).is_ok()
 }
 
-/// Whether this process was started with SIGPIPE ignored. Rust's start-up code ignores it always,
-/// so it has to be asked before that runs.
+/// Whether SIGPIPE was ignored at the start of this process. Rust's start-up code always ignores
+/// it, so the query must precede the start-up code.
 static PIPE_WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn note_sigpipe() {

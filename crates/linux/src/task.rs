@@ -3,7 +3,8 @@
 use serde::Serialize;
 use std::fmt;
 
-/// The kernel's number of a process, which is that of its first thread. Reused after its end.
+/// Process number of the kernel, equal to the number of its first thread. Reused after the
+/// process's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Pid(pub i32);
 
@@ -12,7 +13,7 @@ pub struct Pid(pub i32);
 pub struct Tid(pub i32);
 
 impl Pid {
-    /// The process's first thread, which has the same number.
+    /// First thread of the process, with the same number.
     #[must_use]
     pub const fn first_thread(self) -> Tid {
         Tid(self.0)

@@ -9,14 +9,15 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use typed_arena::Arena;
 
-/// Bytes that are read of one file, at most. Chosen: nine times the symbols of LLVM 22, which `object` reads whether they
-/// are needed or not.
+/// Maximum number of bytes read of a file. Chosen: nine times the symbols of LLVM 22, which
+/// `object` reads whether needed or not.
 const MOST_B: u64 = 1 << 26;
 
 /// Bytes of a string, at most.
 const LONGEST_STRING_B: u64 = 4096;
 
-/// A file of which [`object`] can read 64 MiB. Whatever goes beyond that is an error, as if it was not in the file.
+/// Input for [`object`], limited to 64 MiB. Reads beyond the limit fail like reads beyond the end
+/// of the file.
 pub struct BoundedFile {
     file: File,
     length_b: u64,

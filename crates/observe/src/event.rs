@@ -3,63 +3,65 @@
 use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
 
-/// Something that happened to a task. Times are on `CLOCK_MONOTONIC`.
+/// Lifecycle event of a task. Times are on `CLOCK_MONOTONIC`.
 ///
-/// For every task `Created` comes first and once, `Ended` last. Events of different tasks are in the order of
-/// time, but an event can come after a later one of another CPU.
+/// For every task `Created` comes first and once, `Ended` last. Events of different tasks are in
+/// the order of time, but an event can come after a later event of another CPU.
 ///
-/// A thread that is not its process's first and executes a program takes over the first one's
-/// number: the first one has ended, one with its number is created, and then the thread ends.
+/// A thread that executes a program takes over the number of its process's first thread. Unless it
+/// is the first thread itself, the events are: the first thread has ended, a task with its number
+/// is created, and the executing thread ends under its old number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskEvent {
-    /// It was created, or was there already when watching began.
+    /// Created, or already present when watching began.
     Created {
-        /// When; for a task found in `/proc`, when it was found.
+        /// Time of the creation, or of the discovery for a task found in `/proc`.
         at: Nanos,
-        /// Its process.
+        /// Process number.
         pid: Pid,
         /// The thread.
         tid: Tid,
-        /// The process that created it: its own for a further thread, another one for the first
-        /// thread of a process.
+        /// Process of the creator: the task's own process for a further thread, another process for
+        /// a first thread.
         parent_pid: Pid,
-        /// The thread that created it, or that takes over its number; the first thread of that process where
-        /// unknown.
+        /// Creator thread, or the thread that takes over the task's number; if unknown, the first
+        /// thread of `parent_pid`.
         parent_tid: Tid,
-        /// Whether it was found in `/proc`, which does not say what thread created it.
+        /// Whether the task was found in `/proc`, which does not show the creator thread.
         found: bool,
     },
-    /// It has ended.
+    /// Ended.
     Ended {
-        /// When.
+        /// Time of the event.
         at: Nanos,
-        /// Its process.
+        /// Process number.
         pid: Pid,
         /// The thread.
         tid: Tid,
     },
-    /// It has a new name. A new thread has its creator's name, which is not reported.
+    /// Renamed. A new thread has its creator's name, without an event.
     Named {
-        /// When.
+        /// Time of the event.
         at: Nanos,
-        /// Its process.
+        /// Process number.
         pid: Pid,
         /// The thread.
         tid: Tid,
         /// The name, at most 15 bytes.
         name: String,
-        /// Whether it is new because the process executes another program now.
+        /// Whether the name is new because of an exec of the process.
         exec: bool,
     },
-    /// Records of the kernel were lost. Creations and ends among them follow, found in `/proc`.
+    /// Lost records of the kernel. Creations and ends among them follow, found in `/proc`.
     Lost {
-        /// How many.
+        /// Number.
         count: u64,
     },
-    /// A process creates threads faster than [`crate::Options::most_a_second`]. Until it slows down, threads that live on are
-    /// reported late, as found, and the others not at all.
+    /// Thread storm: a process creates threads faster than [`crate::Options::most_a_second`]. Until
+    /// it slows down, long-lived threads are reported late, as found, and short-lived threads not
+    /// at all.
     Storm {
-        /// When.
+        /// Time of the event.
         at: Nanos,
         /// The process.
         pid: Pid,
@@ -67,7 +69,7 @@ pub enum TaskEvent {
 }
 
 impl TaskEvent {
-    /// When it happened; `None` for losses.
+    /// Time of the event; `None` for losses.
     #[must_use]
     pub fn at(&self) -> Option<Nanos> {
         match self {

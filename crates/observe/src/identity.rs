@@ -9,14 +9,15 @@ use std::fmt::Write;
 use std::io::{self, Read, Seek};
 use std::path::Path;
 
-/// Bytes in which a build ID is looked for: linkers put notes before the code. Chosen.
+/// Bytes searched for a build ID: linkers put notes before the code. Chosen.
 const HEAD_B: u64 = 1 << 20;
 
-/// Most bytes of a file that is known by all of its content. Chosen: seconds of hashing.
+/// Maximum size of a file identified by a hash of its content, in bytes. Chosen: seconds of
+/// hashing.
 const MOST_B: u64 = 1 << 30;
 
-/// The identity of the plain file at `path`: `build-id:HEX` if its linker left one, else `sha256:HEX` of
-/// all of it. A script has the latter.
+/// Identity of the regular file at `path`: `build-id:HEX` with a build ID from the linker, else
+/// `sha256:HEX` of the whole content, as for scripts.
 ///
 /// # Errors
 /// If the file cannot be read, or has no build ID and is larger than a GiB.
@@ -45,7 +46,8 @@ pub fn of_file(path: &Path) -> io::Result<String> {
     }
 }
 
-/// The build ID in the notes of an executable of which this is the begin. A note of no bytes identifies nothing.
+/// Build ID in the notes of an executable with the first bytes `head`. An empty note identifies
+/// nothing.
 fn build_id<Elf: FileHeader<Endian = Endianness>>(head: &[u8]) -> Option<&[u8]> {
     let header = Elf::parse(head).ok()?;
     let endian = header.endian().ok()?;

@@ -51,106 +51,115 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use storm::{Storms, Verdict};
 
-/// Where and how to watch.
+/// Options of watching.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// CPUs on which tasks may run. Events on others are missed, unless they are passed to
+    /// CPUs on which tasks may run. Events on further CPUs are missed, unless passed to
     /// [`LifecycleEvents::set_allowed_cpus`].
     pub cpus: Vec<PuNr>,
-    /// Where processes are looked up.
+    /// The `/proc` in use.
     pub proc: Proc,
     /// Size of each CPU's ring in pages, a power of two; less is taken where less is allowed.
     pub ring_pages: usize,
-    /// Whether to do without kernel events, as where they are denied.
+    /// Whether to work without kernel events, as if denied.
     pub without_perf: bool,
-    /// How many new threads a second are reported of each given process and all that it creates; `None` for all.
-    /// As many as [`BURST`] may come at once.
+    /// Maximum number of new threads reported per second, per given process with its descendants;
+    /// `None` for all. [`BURST`] threads may come at once.
     pub most_a_second: Option<u32>,
 }
 
 impl Options {
-    /// This machine's online CPUs and its `/proc`. Without a `/sys` that lists them, the CPUs of our own affinity mask.
+    /// Online CPUs and `/proc` of this machine. Without a `/sys` that lists the CPUs, the CPUs of
+    /// this thread's own affinity mask.
     ///
     /// # Errors
     /// If the mask cannot be read either.
     pub fn here() -> Result<Self, SysError> {
         let cpus = online_cpus(Path::new("/sys/devices/system"))
             .or_else(|_| Ok(affinity::of(Tid(0))?.iter().collect()))?;
-        let (proc, ring_pages) = (Proc::default(), RING_PAGES);
-        Ok(Self { cpus, proc, ring_pages, without_perf: false, most_a_second: None })
+        Ok(Self {
+            cpus,
+            proc: Proc::default(),
+            ring_pages: RING_PAGES,
+            without_perf: false,
+            most_a_second: None,
+        })
     }
 }
 
-/// A creation record takes 64 bytes, so 1,000 fit between two reads. Chosen, not measured.
+/// Pages of a ring. A creation record takes 64 bytes, so a ring has room for 1,000 between two
+/// reads. Chosen, not measured.
 const RING_PAGES: usize = 16;
 
-/// Least time between two scans of `/proc`. Chosen: a thread that lives for less is not worth
-/// placing.
+/// Minimum time between two scans of `/proc`. Chosen: shorter-lived threads are not worth placing.
 const LEAST_SCAN_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Time between the first two scans of `/proc` that make up for lost records. Chosen.
+/// Time between the first two scans of `/proc` after a loss of records. Chosen.
 const FIRST_SCAN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Longest time between two of these scans. Chosen: no thread takes longer to end.
+/// Maximum time between two scans after a loss. Chosen: no thread takes longer to end.
 const LONGEST_SCAN_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Scanning `/proc` takes at most one part in this many of a core. Chosen: half of what watching may take.
+/// Inverse of the maximum CPU share of scanning `/proc`, in parts of a core. Chosen: half of the
+/// share for all watching.
 const SCAN_SHARE: u32 = 100;
 
-/// Time between two readings of the rings where no new thread is to be placed. Chosen: of a thread that lives for less its mask and CPU
-/// time are not read.
+/// Time between two reads of the rings while no new thread is to be placed. Chosen: of
+/// shorter-lived threads mask and CPU time are not read.
 const READ_LATER: Duration = Duration::from_millis(100);
 
-/// Time between two readings of the rings in a storm. Chosen: a ring has room for what is created in several times as long.
+/// Time between two reads of the rings in a storm. Chosen: a ring has room for the creations of
+/// several times as long.
 const READ_IN_STORM: Duration = Duration::from_millis(10);
 
-/// How often the rings are read, at most, until every watched task has events of its own. Chosen: what is created meanwhile by one that
-/// has, inherits them.
+/// Maximum number of ring reads until every watched task has events of its own. Chosen: meanwhile a
+/// new thread inherits the events of its creator, if any.
 const READS_TO_LEAVE: usize = 8;
 
-/// With more tasks than these no events are opened on each, and the rings are read as in a storm. Chosen: an event takes a descriptor for
-/// each CPU.
+/// Number of tasks above which no per-task events are opened, and the rings are read as in a storm.
+/// Chosen: an event takes a descriptor per CPU.
 const MOST_TO_OPEN: usize = 64;
 
-/// How often the rings are read again for events that precede those already read.
+/// Maximum number of ring reads for events that precede events already read.
 ///
-/// Twice is enough unless records were lost: a creation is written before the new thread runs.
+/// Two are enough unless records were lost: a creation is written before the new thread runs.
 const READS_FOR_ORDER: usize = 4;
 
-/// How long after the ends of its other threads a process is seen to execute another program, at most. Chosen: the
-/// thread that executes it may wait for a PU in between, on a busy machine for some slices of others.
+/// Maximum time from the end of a process's further threads until its exec is seen. Chosen:
+/// meanwhile the executing thread may wait for a PU, on a busy machine for several time slices.
 const EXEC_TAKES: Nanos = Nanos::from_secs(1);
 
-/// How long an event is kept for those that belong before it. Chosen: they are in the rings already.
+/// Maximum time for which an event waits for earlier events. Chosen: earlier events are in the
+/// rings already.
 const KEPT_EARLY: Nanos = Nanos::from_secs(1);
 
-/// Watches the tasks of one or more programs.
+/// Watcher of the tasks of one or more programs.
 #[derive(Debug)]
 pub struct LifecycleEvents {
     source: Source,
     proc: Proc,
     tree: Tree,
-    /// Events that may be preceded by others not read yet.
+    /// Events with possibly unread predecessors.
     early: Vec<TaskEvent>,
-    /// Whether some of them came while the rings were read last.
+    /// Whether `early` includes events from during the last read of the rings.
     has_newer: bool,
     /// Events found when watching began.
     first: Vec<TaskEvent>,
     bytes: Vec<u8>,
-    /// When `/proc` is to be scanned; `None` as long as the kernel reports everything.
+    /// Next scan of `/proc`; `None` as long as the kernel reports everything.
     next_scan: Option<Instant>,
-    /// Time between the next scan that makes up for lost records and the one after it.
+    /// Time from the next scan after a loss of records to the following scan.
     after_loss: Duration,
-    /// Least time between two scans: so that they take at most a share of a PU.
+    /// Minimum time between two scans, which limits their share of a PU.
     scan_pause: Duration,
     storms: Storms,
-    /// When the rings are to be read next in a storm.
+    /// Next read of the rings in a storm.
     next_read: Instant,
-    /// CPUs on which tasks may run, as was last said.
+    /// CPUs allowed for tasks, as last set.
     allowed: Vec<PuNr>,
-    /// Whether tasks may run on CPUs that have no ring, so that their events are missed.
+    /// Whether tasks may run on CPUs without a ring, so that their events are missed.
     has_uncovered_cpus: bool,
-    /// Why `/proc` cannot be used at all.
+    /// Reason why `/proc` is unusable.
     without_proc: Option<String>,
 }
 
@@ -161,14 +170,15 @@ enum Source {
 }
 
 impl LifecycleEvents {
-    /// Watches process `pid` and all it creates from now on.
+    /// Watches process `pid` and its descendants from now on.
     ///
-    /// For a whole record, call it while `pid` is a child that waits before its exec. A process
-    /// that runs already may be given as well: its threads are found in `/proc`.
+    /// For a complete record, call it while `pid` is a child that waits before its exec. A running
+    /// process may be given as well: its threads are found in `/proc`.
     ///
-    /// Never fails: where the kernel denies events, [`LifecycleEvents::without_perf`] says why and `/proc`
-    /// is used. Where that cannot be used either, [`LifecycleEvents::without_proc`] says why, and of each given process
-    /// no more is known than that it lives. A process that is gone is reported as ended.
+    /// Never fails. If the kernel denies events, `/proc` is used, and
+    /// [`LifecycleEvents::without_perf`] has the reason. If `/proc` is not usable either,
+    /// [`LifecycleEvents::without_proc`] has the reason, and of each given process only its life is
+    /// known. A process that is gone is reported as ended.
     #[must_use]
     pub fn watch(pid: Pid, options: &Options) -> Self {
         let source = match (!options.without_perf).then(|| Reports::open(options)) {
@@ -200,12 +210,13 @@ impl LifecycleEvents {
         lifecycle
     }
 
-    /// Watches process `pid` and all it creates, too.
+    /// Adds process `pid` and its descendants to the watched tasks.
     pub fn add(&mut self, pid: Pid) {
         self.add_all(&[pid]);
     }
 
-    /// Watches these processes and all that they create, too. One scan of `/proc` finds the tasks of all of them.
+    /// Adds these processes and their descendants to the watched tasks. A single scan of `/proc`
+    /// finds all their tasks.
     pub fn add_all(&mut self, pids: &[Pid]) {
         // Processes watched before have their events, and so has all that they create.
         let before: BTreeSet<Pid> = self.tree.processes().collect();
@@ -227,7 +238,8 @@ impl LifecycleEvents {
             match reports.open_on(&self.proc, process, &mut self.bytes) {
                 Ok(all) => late |= !all,
                 Err(why) => {
-                    (self.source, late) = (Source::Proc { why: Some(why) }, true);
+                    self.source = Source::Proc { why: Some(why) };
+                    late = true;
                     break;
                 }
             }
@@ -237,8 +249,8 @@ impl LifecycleEvents {
         }
     }
 
-    /// From now on has events on each watched task, and none of others. Those of every task end last, so that nothing is
-    /// missed; they stay where that cannot be had.
+    /// Replaces system-wide events by events on each watched task. The system-wide events end last,
+    /// so that nothing is missed. They stay if per-task events cannot be opened.
     fn leave_others(&mut self, events: &mut Vec<TaskEvent>) {
         let mut watched = BTreeSet::new();
         for _ in 0..READS_TO_LEAVE {
@@ -257,8 +269,9 @@ impl LifecycleEvents {
         }
     }
 
-    /// Scans `/proc` for tasks of these processes and below. Their first threads are reported whether or not `/proc` shows
-    /// them: a caller must not wait for the creation of a process that it has launched itself.
+    /// Scans `/proc` for tasks of these processes and of their descendants. Reports their first
+    /// threads even if `/proc` does not show them: a caller must not wait for the creation of a
+    /// process launched by itself.
     fn scan_below(&mut self, pids: &[Pid]) {
         let at = now();
         if self.without_proc.is_none() {
@@ -269,40 +282,42 @@ impl LifecycleEvents {
         }
     }
 
-    /// Reports the first thread of a process that could not be read, if it lives.
+    /// Reports the first thread of an unreadable process, if alive.
     fn add_unread(&mut self, pid: Pid, at: Nanos) {
         let tid = pid.first_thread();
         if !self.tree.has(tid) && exists(pid, tid) {
-            let (parent_pid, parent_tid) = (pid, tid);
-            let created = TaskEvent::Created { at, pid, tid, parent_pid, parent_tid, found: true };
+            let created =
+                TaskEvent::Created { at, pid, tid, parent_pid: pid, parent_tid: tid, found: true };
             self.tree.learn(&created);
             self.first.push(created);
         }
     }
 
-    /// Has `/proc` scanned at the next call of [`LifecycleEvents::drain`], if it can be used.
+    /// Schedules a scan of `/proc` at the next [`LifecycleEvents::drain`], if usable.
     fn scan_soon(&mut self) {
         self.next_scan = self.without_proc.is_none().then(Instant::now);
         self.after_loss = FIRST_SCAN_INTERVAL;
     }
 
-    /// Has `/proc` scanned in a while, if it can be used.
+    /// Schedules a later scan of `/proc`, if usable.
     fn scan_later(&mut self) {
         let at = Instant::now() + FIRST_SCAN_INTERVAL.max(self.scan_pause);
         if self.without_proc.is_none() && self.next_scan.is_none_or(|next| next > at) {
-            (self.next_scan, self.after_loss) = (Some(at), FIRST_SCAN_INTERVAL);
+            self.next_scan = Some(at);
+            self.after_loss = FIRST_SCAN_INTERVAL;
         }
     }
 
-    /// Records that these threads have ended, whatever `/proc` or the kernel reports, as their process was reaped.
+    /// Records the end of these threads of a reaped process, whatever `/proc` or the kernel
+    /// reports.
     pub fn reaped(&mut self, tids: impl IntoIterator<Item = Tid>) {
         for tid in tids {
             self.tree.forget(tid);
         }
     }
 
-    /// Forgets a process that [`LifecycleEvents::add`] was called for, when it and all it has created have
-    /// ended: its descriptors are closed.
+    /// Forgets a process added by [`LifecycleEvents::add`] after its end and its descendants' ends,
+    /// and closes its descriptors.
     pub fn forget(&mut self, pid: Pid) {
         if let Source::Perf(reports) = &mut self.source {
             reports.close(pid.first_thread());
@@ -310,26 +325,29 @@ impl LifecycleEvents {
         self.storms.forget(pid);
     }
 
-    /// From now on reports every new thread, and those held back so far.
+    /// Reports every new thread from now on, and the threads held back so far.
     pub fn report_all(&mut self) {
         self.storms.report_all();
     }
 
-    /// Sets whether [`LifecycleEvents::fds`] become readable at each event, as at first, or events may wait for 0.1 s: the
-    /// interrupt that wakes a reader costs a program that runs 500 others 4 % of its time (virtual machine with 2 PUs). Where it
-    /// is not permitted to watch every task, events do not wait.
+    /// Sets whether [`LifecycleEvents::fds`] become readable at each event, the default, or events
+    /// may wait for 0.1 s. The interrupts that wake a reader cost a program that runs 500 short
+    /// programs 4 % of its time (virtual machine with 2 PUs). Without permission to watch every
+    /// task, events do not wait.
     pub fn set_prompt(&mut self, is_prompt: bool) {
         if let Source::Perf(reports) = &mut self.source {
             reports.set_prompt(is_prompt);
         }
     }
 
-    /// Sets on which CPUs tasks may run now. Returns those whose events are missed because they were not among
-    /// [`Options::cpus`]. While there are such CPUs, `/proc` is scanned as well, as where events are denied.
+    /// Sets the CPUs on which tasks may run now. Returns the CPUs whose events are missed because
+    /// they were not in [`Options::cpus`]. While there are any, `/proc` is scanned as well, as if
+    /// events were denied.
     ///
-    /// No rings are added: every watched task would need events there, and inherited ones
-    /// cannot be opened afterwards without gaps. A CPU that goes and comes back keeps its
-    /// ring and the events of tasks. That of every task it loses, so these are replaced.
+    /// No rings are added: every watched task would need events there, and inherited events cannot
+    /// be opened afterwards without gaps. A CPU that goes offline and returns keeps its ring and
+    /// the per-task events. The CPU-wide event is lost when its CPU goes offline; per-task events
+    /// replace it.
     pub fn set_allowed_cpus(&mut self, cpus: impl IntoIterator<Item = PuNr>) -> Vec<PuNr> {
         let Source::Perf(reports) = &self.source else { return Vec::new() };
         let cpus: Vec<PuNr> = cpus.into_iter().collect();
@@ -347,13 +365,13 @@ impl LifecycleEvents {
         uncovered
     }
 
-    /// Whether there are creations and ends that only `/proc` shows.
+    /// Whether some creations and ends are only visible in `/proc`.
     fn needs_proc(&self) -> bool {
         self.has_uncovered_cpus || matches!(self.source, Source::Proc { .. })
     }
 
-    /// Why `/proc` is used and not the kernel's events; `None` if they are used, or if the options
-    /// request none.
+    /// Reason for the use of `/proc` instead of kernel events; `None` if events are used, or if the
+    /// options request none.
     #[must_use]
     pub fn without_perf(&self) -> Option<&SysError> {
         match &self.source {
@@ -362,14 +380,14 @@ impl LifecycleEvents {
         }
     }
 
-    /// Why `/proc` cannot be used; `None` if it can.
+    /// Reason why `/proc` is unusable; `None` if usable.
     #[must_use]
     pub fn without_proc(&self) -> Option<&str> {
         self.without_proc.as_deref()
     }
 
-    /// Descriptors that become readable when something happens; none where `/proc` is used, and in a storm, when
-    /// each new thread would wake the reader.
+    /// Descriptors that become readable at an event. None if `/proc` is used, and none in a storm,
+    /// when each new thread would wake the reader.
     #[must_use]
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
         match &self.source {
@@ -378,8 +396,8 @@ impl LifecycleEvents {
         }
     }
 
-    /// How long a reader may sleep without missing anything, unless [`LifecycleEvents::fds`] wake it; `None`
-    /// if they always do.
+    /// Maximum sleep of a reader that misses nothing, unless [`LifecycleEvents::fds`] wake it;
+    /// `None` if they always do.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
         if !self.first.is_empty() || self.has_newer {
@@ -397,7 +415,7 @@ impl LifecycleEvents {
         self.tree.is_empty() && self.first.is_empty()
     }
 
-    /// Adds what has happened since the last call to `events`. Never waits.
+    /// Appends the events since the last call to `events`. Never waits.
     pub fn drain(&mut self, events: &mut Vec<TaskEvent>) {
         events.append(&mut self.first);
         self.drain_rings(events);
@@ -412,12 +430,13 @@ impl LifecycleEvents {
             found.into_iter().for_each(|event| self.report(event, events));
             self.plan_scan(begun);
         }
-        let (at, tree) = (now(), &mut self.tree);
+        let at = now();
+        let tree = &mut self.tree;
         let due = self.storms.due(at, |tid| tree.is_hidden(tid));
         due.into_iter().for_each(|tid| tree.reveal(tid, at, events));
     }
 
-    /// Sets when `/proc` is to be scanned next, after a scan that began at `begun`.
+    /// Schedules the next scan of `/proc`, after a scan that began at `begun`.
     fn plan_scan(&mut self, begun: Instant) {
         let end = Instant::now();
         self.scan_pause = (end - begun) * SCAN_SHARE;
@@ -431,7 +450,7 @@ impl LifecycleEvents {
         self.next_scan = (after <= LONGEST_SCAN_INTERVAL).then(|| end + after.max(self.scan_pause));
     }
 
-    /// Reports what the tree has learned, except threads held back in a storm.
+    /// Reports an event that is new to the tree, except threads held back in a storm.
     fn report(&mut self, event: TaskEvent, events: &mut Vec<TaskEvent>) {
         if let TaskEvent::Created { at, pid, tid, parent_tid, .. } = event {
             let verdict = self.storms.created(self.tree.root_of(pid), pid, tid, at);
@@ -446,11 +465,12 @@ impl LifecycleEvents {
         events.push(event);
     }
 
-    /// Rings are read one after another, so the end of a creator can be read before the creation
-    /// on another CPU that it caused. What is older than the beginning of a reading is complete
-    /// with that reading; what is newer waits for the next. After the last one only creations do not wait, and names.
+    /// Reads the rings one after another. The end of a creator can be read before a creation by it
+    /// on another CPU. Events older than the beginning of a read are complete after the read; newer
+    /// events wait for the next read. After the last read, creations and plain names do not wait.
     fn read_in_order(&mut self, events: &mut Vec<TaskEvent>) {
-        let (mut lost, mut begun) = (0, Nanos::ZERO);
+        let mut lost = 0;
+        let mut begun = Nanos::ZERO;
         for _ in 0..READS_FOR_ORDER {
             begun = now();
             lost += self.read_rings();
@@ -459,9 +479,6 @@ impl LifecycleEvents {
                 break;
             }
         }
-        let is_end = |event: &TaskEvent| {
-            matches!(event, TaskEvent::Ended { .. } | TaskEvent::Named { exec: true, .. })
-        };
         self.deliver_if(|event| event.at() < Some(begun) || !is_end(event), events);
         if let Source::Perf(reports) = &mut self.source
             && reports.of_every_task()
@@ -483,7 +500,7 @@ impl LifecycleEvents {
         matches!(&self.source, Source::Perf(reports) if reports.has_many_others())
     }
 
-    /// Whether the rings are read every so often, and no event wakes a reader.
+    /// Whether the rings are read at intervals, and no event wakes a reader.
     fn reads_by_time(&self) -> bool {
         self.storms.is_any() || self.has_many_others()
     }
@@ -492,7 +509,8 @@ impl LifecycleEvents {
         matches!(&self.source, Source::Perf(reports) if reports.of_every_task())
     }
 
-    /// Takes in what the kernel has reported. Where too much of it is about others, that is the last time that they are reported.
+    /// Processes the kernel's records. If too many belong to unwatched tasks, switches to per-task
+    /// events.
     fn drain_rings(&mut self, events: &mut Vec<TaskEvent>) {
         self.read_in_order(events);
         let may_leave = matches!(&self.source, Source::Perf(reports) if reports.may_leave());
@@ -501,11 +519,11 @@ impl LifecycleEvents {
         }
     }
 
-    /// Moves what waits in the rings to `early`, in the order of time, and returns how many records the
-    /// kernel had to drop.
+    /// Moves the rings' records to `early`, in the order of time, and returns the number of records
+    /// dropped by the kernel.
     ///
-    /// If some may be missing, `/proc` is scanned at once and periodically from then on: a task that
-    /// ends during a scan is still listed, and nothing else reports that end.
+    /// If some may be missing, `/proc` is scanned at once and periodically from then on: a task
+    /// that ends during a scan is still listed, and nothing else reports its end.
     fn read_rings(&mut self) -> u64 {
         let Source::Perf(reports) = &mut self.source else { return 0 };
         let full = reports.take(&mut self.bytes);
@@ -525,7 +543,7 @@ impl LifecycleEvents {
         lost
     }
 
-    /// Moves from `early` to `events` what is known to be in order and happened before `limit`.
+    /// Moves events before `limit`, whose order is final, from `early` to `events`.
     fn deliver(&mut self, limit: Nanos, events: &mut Vec<TaskEvent>) {
         self.deliver_if(|event| event.at() < Some(limit), events);
     }
@@ -578,12 +596,12 @@ impl LifecycleEvents {
         }
     }
 
-    /// A thread that is not its process's first executes a program: all others have ended, and it
-    /// takes over the first one's number (execve(2)). The kernel has reported the end of the
-    /// first one but not that its number lives on.
+    /// Handles the exec of a further thread: all remaining threads of the process have ended, and
+    /// the executing thread takes over the first thread's number (execve(2)). The kernel has
+    /// reported the end of the first thread but not that its number lives on.
     ///
-    /// It is created under that number before it ends under its own, so that its process always
-    /// has a task.
+    /// The creation under the first number precedes the end under the old number, so that the
+    /// process always has a task.
     fn take_over(&mut self, at: Nanos, pid: Pid, events: &mut Vec<TaskEvent>) {
         let tid = pid.first_thread();
         let others: Vec<Tid> = self.tree.tasks_of(pid).collect();
@@ -602,52 +620,66 @@ impl LifecycleEvents {
         }
     }
 
-    /// What a scan of `/proc` has found, with the first threads renewed of those processes that execute another
-    /// program and have lost threads by that.
+    /// Events found by a scan of `/proc`, with renewed first threads for processes that lost
+    /// threads by an exec.
     ///
-    /// Any of these may have executed it and have the first one's number now. `/proc` only shows that there is
-    /// one with that number, as before. The kernel's records would report that the first one has ended.
+    /// Any of the lost threads may have executed the program and have the first thread's number
+    /// now. `/proc` shows a thread with this number, as before; the kernel's records would report
+    /// the end of the first thread.
     ///
-    /// The kernel ends the others before it shows the new program, and scans may come in between.
+    /// The kernel ends the remaining threads before it shows the new program, and scans may come in
+    /// between.
     fn renumbered(&self, found: Vec<TaskEvent>) -> Vec<TaskEvent> {
-        let lost_thread = |pid: Pid, at: Nanos| {
-            self.tree.lost_thread(pid).is_some_and(|lost| lost + EXEC_TAKES >= at)
-        };
-        let executes = |event: &TaskEvent| match event {
-            TaskEvent::Named { at, pid, tid, exec: true, .. } => {
-                let is_first = *tid == pid.first_thread();
-                (is_first && lost_thread(*pid, *at)).then_some((*at, *pid, *tid))
-            }
-            _ => None,
-        };
-        if !found.iter().any(|event| executes(event).is_some()) {
+        if !found.iter().any(|event| self.exec_after_loss(event).is_some()) {
             return found;
         }
-        let is_new = |of: Tid| {
-            found.iter().any(|event| matches!(event, TaskEvent::Created { tid, .. } if *tid == of))
-        };
         let mut all = Vec::new();
         for event in &found {
-            if let Some((at, pid, tid)) = executes(event).filter(|(_, _, tid)| !is_new(*tid)) {
-                let (parent_pid, parent_tid) = (pid, tid);
+            if let Some((at, pid, tid)) =
+                self.exec_after_loss(event).filter(|(_, _, tid)| !is_created(&found, *tid))
+            {
                 all.push(TaskEvent::Ended { at, pid, tid });
-                all.push(TaskEvent::Created { at, pid, tid, parent_pid, parent_tid, found: true });
+                all.push(TaskEvent::Created {
+                    at,
+                    pid,
+                    tid,
+                    parent_pid: pid,
+                    parent_tid: tid,
+                    found: true,
+                });
             }
             all.push(event.clone());
         }
         all
     }
+
+    /// Time, process and first thread of an exec in a process that has just lost a thread.
+    fn exec_after_loss(&self, event: &TaskEvent) -> Option<(Nanos, Pid, Tid)> {
+        let TaskEvent::Named { at, pid, tid, exec: true, .. } = event else { return None };
+        let is_first = *tid == pid.first_thread();
+        let lost = self.tree.lost_thread(*pid).filter(|lost| *lost + EXEC_TAKES >= *at);
+        (is_first && lost.is_some()).then_some((*at, *pid, *tid))
+    }
 }
 
-/// Drops events that belong to no watched task after a reading that began then, and says how many. Of those that came meanwhile the
-/// creation may be in a ring that was read before.
+/// Whether an event ends a task or may end further threads of its process.
+fn is_end(event: &TaskEvent) -> bool {
+    matches!(event, TaskEvent::Ended { .. } | TaskEvent::Named { exec: true, .. })
+}
+
+fn is_created(found: &[TaskEvent], of: Tid) -> bool {
+    found.iter().any(|event| matches!(event, TaskEvent::Created { tid, .. } if *tid == of))
+}
+
+/// Drops events of unwatched tasks that precede a read begun at `begun`, and returns their number.
+/// Events from during the read are kept: their creations may be in a ring that was read before.
 fn drop_others(early: &mut Vec<TaskEvent>, begun: Nanos) -> usize {
     let all = early.len();
     early.retain(|event| event.at() >= Some(begun));
     all - early.len()
 }
 
-/// The event that a record of the kernel reports, if any.
+/// Event reported by a kernel record, if any.
 pub(crate) fn event(record: &Record<'_>) -> Option<TaskEvent> {
     Some(match *record {
         Record::Fork { created: Stamp { at, pid, tid }, parent_pid, parent_tid } => {

@@ -14,24 +14,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
-/// The living tasks of a job, as far as they are known.
+/// Known living tasks of a job.
 #[derive(Debug, Default)]
 pub struct Tree {
     tasks: BTreeMap<Tid, KnownTask>,
     processes: BTreeMap<Pid, Process>,
-    /// Whether the last scan could not read a process that may live.
+    /// Whether the last scan failed to read a possibly living process.
     unread: bool,
 }
 
 #[derive(Debug)]
 struct Process {
-    /// The process that was given, of which it descends.
+    /// Given process from which it descends.
     root: Pid,
-    /// What it was last seen to execute.
+    /// Executable as last seen.
     executable: Option<PathBuf>,
-    /// How many of its tasks are known.
+    /// Number of its known tasks.
     tasks: usize,
-    /// When a thread other than its first was last found to have ended.
+    /// Time at which the end of a further thread was last found.
     lost_thread: Option<Nanos>,
 }
 
@@ -45,16 +45,18 @@ impl Process {
 struct KnownTask {
     pid: Pid,
     name: Option<String>,
-    /// How often its name was read.
+    /// Number of readings of its name.
     names_read: u8,
-    /// Whether its creation is not reported yet, and the thread that created it.
+    /// Creator of a task whose creation is not reported yet; `None` once reported.
     hidden: Option<Tid>,
 }
 
-/// With fewer threads their children are read, and the processes of the machine are not counted. Chosen.
+/// Number of threads below which their children are read, and the machine's processes are not
+/// counted. Chosen.
 const FEW_THREADS: usize = 32;
 
-/// So often the name of a thread is read: it has its creator's at first, and its own soon after. Chosen.
+/// Number of readings of a thread's name: at first it is its creator's name, and soon after its
+/// own. Chosen.
 const NAMES_READ: u8 = 3;
 
 impl Tree {
@@ -63,36 +65,36 @@ impl Tree {
         self.processes.entry(pid).or_insert_with(|| Process::of(pid));
     }
 
-    /// The process that was given of which process `pid` descends; itself if it is not known.
+    /// Given process from which process `pid` descends; `pid` itself if unknown.
     pub fn root_of(&self, pid: Pid) -> Pid {
         self.processes.get(&pid).map_or(pid, |process| process.root)
     }
 
-    /// Records that the creation of a known task is not reported yet, with the thread that created it.
+    /// Marks the creation of a known task as unreported, with its creator thread.
     pub fn hide(&mut self, tid: Tid, parent_tid: Tid) {
         if let Some(known) = self.tasks.get_mut(&tid) {
             known.hidden = Some(parent_tid);
         }
     }
 
-    /// Whether it is such a task.
+    /// Whether the task is marked by [`Tree::hide`].
     pub fn is_hidden(&self, tid: Tid) -> bool {
         self.tasks.get(&tid).is_some_and(|known| known.hidden.is_some())
     }
 
-    /// Reports, at `at`, the creation of such a task, and its name if it differs from its creator's; nothing
-    /// if it has ended, or is none.
+    /// Reports at `at` the creation of a hidden task, and its name if different from its creator's.
+    /// No effect on an ended task or a task that is not hidden.
     pub fn reveal(&mut self, tid: Tid, at: Nanos, events: &mut Vec<TaskEvent>) {
         let Some(known) = self.tasks.get_mut(&tid) else { return };
         let Some(parent_tid) = known.hidden.take() else { return };
-        let (pid, parent_pid) = (known.pid, known.pid);
-        events.push(TaskEvent::Created { at, pid, tid, parent_pid, parent_tid, found: true });
+        let pid = known.pid;
+        events.push(TaskEvent::Created { at, pid, tid, parent_pid: pid, parent_tid, found: true });
         if let Some(name) = known.name.clone() {
             events.push(TaskEvent::Named { at, pid, tid, name, exec: false });
         }
     }
 
-    /// Whether the last scan could not read a process that may live.
+    /// Whether the last scan failed to read a possibly living process.
     pub fn has_unread(&self) -> bool {
         self.unread
     }
@@ -107,7 +109,7 @@ impl Tree {
         self.processes.contains_key(&pid)
     }
 
-    /// The tasks that are known to live.
+    /// Tasks known to live.
     pub fn tasks(&self) -> impl Iterator<Item = Tid> {
         self.tasks.keys().copied()
     }
@@ -117,8 +119,8 @@ impl Tree {
         self.tasks.is_empty()
     }
 
-    /// Takes in an event from another source. Returns whether it is new: not the creation of a
-    /// known task, nor the end or name of an unknown one.
+    /// Updates the tree by an event from another source. Returns whether it is new: neither the
+    /// creation of a known task, nor the end or name of an unknown task.
     pub fn learn(&mut self, event: &TaskEvent) -> bool {
         match event {
             TaskEvent::Created { pid, tid, parent_pid, .. } => {
@@ -153,12 +155,13 @@ impl Tree {
         }
     }
 
-    /// When a scan last found that a thread of a living process had ended; `None` if none did so far.
+    /// Time of the last scan that found the end of a thread of a living process; `None` if no scan
+    /// did.
     pub fn lost_thread(&self, pid: Pid) -> Option<Nanos> {
         self.processes.get(&pid)?.lost_thread
     }
 
-    /// Scans for creations and new names in these processes and their children alone, which costs less.
+    /// Scans only these processes and their children for creations and new names, at a lower cost.
     pub fn scan_below(
         &mut self,
         proc: &Proc,
@@ -170,7 +173,7 @@ impl Tree {
         self.scan_from(pids.iter().rev().copied().collect(), proc, at, events);
     }
 
-    /// Scans these processes and their children, and returns which tasks live.
+    /// Scans these processes and their children, and returns the living tasks.
     fn scan_from(
         &mut self,
         mut rest: Vec<Pid>,
@@ -204,8 +207,8 @@ impl Tree {
         alive
     }
 
-    /// The children of every process, where reading the parents of all processes costs less than reading the children of
-    /// all known threads, or of the first threads of the `scanned` processes.
+    /// Children of every process, if reading the parents of all processes costs less than reading
+    /// the children of all known threads, or of the first threads of the `scanned` processes.
     fn families(&self, proc: &Proc, scanned: usize) -> Option<BTreeMap<Pid, Vec<Pid>>> {
         let threads = self.tasks.len().max(scanned);
         if threads < FEW_THREADS {
@@ -278,7 +281,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Adds a task. Says whether it is new.
+    /// Adds a task. Returns whether it is new.
     fn add_task(&mut self, pid: Pid, tid: Tid, parent_pid: Pid) -> bool {
         let std::collections::btree_map::Entry::Vacant(place) = self.tasks.entry(tid) else {
             return false;
@@ -289,7 +292,7 @@ impl Tree {
         true
     }
 
-    /// Forgets a task, and its process when it was the last one of it. Says whether it was known.
+    /// Forgets a task, and its process after the last task. Returns whether the task was known.
     pub fn forget(&mut self, tid: Tid) -> bool {
         let Some(KnownTask { pid, .. }) = self.tasks.remove(&tid) else { return false };
         if let Some(process) = self.processes.get_mut(&pid) {

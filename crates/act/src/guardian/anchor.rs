@@ -22,24 +22,29 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
-/// Whether an ancestor of process `pid` keeps its process group from being orphaned: the first one that is in another
-/// group, if that is in the same session. `proc` is `/proc`.
+/// Whether an ancestor keeps the process group of process `pid` from being orphaned: the nearest
+/// ancestor in another group, if it is in the same session. `proc` is `/proc`.
 pub(super) fn is_held(pid: Pid, proc: &Path) -> bool {
-    let parent = |pid: &Pid| Some(Stat::read(proc, *pid, pid.first_thread())?.parent);
     let group = sys::group_of(pid).ok();
     // A parent in another PID namespace has the number 0.
-    let mut creators = std::iter::successors(parent(&pid), parent).take_while(|pid| pid.0 > 0);
+    let mut creators = std::iter::successors(parent(proc, pid), |pid| parent(proc, *pid))
+        .take_while(|pid| pid.0 > 0);
     let holder = creators.find(|pid| sys::group_of(*pid).ok() != group);
     let session = sys::session_of(pid).ok();
     holder.is_some_and(|pid| session.is_some() && sys::session_of(pid).ok() == session)
 }
 
-/// The anchor, as the guardian sees it.
+fn parent(proc: &Path, pid: Pid) -> Option<Pid> {
+    Some(Stat::read(proc, pid, pid.first_thread())?.parent)
+}
+
+/// Handle of the anchor in the guardian.
 pub(super) struct Anchor(Pid);
 
 impl Anchor {
-    /// Makes it in the group of this process, which leaves that for one of its own in the same session. What comes out
-    /// of the other end of `announce` is for [`read_anchor`]. `None` if there can be no more processes; then nothing is changed.
+    /// Forks the anchor into the group of this process, which moves to a group of its own in the
+    /// same session. The peer of `announce` is for [`read_anchor`]. `None`, without a change, if no
+    /// process can be created.
     pub fn make(mut announce: io::PipeWriter) -> Option<Self> {
         // So it need not be reaped, and colocate can end it also while the guardian is stopped.
         sys::ignore(libc::SIGCHLD, true);
@@ -54,7 +59,7 @@ impl Anchor {
         }
     }
 
-    /// Ends it without a SIGHUP to any process, even if one has stopped itself.
+    /// Ends the anchor without a SIGHUP to any process, even to a stopped process.
     pub fn end(self) {
         let guardian = Pid(std::process::id().cast_signed());
         // If it is gone, its number may be another process's, which the kernel does not let us move.
@@ -65,7 +70,7 @@ impl Anchor {
     }
 }
 
-/// What the anchor does. It holds neither files nor a folder, and ends with the guardian.
+/// Main function of the anchor. It holds neither files nor a folder, and ends with the guardian.
 fn hold(guardian: Pid, announce: io::PipeWriter) -> ! {
     sys::block_all();
     sys::set_name(c"colocate-anchor");
@@ -77,8 +82,8 @@ fn hold(guardian: Pid, announce: io::PipeWriter) -> ! {
     sys::exit_now(0)
 }
 
-/// Waits until the anchor holds the group, and returns what [`end`] takes. `None` if there is no anchor, or before
-/// Linux 5.3; then it ends with the guardian.
+/// Waits until the anchor holds the group, and returns its pidfd for [`end`]. `None` without an
+/// anchor, or before Linux 5.3; in this case it ends with the guardian.
 pub(super) fn read_anchor(mut announced: io::PipeReader) -> Option<OwnedFd> {
     let mut number = Vec::new();
     // It ends when neither the guardian nor the anchor holds the other end.
@@ -86,7 +91,8 @@ pub(super) fn read_anchor(mut announced: io::PipeReader) -> Option<OwnedFd> {
     sys::pidfd(Pid(i32::from_ne_bytes(number.try_into().ok()?))).ok()
 }
 
-/// Ends the anchor from colocate, and waits for that. The guardian need not do anything, so it may be stopped.
+/// Ends the anchor from colocate, and waits for its end. Works without the guardian, even if
+/// stopped.
 pub(super) fn end(anchor: &OwnedFd) {
     if sys::kill_by(anchor.as_fd(), libc::SIGKILL).is_ok() {
         let _ = wait_readable(&[anchor.as_fd()], None);

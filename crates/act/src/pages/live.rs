@@ -19,20 +19,20 @@ use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
-/// How much memory is scanned at a time. Chosen: it bounds what is kept in our own memory,
-/// and its 65,536 pages are more than a batch has.
+/// Memory scanned at a time. Chosen: it bounds our own memory, and its 65,536 pages are more than a
+/// batch has.
 const WINDOW_B: u64 = 256 << 20;
 
-/// How long to wait before busy pages are tried again. Chosen: a transfer takes less.
+/// Wait before busy pages are tried again. Chosen: a transfer takes less.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Why nothing can be done with a process's pages.
+/// Failed operation on a process's pages.
 #[derive(Debug, Error)]
 pub enum PagesError {
-    /// There is no such process.
+    /// No process with this number.
     #[error("expected a running process, found none with the number {0}")]
     NoProcess(Pid),
-    /// It has no memory of its own.
+    /// Process without memory of its own.
     #[error("expected a process with memory, found {0}, which has none: a kernel thread, or ended")]
     NoMemory(Pid),
     /// Access is denied.
@@ -41,7 +41,7 @@ pub enum PagesError {
          user, as root, or with CAP_SYS_PTRACE"
     )]
     Denied(Pid),
-    /// Pages that others have mapped may not be moved.
+    /// Pages mapped by several processes may not be moved.
     #[error(
         "pages that other processes have mapped, too, may be moved only with CAP_SYS_NICE (EPERM); \
          run colocate as root or without --shared"
@@ -50,12 +50,12 @@ pub enum PagesError {
     /// The kernel lacks move_pages(2), or a filter hides it.
     #[error("move_pages: {source}: {}", because(*filtered))]
     NoCall {
-        /// What the call answers.
+        /// Error of the call.
         source: io::Error,
         /// Whether a seccomp filter is in force.
         filtered: bool,
     },
-    /// There is nothing there.
+    /// No memory is mapped there.
     #[error("expected a range with memory of process {pid} in it, found nothing mapped in {span}")]
     NothingMapped {
         /// The process.
@@ -66,7 +66,7 @@ pub enum PagesError {
     /// The node has gone, or the process's cpuset no longer allows it.
     #[error("{0}: the node went offline, or the process's cpuset no longer allows it")]
     NodeTaken(SysError),
-    /// Something that the manuals do not speak of.
+    /// Error undocumented in the manuals.
     #[error(transparent)]
     Other(#[from] SysError),
     /// A file of `/proc` could not be read.
@@ -74,7 +74,7 @@ pub enum PagesError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         source: io::Error,
     },
 }
@@ -108,18 +108,18 @@ pub fn available(proc: &Path) -> Result<(), PagesError> {
 /// A process whose pages can be asked for and moved.
 #[derive(Debug)]
 pub struct Process {
-    /// What all that is done to it goes through.
+    /// Handle for every action on the process.
     pub handle: Arc<ProcessHandle>,
     /// Bytes in a small page.
     pub page_b: u64,
-    /// Size of the huge pages that the kernel makes by itself; `None` if it makes none.
+    /// Size of transparent huge pages; `None` if the kernel makes none.
     block_b: Option<u64>,
     shared: bool,
 }
 
 impl Process {
     /// Process `pid` below `proc` and `sys`, which are `/proc` and `/sys` on a live machine. With
-    /// `shared`, also pages that other processes have mapped are moved.
+    /// `shared`, pages mapped by several processes are moved as well.
     ///
     /// # Errors
     /// [`PagesError::NoProcess`].
@@ -136,23 +136,24 @@ impl Process {
         Self { handle, page_b, block_b, shared }
     }
 
-    /// Its number.
+    /// Number.
     pub fn pid(&self) -> Pid {
         self.handle.pid()
     }
 
-    /// Whether it has not ended.
+    /// Whether the process has not ended.
     pub fn lives(&self) -> bool {
         self.handle.exists() && !self.has_no_memory()
     }
 
-    /// A process that has ended and waits to be reaped has no memory; one whose first thread alone
-    /// has ended still has.
+    /// Whether the process has ended and waits to be reaped, without memory. A process with an
+    /// ended first thread alone still has memory.
     fn has_no_memory(&self) -> bool {
+        // The first number of `statm` is the total size in pages (proc(5)).
         self.handle.read(&self.of_memory("statm"), 256).is_ok_and(|text| text.starts_with("0 "))
     }
 
-    /// The path below `/proc/PID` of a file that the kernel makes of the process's memory.
+    /// Path below `/proc/PID` of a file backed by the process's memory.
     fn of_memory(&self, name: &str) -> String {
         match self.thread() {
             first if first == self.pid().first_thread() => name.to_owned(),
@@ -160,12 +161,13 @@ impl Process {
         }
     }
 
-    /// A thread that has the process's memory: a first thread that has ended has none, whatever the others have.
+    /// Thread with the process's memory: an ended first thread has none, whatever further threads
+    /// have.
     fn thread(&self) -> Tid {
         self.handle.living_thread().unwrap_or(self.pid().first_thread())
     }
 
-    /// The text of one of its files in `/proc`. A name in it need not be UTF-8.
+    /// Text of a file of the process in `/proc`. A name in the text need not be UTF-8.
     ///
     /// # Errors
     /// [`PagesError::Denied`], [`PagesError::NoProcess`], [`PagesError::Read`].
@@ -182,26 +184,26 @@ impl Process {
         }
     }
 
-    /// What it has mapped, lowest addresses first.
+    /// Mappings of the process, lowest addresses first.
     ///
     /// # Errors
-    /// [`PagesError::NoMemory`] if that is nothing, and those of [`Process::text`].
+    /// [`PagesError::NoMemory`] without any, and the errors of [`Process::text`].
     pub fn mappings(&self) -> Result<Vec<Mapping>, PagesError> {
         let found = Mapping::parse_all(&self.text("smaps")?);
         if found.is_empty() { Err(PagesError::NoMemory(self.pid())) } else { Ok(found) }
     }
 
-    /// The nodes that its cpuset allows; none known if it has just ended.
+    /// Nodes allowed by the process's cpuset; empty if it has just ended.
     ///
     /// # Errors
-    /// Those of [`Process::text`].
+    /// Errors of [`Process::text`].
     pub fn allowed(&self) -> Result<Vec<NodeNr>, PagesError> {
         let status = self.text("status")?;
         let list = kernel::field(&status, "Mems_allowed_list");
         Ok(list.and_then(numbers).unwrap_or_default())
     }
 
-    /// The runs of pages of `span` that are in memory, as (first page, how many).
+    /// Runs of present pages in `span`, as (first page, number of pages).
     fn present(&self, span: Span) -> Result<Vec<(Addr, u64)>, PagesError> {
         let wrong = |error| self.unread("pagemap", error);
         let file = self.handle.file(&self.of_memory("pagemap")).map_err(wrong)?;
@@ -217,8 +219,10 @@ impl Process {
                 read => filled += read,
             }
         }
-        let run = |(first, pages)| (Addr(span.start.0 + first * self.page_b), pages);
-        Ok(present_runs(&entries[..filled]).into_iter().map(run).collect())
+        Ok(present_runs(&entries[..filled])
+            .into_iter()
+            .map(|(first, pages)| (Addr(span.start.0 + first * self.page_b), pages))
+            .collect())
     }
 
     /// Size of the blocks of a mapping that are to be kept whole.
@@ -256,54 +260,55 @@ impl Memory for Process {
     }
 }
 
-/// How moving ended.
+/// Reason for the end of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Every page was dealt with.
     Done,
-    /// It was stopped.
+    /// Stopped.
     Stopped,
     /// The process ended in the middle.
     ProcessEnded,
 }
 
-/// What was moved.
+/// Result of moving pages.
 #[derive(Debug)]
 pub struct Moved {
-    /// How it ended.
+    /// Reason of the end.
     pub end: End,
-    /// What became of the pages.
+    /// Results of the pages.
     pub counts: PageCounts,
-    /// The first address that was not reached, if it ended before all were.
+    /// First address not reached; `None` if all were.
     pub reached: Option<Addr>,
     /// The batches, in order.
     pub batches: Vec<Batched>,
-    /// Some of the pages that were moved.
+    /// Sample of the moved pages.
     pub sample: Sample,
-    /// Memory in huge pages, of the mappings that were touched, before.
+    /// Memory in huge pages before the move, over the touched mappings.
     pub huge_before: Bytes,
-    /// The same, after; `None` if the process has ended.
+    /// Memory in huge pages after the move; `None` if the process has ended.
     pub huge_after: Option<Bytes>,
 }
 
-/// What is to be moved where.
+/// Order to move memory.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// Which addresses.
+    /// Address ranges.
     pub spans: Vec<Span>,
-    /// Where to.
+    /// Target.
     pub target: Target,
-    /// Whether only to query, and count as moved what would be tried.
+    /// Whether to only query, and to count intended moves as moved.
     pub dry: bool,
-    /// At most so much is tried to be moved, of huge pages less than one more; `None` for no limit.
+    /// Maximum amount of attempted moves, exceeded by less than a huge page; `None` without a
+    /// limit.
     pub budget: Option<Bytes>,
 }
 
-/// Moves pages of `process` as ordered, until `stop` says no more.
+/// Moves pages of `process` as ordered, until `stop` returns true.
 ///
 /// # Errors
-/// [`PagesError::NothingMapped`] if one of the spans has no mapping in it, and what keeps the process
-/// from being read. That it ends in the middle is none.
+/// [`PagesError::NothingMapped`] if a span has no mapping in it, and errors of reading the process.
+/// Its end during the move is no error.
 pub fn move_spans(
     process: &mut Process,
     order: &Order,
@@ -312,7 +317,8 @@ pub fn move_spans(
     let chosen = chosen(process, &order.spans)?;
     let most = order.budget.map_or(u64::MAX, |budget| budget.0 / process.page_b);
     let mut work = Work::new(process.page_b, order.target.clone(), order.dry, most);
-    let (mut end, mut reached) = (End::Done, None);
+    let mut end = End::Done;
+    let mut reached = None;
     for (mapping, window) in chosen
         .iter()
         .flat_map(|(mapping, span)| windows(*span).map(move |window| (mapping, window)))
@@ -346,7 +352,7 @@ pub fn move_spans(
     })
 }
 
-/// The parts of mappings that are in `spans`, each mapping once.
+/// Parts of mappings in `spans`, each mapping once.
 fn chosen(process: &Process, spans: &[Span]) -> Result<Vec<(Mapping, Span)>, PagesError> {
     let mappings = process.mappings()?;
     let mut wanted: Vec<Span> = spans.iter().map(|span| span.whole_pages(process.page_b)).collect();
@@ -429,34 +435,34 @@ fn one_window(
     }
 }
 
-/// How the pages that were moved lie a while later.
+/// Locations of moved pages a while later.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Drift {
-    /// How long they were watched.
+    /// Duration of the watching.
     #[serde(rename = "watched_ns")]
     pub watched: Nanos,
-    /// How many were queried.
+    /// Number of queried pages.
     pub looked_at: u64,
-    /// How many of those are on another node again.
+    /// Number of these pages on another node again.
     pub drifted: u64,
 }
 
 impl Drift {
-    /// The part of the pages that must be away before watching ends early: one in 16. Chosen: it is
-    /// more than chance, and where the kernel moves one page in 16 it continues.
+    /// Inverse of the part of the pages on other nodes that ends the watching early: one in 16.
+    /// Chosen: more than chance, and a kernel that moves one page in 16 continues.
     const CLEAR: u64 = 16;
 
-    /// Whether no more watching is needed to say that pages do not stay.
+    /// Whether further watching is unnecessary, as pages clearly do not stay.
     pub const fn is_clear(&self) -> bool {
         self.drifted > 0 && self.drifted >= self.looked_at / Self::CLEAR
     }
 }
 
-/// How often moved pages are queried. Chosen.
+/// Time between two queries of moved pages. Chosen.
 const QUERY_EVERY: Duration = Duration::from_millis(250);
 
-/// Watches pages that were moved for `time`, or until it is clear that they do not stay, or `stop`
-/// says so, or the process ends.
+/// Watches moved pages for `time`, or until they clearly do not stay, `stop` returns true, or the
+/// process ends.
 pub fn watch(
     memory: &mut impl Memory,
     sample: &Sample,
@@ -485,35 +491,30 @@ pub fn watch(
     drift
 }
 
-/// What the kernel has counted of huge pages that were moved, since it was booted, for all processes
-/// together.
+/// Kernel's counts of moved huge pages since boot, over all processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HugeMoves {
     /// Moved whole.
     pub whole: u64,
     /// Not moved.
     pub failed: u64,
-    /// Split, so that their pages could be moved.
+    /// Split for moving their pages.
     pub split: u64,
 }
 
 impl HugeMoves {
-    /// Reads `proc/vmstat`; `None` on a kernel that does not count them (before 5.9, or built without
+    /// Reads `proc/vmstat`; `None` for a kernel without these counts (before 5.9, or built without
     /// huge pages).
     pub fn read(proc: &Path) -> Option<Self> {
         let text = kernel::read_text(&proc.join("vmstat")).ok()?;
-        let value = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-            line?.trim().parse().ok()
-        };
         Some(Self {
-            whole: value("thp_migration_success")?,
-            failed: value("thp_migration_fail")?,
-            split: value("thp_migration_split")?,
+            whole: counter(&text, "thp_migration_success")?,
+            failed: counter(&text, "thp_migration_fail")?,
+            split: counter(&text, "thp_migration_split")?,
         })
     }
 
-    /// What was counted since `before`.
+    /// Counts since `before`.
     pub const fn since(self, before: Self) -> Self {
         Self {
             whole: self.whole.saturating_sub(before.whole),
@@ -521,6 +522,12 @@ impl HugeMoves {
             split: self.split.saturating_sub(before.split),
         }
     }
+}
+
+/// Counter `name` in the text of `/proc/vmstat`.
+fn counter(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line?.trim().parse().ok()
 }
 
 /// Whether the kernel moves pages by itself (`kernel.numa_balancing`); `None` if it cannot.

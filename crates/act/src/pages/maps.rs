@@ -4,33 +4,33 @@ use super::{Addr, Span};
 use colocate_machine::{Bytes, NodeNr};
 use std::collections::BTreeMap;
 
-/// Neighbouring addresses that mean the same thing to a process.
+/// Memory mapping of a process: neighbouring addresses with the same meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// From where to where, as numbers; see [`Mapping::span`].
+    /// First address and first address after the mapping; see [`Mapping::span`].
     start: u64,
     end: u64,
-    /// The file, or the kernel's name such as `[heap]`; empty for memory without a name.
+    /// File, or the kernel's name such as `[heap]`; empty for memory without a name.
     pub what: String,
-    /// Size of its pages: larger than a small page only if it is of hugetlbfs.
+    /// Page size: larger than a small page only for hugetlbfs.
     pub page: Bytes,
-    /// How much of it is in memory.
+    /// Resident memory.
     pub resident: Bytes,
-    /// How much of that is in huge pages that the kernel made by itself.
+    /// Resident memory in transparent huge pages.
     pub huge: Bytes,
-    /// Whether it is of hugetlbfs.
+    /// Whether the mapping is of hugetlbfs.
     pub hugetlb: bool,
-    /// Whether it is a device's or the kernel's own, which stays where it is.
+    /// Whether the memory belongs to a device or the kernel, and cannot be moved.
     pub fixed: bool,
 }
 
 impl Mapping {
-    /// From where to where it goes.
+    /// Address range.
     pub const fn span(&self) -> Span {
         Span { start: Addr(self.start), end: Addr(self.end) }
     }
 
-    /// Reads `smaps`. Lines that are not understood are left out.
+    /// Parses `smaps`. Malformed lines are skipped.
     pub fn parse_all(smaps: &str) -> Vec<Self> {
         let mut found: Vec<Self> = Vec::new();
         for line in smaps.lines() {
@@ -46,14 +46,12 @@ impl Mapping {
     }
 
     fn take(&mut self, key: &str, value: &str) {
-        let size = || value.split_ascii_whitespace().next().and_then(|number| number.parse().ok());
-        let size = || Bytes::kib(size().unwrap_or(0));
         match key {
-            "KernelPageSize" => self.page = size(),
-            "Rss" => self.resident.0 += size().0,
+            "KernelPageSize" => self.page = kib(value),
+            "Rss" => self.resident.0 += kib(value).0,
             // The kernel does not count memory of hugetlbfs as resident.
-            "Shared_Hugetlb" | "Private_Hugetlb" => self.resident.0 += size().0,
-            "AnonHugePages" | "ShmemPmdMapped" | "FilePmdMapped" => self.huge.0 += size().0,
+            "Shared_Hugetlb" | "Private_Hugetlb" => self.resident.0 += kib(value).0,
+            "AnonHugePages" | "ShmemPmdMapped" | "FilePmdMapped" => self.huge.0 += kib(value).0,
             "VmFlags" => {
                 let mut flags = value.split_ascii_whitespace();
                 self.hugetlb = flags.clone().any(|flag| flag == "ht");
@@ -64,11 +62,20 @@ impl Mapping {
     }
 }
 
-/// The first line of a mapping, which is a line of `maps`.
+/// Size in a value like `12 kB`; 0 if malformed.
+fn kib(value: &str) -> Bytes {
+    let number = value.split_ascii_whitespace().next().and_then(|number| number.parse().ok());
+    Bytes::kib(number.unwrap_or(0))
+}
+
+fn hex(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok()
+}
+
+/// Parses the first line of a mapping, a line of `maps`.
 fn head(line: &str) -> Option<Mapping> {
     let mut fields = line.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;
-    let hex = |text| u64::from_str_radix(text, 16).ok();
     let what = fields.nth(4).unwrap_or_default().trim_start();
     let fixed = ["[vdso]", "[vsyscall]"].contains(&what) || what.starts_with("[vvar");
     Some(Mapping {
@@ -83,17 +90,17 @@ fn head(line: &str) -> Option<Mapping> {
     })
 }
 
-/// Where the pages of a mapping are, and what the kernel goes by when it takes new ones.
+/// Nodes of a mapping's pages, and the memory policy for new pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// The memory policy, as the kernel writes it: `default`, `bind:1`, `interleave:0-3`.
+    /// Memory policy in the kernel's format: `default`, `bind:1`, `interleave:0-3`.
     pub policy: String,
-    /// How much is on which node.
+    /// Memory per node.
     pub on: BTreeMap<NodeNr, Bytes>,
 }
 
-/// Reads `numa_maps`: the mappings that have pages, by their first address. Lines that are not
-/// understood are left out.
+/// Parses `numa_maps`: the mappings with pages, by their first addresses. Malformed lines are
+/// skipped.
 pub fn placed(numa_maps: &str) -> BTreeMap<Addr, Placed> {
     numa_maps.lines().filter_map(placed_line).collect()
 }
@@ -127,20 +134,22 @@ fn is_known(word: &str) -> bool {
         "writeback",
         "kernelpagesize_kB",
     ];
-    let node = |key: &str| {
-        let digits = key.strip_prefix('N').unwrap_or_default();
-        !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit())
-    };
     match word.split_once('=') {
-        Some((key, _)) => KEYS.contains(&key) || node(key),
+        Some((key, _)) => KEYS.contains(&key) || is_node(key),
         None => ["heap", "stack", "huge"].contains(&word),
     }
+}
+
+/// Whether `key` is `N` and a node's number.
+fn is_node(key: &str) -> bool {
+    let digits = key.strip_prefix('N').unwrap_or_default();
+    !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit())
 }
 
 /// Bytes of an entry of `pagemap`.
 pub const ENTRY_B: u64 = 8;
 
-/// The runs of pages that are in memory, as (first, how many), from entries of `pagemap`
+/// Runs of pages in memory, as (first page, number of pages), from entries of `pagemap`
 /// (Documentation/admin-guide/mm/pagemap.rst: bit 63).
 pub fn present_runs(entries: &[u8]) -> Vec<(u64, u64)> {
     let mut runs: Vec<(u64, u64)> = Vec::new();

@@ -30,15 +30,15 @@ use thiserror::Error;
 pub struct Span {
     /// The first address.
     pub start: Addr,
-    /// The first address behind it.
+    /// First address after the range.
     pub end: Addr,
 }
 
-/// A text that is no range of addresses.
+/// Text that is not an address range.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("expected START-END in hex with START below END, as in /proc/PID/maps, found \"{found}\"")]
 pub struct SpanError {
-    /// What was found.
+    /// Text found.
     pub found: String,
 }
 
@@ -46,12 +46,12 @@ impl Span {
     /// All addresses.
     pub const ALL: Self = Self { start: Addr(0), end: Addr(u64::MAX) };
 
-    /// How many bytes it has.
+    /// Size in bytes.
     pub const fn bytes(self) -> u64 {
         self.end.0.saturating_sub(self.start.0)
     }
 
-    /// What both have; `None` if that is nothing.
+    /// Common addresses; `None` if there are none.
     pub fn intersection(self, other: Self) -> Option<Self> {
         let (start, end) = (self.start.max(other.start), self.end.min(other.end));
         (start < end).then_some(Self { start, end })

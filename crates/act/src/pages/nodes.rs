@@ -10,29 +10,28 @@ use thiserror::Error;
 /// The nodes of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Nodes {
-    /// Those that are online.
+    /// Online nodes.
     pub online: Vec<NodeNr>,
-    /// Those that have memory.
+    /// Nodes with memory.
     pub with_memory: Vec<NodeNr>,
-    /// The PUs of each node that is online.
+    /// PUs of each online node.
     pub pus: Vec<(NodeNr, PuSet)>,
 }
 
 impl Nodes {
-    /// Reads them from `devices/system/node` below `sys`, which is `/sys` on a live machine; `None`
-    /// on a kernel without nodes.
+    /// Reads the nodes from `devices/system/node` below `sys`, which is `/sys` on a live machine;
+    /// `None` for a kernel without nodes.
     pub fn read(sys: &Path) -> Option<Self> {
         let folder = sys.join("devices/system/node");
-        let list = |name: &str| numbers(&kernel::read_text(&folder.join(name)).ok()?);
-        let online = list("online")?;
+        let online = listed(&folder, "online")?;
         let pus = online.iter().filter_map(|node| {
             let text = kernel::read_text(&folder.join(format!("{node}/cpulist"))).ok()?;
             Some((*node, PuSet::parse_list(&text).ok()?))
         });
-        Some(Self { with_memory: list("has_memory")?, pus: pus.collect(), online })
+        Some(Self { with_memory: listed(&folder, "has_memory")?, pus: pus.collect(), online })
     }
 
-    /// The node of a PU; `None` if it is offline.
+    /// Node of a PU; `None` if offline.
     pub fn of(&self, pu: PuNr) -> Option<NodeNr> {
         self.pus.iter().find(|(_, pus)| pus.contains(pu)).map(|(node, _)| *node)
     }
@@ -44,23 +43,27 @@ impl Nodes {
     }
 }
 
-/// A list of nodes as the kernel writes it.
+fn listed(folder: &Path, name: &str) -> Option<Vec<NodeNr>> {
+    numbers(&kernel::read_text(&folder.join(name)).ok()?)
+}
+
+/// Parses a list of nodes in the kernel's format.
 pub fn numbers(list: &str) -> Option<Vec<NodeNr>> {
     Some(PuSet::parse_list(list).ok()?.iter().map(|number| NodeNr(number.0)).collect())
 }
 
-/// Nodes as the kernel lists them, e.g. `0-2,5`.
+/// List of nodes in the kernel's format, e.g. `0-2,5`.
 pub fn list(nodes: &[NodeNr]) -> String {
     let set: PuSet = nodes.iter().map(|node| PuNr(node.0)).collect();
     set.to_string()
 }
 
-/// Where pages are to be.
+/// Target of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetWord {
-    /// On that node.
+    /// On a single node.
     Node(NodeNr),
-    /// In turn on every node that the process may use.
+    /// Interleaved over all nodes that the process may use.
     Interleave,
 }
 
@@ -80,23 +83,23 @@ impl FromStr for TargetWord {
     }
 }
 
-/// Why pages cannot go where they are to be.
+/// Reason why pages cannot have this target.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TargetError {
-    /// There is no such node, or it is offline.
+    /// The node does not exist or is offline.
     #[error("expected a node that is online, {}, found {}", list(online), wanted.0)]
     Offline {
         /// The node.
         wanted: NodeNr,
-        /// Those that are online.
+        /// Online nodes.
         online: Vec<NodeNr>,
     },
-    /// The same, on a machine that has a single node.
+    /// The node does not exist, on a machine with a single node.
     #[error("node {} is not online: this machine has only node {}", wanted.0, only.0)]
     SingleNode {
         /// The node.
         wanted: NodeNr,
-        /// The one that there is.
+        /// Only node.
         only: NodeNr,
     },
     /// The node has no memory.
@@ -104,7 +107,7 @@ pub enum TargetError {
     NoMemory {
         /// The node.
         wanted: NodeNr,
-        /// Those with memory.
+        /// Nodes with memory.
         with_memory: Vec<NodeNr>,
     },
     /// The process's cpuset does not have the node.
@@ -116,27 +119,31 @@ pub enum TargetError {
     NotAllowed {
         /// The node.
         wanted: NodeNr,
-        /// Those that it allows.
+        /// Allowed nodes.
         allowed: Vec<NodeNr>,
     },
-    /// There are not two nodes to take turns.
+    /// Interleaving needs at least two nodes.
     #[error("expected two nodes with memory that the process may use, found only {}", list(found))]
     NothingToInterleave {
-        /// Those that there are.
+        /// Available nodes.
         found: Vec<NodeNr>,
     },
 }
 
-/// Where the pages of a process that may use the nodes `allowed` go for a given `word`.
+/// Target for `word` for the pages of a process with the allowed nodes `allowed`.
 ///
 /// # Errors
-/// [`TargetError`] says why they cannot go there.
+/// [`TargetError`] with the reason why the target is impossible.
 pub fn target(word: TargetWord, nodes: &Nodes, allowed: &[NodeNr]) -> Result<Target, TargetError> {
-    let usable = |node: &NodeNr| nodes.with_memory.contains(node) && allowed.contains(node);
     let wanted = match word {
         TargetWord::Node(wanted) => wanted,
         TargetWord::Interleave => {
-            let found: Vec<NodeNr> = nodes.online.iter().copied().filter(usable).collect();
+            let found: Vec<NodeNr> = nodes
+                .online
+                .iter()
+                .copied()
+                .filter(|node| nodes.with_memory.contains(node) && allowed.contains(node))
+                .collect();
             let enough = found.len() > 1;
             return if enough {
                 Ok(Target::Interleave(found))

@@ -18,12 +18,12 @@
 
 use colocate_machine::Nanos;
 
-/// The longest that a batch should take.
+/// Longest duration of a batch.
 pub const LIMIT: Nanos = Nanos::from_millis(20);
-/// What batches are sized for: a quarter is left for what cannot be foreseen.
+/// Intended duration of a batch: a quarter is left for the unforeseen.
 const GOAL: Nanos = Nanos::from_millis(15);
-/// The most pages in a batch. Chosen: it bounds what is kept in memory, and a batch that large is
-/// under way for milliseconds on any machine.
+/// Maximum number of pages in a batch. Chosen: it bounds the memory in use, and a batch of this
+/// size takes milliseconds on any machine.
 const MOST: usize = 16_384;
 
 /// The size of the next batch, in pages or in huge pages.
@@ -34,23 +34,23 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// For single pages. Never fewer than 32: copying 128 KiB takes microseconds, so when such a
-    /// batch is slow, what takes the time is not the copying, and a smaller one would not help.
+    /// Pace for single pages. Never fewer than 32: copying 128 KiB takes microseconds, so the time
+    /// of a slow batch of this size is not the copying, and a smaller batch would not help.
     pub const fn pages() -> Self {
         Self { least: 32, limit: 64 }
     }
 
-    /// For huge pages, which may have to go one by one.
+    /// Pace for huge pages, which may have to be moved one by one.
     pub const fn blocks() -> Self {
         Self { least: 1, limit: 1 }
     }
 
-    /// How many the next batch may have.
+    /// Limit of units in the next batch.
     pub const fn limit(&self) -> usize {
         self.limit
     }
 
-    /// A batch in which `units` were moved took that long.
+    /// Records that a batch with `units` moved pages took `time`.
     pub fn took(&mut self, units: usize, time: Nanos) {
         let fits = GOAL.0.saturating_mul(units as u64) / time.0.max(1);
         let fits = usize::try_from(fits).unwrap_or(MOST);

@@ -5,8 +5,7 @@ use colocate_linux::move_pages::Stay;
 use colocate_machine::NodeNr;
 use serde::Serialize;
 
-/// How many pages met which fate. Pages are the machine's small ones also where they make up huge
-/// ones.
+/// Numbers of pages by result, in the machine's small pages even within huge pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PageCounts {
     /// Were elsewhere and are on their node now.
@@ -15,15 +14,15 @@ pub struct PageCounts {
     pub already_there: u64,
     /// Are not in memory.
     pub not_present: u64,
-    /// Are held by something, each time that they were tried.
+    /// Busy at each attempt.
     pub busy: u64,
-    /// Other processes have mapped, too.
+    /// Mapped by several processes.
     pub shared: u64,
     /// Their node has no memory for.
     pub no_memory: u64,
     /// Cannot be moved.
     pub unmovable: u64,
-    /// Were not reached, because it was ended before.
+    /// Not reached because of an early end.
     pub not_reached: u64,
 }
 
@@ -39,19 +38,19 @@ impl PageCounts {
         } += pages;
     }
 
-    /// All of them.
+    /// All pages.
     pub const fn total(&self) -> u64 {
         self.moved + self.already_there + self.not_present + self.left() + self.not_reached
     }
 
-    /// Those in memory that are not on their node.
+    /// Pages in memory but not on their target node.
     pub const fn left(&self) -> u64 {
         self.busy + self.shared + self.no_memory + self.unmovable
     }
 }
 
-/// Some of the pages that were moved, spread evenly over them: at most [`Sample::MOST`], so that
-/// to query them again costs little however many there are.
+/// Evenly spread sample of the moved pages, at most [`Sample::MOST`], so that a further query costs
+/// little for any number of moved pages.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     kept: Vec<(Addr, NodeNr)>,
@@ -61,7 +60,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// The most pages that are kept. Chosen: asking for that many takes about a millisecond.
+    /// Maximum number of sampled pages. Chosen: a query of this size takes about a millisecond.
     pub const MOST: usize = 4096;
 
     /// Offers a page.
@@ -81,7 +80,7 @@ impl Sample {
         self.offered += 1;
     }
 
-    /// The pages, and the nodes where they are to be.
+    /// Sampled pages, and their target nodes.
     pub fn pages(&self) -> &[(Addr, NodeNr)] {
         &self.kept
     }

@@ -10,40 +10,41 @@ use serde::Serialize;
 /// A thread, as far as memory is concerned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Asker {
-    /// Its number.
+    /// Number.
     pub tid: Tid,
-    /// Its name; empty if it has just ended.
+    /// Name of the thread; empty if it has just ended.
     pub name: String,
-    /// The PU that it last ran on.
+    /// PU of its last execution.
     #[serde(rename = "last_pu")]
     pub last_ran: PuNr,
-    /// That PU's node; `None` if the PU is offline.
+    /// Node of the last PU; `None` if the PU is offline.
     pub last_node: Option<NodeNr>,
-    /// The nodes of the PUs that it may use.
+    /// Nodes of the PUs in its mask.
     #[serde(rename = "may_use_nodes")]
     pub may_use: Vec<NodeNr>,
 }
 
-/// Most bytes of a thread's name with its line feed: 15 and the null that ends it (`TASK_COMM_LEN`), and more for those
-/// of kernel threads (fs/proc/array.c).
+/// Maximum size of a thread's name with its line feed: 15 bytes and the null at the end
+/// (`TASK_COMM_LEN`), and more for kernel threads (fs/proc/array.c).
 const MOST_NAME_B: u64 = 80;
 
-/// The threads of a process, lowest number first. Those that end meanwhile are left out.
+/// Threads of a process, lowest number first. Threads that end meanwhile are left out.
 pub fn askers(process: &ProcessHandle, nodes: &Nodes) -> Vec<Asker> {
     let mut tids = process.threads();
     tids.sort_unstable();
-    let asker = |tid: Tid| {
-        let stat = process.stat_of(tid).filter(|stat| !stat.is_dead())?;
-        let name = process.read(&format!("task/{tid}/comm"), MOST_NAME_B).unwrap_or_default();
-        Some(Asker {
-            tid,
-            name: name.trim_end().to_owned(),
-            last_ran: stat.last_ran,
-            last_node: nodes.of(stat.last_ran),
-            may_use: nodes.of_set(&affinity::allowed(process, tid).ok()?),
+    tids.into_iter()
+        .filter_map(|tid| {
+            let stat = process.stat_of(tid).filter(|stat| !stat.is_dead())?;
+            let name = process.read(&format!("task/{tid}/comm"), MOST_NAME_B).unwrap_or_default();
+            Some(Asker {
+                tid,
+                name: name.trim_end().to_owned(),
+                last_ran: stat.last_ran,
+                last_node: nodes.of(stat.last_ran),
+                may_use: nodes.of_set(&affinity::allowed(process, tid).ok()?),
+            })
         })
-    };
-    tids.into_iter().filter_map(asker).collect()
+        .collect()
 }
 
 #[cfg(test)]

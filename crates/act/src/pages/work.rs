@@ -43,20 +43,19 @@ use colocate_machine::{Nanos, NodeNr};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 
-/// How often a busy page is tried. Chosen: what holds a page for a transfer is over after the first
-/// round; a pin is not over after any number of them.
+/// Maximum number of attempts to move a busy page. Chosen: a transfer is over after the first
+/// round; a pin is not over after any number of rounds.
 pub const ROUNDS: u32 = 3;
 
-/// The most small pages that are queried at once. Chosen: to query that many takes about a
-/// millisecond.
+/// Maximum number of small pages per query. Chosen: such a query takes about a millisecond.
 const MOST_AHEAD: usize = 4096;
 
-/// Where pages are to be.
+/// Target of pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// All on one node.
     Node(NodeNr),
-    /// In turn on each of these, by address. Never empty.
+    /// Interleaved over these nodes by address. Never empty.
     Interleave(Vec<NodeNr>),
 }
 
@@ -73,16 +72,16 @@ impl Target {
     }
 }
 
-/// Neighbouring pages that are in memory.
+/// Neighbouring pages in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// The first page.
     pub start: Addr,
-    /// How many.
+    /// Number.
     pub pages: u64,
     /// The grain, in bytes.
     pub grain_b: u64,
-    /// Whether it is of blocks, whole ones, that are moved by one address each.
+    /// Whether the piece consists of whole blocks, each moved by one address.
     pub whole: bool,
 }
 
@@ -96,16 +95,16 @@ pub fn pieces(start: Addr, pages: u64, page_b: u64, block_b: Option<u64>) -> Vec
     let first = start.0.next_multiple_of(block_b).min(end);
     let last = (end / block_b * block_b).max(first);
     let parts = [(start.0, first, false), (first, last, true), (last, end, false)];
-    let piece = |(from, to, whole): (u64, u64, bool)| Piece {
+    let pieces = parts.into_iter().map(|(from, to, whole)| Piece {
         start: Addr(from),
         pages: (to - from) / page_b,
         grain_b: block_b,
         whole,
-    };
-    parts.into_iter().map(piece).filter(|piece| piece.pages > 0).collect()
+    });
+    pieces.filter(|piece| piece.pages > 0).collect()
 }
 
-/// Memory whose pages can be asked for and moved: a process's, or a pretended one.
+/// Memory whose pages can be queried and moved: of a process, or simulated.
 pub trait Memory {
     /// The kernel's answer for each page; see [`colocate_linux::move_pages::query`].
     ///
@@ -116,11 +115,11 @@ pub trait Memory {
     fn put(&mut self, pages: &[Addr], node: NodeNr) -> Put;
     /// The time.
     fn now(&self) -> Nanos;
-    /// Waits a moment, so that what holds pages may release them.
+    /// Waits a moment for the release of busy pages.
     fn pause(&mut self);
 }
 
-/// Pages that are queried together, all of one grain.
+/// Pages of one grain that are queried together.
 #[derive(Clone, Debug)]
 struct Batch {
     pages: Vec<Addr>,
@@ -128,15 +127,15 @@ struct Batch {
     whole: bool,
 }
 
-/// A batch that was done.
+/// Completed batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Batched {
-    /// Its pages.
+    /// Pages.
     pub pages: u64,
-    /// How long query, move and read-back took together.
+    /// Total time of query, move and read-back.
     #[serde(rename = "took_ns")]
     pub took: Nanos,
-    /// How many units the next batch of its kind may have, as a consequence.
+    /// Resulting limit of units in the next batch of its kind.
     pub next: usize,
     /// Whether its units were blocks.
     #[serde(rename = "huge")]
@@ -148,38 +147,38 @@ pub struct Batched {
 pub struct Work {
     page_b: u64,
     target: Target,
-    /// Whether pages are only queried, and those that would be moved count as moved.
+    /// Whether to only query, and to count intended moves as moved.
     dry: bool,
-    /// Pages that the kernel is to move at most, of huge ones less than one more, and has been called for. A page that is
-    /// tried again counts again.
+    /// Limit of pages passed to the kernel for moving, exceeded by less than a huge page, and below
+    /// the number passed so far. Each attempt counts.
     most: u64,
     called: u64,
-    /// What is still to do in this round, lowest addresses first.
+    /// Remaining pieces of this round, lowest addresses first.
     queue: VecDeque<Piece>,
     /// Busy pages for the next round, with their grain.
     later: Vec<(Addr, u64)>,
     round: u32,
     small: Pace,
     blocks: Pace,
-    /// How many small pages are queried at once while there is nothing to move.
+    /// Number of small pages per query while nothing needs to move.
     ahead: usize,
-    /// Pages that were seen elsewhere and will be queried again.
+    /// Pages seen on other nodes, to be queried again.
     elsewhere: HashSet<Addr>,
-    /// The lowest page that was given and not dealt with; `None` if all were.
+    /// Lowest page not handled; `None` if all were.
     pub reached: Option<Addr>,
-    /// Nodes without memory for pages of that grain.
+    /// Nodes without free memory for pages of this grain.
     full: BTreeSet<(NodeNr, u64)>,
-    /// What became of the pages so far.
+    /// Results of the pages so far.
     pub counts: PageCounts,
-    /// Some of the pages that were moved.
+    /// Sample of the moved pages.
     pub sample: Sample,
     /// The batches, in order.
     pub batches: Vec<Batched>,
 }
 
 impl Work {
-    /// Nothing to do yet, on a machine with pages of `page_b` bytes. If `dry`, pages are only
-    /// queried, and count as moved if they would be tried. The kernel is to move at most `most` pages.
+    /// Work without pages yet, on a machine with pages of `page_b` bytes. If `dry`, pages are only
+    /// queried, and intended moves count as moved. The kernel moves at most `most` pages.
     pub fn new(page_b: u64, target: Target, dry: bool, most: u64) -> Self {
         Self {
             page_b,
@@ -202,11 +201,11 @@ impl Work {
         }
     }
 
-    /// Moves these pieces, until all is done (`true`) or `stop` says so between two batches; what is
-    /// then left counts as not reached.
+    /// Moves these pieces until all is done (`true`), or until `stop` returns true between two
+    /// batches; the rest counts as not reached.
     ///
     /// # Errors
-    /// If the process has ended or access is denied; what is left counts as not reached.
+    /// If the process has ended or access is denied; the rest counts as not reached.
     pub fn carry_out(
         &mut self,
         pieces: &[Piece],
@@ -264,7 +263,7 @@ impl Work {
         done.map(drop)
     }
 
-    /// Does it and says how many addresses it asked to be moved.
+    /// Runs a batch and returns the number of addresses passed to the kernel for moving.
     fn try_batch(&mut self, batch: &Batch, memory: &mut impl Memory) -> Result<usize, SysError> {
         let before = memory.query(&batch.pages)?;
         if self.dry {
@@ -300,7 +299,7 @@ impl Work {
         }
     }
 
-    /// The next pages of one kind, as many as the pace allows.
+    /// Next pages of one kind, as many as the pace allows.
     fn next(&mut self) -> Batch {
         let Piece { grain_b, whole, .. } = self.queue[0];
         let (units, unit) = if whole {
@@ -331,10 +330,11 @@ impl Work {
         Batch { pages, grain_b, whole }
     }
 
-    /// Which addresses are to be moved to which node.
+    /// Addresses to be moved, by target node.
     fn chosen(&self, batch: &Batch, before: &[i32]) -> BTreeMap<NodeNr, Vec<Addr>> {
         let mut chosen: BTreeMap<NodeNr, Vec<Addr>> = BTreeMap::new();
-        let (mut last_block, mut count) = (None, 0);
+        let mut last_block = None;
+        let mut count = 0;
         for (&page, &status) in batch.pages.iter().zip(before) {
             let node = self.target.of(page, batch.grain_b);
             let elsewhere = matches!(seen(status), Some(Seen::On(on)) if on != node);
@@ -351,7 +351,7 @@ impl Work {
         chosen
     }
 
-    /// Decides what becomes of each page.
+    /// Determines the result of each page.
     fn settle(
         &mut self,
         batch: &Batch,
@@ -366,7 +366,8 @@ impl Work {
         let mut again = Vec::new();
         for ((&page, &before), &after) in batch.pages.iter().zip(before).zip(after) {
             let node = self.target.of(page, batch.grain_b);
-            let (before, after) = (seen(before), seen(after));
+            let before = seen(before);
+            let after = seen(after);
             if before == Some(Seen::On(node)) && !self.elsewhere.contains(&page) {
                 self.counts.already_there += 1;
             } else if after == Some(Seen::On(node)) {
@@ -397,22 +398,22 @@ impl Work {
     }
 }
 
-/// Whether a call that fails so will fail for every other page, too (move_pages(2)).
+/// Whether an error of a call applies to all further pages as well (move_pages(2)).
 fn ends_it(error: &SysError) -> bool {
     const ENDS: [i32; 6] =
         [libc::ESRCH, libc::EPERM, libc::EINVAL, libc::EACCES, libc::ENODEV, libc::ENOSYS];
     error.errno().is_some_and(|errno| ENDS.contains(&errno))
 }
 
-/// What the calls of a batch said.
+/// Answers of the kernel to a batch.
 struct Answers {
-    /// Pages that were to be moved.
+    /// Pages passed to the kernel for moving.
     tried: HashSet<Addr>,
-    /// Why pages were not moved, of those of which it was said.
+    /// Reasons of unmoved pages, as far as reported.
     status: HashMap<Addr, Stay>,
-    /// Nodes whose calls got further: a page was moved, or something was said of one.
+    /// Nodes with progress: a page was moved, or a status was reported.
     further: BTreeSet<NodeNr>,
-    /// Nodes that have no memory left.
+    /// Nodes without free memory.
     full: BTreeSet<NodeNr>,
 }
 
@@ -447,7 +448,7 @@ impl Answers {
     }
 }
 
-/// Neighbours of one grain become pieces of small pages.
+/// Merges neighbours of one grain into pieces of small pages.
 fn coalesce(mut pages: Vec<(Addr, u64)>, page_b: u64) -> Vec<Piece> {
     pages.sort_unstable();
     let mut pieces: Vec<Piece> = Vec::new();

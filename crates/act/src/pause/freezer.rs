@@ -18,16 +18,17 @@ use std::time::{Duration, Instant};
 /// `CGROUP2_SUPER_MAGIC` of the kernel's include/uapi/linux/magic.h.
 const CGROUP2_MAGIC: u64 = 0x6367_7270;
 
-/// Most bytes of a cgroup's file, as of others of the kernel.
+/// Maximum size of a cgroup's file, as for all files of the kernel.
 const MOST: MaxSize = MaxSize::bytes(kernel::LIMIT_B);
 
-/// What the name of every folder begins with.
+/// Prefix of every folder's name.
 const PREFIX: &str = "colocate-";
 
-/// How long processes that are about to end may keep cgroups in use. Chosen: with ten busy threads beside it on two PUs one
-/// under SCHED_IDLE needed more than two seconds (measured), and colocate may stay that long.
+/// Maximum time for which ending processes may keep cgroups in use. Chosen: beside ten busy threads
+/// on two PUs, a process under SCHED_IDLE needed more than two seconds (measured), and colocate may
+/// stay this long.
 const LONGEST_END: Duration = Duration::from_secs(30);
-/// Time between two polls whether they have ended, at first and at most; it doubles.
+/// Time between two polls for their end, at first and at most; it doubles.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(64)];
 
 /// Permission bits of a new cgroup, less the umask.
@@ -46,22 +47,24 @@ fn name(job: Group) -> String {
 
 /// The folder of this process's cgroup of version 2. `proc` is `/proc`.
 pub fn own_cgroup(proc: &Path) -> io::Result<PathBuf> {
-    let none = || io::Error::new(io::ErrorKind::NotFound, "no cgroup of version 2 is mounted");
     let mounts = kernel::read_text(&proc.join("self/mountinfo"))?;
     let mounts: Vec<kernel::Mount> = kernel::mounts(&mounts).collect();
     let own = Memberships::parse(&kernel::read_text(&proc.join("self/cgroup"))?);
-    own.folder(&mounts, None).map(PathBuf::from).ok_or_else(none)
+    own.folder(&mounts, None)
+        .map(PathBuf::from)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no cgroup of version 2 is mounted"))
 }
 
 impl Freezer {
-    /// Cgroups for so many jobs, in a folder below the cgroup `own` that names `owner`: a later process with the same
-    /// number has another one. None is made yet.
+    /// Cgroups for `jobs` jobs, in a folder below the cgroup `own`. The folder's name has the
+    /// number and start of `owner`, so a later process with the same number uses another folder.
+    /// Nothing is created yet.
     pub fn below(own: &Path, owner: Owner, jobs: usize) -> Self {
         let Owner { pid, start_ticks } = owner;
         Self { folder: own.join(format!("{PREFIX}{pid}-{start_ticks}")), jobs }
     }
 
-    /// Makes the cgroups. If they cannot be made, or the kernel cannot freeze them, nothing is left of them.
+    /// Creates the cgroups. On failure, or if the kernel cannot freeze them, removes them all.
     pub fn make(&self) -> io::Result<()> {
         let (above, name) = place(&self.folder)?;
         let folder = above.make_child(name, MODE)?;
@@ -77,7 +80,7 @@ impl Freezer {
         made
     }
 
-    /// The folder of all of them.
+    /// Folder of all the cgroups.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -87,18 +90,19 @@ impl Freezer {
         Ok(above.child(folder)?.child(name(job))?)
     }
 
-    /// Moves a process into the cgroup of a job; its children will be created there.
+    /// Moves a process into the cgroup of a job, where its children will be created.
     pub fn enter(&self, job: Group, pid: Pid) -> io::Result<()> {
         Ok(self.of(job)?.write_in_place("cgroup.procs", pid.to_string().as_bytes())?)
     }
 
-    /// Freezes or thaws a job. Its processes stop a moment later, when they are next in the kernel.
+    /// Freezes or thaws a job. Its processes stop a moment later, at their next entry into the
+    /// kernel.
     pub fn freeze(&self, job: Group, frozen: bool) -> io::Result<()> {
         let state = if frozen { b"1" } else { b"0" };
         Ok(self.of(job)?.write_in_place("cgroup.freeze", state)?)
     }
 
-    /// Kills all processes of a job, also those that are created meanwhile (Linux 5.14).
+    /// Kills all processes of a job, including processes created meanwhile (Linux 5.14).
     pub fn kill(&self, job: Group) -> io::Result<()> {
         Ok(self.of(job)?.write_in_place("cgroup.kill", b"1")?)
     }
@@ -110,9 +114,9 @@ impl Freezer {
     }
 }
 
-/// The cgroup above a folder, and the folder's name, if that is named as ours are: `colocate-PID-START`, or as they
-/// once were, `colocate-PID`. All that is read or written below it is the kernel's own: there are no links on its file
-/// system, and none is followed.
+/// Cgroup above a folder, and the folder's name, if named like a folder of colocate:
+/// `colocate-PID-START`, or in earlier versions `colocate-PID`. All files below are the kernel's
+/// own: its file system has no links, and none is followed.
 fn place(folder: &Path) -> io::Result<(Dir, &OsStr)> {
     let above = above(folder)?;
     let dir = Dir::open(above)?;
@@ -123,7 +127,8 @@ fn place(folder: &Path) -> io::Result<(Dir, &OsStr)> {
     Ok((dir, folder.file_name().unwrap_or_default()))
 }
 
-/// Processes in the cgroups of a folder, also in those that programs have made below; none if it is gone.
+/// Processes in the cgroups of a folder, and in cgroups made below by programs; none if the folder
+/// is gone.
 pub fn members(folder: &Path) -> io::Result<Vec<Pid>> {
     let mut pids = Vec::new();
     let Some(folder) = there(place(folder).and_then(|(above, name)| Ok(above.child(name)?)))?
@@ -137,7 +142,8 @@ pub fn members(folder: &Path) -> io::Result<Vec<Pid>> {
     Ok(pids)
 }
 
-/// Those of the cgroups in a cgroup. One that programs have made may be of a kind that lists no processes.
+/// Adds the processes of the cgroups in a cgroup. A cgroup made by a program may be of a kind that
+/// lists no processes.
 fn add_inner(cgroup: &Dir, pids: &mut Vec<Pid>) {
     for inner in cgroups_in(cgroup) {
         pids.extend(processes(&inner).unwrap_or_default());
@@ -170,23 +176,25 @@ fn thaw_in(folder: &Dir) {
 }
 
 fn above(folder: &Path) -> io::Result<&Path> {
-    let is_ours = |name: &str| {
-        let (pid, start) = name.split_once('-').unwrap_or((name, "0"));
-        pid.parse::<u32>().is_ok() && start.parse::<u64>().is_ok()
-    };
     let name = folder.file_name().map(|name| name.to_string_lossy());
-    let is_ours = name.is_some_and(|name| name.strip_prefix(PREFIX).is_some_and(is_ours));
+    let is_ours = name.is_some_and(|name| name.strip_prefix(PREFIX).is_some_and(is_owner));
     folder.parent().filter(|_| is_ours).ok_or_else(|| {
         let what = format!("{} is no folder of colocate's cgroups", folder.display());
         io::Error::new(io::ErrorKind::InvalidInput, what)
     })
 }
 
-/// Thaws the cgroups of a folder, moves everything to the cgroup above the folder, and removes
-/// the folder. Returns the processes that were moved.
+/// Whether `name` is `PID-START`, or `PID` as in earlier versions.
+fn is_owner(name: &str) -> bool {
+    let (pid, start) = name.split_once('-').unwrap_or((name, "0"));
+    pid.parse::<u32>().is_ok() && start.parse::<u64>().is_ok()
+}
+
+/// Thaws the cgroups of a folder, moves all processes to the cgroup above the folder, and removes
+/// the folder. Returns the moved processes.
 ///
-/// Cgroups that a program has made in its own are removed if they are empty. Those in use stay, and with
-/// them the ones around them: their limits are the program's affair.
+/// Empty cgroups made by a program in its own cgroup are removed. Cgroups in use stay, with their
+/// parents: their limits are the program's affair.
 pub fn dissolve(folder: &Path) -> io::Result<Vec<Pid>> {
     match there(place(folder))? {
         Some((above, name)) => dissolve_in(&above, name),
@@ -201,7 +209,8 @@ fn dissolve_in(above: &Dir, name: &OsStr) -> io::Result<Vec<Pid>> {
     // First of all they continue: to move a process can take the kernel some hundredths of a second.
     thaw_in(&folder);
     let mut moved = BTreeSet::new();
-    let (mut result, until) = (Ok(()), Instant::now() + LONGEST_END);
+    let mut result = Ok(());
+    let until = Instant::now() + LONGEST_END;
     for job in folder.names(usize::MAX)?.into_iter().filter(|job| folder.holds_folder(job)) {
         result = result.and(gone_is_done(clear(&folder, &job, above, &mut moved, until)));
     }
@@ -209,12 +218,12 @@ fn dissolve_in(above: &Dir, name: &OsStr) -> io::Result<Vec<Pid>> {
     removed.map(|()| moved.into_iter().collect())
 }
 
-/// What was removed meanwhile need not be.
+/// Accepts an object that was removed meanwhile.
 fn gone_is_done(result: io::Result<()>) -> io::Result<()> {
     there(result).map(|_| ())
 }
 
-/// `None` for a cgroup that is gone: its files cannot be found, or no longer be used.
+/// `None` for a removed cgroup: its files are missing, or no longer usable.
 fn there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -223,7 +232,7 @@ fn there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Removes the cgroup `name` in `cgroup` with those in it.
+/// Removes the cgroup `name` in `cgroup`, with its inner cgroups.
 fn remove(cgroup: &Dir, name: &OsStr) -> io::Result<()> {
     let mut result = Ok(());
     let inner = cgroup.child(name)?;
@@ -238,11 +247,12 @@ fn remove(cgroup: &Dir, name: &OsStr) -> io::Result<()> {
     })
 }
 
-/// Moves all processes of the cgroup `name` in `folder` to another one, and removes it.
+/// Moves all processes of the cgroup `name` in `folder` to the cgroup `to`, and removes the emptied
+/// cgroup.
 ///
-/// A process that is about to end cannot be moved, which the kernel does not say, and keeps the cgroup in use until it has ended, also
-/// where it is listed no more. So that is waited for, unless cgroups in it are in use. What forks meanwhile is met in the
-/// next round.
+/// An ending process cannot be moved, which the kernel does not report, and keeps the cgroup in use
+/// until its end, even after it is no longer listed. So the function waits for its end, unless
+/// inner cgroups are in use. Processes forked meanwhile are moved in the next round.
 fn clear(
     folder: &Dir,
     name: &OsStr,
@@ -268,6 +278,7 @@ fn clear(
         if !busy || is_inner || Instant::now() >= until {
             return result;
         }
+        // After a move, forked processes may be left: the next round follows at once.
         if moved.len() == met {
             thread::sleep(pause);
             pause = longest.min(2 * pause);
@@ -275,7 +286,7 @@ fn clear(
     }
 }
 
-/// Cgroups for a test, which no other one has; `None`, with a line, where none can be made.
+/// Unique cgroups for a test; `None`, with a line, if none can be made.
 #[cfg(test)]
 pub(crate) fn cgroups_for_a_test(start_ticks: u64, jobs: usize) -> Option<Freezer> {
     let owner = Owner { start_ticks, ..Owner::ours(Path::new("/proc")) };

@@ -22,7 +22,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How jobs are stopped, as the journal's head says it.
+/// Mechanism for stopping jobs, as written in the journal's head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum How {
     /// The kernel freezes cgroups in this folder.
@@ -32,7 +32,7 @@ pub enum How {
 }
 
 impl How {
-    /// Reads what [`fmt::Display`] writes.
+    /// Parses the output of [`fmt::Display`].
     pub fn parse(text: &str) -> Option<Self> {
         match text.split_once(' ') {
             Some(("cgroup", path)) if path.starts_with('/') => Some(Self::Freezer(path.into())),
@@ -55,13 +55,14 @@ impl fmt::Display for How {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group(pub u32);
 
-/// How long a job may take to stop before it counts as one that has not. Chosen: the kernel stops a running
-/// thread at the next interrupt, a few milliseconds away; one in a driver may take longer.
+/// Time within which a job must stop before it counts as running. Chosen: the kernel stops a
+/// running thread at the next interrupt, a few milliseconds away; a thread in a driver may take
+/// longer.
 const STOPS_WITHIN: Nanos = Nanos::from_millis(100);
-/// So many polls in a row must find a job running before that is reported. Chosen.
+/// Number of successive polls that must find a job running before a report. Chosen.
 const MOST_FAILURES: u8 = 3;
 
-/// Stops jobs and continues them.
+/// Stops and continues jobs.
 #[derive(Debug)]
 pub struct Pauser {
     freezer: Option<Freezer>,
@@ -70,31 +71,32 @@ pub struct Pauser {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct State {
-    /// When it was stopped, on the kernel's clock; `None` if it may run.
+    /// Time at which the job was stopped, on the kernel's clock; `None` if it may run.
     stopped: Option<Nanos>,
-    /// Polls in a row that have found it running although it was stopped.
+    /// Successive polls that found the job running although it was stopped.
     failures: u8,
 }
 
-/// What a poll of a stopped job has found.
+/// Result of polling a stopped job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopState {
-    /// It has stopped, or may still be about to.
+    /// Stopped, or possibly about to stop.
     Stopped,
-    /// It runs; it was stopped once more.
+    /// Running; stopped once more.
     Continues,
-    /// The same, again and again; returned once.
+    /// Running in several successive polls; returned once.
     FailedToStop,
 }
 
 impl Pauser {
-    /// For so many jobs, none of them stopped; by signals, wherever this is.
+    /// Pauser by signals, usable everywhere, for `jobs` running jobs.
     pub fn by_signals(jobs: usize) -> Self {
         Self { freezer: None, jobs: vec![State::default(); jobs] }
     }
 
-    /// For so many jobs, none of them stopped; by cgroups below that of this process, which `proc` names (`/proc`), in
-    /// a folder that names `owner`. Nothing is made yet, so that [`Pauser::how`] can be written down before.
+    /// Pauser by cgroups for `jobs` running jobs, below the cgroup of this process, in a folder
+    /// named after `owner`. `proc` is `/proc`. Creates nothing yet, so that [`Pauser::how`] can be
+    /// written down before.
     ///
     /// # Errors
     /// If this process has no cgroup of version 2.
@@ -103,15 +105,15 @@ impl Pauser {
         Ok(Self { freezer: Some(freezer), jobs: vec![State::default(); jobs] })
     }
 
-    /// Makes the cgroups that are to stop jobs, if so.
+    /// Creates the cgroups; no effect for a pauser by signals.
     ///
     /// # Errors
-    /// If they cannot be made or the kernel cannot freeze them; then nothing is left of them.
+    /// If they cannot be created or the kernel cannot freeze them; in this case none remains.
     pub fn make_cgroups(&self) -> std::io::Result<()> {
         self.freezer.as_ref().map_or(Ok(()), Freezer::make)
     }
 
-    /// How it stops jobs.
+    /// Mechanism for stopping jobs.
     pub fn how(&self) -> How {
         match &self.freezer {
             Some(freezer) => How::Freezer(freezer.folder().to_owned()),
@@ -119,7 +121,7 @@ impl Pauser {
         }
     }
 
-    /// Whether a job is stopped by us.
+    /// Whether colocate has stopped the job.
     pub fn is_stopped(&self, job: Group) -> bool {
         self.jobs.get(job.0 as usize).is_some_and(|state| state.stopped.is_some())
     }
@@ -135,16 +137,16 @@ impl Pauser {
         }
     }
 
-    /// Stops a job; `processes` are its processes as far as they are known.
+    /// Stops a job; `processes` are its known processes.
     ///
     /// # Errors
-    /// If the kernel does not; processes that have ended are none.
+    /// If the kernel refuses; ended processes are no error.
     pub fn stop(&mut self, job: Group, processes: &[Arc<ProcessHandle>]) -> std::io::Result<()> {
         self.set(job, Some(now()));
         self.stop_again(job, processes)
     }
 
-    /// Stops a job once more that is to wait: another process may have continued it.
+    /// Stops a waiting job once more: another process may have continued it.
     ///
     /// # Errors
     /// As [`Self::stop`].
@@ -155,7 +157,7 @@ impl Pauser {
         }
     }
 
-    /// Stops a process that a stopped job has created; where jobs have cgroups it is stopped already.
+    /// Stops a new process of a stopped job; with cgroups it is stopped already.
     ///
     /// # Errors
     /// As [`Self::stop`].
@@ -166,7 +168,7 @@ impl Pauser {
         signal(std::slice::from_ref(process), libc::SIGSTOP)
     }
 
-    /// Continues a job. If that fails it is still to be continued.
+    /// Continues a job. After a failure it is still to be continued.
     ///
     /// # Errors
     /// As [`Self::stop`].
@@ -179,8 +181,8 @@ impl Pauser {
         Ok(())
     }
 
-    /// Reads whether a job that was stopped has stopped, and stops it once more if it has not: another process may
-    /// have continued it. `processes` as for [`Self::has_stopped`].
+    /// Reads whether a stopped job has really stopped, and otherwise stops it once more: another
+    /// process may have continued it. `processes` as for [`Self::has_stopped`].
     pub fn poll(&mut self, job: Group, processes: &[Arc<ProcessHandle>]) -> StopState {
         let since = self.jobs.get(job.0 as usize).and_then(|state| state.stopped);
         let due = since.is_some_and(|since| now() >= since + STOPS_WITHIN);
@@ -199,26 +201,25 @@ impl Pauser {
         }
     }
 
-    /// Whether it needs the list of processes to stop.
+    /// Whether stopping needs the list of processes.
     pub fn needs_processes(&self) -> bool {
         self.freezer.is_none()
     }
 
-    /// Whether a job that was stopped has stopped; `processes` are its processes as far as they are known.
+    /// Whether a stopped job has really stopped; `processes` are its known processes.
     pub fn has_stopped(&self, job: Group, processes: &[Arc<ProcessHandle>]) -> bool {
-        let stopped = |process: &Arc<ProcessHandle>| {
-            process.stat().is_none_or(|stat| stat.is_stopped() || stat.is_dead())
-        };
         match &self.freezer {
             Some(freezer) => freezer.is_frozen(job),
-            None => processes.iter().all(stopped),
+            None => processes.iter().all(|process| {
+                process.stat().is_none_or(|stat| stat.is_stopped() || stat.is_dead())
+            }),
         }
     }
 
-    /// Ends a job for good, with all that it has created; `processes` are its processes as far as they are known.
+    /// Kills a job with all its descendants; `processes` are its known processes.
     ///
     /// # Errors
-    /// If the kernel does not; processes that have ended are none.
+    /// If the kernel refuses; ended processes are no error.
     pub fn kill(&self, job: Group, processes: &[Arc<ProcessHandle>]) -> std::io::Result<()> {
         if let Some(freezer) = &self.freezer {
             // Kernels before 5.14 cannot; and a job that has not begun is not in the cgroup yet.
@@ -242,10 +243,10 @@ impl Pauser {
     }
 }
 
-/// Sends a signal to all.
+/// Sends a signal to all processes.
 ///
 /// # Errors
-/// The first one that is not "has ended".
+/// First error other than "has ended".
 pub fn signal(processes: &[Arc<ProcessHandle>], signal: libc::c_int) -> std::io::Result<()> {
     let mut result = Ok(());
     for process in processes {

@@ -29,33 +29,39 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::Path;
 
-/// Generations that are gone through at most on the way to a known creator. Chosen: nothing nests that deep, and what
-/// is read of processes that come and go might go round in a circle.
+/// Maximum number of generations searched on the way to a known creator. Chosen: nothing nests as
+/// deep, and readings of short-lived processes might form a cycle.
 const GENERATIONS: usize = 1000;
-/// Most bytes of an environment that are read. The token comes first in it where colocate started the program.
+/// Maximum number of bytes read of an environment. The token comes first in a program started by
+/// colocate.
 const MOST_ENVIRONMENT_B: u64 = 256 << 10;
-/// Most bytes of a process's list of cgroups: thirteen hierarchies, and paths of at most 4,096 bytes (`PATH_MAX`).
+/// Maximum size of a process's list of cgroups: thirteen hierarchies, and paths of at most 4,096
+/// bytes (`PATH_MAX`).
 const MOST_CGROUPS_B: u64 = 64 << 10;
 
 /// A living colocate, whose descendants are the workload.
 #[derive(Clone, Debug)]
 pub struct Root {
-    /// Its process.
+    /// Process number.
     pub pid: Pid,
-    /// Its guardian, which is not of the workload.
+    /// Guardian of colocate, outside the workload.
     pub guardian: Option<Pid>,
-    /// Whether the kernel has recorded for colocate all threads and processes that were created.
+    /// Whether colocate has the kernel's records of all thread and process creations.
     pub has_records: bool,
-    /// Children that it had at its beginning, with their start times: a shell that executes colocate leaves it its own.
+    /// Children from before the start, with their start times: a shell that executes colocate
+    /// leaves it its own children.
     pub earlier: Vec<(Pid, u64)>,
 }
 
 impl Root {
-    /// This process, before it has created any other. `proc` is `/proc`.
+    /// This process, before its first child. `proc` is `/proc`.
     pub fn of_this(proc: &Path) -> Self {
         let pid = Pid(std::process::id().cast_signed());
-        let start = |pid: Pid| Some((pid, Stat::read(proc, pid, pid.first_thread())?.start_ticks));
-        let earlier = Proc::at(proc).children(pid).into_iter().filter_map(start).collect();
+        let earlier = Proc::at(proc)
+            .children(pid)
+            .into_iter()
+            .filter_map(|pid| Some((pid, Stat::read(proc, pid, pid.first_thread())?.start_ticks)))
+            .collect();
         Self { pid, guardian: None, has_records: false, earlier }
     }
 
@@ -63,15 +69,15 @@ impl Root {
         self.earlier.contains(&(pid, start_ticks))
     }
 
-    /// Whether no process lives that it has created, or adopted, but the guardian, which was created first: what follows that in
-    /// the kernel's list of children is complete, as only what ends meanwhile can hide others (proc_pid_task(5)).
+    /// Whether no created or adopted process lives except the guardian, the first one created. The
+    /// part after the guardian in the kernel's list of children is complete, as only ends meanwhile
+    /// can hide an entry (proc_pid_task(5)).
     pub fn is_alone(&self, proc: &Path) -> bool {
-        let created = |pid: &Pid| {
+        let mut children = Proc::at(proc).children(self.pid);
+        children.retain(|pid| {
             let stat = Stat::read(proc, *pid, pid.first_thread());
             stat.is_none_or(|stat| !self.had_before(*pid, stat.start_ticks))
-        };
-        let mut children = Proc::at(proc).children(self.pid);
-        children.retain(created);
+        });
         self.guardian.is_some_and(|guardian| children == [guardian])
     }
 }
@@ -83,27 +89,35 @@ pub(super) struct Workload<'a> {
     root: Option<Root>,
     /// The known tasks by thread, as of the last scan.
     known: HashMap<Tid, &'a Entry>,
-    /// Processes that were found in a scan, with the times of their start in clock ticks since boot.
+    /// Processes found in a scan, with their start times in clock ticks since boot.
     met: HashMap<Pid, u64>,
-    /// The same of processes whose environment has not the token.
+    /// Processes without the token in their environment, with their start times.
     others: HashMap<Pid, u64>,
-    /// Processes that were attached to, with what processes of the workload execute; `None` if everything was launched, or if a colocate
-    /// lives that has the kernel's records.
+    /// Attached processes, and the programs executed by the workload's processes. `None` if all
+    /// were launched, or for a living colocate with the kernel's records.
     attached: Option<Attached>,
-    /// Processes whose program was read for that, with the times of their start.
+    /// Processes whose program was read for `attached`, with their start times.
     read: HashMap<Pid, u64>,
 }
 
 impl<'a> Workload<'a> {
-    /// That of a journal. `proc` is `/proc`.
+    /// Workload of a journal. `proc` is `/proc`.
     pub fn of(journal: &'a Journal, proc: &'a Path, root: Option<Root>) -> Self {
         let has_records = root.as_ref().is_some_and(|root| root.has_records);
         let attached = journal.attached.clone().filter(|_| !has_records);
-        let (known, met, others) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { journal, proc, root, known, met, others, attached, read: HashMap::new() }
+        Self {
+            journal,
+            proc,
+            root,
+            known: HashMap::new(),
+            met: HashMap::new(),
+            others: HashMap::new(),
+            attached,
+            read: HashMap::new(),
+        }
     }
 
-    /// What the journal says of a thread, if it is known.
+    /// Journal entry of a thread, if known.
     pub fn known(&self, tid: Tid) -> Option<&'a Entry> {
         self.known.get(&tid).copied()
     }
@@ -113,13 +127,14 @@ impl<'a> Workload<'a> {
         let Some(How::Freezer(folder)) = &self.journal.pauses else { return Vec::new() };
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
         let part = format!("/{name}/");
-        let is_member = |handle: &ProcessHandle| {
-            let cgroups = handle.read("cgroup", MOST_CGROUPS_B).unwrap_or_default();
-            cgroups.lines().any(|line| line.starts_with("0::") && line.contains(&part))
-        };
         let pids = freezer::members(folder).into_iter().flatten();
         let opened = pids.filter_map(|pid| ProcessHandle::open(self.proc, pid).ok());
-        opened.filter(is_member).collect()
+        opened
+            .filter(|handle| {
+                let cgroups = handle.read("cgroup", MOST_CGROUPS_B).unwrap_or_default();
+                cgroups.lines().any(|line| line.starts_with("0::") && line.contains(&part))
+            })
+            .collect()
     }
 
     /// Scans for all its processes.
@@ -132,8 +147,11 @@ impl<'a> Workload<'a> {
         let members = self.members();
         let mut pids: BTreeSet<Pid> = members.iter().map(ProcessHandle::pid).collect();
         pids.extend(self.known.values().map(|entry| entry.pid));
-        let is_met = |(pid, stat): &(&Pid, &Stat)| self.met.get(pid) == Some(&stat.start_ticks);
-        pids.extend(all.iter().filter(is_met).map(|(pid, _)| *pid));
+        pids.extend(
+            all.iter()
+                .filter(|(pid, stat)| self.met.get(pid) == Some(&stat.start_ticks))
+                .map(|(pid, _)| *pid),
+        );
         pids.extend(self.of_root(&all));
         add_descendants(&mut pids, &all);
         let with_token = self.with_token(&all, &pids);
@@ -155,25 +173,28 @@ impl<'a> Workload<'a> {
             add_descendants(&mut pids, &all);
         }
         self.met = pids.iter().filter_map(|pid| Some((*pid, all.get(pid)?.start_ticks))).collect();
-        let is_it = |handle: &ProcessHandle| {
-            all.get(&handle.pid()).is_some_and(|stat| stat.start_ticks == handle.start_ticks())
-        };
         let found = pids.iter().filter_map(|pid| ProcessHandle::open(self.proc, *pid).ok());
-        Ok(found.filter(is_it).collect())
+        Ok(found
+            .filter(|handle| {
+                all.get(&handle.pid()).is_some_and(|stat| stat.start_ticks == handle.start_ticks())
+            })
+            .collect())
     }
 
-    /// The children of a colocate that lives.
+    /// Children of a living colocate.
     fn of_root(&self, all: &HashMap<Pid, Stat>) -> Vec<Pid> {
         let Some(root) = &self.root else { return Vec::new() };
-        let is_created = |(pid, stat): &(&Pid, &Stat)| {
-            stat.parent == root.pid
-                && root.guardian != Some(**pid)
-                && !root.had_before(**pid, stat.start_ticks)
-        };
-        all.iter().filter(is_created).map(|(pid, _)| *pid).collect()
+        all.iter()
+            .filter(|(pid, stat)| {
+                stat.parent == root.pid
+                    && root.guardian != Some(**pid)
+                    && !root.had_before(**pid, stat.start_ticks)
+            })
+            .map(|(pid, _)| *pid)
+            .collect()
     }
 
-    /// The processes, of those that are not found yet, that have the token in their environment.
+    /// Processes with the token in their environment, other than `found`.
     fn with_token(&mut self, all: &HashMap<Pid, Stat>, found: &BTreeSet<Pid>) -> Vec<Pid> {
         let Some(token) = &self.journal.token else { return Vec::new() };
         let entry = format!("{TOKEN_VARIABLE}={token}");
@@ -199,57 +220,69 @@ impl<'a> Workload<'a> {
         holders
     }
 
-    /// Whether every thread in the journal of a process, or else of the nearest process that is known and that it descends from, has a mask of
-    /// its program's: new threads have theirs from these.
+    /// Whether every journaled thread of a process has a mask set by its program; for an unknown
+    /// process, of its nearest known ancestor. New threads inherit their masks from these threads.
     pub fn has_only_masks_of_its_own(&self, pid: Pid) -> bool {
-        let of = |pid: Pid| self.journal.entries.iter().filter(move |entry| entry.pid == pid);
-        let is_known = |pid| self.known.values().any(|entry| entry.pid == pid);
-        let parent = |pid: Pid| Some(Stat::read(self.proc, pid, pid.first_thread())?.parent);
-        let is_programs = |entry: &Entry| entry.mark == Mark::Programs && !entry.was.is_put();
-        nearest(pid, is_known, parent).is_some_and(|known| of(known).all(is_programs))
+        self.nearest_known(pid).is_some_and(|known| {
+            let mut entries = self.journal.entries.iter().filter(|entry| entry.pid == known);
+            entries.all(|entry| entry.mark == Mark::Programs && !entry.was.is_put())
+        })
     }
 
-    /// Whether some of its threads are under SCHED_IDLE by our doing.
+    fn nearest_known(&self, pid: Pid) -> Option<Pid> {
+        nearest(
+            pid,
+            |pid| self.known.values().any(|entry| entry.pid == pid),
+            |pid| Some(Stat::read(self.proc, pid, pid.first_thread())?.parent),
+        )
+    }
+
+    /// Whether colocate put any of its threads under SCHED_IDLE.
     pub fn fills(&self) -> bool {
         self.journal.entries.iter().any(|entry| entry.lowered.is_some())
     }
 
-    /// The policy that a thread under SCHED_IDLE had before; `None` if it is there by its own doing.
+    /// Policy of a thread before its change to SCHED_IDLE; `None` if it chose SCHED_IDLE itself.
     ///
-    /// While jobs fill idle PUs, every thread that colocate has seen is in the journal. So others were created as
-    /// colocate died, and have it from their creators. One that has put itself there since then cannot be distinguished.
+    /// While jobs fill idle PUs, every thread seen by colocate is in the journal. Unknown threads
+    /// were created during colocate's death, and have SCHED_IDLE from their creators. A thread that
+    /// chose SCHED_IDLE since then cannot be distinguished.
     pub fn policy_before(&self, pid: Pid, tid: Tid) -> Option<Fair> {
         if let Some(entry) = self.known(tid) {
             return entry.lowered;
         }
-        let is_known = |pid| self.known.values().any(|entry| entry.pid == pid);
-        let parent = |pid: Pid| Some(Stat::read(self.proc, pid, pid.first_thread())?.parent);
-        match nearest(pid, is_known, parent) {
+        match self.nearest_known(pid) {
             Some(creator) => self.policy_of(creator),
             // It is in a cgroup, or its creators have ended since it was found.
             None => self.journal.entries.iter().find_map(|entry| entry.lowered),
         }
     }
 
-    /// The policy that a known process has or had before we put it under SCHED_IDLE, unless it is there by its own
-    /// doing. It may have been taken out of it again while it was creating another.
+    /// Policy of a known process, now or before the change to SCHED_IDLE, unless it chose
+    /// SCHED_IDLE itself. Its policy may have been restored while it was creating another process.
     fn policy_of(&self, pid: Pid) -> Option<Fair> {
         let entries = || self.known.values().filter(|entry| entry.pid == pid);
-        let now = |tid| Fair::of(sys::schedule_of(tid).ok()?.policy);
         let lowered = entries().find_map(|entry| entry.lowered);
-        lowered.or_else(|| entries().find_map(|entry| now(entry.tid)))
+        lowered.or_else(|| {
+            entries().find_map(|entry| Fair::of(sys::schedule_of(entry.tid).ok()?.policy))
+        })
     }
 }
 
-/// The journal's tasks that live, by thread.
+/// Living tasks of the journal, by thread.
 fn living<'a>(journal: &'a Journal, proc: &Path) -> HashMap<Tid, &'a Entry> {
-    let lives = |entry: &&Entry| {
-        Stat::read(proc, entry.pid, entry.tid).is_some_and(|s| s.start_ticks == entry.start_ticks)
-    };
-    journal.entries.iter().filter(lives).map(|entry| (entry.tid, entry)).collect()
+    journal
+        .entries
+        .iter()
+        .filter(|entry| {
+            Stat::read(proc, entry.pid, entry.tid)
+                .is_some_and(|s| s.start_ticks == entry.start_ticks)
+        })
+        .map(|entry| (entry.tid, entry))
+        .collect()
 }
 
-/// Adds to some processes all that descend from them.
+/// Adds all descendants to a set of processes.
 fn add_descendants(pids: &mut BTreeSet<Pid>, all: &HashMap<Pid, Stat>) {
     loop {
         let children = all.iter().filter(|(_, stat)| pids.contains(&stat.parent));
@@ -261,7 +294,7 @@ fn add_descendants(pids: &mut BTreeSet<Pid>, all: &HashMap<Pid, Stat>) {
     }
 }
 
-/// A process itself, or the nearest of those that it descends from, that is known.
+/// The process itself if known, or its nearest known ancestor.
 fn nearest(
     pid: Pid,
     is_known: impl Fn(Pid) -> bool,

@@ -30,9 +30,9 @@ impl Default for Proc {
 pub struct CodeMap {
     /// First address.
     pub start: u64,
-    /// First address after it.
+    /// First address after the mapping.
     pub end: u64,
-    /// Where in the file it begins, in bytes.
+    /// Offset of the mapping in the file, in bytes.
     pub offset_b: u64,
     /// Major and minor number of the file's device; zeros for memory without a file.
     pub device: (u32, u32),
@@ -42,7 +42,7 @@ pub struct CodeMap {
     pub path: String,
 }
 
-/// Where the kernel mounts it.
+/// Mount point on a live machine.
 const LIVE: &str = "/proc";
 
 impl Proc {
@@ -52,11 +52,12 @@ impl Proc {
         Self { root: root.to_owned() }
     }
 
-    /// Whether the live tree shows the processes that this one sees. A saved copy always does.
+    /// Checks that the live tree shows the processes of this PID namespace. A saved copy always
+    /// passes.
     ///
     /// # Errors
-    /// What was found instead, what was expected, and the remedy: nothing is mounted at `/proc`, or the `/proc` of
-    /// another PID namespace, whose numbers are other processes.
+    /// The mismatch with its remedy: nothing is mounted at `/proc`, or the `/proc` of another PID
+    /// namespace, whose numbers name different processes.
     pub fn check(&self) -> Result<(), String> {
         let own = std::process::id().to_string();
         let found = match kernel::link(&self.root.join("self")) {
@@ -71,9 +72,9 @@ impl Proc {
         ))
     }
 
-    /// Whether a thread has ended of which this tree could not be read, as `error` says. Only a name that is not there
-    /// says so, and in the live tree only if the kernel knows no such thread either: whatever else went wrong, the
-    /// thread may live.
+    /// Whether the read error `error` proves the end of a thread. Only a missing name is proof, and
+    /// in the live tree only if the kernel knows no thread with the number either. After any
+    /// different error the thread may live.
     #[must_use]
     pub fn has_ended(&self, error: &io::Error, pid: Pid, tid: Tid) -> bool {
         let is_missing = matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH));
@@ -84,10 +85,11 @@ impl Proc {
         self.root == Path::new(LIVE)
     }
 
-    /// The threads of `pid`, in ascending order.
+    /// Threads of `pid` in ascending order.
     ///
     /// # Errors
-    /// If they cannot be listed; [`Proc::has_ended`] says whether that is because the process is gone.
+    /// If the folder cannot be listed; [`Proc::has_ended`] tells the end of the process from
+    /// further causes.
     pub fn tasks(&self, pid: Pid) -> io::Result<Vec<Tid>> {
         let mut tasks: Vec<Tid> =
             numbers_in(&self.of(pid).join("task"))?.into_iter().map(Tid).collect();
@@ -103,49 +105,51 @@ impl Proc {
         Ok(numbers_in(&self.root)?.into_iter().map(Pid).collect())
     }
 
-    /// The thread's name, at most 15 bytes; `None` if it is gone.
+    /// Name of the thread, at most 15 bytes; `None` after its end.
     #[must_use]
     pub fn name(&self, pid: Pid, tid: Tid) -> Option<String> {
         let bytes = kernel::read(&self.of_task(pid, tid).join("comm")).ok()?;
         Some(String::from_utf8_lossy(bytes.strip_suffix(b"\n").unwrap_or(&bytes)).into_owned())
     }
 
-    /// CPU time that the thread has used; `None` if it is gone or the kernel keeps no account.
+    /// CPU time of the thread; `None` after its end or if the kernel keeps no account.
     #[must_use]
     pub fn cpu_time(&self, pid: Pid, tid: Tid) -> Option<Nanos> {
         let text = kernel::read_text(&self.of_task(pid, tid).join("schedstat")).ok()?;
         text.split(' ').next()?.parse().ok().map(Nanos)
     }
 
-    /// The process's state letter, as `ps` shows it, and its parent.
+    /// State letter of the process, as in `ps`, and its parent.
     ///
     /// # Errors
-    /// If it cannot be read; [`Proc::has_ended`] says whether that is because the process is gone.
+    /// If the file cannot be read; [`Proc::has_ended`] tells the end of the process from further
+    /// causes.
     pub fn state_and_parent(&self, pid: Pid) -> io::Result<(char, Pid)> {
         let bytes = kernel::read(&self.of(pid).join("stat"))?;
         stat::state_and_parent(&String::from_utf8_lossy(&bytes))
             .ok_or_else(|| io::Error::from(ErrorKind::InvalidData))
     }
 
-    /// Whether the thread is about to end: the kernel goes on listing it for a moment after it has reported its end.
-    /// `None` if it is not listed.
+    /// Whether the thread is exiting: the kernel lists a thread for a moment after reporting its
+    /// end. `None` if the thread is not listed.
     #[must_use]
     pub fn is_exiting(&self, pid: Pid, tid: Tid) -> Option<bool> {
         const PF_EXITING: u32 = 4; // include/linux/sched.h
         Some(self.state_and_flags(pid, tid)?.1 & PF_EXITING != 0)
     }
 
-    /// Whether the process is a thread of the kernel; `None` if there is no such process. A process that has cleared its
-    /// command line, or whose first thread has ended, is none.
+    /// Whether the process is a kernel thread; `None` if no such process exists. False for a
+    /// process with a cleared command line or an ended first thread.
     #[must_use]
     pub fn is_of_kernel(&self, pid: Pid) -> Option<bool> {
         const PF_KTHREAD: u32 = 0x0020_0000; // include/linux/sched.h
         Some(self.state_and_flags(pid, pid.first_thread())?.1 & PF_KTHREAD != 0)
     }
 
-    /// A thread of the process that has not ended: the first one, or another one where that has ended (pthread_exit(3) in
-    /// `main`); `None` if all have, or there is no such process. A first thread that has ended has no memory, no
-    /// executable and no command line: those of the process are in the folder of a living thread.
+    /// A living thread of the process: the first thread, or another after the first has ended
+    /// (pthread_exit(3) in `main`). `None` if all have ended or the process is gone. An ended first
+    /// thread has no memory, executable or command line: the files of the process are in the folder
+    /// of a living thread.
     #[must_use]
     pub fn living_thread(&self, pid: Pid) -> Option<Tid> {
         let first = pid.first_thread();
@@ -159,28 +163,29 @@ impl Proc {
         self.state_and_flags(pid, tid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
     }
 
-    /// The state letter of a thread and the kernel's flags of it.
+    /// State letter and kernel flags of a thread.
     fn state_and_flags(&self, pid: Pid, tid: Tid) -> Option<(char, u32)> {
         let bytes = kernel::read(&self.of_task(pid, tid).join("stat")).ok()?;
         stat::state_and_flags(&String::from_utf8_lossy(&bytes))
     }
 
-    /// The processes that `pid` has created and that live, none if it is gone.
+    /// Living children of `pid`; none after its end.
     ///
-    /// Kernels built without `CONFIG_PROC_CHILDREN` keep no such list; then the parent of every
-    /// process is read.
+    /// Kernels built without `CONFIG_PROC_CHILDREN` keep no list of children; in this case the
+    /// parent of every process is read.
     #[must_use]
     pub fn children(&self, pid: Pid) -> Vec<Pid> {
         let lists = self.of(pid).join("task").join(pid.to_string()).join("children");
         if !lists.exists() {
             let processes = self.processes().unwrap_or_default();
-            let is_child = |child: &Pid| self.state_and_parent(*child).is_ok_and(|s| s.1 == pid);
-            return processes.into_iter().filter(is_child).collect();
+            return processes
+                .into_iter()
+                .filter(|child| self.state_and_parent(*child).is_ok_and(|s| s.1 == pid))
+                .collect();
         }
-        let of_task = |tid: Tid| {
+        let lists = self.tasks(pid).unwrap_or_default().into_iter().map(|tid| {
             kernel::read_text(&self.of_task(pid, tid).join("children")).unwrap_or_default()
-        };
-        let lists = self.tasks(pid).unwrap_or_default().into_iter().map(of_task);
+        });
         lists
             .flat_map(|list| {
                 list.split(' ').filter_map(|n| n.parse().ok()).map(Pid).collect::<Vec<_>>()
@@ -188,10 +193,11 @@ impl Proc {
             .collect()
     }
 
-    /// The file that the process executes.
+    /// Executable of the process.
     ///
     /// # Errors
-    /// `NotFound` if it is gone or a thread of the kernel, `PermissionDenied` if it is another user's.
+    /// `NotFound` after its end or for a kernel thread, `PermissionDenied` for another user's
+    /// process.
     pub fn executable(&self, pid: Pid) -> io::Result<PathBuf> {
         match kernel::link(&self.of(pid).join("exe")) {
             Err(why) if why.kind() == ErrorKind::NotFound => {
@@ -201,14 +207,13 @@ impl Proc {
         }
     }
 
-    /// The path through which the process's executable can be opened even after it was deleted or
-    /// replaced, while the process lives.
+    /// Path that opens the executable of a living process even after its deletion or replacement.
     #[must_use]
     pub fn executable_link(&self, pid: Pid) -> PathBuf {
         self.of_living_thread(pid).join("exe")
     }
 
-    /// The words of the process's command line; none if it is gone, or has cleared them.
+    /// Words of the process's command line; none after its end or if cleared.
     #[must_use]
     pub fn command_line(&self, pid: Pid) -> Vec<OsString> {
         let bytes = self.of_memory(pid, "cmdline");
@@ -226,15 +231,16 @@ impl Proc {
         words.map(|word| word.to_string_lossy().into_owned()).collect()
     }
 
-    /// The pieces of code that the process has mapped; none if it is gone or another user's, or has mapped more than
-    /// [`kernel::LIMIT_B`] of text can show.
+    /// Executable mappings of the process; none after its end, for another user's process, or for
+    /// more mappings than [`kernel::LIMIT_B`] of text can show.
     #[must_use]
     pub fn code_maps(&self, pid: Pid) -> Vec<CodeMap> {
         code_maps(&self.of_memory(pid, "maps")).collect()
     }
 
-    /// The content of a file that the kernel makes of the process's memory, which may never be there; empty then, and if it is gone. A
-    /// first thread that has ended has an empty one, so that of a living thread is read then.
+    /// Content of a file backed by the process's memory, which may never become available. Empty in
+    /// this case and after the process's end. The file of an ended first thread is empty; a living
+    /// thread's file replaces it.
     #[must_use]
     pub fn of_memory(&self, pid: Pid, name: &str) -> Vec<u8> {
         let most = usize::try_from(kernel::LIMIT_B).unwrap_or(usize::MAX);
@@ -246,7 +252,7 @@ impl Proc {
         }
     }
 
-    /// The folder of a living thread of the process; the process's own one if it has none.
+    /// Folder of a living thread; without any, the process's own folder.
     fn of_living_thread(&self, pid: Pid) -> PathBuf {
         self.living_thread(pid).map_or_else(|| self.of(pid), |tid| self.of_task(pid, tid))
     }
@@ -260,30 +266,32 @@ impl Proc {
     }
 }
 
-/// The pieces of code in the text of `/proc/PID/maps`; lines that make no sense are passed over.
+/// Executable mappings in the text of `/proc/PID/maps`; malformed lines are skipped.
 pub fn code_maps(text: &[u8]) -> impl Iterator<Item = CodeMap> {
     text.split(|byte| *byte == b'\n').filter_map(|line| code_map(&String::from_utf8_lossy(line)))
 }
 
-/// One line of `/proc/PID/maps`, if it is of code.
+/// Mapping in a line of `/proc/PID/maps`, if executable.
 fn code_map(line: &str) -> Option<CodeMap> {
     let mut fields = line.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;
     if !fields.next()?.contains('x') {
         return None;
     }
-    let hex = |text| u64::from_str_radix(text, 16).ok();
     let offset_b = hex(fields.next()?)?;
     let (major, minor) = fields.next()?.split_once(':')?;
-    let number = |text| u32::from_str_radix(text, 16).ok();
-    let device = (number(major)?, number(minor)?);
+    let device = (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?);
     let inode = fields.next()?.parse().ok()?;
     let path = fields.next().unwrap_or_default().trim_start().to_owned();
     Some(CodeMap { start: hex(start)?, end: hex(end)?, offset_b, device, inode, path })
 }
 
-/// The CPUs that are online, from `cpu/online` below `devices`, which is `/sys/devices/system` on a
-/// live machine.
+fn hex(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok()
+}
+
+/// Online CPUs, from `cpu/online` below `devices`, which is `/sys/devices/system` on a live
+/// machine.
 ///
 /// # Errors
 /// If the file cannot be read or is not a list like `0-3,8`.
@@ -300,7 +308,7 @@ pub fn online_cpus(devices: &Path) -> io::Result<Vec<PuNr>> {
     }
 }
 
-/// The names in the folder `path` that are numbers: all of them, or an error.
+/// All numeric names in the folder `path`, or an error.
 fn numbers_in(path: &Path) -> io::Result<Vec<i32>> {
     let names = kernel::names(path)?;
     Ok(names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())

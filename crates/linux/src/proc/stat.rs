@@ -7,45 +7,46 @@ use std::collections::HashMap;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// What the kernel says of one thread.
+/// Fields of `/proc/PID/task/TID/stat` for one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// State letter, as `ps` shows it.
+    /// State letter, as in `ps`.
     pub state: char,
-    /// The process that created its process.
+    /// Parent of the thread's process.
     pub parent: Pid,
     /// Session of its process (setsid(2)).
     pub session: Pid,
-    /// CPU time that it has used, in the kernel's clock ticks of 10 ms.
+    /// CPU time used, in clock ticks of 10 ms.
     pub cpu_time: Nanos,
-    /// How many threads its process has.
+    /// Number of threads in the process.
     pub threads: u32,
-    /// When it was created, in clock ticks since boot. With the number of the thread it names the
-    /// thread for good, as numbers are reused and times are not.
+    /// Creation time in clock ticks since boot. Together with the thread's number it is unique:
+    /// numbers are reused, times are not.
     pub start_ticks: u64,
-    /// The PU where it last ran, or runs.
+    /// PU of the thread, or of its last execution.
     pub last_ran: PuNr,
 }
 
 const STAT_B: usize = 2048;
-/// Nanoseconds in a clock tick: `USER_HZ` is 100 on every architecture that we build for.
+/// Nanoseconds in a clock tick: `USER_HZ` is 100 on every supported architecture.
 const TICK_NS: u64 = 10_000_000;
 
 impl Stat {
-    /// Most bytes of such a file: 51 numbers of at most 20 digits and a sign, a name of 64 bytes, and what is
-    /// between them (proc(5), fs/proc/array.c).
+    /// Maximum size of a stat file in bytes: 51 numbers of at most 20 digits and a sign, a name of
+    /// 64 bytes, and separators (proc(5), fs/proc/array.c).
     pub const LONGEST_B: u64 = STAT_B as u64;
 
-    /// Reads thread `tid` of process `pid` below `proc`, which is `/proc` on a live machine.
-    /// `None` if it has ended or cannot be read.
+    /// Reads thread `tid` of process `pid` below `proc`, which is `/proc` on a live machine. `None`
+    /// if the thread has ended or the file cannot be read.
     pub fn read(proc: &Path, pid: Pid, tid: Tid) -> Option<Self> {
         Self::try_read(proc, pid, tid).ok()
     }
 
-    /// The same.
+    /// Reads thread `tid` of process `pid`, as [`Self::read`].
     ///
     /// # Errors
-    /// If it cannot be read; [`Proc::has_ended`] says whether that is because it has ended.
+    /// If the file cannot be read; [`Proc::has_ended`] tells the end of the thread from further
+    /// causes.
     ///
     /// [`Proc::has_ended`]: crate::proc::Proc::has_ended
     pub fn try_read(proc: &Path, pid: Pid, tid: Tid) -> io::Result<Self> {
@@ -53,7 +54,7 @@ impl Stat {
         Self::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// Reads the text of such a file (proc(5)).
+    /// Parses the text of a stat file (proc(5)).
     pub fn parse(text: &str) -> Option<Self> {
         let mut field = fields(text)?;
         let state = field(3)?.chars().next()?;
@@ -71,28 +72,29 @@ impl Stat {
         })
     }
 
-    /// A time since boot in clock ticks, rounded down as the kernel does it.
+    /// Time since boot in clock ticks, rounded down as in the kernel.
     pub const fn ticks(since_boot: Nanos) -> u64 {
         since_boot.0 / TICK_NS
     }
 
-    /// Whether a signal or a tracer has stopped it.
+    /// Whether a signal or a tracer has stopped the thread.
     pub fn is_stopped(&self) -> bool {
         matches!(self.state, 'T' | 't')
     }
 
-    /// Whether it has a PU or waits for one.
+    /// Whether the thread is runnable: on a PU or waiting for a PU.
     pub fn could_run(&self) -> bool {
         self.state == 'R'
     }
 
-    /// Whether it has ended and only waits to be reaped.
+    /// Whether the thread has ended and waits to be reaped.
     pub fn is_dead(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
 }
 
-/// CPU time of the children that process `pid` has waited for, with theirs, in clock ticks of 10 ms; `None` if it has ended.
+/// CPU time of the reaped children of process `pid` and of their reaped children, in clock ticks of
+/// 10 ms; `None` after the process's end.
 pub fn children_time(proc: &Path, pid: Pid) -> Option<Nanos> {
     parse_children_time(&text(&proc.join(format!("{pid}/stat"))).ok()?)
 }
@@ -103,41 +105,46 @@ fn parse_children_time(text: &str) -> Option<Nanos> {
     Some(Nanos((ticks(16)? + ticks(17)?).saturating_mul(TICK_NS)))
 }
 
-/// State letter and parent in the text of such a file, which need not have more.
+/// State letter and parent in the text of a stat file, which may be cut off after them.
 pub(super) fn state_and_parent(text: &str) -> Option<(char, Pid)> {
     let mut field = fields(text)?;
     Some((field(3)?.chars().next()?, Pid(field(4)?.parse().ok()?)))
 }
 
-/// State letter and the kernel's flags in the text of such a file, which need not have more.
+/// State letter and kernel flags in the text of a stat file, which may be cut off after them.
 pub(super) fn state_and_flags(text: &str) -> Option<(char, u32)> {
     let mut field = fields(text)?;
     Some((field(3)?.chars().next()?, field(9)?.parse().ok()?))
 }
 
-/// The fields behind the name by their numbers in proc(5), the third one on; to be called with rising numbers.
+/// Accessor for the fields after the name, by their numbers in proc(5), from 3 on. Calls need
+/// rising numbers.
 fn fields<'a>(text: &'a str) -> Option<impl FnMut(usize) -> Option<&'a str>> {
     // The name is in parentheses and may itself hold some, so the last one counts.
     let mut fields = (3..).zip(text.rsplit_once(')')?.1.split_ascii_whitespace());
     Some(move |place| fields.find(|(at, _)| *at == place).map(|(_, field)| field))
 }
 
-/// A file's text, with one call. A thread's name is any bytes, for one often the first half of a character.
+/// Text of a file, read with one call. A thread's name can be any bytes, for instance a cut UTF-8
+/// character.
 fn text(path: &Path) -> io::Result<String> {
     let mut bytes = [0; STAT_B];
     let length = kernel::open(path)?.read(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes[..length]).into_owned())
 }
 
-/// Every process below `proc`, with what the kernel says of its first thread.
+/// All processes below `proc`, each with the stat fields of its first thread.
 ///
 /// # Errors
-/// If they cannot be listed.
+/// If the folder cannot be listed.
 pub fn processes(proc: &Path) -> io::Result<HashMap<Pid, Stat>> {
     let names = kernel::names(proc)?;
     let pids = names.iter().filter_map(|name| name.to_str()?.parse().ok()).map(Pid);
-    let stat = |pid: Pid| Stat::parse(&text(&proc.join(format!("{pid}/stat"))).ok()?);
-    Ok(pids.filter_map(|pid| Some((pid, stat(pid)?))).collect())
+    let stats = pids.filter_map(|pid| {
+        let text = text(&proc.join(format!("{pid}/stat"))).ok()?;
+        Some((pid, Stat::parse(&text)?))
+    });
+    Ok(stats.collect())
 }
 
 #[cfg(test)]

@@ -4,12 +4,13 @@ use super::Proc;
 use colocate_files::kernel;
 use colocate_machine::{Nanos, PuNr};
 
-/// A tick: `USER_HZ` is 100 on all that colocate runs on.
+/// Clock tick: `USER_HZ` is 100 on every architecture of colocate.
 const TICK: Nanos = Nanos::from_millis(10);
 
 impl Proc {
-    /// For how long so far a hypervisor ran something else while a PU had work, by PU, as the kernel counts (`proc_stat(5)`). Empty if
-    /// it is not known; 0 for all PUs where there is no hypervisor, or one that does not tell.
+    /// Steal time per PU so far: the hypervisor ran something else while the PU had work
+    /// (`proc_stat(5)`). Empty if unknown; 0 for all PUs without a hypervisor or with a hypervisor
+    /// that does not report it.
     #[must_use]
     pub fn steal(&self) -> Vec<(PuNr, Nanos)> {
         kernel::read_text(&self.root.join("stat")).map(|text| parsed(&text)).unwrap_or_default()
@@ -17,13 +18,14 @@ impl Proc {
 }
 
 fn parsed(text: &str) -> Vec<(PuNr, Nanos)> {
-    let line = |line: &str| {
-        let mut words = line.strip_prefix("cpu")?.split(' ');
-        let pu = PuNr(words.next()?.parse().ok()?);
-        let ticks: u64 = words.nth(7)?.parse().ok()?;
-        Some((pu, Nanos(ticks.saturating_mul(TICK.0))))
-    };
-    text.lines().filter_map(line).collect()
+    text.lines()
+        .filter_map(|line| {
+            let mut words = line.strip_prefix("cpu")?.split(' ');
+            let pu = PuNr(words.next()?.parse().ok()?);
+            let ticks: u64 = words.nth(7)?.parse().ok()?;
+            Some((pu, Nanos(ticks.saturating_mul(TICK.0))))
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -3,20 +3,20 @@
 use super::probe::Errno;
 use super::{Cause, Fix, Own, Place, Tier};
 
-/// The level of `kernel.perf_event_paranoid` up to which every user may watch its own processes
-/// at user level. Kernels of Debian and Ubuntu (and Android) know 3 and 4, which forbid that too;
-/// in others, levels above 2 mean the same as 2. Above it, those kernels ask for `CAP_SYS_ADMIN`, and
-/// `CAP_PERFMON` is not enough (seen in guests with Debian's 6.1 and 6.12).
+/// Level of `kernel.perf_event_paranoid` up to which every user may watch its own processes at user
+/// level. Kernels of Debian and Ubuntu (and Android) have levels 3 and 4, which forbid this too and
+/// require `CAP_SYS_ADMIN`; `CAP_PERFMON` is not enough (seen in guests with Debian's 6.1 and
+/// 6.12). In mainline kernels, levels above 2 mean the same as 2.
 const OPEN_TO_OWNERS: i32 = 2;
 
-/// Why an event with a ring was refused on a child; `own_event` says whether an event without a
-/// ring can be opened on ourselves.
+/// Cause of the refusal of an event with a ring on a child; `own_event` is whether an event without
+/// a ring can be opened on this thread.
 pub fn ring_refused(errno: Errno, own_event: bool, place: &Place, own: &Own) -> Cause {
     // The room for rings is used up: mmap says so with the number of a missing permission.
     if errno.0 == libc::EPERM && own_event { mlock(place) } else { perf_refused(errno, place, own) }
 }
 
-/// Why `perf_event_open` of an event that needs no counter was refused.
+/// Cause of a refused `perf_event_open` for an event without a hardware counter.
 pub fn perf_refused(errno: Errno, place: &Place, own: &Own) -> Cause {
     match (errno.0, place.paranoid) {
         (libc::ENOSYS, None) => Cause::of(
@@ -46,7 +46,7 @@ pub fn perf_refused(errno: Errno, place: &Place, own: &Own) -> Cause {
     }
 }
 
-/// Why a hardware event was refused although software events work.
+/// Cause of a refused hardware event while software events work.
 pub fn counters_refused(errno: Errno, place: &Place, own: &Own) -> Cause {
     match errno.0 {
         libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::EINVAL => no_counters(errno, place),
@@ -125,7 +125,7 @@ fn filtered(call: &str, errno: Errno, place: &Place) -> Cause {
     }
 }
 
-/// A system call other than perf's was refused.
+/// Cause of a refused system call other than `perf_event_open`.
 pub fn call_refused(call: &str, errno: Errno, place: &Place) -> Cause {
     match errno.0 {
         libc::EPERM | libc::EACCES | libc::ENOSYS if place.filtered() => {
@@ -160,7 +160,7 @@ pub fn mlock(place: &Place) -> Cause {
     with_setting(cause, place, "kernel.perf_event_mlock_kb", "2048")
 }
 
-/// The package that holds libpfm4, by the distribution's family; `None` where it is not known.
+/// Package with libpfm4, by the distribution's family; `None` if unknown.
 pub fn install_libpfm(place: &Place) -> Option<Fix> {
     let names = place.distribution.as_deref().unwrap_or_default();
     let command = names.split(' ').find_map(|name| match name {
@@ -171,7 +171,7 @@ pub fn install_libpfm(place: &Place) -> Option<Fix> {
     Some(Fix::always(place.as_root(command)))
 }
 
-/// With the commands that set a kernel setting, now and for good.
+/// Adds the commands for a kernel setting, for now and permanently, to a cause.
 pub fn with_setting(cause: Cause, place: &Place, name: &str, value: &str) -> Cause {
     let line = format!("{name} = {value}");
     let fixes = [
@@ -180,18 +180,20 @@ pub fn with_setting(cause: Cause, place: &Place, name: &str, value: &str) -> Cau
     ];
     // Containers show these settings read-only, except privileged ones.
     let outside = place.container.is_some() && place.tier() < Tier::Root;
-    let noted = |fix: Fix| if outside { fix.noting("outside of the container") } else { fix };
-    fixes.into_iter().map(noted).fold(cause, Cause::with)
+    fixes
+        .into_iter()
+        .map(|fix| if outside { fix.noting("outside of the container") } else { fix })
+        .fold(cause, Cause::with)
 }
 
-/// A command that adds `line` to `file`.
+/// Command that adds `line` to `file`.
 fn written(place: &Place, line: &str, file: &str) -> String {
     let tee = place.as_root(&format!("tee -a {file}"));
     format!("echo '{line}' | {tee}")
 }
 
-/// The commands that give capabilities to those of a group, by colocate's file. The group and the mode come first:
-/// the kernel takes the capabilities of a file away when its owner or group changes.
+/// Commands that give capabilities to the members of a group, by colocate's file. Group and mode
+/// come first: the kernel removes a file's capabilities on a change of owner or group.
 fn give(place: &Place, own: &Own, capabilities: &str) -> Fix {
     let setcap = format!("setcap {capabilities}+ep");
     let commands = ["chgrp GROUP", "chmod 0750", &setcap];
@@ -201,8 +203,8 @@ fn give(place: &Place, own: &Own, capabilities: &str) -> Fix {
     )
 }
 
-/// Where a capability is missing that only root is to have: with it in colocate's file, every user of it could have it
-/// change what is not that user's.
+/// Cause for a missing capability reserved for root: with the capability in colocate's file, every
+/// user of the file could change objects of different users.
 pub fn only_root(why: &str, place: &Place, own: &Own) -> Cause {
     match place.user {
         // In a container without its capabilities.
@@ -211,7 +213,8 @@ pub fn only_root(why: &str, place: &Place, own: &Own) -> Cause {
     }
 }
 
-/// Why no eBPF program can be loaded. The capabilities are in force only while colocate uses its own one.
+/// Cause for the refusal of eBPF programs. The capabilities are effective only while colocate uses
+/// its own program.
 pub fn no_ebpf(place: &Place, own: &Own) -> Cause {
     let cause =
         only_root("expected CAP_BPF and CAP_PERFMON, found one of them missing", place, own);
@@ -222,7 +225,7 @@ pub fn no_ebpf(place: &Place, own: &Own) -> Cause {
     }
 }
 
-/// What the tiers above this one would add, and the command for each.
+/// Additions of the tiers above the present tier, and the command for each.
 pub fn next_tiers(place: &Place, own: &Own) -> Vec<Cause> {
     let mut next = Vec::new();
     let tier = place.tier();

@@ -12,7 +12,7 @@ struct Inputs<'a> {
     own: &'a Own,
 }
 
-/// A row: what can be used, and the check whether it works.
+/// Row: a capability and its check.
 struct Row {
     name: &'static str,
     what: &'static str,
@@ -69,7 +69,7 @@ const fn of_source(source: Source) -> Row {
     row(source.name(), source.reports(), check)
 }
 
-/// All checks, in the order they are shown.
+/// All checks, in the order of the output.
 pub fn all(place: &Place, probes: &dyn Probes, own: &Own) -> Vec<Section> {
     let inputs = Inputs { place, probes, own };
     let section = |title, rows: &[Row]| {
@@ -86,7 +86,7 @@ pub fn all(place: &Place, probes: &dyn Probes, own: &Own) -> Vec<Section> {
     ]
 }
 
-/// What a check has found; the row gives it its name.
+/// Result of a check; the row gives the name.
 type Finding = Capability;
 
 impl Finding {
@@ -104,7 +104,7 @@ impl Finding {
 }
 
 impl Inputs<'_> {
-    /// Tries `probe`, which is described as `what`: it works, or does not for the cause that `why` names.
+    /// Tries `probe`, described as `what`: it works, or does not for the cause named by `why`.
     fn tried(&self, probe: Probe, what: &str, why: impl FnOnce(Errno) -> Cause) -> Finding {
         match self.probes.run(probe) {
             Ok(()) => Finding::yes(format!("{what}: works")),
@@ -112,23 +112,23 @@ impl Inputs<'_> {
         }
     }
 
-    /// Why `call` was refused.
+    /// Cause of the refusal of `call`.
     fn refused(&self, call: &str, errno: Errno) -> Cause {
         advice::call_refused(call, errno, self.place)
     }
 
-    /// A cause that only root's rights remove.
+    /// Cause whose remedy is root's rights.
     fn only_root(&self, why: &str) -> Cause {
         advice::only_root(why, self.place, self.own)
     }
 
-    /// A cause that the kernel setting `name` removes.
+    /// Cause whose remedy is the kernel setting `name`.
     fn setting(&self, why: impl Into<String>, name: &str, value: &str) -> Cause {
         advice::with_setting(Cause::of(why), self.place, name, value)
     }
 
-    /// Tries a call on another process, which needs a capability where that is another user's; `may` says whether it is there.
-    /// `refused` says why the call failed, if not for want of it.
+    /// Tries a call on another process, which needs a capability for another user's process; `may`
+    /// is whether this user has it. `refused` is the cause of any failure with the capability.
     fn of_others(
         &self,
         (probe, call): (Probe, &str),
@@ -202,9 +202,10 @@ fn processes(inputs: &Inputs<'_>) -> Finding {
     Finding::partly("/proc shows this user's processes", cause)
 }
 
-/// What a check of control groups says where the groups are there: `yes` if this user may change some.
+/// Finding of a control-group check on a machine with control groups: `yes` if this user may change
+/// some.
 ///
-/// `needs` is the controller that is wanted, if it is one that a group may lack.
+/// `needs` is the required controller, if it may be missing in a group.
 fn groups(inputs: &Inputs<'_>, needs: Option<&str>) -> Finding {
     let Cgroups { v2, v2_read_only, own, .. } = &inputs.place.cgroups;
     let point = v2.as_deref().unwrap_or_default();
@@ -226,7 +227,8 @@ fn groups(inputs: &Inputs<'_>, needs: Option<&str>) -> Finding {
     Finding::no(found, Cause::of(why).with(Fix::now(format!("echo +{needs} | {tee}"))))
 }
 
-/// Groups that only root may change, as all of version 1, and not everywhere: `refuses` is what the kernel says to a new one.
+/// Control groups that only root may change, as all of version 1 and some of version 2. `refuses`
+/// is the kernel's error on creating a group.
 fn groups_of_root(inputs: &Inputs<'_>, found: String, refuses: Option<Errno>) -> Finding {
     match (refuses, inputs.place.user) {
         (Some(Errno(libc::EROFS)), _) => {
@@ -296,7 +298,7 @@ fn sample(inputs: &Inputs<'_>) -> Finding {
     inputs.tried(Probe::Samples, what, |errno| ring_refused(inputs, errno))
 }
 
-/// Samples, and the code there.
+/// Access samples, and decoding the sampled code.
 fn accesses(inputs: &Inputs<'_>) -> Finding {
     if !cfg!(target_arch = "x86_64") {
         let why = "which address an instruction accesses is worked out for x86-64 only";
@@ -306,7 +308,8 @@ fn accesses(inputs: &Inputs<'_>) -> Finding {
     if samples.status == Status::Yes { live_code(inputs) } else { samples }
 }
 
-/// Samples on each PU, and where pages are: samples of each thread alone cost programs that switch often too much.
+/// Samples on each PU, and the nodes of pages: per-thread samples alone cost programs with frequent
+/// switches too much.
 fn page_groups(inputs: &Inputs<'_>) -> Finding {
     let samples = accesses(inputs);
     if samples.status != Status::Yes {
@@ -463,8 +466,10 @@ fn numa_calls(inputs: &Inputs<'_>) -> Finding {
         ("mbind", Probe::BindMemory),
         ("migrate_pages", Probe::MigratePages),
     ];
-    let refusal = |(call, probe)| inputs.probes.run(probe).err().map(|errno| (call, errno));
-    let refused: Vec<(&str, Errno)> = calls.into_iter().filter_map(refusal).collect();
+    let refused: Vec<(&str, Errno)> = calls
+        .into_iter()
+        .filter_map(|(call, probe)| inputs.probes.run(probe).err().map(|errno| (call, errno)))
+        .collect();
     let Some((_, errno)) = refused.first() else {
         return Finding::yes(format!("{}: work", calls.map(|(call, _)| call).join(", ")));
     };

@@ -24,38 +24,38 @@ use serde::Serialize;
 /// Version of the JSON form.
 pub const VERSION: u32 = 2;
 
-/// Whether something works.
+/// Status of a capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// It does not.
+    /// Does not work.
     No,
-    /// It does, with a limit that the cause names.
+    /// Works with a limit, named by the cause.
     Partly,
-    /// It does.
+    /// Works.
     Yes,
 }
 
-/// How a command changes things.
+/// Scope of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
     /// Until the next boot, or for this shell.
     Now,
-    /// For good.
+    /// Permanent.
     Always,
-    /// Another way, which leaves the setting as it is.
+    /// Alternative that leaves the setting unchanged.
     Instead,
 }
 
-/// A command that remedies a cause.
+/// Command that remedies a cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fix {
-    /// How it changes things.
+    /// Scope of the change.
     pub scope: Scope,
-    /// To be typed as it is, or with the parts in capitals filled in.
+    /// Command line, complete or with parts in capitals to be filled in.
     pub command: String,
-    /// Where or when, if that is not here and now.
+    /// Place or time of the command, if not here and now.
     pub note: Option<&'static str>,
 }
 
@@ -66,7 +66,7 @@ impl Fix {
         Self { scope: Scope::Now, command: command.into(), note: None }
     }
 
-    /// For good.
+    /// Permanent.
     #[must_use]
     pub fn always(command: impl Into<String>) -> Self {
         Self { scope: Scope::Always, command: command.into(), note: None }
@@ -78,7 +78,7 @@ impl Fix {
         Self { scope: Scope::Instead, command: command.into(), note: None }
     }
 
-    /// With a note on where or when.
+    /// Adds a note on place or time.
     #[must_use]
     pub fn noting(mut self, note: &'static str) -> Self {
         self.note = Some(note);
@@ -86,10 +86,10 @@ impl Fix {
     }
 }
 
-/// Why something does not work, and the remedy.
+/// Cause of a failure or limit, with remedies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Cause {
-    /// What was found and what was expected, in one line.
+    /// Found and expected state, in one line.
     pub why: String,
     /// Commands, best first; empty where none is known or none is needed.
     pub fixes: Vec<Fix>,
@@ -102,7 +102,7 @@ impl Cause {
         Self { why: why.into(), fixes: Vec::new() }
     }
 
-    /// With one more command.
+    /// Adds a command.
     #[must_use]
     pub fn with(mut self, fix: Fix) -> Self {
         self.fixes.push(fix);
@@ -110,39 +110,39 @@ impl Cause {
     }
 }
 
-/// One thing that colocate can use.
+/// Mechanism usable by colocate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Capability {
-    /// Its name, for scripts.
+    /// Name for scripts.
     pub name: &'static str,
-    /// What it is used for.
+    /// Purpose.
     pub what: &'static str,
-    /// Whether it works here.
+    /// Whether the mechanism works here.
     pub status: Status,
-    /// What was tried or read, and what came back.
+    /// Attempted call or file read, and its result.
     pub found: String,
-    /// Why it does not work or only partly; `None` if it works.
+    /// Cause of a failure or limit; `None` if the mechanism works.
     pub cause: Option<Cause>,
 }
 
-/// Capabilities that belong together.
+/// Group of related capabilities.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Section {
-    /// Its title.
+    /// Title.
     pub title: &'static str,
-    /// What is in it.
+    /// Capabilities of the group.
     pub capabilities: Vec<Capability>,
 }
 
-/// How much this process may do, from least to most.
+/// Privileges of this process, from least to most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tier {
     /// This user's own processes.
     OwnProcess,
-    /// Also counting what other users' programs do, by `CAP_PERFMON`.
+    /// Also counting events of other users' programs, by `CAP_PERFMON`.
     Perfmon,
-    /// Also placing other users' tasks, and moving pages that several processes share, by
+    /// Also placing other users' tasks, and moving pages shared by several processes, by
     /// `CAP_SYS_NICE`.
     SysNice,
     /// Everything.
@@ -162,29 +162,30 @@ impl Tier {
     }
 }
 
-/// What was found of the place.
+/// Property of the machine or environment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fact {
-    /// What it is about.
+    /// Name of the property.
     pub name: &'static str,
-    /// What was found.
+    /// Value.
     pub value: String,
 }
 
-/// What the caller provides: where its own files are.
+/// Input of the caller: the places of its own files.
 #[derive(Clone, Debug)]
 pub struct Own {
-    /// The running program, for the commands that name it.
+    /// Running program, for the commands that name it.
     pub program: String,
-    /// The folder for journals, made if it was missing, or why there is none.
+    /// Folder of journals, created if missing, or the reason for its absence.
     pub journal: Result<String, String>,
-    /// The QEMU that loads our plugin, or why there is none.
+    /// QEMU that loads our plugin, or the reason for its absence.
     pub emulator: Result<String, String>,
-    /// What shows where threads' cycles go, as [`crate::pmu::stacks`] says, or why nothing does.
+    /// Counters of CPI stacks, as reported by [`crate::pmu::stacks`], or the reason for their
+    /// absence.
     pub stacks: Result<String, String>,
-    /// The policies, with the evidence that each needs here.
+    /// Policies, with the evidence needed by each on this machine.
     pub policies: Vec<Needs>,
-    /// When this machine was measured and where that is kept, or why that is not of use.
+    /// Date and file of this machine's measurements, or the reason why they are unusable.
     pub measured: Result<String, String>,
 }
 
@@ -193,21 +194,21 @@ pub struct Own {
 pub struct Diagnosis {
     /// Version of this form, [`VERSION`].
     pub version: u32,
-    /// Whether `run`, `plan` and one way of watching work.
+    /// Whether `run`, `plan` and at least one way of watching work.
     pub works: bool,
-    /// How much this process may do.
+    /// Privileges of this process.
     pub tier: Tier,
-    /// What the next tiers would add and how to get there.
+    /// Additions of the next tiers, and their commands.
     pub next: Vec<Cause>,
-    /// What was found of the place.
+    /// Properties of the machine and environment.
     pub place: Vec<Fact>,
-    /// What works.
+    /// Status of the capabilities.
     pub sections: Vec<Section>,
-    /// Whether each policy has the evidence that it decides by.
+    /// Verdict per policy: whether its evidence is available.
     pub policies: Vec<Verdict>,
 }
 
-/// Tries everything and says what works.
+/// Runs all checks and reports their results.
 #[must_use]
 pub fn examine(place: &Place, probes: &dyn Probes, own: &Own) -> Diagnosis {
     let sections = checks::all(place, probes, own);
@@ -231,7 +232,7 @@ pub fn examine(place: &Place, probes: &dyn Probes, own: &Own) -> Diagnosis {
 }
 
 impl Diagnosis {
-    /// The diagnosis as text; with `quiet`, only what does not work fully.
+    /// Diagnosis as text; with `quiet`, only capabilities that do not work fully.
     #[must_use]
     pub fn text(&self, quiet: bool) -> String {
         text::of(self, quiet)

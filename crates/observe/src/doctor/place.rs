@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What was read. `None` is a file that is not there or makes no sense.
+/// Files read for the diagnosis. `None` for a missing or malformed file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The kernel's release.
@@ -18,19 +18,19 @@ pub struct Place {
     pub distribution: Option<String>,
     /// The effective user.
     pub user: Option<u32>,
-    /// Capabilities that are in force or taken where they are needed, a bit each.
+    /// Capabilities that are effective, or permitted for use when needed, a bit each.
     pub capabilities: u64,
     /// 0 no filter, 1 strict, 2 a filter.
     pub seccomp: Option<u32>,
-    /// What container this looks like, if any.
+    /// Kind of container, if traces of any were found.
     pub container: Option<&'static str>,
-    /// Whether the processor says that a hypervisor is below.
+    /// Whether the processor reports a hypervisor.
     pub virtual_machine: bool,
     /// `kernel.perf_event_paranoid`; `None` also means a kernel without perf events.
     pub paranoid: Option<i32>,
     /// `kernel.perf_event_mlock_kb`.
     pub mlock_kb: Option<u64>,
-    /// `kernel.nmi_watchdog`: whether it holds a counter.
+    /// `kernel.nmi_watchdog`: whether the watchdog holds a counter.
     pub nmi_watchdog: Option<bool>,
     /// `kernel.yama.ptrace_scope`; `None` is a kernel without Yama.
     pub ptrace_scope: Option<u32>,
@@ -38,25 +38,25 @@ pub struct Place {
     pub numa_balancing: Option<u32>,
     /// `vm.unprivileged_userfaultfd`.
     pub unprivileged_userfault: Option<bool>,
-    /// `kernel.sched_ext` state; `None` is a kernel without it.
+    /// `kernel.sched_ext` state; `None` for a kernel without sched_ext.
     pub sched_ext: Option<String>,
     /// Limits on descriptors, soft and hard.
     pub descriptors: Option<(u64, u64)>,
-    /// How many NUMA nodes are online.
+    /// Number of online NUMA nodes.
     pub nodes: Option<usize>,
-    /// The PUs that the inherited affinity mask leaves, as a list.
+    /// PUs of the inherited affinity mask, as a list.
     pub cpus_allowed: Option<String>,
-    /// Where cpusets and the freezer are.
+    /// Control groups with cpusets and the freezer.
     pub cgroups: Cgroups,
     /// Whether `/proc` hides other users' processes.
     pub hides_processes: bool,
-    /// Whether `/proc/self/schedstat` is there.
+    /// Whether `/proc/self/schedstat` exists.
     pub schedstat: bool,
-    /// Whether `/proc/self/io` is there.
+    /// Whether `/proc/self/io` exists.
     pub io: bool,
 }
 
-/// Which control groups there are.
+/// Available control groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cgroups {
     /// Mount point of version 2, if any.
@@ -71,22 +71,22 @@ pub struct Cgroups {
     pub v1_cpuset: Option<String>,
     /// Mount point of version 1's `freezer`, if any.
     pub v1_freezer: Option<String>,
-    /// What the kernel answers where this user makes a group at these three; `None` if it may.
+    /// Kernel's error when this user creates a version 2 group; `None` if permitted.
     pub v2_refuses: Option<Errno>,
-    /// The same of version 1's `cpuset`.
+    /// As `v2_refuses`, for version 1's `cpuset`.
     pub v1_cpuset_refuses: Option<Errno>,
-    /// The same of version 1's `freezer`.
+    /// As `v2_refuses`, for version 1's `freezer`.
     pub v1_freezer_refuses: Option<Errno>,
 }
 
-/// The control group of version 2 that this process is in.
+/// Version 2 control group of this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnGroup {
-    /// Its folder.
+    /// Folder.
     pub folder: String,
-    /// Whether it belongs to the effective user, who may then make groups in it.
+    /// Whether the group belongs to the effective user, who may then create groups in it.
     pub ours: bool,
-    /// Whether it offers the controller `cpuset`.
+    /// Whether the group offers the controller `cpuset`.
     pub cpuset: bool,
 }
 
@@ -141,25 +141,25 @@ impl Place {
         self.capable(Capability::CAP_PERFMON) || self.capable(Capability::CAP_SYS_ADMIN)
     }
 
-    /// Whether no level of `kernel.perf_event_paranoid` matters.
+    /// Whether this process is exempt from `kernel.perf_event_paranoid`.
     #[must_use]
     pub fn may_watch_at_any_level(&self) -> bool {
         self.capable(Capability::CAP_SYS_ADMIN)
     }
 
-    /// Whether other users' tasks may be placed.
+    /// Whether this user may place other users' tasks.
     #[must_use]
     pub fn may_place_all(&self) -> bool {
         self.capable(Capability::CAP_SYS_NICE)
     }
 
-    /// Whether other users' memory may be read, which `move_pages` asks for.
+    /// Whether this user may read other users' memory, as required by `move_pages`.
     #[must_use]
     pub fn may_read_all_memory(&self) -> bool {
         self.capable(Capability::CAP_SYS_PTRACE)
     }
 
-    /// How much this process may do.
+    /// Privileges of this process.
     #[must_use]
     pub fn tier(&self) -> Tier {
         match (self.user, self.may_place_all(), self.may_watch_all()) {
@@ -176,7 +176,7 @@ impl Place {
         self.seccomp == Some(2)
     }
 
-    /// `command` with `sudo` before it, unless we are root.
+    /// `command` with `sudo`, unless this user is root.
     #[must_use]
     pub fn as_root(&self, command: &str) -> String {
         if self.user == Some(0) { command.to_owned() } else { format!("sudo {command}") }
@@ -185,7 +185,6 @@ impl Place {
     /// The facts, as text.
     #[must_use]
     pub fn facts(&self) -> Vec<Fact> {
-        let or_unknown = |value: &Option<String>| value.clone().unwrap_or("unknown".to_owned());
         let tier = self.tier().name();
         let user = self.user.map_or("unknown".to_owned(), |user| user.to_string());
         let seccomp = match self.seccomp {
@@ -201,9 +200,9 @@ impl Place {
             None => "none seen".to_owned(),
         };
         vec![
-            Fact { name: "kernel", value: or_unknown(&self.kernel) },
+            Fact { name: "kernel", value: or_unknown(self.kernel.as_ref()) },
             Fact { name: "user", value: format!("{user}, tier {tier}") },
-            Fact { name: "cpus allowed", value: or_unknown(&self.cpus_allowed) },
+            Fact { name: "cpus allowed", value: or_unknown(self.cpus_allowed.as_ref()) },
             Fact { name: "numa nodes", value: nodes },
             Fact { name: "machine", value: below.to_owned() },
             Fact { name: "container", value: container },
@@ -222,40 +221,46 @@ fn distribution(os_release: &str) -> Option<String> {
     (!names.is_empty()).then(|| names.join(" "))
 }
 
-/// Traces that containers leave.
+/// Kind of container, by its traces.
 fn container(root: &Path) -> Option<&'static str> {
-    let there = |path: &str| root.join(path).exists();
-    let named = |path: &str, name: &str| {
-        fs::read(root.join(path))
-            .is_ok_and(|bytes| bytes.windows(name.len()).any(|window| window == name.as_bytes()))
-    };
-    if there(".dockerenv") {
+    if root.join(".dockerenv").exists() {
         Some("Docker")
-    } else if there("run/.containerenv") {
+    } else if root.join("run/.containerenv").exists() {
         Some("Podman")
-    } else if named("proc/1/environ", "container=lxc") || named("proc/self/cgroup", "/lxc") {
+    } else if holds(root, "proc/1/environ", "container=lxc")
+        || holds(root, "proc/self/cgroup", "/lxc")
+    {
         Some("LXC")
-    } else if named("proc/self/cgroup", "/kubepods") {
+    } else if holds(root, "proc/self/cgroup", "/kubepods") {
         Some("Kubernetes")
-    } else if named("proc/1/environ", "container=") {
+    } else if holds(root, "proc/1/environ", "container=") {
         Some("a container")
     } else {
         None
     }
 }
 
-/// Whether this process has the namespaces that the kernel began with, as no container does. An image of a container that is
-/// booted as a virtual machine (Firecracker, Kata) still has its traces.
-fn is_first_system(root: &Path) -> bool {
-    let is_first = |(name, number): (&str, u32)| {
-        let link = fs::read_link(root.join("proc/self/ns").join(name));
-        link.is_ok_and(|link| link.as_os_str() == format!("{name}:[{number}]").as_str())
-    };
-    FIRST_NAMESPACES.into_iter().all(is_first)
+fn or_unknown(value: Option<&String>) -> String {
+    value.cloned().unwrap_or("unknown".to_owned())
 }
 
-/// Numbers of the kernel's first namespaces: `PROC_UTS_INIT_INO`, `PROC_IPC_INIT_INO` and `PROC_PID_INIT_INO` of
-/// include/linux/proc_ns.h.
+/// Whether the file at `path` contains `name`.
+fn holds(root: &Path, path: &str, name: &str) -> bool {
+    fs::read(root.join(path))
+        .is_ok_and(|bytes| bytes.windows(name.len()).any(|window| window == name.as_bytes()))
+}
+
+/// Whether this process has the kernel's initial namespaces, as no container does. A container
+/// image booted as a virtual machine (Firecracker, Kata) still has its traces.
+fn is_first_system(root: &Path) -> bool {
+    FIRST_NAMESPACES.into_iter().all(|(name, number)| {
+        let link = fs::read_link(root.join("proc/self/ns").join(name));
+        link.is_ok_and(|link| link.as_os_str() == format!("{name}:[{number}]").as_str())
+    })
+}
+
+/// Numbers of the kernel's first namespaces: `PROC_UTS_INIT_INO`, `PROC_IPC_INIT_INO` and
+/// `PROC_PID_INIT_INO` of include/linux/proc_ns.h.
 const FIRST_NAMESPACES: [(&str, u32); 3] =
     [("uts", 0xEFFF_FFFE), ("ipc", 0xEFFF_FFFF), ("pid", 0xEFFF_FFFC)];
 
@@ -276,11 +281,15 @@ fn descriptors(limits: &str) -> Option<(u64, u64)> {
 }
 
 fn count_nodes(entries: fs::ReadDir) -> usize {
-    let is_node = |name: &str| {
-        let number = name.strip_prefix("node");
-        number.is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
-    };
-    entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_node)).count()
+    entries
+        .flatten()
+        .filter(|entry| {
+            entry.file_name().to_str().is_some_and(|name| {
+                let number = name.strip_prefix("node");
+                number.is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
+            })
+        })
+        .count()
 }
 
 fn cgroups(root: &Path, mounts: &str, own: &str, user: Option<u32>) -> Cgroups {
@@ -316,7 +325,8 @@ fn cgroups(root: &Path, mounts: &str, own: &str, user: Option<u32>) -> Cgroups {
     found
 }
 
-/// Why this user may make no folder in `folder`, which is asked of the kernel, so that nothing stays; `None` if it may.
+/// Kernel's error when this user creates a folder in `folder`, found by an access check that leaves
+/// nothing behind; `None` if permitted.
 fn refuses_groups(folder: &Path) -> Option<Errno> {
     let access = Access::WRITE_OK | Access::EXEC_OK;
     let answer = rustix::fs::accessat(rustix::fs::CWD, folder, access, AtFlags::EACCESS);

@@ -4,12 +4,12 @@ use super::Status;
 use colocate_evidence::{Source, SourceSet};
 use serde::Serialize;
 
-/// A policy, and the evidence that it needs on this machine.
+/// Policy and the evidence needed by it on this machine.
 #[derive(Clone, Debug)]
 pub struct Needs {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// Whether `run` and `attach` take it where no other one is named.
+    /// Whether the policy is the default of `run` and `attach`.
     pub is_default: bool,
     /// The evidence.
     pub sources: SourceSet,
@@ -18,29 +18,31 @@ pub struct Needs {
 /// The verdict on a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verdict {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// Whether `run` and `attach` take it where no other one is named.
+    /// Whether the policy is the default of `run` and `attach`.
     pub is_default: bool,
-    /// Whether it has the evidence that it decides by.
+    /// Whether the policy's evidence is available.
     pub status: Status,
-    /// The evidence that is missing here.
+    /// Missing evidence on this machine.
     pub missing: Vec<Source>,
 }
 
-/// The verdict on each policy, where `status` says which evidence there is.
+/// Verdict on each policy; `status` is the availability of a source.
 pub fn verdicts(needs: &[Needs], status: impl Fn(Source) -> Status) -> Vec<Verdict> {
-    let verdict = |needs: &Needs| {
-        let missing = needs.sources.iter().filter(|it| status(*it) == Status::No).collect();
-        // How long threads run is no reason to place them: policies know it beside something else.
-        let deciding = needs.sources.iter().filter(|it| *it != Source::RunStates);
-        let status = of_all(&deciding.map(&status).collect::<Vec<_>>());
-        Verdict { name: needs.name, is_default: needs.is_default, status, missing }
-    };
-    needs.iter().map(verdict).collect()
+    needs
+        .iter()
+        .map(|needs| {
+            let missing = needs.sources.iter().filter(|it| status(*it) == Status::No).collect();
+            // How long threads run is no reason to place them: policies know it beside something else.
+            let deciding = needs.sources.iter().filter(|it| *it != Source::RunStates);
+            let status = of_all(&deciding.map(&status).collect::<Vec<_>>());
+            Verdict { name: needs.name, is_default: needs.is_default, status, missing }
+        })
+        .collect()
 }
 
-/// The status that all have; partly, where they differ.
+/// Common status of all; partly, if they differ.
 fn of_all(found: &[Status]) -> Status {
     match found {
         [] => Status::Yes,
@@ -49,7 +51,7 @@ fn of_all(found: &[Status]) -> Status {
     }
 }
 
-/// The lines about policies; with `quiet`, only of those that do not have all of their evidence.
+/// Lines about policies; with `quiet`, only policies without all of their evidence.
 pub fn lines(verdicts: &[Verdict], quiet: bool) -> Vec<String> {
     let line = |status: Status, label: &str| {
         let with = verdicts.iter().filter(|it| it.status == status);
@@ -76,7 +78,7 @@ fn missing(verdict: &Verdict) -> String {
     names.join(" and ")
 }
 
-/// A line where the default policy has no evidence for this user: it leaves programs to the kernel.
+/// Warning if the default policy has no evidence for this user: it leaves programs to the kernel.
 pub fn warning(verdicts: &[Verdict]) -> Option<String> {
     let default = verdicts.iter().find(|it| it.is_default && it.status == Status::No)?;
     Some(format!(

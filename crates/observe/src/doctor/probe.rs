@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Errno(pub i32);
 
 impl Errno {
-    /// Its symbol, as manual pages write it, for those that are distinguished here.
+    /// Symbol of the error as in manual pages; `None` for errors not distinguished here.
     pub const fn symbol(self) -> Option<&'static str> {
         Some(match self.0 {
             libc::EPERM => "EPERM",
@@ -42,43 +42,42 @@ impl fmt::Display for Errno {
 /// Something to try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Probe {
-    /// `sched_setaffinity` on a child, to the mask that it has, and reading it back.
+    /// `sched_setaffinity` on a child, to its present mask, and reading the mask back.
     Affinity,
-    /// Whether `sched_setaffinity` on process 1 is permitted; it is called with a mask that the
-    /// kernel refuses after it has checked that.
+    /// Permission for `sched_setaffinity` on process 1. The call has a mask that the kernel refuses
+    /// after the permission check.
     AffinityOfOthers,
-    /// A software event that counts the calling thread, read once.
+    /// Software event that counts the calling thread, read once.
     CountTime,
-    /// The hardware event `instructions` on the calling thread, until it has counted; `EBUSY` if
-    /// others hold every counter.
+    /// Hardware event `instructions` on the calling thread, until it has counted; `EBUSY` if every
+    /// counter is in use.
     CountInstructions,
-    /// All events of the backend `pmu` at once; `EBUSY` if they have to take turns.
+    /// All events of the backend `pmu` at once; `EBUSY` if they have to be multiplexed.
     CountTogether,
     /// A dummy event with task events on a child, inherited, with a ring of the default size.
     TaskEvents,
-    /// The same with a ring of one page, where the default size was refused.
+    /// As [`Probe::TaskEvents`] with a ring of one page, after a refusal of the default size.
     TaskEventsSmall,
     /// Samples of the instruction pointer on a child, inherited.
     Samples,
-    /// Loading and attaching the eBPF program that counts wake-ups; `ENOEXEC` if this build has none.
+    /// Loading and attaching the eBPF program that counts wake-ups; `ENOEXEC` if this build has
+    /// none.
     LoadEbpf,
-    /// Samples of the tracepoint `sched:sched_waking` on each PU; `ENOENT` if tracefs is not mounted,
-    /// `ENXIO` if this is not the first PID namespace, whose numbers samples have.
+    /// Samples of the tracepoint `sched:sched_waking` on each PU; `ENOENT` if tracefs is not
+    /// mounted, `ENXIO` if this is not the first PID namespace, whose numbers samples have.
     SampleWakeUps,
     /// Reading some bytes of a child's memory with `process_vm_readv`.
     ReadMemory,
     /// Asking with `move_pages` where a page of ours is.
     MovePages,
-    /// Asking with `move_pages` about no page of another process, of another user's where there is one, which the kernel permits to
-    /// those who may read its memory map and move its pages.
+    /// `move_pages` query for zero pages of another process, if possible another user's. The kernel
+    /// permits the query to a process that may read the memory map and move the pages.
     MovePagesOfOthers,
     /// `mbind` of no page.
     BindMemory,
-    /// `set_mempolicy` with a policy that does not exist, which the kernel refuses after a filter has
-    /// let it through.
+    /// `set_mempolicy` with an invalid policy, refused by the kernel after passing any filter.
     SetPolicy,
-    /// `migrate_pages` with a number of nodes that the kernel refuses after a filter has let it
-    /// through.
+    /// `migrate_pages` with a number of nodes that the kernel refuses after any filter.
     MigratePages,
     /// `get_mempolicy` of the calling thread.
     MemoryPolicy,
@@ -92,9 +91,9 @@ pub enum Probe {
 
 /// Tries things.
 pub trait Probes {
-    /// Tries `probe`, leaves nothing behind, and says what came back: nothing, or the error.
+    /// Runs `probe` without lasting effects.
     ///
     /// # Errors
-    /// What the kernel said; for [`Probe::LibPfm`], `ENOENT`.
+    /// The kernel's error; for [`Probe::LibPfm`], `ENOENT`.
     fn run(&self, probe: Probe) -> Result<(), Errno>;
 }

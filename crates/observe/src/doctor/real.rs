@@ -54,7 +54,7 @@ impl Probes for Here {
     }
 }
 
-/// The error that the last call left.
+/// Error of the last call.
 fn last() -> Errno {
     Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }
@@ -67,8 +67,7 @@ fn errno(error: &SysError) -> Errno {
     Errno(error.errno().unwrap_or(libc::EIO))
 }
 
-/// A child that does nothing, and may be inspected as a program that it executed. It is ended when
-/// this is dropped.
+/// Idle child, accessible to inspection like an executed program. Killed on drop.
 struct Child(libc::pid_t);
 
 impl Child {
@@ -101,7 +100,7 @@ impl Child {
     }
 }
 
-/// What the child does: it stops itself at once, and lives no longer than `parent`.
+/// Main function of the child: it stops itself at once, and lives no longer than `parent`.
 fn idle(parent: libc::pid_t) -> ! {
     // SAFETY: takes a signal number.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) };
@@ -132,15 +131,14 @@ impl Drop for Child {
 
 fn affinity() -> Result<(), Errno> {
     let child = Child::new()?;
-    let wrong = |error: SysError| errno(&error);
     let tid = Tid(child.0);
-    let mask = affinity::of(tid).map_err(wrong)?;
-    affinity::set(tid, &mask).map_err(wrong)?;
-    let is_same = affinity::of(tid).map_err(wrong)? == mask;
+    let mask = affinity::of(tid).map_err(|error| errno(&error))?;
+    affinity::set(tid, &mask).map_err(|error| errno(&error))?;
+    let is_same = affinity::of(tid).map_err(|error| errno(&error))? == mask;
     if is_same { Ok(()) } else { Err(Errno(libc::EINVAL)) }
 }
 
-/// A probe that is one system call.
+/// Runs a probe that is a single system call.
 fn system_call(probe: Probe) -> Result<(), Errno> {
     let here = 1_u8;
     let page: *const u8 = std::hint::black_box(&raw const here);
@@ -257,8 +255,9 @@ fn pagemap_scan() -> Result<(), Errno> {
     ok(unsafe { libc::ioctl(file.as_raw_fd(), PAGEMAP_SCAN, &raw mut arg) }.into())
 }
 
-/// Number of a process with memory: another user's where there is one, else one that is neither this one nor process 1, whose capabilities
-/// or security label may be like no other's. 1 if there is no such process.
+/// Number of a process with memory: if possible another user's, else a process other than this and
+/// process 1, whose capabilities or security label may be unlike all processes'. 1 without such a
+/// process.
 fn another_process() -> usize {
     let us = (std::process::id(), rustix::process::getuid().as_raw());
     let mut of_this_user = None;

@@ -7,7 +7,7 @@ use std::fmt::Write;
 /// Room for the longest name of a capability.
 const NAME: usize = 16;
 
-/// The whole text; with `quiet`, only what does not work fully.
+/// Whole text; with `quiet`, only capabilities that do not work fully.
 pub fn of(diagnosis: &Diagnosis, quiet: bool) -> String {
     let mut text = String::new();
     put(&mut text, if diagnosis.works { WORKS } else { FAILS });
@@ -20,8 +20,9 @@ pub fn of(diagnosis: &Diagnosis, quiet: bool) -> String {
         }
     }
     for section in &diagnosis.sections {
-        let shown = |capability: &&Capability| !quiet || capability.status < Status::Yes;
-        let mut shown = section.capabilities.iter().filter(shown).peekable();
+        let shown = section.capabilities.iter();
+        let mut shown =
+            shown.filter(|capability| !quiet || capability.status < Status::Yes).peekable();
         if shown.peek().is_some() {
             text.push('\n');
             put(&mut text, section.title);

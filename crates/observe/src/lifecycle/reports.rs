@@ -11,13 +11,14 @@ use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-/// Records of others in a second that are passed over, at most. Chosen: each wakes us, and if that takes
-/// 10 µs (not measured) these are a quarter of a percent of a PU.
+/// Maximum number of records of unwatched tasks per second that are skipped. Chosen: each wakes
+/// colocate; at 10 µs each (not measured) they are a quarter of a percent of a PU.
 const MOST_OF_OTHERS: usize = 250;
 
-/// Bytes of records that wake a reader: each one does.
+/// Bytes of records that wake a reader: any record does.
 const AT_ONCE: u32 = 1;
-/// The same where no new thread is to be placed. Chosen: some 250 records, half of a ring with the default size.
+/// Bytes of records that wake a reader while no new thread is to be placed. Chosen: some 250
+/// records, half of a ring with the default size.
 const LATER: u32 = 32 << 10;
 
 /// Rings with records of tasks.
@@ -25,29 +26,30 @@ const LATER: u32 = 32 << 10;
 pub(super) struct Reports {
     /// A reader is woken at each of their records.
     rings: Rings,
-    /// Get what happens to every task while no reader has to be woken at once; switched off while one has to.
+    /// Rings of system-wide records while no reader has to be woken at once; disabled otherwise.
     lazy: Option<Rings>,
     is_prompt: bool,
-    /// Records of others, and since when.
+    /// Number of records of unwatched tasks, and the beginning of the count.
     of_others: (usize, Instant),
-    /// Whether no events could be opened on each watched task.
+    /// Whether opening per-task events has failed.
     stays: bool,
 }
 
 impl Reports {
-    /// Of every task where that is permitted, and else of none yet.
+    /// Opens system-wide events if permitted, and otherwise no event yet.
     ///
     /// # Errors
     /// As [`Rings::map`].
     pub fn open(options: &Options) -> Result<Self, SysError> {
-        let (cpus, pages) = (&options.cpus, options.ring_pages);
+        let cpus = &options.cpus;
+        let pages = options.ring_pages;
         let attr = Attr::task_events(AT_ONCE);
         let every = Rings::map_every(&attr, cpus, pages);
         let rings = every.or_else(|_| Rings::map(&attr, cpus, pages))?;
         let later = Attr::task_events(LATER).disabled();
         let lazy = rings.of_every_task().then(|| Rings::map_every(&later, cpus, pages).ok());
-        let (lazy, of_others) = (lazy.flatten(), (0, Instant::now()));
-        Ok(Self { rings, lazy, is_prompt: true, of_others, stays: false })
+        let of_others = (0, Instant::now());
+        Ok(Self { rings, lazy: lazy.flatten(), is_prompt: true, of_others, stays: false })
     }
 
     pub fn of_every_task(&self) -> bool {
@@ -68,7 +70,8 @@ impl Reports {
         attach_all(&mut self.rings, &attr, proc, pid, bytes)
     }
 
-    /// Opens events on these threads beside those of every task. Where that fails, the latter stay for good.
+    /// Opens events on these threads beside the system-wide events. After a failure the system-wide
+    /// events stay for good.
     pub fn open_also(&mut self, tids: Vec<Tid>) -> bool {
         let attr = Attr::task_events(AT_ONCE).inherited();
         let rings = &mut self.rings;
@@ -80,7 +83,7 @@ impl Reports {
         done.is_ok()
     }
 
-    /// Events of every task end. `bytes` takes in what they have reported.
+    /// Closes the system-wide events. `bytes` receives their last records.
     pub fn leave_others(&mut self, bytes: &mut Vec<u8>) {
         if let Some(mut lazy) = self.lazy.take() {
             lazy.take(bytes);
@@ -110,13 +113,13 @@ impl Reports {
         }
     }
 
-    /// Descriptors that become readable when there is something to read.
+    /// Descriptors that become readable when records are available.
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
         let lazy = self.lazy.as_ref().filter(|_| !self.is_prompt);
         lazy.unwrap_or(&self.rings).fds().collect()
     }
 
-    /// Whether there is a ring on `cpu`.
+    /// Whether `cpu` has a ring.
     pub fn has(&self, cpu: PuNr) -> bool {
         self.rings.has(cpu)
     }
@@ -133,7 +136,7 @@ impl Reports {
         self.rings.newly_lost(recorded) + of_lazy
     }
 
-    /// So many records were of others.
+    /// Counts `count` skipped records of unwatched tasks.
     pub fn pass_over(&mut self, count: usize) {
         if self.of_others.1.elapsed() > Duration::from_secs(1) {
             self.of_others = (0, Instant::now());
@@ -146,20 +149,20 @@ impl Reports {
         !self.stays
     }
 
-    /// Whether so many are of others that events on each watched task cost less.
+    /// Whether records of unwatched tasks are so frequent that per-task events cost less.
     pub fn has_many_others(&self) -> bool {
         self.of_every_task() && self.of_others.0 > MOST_OF_OTHERS
     }
 }
 
-/// Opens `attr` on every thread of `pid`, also on those created meanwhile; `bytes` collects records
-/// that come in.
+/// Opens `attr` on every thread of `pid`, including threads created meanwhile; `bytes` collects
+/// incoming records.
 ///
-/// Returns whether the kernel will report the end of each. A thread that is about to end cannot be
+/// Returns whether the kernel will report the end of each thread. An exiting thread cannot be
 /// watched any more, but `/proc` lists it until its memory is freed.
 ///
 /// # Errors
-/// As [`Rings::attach`], except that threads which have ended are passed over.
+/// As [`Rings::attach`], except that ended threads are skipped.
 pub(crate) fn attach_all(
     rings: &mut Rings,
     attr: &Attr,
@@ -193,7 +196,7 @@ pub(crate) fn attach_all(
     }
 }
 
-/// Opens `attr` on a thread; false if it has ended.
+/// Opens `attr` on a thread; false after the thread's end.
 fn attach(rings: &mut Rings, attr: &Attr, tid: Tid) -> Result<bool, SysError> {
     let done = match rings.attach(attr, tid) {
         Err(error) if error.errno() == Some(libc::EMFILE) => {

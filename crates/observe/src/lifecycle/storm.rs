@@ -18,27 +18,28 @@ use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// As many threads may be created at once without being a storm. Chosen: pools have as many threads as there are PUs, or a
-/// few times as many.
+/// Threads that may be created at once without being a storm. Chosen: pools have as many threads as
+/// PUs, or a few times as many.
 pub const BURST: u64 = 1_000;
 
-/// How long a thread of a storm must have lived to be reported. Chosen: what lives for less is not worth placing.
+/// Minimum lifetime of a thread in a storm to be reported. Chosen: shorter-lived threads are not
+/// worth placing.
 const LIVED: Nanos = Nanos::from_millis(100);
 
-/// Time between two times at which such threads are reported: readers take in many at once at less cost than one by one.
-/// Chosen.
+/// Time between two reports of long-lived threads of a storm: a batch costs readers less than
+/// single reports. Chosen.
 const LATE_EVERY: Nanos = Nanos::from_millis(500);
 
-/// What may happen so often a second, and so often at once: a generic cell rate algorithm.
+/// Rate limit with a burst: a generic cell rate algorithm.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
-    /// When all that has happened would have happened at the rate.
+    /// Theoretical arrival time: the time at which all events would have happened at the rate.
     even: Nanos,
 }
 
 impl Rate {
-    /// Records that something happens at `at`. Says whether it may; if not it counts all the same, so that nothing may as long
-    /// as too much happens.
+    /// Records an event at `at` and returns whether it is within the limit. Events beyond the limit
+    /// count as well, so none is allowed while too many happen.
     fn allows(&mut self, at: Nanos, every: Nanos, at_once: u64) -> bool {
         let most = at + Nanos(every.0.saturating_mul(at_once));
         let next = self.even.max(at) + every;
@@ -47,15 +48,15 @@ impl Rate {
     }
 }
 
-/// The threads of one given process and all that it has created.
+/// Threads of one given process and its descendants.
 #[derive(Debug, Default)]
 struct Family {
     created: Rate,
-    /// When hidden threads are reported next.
+    /// Next report of hidden threads.
     next_late: Nanos,
-    /// Threads that were not reported, with the times of their creation, oldest first.
+    /// Unreported threads with the times of their creation, oldest first.
     hidden: VecDeque<(Tid, Nanos)>,
-    /// Whether a storm is on, and the processes whose threads were hidden in it.
+    /// Whether a storm is in progress, and below the processes whose threads were hidden in it.
     is_on: bool,
     creators: BTreeSet<Pid>,
 }
@@ -67,18 +68,18 @@ impl Family {
     }
 }
 
-/// What becomes of a creation.
+/// Treatment of a creation event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is reported.
+    /// Reported.
     Report,
-    /// It is not, as others of its process before.
+    /// Hidden, as earlier threads of its process were.
     Hide,
-    /// It is not, and is the first of its process in this storm.
+    /// Hidden, the first of its process in this storm.
     HideFirst,
 }
 
-/// The limits on what is reported, and the processes that have exceeded them.
+/// Rate limits of reports, and the processes that have exceeded them.
 #[derive(Debug)]
 pub struct Storms {
     /// Time between two threads at the rate; `None` if all are reported.
@@ -93,12 +94,12 @@ impl Storms {
         Self { every, of: BTreeMap::new() }
     }
 
-    /// From now on reports every thread.
+    /// Reports every thread from now on.
     pub fn report_all(&mut self) {
         self.every = None;
     }
 
-    /// Whether a storm is on.
+    /// Whether a storm is in progress.
     pub fn is_any(&self) -> bool {
         self.of.values().any(|family| family.is_on)
     }
@@ -121,7 +122,7 @@ impl Storms {
         if family.creators.insert(pid) { Verdict::HideFirst } else { Verdict::Hide }
     }
 
-    /// The hidden threads to be reported at `at`. `lives` says which have not ended.
+    /// Hidden threads to be reported at `at`. `lives` is whether a thread has not ended.
     pub fn due(&mut self, at: Nanos, lives: impl Fn(Tid) -> bool) -> Vec<Tid> {
         let mut due = Vec::new();
         for family in self.of.values_mut() {
@@ -130,10 +131,10 @@ impl Storms {
                 Some(_) if at < family.next_late => 0,
                 Some(every) => LATE_EVERY.0 / every.0.max(1),
             };
-            let lived = |created: Nanos| self.every.is_none() || created + LIVED <= at;
             while let Some(&(tid, created)) = family.hidden.front() {
                 let lives = lives(tid);
-                if lives && !(room > 0 && lived(created)) {
+                let has_lived = self.every.is_none() || created + LIVED <= at;
+                if lives && !(room > 0 && has_lived) {
                     break;
                 }
                 family.hidden.pop_front();

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashMap};
 pub struct Accesses {
     sampler: AccessSampler,
     rate_hz: u32,
-    /// Tasks by thread. Those that have ended stay until the next reading.
+    /// Tasks by thread. Ended threads stay until the next reading.
     of: HashMap<Tid, TaskId>,
     ended: Vec<Tid>,
     sums: BTreeMap<(TaskId, TaskId), Shared>,
@@ -27,11 +27,11 @@ pub struct Accesses {
     pages: Option<PageGroups>,
 }
 
-/// A part of a process's memory, by its first address, and a task that was sampled there.
+/// Part of a process's memory, by its first address, and a task sampled there.
 type Sampled = ((Pid, u64), TaskId);
 
 impl Accesses {
-    /// Samples nothing yet, so often a second of each thread's CPU time.
+    /// Starts without tasks; `rate_hz` is in samples per second of each thread's CPU time.
     ///
     /// # Errors
     /// As [`AccessSampler::new`].
@@ -107,15 +107,13 @@ impl Accesses {
     }
 
     fn sharing(&mut self, quantum: &QuantumTasks<'_>) -> Vec<Sharing> {
-        let is_kept = |id: TaskId| quantum.find(id).is_some();
-        self.sums.retain(|(task, with), _| is_kept(*task) && is_kept(*with));
-        let sharing = |(&(task, with), of): (&(TaskId, TaskId), &Shared)| Sharing {
-            task,
-            with,
-            time: of.time,
-            samples: of.samples,
-        };
-        self.sums.iter().map(sharing).collect()
+        self.sums.retain(|(task, with), _| {
+            quantum.find(*task).is_some() && quantum.find(*with).is_some()
+        });
+        self.sums
+            .iter()
+            .map(|(&(task, with), of)| Sharing { task, with, time: of.time, samples: of.samples })
+            .collect()
     }
 }
 

@@ -16,15 +16,15 @@ use std::path::Path;
 pub struct TaskCounters {
     counters: Counters,
     of: HashMap<TaskId, Meter>,
-    /// Descriptors that meters may hold.
+    /// Maximum number of descriptors for counters.
     most_open: usize,
-    /// Why a task could not be counted, until that is reported.
+    /// Reason why a task could not be counted, until its report.
     why: Option<SysError>,
     reported: bool,
 }
 
 impl TaskCounters {
-    /// With what is listed under `proc`, and stacks before all else if they are wanted.
+    /// Finds the counters listed under `proc`; with `stacks`, CPI stacks have precedence.
     ///
     /// # Errors
     /// As [`Counters::find`].
@@ -33,7 +33,7 @@ impl TaskCounters {
         Counters::find(proc, Path::new("/sys"), set).map(Self::new)
     }
 
-    /// With these counters.
+    /// Source with these counters.
     #[must_use]
     pub fn new(counters: Counters) -> Self {
         // Half of what we may have: programs are launched and read from the rest.
@@ -42,13 +42,15 @@ impl TaskCounters {
         Self { counters, of: HashMap::new(), most_open, why: None, reported: false }
     }
 
-    /// The parts of the stacks that are counted.
+    /// Parts of the CPI stacks that are counted.
     ///
     /// # Errors
-    /// Why none are.
+    /// Reason why none is counted.
     pub fn stack_parts(&self) -> Result<Parts, Refusal> {
-        let why = || self.counters.no_stacks.as_deref().unwrap_or("stacks were not requested");
-        self.counters.stack_parts().ok_or_else(|| Refusal::of(why()))
+        self.counters.stack_parts().ok_or_else(|| {
+            let why = self.counters.no_stacks.as_deref();
+            Refusal::of(why.unwrap_or("stacks were not requested"))
+        })
     }
 
     fn meter(&self, tid: Tid, start: Start) -> Result<Meter, SysError> {
@@ -67,7 +69,7 @@ impl Backend for TaskCounters {
         Provider { name: "perf events: counters", cost, limits: self.counters.notes.clone() }
     }
 
-    /// Opens the counters of a task. Where that fails, [`Backend::messages`] has the reason, once.
+    /// Opens the counters of a task. On failure, [`Backend::messages`] has the reason, once.
     fn created(&mut self, new: &NewTask) -> Result<(), Refusal> {
         match self.meter(new.task.tid, new.start) {
             Ok(meter) => drop(self.of.insert(new.task.id, meter)),
@@ -78,7 +80,7 @@ impl Backend for TaskCounters {
         Ok(())
     }
 
-    /// Counts that fail to be read have ended, as the kernel takes counters from tasks that gain privileges.
+    /// Unreadable counts have ended: the kernel removes counters from tasks that gain privileges.
     fn read(&mut self, task: TaskRef, _at: Nanos, usage: &mut TaskUsage) {
         let meter = self.of.get_mut(&task.id);
         usage.note_counted(meter.and_then(|meter| meter.read(&self.counters, false).ok()));
@@ -103,7 +105,7 @@ impl Backend for TaskCounters {
 pub struct DataLevels(HashMap<PuNr, Vec<u8>>);
 
 impl DataLevels {
-    /// Those of a machine.
+    /// Cache levels of a machine.
     #[must_use]
     pub fn of(machine: &Machine) -> Self {
         let mut levels: HashMap<PuNr, Vec<u8>> = HashMap::new();
@@ -117,14 +119,15 @@ impl DataLevels {
         Self(levels)
     }
 
-    /// Misses of each data cache over a PU, nearest first, as far as they are known without a gap.
+    /// Misses of each data cache over a PU, nearest first, up to the first unknown.
     #[must_use]
     pub fn misses(&self, counted: &Metered, pu: PuNr) -> Option<Vec<u64>> {
         // Where nothing counts, this is asked of every thread in every quantum.
         counted.misses.iter().flatten().next()?;
-        let of_level = |level: &u8| *counted.misses.get(usize::from(*level).checked_sub(1)?)?;
-        let misses: Vec<u64> = self.0.get(&pu)?.iter().map_while(of_level).collect();
-        (!misses.is_empty()).then_some(misses)
+        let levels = self.0.get(&pu)?.iter();
+        let known =
+            levels.map_while(|level| *counted.misses.get(usize::from(*level).checked_sub(1)?)?);
+        Some(known.collect::<Vec<u64>>()).filter(|misses| !misses.is_empty())
     }
 }
 

@@ -17,26 +17,29 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
-/// Pages of samples that may wait on each CPU, over all watched jobs: what an unprivileged user
-/// may lock besides the ring of lifecycle events (`perf_event_mlock_kb` is 516 on stock kernels).
+/// Maximum pages of samples on each CPU, over all watched jobs: the memory that an unprivileged
+/// user may lock beside the ring of lifecycle events (`perf_event_mlock_kb` is 516 on stock
+/// kernels).
 const PAGES: usize = 64;
-/// Fewest pages of one job: some 400 samples, 1.6 s of one CPU at the default rate.
+/// Minimum pages of one job: some 400 samples, 1.6 s of one CPU at the default rate.
 const LEAST_PAGES: usize = 4;
 
-/// Least and most time between two requests of [`Mixes::follow`]. Chosen: a quarter of the default watch time, and all of it.
+/// Minimum and maximum time between two requests of [`Mixes::follow`]. Chosen: a quarter of the
+/// default watch time, and all of it.
 const SNAPSHOT_EVERY: (Nanos, Nanos) = (Nanos::from_millis(500), Nanos::from_secs(2));
-/// In between, the next one comes after so many times as long as the last one took. Chosen: 2 % of a PU while jobs are watched, unless
-/// that is less often than the most.
+/// Between these bounds, the time to the next request as a multiple of the last one's duration.
+/// Chosen: 2 % of a PU while jobs are watched, unless the maximum interval gives less.
 const SNAPSHOT_SHARE: u64 = 50;
 
-/// Jobs are sampled from then on, unless their end was requested by then. Chosen: five samples at the default rate.
+/// Delay before jobs are sampled, unless their end is requested earlier. Chosen: five samples at
+/// the default rate.
 const OPENED_AFTER: Duration = Duration::from_millis(20);
 
-/// Two observers stamp the creation of one thread within this time. Chosen: numbers of threads are
-/// not reused as fast on any machine.
+/// Maximum difference between two observers' timestamps of a thread's creation. Chosen: thread
+/// numbers are not reused as fast on any machine.
 const SAME_CREATION: Nanos = Nanos::from_secs(1);
 
-/// What was found out about one thread.
+/// Evidence about one thread.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     tid: Tid,
@@ -45,23 +48,23 @@ struct Seen {
     cpu_time: Option<Nanos>,
 }
 
-/// Requests to the watching thread, a byte each: report what was seen so far; the same, end the watching, and report what is
-/// worth keeping.
+/// Requests to the watching thread, a byte each: report the samples so far; or report them, end the
+/// watching, and report the results worth keeping.
 const SNAPSHOT: u8 = b's';
 const STOP: u8 = b'q';
 
-/// What the watching thread replies.
+/// Reply of the watching thread.
 #[derive(Debug, Default)]
 struct WatchReply {
     seen: Vec<Seen>,
     counted: Vec<(JobIdx, Counted)>,
     /// Lines for the user.
     trouble: Vec<String>,
-    /// How long it took to find out.
+    /// Duration of the evaluation.
     took: Duration,
 }
 
-/// The watching thread, as the others see it. It ends when this is dropped.
+/// Handle of the watching thread. On drop the thread ends.
 #[derive(Debug)]
 struct Worker {
     requests: PipeWriter,
@@ -71,7 +74,7 @@ struct Worker {
     requested: bool,
 }
 
-/// Samples jobs, each by itself, so that each gets a profile of its own.
+/// Samplers of the jobs, one per job, so that each job gets its own profile.
 #[derive(Debug, Default)]
 pub struct Mixes {
     worker: Option<Worker>,
@@ -79,17 +82,17 @@ pub struct Mixes {
     done: Vec<(JobIdx, Counted)>,
     trouble: Vec<String>,
     seen: HashMap<Tid, Vec<Seen>>,
-    /// When [`Mixes::follow`] last requested what was seen, and how long after that it does so again.
+    /// Time of the last request by [`Mixes::follow`], and interval to the next.
     last_snapshot: Nanos,
     rests: Nanos,
 }
 
 impl Mixes {
-    /// Samples the jobs with these first processes. Creates a thread, which calls `begin` first and then opens the events: their
-    /// programs may begin meanwhile.
+    /// Samples the jobs with these first processes. Creates a thread, which calls `begin` first and
+    /// then opens the events: meanwhile the programs may begin.
     ///
     /// # Errors
-    /// As [`Sampler::open`], or if no pipe can be had; then none is sampled.
+    /// As [`Sampler::open`], or if no pipe can be opened; in both cases no job is sampled.
     pub fn start(
         &mut self,
         jobs: &[(JobIdx, Pid)],
@@ -112,7 +115,7 @@ impl Mixes {
         Ok(self.provider())
     }
 
-    /// Ends all watching and keeps what was found out. Waits for it.
+    /// Ends all sampling and keeps the results. Waits for the thread.
     pub fn stop(&mut self) {
         let Some(mut worker) = self.worker.take() else { return };
         if worker.requested {
@@ -122,7 +125,7 @@ impl Mixes {
         self.learn(worker.wait());
     }
 
-    /// Whether what was seen until now is known; requests it if not. Never waits.
+    /// Whether the results include all samples so far; requests them if not. Never waits.
     pub fn up_to_date(&mut self) -> bool {
         let Some(worker) = &mut self.worker else { return true };
         if !worker.requested {
@@ -134,7 +137,7 @@ impl Mixes {
         known
     }
 
-    /// Takes in what was seen up to some time ago, where that is asked for often. Never waits.
+    /// Requests results at intervals, and adopts the results that have come. Never waits.
     pub fn follow(&mut self, at: Nanos) {
         let awaits = self.awaited().is_some();
         if awaits || at >= self.last_snapshot + self.rests {
@@ -143,7 +146,8 @@ impl Mixes {
         }
     }
 
-    /// Readable when an answer has come, while one is awaited.
+    /// Descriptor that becomes readable when the pending reply has come; `None` without a pending
+    /// reply.
     #[must_use]
     pub fn awaited(&self) -> Option<BorrowedFd<'_>> {
         self.worker
@@ -166,7 +170,7 @@ impl Mixes {
         self.trouble.extend(reply.trouble);
     }
 
-    /// Mix and CPU time of the thread `tid` that was created at `created`, if it was watched.
+    /// Mix and CPU time of thread `tid`, created at `created`; `None` if it was not watched.
     #[must_use]
     pub fn of(&self, tid: Tid, created: Nanos) -> Option<(Mix, Option<Nanos>)> {
         let apart = |seen: &&Seen| seen.created.0.abs_diff(created.0);
@@ -174,7 +178,7 @@ impl Mixes {
         (apart(&nearest) <= SAME_CREATION.0).then_some((nearest.mix, nearest.cpu_time))
     }
 
-    /// What was counted of each job whose watching has ended.
+    /// Counts of each job whose watching has ended.
     pub fn take(&mut self) -> Vec<(JobIdx, Counted)> {
         std::mem::take(&mut self.done)
     }
@@ -194,7 +198,7 @@ impl Backend for Mixes {
         }
     }
 
-    /// Lines about jobs that are not sampled after all.
+    /// Lines about jobs whose sampling has failed.
     fn messages(&mut self) -> Vec<String> {
         std::mem::take(&mut self.trouble)
     }
@@ -220,7 +224,7 @@ impl Worker {
         self.requested = self.requests.write_all(&[request]).is_ok();
     }
 
-    /// Its reply, if it has come. A thread that has ended sends none.
+    /// Reply of the thread, if it has come. An ended thread sends none.
     fn try_reply(&mut self) -> Option<WatchReply> {
         match self.replies.try_recv() {
             Err(TryRecvError::Empty) if self.requested => None,
@@ -231,7 +235,7 @@ impl Worker {
         }
     }
 
-    /// Its reply, waited for.
+    /// Waits for the reply of the thread.
     fn wait(&mut self) -> Option<WatchReply> {
         let reply = self.replies.recv().ok();
         self.clear_ready();
@@ -246,9 +250,11 @@ impl Worker {
     }
 }
 
-/// Opens events on the jobs: those that are sampled, and a line for each other one that has not just ended.
+/// Opens events on the jobs. Returns the sampled jobs, and a line per failed job unless it has just
+/// ended.
 fn open(jobs: Vec<(JobIdx, Pid, Sampler)>) -> (Vec<(JobIdx, Sampler)>, Vec<String>) {
-    let (mut samplers, mut trouble) = (Vec::new(), Vec::new());
+    let mut samplers = Vec::new();
+    let mut trouble = Vec::new();
     for (job, pid, mut sampler) in jobs {
         match sampler.also(pid, Start::Now) {
             Ok(()) => samplers.push((job, sampler)),
@@ -266,7 +272,8 @@ fn serve(
     reply: &Sender<WatchReply>,
     mut ready: PipeWriter,
 ) {
-    let (mut samplers, mut trouble) = (Vec::new(), Vec::new());
+    let mut samplers = Vec::new();
+    let mut trouble = Vec::new();
     // For programs that have ended by then nothing is opened: the first event of a task can take as long.
     let waited = wait_readable(&[requests.as_fd()], Some(OPENED_AFTER));
     if waited.is_ok() && !is_readable(requests.as_fd()) {
@@ -305,15 +312,16 @@ fn serve(
     }
 }
 
-/// Makes mixes of what was sampled so far.
+/// Mixes of the samples so far.
 fn snapshot(samplers: &mut [(JobIdx, Sampler)]) -> Vec<Seen> {
-    let seen = |thread: ThreadSamples| {
-        let ThreadSamples { tid, created, mix, cpu_time, .. } = thread;
-        Seen { tid, created, mix, cpu_time }
-    };
     let threads = samplers.iter_mut().flat_map(|(_, sampler)| {
         sampler.drain();
         sampler.snapshot()
     });
-    threads.map(seen).collect()
+    threads
+        .map(|thread| {
+            let ThreadSamples { tid, created, mix, cpu_time, .. } = thread;
+            Seen { tid, created, mix, cpu_time }
+        })
+        .collect()
 }

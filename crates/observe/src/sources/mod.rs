@@ -21,69 +21,70 @@ use colocate_machine::{Machine, Nanos};
 use run_states::Read;
 use std::fmt;
 
-/// A task, as backends know it.
+/// Reference to a task, for backends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskRef {
-    /// Its place in the workload.
+    /// Task ID in the workload.
     pub id: TaskId,
-    /// Its process.
+    /// Process number.
     pub pid: Pid,
-    /// Its thread.
+    /// Thread number.
     pub tid: Tid,
 }
 
-/// A task that a backend has not seen before.
+/// Task new to a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewTask {
     /// The task.
     pub task: TaskRef,
-    /// Its creation, on the kernel's clock.
+    /// Creation time on the kernel's clock.
     pub created: Nanos,
-    /// [`Start::AtExec`] for the first thread of a program that is not released yet.
+    /// [`Start::AtExec`] for the first thread of a held program.
     pub start: Start,
 }
 
-/// The jobs and tasks that are followed when a backend is started.
+/// Jobs and tasks followed at the start of a backend.
 #[derive(Clone, Debug, Default)]
 pub struct Followed {
-    /// Each job that has not ended, with its first process and the moment from which that is to be watched.
+    /// Each unfinished job, with its first process and the moment from which to watch it.
     pub jobs: Vec<(JobIdx, Pid, Start)>,
     /// The living tasks.
     pub tasks: Vec<NewTask>,
 }
 
-/// A started source of evidence: receives every watched task, and reports on all of them when a quantum is over.
+/// Started source of evidence: receives every watched task, and reports on all tasks at the end of
+/// a quantum.
 ///
 /// Each method but [`Backend::provider`] does nothing by default.
 pub trait Backend: fmt::Debug {
-    /// The name of the mechanism, its cost, and the limits of what it reports here.
+    /// Name of the mechanism, its cost, and the limits of its reports here.
     fn provider(&self) -> Provider;
 
-    /// Watches a job's process with all threads and processes that it creates.
+    /// Watches a job's process with all its threads and descendants.
     ///
     /// # Errors
-    /// The kernel's refusal to watch it.
+    /// The kernel's refusal to watch the process.
     fn watch(&mut self, _pid: Pid, _start: Start) -> Result<(), Refusal> {
         Ok(())
     }
 
-    /// Watches process `pid` of a job instead of `before`, which has ended.
+    /// Watches process `pid` of a job instead of the ended process `before`.
     ///
     /// # Errors
-    /// The kernel's refusal to watch it: its tasks are unknown from now on.
+    /// The kernel's refusal to watch the process: its tasks are unknown from now on.
     fn watch_instead(&mut self, _job: JobIdx, _before: Pid, _pid: Pid) -> Result<(), Refusal> {
         Ok(())
     }
 
-    /// Takes in a task that was created, or that lived when the backend was started.
+    /// Adds a new task, or a task alive at the start of the backend.
     ///
     /// # Errors
-    /// The lack of room for it: it is unknown.
+    /// Lack of room for the task, which stays unknown.
     fn created(&mut self, _new: &NewTask) -> Result<(), Refusal> {
         Ok(())
     }
 
-    /// Reads an ended task a last time into `usage`, and forgets it.
+    /// Reads an ended task a last time into `usage`, and forgets the task.
     fn ended(&mut self, _task: TaskRef, _usage: &mut TaskUsage) {}
 
     /// Prepares for the reading of tasks at the end of a quantum.
@@ -92,7 +93,7 @@ pub trait Backend: fmt::Debug {
     /// Reads the usage of one living task until `at`, on the kernel's clock.
     fn read(&mut self, _task: TaskRef, _at: Nanos, _usage: &mut TaskUsage) {}
 
-    /// The time at which [`Backend::drain`] is to be called at the latest, on the kernel's clock.
+    /// Latest time for the next [`Backend::drain`], on the kernel's clock.
     fn due(&self) -> Option<Nanos> {
         None
     }
@@ -105,24 +106,26 @@ pub trait Backend: fmt::Debug {
         Ok(())
     }
 
-    /// Adds reports on the tasks at the end of a quantum, after the usage of each was read. Forgets tasks that are not among
-    /// them.
+    /// Adds reports on the tasks at the end of a quantum, after the usage of each was read. Forgets
+    /// all further tasks.
     fn report(&mut self, _quantum: &mut QuantumTasks<'_>) {}
 
-    /// Takes the lines for the user that have come up.
+    /// Takes the new lines for the user.
     fn messages(&mut self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// The remembered tasks at the end of a quantum, in the order of their IDs, with room for reports on them.
+/// Remembered tasks at the end of a quantum, in the order of their IDs, with room for reports on
+/// them.
 #[derive(Debug)]
 pub struct QuantumTasks<'a> {
     /// The end of the quantum, on the kernel's clock.
     pub at: Nanos,
     /// The machine.
     pub machine: &'a Machine,
-    /// Processes and threads of `tasks` in the same order, with their creation on the kernel's clock.
+    /// Processes and threads of `tasks` in the same order, with their creation on the kernel's
+    /// clock.
     pub threads: &'a [(TaskRef, Nanos)],
     /// The tasks, with their usage.
     pub tasks: &'a mut [SeenTask],
@@ -130,7 +133,7 @@ pub struct QuantumTasks<'a> {
     pub reports: &'a mut Reports,
 }
 
-/// Passes `backend` the jobs and tasks that are followed already.
+/// Passes `backend` the jobs and tasks already followed.
 ///
 /// # Errors
 /// The first refusal: the backend is of no use.
@@ -142,7 +145,7 @@ pub fn catch_up(backend: &mut dyn Backend, followed: &Followed) -> Result<(), Re
 }
 
 impl QuantumTasks<'_> {
-    /// The task with this ID, if it is remembered.
+    /// Task with this ID, if remembered.
     #[must_use]
     pub fn find(&self, id: TaskId) -> Option<&SeenTask> {
         let at = self.tasks.binary_search_by_key(&id, |task| task.id).ok()?;
@@ -155,15 +158,15 @@ impl QuantumTasks<'_> {
 pub struct TaskUsage {
     /// CPU time.
     pub cpu_time: Option<Nanos>,
-    /// CPU time before it was attached to.
+    /// CPU time before the task was attached.
     pub cpu_before: Nanos,
-    /// Time for which it could run and had no PU.
+    /// Run-queue wait: time runnable without a PU.
     pub waited: Option<Nanos>,
-    /// Voluntary waits, or calls that read or write, whichever is more.
+    /// Larger of two counts: voluntary waits, and calls that read or write.
     pub switches: Option<u64>,
     /// Counts of the processor; `None` where nothing is counted.
     pub counted: Option<Box<Metered>>,
-    /// Whether it had not run between the last two readings, and did not wait for a PU.
+    /// Whether the task neither ran nor waited for a PU between the last two readings.
     pub sleeps: bool,
 }
 
@@ -175,18 +178,19 @@ impl TaskUsage {
         self.sleeps = read.sleeps;
     }
 
-    /// CPU time since it is followed.
+    /// CPU time since the task is followed.
     #[must_use]
     pub fn own_cpu_time(&self) -> Option<Nanos> {
         Some(self.cpu_time?.saturating_sub(self.cpu_before))
     }
 
-    /// Takes in its CPU time by another clock, which may be coarser.
+    /// Updates the CPU time by another clock, which may be coarser.
     pub fn note_cpu_time(&mut self, time: Nanos) {
         self.cpu_time = self.cpu_time.max(Some(time));
     }
 
-    /// Takes in its counts. Where they have ended, its instructions until then stay known and its other counts do not.
+    /// Updates the counts. After the end of counting, the instructions stay known and the remaining
+    /// counts do not.
     pub fn note_counted(&mut self, counted: Option<Metered>) {
         let Some(counted) = counted else {
             if let Some(counted) = &mut self.counted {
@@ -198,7 +202,7 @@ impl TaskUsage {
         **self.counted.get_or_insert_default() = counted;
     }
 
-    /// Instructions that were counted of it.
+    /// Counted instructions of the task.
     #[must_use]
     pub fn instructions(&self) -> Option<u64> {
         self.counted.as_ref()?.instructions

@@ -14,13 +14,14 @@ use std::collections::BTreeMap;
 /// Pages of a group whose places are queried. Chosen: threads touch memory in long stretches.
 const QUERIED: u64 = 8;
 
-/// Time between two queries of where groups are. Chosen: that of the policies which move pages.
+/// Time between two queries of the groups' nodes. Chosen: the interval of the policies that move
+/// pages.
 const QUERY_EVERY: Nanos = Nanos::from_secs(1);
 
-/// Groups that are known, at most: those that were used last. Chosen: 32 GiB.
+/// Maximum number of known groups, the most recently used. Chosen: 32 GiB.
 const MOST: usize = 1 << 14;
 
-/// All groups of which a use is known.
+/// All groups with a known use.
 #[derive(Debug, Default)]
 pub(crate) struct PageGroups {
     groups: BTreeMap<(JobIdx, u64), Group>,
@@ -29,7 +30,7 @@ pub(crate) struct PageGroups {
 
 #[derive(Debug)]
 struct Group {
-    /// The process that used it last.
+    /// Process of the last use.
     pid: Pid,
     last: Nanos,
     on: Vec<f64>,
@@ -37,8 +38,9 @@ struct Group {
 }
 
 impl PageGroups {
-    /// Adds samples, each of a group (its process and first address) by a task, and reports the groups that remembered tasks
-    /// have used, with their nodes now. `period` is the time between two samples of a thread.
+    /// Adds samples, each of a group (its process and first address) by a task. Reports the groups
+    /// used by remembered tasks, with their present nodes. `period` is the time between two samples
+    /// of a thread.
     pub fn report(
         &mut self,
         quantum: &QuantumTasks<'_>,
@@ -65,15 +67,21 @@ impl PageGroups {
         by: (TaskId, NodeIdx),
         count: Count,
     ) {
-        let new = || Group { pid, last: at, on: Vec::new(), uses: BTreeMap::new() };
-        let group = self.groups.entry(key).or_insert_with(new);
-        (group.pid, group.last) = (pid, at);
+        let group = self.groups.entry(key).or_insert_with(|| Group {
+            pid,
+            last: at,
+            on: Vec::new(),
+            uses: BTreeMap::new(),
+        });
+        group.pid = pid;
+        group.last = at;
         let sum = group.uses.entry(by).or_default();
         sum.samples += count.samples;
         sum.writes += count.writes;
     }
 
-    /// Forgets tasks other than these, groups that none of these has used, and those used longest ago if there are too many.
+    /// Forgets tasks outside the quantum, groups without a remaining use, and beyond the limit the
+    /// least recently used groups.
     fn keep(&mut self, mut is_kept: impl FnMut(TaskId) -> bool) {
         for group in self.groups.values_mut() {
             group.uses.retain(|(task, _), _| is_kept(*task));
@@ -87,7 +95,7 @@ impl PageGroups {
         }
     }
 
-    /// Queries where groups are, if it is time to.
+    /// Queries the groups' nodes if due.
     fn query(&mut self, at: Nanos, machine: &Machine) {
         if self.queried.is_some_and(|last| at < last + QUERY_EVERY) {
             return;
@@ -99,8 +107,10 @@ impl PageGroups {
             by_process.entry(group.pid).or_default().push(*key);
         }
         for (pid, keys) in by_process {
-            let parts = |start: u64| (0..QUERIED).map(move |n| Addr(start + n * step));
-            let addresses: Vec<Addr> = keys.iter().flat_map(|(_, start)| parts(*start)).collect();
+            let addresses: Vec<Addr> = keys
+                .iter()
+                .flat_map(|(_, start)| (0..QUERIED).map(move |n| Addr(*start + n * step)))
+                .collect();
             // A process that has ended, or whose pages may not be queried.
             let Ok(answers) = query(pid, &addresses) else { continue };
             for (key, answers) in keys.iter().zip(answers.chunks(addresses.len() / keys.len())) {
@@ -112,17 +122,20 @@ impl PageGroups {
     }
 
     fn all(&self, period: Nanos) -> Vec<PageGroup> {
-        let group = |(&(job, start), group): (&(JobIdx, u64), &Group)| PageGroup {
-            job,
-            range: AddressRange { start, end: start + GROUP_B },
-            on: group.on.clone(),
-            uses: group.uses.iter().map(|(by, count)| page_use(*by, *count, period)).collect(),
-        };
-        self.groups.iter().map(group).collect()
+        self.groups
+            .iter()
+            .map(|(&(job, start), group)| PageGroup {
+                job,
+                range: AddressRange { start, end: start + GROUP_B },
+                on: group.on.clone(),
+                uses: group.uses.iter().map(|(by, count)| page_use(*by, *count, period)).collect(),
+            })
+            .collect()
     }
 }
 
-/// The node whose memory is nearest to a PU. On a node without memory that is another one: where the kernel puts pages.
+/// Node with the memory nearest to a PU. For a node without memory it is another node, where the
+/// kernel puts pages.
 fn node_of(pu: PuNr, machine: &Machine, memory: &[Option<NodeIdx>]) -> Option<NodeIdx> {
     let core = machine.core_of(machine.pu_by_os(pu)?);
     memory[machine.cores[core.idx()].node?.idx()]
@@ -133,7 +146,7 @@ fn page_use((task, node): (TaskId, NodeIdx), count: Count, period: Nanos) -> Pag
     PageUse { task, node, time, samples: count.samples, writes: count.writes }
 }
 
-/// The part of the pages on each node; all 0 if none is there.
+/// Fraction of the pages on each node; all 0 if none is present.
 #[allow(clippy::cast_precision_loss)] // few pages
 fn shares(answers: &[i32], machine: &Machine) -> Vec<f64> {
     let mut on = vec![0.0; machine.nodes.len()];

@@ -17,10 +17,10 @@ use std::os::fd::BorrowedFd;
 #[derive(Debug)]
 pub struct Phases {
     watch: Watch,
-    /// As last read, and when that was.
+    /// Times as last read, and below the time of the reading.
     times: HashMap<Tid, TaskTimes>,
     read_at: Nanos,
-    /// Of these the threads that do not sleep, and those that have not slept all the time.
+    /// Threads in `times` that do not sleep, or have not slept all the time.
     awake: HashSet<Tid>,
     active: HashSet<Tid>,
 }
@@ -33,11 +33,16 @@ impl Phases {
     pub fn start() -> Result<Self, Refusal> {
         let follow = Follow { pairs: false, phases: true };
         let watch = privilege::watching(|| Watch::start(follow)).map_err(Refusal::of)?;
-        let (times, read_at) = (HashMap::new(), Nanos::ZERO);
-        Ok(Self { watch, times, read_at, awake: HashSet::new(), active: HashSet::new() })
+        Ok(Self {
+            watch,
+            times: HashMap::new(),
+            read_at: Nanos::ZERO,
+            awake: HashSet::new(),
+            active: HashSet::new(),
+        })
     }
 
-    /// What it is and costs.
+    /// Name and cost.
     #[must_use]
     pub fn provider(&self) -> Provider {
         Provider {
@@ -48,21 +53,21 @@ impl Phases {
         }
     }
 
-    /// Watches a thread of a job, and all that it creates from now on.
+    /// Watches a thread of a job and its descendants from now on.
     ///
     /// # Errors
-    /// If there is no room for it.
+    /// If there is no room for the thread.
     pub fn add(&self, tid: Tid, job: JobIdx) -> Result<(), EbpfError> {
         privilege::watching(|| self.watch.add(tid.0.cast_unsigned(), job.0))
     }
 
-    /// Becomes readable when a phase ends that has lasted for 20 ms.
+    /// Descriptor that becomes readable at the end of a phase of at least 20 ms.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.watch.phase_ends()
     }
 
-    /// Whether one has ended since this was last called.
+    /// Whether a phase has ended since the last call.
     #[must_use]
     pub fn take_ends(&self) -> bool {
         self.watch.take_phase_ends()
@@ -71,7 +76,7 @@ impl Phases {
     /// Reads the times of all threads that have run or waited.
     ///
     /// # Errors
-    /// If the kernel does not give them, or there are more threads than there is room for.
+    /// If the kernel does not give them, or there are more threads than room.
     pub fn read(&mut self) -> Result<(), EbpfError> {
         privilege::watching(|| self.read_now())
     }
@@ -107,16 +112,17 @@ impl Phases {
         self.awake.remove(&tid);
     }
 
-    /// The threads that had run or waited when [`Phases::read`] was last called, since this was last called.
+    /// Threads that had run or waited at the last [`Phases::read`], since the last call.
     pub fn take_active(&mut self) -> HashSet<Tid> {
         std::mem::take(&mut self.active)
     }
 
-    /// The times of a thread when [`Phases::read`] was called; `None` if they were unknown.
+    /// Times of a thread at the last [`Phases::read`]; `None` if unknown.
     #[must_use]
     pub fn times(&self, tid: Tid) -> Option<Times> {
         let TaskTimes { ran_ns, waited_ns, state, .. } = *self.times.get(&tid)?;
-        let (mut cpu_time, mut waited) = (Nanos(ran_ns), Nanos(waited_ns));
+        let mut cpu_time = Nanos(ran_ns);
+        let mut waited = Nanos(waited_ns);
         match state {
             State::Sleeps => {}
             State::Waits { since } => waited += self.read_at.saturating_sub(Nanos(since)),

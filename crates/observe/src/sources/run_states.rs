@@ -14,60 +14,61 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::path::Path;
 
-/// For so long for each of its threads a process's clock is not asked again. Chosen: the kernel takes 0.17 µs for each of
-/// 20,000 threads on a virtual machine with 2 CPUs, so asking takes less than half a percent of a PU.
+/// Minimum time between two readings of a process's clock, per thread of the process. Chosen: the
+/// kernel takes 0.17 µs for each of 20,000 threads on a virtual machine with 2 CPUs, so reading
+/// takes less than half a percent of a PU.
 const CLOCK_RESTS: Nanos = Nanos(40_000);
 
-/// Errors for want of descriptors or memory: they say nothing of the task.
+/// Errors for want of descriptors or memory, without information about the task.
 pub const WANT_OF_ROOM: [i32; 3] = [libc::EMFILE, libc::ENFILE, libc::ENOMEM];
 
-/// The open files of living tasks, which are told apart by keys of type `K`, and the clocks of their processes.
+/// Open files of living tasks by keys of type `K`, and the clocks of their processes.
 #[derive(Debug)]
 pub struct RunStates<K> {
-    /// Whether times are asked for.
+    /// Whether times are read.
     on: bool,
     of: HashMap<K, OfTask>,
-    /// Processes with several threads, and the number of the poll at which they were last there.
+    /// Processes with several threads, and the number of the last poll that included each.
     clocks: HashMap<Pid, (ProcessClock, u64)>,
     polls: u64,
-    /// Files that are open, and how many may be.
+    /// Number of open files, and below its maximum.
     open: usize,
     most_open: usize,
 }
 
-/// The times of one task, from poll to poll.
+/// Times of one task, from poll to poll.
 #[derive(Debug, Default)]
 struct TaskTimes {
-    /// `None` while it is closed.
+    /// File of the sums; `None` while closed.
     file: Option<RunTime>,
     waits: RunqueueWait,
     last: Option<Times>,
-    /// What it had waited before exact times of it were known, which begin later.
+    /// Wait before the task's exact times, which begin later, were known.
     before: Option<Nanos>,
 }
 
 #[derive(Debug, Default)]
 struct OfTask {
     times: TaskTimes,
-    /// Why its times could not be read, if they could not (errno).
+    /// Error of reading the times (errno), if any.
     failure: Option<i32>,
 }
 
-/// Times of a task since it was created.
+/// Times of a task since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// CPU time.
     pub cpu_time: Nanos,
-    /// Time for which it could run and waited for a PU, with a wait that goes on.
+    /// Run-queue wait, with a wait in progress.
     pub waited: Nanos,
 }
 
-/// What was read of a task.
+/// Result of reading a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// Its times.
+    /// Times.
     pub times: Times,
-    /// Whether it has not run since it was last read, and has not waited for a PU.
+    /// Whether the task neither ran nor waited for a PU since the last reading.
     pub sleeps: bool,
 }
 
@@ -89,20 +90,23 @@ impl<K: Copy + Eq + Hash> RunStates<K> {
     pub fn start(&mut self) -> Provider {
         // A quarter of what we may have: programs are launched and read, and counters opened, from the rest.
         let hard = Descriptors::now().hard;
-        (self.on, self.most_open) = (true, usize::try_from(hard / 4).unwrap_or(usize::MAX));
+        self.on = true;
+        self.most_open = usize::try_from(hard / 4).unwrap_or(usize::MAX);
         provider()
     }
 
     /// Closes the files of all tasks, and opens none any more: from now on times are unknown.
     pub fn stop(&mut self) {
-        (self.on, self.open) = (false, 0);
+        self.on = false;
+        self.open = 0;
         self.of.clear();
         self.clocks.clear();
     }
 
-    /// Asks for the clocks of processes with so many threads, before these are read at `at`. Processes that are not among
-    /// them have their threads read one by one. The kernel takes longer the more threads there are, so large
-    /// ones are asked less often.
+    /// Reads at `at` the clocks of the processes with these numbers of threads, before the threads
+    /// themselves. For processes without a clock the threads are read one by one. The kernel's time
+    /// for a clock grows with the number of threads, so clocks of large processes are read less
+    /// often.
     pub fn begin(&mut self, processes: impl Iterator<Item = (Pid, usize)>, at: Nanos) {
         if !self.on {
             return;
@@ -127,8 +131,8 @@ impl<K: Copy + Eq + Hash> RunStates<K> {
         self.clocks.retain(|_, clock| clock.1 == self.polls);
     }
 
-    /// Follows the clock of a process that is not yet among those of [`RunStates::begin`], as if all its threads had been read
-    /// at `at`; its CPU time. `None` if it has ended.
+    /// Adds the clock of a process new to [`RunStates::begin`], as if all its threads had been read
+    /// at `at`; returns its CPU time. `None` after its end.
     pub fn add(&mut self, pid: Pid, at: Nanos) -> Option<Nanos> {
         let mut clock = ProcessClock::unread(process_time(pid)?, at);
         clock.all_read();
@@ -136,34 +140,33 @@ impl<K: Copy + Eq + Hash> RunStates<K> {
         Some(clock.time())
     }
 
-    /// The CPU time of a process when its clock was last read; `None` if it has ended.
+    /// CPU time of a process at the last reading of its clock; `None` after its end.
     #[must_use]
     pub fn process_time(&self, pid: Pid) -> Option<Nanos> {
         self.clocks.get(&pid).map(|clock| clock.0.time())
     }
 
-    /// Why the times of a task could not be read, if they could not (errno).
+    /// Error of reading the times of a task (errno), if any.
     #[must_use]
     pub fn failure(&self, task: K) -> Option<i32> {
         self.of.get(&task)?.failure
     }
 
-    /// Whether threads of a process have run since all were read that were not read since, as far as that is
-    /// known.
+    /// Whether unread threads of a process have used CPU time since all were read, as far as known.
     #[must_use]
     pub fn has_new_cpu_time(&self, pid: Pid) -> bool {
         self.clocks.get(&pid).is_none_or(|clock| clock.0.has_new_cpu_time())
     }
 
-    /// Notes that all threads of a process have been read since [`RunStates::begin`].
+    /// Records that all threads of a process have been read since [`RunStates::begin`].
     pub fn all_read(&mut self, pid: Pid) {
         if let Some(clock) = self.clocks.get_mut(&pid) {
             clock.0.all_read();
         }
     }
 
-    /// Asks at `at`, on the kernel's clock, for the times of a living task; `None` if they are unknown. `exact` are those that
-    /// another source has.
+    /// Reads at `at`, on the kernel's clock, the times of a living task; `None` if unknown. `exact`
+    /// are the times of another source, if any.
     pub fn read(
         &mut self,
         task: K,
@@ -176,7 +179,8 @@ impl<K: Copy + Eq + Hash> RunStates<K> {
             return None;
         }
         let of = self.of.entry(task).or_default();
-        let (was_open, before) = (of.times.file.is_some(), of.times.last());
+        let was_open = of.times.file.is_some();
+        let before = of.times.last();
         let read = match exact {
             Some(exact) => Some(of.times.take(exact)),
             None => {
@@ -194,15 +198,15 @@ impl<K: Copy + Eq + Hash> RunStates<K> {
         Some(read)
     }
 
-    /// Notes whether a living task could run when it was asked for its state, at `at` or later, and after
-    /// [`RunStates::read`].
+    /// Records whether a living task was runnable when its state was sampled, at `at` or later and
+    /// after [`RunStates::read`].
     pub fn could_run(&mut self, task: K, could: bool, at: Nanos) {
         if let Some(of) = self.of.get_mut(&task) {
             of.times.could_run(could, at);
         }
     }
 
-    /// Forgets a task that has ended.
+    /// Forgets an ended task.
     pub fn ended(&mut self, task: K) {
         let of = self.of.remove(&task);
         self.open -= usize::from(of.is_some_and(|of| of.times.file.is_some()));
@@ -217,25 +221,27 @@ pub fn provider() -> Provider {
 }
 
 impl TaskTimes {
-    /// As last read; nothing if they never were.
+    /// Times as last read; zero before the first reading.
     fn last(&self) -> Times {
         self.last.unwrap_or_default()
     }
 
-    /// Asks for them at `at`, on the kernel's clock; `None` if the thread has ended or they are closed.
+    /// Reads the times at `at`, on the kernel's clock; `None` if the thread has ended or the file
+    /// is closed.
     fn read(&mut self, at: Nanos) -> Option<Read> {
         let (cpu_time, waited) = self.file.as_ref()?.read_both()?;
         let waited = self.waits.read((cpu_time, waited), at);
         Some(self.note(Times { cpu_time, waited }))
     }
 
-    /// Takes them from another source.
+    /// Adopts the times of another source.
     fn take(&mut self, exact: Times) -> Read {
         let before = *self.before.get_or_insert(self.last.unwrap_or_default().waited);
         self.note(Times { waited: exact.waited + before, ..exact })
     }
 
-    /// No sum becomes less: one of a running thread may be found too high, as what a hypervisor takes is known later.
+    /// Updates the times without a decrease: the sum of a running thread may be read too high, as
+    /// steal time is known later.
     fn note(&mut self, times: Times) -> Read {
         let last = self.last();
         let times = Times {
@@ -246,14 +252,15 @@ impl TaskTimes {
         Read { times, sleeps }
     }
 
-    /// Notes whether it could run when it was asked for its state, at `at` or later, and after [`TaskTimes::read`].
+    /// Records whether the task was runnable when its state was sampled, at `at` or later and after
+    /// [`TaskTimes::read`].
     fn could_run(&mut self, could: bool, at: Nanos) {
         self.waits.could_run(could, at);
     }
 }
 
 impl OfTask {
-    /// Opens its file, unless it is open or was refused.
+    /// Opens the task's file, unless open or refused.
     fn open(&mut self, (pid, tid): (Pid, Tid), proc: &Path) {
         let is_final = self.failure.is_some_and(|errno| !WANT_OF_ROOM.contains(&errno));
         if self.times.file.is_some() || is_final {

@@ -26,15 +26,16 @@ pub struct Spinning<K = TaskId> {
     questions: Sender<Question>,
     answers: Receiver<(Site, Option<Verdict>)>,
     rate_hz: u32,
-    /// What is known of each task, and its times until the last poll.
+    /// Spin share and times of each task until the last poll.
     of: HashMap<K, (Spun, spun::Times)>,
 }
 
 impl<K: Copy + Eq + Hash> Spinning<K> {
-    /// Samples nothing yet, so often a second of each thread's CPU time. Creates a thread, which calls `begin` first.
+    /// Starts without processes; `rate_hz` is in samples per second of each thread's CPU time.
+    /// Creates a thread, which calls `begin` first.
     ///
     /// # Errors
-    /// As [`SpinSampler::new`], or if no thread can be had.
+    /// As [`SpinSampler::new`], or if no thread can be created.
     pub fn new(
         rate_hz: u32,
         watch: &Options,
@@ -59,7 +60,7 @@ impl<K: Copy + Eq + Hash> Spinning<K> {
         Ok(Self { sampler, questions, answers, rate_hz, of: HashMap::new() })
     }
 
-    /// Samples process `pid`, which runs already, without what it creates.
+    /// Samples the running process `pid` without its descendants.
     ///
     /// # Errors
     /// As [`SpinSampler::also_alone`].
@@ -73,7 +74,7 @@ impl<K: Copy + Eq + Hash> Spinning<K> {
         self.sampler.samples(pid)
     }
 
-    /// How many events are open, a thread and CPU each.
+    /// Number of open events, one per thread and CPU.
     #[must_use]
     pub fn events(&self) -> usize {
         self.sampler.events()
@@ -84,7 +85,8 @@ impl<K: Copy + Eq + Hash> Spinning<K> {
         self.sampler.forget(pid);
     }
 
-    /// Takes in what has been sampled. `tasks` are the living ones that may have run, with their times until now.
+    /// Processes the samples. `tasks` are the living tasks that may have run, with their times
+    /// until now.
     pub fn poll(&mut self, tasks: impl Iterator<Item = (Tid, K, spun::Times)>) {
         let shares = self.take();
         // Where samples are not taken in the kernel, they do not share all of the time.
@@ -101,7 +103,8 @@ impl<K: Copy + Eq + Hash> Spinning<K> {
         }
     }
 
-    /// What threads were seen doing since the last call, as far as it is judged. Does not wait for judgement.
+    /// Activities of the threads since the last call, as far as judged. Does not wait for the
+    /// judgement.
     fn take(&mut self) -> BTreeMap<Tid, Share> {
         while let Ok((site, verdict)) = self.answers.try_recv() {
             self.sampler.learn(site, verdict);
@@ -114,14 +117,14 @@ impl<K: Copy + Eq + Hash> Spinning<K> {
         self.sampler.take()
     }
 
-    /// For how long a task has waited in loops; `None` if no sample of it says anything, as its code cannot be
-    /// read. A task never found running has not waited.
+    /// Spin time of a task; `None` if its code is unreadable, so that no sample is conclusive. Zero
+    /// for a task never found running.
     #[must_use]
     pub fn spun(&self, id: K) -> Option<Nanos> {
         self.of.get(&id).map_or(Some(Nanos::ZERO), |(spun, _)| spun.waited())
     }
 
-    /// Forgets tasks that are not among `tasks`, if there are many.
+    /// Forgets tasks outside `tasks`, if there are many.
     pub fn keep(&mut self, tasks: impl ExactSizeIterator<Item = K>) {
         if self.of.len() > 2 * tasks.len() {
             let kept: HashSet<K> = tasks.collect();

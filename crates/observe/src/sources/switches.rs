@@ -15,9 +15,10 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Threads that are read in a quantum, at most. Chosen: some 2 ms (measured on a virtual machine of 2 PUs, 8 µs each).
+/// Maximum number of threads read per quantum. Chosen: some 2 ms (measured on a virtual machine of
+/// 2 PUs, 8 µs each).
 const MOST: usize = 256;
-/// Longest text. Of `status` it is some 1.5 kB, and more where masks name thousands of PUs.
+/// Longest text in bytes. A `status` file has some 1.5 kB, and more if masks name thousands of PUs.
 const LONGEST: usize = 16 << 10;
 
 /// The open files of living tasks.
@@ -26,7 +27,7 @@ pub struct Switches {
     /// Where `/proc` is mounted.
     proc: PathBuf,
     of: HashMap<TaskId, OfTask>,
-    /// How many may be open.
+    /// Maximum number of open files.
     most_open: usize,
     /// Readings since a quantum began.
     reads: usize,
@@ -41,7 +42,7 @@ struct OfTask {
 }
 
 impl Switches {
-    /// No task yet, of those listed under `proc`.
+    /// Source without tasks, for the processes listed under `proc`.
     #[must_use]
     pub fn new(proc: &Path) -> Self {
         // Two for each task, and an eighth of the limit.
@@ -49,7 +50,7 @@ impl Switches {
         Self { proc: proc.to_owned(), of: HashMap::new(), most_open, reads: 0 }
     }
 
-    /// The switches of a living task since its creation; `None` if they are unknown, or too many tasks run.
+    /// Switches of a living task since its creation; `None` if unknown, or if too many tasks run.
     fn of(&mut self, task: TaskRef) -> Option<u64> {
         if self.reads == MOST {
             return None;

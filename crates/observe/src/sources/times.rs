@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
-/// CPU times and waits of tasks, with the phases of jobs where these are requested.
+/// CPU times and run-queue waits of tasks, with the phases of jobs if requested.
 #[derive(Debug)]
 pub struct ThreadTimes {
     /// Where `/proc` is mounted.
@@ -21,7 +21,7 @@ pub struct ThreadTimes {
 }
 
 impl ThreadTimes {
-    /// No times until [`ThreadTimes::start`], of the tasks that are listed under `proc`.
+    /// Source without times until [`ThreadTimes::start`], for the tasks listed under `proc`.
     #[must_use]
     pub fn new(proc: &Path) -> Self {
         let states = RunStates::default();
@@ -38,7 +38,7 @@ impl ThreadTimes {
         self.states.stop();
     }
 
-    /// Watches phases of the jobs from now on, which makes times exact.
+    /// Watches the phases of the jobs from now on, which makes times exact.
     ///
     /// # Errors
     /// The kernel's refusal, and the remedy.
@@ -71,7 +71,7 @@ impl ThreadTimes {
         self.phases.as_ref().is_some_and(Phases::take_ends)
     }
 
-    /// The threads that have run or waited since the call before; `None` if phases are not watched.
+    /// Threads that have run or waited since the last call; `None` if phases are not watched.
     pub fn take_active(&mut self) -> Option<HashSet<Tid>> {
         self.phases.as_mut().map(Phases::take_active)
     }
@@ -104,7 +104,7 @@ impl Backend for ThreadTimes {
         self.phases.iter_mut().for_each(|phases| phases.ended(task.tid));
     }
 
-    /// Reads the exact times. Where that fails phases are not watched any more, and the kernel's sums remain.
+    /// Reads the exact times. On failure the watching of phases ends, and the kernel's sums remain.
     fn drain(&mut self) -> Result<(), String> {
         if let Some(Err(why)) = self.phases.as_mut().map(Phases::read) {
             let line = format!("phases are seen when quanta are over from now on: {why}");

@@ -17,24 +17,25 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Add;
 use std::path::Path;
 
-/// After so long all threads have been reported that were created before counting began. Chosen: many times the usual delay.
+/// Delay after which all threads created before the start of counting have been reported. Chosen:
+/// many times the usual delay.
 const SEEN_AFTER: Nanos = Nanos::from_millis(100);
 
 /// The kernel's type information.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 
-/// What wakes on this machine, as far as it is watched.
+/// Wake-ups of the watched tasks on this machine.
 #[derive(Debug)]
 pub struct WakeUpCounts {
     by: CountedBy,
-    /// Tasks by thread. Those that have ended stay until the next reading.
+    /// Tasks by thread. Ended threads stay until the next reading.
     of: HashMap<Tid, TaskId>,
     ended: Vec<Tid>,
-    /// By wakee and waker.
+    /// Wake-ups by wakee and waker.
     counts: BTreeMap<(TaskId, Option<TaskId>), WakeUps>,
-    /// A thread that was created before, on the kernel's clock, may have a creator that was not watched yet.
+    /// Time on the kernel's clock before which a created thread may have an unwatched creator.
     all_watched_from: Nanos,
-    /// A line on records that found no room, and whether there was one before.
+    /// Message about lost records, and below whether an earlier one was given.
     message: Option<String>,
     has_said: bool,
 }
@@ -46,18 +47,18 @@ enum CountedBy {
     Samples(WakingSamples),
 }
 
-/// What came together of one pair of threads since it was last read.
+/// Wake-ups of one pair of threads since the last reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pair {
-    /// `None` for interrupts and threads that are not watched.
+    /// Waking thread; `None` for interrupts and unwatched threads.
     waker: Option<Tid>,
     wakee: Tid,
     count: u64,
-    /// Where and when the wakee then ran; `None` if the backend does not know.
+    /// Place and times of the wakee's following run; `None` if unknown to the backend.
     ran: Option<Ran>,
 }
 
-/// Where and when woken threads ran, as [`WakeUps`] says it.
+/// Place and times of the woken threads' runs, as in [`WakeUps`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ran {
     same_pu: u64,
@@ -72,8 +73,9 @@ impl WakeUpCounts {
     /// Why the kernel counts nothing, and the remedy.
     pub fn start(cpus: &[PuNr]) -> Result<Self, Refusal> {
         let by = Counted::start(cpus.len()).map(CountedBy::Ebpf).or_else(|ebpf| {
-            let refused = |perf| Refusal::of(format!("{ebpf}, and {perf}"));
-            WakingSamples::start(cpus).map(CountedBy::Samples).map_err(refused)
+            WakingSamples::start(cpus)
+                .map(CountedBy::Samples)
+                .map_err(|perf| Refusal::of(format!("{ebpf}, and {perf}")))
         })?;
         Ok(Self {
             by,
@@ -86,8 +88,9 @@ impl WakeUpCounts {
         })
     }
 
-    /// What it is and costs to count by eBPF, where nothing speaks against that: this build has the program, this user the
-    /// capabilities, and the kernel type information. Takes some microseconds, where [`WakeUpCounts::start`] takes 10 to 20 ms.
+    /// Name and cost of counting by eBPF, if expected to work: this build has the program, this
+    /// user the capabilities, and the kernel type information. Takes some microseconds;
+    /// [`WakeUpCounts::start`] takes 10 to 20 ms.
     #[must_use]
     pub fn expected() -> Option<Provider> {
         let may = privilege::may_load_programs();
@@ -95,10 +98,10 @@ impl WakeUpCounts {
         can.then(ebpf::provider)
     }
 
-    /// Watches a thread, and all that it creates from now on.
+    /// Watches a thread and its descendants from now on.
     ///
     /// # Errors
-    /// If there is no room for it.
+    /// If there is no room for the thread.
     pub fn add(&self, first: Tid) -> Result<(), EbpfError> {
         match &self.by {
             CountedBy::Ebpf(counted) => counted.add(first),
@@ -113,11 +116,10 @@ impl WakeUpCounts {
             CountedBy::Ebpf(counted) => (counted.take()?, counted.lost()?),
             CountedBy::Samples(samples) => (samples.take(), samples.lost()),
         };
-        let task = |tid: Tid| self.of.get(&tid).copied();
         for Pair { waker, wakee, count, ran } in pairs {
             // A thread that was never followed, as in a storm of threads.
-            let Some(wakee) = task(wakee) else { continue };
-            let waker = waker.and_then(task);
+            let Some(wakee) = self.of.get(&wakee).copied() else { continue };
+            let waker = waker.and_then(|tid| self.of.get(&tid).copied());
             let new = WakeUps {
                 waker,
                 wakee,
@@ -134,7 +136,8 @@ impl WakeUpCounts {
         Ok(lost)
     }
 
-    /// Processes that are not watched and have woken watched threads, with how often, as far as the backend says which.
+    /// Unwatched processes that have woken watched threads, with the number of wake-ups, as far as
+    /// the backend knows them.
     #[must_use]
     pub fn outside(&self) -> Vec<(Pid, u64)> {
         match &self.by {
@@ -187,8 +190,9 @@ impl Backend for WakeUpCounts {
     }
 
     fn report(&mut self, quantum: &mut QuantumTasks<'_>) {
-        let is_kept = |id: TaskId| quantum.find(id).is_some();
-        self.counts.retain(|(wakee, waker), _| is_kept(*wakee) && waker.is_none_or(is_kept));
+        self.counts.retain(|(wakee, waker), _| {
+            quantum.find(*wakee).is_some() && waker.is_none_or(|id| quantum.find(id).is_some())
+        });
         quantum.reports.wake_ups = Some(self.counts.values().copied().collect());
     }
 

@@ -12,7 +12,7 @@ use colocate_linux::privilege;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
 
-/// What it is and costs.
+/// Name and cost.
 pub(super) fn provider() -> Provider {
     Provider {
         name: "eBPF: sched_waking and sched_switch",
@@ -22,39 +22,39 @@ pub(super) fn provider() -> Provider {
     }
 }
 
-/// The program, and what it has counted.
+/// eBPF program and its counts.
 #[derive(Debug)]
 pub(super) struct Counted {
     watch: Watch,
     windows: Windows,
-    /// What was counted in the last window, or until windows began.
+    /// Counts of the last window, or of the time before the first window.
     last: Vec<Pair>,
-    /// How long that was, where it stands for more.
+    /// Length of the window that stands for a longer time; `None` for a complete count.
     length: Option<Nanos>,
     taken_at: Nanos,
 }
 
 impl Counted {
-    /// Begins to count, on so many PUs.
+    /// Starts counting on `pus` PUs.
     pub fn start(pus: usize) -> Result<Self, EbpfError> {
         let follow = Follow { pairs: true, phases: false };
         let watch = privilege::watching(|| Watch::start(follow))?;
         let at = now();
-        let (windows, last) = (Windows::new(pus, at), Vec::new());
-        Ok(Self { watch, windows, last, length: None, taken_at: at })
+        let windows = Windows::new(pus, at);
+        Ok(Self { watch, windows, last: Vec::new(), length: None, taken_at: at })
     }
 
-    /// Watches a thread, and all that it creates from now on.
+    /// Watches a thread and its descendants from now on.
     pub fn add(&self, tid: Tid) -> Result<(), EbpfError> {
         privilege::watching(|| self.watch.add(tid.0.cast_unsigned(), 0))
     }
 
-    /// When a window is over, if one is open.
+    /// End of the open window, if any.
     pub fn window_ends(&self) -> Option<Nanos> {
         self.windows.ends()
     }
 
-    /// What came together since this was last called, estimated where it was counted for a part of the time.
+    /// Wake-ups since the last call, extrapolated from the counted part of the time.
     pub fn take(&mut self) -> Result<Vec<Pair>, EbpfError> {
         privilege::watching(|| self.take_now())
     }
@@ -83,13 +83,13 @@ impl Counted {
         })
     }
 
-    /// Processes that are not watched and have woken watched threads, with how often.
+    /// Unwatched processes that have woken watched threads, with the number of wake-ups.
     pub fn outside(&self) -> Vec<(Pid, u64)> {
         let found = self.watch.outside().unwrap_or_default().into_iter();
         found.map(|(pid, count)| (Pid(pid.cast_signed()), count)).collect()
     }
 
-    /// A line about what found no room so far, if something has not.
+    /// Message about counts lost for want of room, if any.
     pub fn lost(&self) -> Result<Option<String>, EbpfError> {
         let lost = privilege::watching(|| self.watch.lost())?;
         Ok(((lost.tasks, lost.wake_ups) != (0, 0)).then(|| {
@@ -102,10 +102,9 @@ impl Counted {
 }
 
 fn pair(of: PairCounts) -> Pair {
-    let tid = |number: u32| Tid(number.cast_signed());
     Pair {
-        waker: (of.waker != OTHERS).then(|| tid(of.waker)),
-        wakee: tid(of.wakee),
+        waker: (of.waker != OTHERS).then(|| Tid(of.waker.cast_signed())),
+        wakee: Tid(of.wakee.cast_signed()),
         count: of.count,
         ran: Some(Ran {
             same_pu: of.same_pu,
@@ -116,18 +115,20 @@ fn pair(of: PairCounts) -> Pair {
 }
 
 impl Pair {
-    /// What it comes to in `passed`, where it was counted for `length`.
+    /// Extrapolation to `passed` of a count over `length`.
     fn scaled(&self, passed: Nanos, length: Nanos) -> Self {
-        let times = |sum: u64| {
-            let (sum, passed, length) =
-                (u128::from(sum), u128::from(passed.0), u128::from(length.0.max(1)));
-            u64::try_from((sum * passed + length / 2) / length).unwrap_or(u64::MAX)
-        };
-        let ran = |ran: Ran| Ran {
-            same_pu: times(ran.same_pu),
-            waited: Nanos(times(ran.waited.0)),
-            both_ran: Nanos(times(ran.both_ran.0)),
-        };
-        Self { count: times(self.count), ran: self.ran.map(ran), ..*self }
+        let ran = self.ran.map(|ran| Ran {
+            same_pu: scale(ran.same_pu, passed, length),
+            waited: Nanos(scale(ran.waited.0, passed, length)),
+            both_ran: Nanos(scale(ran.both_ran.0, passed, length)),
+        });
+        Self { count: scale(self.count, passed, length), ran, ..*self }
     }
+}
+
+/// `sum * passed / length`, rounded to the nearest; `length` 0 counts as 1.
+fn scale(sum: u64, passed: Nanos, length: Nanos) -> u64 {
+    let length = u128::from(length.0.max(1));
+    let product = u128::from(sum) * u128::from(passed.0);
+    u64::try_from((product + length / 2) / length).unwrap_or(u64::MAX)
 }

@@ -28,35 +28,38 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use thiserror::Error;
 
-/// Samples a second on each PU. Chosen: each costs about a microsecond, so a thousandth of a PU.
+/// Samples per second on each PU. Chosen: a sample costs about a microsecond, so a thousandth of a
+/// PU.
 const RATE_HZ: u64 = 1_000;
 
-/// Pages of a ring, on each PU. Chosen: 2,520 samples of 104 bytes, as many as in 2.5 s. Rings are read once a second or more often.
+/// Pages of a ring, on each PU. Chosen: 2,520 samples of 104 bytes, as many as in 2.5 s. Rings are
+/// read once a second or more often.
 const RING_PAGES: usize = 64;
 
-/// Where tracefs is mounted (the kernel's Documentation/trace/ftrace.rst); the second one by debugfs.
+/// Mount points of tracefs (the kernel's Documentation/trace/ftrace.rst); the second is by debugfs.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// Why there is nothing to sample with.
+/// Reason why sampling is impossible.
 #[derive(Debug, Error)]
 pub(crate) enum SampleError {
     #[error(transparent)]
     Tracepoint(#[from] TracepointError),
     #[error("perf events at sched_waking: {0}")]
     Perf(#[from] SysError),
-    /// Samples name threads by the numbers of the first PID namespace, and this is another one.
+    /// Samples name threads by the numbers of the first PID namespace, and this is another
+    /// namespace.
     #[error("perf events at sched_waking number threads otherwise than this PID namespace")]
     Numbers,
 }
 
-/// Whether this process is in the first PID namespace, or there are none.
+/// Whether this process is in the first PID namespace, or the kernel has no namespaces.
 fn is_first_namespace() -> bool {
     // Its number: PID_NS_INIT_INO of the kernel's linux/nsfs.h.
     let namespace = kernel::link(Path::new("/proc/self/ns/pid"));
     namespace.map_or(true, |of| of == Path::new("pid:[4026531836]"))
 }
 
-/// What it is and costs.
+/// Name and cost.
 pub(super) fn provider() -> Provider {
     Provider {
         name: "perf events: sched_waking, sampled",
@@ -74,9 +77,9 @@ pub(super) fn provider() -> Provider {
 pub(crate) struct WakingSamples {
     waking: Tracepoint,
     rings: Rings,
-    /// How many wake-ups there had been on each PU when it was last known.
+    /// Number of wake-ups on each PU when last known.
     so_far: HashMap<PuNr, u64>,
-    /// Samples that found no room.
+    /// Samples lost for want of room.
     lost: u64,
 }
 
@@ -91,10 +94,12 @@ impl WakingSamples {
         Ok(Self { waking, rings, so_far: HashMap::new(), lost: 0 })
     }
 
-    /// What was sampled since this was last called, as so many wake-ups as that stands for. Wakers may be threads that are not watched.
+    /// Samples since the last call, as the number of wake-ups represented by them. Wakers may be
+    /// unwatched threads.
     pub(super) fn take(&mut self) -> Vec<Pair> {
         let mut bytes = Vec::new();
-        let (full, mut recorded) = (self.rings.take(&mut bytes), 0);
+        let full = self.rings.take(&mut bytes);
+        let mut recorded = 0;
         let mut on_pus = BTreeMap::<PuNr, Counts>::new();
         for record in self.waking.records(&bytes, self.rings.counts_lost()) {
             match record {
@@ -115,32 +120,34 @@ impl WakingSamples {
             let Some(counts) = on_pus.get_mut(&on) else { continue };
             add_in_proportion(counts, self.new_on(on, so_far));
         }
-        let pair = |((waker, wakee), count)| Pair { waker, wakee, count, ran: None };
-        on_pus.into_values().flatten().map(pair).collect()
+        on_pus
+            .into_values()
+            .flatten()
+            .map(|((waker, wakee), count)| Pair { waker, wakee, count, ran: None })
+            .collect()
     }
 
-    /// How many of so many wake-ups so far on a PU are new.
+    /// New wake-ups on a PU, given its total so far.
     fn new_on(&mut self, on: PuNr, so_far: u64) -> u64 {
         let before = self.so_far.insert(on, so_far).unwrap_or(0);
         so_far.saturating_sub(before)
     }
 
-    /// A line about samples that found no room so far, if some have not.
+    /// Message about samples lost for want of room, if any.
     pub fn lost(&self) -> Option<String> {
         let lost = self.lost;
-        let line = || {
+        (lost > 0).then(|| {
             format!(
                 "{lost} samples of wake-ups have found no room so far, so the counts are less exact"
             )
-        };
-        (lost > 0).then(line)
+        })
     }
 }
 
-/// By waker and wakee.
+/// Numbers of wake-ups by waker and wakee.
 type Counts = BTreeMap<(Option<Tid>, Tid), u64>;
 
-/// Adds so many to counts, to each by its part of them all, rounded down.
+/// Adds `more` to the counts in proportion to each count, rounded down.
 fn add_in_proportion(counts: &mut Counts, more: u64) {
     let all: u128 = counts.values().map(|count| u128::from(*count)).sum();
     for count in counts.values_mut() {

@@ -4,29 +4,31 @@
 
 use colocate_machine::Nanos;
 
-/// What the kernel takes to count a wake-up, with the switches around it. Measured on a virtual machine with 2 PUs (AMD EPYC,
-/// Linux 6.18): two threads that only wake each other took 6.1 µs for two wake-ups while they were counted, and 5.3 µs if not.
+/// Kernel time for counting a wake-up with its context switches. Measured on a virtual machine with
+/// 2 PUs (AMD EPYC, Linux 6.18): two threads that only wake each other took 6.1 µs for two wake-ups
+/// with counting, and 5.3 µs without.
 const EACH: Nanos = Nanos(400);
-/// What the kernel takes to begin and end counting, on all PUs together. Measured there: 0.2 ms for the first and 0.3 ms for the
-/// second, while the other PU is interrupted. To begin within some milliseconds of an end takes 12 ms of waiting.
+/// Kernel time for starting and stopping counting, on all PUs together. Measured there: 0.2 ms for
+/// the start and 0.3 ms for the stop, while the second PU is interrupted. A start within some
+/// milliseconds of a stop takes 12 ms of waiting.
 const SWITCHING: Nanos = Nanos::from_millis(1);
-/// The part of the PUs' time that counting may take. Chosen: half of what no program may lose.
+/// Maximum share of the PUs' time for counting. Chosen: half of the maximum loss of a program.
 const MOST: f64 = 0.005;
-/// How long a window is, and how often it is asked whether counting takes too much. Chosen: a pair that is worth a PU of its own
-/// wakes each other some hundred times in it.
+/// Length of a window, and interval of the checks of the cost. Chosen: a pair of threads worth a PU
+/// of its own wakes each other some hundred times in a window.
 const LENGTH: Nanos = Nanos::from_millis(5);
 
-/// When wake-ups are counted.
+/// Schedule of the counting.
 #[derive(Debug)]
 pub(super) struct Windows {
     pus: f64,
     now: Phase,
 }
 
-/// On the clock of the kernel's events.
+/// Mode of the counting; times are on the clock of the kernel's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// All are counted; so many since then.
+    /// All wake-ups are counted: `count` since `from`.
     Always {
         from: Nanos,
         count: u64,
@@ -40,25 +42,25 @@ enum Phase {
     },
 }
 
-/// What is to be counted from now on.
+/// Change of the counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Count {
     /// All from this time on.
     From(Nanos),
-    /// What is between these times.
+    /// Only wake-ups between these times.
     Between(Nanos, Nanos),
     /// None.
     None,
 }
 
 impl Windows {
-    /// On so many PUs; all are counted from `now` on.
+    /// Counts all wake-ups from `now` on, on `pus` PUs.
     #[allow(clippy::cast_precision_loss)] // PUs are few
     pub fn new(pus: usize, now: Nanos) -> Self {
         Self { pus: pus.max(1) as f64, now: Phase::Always { from: now, count: 0 } }
     }
 
-    /// Whether what has been counted is to be taken at `now`.
+    /// Whether the counts are due at `now`.
     pub fn is_taken(&self, now: Nanos) -> bool {
         match self.now {
             Phase::Always { .. } => true,
@@ -67,7 +69,7 @@ impl Windows {
         }
     }
 
-    /// When a window is over that is to be taken.
+    /// End of the present window; `None` outside windows.
     pub fn ends(&self) -> Option<Nanos> {
         match self.now {
             Phase::Window { until, .. } => Some(until),
@@ -75,7 +77,7 @@ impl Windows {
         }
     }
 
-    /// For how long it was counted, where that is a part of the time.
+    /// Length of the present window; `None` while all or nothing is counted.
     pub fn length(&self) -> Option<Nanos> {
         match self.now {
             Phase::Window { from, until } => Some(until.saturating_sub(from)),
@@ -83,11 +85,13 @@ impl Windows {
         }
     }
 
-    /// So many wake-ups were taken at `now`; 0 if it was not time. What is to be counted from now on, if that changes.
+    /// Processes the number of wake-ups `taken` at `now`, 0 if none was due. Returns the new
+    /// counting mode on a change.
     pub fn next(&mut self, taken: u64, now: Nanos) -> Option<Count> {
         match self.now {
             Phase::Always { from, count } => {
-                let (count, passed) = (count + taken, now.saturating_sub(from));
+                let count = count + taken;
+                let passed = now.saturating_sub(from);
                 if passed < LENGTH {
                     self.now = Phase::Always { from, count };
                     return None;
@@ -110,7 +114,7 @@ impl Windows {
         }
     }
 
-    /// Begins the next window if it is time to.
+    /// Opens the next window if due.
     fn open(&mut self, now: Nanos) -> Option<Count> {
         let Phase::Rest { until } = self.now else { return None };
         (now >= until).then(|| {
@@ -119,7 +123,7 @@ impl Windows {
         })
     }
 
-    /// For how long nothing is counted after a window, where there were so many in such a time; `None` if all may be counted.
+    /// Rest after a window with `count` wake-ups in `passed`; `None` if all may be counted.
     #[allow(clippy::cast_precision_loss)] // counts of some milliseconds
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // `as` saturates
     fn rests(&self, count: u64, passed: Nanos) -> Option<Nanos> {
