@@ -9,10 +9,10 @@ use colocate_machine::{Bytes, Machine, PuNr};
 use colocate_model::memory::capacity;
 use std::collections::BTreeMap;
 
-/// The samples of a cell: one in every round, with a value for each of [`names`].
+/// Samples of a cell: one a round, with a value for each of [`names`].
 type Samples = Vec<Vec<Option<f64>>>;
 
-/// What the values of a cell are of. Empty where a figure needs several cells.
+/// Names of a cell's values. Empty where a figure needs several cells.
 fn names(machine: &Machine, cell: &Cell) -> Vec<What> {
     let pair = |[a, b]: [u32; 2]| Pair::of(machine, PuNr(a), PuNr(b)).unwrap_or(Pair::OtherPackage);
     match *cell {
@@ -28,7 +28,7 @@ fn names(machine: &Machine, cell: &Cell) -> Vec<What> {
             vec![What::MemoryBandwidth { node, pus }]
         }
         Cell::Move { from, to, .. } => vec![What::PageMove { from, to }],
-        // Its second value is relative to the fastest PU's.
+        // The second value is relative to the fastest PU's; see `figures`.
         Cell::Visit(pu) => vec![What::Clock { pu: PuNr(pu) }],
         Cell::Watch(pu) => {
             let pu = PuNr(pu);
@@ -45,7 +45,7 @@ fn names(machine: &Machine, cell: &Cell) -> Vec<What> {
     }
 }
 
-/// How the values of a cell are measured.
+/// Method by which the values of a cell are measured.
 fn source(cell: &Cell) -> String {
     match cell {
         Cell::Line(_) => "lines passed between two spinning threads, half of there and back".into(),
@@ -67,7 +67,7 @@ fn is_share(what: &What) -> bool {
     matches!(what, What::Away { .. } | What::Steal { .. })
 }
 
-/// A figure of `values`, at least two, if they are positive; shares of time may be 0.
+/// A figure of at least two positive `values`; shares of time may be 0.
 fn figure(what: What, values: &[f64], unix_s: u64, source: String) -> Option<Figure> {
     let share = is_share(&what);
     let Estimate { value, interval } =
@@ -77,7 +77,7 @@ fn figure(what: What, values: &[f64], unix_s: u64, source: String) -> Option<Fig
     Some(Figure { unit: what.unit(), what, value, low, high, unix_s, source })
 }
 
-/// The figures of all cells.
+/// Figures of all cells.
 pub fn figures(machine: &Machine, cells: &[Cell], taken: &[Samples], unix_s: u64) -> Vec<Figure> {
     let mut values: BTreeMap<What, (Vec<f64>, String)> = BTreeMap::new();
     let mut add = |what: What, found: &mut dyn Iterator<Item = f64>, source: String| {
@@ -115,9 +115,9 @@ pub fn figures(machine: &Machine, cells: &[Cell], taken: &[Samples], unix_s: u64
         }
     }
     let made = values.into_iter().filter_map(|(what, (values, source))| {
-        // A PU that is away for long in one round is no error of measurement.
+        // A PU that is descheduled for long in one round is no error of measurement.
         let near = without_outliers(&values);
-        // Two values have hardly an interval.
+        // Two values give hardly an interval.
         let kept = if is_share(&what) || near.len() < 3 { values.clone() } else { near };
         let source = format!("{source}; {} of {} samples", kept.len(), values.len());
         figure(what, &kept, unix_s, source)
@@ -125,11 +125,12 @@ pub fn figures(machine: &Machine, cells: &[Cell], taken: &[Samples], unix_s: u64
     made.chain(capacities(cells, taken, unix_s)).collect()
 }
 
-/// How far the ends of a capacity's interval are from it at most: where loads hardly wait, it is not known better.
+/// Largest ratio of a capacity to the ends of its interval: where loads hardly wait, the capacity
+/// is not known better.
 const MOST_REACH: f64 = 10.0;
 
-/// At which traffic memory would be saturated, from latencies beside known traffic. The mean is that of 1 over capacity, which is 0
-/// where loads do not wait.
+/// Traffic that would saturate memory, from latencies beside known traffic. The mean is taken of 1
+/// over the capacity, which is 0 where loads do not wait.
 fn capacities(cells: &[Cell], taken: &[Samples], unix_s: u64) -> Vec<Figure> {
     let of_node = |(cell, samples): (&Cell, &Samples)| {
         let Cell::Beside { node, .. } = *cell else { return None };
@@ -153,7 +154,7 @@ fn capacities(cells: &[Cell], taken: &[Samples], unix_s: u64) -> Vec<Figure> {
     cells.iter().zip(taken).filter_map(of_node).collect()
 }
 
-/// Latency over size in each round, of rounds in which no size is missing; memory is the last point.
+/// Latency over size in each round without a missing size; memory is the last point.
 #[allow(clippy::cast_precision_loss)] // sizes have few digits
 fn curves(cells: &[Cell], taken: &[Samples]) -> Vec<Vec<(f64, f64)>> {
     let size = |cell: &Cell| match *cell {
@@ -161,7 +162,7 @@ fn curves(cells: &[Cell], taken: &[Samples]) -> Vec<Vec<(f64, f64)>> {
         Cell::Memory { pus, bytes, .. } if pus[0] == pus[1] => Some(bytes),
         _ => None,
     };
-    // The first node's memory is near the PU of all loads.
+    // The memory of the first node is near the PU of all loads.
     let mut points: Vec<(usize, &Samples)> = Vec::new();
     for (cell, samples) in cells.iter().zip(taken) {
         if let Some(bytes) =
@@ -178,7 +179,7 @@ fn curves(cells: &[Cell], taken: &[Samples]) -> Vec<Vec<(f64, f64)>> {
     (0..rounds).filter_map(curve).collect()
 }
 
-/// Adds what passing a line takes, by how PUs lie to each other on `machine`.
+/// Adds the time to pass a line, by the relation of the two PUs on `machine`.
 pub fn lines(to: &mut Calibration, machine: &Machine, latencies: &[Latency], unix_s: u64) {
     let mut by_kind: BTreeMap<Pair, Vec<Latency>> = BTreeMap::new();
     for latency in latencies {
@@ -198,7 +199,7 @@ pub fn lines(to: &mut Calibration, machine: &Machine, latencies: &[Latency], uni
     to.figures.sort_by(|a, b| a.what.cmp(&b.what));
 }
 
-/// What kernels take beside each other on two siblings.
+/// Times of SMT-Bench kernels beside each other on two siblings.
 pub fn beside(report: &Report, pus: [u32; 2], unix_s: u64) -> Vec<Figure> {
     let cell = |cell: &crate::measure::scenarios::Cell| {
         let Estimate { value, interval } = cell.time?;
@@ -212,17 +213,19 @@ pub fn beside(report: &Report, pus: [u32; 2], unix_s: u64) -> Vec<Figure> {
     report.matrix.iter().filter_map(cell).collect()
 }
 
-/// From which ratio on a measured size of the last cache counts instead of the reported one. Sizes are found half-way between
-/// two that are √2 apart.
+/// Ratio of reported to measured size from which on the measured size of the last cache counts.
+/// Measured sizes lie half-way between two sizes that are √2 apart.
 const WRONG: f64 = 1.5;
 
-/// Gives the last caches of `machine` the measured size where they are clearly smaller than reported, and says so.
+/// Sets the size of the last caches of `machine` to the measured size where it is clearly smaller
+/// than reported, and returns a note.
 pub fn shrink_last_cache(machine: &mut Machine, measured: &Calibration) -> Option<String> {
     let (level, reported) = *cache_sizes(machine).last()?;
     let found = measured.get(&What::CacheSize { level })?;
     if found.high * WRONG > reported {
         return None;
     }
+
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a size in bytes
     let size = Bytes(found.value.round() as u64);
     let is_last = |cache: &&mut colocate_machine::Cache| cache.level == level;

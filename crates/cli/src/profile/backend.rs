@@ -1,4 +1,4 @@
-//! Which backend watches, and its common shape.
+//! The backends that watch threads, and their common interface.
 
 use crate::exit::no_capability;
 use colocate_linux::{Pid, SysError};
@@ -26,28 +26,28 @@ pub enum BackendChoice {
     Emulate,
 }
 
-/// What a backend has seen.
+/// Results of a backend.
 pub struct Seen {
-    /// What every thread did.
+    /// Counts of every thread.
     pub counted: Counted,
-    /// Stretches of code, if they were wanted and the backend sees code.
+    /// Stretches of code, if requested and seen by the backend.
     pub stretches: Vec<Stretch>,
-    /// What counters reported of each thread's demand; empty without counters.
+    /// Each thread's demand as counted; empty without counters.
     pub extras: Vec<Extras>,
-    /// Their events.
+    /// Events of `extras`.
     pub events: Events,
 }
 
 /// A backend at work.
 pub enum Watching {
-    /// Hardware counters, one watch for each process named.
+    /// Hardware counters, one watch for each process in the list.
     Pmu(Vec<Watch>),
-    /// Samples, and why counters were not used, if they were chosen.
+    /// Samples, and the reason why counters are not used, if they were to be.
     Sample { sampler: Box<Sampler>, because: Option<String> },
 }
 
 impl Watching {
-    /// Begins to watch `pids` and all that they create.
+    /// Begins to watch `pids` and their descendants.
     pub fn start(
         choice: BackendChoice,
         set: CounterSet,
@@ -68,7 +68,7 @@ impl Watching {
         }
     }
 
-    /// Its name, and why it was chosen.
+    /// The backend, and the reason of its choice.
     pub fn backend(&self) -> (Backend, Option<String>) {
         match self {
             Self::Pmu(_) => (Backend::Pmu, None),
@@ -81,7 +81,7 @@ impl Watching {
         }
     }
 
-    /// Descriptors that become readable when there is something to do.
+    /// Descriptors that become readable when [`Self::pump`] has work to do.
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
         match self {
             Self::Pmu(watches) => watches.iter().flat_map(Watch::fds).collect(),
@@ -89,7 +89,7 @@ impl Watching {
         }
     }
 
-    /// How long to wait for them at most.
+    /// Longest time until the next [`Self::pump`]; `None` without a limit.
     pub fn next_look(&self) -> Option<Duration> {
         match self {
             Self::Pmu(watches) => watches.iter().filter_map(Watch::poll_timeout).min(),
@@ -97,7 +97,7 @@ impl Watching {
         }
     }
 
-    /// Does what there is to do. Never waits.
+    /// Handles all pending events. Never blocks.
     pub fn pump(&mut self) {
         match self {
             Self::Pmu(watches) => watches.iter_mut().for_each(Watch::pump),
@@ -105,8 +105,8 @@ impl Watching {
         }
     }
 
-    /// To be called when a process has ended and before its exit status is taken: only until
-    /// then does `/proc` show its CPU time.
+    /// Reads the CPU times of a process that has ended; to be called before it is reaped: until
+    /// then `/proc` shows them.
     pub fn before_reaping(&mut self) {
         self.pump();
         if let Self::Sample { sampler, .. } = self {
@@ -122,7 +122,7 @@ impl Watching {
         }
     }
 
-    /// Ends watching and says what was seen, with as many stretches of code as are wanted.
+    /// Ends watching; returns the results with at most `stretches` stretches of code.
     pub fn finish(self, stretches: usize) -> Seen {
         match self {
             Self::Pmu(watches) => together(watches.into_iter().map(Watch::finish_all).collect()),
@@ -161,7 +161,7 @@ fn sample(
     }
 }
 
-/// Why a backend could not begin, in one line with what to do.
+/// Error of a backend that cannot start, in one line with the remedy.
 fn denied(backend: &str, pids: &[Pid], start: Start, why: &anyhow::Error) -> anyhow::Error {
     let errno = why.downcast_ref::<SysError>().and_then(SysError::errno);
     let list = pids.iter().map(Pid::to_string).collect::<Vec<_>>().join(", ");
@@ -175,7 +175,7 @@ fn denied(backend: &str, pids: &[Pid], start: Start, why: &anyhow::Error) -> any
     ))
 }
 
-/// What several watches have seen, as one.
+/// Merges the results of several watches.
 fn together(parts: Vec<(Counted, Vec<Extras>, Events)>) -> Seen {
     let mut all = Counted { threads: vec![], watched: Nanos::ZERO, complete: true, notes: vec![] };
     let (mut threads, mut events, mut processes) = (Vec::new(), Events::default(), 0);
@@ -185,7 +185,7 @@ fn together(parts: Vec<(Counted, Vec<Extras>, Events)>) -> Seen {
             thread.process += processes;
             (thread, extras)
         }));
-        // All were counted with the same counters.
+        // All watches use the same counters.
         events = counted_by;
         processes += count;
         all.watched = all.watched.max(part.watched);
