@@ -134,13 +134,16 @@ fn folder() -> PathBuf {
 
 /// Removes the kept measurements of `machine`.
 fn forget(machine: &Machine) -> anyhow::Result<ExitCode> {
-    let (folder, name) = (folder(), kept::file_name(machine));
-    let (path, costs) = (folder.join(&name), folder.join(memory::FILE));
+    let folder = folder();
+    let name = kept::file_name(machine);
+    let path = folder.join(&name);
+    let costs = folder.join(memory::FILE);
     let had_some = path.exists();
     colocate_files::remove_if_exists(&path)?;
     colocate_files::remove_if_exists(&costs)?;
     let shown = path.display().to_string();
-    let (shown, done) = (printable(&shown), if had_some { "removed" } else { "there is no" });
+    let shown = printable(&shown);
+    let done = if had_some { "removed" } else { "there is no" };
     output::write(None, &format!("{done} {shown}\n"))?;
     if let Ok(Some((other, _))) = kept::find(machine) {
         let other = other.display().to_string();
@@ -175,14 +178,15 @@ fn widest_speed(exact: &Exact) -> Option<String> {
     let speeds = figures.filter(|it| matches!(it.what, What::Speed { .. }));
     let widest = speeds.max_by(|a, b| (a.high * b.low).total_cmp(&(b.high * a.low)))?;
     let Figure { what, unit, value, low, high, .. } = widest;
-    let text =
-        || format!("{what} {} ({} to {})", unit.text(*value), unit.text(*low), unit.text(*high));
-    (*high > WIDE * *low).then(text)
+    (*high > WIDE * *low).then(|| {
+        format!("{what} {} ({} to {})", unit.text(*value), unit.text(*low), unit.text(*high))
+    })
 }
 
 /// Measures all figures of this machine.
 fn measured(repeat: u32, reported: &Machine) -> anyhow::Result<Exact> {
-    let (begin, started) = (Instant::now(), input::unix_seconds());
+    let begin = Instant::now();
+    let started = input::unix_seconds();
     let others = idle::look(Path::new("/proc")).others_runnable.filter(|&others| others > 0);
     if let Some(others) = others {
         output::remark(&format!(
@@ -231,10 +235,8 @@ fn measured(repeat: u32, reported: &Machine) -> anyhow::Result<Exact> {
         Ok((speeds, assumed)) => {
             calibration.assumed = assumed;
             if known_line.is_none() {
-                let (key, source) = (
-                    "memory.line".into(),
-                    "64 bytes, which the kernel does not report; not varied".into(),
-                );
+                let key = "memory.line".into();
+                let source = "64 bytes, which the kernel does not report; not varied".into();
                 calibration.assumed.push(Assumed { key, source });
             }
             Some(speeds)
@@ -271,13 +273,17 @@ fn lines(here: &mut ThisMachine, pus: &[u32], random: &mut Random) -> anyhow::Re
     let repeat = line_rounds(cells.len());
     here.lengths.of_pairs(cells.len() * repeat as usize);
     let taken = by_cell(rounds(here, &cells, repeat, random, false)?, cells.len());
-    let latency = |(cell, samples): (&Cell, &Vec<Vec<Option<f64>>>)| {
-        let Cell::Line([a, b]) = *cell else { return None };
-        let all = || samples.iter().filter_map(|sample| sample[0]);
-        let (ns, most_ns) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
-        Some(Latency { pus: (PuNr(a), PuNr(b)), ns, most_ns })
-    };
-    Ok(cells.iter().zip(&taken).filter_map(latency).collect())
+    Ok(cells
+        .iter()
+        .zip(&taken)
+        .filter_map(|(cell, samples): (&Cell, &Vec<Vec<Option<f64>>>)| {
+            let Cell::Line([a, b]) = *cell else { return None };
+            let all = || samples.iter().filter_map(|sample| sample[0]);
+            let ns = all().reduce(f64::min)?;
+            let most_ns = all().reduce(f64::max)?;
+            Some(Latency { pus: (PuNr(a), PuNr(b)), ns, most_ns })
+        })
+        .collect())
 }
 
 /// The least and the most of `before` and `after`.

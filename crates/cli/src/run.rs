@@ -264,10 +264,10 @@ fn job_name(name: &str) -> &str {
 fn other_programs(plan: &Plan, commands: &[Command]) -> Option<String> {
     let planned: BTreeMap<JobIdx, String> =
         plan.decisions.iter().map(|it| (it.task.job, job_name(&it.name).to_owned())).collect();
-    let is_same = |(job, name): (&JobIdx, &String)| {
+    let has_command = |(job, name): (&JobIdx, &String)| {
         commands.get(job.0 as usize).is_some_and(|command| is_called(command, name))
     };
-    if planned.iter().all(is_same) {
+    if planned.iter().all(has_command) {
         return None;
     }
     let planned: Vec<&str> = planned.values().map(String::as_str).collect();
@@ -460,9 +460,14 @@ const MOST_PLANS: usize = 1_000;
 /// Whether a round's plan belongs in the report: its places differ from those of the last two
 /// plans, between which a guard alternates.
 fn is_new(round: &Round<'_>, plans: &[Planned]) -> bool {
-    let is_same = |last: &Planned| places(&last.plan) == places(round.plan);
     let is_event = round.cause != Some(Cause::Elapsed);
-    is_event || plans.len() < MOST_PLANS && !plans.iter().rev().take(2).any(is_same)
+    is_event
+        || plans.len() < MOST_PLANS
+            && !plans
+                .iter()
+                .rev()
+                .take(2)
+                .any(|last: &Planned| places(&last.plan) == places(round.plan))
 }
 
 /// Place of each task of a plan.

@@ -132,11 +132,16 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let outputs = outputs::of(&args.output, args.json, Mode::Private)?;
     let facts = Facts::of(args)?;
     let Facts { workload, policy: spec, machine, core_speeds, speeds, .. } = &facts;
-    let model = |speeds| Model::new(machine, speeds, Assumptions::default());
-    let model = speeds.as_ref().map(model).transpose()?;
+    let model = speeds
+        .as_ref()
+        .map(|speeds| Model::new(machine, speeds, Assumptions::default()))
+        .transpose()?;
     let phases: Vec<_> = workload.jobs.iter().map(|job| job.phases.clone()).collect();
-    let estimator = |(model, speeds)| ByModel::new(model, speeds, &phases);
-    let mut estimator = model.as_ref().zip(speeds.as_ref()).map(estimator).transpose()?;
+    let mut estimator = model
+        .as_ref()
+        .zip(speeds.as_ref())
+        .map(|(model, speeds)| ByModel::new(model, speeds, &phases))
+        .transpose()?;
     let nice = sys::nice();
     let mut host = LinuxHost::prepare(machine.clone(), &setup(args, workload)?)
         .map_err(|why| jobs::failure(&why))?;

@@ -222,7 +222,8 @@ fn stream(pus: &[u32], rows: u32) -> Result<Option<f64>, ThreadError> {
 /// Latency of loads on the first of `pus`, alone and beside the traffic of the others, and that
 /// traffic: medians of several tries that alternate, so that drift affects all three alike.
 fn beside(pus: &[u32], bytes: usize, rows: u32) -> Result<Vec<Option<f64>>, ThreadError> {
-    let (chase, streams) = (Chase::near(pus[0], bytes)?, Streams::on(&pus[1..], rows)?);
+    let chase = Chase::near(pus[0], bytes)?;
+    let streams = Streams::on(&pus[1..], rows)?;
     // Eleven parts: no try reuses the lines of another.
     let part = bytes / 64 / 11;
     let latency = |number: usize| chase.latency(pus[0], Begin::At(number * part), STREAM / 3);
@@ -292,11 +293,11 @@ pub fn plan(
         }
     }
     for (index, kind) in machine.kinds.iter().enumerate() {
-        let is_of = |pu: &&u32| {
-            let pu = machine.pu_by_os(PuNr(**pu));
+        let found = usable.iter().find(|&&pu| {
+            let pu = machine.pu_by_os(PuNr(pu));
             pu.is_some_and(|pu| machine.cores[machine.core_of(pu).idx()].kind.idx() == index)
-        };
-        match usable.iter().find(is_of) {
+        });
+        match found {
             Some(&pu) => plan.cells.push(Cell::Operations { kind: kind.name.clone(), pu }),
             None => plan
                 .absent
@@ -311,11 +312,10 @@ pub fn plan(
 
 /// Pairs of different usable PUs of this kind; for [`Pair::SamePu`], each PU twice.
 pub fn pairs(machine: &Machine, usable: &[u32], kind: Pair) -> Vec<[u32; 2]> {
-    let from = |(at, &a): (usize, &u32)| {
+    let all = usable.iter().enumerate().flat_map(|(at, &a): (usize, &u32)| {
         let others = if kind == Pair::SamePu { &usable[at..=at] } else { &usable[at + 1..] };
         others.iter().map(move |&b| [a, b]).collect::<Vec<_>>()
-    };
-    let all = usable.iter().enumerate().flat_map(from);
+    });
     all.filter(|[a, b]| Pair::of(machine, PuNr(*a), PuNr(*b)) == Some(kind)).collect()
 }
 

@@ -73,7 +73,8 @@ fn figure(what: What, values: &[f64], unix_s: u64, source: String) -> Option<Fig
     let Estimate { value, interval } =
         if share { mean_estimate(values)? } else { geometric_estimate(values)? };
     let interval = interval?;
-    let (low, high) = (interval.low.clamp(0.0, value), interval.high.max(value));
+    let low = interval.low.clamp(0.0, value);
+    let high = interval.high.max(value);
     Some(Figure { unit: what.unit(), what, value, low, high, unix_s, source })
 }
 
@@ -137,7 +138,8 @@ fn capacities(cells: &[Cell], taken: &[Samples], unix_s: u64) -> Vec<Figure> {
         let inverse = samples.iter().filter_map(|it| Some(1.0 / capacity(it[0]?, it[1]?, it[2]?)));
         let Estimate { value, interval } =
             mean_estimate(&without_outliers(&inverse.collect::<Vec<_>>()))?;
-        let (interval, what) = (interval?, What::MemoryCapacity { node });
+        let interval = interval?;
+        let what = What::MemoryCapacity { node };
         let far = value / MOST_REACH;
         let [value, low, high] =
             [value, interval.high.max(value), interval.low.clamp(far, value)].map(f64::recip);
@@ -173,10 +175,14 @@ fn curves(cells: &[Cell], taken: &[Samples]) -> Vec<Vec<(f64, f64)>> {
     }
     points.sort_by_key(|(bytes, _)| *bytes);
     let rounds = points.first().map_or(0, |(_, samples)| samples.len());
-    let curve = |round: usize| {
-        points.iter().map(|(bytes, samples)| Some((*bytes as f64, samples[round][0]?))).collect()
-    };
-    (0..rounds).filter_map(curve).collect()
+    (0..rounds)
+        .filter_map(|round: usize| {
+            points
+                .iter()
+                .map(|(bytes, samples)| Some((*bytes as f64, samples[round][0]?)))
+                .collect()
+        })
+        .collect()
 }
 
 /// Adds the time to pass a line, by the relation of the two PUs on `machine`.
@@ -191,9 +197,11 @@ pub fn lines(to: &mut Calibration, machine: &Machine, latencies: &[Latency], uni
         let how = source(&Cell::Line([0, 0]));
         let source =
             format!("{how}; median, least and most of {} pair(s) and all rounds", all.len());
-        let (what, value) = (What::LinePass { pair }, all[all.len() / 2].ns);
+        let what = What::LinePass { pair };
+        let value = all[all.len() / 2].ns;
         let most = all.iter().map(|latency| latency.most_ns).fold(value, f64::max);
-        let (low, high) = (all[0].ns, most);
+        let low = all[0].ns;
+        let high = most;
         to.figures.insert(0, Figure { unit: what.unit(), what, value, low, high, unix_s, source });
     }
     to.figures.sort_by(|a, b| a.what.cmp(&b.what));
@@ -207,7 +215,8 @@ pub fn beside(report: &Report, pus: [u32; 2], unix_s: u64) -> Vec<Figure> {
         let what =
             What::Beside { kernel: cell.kernel.to_string(), beside: cell.beside.to_string() };
         let source = format!("SMT-Bench on PUs {} and {}, 3 rounds", pus[0], pus[1]);
-        let (low, high) = (interval.low.min(value), interval.high.max(value));
+        let low = interval.low.min(value);
+        let high = interval.high.max(value);
         Some(Figure { unit: what.unit(), what, value, low, high, unix_s, source })
     };
     report.matrix.iter().filter_map(cell).collect()
@@ -228,8 +237,11 @@ pub fn shrink_last_cache(machine: &mut Machine, measured: &Calibration) -> Optio
 
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a size in bytes
     let size = Bytes(found.value.round() as u64);
-    let is_last = |cache: &&mut colocate_machine::Cache| cache.level == level;
-    machine.caches.iter_mut().filter(is_last).for_each(|cache| cache.size = Some(size));
+    machine
+        .caches
+        .iter_mut()
+        .filter(|cache: &&mut colocate_machine::Cache| cache.level == level)
+        .for_each(|cache| cache.size = Some(size));
     let text = |bytes: f64| found.unit.text(bytes);
     Some(format!(
         "L{level} holds {} ({} to {}) by measurement; reported: {}: other users of it, perhaps outside of this machine, have the rest",

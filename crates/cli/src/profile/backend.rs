@@ -139,8 +139,11 @@ impl Watching {
 fn pmu(set: CounterSet, pids: &[Pid], start: Start) -> anyhow::Result<Watching> {
     let counters = Counters::find(Path::new("/proc"), Path::new("/sys"), set)?;
     let options = Options::here()?;
-    let watch = |pid: &Pid| Watch::start(counters.clone(), *pid, start, &options);
-    Ok(Watching::Pmu(pids.iter().map(watch).collect::<Result<_, _>>()?))
+    Ok(Watching::Pmu(
+        pids.iter()
+            .map(|pid: &Pid| Watch::start(counters.clone(), *pid, start, &options))
+            .collect::<Result<_, _>>()?,
+    ))
 }
 
 fn sample(
@@ -178,7 +181,9 @@ fn denied(backend: &str, pids: &[Pid], start: Start, why: &anyhow::Error) -> any
 /// Merges the results of several watches.
 fn together(parts: Vec<(Counted, Vec<Extras>, Events)>) -> Seen {
     let mut all = Counted { threads: vec![], watched: Nanos::ZERO, complete: true, notes: vec![] };
-    let (mut threads, mut events, mut processes) = (Vec::new(), Events::default(), 0);
+    let mut threads = Vec::new();
+    let mut events = Events::default();
+    let mut processes = 0;
     for (part, extras, counted_by) in parts {
         let count = part.threads.iter().map(|thread| thread.process + 1).max().unwrap_or(0);
         threads.extend(part.threads.into_iter().zip(extras).map(|(mut thread, extras)| {

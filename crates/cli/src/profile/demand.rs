@@ -18,7 +18,7 @@ pub enum Core {
 }
 
 impl Core {
-    /// The core that `named` names: those of a described machine, or a processor of LLVM's.
+    /// The core called `named`: that of a described machine, or a processor known to LLVM.
     pub fn find(named: &str) -> anyhow::Result<Self> {
         let cpus = match read::open(named).and_then(|_| read::performance(named)) {
             Ok(None) => {

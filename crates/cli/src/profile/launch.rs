@@ -118,7 +118,8 @@ pub fn emulate(args: &Args) -> anyhow::Result<(Watched, i32)> {
     let profile = ran.profile.with_context(|| format!("no profile (exit status {status})"))?;
     let Some(phased) = ran.phased else {
         let phases = emulate::phases(&profile, &ran.misses, &ran.branches);
-        let (stretches, course) = (ran.stretches, Vec::new());
+        let stretches = ran.stretches;
+        let course = Vec::new();
         return Ok((Watched { profile, stretches, phases, course }, status));
     };
     let phases = phased.phases(&profile);
@@ -201,7 +202,8 @@ impl Head {
     }
 
     fn watched(self, seen: Seen) -> Watched {
-        let (mut profile, counted) = (self.0, seen.counted);
+        let mut profile = self.0;
+        let counted = seen.counted;
         profile.watched_ns = counted.watched;
         profile.complete = counted.complete;
         profile.threads = counted.threads;
@@ -223,8 +225,11 @@ impl Head {
 fn data_caches() -> Vec<(u8, Bytes)> {
     let Ok(machine) = read::live() else { return Vec::new() };
     let of_level = |level: u8| -> Option<Bytes> {
-        let data = |cache: &&Cache| cache.level == level && cache.kind != CacheKind::Instruction;
-        let mut sizes = machine.caches.iter().filter(data).map(|cache| cache.size);
+        let mut sizes = machine
+            .caches
+            .iter()
+            .filter(|cache: &&Cache| cache.level == level && cache.kind != CacheKind::Instruction)
+            .map(|cache| cache.size);
         let first = sizes.next()??;
         sizes.all(|size| size == Some(first)).then_some(first)
     };

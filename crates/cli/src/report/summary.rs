@@ -261,8 +261,11 @@ impl Facts<'_> {
         if let Some(why) = self.common_status() {
             return why;
         }
-        let is_refused = |it: &&super::Evidence| self.needs.has(it.source) && it.refused.is_some();
-        if let Some(evidence) = report.evidence.iter().find(is_refused) {
+        if let Some(evidence) = report
+            .evidence
+            .iter()
+            .find(|it: &&super::Evidence| self.needs.has(it.source) && it.refused.is_some())
+        {
             let why = evidence.refused.clone();
             let remedy = evidence.remedy.unwrap_or_default();
             return WhyNot::NoEvidence {

@@ -85,8 +85,11 @@ fn table(counts: &Counts, goals: &[Goal], reports: &HostReports, size: Size) -> 
     if let Some(state) = &counts.state {
         let _ = writeln!(text, "{}", printable(state));
     }
-    let cut = |line| truncate_str(&printable(line), size.columns, "…").into_owned();
-    text.trim_end().lines().map(cut).collect::<Vec<String>>().join("\n")
+    text.trim_end()
+        .lines()
+        .map(|line| truncate_str(&printable(line), size.columns, "…").into_owned())
+        .collect::<Vec<String>>()
+        .join("\n")
 }
 
 /// One row a job; columns without any known figure are left out.

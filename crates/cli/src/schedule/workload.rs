@@ -111,17 +111,21 @@ impl Workload {
         if commands.len() > MOST {
             return Err(anyhow!("expected at most {MOST} jobs, found {}", commands.len()));
         }
-        let job = |command: Command| Job {
-            name: command.name(),
-            command,
-            target: Target::default(),
-            phases: Vec::new(),
-            alone: None,
-        };
         Ok(Self {
             quantum: None,
             repeat: false,
-            jobs: numbered(commands.into_iter().map(job).collect()),
+            jobs: numbered(
+                commands
+                    .into_iter()
+                    .map(|command: Command| Job {
+                        name: command.name(),
+                        command,
+                        target: Target::default(),
+                        phases: Vec::new(),
+                        alone: None,
+                    })
+                    .collect(),
+            ),
         })
     }
 
@@ -175,8 +179,8 @@ impl Reader<'_> {
             return Err(self.wrong(file.version.span().start, "version 1", &found));
         }
         let quantum = file.quantum.as_ref().map(|text| {
-            let said = |why| anyhow!("{}: {why}", self.place(text.span().start));
-            quantum(text.get_ref()).map_err(said)
+            quantum(text.get_ref())
+                .map_err(|why| anyhow!("{}: {why}", self.place(text.span().start)))
         });
         let quantum = quantum.transpose()?;
         let mut jobs = Vec::new();
@@ -262,8 +266,11 @@ impl Reader<'_> {
         &self,
         env: &Spanned<BTreeMap<String, String>>,
     ) -> anyhow::Result<Vec<(OsString, OsString)>> {
-        let wrong = |name: &&String| name.is_empty() || name.contains(['=', '\0']);
-        if let Some(name) = env.get_ref().keys().find(wrong) {
+        if let Some(name) = env
+            .get_ref()
+            .keys()
+            .find(|name: &&String| name.is_empty() || name.contains(['=', '\0']))
+        {
             let expected = "names of environment variables, without =";
             return Err(self.wrong(env.span().start, expected, &format!("{name:?}")));
         }
