@@ -1,15 +1,17 @@
-//! What programs that `colocate cc` has compiled go by: what pages and lines of memory cost, as lines of text.
+//! Costs of pages and lines of memory, as lines of text for programs compiled by `colocate cc`.
 
 use colocate_machine::calibrated::{Figure, What};
 use colocate_machine::{CacheKind, Machine, PuIdx};
 
-/// The file, beside what else is kept of the machine.
+/// Name of the file, in the folder of kept measurements.
 pub const FILE: &str = "memory";
 
-/// Lines that a core fetches at a time in a loop that reads on and on: by Little's law each takes a tenth of the latency. Assumed.
+/// Lines in flight in a loop that reads on and on: by Little's law each takes a tenth of the
+/// latency. Assumed.
 const AT_A_TIME: f64 = 10.0;
 
-/// Of a machine with several nodes: `page_move_ns`, `remote_line_ps`, `cache_bytes` and `path_bytes`, a line each.
+/// Costs on a machine with several nodes: `page_move_ns`, `remote_line_ps`, `cache_bytes` and
+/// `path_bytes`, a line each. `None` if page moves or latencies were not measured.
 pub fn costs(machine: &Machine, figures: &[Figure]) -> Option<String> {
     let mean = |of: &dyn Fn(&What) -> bool| {
         let values: Vec<f64> =

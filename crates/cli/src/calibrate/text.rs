@@ -1,4 +1,4 @@
-//! What was measured as text.
+//! A calibration as text.
 
 use crate::date;
 use colocate_figures::table::aligned;
@@ -6,10 +6,11 @@ use colocate_machine::calibrated::{Calibration, Figure, What};
 use colocate_machine::{PuNr, PuSet, printable};
 use std::fmt::Write;
 
-/// Up to so many PUs each has rows of its own.
+/// Most PUs with rows of their own.
 const EACH: usize = 8;
 
-/// The figures as a table, with how and when they were measured; `sources` adds where each comes from.
+/// The figures as a table, with the method and the time of the measurement; `sources` adds the
+/// source of each figure.
 pub fn text(found: &Calibration, sources: bool) -> String {
     let mut text = format!(
         "measured {} in {:.0} s{}\n",
@@ -44,7 +45,7 @@ pub fn text(found: &Calibration, sources: bool) -> String {
     text
 }
 
-/// A row: a figure, or many PUs' from the least to the most.
+/// A row: one figure, or the figures of many PUs from the least to the most.
 struct Row {
     figure: Figure,
     pus: Option<PuSet>,
@@ -72,8 +73,9 @@ fn rows_of(figures: &[Figure]) -> Vec<Row> {
         let mut values: Vec<f64> = group.iter().map(|figure| figure.value).collect();
         values.sort_by(f64::total_cmp);
         let mut figure = group[0].clone();
-        (figure.low, figure.value, figure.high) =
-            (values[0], values[values.len() / 2], values[values.len() - 1]);
+        figure.low = values[0];
+        figure.value = values[values.len() / 2];
+        figure.high = values[values.len() - 1];
         let pus = group.iter().filter_map(|figure| pu_of(&figure.what)).collect();
         rows.push(Row { figure, pus: Some(pus) });
     }

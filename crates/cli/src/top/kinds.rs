@@ -1,4 +1,4 @@
-//! The kinds of cores that rows run on.
+//! Kinds of cores on which the processes of a row run.
 
 use colocate_machine::{Machine, Nanos, PuNr};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub struct Kinds(BTreeMap<PuNr, String>);
 
-/// The share of CPU time on a kind of core.
+/// Share of CPU time on a kind of core.
 #[derive(Serialize)]
 pub struct KindShare<'a> {
     pub kind: &'a str,
@@ -16,7 +16,7 @@ pub struct KindShare<'a> {
 }
 
 impl Kinds {
-    /// Those of a machine, if it is known.
+    /// Kinds of a machine's cores; empty if the machine is unknown or has one kind.
     pub fn of(machine: Option<&Machine>) -> Self {
         let kind = |machine: &Machine, pu: &colocate_machine::Pu| {
             let kind = machine.cores[pu.core.idx()].kind;
@@ -27,7 +27,8 @@ impl Kinds {
         Self(differ.map(kinds).unwrap_or_default())
     }
 
-    /// The shares of the time on each kind, most first; none where all are alike or nothing ran.
+    /// Share of the time on each kind, largest first; empty where all kinds are alike or nothing
+    /// ran.
     pub fn shares(&self, places: &BTreeMap<PuNr, Nanos>) -> Vec<KindShare<'_>> {
         let mut ran: BTreeMap<&str, Nanos> = BTreeMap::new();
         for (pu, time) in places {
