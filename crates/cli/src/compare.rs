@@ -172,7 +172,8 @@ impl Study {
     }
 
     fn show(&self, slot: order::Slot) {
-        let (bar, state) = (&self.bar, &self.session.state);
+        let bar = &self.bar;
+        let state = &self.session.state;
         bar.set_position(state.runs.len() as u64);
         let left = state.time_left().map_or_else(String::new, |left| {
             format!(", {} left", indicatif::HumanDuration(left.into()))

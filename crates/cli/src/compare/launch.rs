@@ -60,7 +60,8 @@ impl Launcher {
 
     fn bare(&self, log: &Path) -> anyhow::Result<Ended> {
         let output = colocate_files::create(log, Mode::ByUmask)?;
-        let (mut children, mut starts) = (Vec::new(), Vec::new());
+        let mut children = Vec::new();
+        let mut starts = Vec::new();
         self.server.check_start(&self.commands[0][0])?;
         for argv in &self.commands {
             let mut command = Command::new(&argv[0]);
@@ -83,11 +84,14 @@ impl Launcher {
         let Some(ends) = self.wait_for(&children, &self.server.until(children.len()))? else {
             return Ok(Ended::Stopped);
         };
-        let time = |end: &End| JobTime {
-            wall_ns: end.at.duration_since(starts[end.child]).into(),
-            status: end.waited.status,
-        };
-        Ok(Ended::Done(ends.iter().map(time).collect()))
+        Ok(Ended::Done(
+            ends.iter()
+                .map(|end: &End| JobTime {
+                    wall_ns: end.at.duration_since(starts[end.child]).into(),
+                    status: end.waited.status,
+                })
+                .collect(),
+        ))
     }
 
     fn placed(&self, policy: &str, block: u32, files: &RunFiles) -> anyhow::Result<Ended> {
@@ -170,7 +174,10 @@ fn read_report(path: &Path, jobs: usize) -> anyhow::Result<Vec<JobTime>> {
         report.version,
         report.jobs.len(),
     );
-    let time = |job: ReportedJob| Some(JobTime { wall_ns: job.ended_ns?, status: job.status? });
-    let times: Option<_> = report.jobs.into_iter().map(time).collect();
+    let times: Option<_> = report
+        .jobs
+        .into_iter()
+        .map(|job: ReportedJob| Some(JobTime { wall_ns: job.ended_ns?, status: job.status? }))
+        .collect();
     times.context("expected the end of each job, found one without")
 }

@@ -121,8 +121,10 @@ fn asked(args: &Args, begun: Option<&Settings>) -> anyhow::Result<Settings> {
     let jobs = commands.into_iter().map(job).collect::<anyhow::Result<Vec<_>>>()?;
     args.server.check_words(jobs.len())?;
     let policies = if args.policies.is_empty() {
-        let default = || POLICIES.split(',').map(str::to_owned).collect();
-        begun.map_or_else(default, |begun| begun.policies.clone())
+        begun.map_or_else(
+            || POLICIES.split(',').map(str::to_owned).collect(),
+            |begun| begun.policies.clone(),
+        )
     } else {
         args.policies.clone()
     };

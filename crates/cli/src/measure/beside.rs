@@ -62,8 +62,11 @@ impl Measurement for Here {
 }
 
 fn long_enough(paces: &[Option<Pace>], least: Duration) -> Option<Vec<f64>> {
-    let usable = |pace: &&Pace| u128::from(pace.together_ns) >= least.as_nanos();
-    let each = paces.iter().map(|pace| pace.as_ref().filter(usable).map(|pace| pace.iteration_ns));
+    let each = paces.iter().map(|pace| {
+        pace.as_ref()
+            .filter(|pace: &&Pace| u128::from(pace.together_ns) >= least.as_nanos())
+            .map(|pace| pace.iteration_ns)
+    });
     each.collect()
 }
 

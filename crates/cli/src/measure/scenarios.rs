@@ -158,7 +158,9 @@ fn reported(settings: Settings, kernels: &[Workload], times: &Times, quality: Qu
     let count = kernels.len();
     let mut alone = Vec::new();
     let mut matrix = Vec::new();
-    let (mut repeats, mut same, mut different) = (Vec::new(), Vec::new(), Vec::new());
+    let mut repeats = Vec::new();
+    let mut same = Vec::new();
+    let mut different = Vec::new();
     for kernel in 0..count {
         for (place, &pu) in settings.pus.iter().enumerate() {
             let series = times.alone(kernel, place);

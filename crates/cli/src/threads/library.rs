@@ -75,7 +75,8 @@ impl Library {
         let installed = beside.join("../lib/colocate").join(env::LIBRARY);
         let found = built.into_iter().next().or_else(|| installed.is_file().then_some(installed));
         let file = found.with_context(|| {
-            let (library, beside) = (env::LIBRARY, beside.display());
+            let library = env::LIBRARY;
+            let beside = beside.display();
             format!("expected {library} in {beside} or {beside}/../lib/colocate, found none: cargo build -p colocate-omp makes it")
         })?;
         let file = file.canonicalize().with_context(|| file.display().to_string())?;

@@ -60,15 +60,18 @@ impl Places {
     /// File and line where known, else object and address.
     pub fn place(&self, reported: &Reported) -> String {
         let object = reported.object.as_deref().unwrap_or("unknown");
-        let found = || self.found.get(&(object.to_owned(), reported.address)).cloned();
-        said(reported).or_else(found).unwrap_or_else(|| format!("{object}+{:#x}", reported.address))
+        said(reported)
+            .or_else(|| self.found.get(&(object.to_owned(), reported.address)).cloned())
+            .unwrap_or_else(|| format!("{object}+{:#x}", reported.address))
     }
 }
 
 /// The place that the compiler has written into the program, if any.
 fn said(reported: &Reported) -> Option<String> {
     let mut fields = reported.said.as_deref()?.split(';').skip(1);
-    let (file, function, line) = (fields.next()?, fields.next()?, fields.next()?);
+    let file = fields.next()?;
+    let function = fields.next()?;
+    let line = fields.next()?;
     let line: u32 = line.parse().ok().filter(|line| *line > 0)?;
     Some(format!("{file}:{line} ({function})"))
 }

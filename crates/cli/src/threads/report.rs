@@ -86,7 +86,8 @@ pub struct Report {
 impl Report {
     /// A report before any run.
     pub fn new(command: Vec<String>, allowed: Allowed) -> Self {
-        let (regions, notes) = (Vec::new(), Vec::new());
+        let regions = Vec::new();
+        let notes = Vec::new();
         Self {
             version: VERSION,
             command,

@@ -23,8 +23,11 @@ impl Kinds {
             (pu.os, machine.kinds[kind.idx()].name.clone())
         };
         let differ = machine.filter(|machine| machine.kinds.len() > 1);
-        let kinds = |machine: &Machine| machine.pus.iter().map(|pu| kind(machine, pu)).collect();
-        Self(differ.map(kinds).unwrap_or_default())
+        Self(
+            differ
+                .map(|machine: &Machine| machine.pus.iter().map(|pu| kind(machine, pu)).collect())
+                .unwrap_or_default(),
+        )
     }
 
     /// Share of the time on each kind, largest first; empty where all kinds are alike or nothing

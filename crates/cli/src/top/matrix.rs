@@ -292,22 +292,27 @@ impl Threads {
         );
         let new = seen::since(&now, &self.before);
         self.before = now;
-        let amount = |((a, b), sum): ((TaskId, TaskId), f64)| Amount {
-            tasks: [a, b],
-            seconds: sum / took_ns.as_secs_f64(),
-        };
-        let thread = |(task, name): &(TaskRef, String)| {
-            let TaskRef { id, pid, tid } = *task;
-            Thread { task: id, pid, tid, name: name.clone() }
-        };
         Line {
             version: VERSION,
             at_ns,
             took_ns,
-            threads: self.living.values().map(thread).collect(),
+            threads: self
+                .living
+                .values()
+                .map(|(task, name): &(TaskRef, String)| {
+                    let TaskRef { id, pid, tid } = *task;
+                    Thread { task: id, pid, tid, name: name.clone() }
+                })
+                .collect(),
             wake_ups,
             sharing,
-            pairs: new.pairs().map(amount).collect(),
+            pairs: new
+                .pairs()
+                .map(|((a, b), sum): ((TaskId, TaskId), f64)| Amount {
+                    tasks: [a, b],
+                    seconds: sum / took_ns.as_secs_f64(),
+                })
+                .collect(),
         }
     }
 }

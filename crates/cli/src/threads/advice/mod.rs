@@ -218,10 +218,11 @@ fn fewest(numbers: impl Iterator<Item = u32>, tried: &[Tried], enough: usize) ->
         Some(found) => Some((found.seconds.len(), threads)),
     });
     let waiting = waiting.filter(|(runs, _)| *runs < enough);
-    let down = |&(runs, threads): &(usize, u32)| {
-        (runs, if runs % 2 == 0 { u32::MAX - threads } else { threads })
-    };
-    waiting.min_by_key(down).map(|(_, threads)| threads)
+    waiting
+        .min_by_key(|&(runs, threads): &(usize, u32)| {
+            (runs, if runs % 2 == 0 { u32::MAX - threads } else { threads })
+        })
+        .map(|(_, threads)| threads)
 }
 
 /// A number beside the best one with too few runs, or half-way to the neighbour that is further by
