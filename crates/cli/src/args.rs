@@ -30,8 +30,12 @@ pub fn whole_seconds(text: &str, range: RangeInclusive<u32>) -> Result<u32, Stri
 /// Parses whole milliseconds: a number, or a time with a unit.
 pub fn millis(text: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
     let has_unit = text.ends_with(char::is_alphabetic);
-    let with_unit = || duration(text).filter(|_| has_unit).map(|time| time.0 / 1_000_000);
-    let found = text.trim().parse().ok().or_else(with_unit).filter(|ms| range.contains(ms));
+    let found = text
+        .trim()
+        .parse()
+        .ok()
+        .or_else(|| duration(text).filter(|_| has_unit).map(|time| time.0 / 1_000_000))
+        .filter(|ms| range.contains(ms));
     let low = range.start();
     let high = range.end();
     found.ok_or_else(|| format!("expected milliseconds from {low} to {high}, found {text}"))

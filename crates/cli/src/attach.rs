@@ -73,9 +73,10 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if attached.is_empty() {
         return Err(all_denied(&proc, &denied));
     }
-    let program =
-        |it: &Attached| Program::of(it.name.clone(), &words(&proc, it.processes[0].pid()));
-    let programs = attached.iter().map(program).collect();
+    let programs = attached
+        .iter()
+        .map(|it: &Attached| Program::of(it.name.clone(), &words(&proc, it.processes[0].pid())))
+        .collect();
     let placed: Vec<Pid> =
         attached.iter().flat_map(|it| &it.processes).map(|it| it.pid()).collect();
     let another = restore::placed_by_another(&placed.iter().copied().collect(), Path::new("/proc"));
@@ -168,8 +169,12 @@ const NAMED: usize = 3;
 
 /// Processes by name and PID, the first few of many.
 fn named(proc: &Proc, pids: &[Pid]) -> String {
-    let of = |pid: &Pid| format!("{} ({pid})", name(proc, *pid));
-    let mut named = pids.iter().take(NAMED).map(of).collect::<Vec<_>>().join(", ");
+    let mut named = pids
+        .iter()
+        .take(NAMED)
+        .map(|pid: &Pid| format!("{} ({pid})", name(proc, *pid)))
+        .collect::<Vec<_>>()
+        .join(", ");
     if pids.len() > NAMED {
         named += &format!(" and {} more", pids.len() - NAMED);
     }

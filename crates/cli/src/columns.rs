@@ -9,8 +9,9 @@ pub type Column<'a, R> = (&'a str, bool, &'a dyn Fn(&R) -> String);
 pub fn rows<R>(columns: &[Column<'_, R>], of: &[R]) -> Vec<Vec<String>> {
     let shown = || columns.iter().filter(|(_, shown, _)| *shown);
     let head = shown().map(|(name, ..)| (*name).to_owned()).collect();
-    let cells = |row| shown().map(|(.., cell)| cell(row)).collect();
-    std::iter::once(head).chain(of.iter().map(cells)).collect()
+    std::iter::once(head)
+        .chain(of.iter().map(|row| shown().map(|(.., cell)| cell(row)).collect()))
+        .collect()
 }
 
 /// Seconds with two digits; `?` if unknown.

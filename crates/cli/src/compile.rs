@@ -168,14 +168,19 @@ fn open_ended(found: &Found, args: &[OsString], jobs: &[Job]) -> Vec<OsString> {
 /// The arguments without the first `--`; `None` without one.
 fn without_separator(args: &[OsString]) -> Option<Vec<OsString>> {
     let at = args.iter().position(|arg| arg == "--")?;
-    let as_file = |arg: &OsString| {
-        if arg.as_encoded_bytes().starts_with(b"-") {
-            joined("./", Path::new(arg))
-        } else {
-            arg.clone()
-        }
-    };
-    Some(args[..at].iter().cloned().chain(args[at + 1..].iter().map(as_file)).collect())
+    Some(
+        args[..at]
+            .iter()
+            .cloned()
+            .chain(args[at + 1..].iter().map(|arg: &OsString| {
+                if arg.as_encoded_bytes().starts_with(b"-") {
+                    joined("./", Path::new(arg))
+                } else {
+                    arg.clone()
+                }
+            }))
+            .collect(),
+    )
 }
 
 /// Additional arguments for a link. With thin link-time optimisation, the linker runs the pass.

@@ -83,8 +83,10 @@ fn parse_stat(text: &str) -> Option<(u64, u64, u32)> {
     let ticks = ticks.filter(|ticks| ticks.len() == 8)?;
     let all: u64 = ticks.iter().sum();
     let busy = all - ticks[3] - ticks[4];
-    let is_pu = |line: &&str| line.strip_prefix("cpu").is_some_and(|it| !it.starts_with(' '));
-    let pus = text.lines().filter(is_pu).count();
+    let pus = text
+        .lines()
+        .filter(|line: &&str| line.strip_prefix("cpu").is_some_and(|it| !it.starts_with(' ')))
+        .count();
     Some((busy, all, u32::try_from(pus).ok()?))
 }
 

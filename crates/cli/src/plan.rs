@@ -272,12 +272,14 @@ impl Workload {
     /// Tasks of `programs`. `processor` is given for a machine of known speed with cores of one
     /// kind; on others, counted rates are not used.
     fn of(programs: &[Program], processor: Option<&str>) -> Self {
-        let known = |program: &Program| KnownJob {
-            name: program.name.clone(),
-            profile: Some(program.profile.clone()),
-            phases: demand::known(program),
-        };
-        let known: Vec<KnownJob> = programs.iter().map(known).collect();
+        let known: Vec<KnownJob> = programs
+            .iter()
+            .map(|program: &Program| KnownJob {
+                name: program.name.clone(),
+                profile: Some(program.profile.clone()),
+                phases: demand::known(program),
+            })
+            .collect();
         let mut by_job: BTreeMap<JobIdx, Vec<Task>> = BTreeMap::new();
         for task in tasks_to_plan(&known, &[], Nanos::ZERO) {
             by_job.entry(task.id.job).or_default().push(task);
@@ -333,13 +335,15 @@ fn threads(count: usize) -> String {
 /// `profiled` threads, of which some may have default placement.
 fn repeated(job: JobIdx, tasks: &[Task], (profiled, wanted): (usize, u32)) -> Vec<Task> {
     let after = u32::try_from(profiled).unwrap_or(u32::MAX);
-    let place = |(index, task): (u32, &Task)| {
-        let again = (index as usize).checked_sub(tasks.len());
-        let again = again.map(|again| u32::try_from(again).expect("fewer than MOST"));
-        let order = again.map_or(task.id.order, |again| after.saturating_add(again));
-        Task { id: TaskId { job, order }, ..task.clone() }
-    };
-    (0..wanted).zip(tasks.iter().cycle()).map(place).collect()
+    (0..wanted)
+        .zip(tasks.iter().cycle())
+        .map(|(index, task): (u32, &Task)| {
+            let again = (index as usize).checked_sub(tasks.len());
+            let again = again.map(|again| u32::try_from(again).expect("fewer than MOST"));
+            let order = again.map_or(task.id.order, |again| after.saturating_add(again));
+            Task { id: TaskId { job, order }, ..task.clone() }
+        })
+        .collect()
 }
 
 /// The plan as text: core by core, with the mix of each task and the reason of its place.

@@ -47,8 +47,10 @@ impl Redraw {
     /// scrolls.
     pub fn draw(&mut self, text: &str) -> anyhow::Result<()> {
         let size = self.size();
-        let cut = |line| truncate_str(&printable(line), size.columns, "…").into_owned() + "\n";
-        let cut: String = text.lines().map(cut).collect();
+        let cut: String = text
+            .lines()
+            .map(|line| truncate_str(&printable(line), size.columns, "…").into_owned() + "\n")
+            .collect();
         let resumed = self.resumed.swap(false, Ordering::Relaxed);
         let in_background = tcgetpgrp(std::io::stdout()).is_ok_and(|group| group != getpgrp());
         let last = self.last.filter(|(before, _)| *before == size && !resumed && !in_background);

@@ -35,7 +35,7 @@ struct Waiting {
     lines: String,
     /// Number of lines dropped for lack of room.
     left_out: usize,
-    /// The newest table; older ones that were not written yet are of no use.
+    /// The newest table; it replaces older ones that were not written yet.
     frame: Option<Frame>,
     /// Whether the thread has written all output that it has taken.
     idle: bool,

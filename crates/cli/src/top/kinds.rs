@@ -41,8 +41,9 @@ impl Kinds {
         }
         let sum = ran.values().fold(Nanos::ZERO, |sum, time| sum + *time).as_secs_f64();
         let known = ran.into_iter().filter(|_| sum > 0.0);
-        let share = |(kind, time): (_, Nanos)| KindShare { kind, share: time.as_secs_f64() / sum };
-        let mut shares: Vec<KindShare<'_>> = known.map(share).collect();
+        let mut shares: Vec<KindShare<'_>> = known
+            .map(|(kind, time): (_, Nanos)| KindShare { kind, share: time.as_secs_f64() / sum })
+            .collect();
         shares.sort_by(|one, other| other.share.total_cmp(&one.share));
         shares
     }

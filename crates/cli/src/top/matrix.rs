@@ -267,8 +267,10 @@ impl Threads {
     fn reports(&mut self) -> Reports {
         let mut of: Vec<_> = self.living.values().map(|(task, _)| (*task, Nanos::ZERO)).collect();
         of.sort_unstable_by_key(|(task, _)| task.id);
-        let seen = |(task, at): &(TaskRef, Nanos)| SeenTask::new(task.id, "".into(), *at);
-        let mut tasks: Vec<SeenTask> = of.iter().map(seen).collect();
+        let mut tasks: Vec<SeenTask> = of
+            .iter()
+            .map(|(task, at): &(TaskRef, Nanos)| SeenTask::new(task.id, "".into(), *at))
+            .collect();
         let mut reports = Reports::NONE;
         let machine = self.machine.clone();
         let mut quantum = QuantumTasks {

@@ -82,9 +82,9 @@ struct Shown {
 impl Shown {
     /// The columns for which a line of `characters` has room.
     fn within(characters: usize) -> Self {
-        let fits = |it: &Self| it.width() + COMMAND <= characters;
         let mut some = (0..LEFT_OUT.len()).map(|count| Self { left_out: &LEFT_OUT[..count] });
-        some.find(fits).unwrap_or(Self { left_out: &LEFT_OUT })
+        some.find(|it: &Self| it.width() + COMMAND <= characters)
+            .unwrap_or(Self { left_out: &LEFT_OUT })
     }
 
     fn has(&self, name: &str) -> bool {
@@ -160,8 +160,11 @@ fn percent(ran: Nanos, took: Nanos) -> f64 {
 
 /// PUs of a row: kinds of cores with their shares, then PU numbers.
 fn on_pus(line: &Line<'_>) -> String {
-    let kind = |of: &KindShare<'_>| format!("{} {:.0} %", of.kind, of.share * 100.0);
-    let kinds: Vec<String> = line.kinds.iter().map(kind).collect();
+    let kinds: Vec<String> = line
+        .kinds
+        .iter()
+        .map(|of: &KindShare<'_>| format!("{} {:.0} %", of.kind, of.share * 100.0))
+        .collect();
     let shown = line.pus.iter().take(MOST_PUS).map(|pu| pu.0.to_string());
     let more = (line.pus.len() > MOST_PUS).then(|| "…".to_owned());
     let pus = shown.chain(more).collect::<Vec<_>>().join(" ");

@@ -331,8 +331,9 @@ impl Watch {
         let new: Vec<Pid> =
             denied.map(|(pid, _)| *pid).filter(|pid| !self.denied.contains(pid)).collect();
         self.denied.extend(&new);
-        let line = |pid| format!("threads of process {pid} must not be read: its user or root can");
-        new.into_iter().map(line).collect()
+        new.into_iter()
+            .map(|pid| format!("threads of process {pid} must not be read: its user or root can"))
+            .collect()
     }
 }
 
