@@ -1,18 +1,18 @@
-//! Files for the report: the ending says what is written into each.
+//! Files for the report, with the format by their extension.
 
 use crate::exit::usage;
 use crate::output;
 use colocate_files::Mode;
 use std::path::{Path, PathBuf};
 
-/// A file and what is written into it.
+/// A file with the format of its content.
 pub struct Output<'a> {
     path: &'a Path,
     form: Form,
     mode: Mode,
 }
 
-/// What can be written into a file.
+/// Format of a report.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// Tables as text.
@@ -23,8 +23,8 @@ pub enum Form {
     Picture,
 }
 
-/// What is written into each of `paths`, and which users may read new ones; `-` is standard output, and gets text, or JSON if
-/// `json`.
+/// The format for each of `paths`, with the mode of new files; `-` is standard output and gets
+/// text, or JSON if `json`.
 pub fn of(paths: &[PathBuf], json: bool, mode: Mode) -> anyhow::Result<Vec<Output<'_>>> {
     let one = |path: &'_ PathBuf| -> anyhow::Result<Form> {
         let ending = path.extension().and_then(|ending| ending.to_str());
@@ -47,17 +47,17 @@ pub fn of(paths: &[PathBuf], json: bool, mode: Mode) -> anyhow::Result<Vec<Outpu
 }
 
 impl Output<'_> {
-    /// Whether it is a picture.
+    /// Whether the format is a picture.
     pub fn is_picture(&self) -> bool {
         self.form == Form::Picture
     }
 
-    /// What is written.
+    /// Format of the content.
     pub fn form(&self) -> Form {
         self.form
     }
 
-    /// Writes what `content` is in its form.
+    /// Writes the content that `content` returns for the format.
     pub fn write(
         &self,
         content: impl FnOnce(Form) -> anyhow::Result<String>,

@@ -1,4 +1,4 @@
-//! Policies on the command line: what their table says, as values, completions and help.
+//! Policies on the command line: values, completions and help from their table.
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command, Error};
@@ -7,14 +7,14 @@ use colocate_policy::{PolicySpec, SpecError};
 use std::ffi::OsStr;
 use std::fmt::Write;
 
-/// Reads a policy that can decide as often as a command needs.
+/// Parser of policies, restricted to those that decide as often as a command needs.
 #[derive(Clone, Copy)]
 pub enum Policies {
-    /// Once: `run`.
+    /// `run`: policies that decide once.
     Once,
-    /// Once, for a described machine, too: `plan`.
+    /// `plan`: policies that decide once, also those for described machines only.
     Planned,
-    /// Each quantum: `schedule`.
+    /// `schedule`: policies that decide each quantum.
     EachQuantum,
 }
 
@@ -27,12 +27,13 @@ impl Policies {
         decides && row.purpose != Purpose::Simulated
     }
 
-    /// Whether the command refuses the policy on every real machine, so that help and completions lack it.
+    /// Whether the command rejects the policy on every real machine, so that help and completions
+    /// omit it.
     fn always_refuses(self, row: &Row) -> bool {
         matches!(self, Self::Once) && row.prior.contains(&Prior::Speeds)
     }
 
-    /// The policy that `text` names.
+    /// Parses the policy in `text`.
     pub fn read(self, text: &str) -> Result<PolicySpec, String> {
         let is_offered = |row: &&&Row| self.has(row) && !self.always_refuses(row);
         let names: Vec<&str> =
@@ -83,7 +84,7 @@ impl TypedValueParser for Policies {
     }
 }
 
-/// The help of `--policy`: the policies by purpose. `default` is added to the first line.
+/// Help of `--policy`: the policies by purpose. `default` is appended to the first line.
 pub fn by_purpose(of: Policies, default: &str) -> String {
     let mut text = format!("Policy, with its settings as NAME:SETTING=VALUE:...{default}");
     for purpose in Purpose::REAL {
@@ -96,7 +97,7 @@ pub fn by_purpose(of: Policies, default: &str) -> String {
     text
 }
 
-/// Advice for `run` and `attach`, in five lines.
+/// Advice on policies for `run` and `attach`, in five lines.
 pub const WHICH_ONCE: &str = "\
 Which policy:
   auto           servers, pipelines and their clients; in doubt
@@ -105,7 +106,7 @@ Which policy:
   kmaf           memory on several nodes; with dino threads move, too
   os             the kernel alone, for comparison";
 
-/// The same for `schedule`.
+/// Advice on policies for `schedule`.
 pub const WHICH_EACH_QUANTUM: &str = "\
 Which policy:
   round-robin        more programs than PUs, where nothing is counted
@@ -142,7 +143,7 @@ fn or_none(words: Vec<String>, between: &str) -> String {
     if words.is_empty() { "–".to_owned() } else { words.join(between) }
 }
 
-/// Where a workload file or an option says it.
+/// Key in a workload file or option with this prior knowledge.
 const fn name_of(prior: Prior) -> &'static str {
     match prior {
         Prior::Solo => "`alone`",
@@ -159,7 +160,7 @@ fn setting(setting: &Setting) -> String {
     format!("`{}`: {}{default}", setting.range(), setting.meaning)
 }
 
-/// What a policy does, and what can be set.
+/// Summary of a policy, with its settings.
 fn help(row: &Row) -> String {
     let settings: Vec<&str> = row.settings.iter().map(|setting| setting.name).collect();
     match settings[..] {
