@@ -112,9 +112,10 @@ impl Serialize for Timeline {
         let [serial_ns, parallel_ns, asleep_ns] = self.spent;
         let stretches = &self.stretches[..];
         let cut = self.is_cut();
-        let phases =
-            |runnable| Phases { serial_ns, parallel_ns, asleep_ns, runnable, stretches, cut };
-        self.runnable.get().map(phases).serialize(to)
+        self.runnable
+            .get()
+            .map(|runnable| Phases { serial_ns, parallel_ns, asleep_ns, runnable, stretches, cut })
+            .serialize(to)
     }
 }
 

@@ -101,7 +101,7 @@ pub struct ByModel<'a> {
 /// Demand of a thread.
 #[derive(Clone, Debug)]
 struct Demanded {
-    /// By kind of core.
+    /// Demand by kind of core.
     by_kind: Vec<Demand>,
     /// Loads and stores an instruction; `None` if unknown.
     accesses: Option<f64>,
@@ -120,18 +120,24 @@ impl<'a> ByModel<'a> {
     ) -> Result<Self, DemandError> {
         let guesses = &model.assumptions().guesses;
         let wanted = |(job, phases): (u32, &Vec<Phase>)| -> Result<Vec<Demanded>, DemandError> {
-            let of = |(thread, phase)| {
-                let wrong = |error| DemandError { job: JobIdx(job), thread, error };
-                Demanded::of(phase, performance, guesses).map_err(wrong)
-            };
-            phases.iter().enumerate().map(of).collect()
+            phases
+                .iter()
+                .enumerate()
+                .map(|(thread, phase)| {
+                    Demanded::of(phase, performance, guesses).map_err(|error| DemandError {
+                        job: JobIdx(job),
+                        thread,
+                        error,
+                    })
+                })
+                .collect()
         };
-        let wrong = |error| DemandError { job: JobIdx(0), thread: 0, error };
         Ok(Self {
             machine: model.machine(),
             search: Search::new(model),
             jobs: (0..).zip(jobs).map(wanted).collect::<Result<_, _>>()?,
-            typical: Demanded::of(&Phase::default(), performance, guesses).map_err(wrong)?,
+            typical: Demanded::of(&Phase::default(), performance, guesses)
+                .map_err(|error| DemandError { job: JobIdx(0), thread: 0, error })?,
         })
     }
 }
@@ -145,9 +151,12 @@ fn demanded(jobs: &[Vec<Demanded>], id: TaskId) -> Option<&Demanded> {
 
 impl Demanded {
     fn of(phase: &Phase, speeds: &Performance, guesses: &Guesses) -> Result<Self, PhaseError> {
-        let on = |kind| Ok(phase.on(kind, guesses)?.demand);
         Ok(Self {
-            by_kind: speeds.kinds.iter().map(on).collect::<Result<_, PhaseError>>()?,
+            by_kind: speeds
+                .kinds
+                .iter()
+                .map(|kind| Ok(phase.on(kind, guesses)?.demand))
+                .collect::<Result<_, PhaseError>>()?,
             accesses: accesses(phase),
         })
     }
@@ -170,13 +179,15 @@ impl Estimate for ByModel<'_> {
     fn rates(&mut self, all: &[ThreadRates]) -> Vec<Option<Rates>> {
         let Self { machine, search, jobs, typical } = self;
         let seated = seated(machine, all);
-        let seat = |&(pu, place): &(PuIdx, usize)| {
-            let id = all[place].id;
-            let kind = machine.cores[machine.core_of(pu).idx()].kind.idx();
-            let demand = &demanded(jobs, id).unwrap_or(typical).by_kind[kind];
-            Seat { pu, demand, pages: &[], space: id.job.0 }
-        };
-        let seats: Vec<Seat<'_>> = seated.iter().map(seat).collect();
+        let seats: Vec<Seat<'_>> = seated
+            .iter()
+            .map(|&(pu, place): &(PuIdx, usize)| {
+                let id = all[place].id;
+                let kind = machine.cores[machine.core_of(pu).idx()].kind.idx();
+                let demand = &demanded(jobs, id).unwrap_or(typical).by_kind[kind];
+                Seat { pu, demand, pages: &[], space: id.job.0 }
+            })
+            .collect();
         let predicted = search.predict_next(&seats);
         let mut rates = vec![None; all.len()];
         for (&(pu, place), rate) in seated.iter().zip(&predicted.tasks) {

@@ -133,8 +133,11 @@ pub fn tasks_to_plan(jobs: &[KnownJob], seen: &[SeenTask], at: Nanos) -> Vec<Tas
     let mut tasks = Vec::with_capacity(seen.len());
     for (index, job) in jobs.iter().enumerate() {
         let id = |order| TaskId { job: index_of(index), order };
-        let is_new = |id: &TaskId| seen.binary_search_by_key(id, |task| task.id).is_err();
-        let coming = job.busiest_together().into_iter().map(id).filter(is_new);
+        let coming = job
+            .busiest_together()
+            .into_iter()
+            .map(id)
+            .filter(|id: &TaskId| seen.binary_search_by_key(id, |task| task.id).is_err());
         tasks.extend(coming.map(|id| expected(job, id)));
     }
     for (index, of_job) in by_job(seen) {
@@ -168,8 +171,9 @@ fn expected(job: &KnownJob, id: TaskId) -> Task {
 
 /// A living task of a job, by observation and profile; `typical` is the typical mix of the job.
 fn merged(job: Option<&KnownJob>, typical: Mix, task: &SeenTask, at: Nanos) -> Task {
-    let is_known = |job: &&KnownJob| job.profile.is_some() || !job.phases.is_empty();
-    let before = job.filter(is_known).map(|job| expected(job, task.id));
+    let before = job
+        .filter(|job: &&KnownJob| job.profile.is_some() || !job.phases.is_empty())
+        .map(|job| expected(job, task.id));
     let seen = task.known_mix();
     let mix = if seen != Mix::default() {
         seen

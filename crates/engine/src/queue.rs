@@ -56,12 +56,16 @@ pub(crate) type Placed = BTreeMap<JobIdx, Vec<Option<PuIdx>>>;
 
 /// The jobs of `queue` that `plan` lets run, with the PUs of their threads.
 pub(crate) fn placed(plan: &Plan, queue: &[QueuedJob], machine: &Machine) -> Placed {
-    let pu = |thread: &Thread| match plan.place_of(thread.id) {
+    queue.iter().filter_map(|job| Some((job.job, pus_of(plan, job, machine)?))).collect()
+}
+
+/// PUs of a job's threads under `plan`; `None` if the job waits.
+fn pus_of(plan: &Plan, job: &QueuedJob, machine: &Machine) -> Option<Vec<Option<PuIdx>>> {
+    let pus = job.threads.iter().map(|thread: &Thread| match plan.place_of(thread.id) {
         Some(Place::Waiting) => None,
         place => Some(place.and_then(Place::pu).and_then(|pu| machine.pu_by_os(pu))),
-    };
-    let job = |job: &QueuedJob| Some((job.job, job.threads.iter().map(pu).collect::<Option<_>>()?));
-    queue.iter().filter_map(job).collect()
+    });
+    pus.collect()
 }
 
 /// A quantum that has ended.
@@ -93,11 +97,14 @@ impl Passed<'_> {
 
     /// Whether a chosen thread had a PU or waited for one for most of it.
     fn was_runnable(&self) -> bool {
-        let runnable = |(task, earlier): (&SeenTask, Option<&SeenTask>)| {
-            let used = grown(task, earlier, |it| it.cpu_time).unwrap_or(Nanos::ZERO);
-            used + grown(task, earlier, |it| it.waited).unwrap_or(Nanos::ZERO)
-        };
-        let most = self.chosen().map(runnable).max().unwrap_or(Nanos::ZERO);
+        let most = self
+            .chosen()
+            .map(|(task, earlier): (&SeenTask, Option<&SeenTask>)| {
+                let used = grown(task, earlier, |it| it.cpu_time).unwrap_or(Nanos::ZERO);
+                used + grown(task, earlier, |it| it.waited).unwrap_or(Nanos::ZERO)
+            })
+            .max()
+            .unwrap_or(Nanos::ZERO);
         float(most) > RUNNABLE * float(self.took())
     }
 
@@ -121,8 +128,10 @@ impl Passed<'_> {
     /// hardly any time beside the busiest thread did not compute.
     #[allow(clippy::cast_precision_loss)] // threads are few
     fn fair_part(&self) -> f64 {
-        let used = |(task, earlier)| Some(float(grown(task, earlier, |it| it.cpu_time)?));
-        let used: Vec<f64> = self.chosen().filter_map(used).collect();
+        let used: Vec<f64> = self
+            .chosen()
+            .filter_map(|(task, earlier)| Some(float(grown(task, earlier, |it| it.cpu_time)?)))
+            .collect();
         let most = used.iter().copied().fold(0.0, f64::max);
         let computed = used.iter().filter(|used| **used > ACTIVE * most).count();
         let share = self.pus as f64 / computed.max(1) as f64;

@@ -2,9 +2,9 @@
 //!
 //! # Properties
 //! - **Foreign output stays**: the next table is drawn below the previous one if other programs may
-//! have written since: after Ctrl-Z, while another process group is in the foreground, and after a
-//! remark. The same holds after a change of the terminal's size, since lines may be wrapped. ->
-//! test `a_shell_writes_in_between`
+//!   have written since: after Ctrl-Z, while another process group is in the foreground, and after a
+//!   remark. The same holds after a change of the terminal's size, since lines may be wrapped.
+//!   -> test `a_shell_writes_in_between`
 
 use super::{Size, Stream, is_terminal, remark, size};
 use anyhow::Context;

@@ -18,8 +18,9 @@ pub(super) fn own_cores(placed: &Placed, machine: &Machine) -> BTreeMap<JobIdx, 
             *first = first.filter(|first| first == job);
         }
     }
-    let is_own = |pu: &PuIdx| owner[&machine.core_of(*pu)].is_some();
-    let has_own = |pus: &[Option<PuIdx>]| pus.iter().flatten().all(is_own) && !anywhere;
+    let has_own = |pus: &[Option<PuIdx>]| {
+        pus.iter().flatten().all(|pu: &PuIdx| owner[&machine.core_of(*pu)].is_some()) && !anywhere
+    };
     placed.iter().map(|(job, pus)| (*job, has_own(pus))).collect()
 }
 

@@ -3,7 +3,7 @@
 //!
 //! # Terms
 //! - `s`, `o`, `i`: seconds of the serial part, of the parallel part on one thread, and of each
-//! further thread.
+//!   further thread.
 //! - `T(P) = s + o / P + P · i`: Amdahl's law, and the critical sections of [`colocate_model::threads`].
 //! # Algorithm
 //! Least squares of relative errors under `s, o, i ≥ 0`. With three unknowns, all seven sets of

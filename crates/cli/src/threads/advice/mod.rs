@@ -11,16 +11,16 @@
 //! best number's slowest run is worse, so that run may be ended; its length stays unknown.
 //! # Terms
 //! - *Ratio*: geometric mean of the times with one number over the mean with another, with Welch's
-//! interval ([`ratio_interval`]). It is read after every run, up to eight times, and each reading
-//! may be wrong. So each reading has `CONFIDENCE`, which makes 95 % for all together.
+//!   interval ([`ratio_interval`]). It is read after every run, up to eight times, and each reading
+//!   may be wrong. So each reading has `CONFIDENCE`, which makes 95 % for all together.
 //! # Algorithm
 //! The number with the least mean is the best measured one. The advice is the smallest number shown
 //! to be at most [`TOLERANCE`] slower, if that number or the best is shown to be better than, or as
 //! good as, the most allowed. Otherwise nothing is shown, and the most allowed stays.
 //! # Properties
 //! - **Found** where runs do not scatter. -> test `least_of_many`
-//! - **Noise changes nothing**: where noise hides all differences, the most stays. -> test
-//! `noise_is_not_resolved`
+//! - **Noise changes nothing**: where noise hides all differences, the most stays.
+//!   -> test `noise_is_not_resolved`
 //! - **Bounded**: the runs come to an end, whatever their times. -> test `there_is_an_end`
 
 pub mod fit;
