@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Parses a number within `range`; `what` names it in the error.
+/// Parses a number within `range`; `what` is its name in the error.
 pub fn number(text: &str, what: impl Display, range: RangeInclusive<f64>) -> Result<f64, String> {
     let found = text.trim().parse().ok().filter(|number| range.contains(number));
     let low = range.start();

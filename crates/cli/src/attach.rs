@@ -18,10 +18,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Most ancestors of a process that are followed. Chosen: no shell calls that deep.
+/// Most ancestors of a process that are followed. Chosen: shells never nest this deep.
 const MOST_CREATORS: usize = 1_000;
 
-/// Deepest nesting of cgroups that is read. Chosen: nothing nests that deep.
+/// Deepest nesting of cgroups. Chosen: far above real hierarchies.
 const DEEPEST: usize = 64;
 
 /// Places programs that run already
@@ -118,9 +118,9 @@ fn cgroup_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// The jobs, without the processes in `is_taken`: descendants, which belong to the jobs of their
-/// ancestors, and processes that may not be placed. A process given twice is of the first job; a
-/// process that has ended meanwhile is of no job.
+/// The jobs, without the processes in `is_taken`: descendants (part of their ancestors' jobs) and
+/// unplaceable processes. A process given twice is of the first job; a process that has ended
+/// meanwhile is of no job.
 fn jobs(given: Vec<Given>, mut is_taken: BTreeSet<Pid>) -> Vec<Attached> {
     let mut jobs = Vec::new();
     for Given { name, mut pids } in given {
@@ -247,7 +247,7 @@ enum Unfit {
     Absent,
     /// The process is a kernel thread.
     OfKernel,
-    /// The process is colocate itself or an ancestor of it, so colocate would place itself, too.
+    /// The process is colocate itself or an ancestor, so colocate would place itself, too.
     CreatedUs,
 }
 

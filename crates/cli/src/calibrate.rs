@@ -156,7 +156,7 @@ fn forget(machine: &Machine) -> anyhow::Result<ExitCode> {
 /// take a few hundredths.
 const BUSY: f64 = 0.1;
 
-/// Refuses to measure beside other programs.
+/// Refuses to measure while other programs are busy.
 fn refuse_busy() -> anyhow::Result<()> {
     let busy = idle::busy_pus(Path::new("/proc"), Duration::from_secs(1));
     match busy.filter(|busy| *busy > BUSY) {
@@ -169,7 +169,7 @@ fn refuse_busy() -> anyhow::Result<()> {
 }
 
 /// Widest ratio of an interval's ends at which speeds are kept. Chosen: with the default of seven
-/// rounds, rounds that differ by 1.4 times.
+/// rounds, a ratio of 1.4 between rounds.
 const WIDE: f64 = 2.0;
 
 /// The speed with the widest interval, if its ends are more than [`WIDE`] times apart.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Time between two polls for a signal that ends the command. No measurement depends on it.
+/// Time between two polls for a signal. No measurement depends on it.
 pub const POLL: Duration = Duration::from_millis(100);
 
 /// Time between SIGTERM and SIGKILL. Chosen: as `docker stop`, since a database may have to write.
@@ -27,16 +27,15 @@ pub struct End {
     pub waited: Waited,
 }
 
-/// Starts a child that is killed with colocate. It has its own process group: terminal signals such
-/// as Ctrl-C reach colocate only, which passes them on.
+/// Starts a child with a process group of its own; the child is killed if colocate dies. Terminal
+/// signals such as Ctrl-C reach colocate only, and colocate passes them on.
 pub fn start(command: &mut Command) -> std::io::Result<Pid> {
     sys::ends_with_us(command);
     command.process_group(0);
     command.spawn().map(|child| Pid(child.id().cast_signed()))
 }
 
-/// Receiver of the ends of `children`. One thread waits for each child, so that its end is timed
-/// when it happens.
+/// Receiver of the ends of `children`. A thread for each child waits and takes the time of the end.
 pub fn ends(children: &[Pid]) -> Receiver<anyhow::Result<End>> {
     let (send, arrivals) = mpsc::channel();
     for (child, &pid) in children.iter().enumerate() {
@@ -53,10 +52,10 @@ pub fn ends(children: &[Pid]) -> Receiver<anyhow::Result<End>> {
 }
 
 /// Waits until all `children` have ended; returns their ends in their order, or `None` if a signal
-/// stops the wait. At the first signal `ask` is called for each running child; at the next one its
-/// process group is killed. `check` is called at the start and at every [`POLL`]. Once all children
-/// in `until` have ended, if there are any, the others are terminated: their status is 0 and their
-/// end is that time.
+/// stops the wait. The first signal calls `ask` for each running child, the second kills its
+/// process group. `check` is called at the start and at every [`POLL`]. Once all children in
+/// `until` (if any) have ended, the remaining children are terminated: their status is 0 and their
+/// end is this time.
 pub fn wait_all(
     children: &[Pid],
     until: &[usize],
@@ -111,7 +110,7 @@ pub fn asking_signals() -> Vec<i32> {
     asking.into_iter().filter(|&signal| !sys::is_ignored(signal)).collect()
 }
 
-/// Blocks these signals and returns a descriptor on which they arrive.
+/// Blocks the signals of [`asking_signals`] and returns a descriptor for them.
 pub fn take_signals() -> Result<OwnedFd, SysError> {
     let arriving = sys::signalfd(&asking_signals())?;
     sys::block(&asking_signals())?;

@@ -115,7 +115,7 @@ struct Study {
 }
 
 impl Study {
-    /// Makes all runs that remain.
+    /// Makes all remaining runs.
     fn finish(&mut self) -> anyhow::Result<()> {
         let order = self.session.state.settings.order();
         let first = self.session.state.runs.len();

@@ -78,10 +78,10 @@ fn compile(names: &[&str], args: &[OsString]) -> anyhow::Result<ExitCode> {
     .into())
 }
 
-/// Compiler option that loads the pass.
+/// Compiler option to load the pass.
 const PLUGIN: &str = "-fpass-plugin=";
 
-/// Option that compilers pass to their linker and to no other job: a folder that does not exist.
+/// Option passed by compilers to their linker and to no other job: a folder that does not exist.
 const MARKER: &str = "-L/colocate/marker";
 
 /// One job of a compiler driver: a program and its arguments.
@@ -155,8 +155,8 @@ fn quoted(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// The arguments without `--`, so that options can follow it. `--` stays if it is the value of
-/// another option, as in `-o --`: without it the compiler would have other jobs.
+/// The arguments without `--`, to append options. `--` stays if it is the value of an option, as in
+/// `-o --`: without the word, the compiler would have other jobs.
 fn open_ended(found: &Found, args: &[OsString], jobs: &[Job]) -> Vec<OsString> {
     let words = |jobs: &[Job]| jobs.iter().map(|job| job.0.len()).collect::<Vec<_>>();
     let without = without_separator(args);
@@ -165,7 +165,7 @@ fn open_ended(found: &Found, args: &[OsString], jobs: &[Job]) -> Vec<OsString> {
         .unwrap_or_else(|| args.to_vec())
 }
 
-/// The arguments without the first `--`; `None` without one.
+/// The arguments without the first `--`; `None` if `--` is missing.
 fn without_separator(args: &[OsString]) -> Option<Vec<OsString>> {
     let at = args.iter().position(|arg| arg == "--")?;
     Some(

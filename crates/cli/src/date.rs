@@ -1,7 +1,7 @@
 //! Calendar dates and minutes of measurements.
 
-/// Gregorian date of a day since 1970. Years begin in March, so that the leap day is their last day
-/// (Hinnant, "chrono-compatible low-level date algorithms").
+/// Gregorian date of a day since 1970. Years begin in March and end with the leap day (Hinnant,
+/// "chrono-compatible low-level date algorithms").
 pub fn day(days: u64) -> String {
     let days = days + 719_468; // since the 1st of March of the year 0
     let era = days / 146_097;

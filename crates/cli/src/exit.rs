@@ -25,12 +25,12 @@ pub const OURS: u8 = 125;
 /// The program was found but could not be executed.
 pub const CANNOT_EXECUTE: u8 = 126;
 
-/// An error that carries its exit code.
+/// An error with its exit code.
 #[derive(Debug)]
 pub struct Failure {
     /// The exit code.
     pub code: u8,
-    /// One line: found, expected, remedy.
+    /// A single line: found, expected, remedy.
     pub message: String,
 }
 
@@ -99,7 +99,7 @@ pub fn code_of(done: anyhow::Result<ExitCode>) -> ExitCode {
     })
 }
 
-/// `error` and its causes, on one line. A cause that an error already contains is not repeated.
+/// `error` and its causes in a line. A cause contained in the error's text is not repeated.
 pub fn one_line(error: &anyhow::Error) -> String {
     let causes = error.chain().map(ToString::to_string);
     let line = causes.fold(String::new(), |said, cause| match said.as_str() {

@@ -59,7 +59,7 @@ pub fn look(proc: &Path) -> Quiet {
     least
 }
 
-/// PUs that other programs keep busy while this process sleeps for `during`; `None` if the kernel
+/// PUs kept busy by other programs while this process sleeps for `during`; `None` if the kernel
 /// does not report it.
 #[allow(clippy::cast_precision_loss)] // ticks of some seconds
 pub fn busy_pus(proc: &Path, during: Duration) -> Option<f64> {
@@ -90,7 +90,7 @@ fn parse_stat(text: &str) -> Option<(u64, u64, u32)> {
     Some((busy, all, u32::try_from(pus).ok()?))
 }
 
-/// A warning if other programs run.
+/// A warning if further programs run.
 pub fn warning(before: Quiet) -> Option<String> {
     let others = before.others_runnable.filter(|&others| others > 0)?;
     Some(format!(
@@ -98,8 +98,8 @@ pub fn warning(before: Quiet) -> Option<String> {
     ))
 }
 
-/// Reads `/proc/loadavg`, such as `0.20 0.18 0.12 3/80 11206`: one-minute load first, and before
-/// the slash the number of runnable tasks, including the reader.
+/// Reads `/proc/loadavg`, e.g. `0.20 0.18 0.12 3/80 11206`: load over a minute, and before the
+/// slash the number of runnable tasks, including the reader.
 fn parse_loadavg(text: &str) -> Quiet {
     let mut fields = text.split_whitespace();
     let load = fields.next().and_then(|load| load.parse().ok());

@@ -16,8 +16,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Longest wait at the end for a terminal or a pipe that takes no more lines, unless the report
-/// follows them.
+/// Longest wait at the end for a blocked terminal or pipe, unless the report follows.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A set-up for these programs: each runs once to its end, and no program is made to wait.
@@ -42,13 +41,13 @@ pub fn setup(commands: Vec<Command>) -> anyhow::Result<Setup> {
     })
 }
 
-/// Candidate folders for files that no other user may write.
+/// Candidate folders, private to this user for writing.
 pub fn run_dirs() -> Vec<PathBuf> {
     let xdg = std::env::var_os("XDG_RUNTIME_DIR");
     rundir::candidates(xdg.as_deref(), sys::effective_user())
 }
 
-/// A temporary folder that no other user may write or read, with its descriptor. Removed on drop.
+/// A temporary folder private to this user, with its descriptor. Removed on drop.
 pub fn own_folder(prefix: &str) -> anyhow::Result<(TempDir, Dir)> {
     let within = rundir::open(&run_dirs(), sys::effective_user()).map_err(anyhow::Error::msg)?;
     let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(within.path())?;
@@ -96,7 +95,7 @@ pub fn exit(
 /// Lines for the user, on standard error unless `quiet`. All are kept for the report.
 pub struct Notes {
     quiet: bool,
-    /// Writer while programs run, so that a reader that does not read blocks no program.
+    /// Writer while programs run: a blocked reader blocks no program.
     thread: Option<OutputThread>,
     /// All lines up to now.
     pub all: Vec<String>,
@@ -120,7 +119,7 @@ impl Notes {
         }
     }
 
-    /// Shows a frame if there is a thread that draws.
+    /// Shows a frame if there is an output thread.
     pub fn show(&self, frame: Option<Frame>) {
         if let Some((thread, frame)) = self.thread.as_ref().zip(frame) {
             thread.show(frame);
@@ -136,7 +135,7 @@ impl Notes {
     }
 }
 
-/// Removes the table also in a panic, so that the terminal is left as it was.
+/// Removes the table also in a panic, to leave the terminal as before.
 impl Drop for Notes {
     fn drop(&mut self) {
         self.flush(Some(PATIENCE));

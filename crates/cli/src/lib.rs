@@ -86,7 +86,7 @@ enum Command {
     Generate(generate::Args),
 }
 
-/// Commands that have moved to other places.
+/// Commands of earlier versions, with their present names.
 const MOVED: [(&str, &str); 8] = [
     ("move", "colocate pages move"),
     ("simulate", "colocate-study simulate"),

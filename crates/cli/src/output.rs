@@ -63,10 +63,10 @@ pub fn size(stream: Stream) -> Option<Size> {
         .map(|(lines, columns)| Size { lines: lines.into(), columns: columns.into() })
 }
 
-/// Writes `text` to `path`, or to standard output if there is no path or it is `-`.
+/// Writes `text` to `path`, or to standard output without a path or with `-`.
 ///
 /// A file appears whole or not at all ([`colocate_files::write()`]); `kill -9` in between leaves a
-/// file `.colocate-….tmp` beside it. A reader of standard output that has gone away is no error.
+/// file `.colocate-….tmp` beside it. A closed reader of standard output is no error.
 pub fn write(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
     write_as(path, text, Mode::ByUmask)
 }
@@ -94,7 +94,7 @@ pub fn print(text: &str) -> anyhow::Result<bool> {
     }
 }
 
-/// As [`write_as`], for results that took long: if a file cannot be written, they go to standard
+/// As [`write_as`], for results of long work: if writing to a file fails, the text goes to standard
 /// output.
 pub fn keep(path: Option<&Path>, text: &str, mode: Mode) -> anyhow::Result<()> {
     let written = write_as(path, text, mode);
@@ -132,14 +132,14 @@ pub fn remarked(line: &str) -> String {
     format!("{}: {}\n", NAME.get().unwrap_or(&"colocate"), printable(line))
 }
 
-/// Writes to standard error and ignores errors, such as a reader that has gone away or a full disk:
-/// programs run on and results are kept.
+/// Writes to standard error and ignores errors, e.g. a closed reader or a full disk: programs run
+/// on and results are kept.
 pub fn aside(text: &str) {
     let _ = std::io::stderr().lock().write_all(printable_lines(text).as_bytes());
 }
 
-/// A private descriptor of standard error, which no program inherits. A thread that holds the lock
-/// of `io::stderr` would block all others.
+/// A private descriptor of standard error, inherited by no program. A thread with the lock of
+/// `io::stderr` would block all threads.
 pub struct OwnStderr(File);
 
 impl OwnStderr {
@@ -149,13 +149,13 @@ impl OwnStderr {
     }
 
     /// Size of the terminal, if this process may draw on it. `None` while another process group is
-    /// in the foreground, such as a shell with colocate in the background (tcgetpgrp(3)).
+    /// in the foreground, e.g. a shell with colocate in the background (tcgetpgrp(3)).
     pub fn drawable(&self) -> Option<Size> {
         let is_ours = tcgetpgrp(&self.0).is_ok_and(|foreground| foreground == getpgrp());
         is_ours.then(|| size(Stream::Err)).flatten()
     }
 
-    /// Writes text in one piece. It may contain control sequences; names are escaped already.
+    /// Writes text in a single piece. Control sequences are allowed; names are escaped already.
     pub fn draw(&mut self, text: &str) {
         let _ = self.0.write_all(text.as_bytes());
     }

@@ -104,7 +104,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Note on a policy that places no thread before programs run: it decides by evidence from the run.
+/// Note on a policy without places before the run: its decisions need evidence from the run.
 fn placed_while_running(policy: &PolicySpec, known: &Knowledge<'_>) -> Option<String> {
     let shown = policy.policy(known).needs().without(SourceSet::of(&[Source::Mix]));
     let names: Vec<&str> =
@@ -120,9 +120,9 @@ fn placed_while_running(policy: &PolicySpec, known: &Knowledge<'_>) -> Option<St
 /// Sets of assumptions for predicted slowdowns, the default one included. Chosen: a few for each of
 /// the two dozen assumptions.
 const DRAWS: usize = 65;
-/// Tasks up to which all sets are used; with more tasks there are fewer sets, so that a plan does
-/// not take seconds. Chosen: 64 different tasks took 0.08 s on the development machine, for the
-/// whole command.
+/// Tasks up to which all sets are used; with more tasks, fewer sets keep the time of a plan far
+/// below seconds. Chosen: 64 different tasks took 0.08 s on the development machine, for the whole
+/// command.
 const TASKS: usize = 256;
 
 /// Predicts the slowdowns of the plan's tasks; returns a line on the quality of the prediction.
@@ -181,7 +181,7 @@ fn usable(seen: &read::Seen, cpus: Option<&str>) -> anyhow::Result<Vec<PuIdx>> {
     Ok(allowed.into_iter().filter(|pu| wanted.contains(machine.pus[pu.idx()].os)).collect())
 }
 
-/// A program of the workload, from one option.
+/// A program of the workload, from an option.
 struct Program {
     name: String,
     profile: Profile,

@@ -363,8 +363,8 @@ fn run(
     decided.report(&args.options, host, name, programs, notes)
 }
 
-/// Places programs that run already under a policy, until they end or a signal comes, and reports.
-/// The notes `first` are written before anything is done.
+/// Places running programs under a policy, until their end or a signal, and reports. The notes
+/// `first` are written first.
 pub fn follow(
     options: &Options,
     setup: &Setup,

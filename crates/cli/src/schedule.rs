@@ -195,7 +195,7 @@ fn comparing(args: &Args, policy: &Guarded) -> Comparing {
 }
 
 /// Evidence requested beside the policy's needs, for the report and the user; and evidence not
-/// requested although the policy needs it: estimated stacks, spin samples that are switched off.
+/// requested against the policy's needs: estimated stacks, spin samples at rate 0.
 fn evidence(args: &Args, stacks: Stacks<'_>) -> (SourceSet, SourceSet) {
     let mut also = vec![Source::Counters, Source::RunStates];
     let mut without = Vec::new();

@@ -14,8 +14,8 @@ pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     caught(|_, _| Ok(()))
 }
 
-/// As [`stop_flag`], for a command's own work, which polls the flag only between pieces that may
-/// take minutes: a second signal ends the process as if it were not caught.
+/// As [`stop_flag`], for a command's own work, with minutes between two polls of the flag: a second
+/// signal ends the process as if uncaught.
 pub fn stop_flag_once() -> anyhow::Result<Arc<AtomicBool>> {
     caught(|signal, stop| flag::register_conditional_default(signal, stop).map(drop))
 }

@@ -91,7 +91,7 @@ fn text(args: &Args, report: &Report) -> String {
     if args.json { printable::json(report) } else { report.text() }
 }
 
-/// Most threads allowed here, and the limit that sets it.
+/// Most threads allowed here, with the lowest limit.
 fn allowed(asked: Option<u32>) -> anyhow::Result<Allowed> {
     let machine = read::live()?;
     let usable = read::usable(&machine, &Sysfs::at(Path::new("/")));

@@ -164,7 +164,7 @@ impl Timeline {
         }
     }
 
-    /// Keeps a further stretch; if there are too many, it replaces an earlier one.
+    /// Keeps a further stretch; above the limit, in place of an earlier stretch.
     fn begin(&mut self, stretch: Stretch) {
         if self.stretches.len() < self.most {
             self.stretches.push(stretch);
@@ -181,8 +181,8 @@ impl Timeline {
         !self.late.is_empty()
     }
 
-    /// Stretches backwards from the last one, which is still in progress if the job's phase is
-    /// known now. There may be a gap between the last and the first stretches.
+    /// Stretches backwards from the last. The last is still in progress if the job's phase is known
+    /// now. There may be a gap between the last and the first stretches.
     pub fn backwards(&self) -> impl Iterator<Item = &Stretch> {
         self.late.iter().rev().chain(self.stretches.iter().rev())
     }

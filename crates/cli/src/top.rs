@@ -124,7 +124,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Due times of polls and tables: counted from the beginning, so that they do not drift.
+/// Due times of polls and tables: counted from the beginning, without drift.
 struct Pace {
     interval: Nanos,
     /// Polls in an interval.
@@ -149,7 +149,7 @@ impl Pace {
     /// Records a poll at time `at` since the beginning. Returns whether a table is due.
     ///
     /// The poll counts as the one due nearest to `at`: after a pause, missed polls are left out.
-    /// Polls made up for one right after the other would see next to nothing each.
+    /// Repeated at once, each would see next to nothing.
     fn made(&mut self, at: Nanos) -> bool {
         let at = u128::from(at.0);
         let interval = u128::from(self.interval.0);

@@ -36,7 +36,7 @@ use colocate_policy::schedule::{Rates, Traffic};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// Estimator of rates that are not counted.
+/// Estimator of uncounted rates.
 pub trait Estimate {
     /// Rates of each of `all`, which ran in the same quantum, in their order; `None` without an
     /// estimate.
@@ -67,7 +67,7 @@ pub fn fill(all: &mut [ThreadRates], estimate: &mut dyn Estimate) {
     }
 }
 
-/// Rates that were not counted.
+/// Rates without a count.
 fn missing(ran: &Rates) -> Estimated {
     Estimated {
         ipc: ran.ipc.is_none(),

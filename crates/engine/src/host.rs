@@ -5,7 +5,7 @@ use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_policy::Plan;
 use thiserror::Error;
 
-/// A machine with programs on it: this one, or a simulated one.
+/// A machine with programs: real or simulated.
 pub trait Host {
     /// The machine now; it changes when a PU goes offline or comes online.
     fn machine(&self) -> &Machine;
@@ -17,8 +17,8 @@ pub trait Host {
     /// Provides the requested evidence from now on. Returns the backend of each request, or the
     /// reason of its refusal; refused evidence stays unknown.
     ///
-    /// To be called before the jobs are launched. A later request without [`Source::Mix`] ends that
-    /// source, which costs the programs time; the other sources go on.
+    /// To be called before the jobs are launched. A later request without [`Source::Mix`] ends this
+    /// source, which costs the programs time; all other sources go on.
     fn request(&mut self, requests: &[Request<'_>]) -> Vec<Grant>;
 
     /// Lets the placed tasks run for one quantum and returns their activity.
@@ -42,7 +42,7 @@ pub trait Host {
 pub struct Request<'a> {
     /// Kind of evidence.
     pub source: Source,
-    /// Jobs whose tasks it is about.
+    /// Jobs whose tasks are observed.
     pub jobs: &'a [JobIdx],
 }
 

@@ -8,7 +8,7 @@ use colocate_machine::{CacheKind, Machine, Nanos, PuIdx, PuNr};
 use colocate_model::Stack;
 use colocate_policy::schedule::{Rates, Traffic};
 
-/// Rates of one or several threads that are estimated.
+/// Estimated rates of a thread or of several threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimated {
     /// Instructions per cycle.
@@ -31,7 +31,7 @@ impl Estimated {
 pub struct ThreadRates {
     /// The thread.
     pub id: TaskId,
-    /// PU where it was last seen to run; `None` if it ended before it could be read.
+    /// PU of its last run; `None` if the thread ended before it was read.
     pub pu: Option<PuNr>,
     /// CPU time used; `None` if the host does not report it.
     pub time: Option<Nanos>,
@@ -92,8 +92,8 @@ pub(crate) fn of_thread(
     })
 }
 
-/// Share of `took`, the time between two observations, in which a thread had a PU or waited for
-/// one, without spin time.
+/// Share of `took`, the time between two observations, in which a thread had a PU or waited for it,
+/// without spin time.
 pub(crate) fn runnable(task: &SeenTask, before: Option<&SeenTask>, took: Nanos) -> Option<f64> {
     let since = |of: &dyn Fn(&SeenTask) -> Option<Nanos>| {
         Some(of(task)?.saturating_sub(before.and_then(of).unwrap_or(Nanos::ZERO)))

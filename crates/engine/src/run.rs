@@ -135,8 +135,8 @@ pub struct Round<'a> {
     pub did: &'a [ThreadRates],
     /// Usage of each job, also of waiting jobs that filled idle PUs.
     pub all: &'a [JobUsage],
-    /// Mean number of runnable threads of each job that ran: with a PU or waiting for one, without
-    /// spin time. Jobs of which the host does not report it are missing.
+    /// Mean number of runnable threads of each job that ran: with a PU or waiting for a PU, without
+    /// spin time. Jobs without a report by the host are missing.
     pub runnable: &'a BTreeMap<JobIdx, f64>,
 }
 
@@ -158,10 +158,9 @@ impl Planned {
     }
 }
 
-/// The plan that [`run`] would start with, if only events end a quantum.
+/// The first plan of [`run`], if only events end a quantum.
 ///
-/// Threads that are not known yet are missing; a policy that needs no mixes places each job's first
-/// thread.
+/// Unknown threads are missing; a policy that needs no mixes places each job's first thread.
 pub fn first_plan(
     machine: &Machine,
     usable: &[PuNr],
@@ -521,8 +520,8 @@ fn unknown_jobs(needs_mixes: bool, jobs: &[KnownJob]) -> Vec<JobIdx> {
     unknown.map(|(index, _)| JobIdx(index)).collect()
 }
 
-/// First threads of unknown jobs: every job has one, so a policy that needs no mixes can place it
-/// before the launch.
+/// First threads of unknown jobs. Every job has a first thread, so a policy that needs no mixes can
+/// place it before the launch.
 fn first_tasks(jobs: &[KnownJob]) -> impl Iterator<Item = Task> {
     let unknown = (0..).zip(jobs).filter(|(_, job)| job.profile.is_none());
     unknown.map(|(index, job)| Task {

@@ -16,7 +16,7 @@ use smt_bench::traffic::{Generator, ROW_BYTES};
 use smt_bench::{gaps, operations};
 use std::time::Duration;
 
-/// One measurement, taken once in every round.
+/// A measurement, taken once in every round.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
     /// Passes a cache line between two PUs.
@@ -31,8 +31,8 @@ pub enum Cell {
     Memory { from: Option<NodeNr>, to: Option<NodeNr>, pus: [u32; 2], bytes: usize },
     /// All these PUs of a node read and write `rows` rows of memory each.
     Stream { node: Option<NodeNr>, pus: Vec<u32>, rows: u32 },
-    /// Loads on the first PU from `bytes` bytes near to it, while the other PUs read and write
-    /// `rows` rows each.
+    /// Loads on the first PU from `bytes` bytes near to it, beside traffic of `rows` rows on each
+    /// further PU.
     Beside { node: Option<NodeNr>, pus: Vec<u32>, bytes: usize, rows: u32 },
     /// Moves pages near a PU to another node.
     Move { from: NodeNr, to: NodeNr, pu: u32 },
@@ -44,7 +44,7 @@ pub enum Cell {
     Operations { kind: String, pu: u32 },
 }
 
-/// Durations of cells: shorter with many PUs, so that a calibration ends within two minutes.
+/// Durations of cells: shorter with many PUs, to end a calibration within two minutes.
 pub struct Lengths {
     line: Duration,
     visit: Duration,
@@ -53,11 +53,11 @@ pub struct Lengths {
 
 /// Most time of all cells of one sort in all rounds. Chosen: a tenth of two minutes.
 const ALL: Duration = Duration::from_secs(12);
-/// Rounds for which the durations are computed.
+/// Rounds assumed by [`Lengths`].
 const ROUNDS: u32 = 7;
-/// Time for which loads are timed.
+/// Duration of timed loads.
 const LOAD: Duration = Duration::from_millis(8);
-/// Time for which memory is read and written.
+/// Duration of memory traffic.
 const STREAM: Duration = Duration::from_millis(60);
 /// Wake-ups of a cell: to an idle PU, and to a busy PU, where the woken thread may wait for a time
 /// slice.
@@ -219,8 +219,9 @@ fn stream(pus: &[u32], rows: u32) -> Result<Option<f64>, ThreadError> {
     Ok(Streams::on(pus, rows)?.during(|| std::thread::sleep(STREAM)).1)
 }
 
-/// Latency of loads on the first of `pus`, alone and beside the traffic of the others, and that
-/// traffic: medians of several tries that alternate, so that drift affects all three alike.
+/// Latency of loads on the first of `pus`, alone and beside the traffic of all further PUs, and
+/// this traffic in bytes a second: medians over alternating tries, so drift affects all three
+/// alike.
 fn beside(pus: &[u32], bytes: usize, rows: u32) -> Result<Vec<Option<f64>>, ThreadError> {
     let chase = Chase::near(pus[0], bytes)?;
     let streams = Streams::on(&pus[1..], rows)?;
@@ -268,7 +269,7 @@ fn steal(pu: u32) -> Option<Nanos> {
 /// The cells to measure, and the figures that cannot be measured.
 pub struct Plan {
     pub cells: Vec<Cell>,
-    /// Figures that cannot be measured, with the reason, one line each.
+    /// Missing figures, with the reason, a line each.
     pub absent: Vec<String>,
 }
 

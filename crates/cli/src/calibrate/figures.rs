@@ -130,7 +130,7 @@ pub fn figures(machine: &Machine, cells: &[Cell], taken: &[Samples], unix_s: u64
 /// is not known better.
 const MOST_REACH: f64 = 10.0;
 
-/// Traffic that would saturate memory, from latencies beside known traffic. The mean is taken of 1
+/// Traffic at which memory saturates, from latencies beside known traffic. The mean is taken of 1
 /// over the capacity, which is 0 where loads do not wait.
 fn capacities(cells: &[Cell], taken: &[Samples], unix_s: u64) -> Vec<Figure> {
     let of_node = |(cell, samples): (&Cell, &Samples)| {
@@ -223,7 +223,7 @@ pub fn beside(report: &Report, pus: [u32; 2], unix_s: u64) -> Vec<Figure> {
 }
 
 /// Ratio of reported to measured size from which on the measured size of the last cache counts.
-/// Measured sizes lie half-way between two sizes that are √2 apart.
+/// Measured sizes lie half-way between two sizes a factor of √2 apart.
 const WRONG: f64 = 1.5;
 
 /// Sets the size of the last caches of `machine` to the measured size where it is clearly smaller

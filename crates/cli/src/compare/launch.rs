@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Launcher of the runs of one comparison.
+/// Launcher of a comparison's runs.
 pub struct Launcher {
     ourselves: PathBuf,
     commands: Vec<Vec<String>>,
@@ -114,7 +114,8 @@ impl Launcher {
     }
 
     /// Waits for all `children`; returns their ends in their order, or `None` if a signal stops the
-    /// run. When all children in `until` have ended, if there are any, the others are terminated.
+    /// run. Once all children in `until` (if any) have ended, the remaining children are
+    /// terminated.
     fn wait_for(&self, children: &[Pid], until: &[usize]) -> anyhow::Result<Option<Vec<End>>> {
         children::wait_all(children, until, &self.stop, ask_to_end, || Ok(()))
     }
@@ -128,7 +129,7 @@ fn kill_all(children: &[Pid]) {
     }
 }
 
-/// `policy` with `seed`, if it has such a setting and no setting is given.
+/// `policy` with `seed`, if the policy has this setting and no setting is given.
 fn seeded(policy: &str, seed: u64) -> String {
     let with_seed = || {
         let mut spec: PolicySpec = policy.parse().ok()?;

@@ -27,7 +27,7 @@ pub struct Session {
     pub state: State,
 }
 
-/// The files of one run.
+/// Files of a run.
 pub struct RunFiles {
     /// Output of the programs and of colocate.
     pub log: PathBuf,
@@ -79,7 +79,7 @@ impl Session {
         self.save()
     }
 
-    /// Keeps a run in which a program failed.
+    /// Keeps a failed run.
     pub fn keep_failure(&mut self, run: Run) -> anyhow::Result<()> {
         self.state.failures.push(run);
         self.save()

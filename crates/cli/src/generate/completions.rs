@@ -52,8 +52,7 @@ pub fn all(command: fn() -> Command) -> Vec<(String, String)> {
     KINDS.iter().map(|kind| ((kind.file)(&name), text(kind))).collect()
 }
 
-/// The command with `hint` on options that take a PID, and without hints on options that take no
-/// file.
+/// The command with `hint` on options of PIDs, and without hints on options that take no file.
 fn with_hints(command: Command, hint: ValueHint) -> Command {
     let command = command.mut_args(move |arg| {
         if is_pid(&arg) {

@@ -8,7 +8,7 @@ use std::io;
 /// Examples of a page: purpose and command line.
 pub type Examples = [(&'static str, &'static [(&'static str, &'static str)])];
 
-/// Files that several commands use.
+/// Files common to several commands.
 const FILES: [(&str, &str); 5] = [
     (
         "$XDG_CACHE_HOME/colocate/profiles, ~/.cache/colocate/profiles",
@@ -79,7 +79,7 @@ fn with_usage(page: &str, command: &mut Command) -> String {
     format!("{before}.SH SYNOPSIS\n{}\n{after}", lines.join("\n.br\n"))
 }
 
-/// The sections that are not generated from arguments.
+/// Sections beside those generated from arguments.
 fn sections(page: &str, examples: &Examples) -> String {
     let examples = examples.iter().find(|(name, _)| page.strip_suffix(".1") == Some(name));
     let mut text = String::new();

@@ -7,17 +7,17 @@ use smt_bench::measure::{CHUNK, Job, together};
 use smt_bench::overlap::{Pace, paces};
 use std::time::Duration;
 
-/// Result of one measurement.
+/// Result of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// Nanoseconds an iteration of each job while all jobs ran, in the order of the jobs. `None` if
-    /// other load left too little time in which all ran together.
+    /// other load left too little common time.
     pub iteration_ns: Option<Vec<f64>>,
     /// Smallest share of its PU that any job's thread had, in 0 ..= 1.
     pub share_of_pu: f64,
 }
 
-/// A machine on which workloads run beside each other.
+/// A machine for workloads beside each other.
 pub trait Bench: Measurement<Cell = Vec<Job>, Sample = Sample> {}
 
 impl<M: Measurement<Cell = Vec<Job>, Sample = Sample>> Bench for M {}

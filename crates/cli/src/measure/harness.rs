@@ -14,13 +14,13 @@ use colocate_figures::stats::Random;
 use colocate_machine::{Machine, PuNr, PuSet, read};
 use smt_bench::thread;
 
-/// Share of its PU below which a thread had to share it. Chosen, with room for the kernel's own
-/// work on every PU.
+/// Share of its PU below which a thread had to share. Chosen, with room for the kernel's own work
+/// on every PU.
 pub const SHARED_WITH_OTHERS: f64 = 0.95;
 
 /// A subject of measurements: this machine, or a simulated one in tests.
 pub trait Measurement {
-    /// One condition, such as a PU, or jobs on PUs.
+    /// A condition, e.g. a PU, or jobs on PUs.
     type Cell;
     /// Result of measuring a cell once.
     type Sample;
@@ -48,8 +48,8 @@ pub struct Taken<S> {
     pub sample: S,
 }
 
-/// Measures `cells` in `repeat` rounds, each in a random order, so that drift affects all cells
-/// alike. The samples are in the order of measurement.
+/// Measures `cells` in `repeat` rounds, each in a random order: drift affects all cells alike. The
+/// samples are in the order of measurement.
 pub fn rounds<M: Measurement>(
     measurement: &mut M,
     cells: &[M::Cell],

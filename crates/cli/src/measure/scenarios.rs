@@ -47,7 +47,7 @@ pub struct Cell {
     /// The timed kernel.
     #[serde(serialize_with = "name")]
     pub kernel: Workload,
-    /// The kernel beside it.
+    /// The kernel on the sibling PU.
     #[serde(serialize_with = "name")]
     pub beside: Workload,
     /// Time relative to the time alone; `None` if no sample was valid.
@@ -61,7 +61,7 @@ pub struct Scenarios {
     pub alone: Option<Estimate>,
     /// B: beside itself.
     pub same: Option<Estimate>,
-    /// C: beside each other kernel, without itself.
+    /// C: beside each different kernel.
     pub different: Option<Estimate>,
 }
 

@@ -16,18 +16,18 @@ use signal_hook::consts::SIGCONT;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A terminal on which tables are drawn.
+/// A terminal for tables.
 pub struct Redraw {
     term: Term,
     /// Set by SIGCONT.
     resumed: Arc<AtomicBool>,
-    /// Size of the terminal and lines of the last table, if the next one may replace it.
+    /// Size of the terminal and lines of the last table, if the next table may replace it.
     last: Option<(Size, usize)>,
 }
 
 impl Redraw {
-    /// The terminal of standard output; `None` without one, or with one that moves no cursor
-    /// (`TERM=dumb`).
+    /// The terminal of standard output; `None` for files and pipes, and for a terminal that moves
+    /// no cursor (`TERM=dumb`).
     pub fn of_stdout() -> anyhow::Result<Option<Self>> {
         if !is_terminal(Stream::Out) || console::is_dumb() {
             return Ok(None);

@@ -15,7 +15,7 @@ const MOST: usize = 64 << 10;
 /// Longest wait before colocate stops itself. Chosen: a terminal stopped by Ctrl-S takes nothing.
 const TO_HIDE: Duration = Duration::from_millis(200);
 
-/// The thread that writes to standard error.
+/// The writer thread of standard error.
 pub struct OutputThread {
     queue: Arc<Queue>,
     /// Disconnected when the thread has ended; `None` without a thread.
@@ -35,9 +35,9 @@ struct Waiting {
     lines: String,
     /// Number of lines dropped for lack of room.
     left_out: usize,
-    /// The newest table; it replaces older ones that were not written yet.
+    /// The newest table; replaces older unwritten tables.
     frame: Option<Frame>,
-    /// Whether the thread has written all output that it has taken.
+    /// Whether the thread has written all output taken.
     idle: bool,
     over: bool,
 }
@@ -71,8 +71,8 @@ impl OutputThread {
         self.queue.changed.notify_all();
     }
 
-    /// A function that removes the table until the next one is shown, and waits for it for at most
-    /// [`TO_HIDE`].
+    /// A function that removes the table until the next is shown, and waits for the removal for at
+    /// most [`TO_HIDE`].
     pub fn hide(&self) -> impl FnMut() + use<> {
         let queue = Arc::clone(&self.queue);
         move || {
@@ -101,7 +101,7 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for output and takes it.
+    /// Waits for output and takes all of it.
     fn take(&self) -> (String, Option<Frame>, bool) {
         let nothing = |waiting: &mut Waiting| {
             waiting.lines.is_empty() && waiting.frame.is_none() && !waiting.over

@@ -157,7 +157,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     status(&report, &interrupt)
 }
 
-/// Signals that end the move. Each is taken between two batches, so that no batch is cut short.
+/// Signals that end the move. Each is taken between two batches: no batch is cut short.
 struct Interrupt {
     fd: OwnedFd,
     signal: Option<i32>,

@@ -121,7 +121,7 @@ fn sum(on: &BTreeMap<NodeNr, Bytes>) -> Bytes {
     Bytes(on.values().map(|size| size.0).sum())
 }
 
-/// Number of threads by the nodes that they may use.
+/// Number of threads by their allowed nodes.
 fn may_use(report: &Report, text: &mut String) {
     let mut groups: BTreeMap<&[NodeNr], usize> = BTreeMap::new();
     for task in &report.tasks {

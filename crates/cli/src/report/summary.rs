@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// Wake-ups a second from which on tasks communicate. Chosen: the guard's threshold for partners,
-/// about the rate that makes two tasks share a PU under `auto`.
+/// about the rate at which two tasks share a PU under `auto`.
 const COMMUNICATES: f64 = 300.0;
 /// Used share of the PUs' time from which on they are busy. Chosen: a waking thread finds its PU in
 /// use four times of five.
@@ -21,8 +21,8 @@ const BUSY: f64 = 0.8;
 /// Share of wake-ups that end on the waker's PU from which on waker and wakee share a PU. Chosen:
 /// as in `auto`.
 const TOGETHER: f64 = 0.9;
-/// Share of the time in which two threads that wake each other both run, from which on sharing a PU
-/// costs more than it gains. Chosen.
+/// Share of the time in which a waker and its wakee both run, from which on sharing a PU costs more
+/// than it gains. Chosen.
 const RUN_TOGETHER: f64 = 0.1;
 /// Below this turnaround, a run is too short to compare or to see communication. Chosen: five times
 /// as long as new threads are left unpinned.
@@ -46,8 +46,7 @@ pub enum Comparing {
     Unguarded,
 }
 
-/// The gain and the share of the time for which programs were placed, or the reason why there is
-/// none.
+/// The gain and the share of the time with placed programs, or the reason why there is none.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
     /// The summary in one line.
@@ -88,11 +87,11 @@ pub enum WhyNot {
     /// The wakers of the programs' threads are not watched: their processes, where known, and
     /// whether the programs were attached to.
     WakersOutside(Vec<i32>, bool),
-    /// All PUs are busy, among them threads that wake each other.
+    /// All PUs are busy, among others with wakers and their wakees.
     PusAreBusy(usize),
-    /// The kernel already runs threads that wake each other on one PU.
+    /// The kernel already runs wakers and wakees on a common PU.
     TogetherAlready,
-    /// Threads that wake each other run at the same time.
+    /// Wakers and their wakees run at the same time.
     RunTogether,
     /// Hardly any thread wakes another.
     NothingCommunicates,
@@ -293,7 +292,8 @@ impl Facts<'_> {
         plans.any(places_any) || self.report.tasks.iter().any(|task| task.planned.is_some())
     }
 
-    /// Status of the tasks with most of the CPU time, if it explains why they were not placed.
+    /// Status of the tasks with most of the CPU time, if the status explains why they were not
+    /// placed.
     fn common_status(&self) -> Option<WhyNot> {
         let mut times: BTreeMap<(&str, Option<&str>), Nanos> = BTreeMap::new();
         for task in &self.report.tasks {

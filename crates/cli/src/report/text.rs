@@ -64,7 +64,8 @@ fn on(task: &Task) -> String {
     }
 }
 
-/// Time in which both ran at wake-ups in the opposite direction of `pair`: zero if there are none, `None` if unknown.
+/// Time in which both ran at wake-ups in the opposite direction of `pair`: zero without wake-ups,
+/// `None` if unknown.
 fn both_ran_back(wake_ups: &[WakeUps], pair: &WakeUps) -> Option<Nanos> {
     let back =
         wake_ups.iter().find(|it| it.waker == Some(pair.wakee) && Some(it.wakee) == pair.waker);

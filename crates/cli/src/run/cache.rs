@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 /// Backends of cached profiles, the most exact first.
 const BACKENDS: [Backend; 3] = [Backend::Emulate, Backend::Pmu, Backend::Sample];
 
-/// An absolute path; `None` for a relative one.
+/// An absolute path; `None` if relative.
 fn absolute(dir: OsString) -> Option<PathBuf> {
     Some(PathBuf::from(dir)).filter(|dir| dir.is_absolute())
 }
@@ -55,7 +55,7 @@ impl Cache {
     }
 
     /// Keeps the profile of a watched job for later runs and gives it to the job. Nothing is kept
-    /// of a program that ended before any mix was known.
+    /// without a known mix, as after a very short run.
     pub fn keep(
         &self,
         job: &mut Job,

@@ -28,8 +28,8 @@ impl Stacks<'_> {
         }
     }
 
-    /// A note if needed stacks are not reported. `counted` holds the parts that counters report, or
-    /// the reason why there are none.
+    /// A note if needed stacks are not reported. `counted` holds the parts reported by counters, or
+    /// the reason of their absence.
     pub fn trouble(&self, counted: Result<Parts, String>) -> Option<String> {
         let Some(model) = self.model else {
             let why = counted.err().filter(|_| self.requested)?;

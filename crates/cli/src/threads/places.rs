@@ -116,7 +116,7 @@ fn addr2line(object: &str, addresses: &[u64], is_late: &dyn Fn() -> bool) -> Opt
     text
 }
 
-/// Output of a child, sent once it has ended by a thread that reads it.
+/// Output of a child, read by a separate thread and sent after the child's end.
 fn answer(child: &mut Child) -> Option<Receiver<String>> {
     let stdout = child.stdout.take()?;
     let (send, answer) = mpsc::channel();

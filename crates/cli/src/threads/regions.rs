@@ -73,7 +73,7 @@ fn lost(most: u32, all: &Sums, one: &Sums) -> Option<Lost> {
     Lost::of(all.executed(most)?, wall, waited, one.executed(1))
 }
 
-/// Time outside critical sections that all threads together take, over that of one thread.
+/// Time of all threads together outside critical sections, over the time of a single thread.
 fn growth(all: &Sums, one: &Sums) -> Option<f64> {
     Some(all.executed(2)?.outside / one.executed(1)?.outside)
 }

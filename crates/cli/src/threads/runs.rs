@@ -88,8 +88,8 @@ fn too_long(limit_s: f64) -> anyhow::Error {
     anyhow::Error::msg(message)
 }
 
-/// Makes further runs in which OpenMP reports its regions, with all threads and then with one
-/// thread. They give reasons and do not count as measurements: watching takes time.
+/// Makes further runs with reports by OpenMP on its regions, with all threads and then with one
+/// thread. These runs show reasons and do not count as measurements: watching takes time.
 fn watched(
     command: &[OsString],
     numbers: &[u32],

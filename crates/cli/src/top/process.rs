@@ -92,8 +92,8 @@ impl Activity {
 }
 
 impl Process {
-    /// A process as it is now; `None` if it has ended. With `reads`, its threads are read now and
-    /// their activity is known from now on; else from the poll after the one that finds it running.
+    /// A process as it is now; `None` if ended. With `reads`, its threads are read now and their
+    /// activity is known from now on; else from the poll after the first with new CPU time.
     pub fn new(pid: Pid, poll: &mut Poll<'_>, reads: bool) -> Option<Self> {
         let clock = poll.states.add(pid, poll.at)?;
         let mut process = Self {

@@ -11,8 +11,8 @@ use colocate_observe::lifecycle::Options;
 use colocate_observe::sources::spinning::Spinning;
 use std::collections::BTreeSet;
 
-/// Inverse share of the time between two polls from which on a running process is sampled. Chosen:
-/// half of the share that makes a phase other than asleep, so that little of it is missed.
+/// Inverse share of the time between two polls: a process that runs for more is sampled. Chosen:
+/// half the share of a phase other than asleep, so little is missed.
 const BUSY: u64 = 10;
 /// Most events open at once; a running thread has one event for each CPU. Chosen: some tenths of a
 /// second to open them all.
@@ -47,8 +47,8 @@ impl Samples {
         Ok(Self { backend, proc, cpus, most, refused: BTreeSet::new() })
     }
 
-    /// Samples a process that has run for `ran` in `took`, if it is busy enough. Returns false if a
-    /// busy process cannot be sampled: its spinning threads are unknown.
+    /// Samples a process that has run for `ran` in `took`, if busy enough. Returns false if a busy
+    /// process cannot be sampled: its spinning threads are unknown.
     pub fn sees(&mut self, pid: Pid, ran: Nanos, took: Nanos) -> bool {
         if self.backend.samples(pid) || ran.0 <= took.0 / BUSY {
             return true;

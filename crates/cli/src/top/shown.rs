@@ -34,8 +34,8 @@ const OTHER_LINES: usize = 3;
 /// Most PUs in a row.
 const MOST_PUS: usize = 4;
 
-/// Destination of tables as text: a terminal on which each table replaces the previous one, or
-/// lines below each other.
+/// Destination of tables as text: a terminal, with each table in place of the previous, or lines
+/// below each other.
 pub struct Screen {
     terminal: Option<Redraw>,
     most: Option<usize>,

@@ -31,8 +31,8 @@ use colocate_figures::stats::{
 use fit::Fit;
 use serde::Serialize;
 
-/// Slowdown that counts as equal, so that fewer threads are taken. Chosen: below it, PUs left to
-/// other programs are worth more.
+/// Slowdown that counts as equal, in favour of fewer threads. Chosen: below it, PUs left to other
+/// programs are worth more.
 pub const TOLERANCE: f64 = 0.02;
 /// Ratio to the best number's slowest run from which on a run may be ended. Chosen: noise of whole
 /// runs is far smaller.
@@ -69,7 +69,7 @@ pub enum Cap {
     Asked,
 }
 
-/// The most threads allowed, and the limit that sets it.
+/// The most threads allowed, with the lowest limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Most {
     /// Number of threads; at least 1.
@@ -209,8 +209,8 @@ fn runs(tried: &[Tried], threads: u32) -> Option<&Tried> {
     tried.iter().find(|tried| tried.threads == threads)
 }
 
-/// The number with the fewest runs among those with fewer than `enough` that were not cut; the
-/// largest such number first, then alternating with the smallest.
+/// The number with the fewest runs among uncut numbers with fewer than `enough`; the largest first,
+/// then in turn with the smallest.
 fn fewest(numbers: impl Iterator<Item = u32>, tried: &[Tried], enough: usize) -> Option<u32> {
     let waiting = numbers.filter_map(|threads| match runs(tried, threads) {
         None => Some((0, threads)),
