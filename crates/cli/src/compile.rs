@@ -158,11 +158,15 @@ fn quoted(text: &str) -> Option<(String, &str)> {
 /// The arguments without `--`, to append options. `--` stays if it is the value of an option, as in
 /// `-o --`: without the word, the compiler would have other jobs.
 fn open_ended(found: &Found, args: &[OsString], jobs: &[Job]) -> Vec<OsString> {
-    let words = |jobs: &[Job]| jobs.iter().map(|job| job.0.len()).collect::<Vec<_>>();
     let without = without_separator(args);
     without
-        .filter(|without| words(&self::jobs(found, without)) == words(jobs))
+        .filter(|without| lengths(&self::jobs(found, without)) == lengths(jobs))
         .unwrap_or_else(|| args.to_vec())
+}
+
+/// Number of words of each job.
+fn lengths(jobs: &[Job]) -> Vec<usize> {
+    jobs.iter().map(|job| job.0.len()).collect()
 }
 
 /// The arguments without the first `--`; `None` if `--` is missing.

@@ -71,8 +71,9 @@ pub fn parsed<C: Parser>(moved: &[(&str, &str)]) -> Result<C, ExitCode> {
             return ExitCode::SUCCESS;
         }
         // Arguments are quoted and may contain line breaks: they are shown escaped.
-        let shown = |arg: OsString| printable(&arg.to_string_lossy()).into_owned();
-        let error = C::try_parse_from(std::env::args_os().map(shown)).err().unwrap_or(error);
+        let shown =
+            std::env::args_os().map(|arg: OsString| printable(&arg.to_string_lossy()).into_owned());
+        let error = C::try_parse_from(shown).err().unwrap_or(error);
         let mut text = error.render().to_string();
         if error.kind() == ErrorKind::UnknownArgument && text.contains("-- <CMD>") {
             text.push_str("\nWhat is to be run comes after `--`.\n");

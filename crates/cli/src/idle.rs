@@ -63,13 +63,16 @@ pub fn look(proc: &Path) -> Quiet {
 /// does not report it.
 #[allow(clippy::cast_precision_loss)] // ticks of some seconds
 pub fn busy_pus(proc: &Path, during: Duration) -> Option<f64> {
-    let ticks = || parse_stat(&kernel_text(&proc.join("stat")).ok()?);
-    let before = ticks()?;
+    let before = ticks(proc)?;
     sleep(during);
-    let (busy, all, pus) = ticks()?;
+    let (busy, all, pus) = ticks(proc)?;
     let busy = busy.checked_sub(before.0)?;
     let all = all.checked_sub(before.1)?;
     (all > 0).then(|| busy as f64 / all as f64 * f64::from(pus))
+}
+
+fn ticks(proc: &Path) -> Option<(u64, u64, u32)> {
+    parse_stat(&kernel_text(&proc.join("stat")).ok()?)
 }
 
 /// Reads `/proc/stat`: busy ticks of all PUs, all ticks, and the number of PUs. Stolen time counts
@@ -110,10 +113,18 @@ fn parse_loadavg(text: &str) -> Quiet {
     }
 }
 
+/// A file of `/proc/sys/kernel`; `None` if unreadable.
+fn kernel_field(proc: &Path, name: &str) -> Option<String> {
+    kernel_text(&proc.join("sys/kernel").join(name)).ok()
+}
+
 /// Name and release of the kernel; `None` if `/proc` does not report them.
 pub fn kernel(proc: &Path) -> Option<String> {
-    let field = |name| kernel_text(&proc.join("sys/kernel").join(name)).ok();
-    Some(format!("{} {}", field("ostype")?.trim(), field("osrelease")?.trim()))
+    Some(format!(
+        "{} {}",
+        kernel_field(proc, "ostype")?.trim(),
+        kernel_field(proc, "osrelease")?.trim()
+    ))
 }
 
 #[cfg(test)]

@@ -23,23 +23,25 @@ pub enum Form {
     Picture,
 }
 
+/// The format for `path`, by its extension; for `-` text, or JSON if `json`.
+fn form_of(path: &Path, json: bool) -> anyhow::Result<Form> {
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    match ending {
+        _ if path.as_os_str() == "-" => Ok(if json { Form::Json } else { Form::Text }),
+        Some("txt") => Ok(Form::Text),
+        Some("json") => Ok(Form::Json),
+        Some("svg") => Ok(Form::Picture),
+        _ => {
+            let found = path.display();
+            Err(usage(format!("expected -o FILE.txt, FILE.json or FILE.svg, found {found}")))
+        }
+    }
+}
+
 /// The format for each of `paths`, with the mode of new files; `-` is standard output and gets
 /// text, or JSON if `json`.
 pub fn of(paths: &[PathBuf], json: bool, mode: Mode) -> anyhow::Result<Vec<Output<'_>>> {
-    let one = |path: &'_ PathBuf| -> anyhow::Result<Form> {
-        let ending = path.extension().and_then(|ending| ending.to_str());
-        match ending {
-            _ if path.as_os_str() == "-" => Ok(if json { Form::Json } else { Form::Text }),
-            Some("txt") => Ok(Form::Text),
-            Some("json") => Ok(Form::Json),
-            Some("svg") => Ok(Form::Picture),
-            _ => {
-                let found = path.display();
-                Err(usage(format!("expected -o FILE.txt, FILE.json or FILE.svg, found {found}")))
-            }
-        }
-    };
-    let outputs = paths.iter().map(|path| Ok(Output { path, form: one(path)?, mode }));
+    let outputs = paths.iter().map(|path| Ok(Output { path, form: form_of(path, json)?, mode }));
     let outputs: Vec<Output<'_>> = outputs.collect::<anyhow::Result<_>>()?;
     let mut files = outputs.iter().filter(|output| output.path.as_os_str() != "-");
     files.try_for_each(|output| colocate_files::has_place(output.path))?;

@@ -248,18 +248,20 @@ fn parse(option: &str) -> anyhow::Result<(&Path, Option<u32>, u32)> {
 }
 
 fn read_profile(path: &Path, live: bool) -> anyhow::Result<Profile> {
-    let whole = || -> anyhow::Result<Profile> {
-        let text = input::text_or_reason(path, input::limit(Profile::MAX_BYTES))?;
-        let profile = Profile::from_json(&text)?;
-        // On another machine, the program of this name may be another build.
-        if live
-            && let Ok(found) = colocate_observe::identity::of_file(Path::new(&profile.program.path))
-        {
-            profile.matches(&found)?;
-        }
-        Ok(profile)
-    };
-    whole().with_context(|| format!("cannot use profile {}", path.display()))
+    read_profile_or_reason(path, live)
+        .with_context(|| format!("cannot use profile {}", path.display()))
+}
+
+/// As [`read_profile`], with errors to be shown after the path.
+fn read_profile_or_reason(path: &Path, live: bool) -> anyhow::Result<Profile> {
+    let text = input::text_or_reason(path, input::limit(Profile::MAX_BYTES))?;
+    let profile = Profile::from_json(&text)?;
+    // On another machine, the program of this name may be another build.
+    if live && let Ok(found) = colocate_observe::identity::of_file(Path::new(&profile.program.path))
+    {
+        profile.matches(&found)?;
+    }
+    Ok(profile)
 }
 
 /// Tasks to plan for, and notes on the tasks left out of each program.

@@ -33,11 +33,15 @@ impl Policies {
         matches!(self, Self::Once) && row.prior.contains(&Prior::Speeds)
     }
 
+    /// Whether help and completions list the policy.
+    fn offers(self, row: &Row) -> bool {
+        self.has(row) && !self.always_refuses(row)
+    }
+
     /// Parses the policy in `text`.
     pub fn read(self, text: &str) -> Result<PolicySpec, String> {
-        let is_offered = |row: &&&Row| self.has(row) && !self.always_refuses(row);
         let names: Vec<&str> =
-            table::rows().filter(|row| is_offered(&row)).map(|row| row.name).collect();
+            table::rows().filter(|row| self.offers(row)).map(|row| row.name).collect();
         let (when, other) = match self {
             Self::Once | Self::Planned => ("once", "schedule"),
             Self::EachQuantum => ("each quantum", "run"),
@@ -79,7 +83,7 @@ impl TypedValueParser for Policies {
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
         let what = *self;
-        let rows = table::rows().filter(move |row| what.has(row) && !what.always_refuses(row));
+        let rows = table::rows().filter(move |row| what.offers(row));
         Some(Box::new(rows.map(|row| PossibleValue::new(row.name).help(help(row)))))
     }
 }
@@ -90,7 +94,7 @@ pub fn by_purpose(of: Policies, default: &str) -> String {
     for purpose in Purpose::REAL {
         let _ = write!(text, "\n\n{}:", purpose.heading());
         let rows = table::rows().filter(|row| row.purpose == purpose);
-        for row in rows.filter(|row| of.has(row) && !of.always_refuses(row)) {
+        for row in rows.filter(|row| of.offers(row)) {
             let _ = write!(text, "\n  {:<20}  {}", row.name, help(row));
         }
     }

@@ -166,8 +166,10 @@ impl Demanded {
 fn accesses(phase: &Phase) -> Option<f64> {
     match phase.work.get()? {
         Work::Kinds(kinds) => {
-            let of_memory = |kind: &WorkKind| matches!(kind, WorkKind::Load | WorkKind::Store);
-            let counts = kinds.iter().filter(|(kind, _)| of_memory(kind)).map(|(_, count)| count);
+            let counts = kinds
+                .iter()
+                .filter(|(kind, _)| matches!(kind, WorkKind::Load | WorkKind::Store))
+                .map(|(_, count)| count);
             Some(counts.fold(0.0, |sum, count| sum + count))
         }
         Work::Classes(mix) => Some(mix.load?.get() + mix.store?.get()),

@@ -129,14 +129,12 @@ pub fn is_worth_a_place(task: &Task) -> bool {
 ///
 /// The mix of a task is the mix seen now, else the profile's, else the typical mix of its job.
 pub fn tasks_to_plan(jobs: &[KnownJob], seen: &[SeenTask], at: Nanos) -> Vec<Task> {
-    let index_of = |index| JobIdx(index_u32(index));
     let mut tasks = Vec::with_capacity(seen.len());
     for (index, job) in jobs.iter().enumerate() {
-        let id = |order| TaskId { job: index_of(index), order };
         let coming = job
             .busiest_together()
             .into_iter()
-            .map(id)
+            .map(|order| TaskId { job: JobIdx(index_u32(index)), order })
             .filter(|id: &TaskId| seen.binary_search_by_key(id, |task| task.id).is_err());
         tasks.extend(coming.map(|id| expected(job, id)));
     }

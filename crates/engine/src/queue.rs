@@ -95,7 +95,7 @@ impl Passed<'_> {
         took > Nanos::ZERO && (took.0 <= most || self.was_runnable())
     }
 
-    /// Whether a chosen thread had a PU or waited for one for most of it.
+    /// Whether a chosen thread was runnable for most of the quantum.
     fn was_runnable(&self) -> bool {
         let most = self
             .chosen()

@@ -34,7 +34,7 @@ use crate::known::{KnownJob, is_worth_a_place, tasks_to_plan};
 use crate::lookup;
 use crate::queue::{Passed, Queue, placed};
 use crate::rates::ThreadRates;
-use colocate_evidence::{Grant, JobIdx, PagesMoved, Source, SourceSet, TaskId};
+use colocate_evidence::{Grant, JobIdx, PagesMoved, SeenTask, Source, SourceSet, TaskId};
 use colocate_evidence::{Observation, QuantumEnd};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::Mix;
@@ -486,9 +486,18 @@ impl Situation<'_> {
         }
     }
 
+    /// The task as last seen; `None` if it was not.
+    fn seen_task(&self, id: TaskId) -> Option<&SeenTask> {
+        let place = self.seen.tasks.binary_search_by_key(&id, |task| task.id).ok()?;
+        Some(&self.seen.tasks[place])
+    }
+
+    fn has_ended(&self, job: JobIdx) -> bool {
+        self.seen.ended.iter().any(|end| end.job == job)
+    }
+
     fn name(&self, task: TaskId) -> Arc<str> {
-        let place = self.seen.tasks.binary_search_by_key(&task, |seen| seen.id);
-        place.map_or_else(|_| "".into(), |place| self.seen.tasks[place].name.clone())
+        self.seen_task(task).map_or_else(|| "".into(), |seen| seen.name.clone())
     }
 
     /// Tasks to plan for, without those of jobs that were not watched long enough.
@@ -500,12 +509,12 @@ impl Situation<'_> {
             tasks.extend(first_tasks(jobs));
             tasks.sort_by_key(|task| task.id);
         }
-        let over = |job: JobIdx| self.seen.ended.iter().any(|end| end.job == job);
-        let place = |id: TaskId| self.seen.tasks.binary_search_by_key(&id, |task| task.id).ok();
-        let alive = |id: TaskId| place(id).is_some_and(|place| self.seen.tasks[place].alive());
+
         tasks.retain(|task| !self.unplaced.contains(&task.id.job));
         // Tasks that an ended job would have created never come.
-        tasks.retain(|task| !over(task.id.job) || alive(task.id));
+        tasks.retain(|task| {
+            !self.has_ended(task.id.job) || self.seen_task(task.id).is_some_and(SeenTask::alive)
+        });
         tasks
     }
 }

@@ -143,10 +143,9 @@ impl ThisMachine {
                 };
                 let timed = self.lengths.visit;
                 let visit = speed::visit(pu, portion, Length { warm_up: timed / 6, timed })?;
-                let rate = |over: u64, under: u64| Some(over as f64 * 1e9 / under as f64);
                 vec![
-                    rate(visit.additions, visit.additions_cpu_ns),
-                    rate(visit.portions, visit.wall_ns),
+                    Some(per_second(visit.additions, visit.additions_cpu_ns)),
+                    Some(per_second(visit.portions, visit.wall_ns)),
                 ]
             }
             Cell::Watch(pu) => {
@@ -184,6 +183,11 @@ impl ThisMachine {
 #[allow(clippy::cast_precision_loss)] // times short of 2⁵³
 fn middle(ns: impl IntoIterator<Item = u64>) -> Option<f64> {
     median(&ns.into_iter().map(|ns| ns as f64).collect::<Vec<_>>())
+}
+
+#[allow(clippy::cast_precision_loss)] // counts and times short of 2⁵³
+fn per_second(count: u64, ns: u64) -> f64 {
+    count as f64 * 1e9 / ns as f64
 }
 
 /// Tries of latency, alone and beside traffic. Chosen.

@@ -12,16 +12,19 @@ use std::collections::BTreeMap;
 /// Samples of a cell: one a round, with a value for each of [`names`].
 type Samples = Vec<Vec<Option<f64>>>;
 
+fn pair_of(machine: &Machine, [a, b]: [u32; 2]) -> Pair {
+    Pair::of(machine, PuNr(a), PuNr(b)).unwrap_or(Pair::OtherPackage)
+}
+
 /// Names of a cell's values. Empty where a figure needs several cells.
 fn names(machine: &Machine, cell: &Cell) -> Vec<What> {
-    let pair = |[a, b]: [u32; 2]| Pair::of(machine, PuNr(a), PuNr(b)).unwrap_or(Pair::OtherPackage);
     match *cell {
         Cell::Line(_) | Cell::Load { .. } | Cell::Beside { .. } => Vec::new(),
         Cell::Wake { pus, busy } => {
-            let pair = pair(pus);
+            let pair = pair_of(machine, pus);
             vec![What::WakeUp { pair, busy }, What::WakeCall { pair, busy }]
         }
-        Cell::Trip { pus, busy } => vec![What::RoundTrip { pair: pair(pus), busy }],
+        Cell::Trip { pus, busy } => vec![What::RoundTrip { pair: pair_of(machine, pus), busy }],
         Cell::Memory { from, to, .. } => vec![What::MemoryLatency { from, to }],
         Cell::Stream { node, ref pus, .. } => {
             let pus = u32::try_from(pus.len()).unwrap_or(u32::MAX);
@@ -78,6 +81,11 @@ fn figure(what: What, values: &[f64], unix_s: u64, source: String) -> Option<Fig
     Some(Figure { unit: what.unit(), what, value, low, high, unix_s, source })
 }
 
+/// Second values of [`Cell::Visit`]: portions of work a second.
+fn visit_rates(samples: &Samples) -> Vec<f64> {
+    samples.iter().filter_map(|sample| sample[1]).collect()
+}
+
 /// Figures of all cells.
 pub fn figures(machine: &Machine, cells: &[Cell], taken: &[Samples], unix_s: u64) -> Vec<Figure> {
     let mut values: BTreeMap<What, (Vec<f64>, String)> = BTreeMap::new();
@@ -89,14 +97,14 @@ pub fn figures(machine: &Machine, cells: &[Cell], taken: &[Samples], unix_s: u64
             add(what, &mut samples.iter().filter_map(|sample| sample[at]), source(cell));
         }
     }
-    let rate =
-        |samples: &Samples| -> Vec<f64> { samples.iter().filter_map(|sample| sample[1]).collect() };
+
     let visits = || cells.iter().zip(taken).filter(|(cell, _)| matches!(cell, Cell::Visit(_)));
-    let means = visits().filter_map(|(_, samples)| Some(geometric_estimate(&rate(samples))?.value));
+    let means =
+        visits().filter_map(|(_, samples)| Some(geometric_estimate(&visit_rates(samples))?.value));
     let fastest = means.fold(0.0, f64::max);
     for (cell, samples) in visits() {
         let Cell::Visit(pu) = *cell else { continue };
-        let speeds = rate(samples).into_iter().map(|rate| rate / fastest);
+        let speeds = visit_rates(samples).into_iter().map(|rate| rate / fastest);
         let source =
             "a fixed piece of integer, floating-point and branching work, one PU at a time";
         add(What::Speed { pu: PuNr(pu) }, &mut speeds.into_iter(), source.into());
@@ -156,19 +164,23 @@ fn capacities(cells: &[Cell], taken: &[Samples], unix_s: u64) -> Vec<Figure> {
     cells.iter().zip(taken).filter_map(of_node).collect()
 }
 
-/// Latency over size in each round without a missing size; memory is the last point.
-#[allow(clippy::cast_precision_loss)] // sizes have few digits
-fn curves(cells: &[Cell], taken: &[Samples]) -> Vec<Vec<(f64, f64)>> {
-    let size = |cell: &Cell| match *cell {
+/// Bytes of loads near a PU; `None` for other cells.
+fn load_bytes(cell: &Cell) -> Option<usize> {
+    match *cell {
         Cell::Load { bytes, .. } => Some(bytes),
         Cell::Memory { pus, bytes, .. } if pus[0] == pus[1] => Some(bytes),
         _ => None,
-    };
+    }
+}
+
+/// Latency over size in each round without a missing size; memory is the last point.
+#[allow(clippy::cast_precision_loss)] // sizes have few digits
+fn curves(cells: &[Cell], taken: &[Samples]) -> Vec<Vec<(f64, f64)>> {
     // The memory of the first node is near the PU of all loads.
     let mut points: Vec<(usize, &Samples)> = Vec::new();
     for (cell, samples) in cells.iter().zip(taken) {
         if let Some(bytes) =
-            size(cell).filter(|bytes| points.iter().all(|(known, _)| known != bytes))
+            load_bytes(cell).filter(|bytes| points.iter().all(|(known, _)| known != bytes))
         {
             points.push((bytes, samples));
         }

@@ -62,10 +62,14 @@ fn pu_of(what: &What) -> Option<PuNr> {
     }
 }
 
+/// Whether both figures are of one kind, maybe of different PUs.
+fn is_alike(a: &What, b: &What) -> bool {
+    std::mem::discriminant(a) == std::mem::discriminant(b)
+}
+
 fn rows_of(figures: &[Figure]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
-    let same = |a: &What, b: &What| std::mem::discriminant(a) == std::mem::discriminant(b);
-    for group in figures.chunk_by(|a, b| pu_of(&a.what).is_some() && same(&a.what, &b.what)) {
+    for group in figures.chunk_by(|a, b| pu_of(&a.what).is_some() && is_alike(&a.what, &b.what)) {
         if group.len() <= EACH {
             rows.extend(group.iter().map(|figure| Row { figure: figure.clone(), pus: None }));
             continue;

@@ -131,12 +131,17 @@ fn kill_all(children: &[Pid]) {
 
 /// `policy` with `seed`, if the policy has this setting and no setting is given.
 fn seeded(policy: &str, seed: u64) -> String {
-    let with_seed = || {
-        let mut spec: PolicySpec = policy.parse().ok()?;
-        spec.set("seed", &seed.to_string()).ok()?;
-        Some(spec.to_string())
-    };
-    if policy.contains(':') { policy.to_owned() } else { with_seed().unwrap_or(policy.to_owned()) }
+    if policy.contains(':') {
+        policy.to_owned()
+    } else {
+        with_seed(policy, seed).unwrap_or(policy.to_owned())
+    }
+}
+
+fn with_seed(policy: &str, seed: u64) -> Option<String> {
+    let mut spec: PolicySpec = policy.parse().ok()?;
+    spec.set("seed", &seed.to_string()).ok()?;
+    Some(spec.to_string())
 }
 
 /// Sends SIGTERM to a child only: `colocate run` passes the signal on to its programs. Programs

@@ -148,9 +148,11 @@ impl Times {
     fn ratio(&self, kernel: usize, other: usize) -> Series {
         let beside = [self.of(kernel, 2 + other, 0), self.of(other, 2 + kernel, 1)];
         let alone = [self.alone(kernel, 0), self.alone(kernel, 1)];
-        let on = |pu: usize, round: usize| Some(beside[pu][round]? / alone[pu][round]?);
-        let both = |round| (0..2).filter_map(|pu| on(pu, round)).collect::<Vec<f64>>();
-        (0..alone[0].len()).map(|round| geometric_mean(&both(round))).collect()
+        let of_round = (0..alone[0].len()).map(|round| {
+            let both = (0..2).filter_map(|pu: usize| Some(beside[pu][round]? / alone[pu][round]?));
+            geometric_mean(&both.collect::<Vec<f64>>())
+        });
+        of_round.collect()
     }
 }
 
@@ -186,8 +188,9 @@ fn reported(settings: Settings, kernels: &[Workload], times: &Times, quality: Qu
 
 /// The estimate as a share of its own value, which thus becomes 1.
 fn relative(found: Estimate) -> Estimate {
-    let share = |of: f64| of / found.value;
-    let interval = found.interval.map(|it| Interval { low: share(it.low), high: share(it.high) });
+    let interval = found
+        .interval
+        .map(|it| Interval { low: it.low / found.value, high: it.high / found.value });
     Estimate { value: 1.0, interval }
 }
 

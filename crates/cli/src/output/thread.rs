@@ -79,8 +79,7 @@ impl OutputThread {
             let mut waiting = queue.open();
             waiting.frame = Some(Frame::default());
             queue.changed.notify_all();
-            let shown = |waiting: &mut Waiting| waiting.frame.is_some() || !waiting.idle;
-            drop(queue.changed.wait_timeout_while(waiting, TO_HIDE, shown));
+            drop(queue.changed.wait_timeout_while(waiting, TO_HIDE, |it| it.is_unwritten()));
         }
     }
 
@@ -103,13 +102,10 @@ impl Queue {
 
     /// Waits for output and takes all of it.
     fn take(&self) -> (String, Option<Frame>, bool) {
-        let nothing = |waiting: &mut Waiting| {
-            waiting.lines.is_empty() && waiting.frame.is_none() && !waiting.over
-        };
         let mut waiting = self.open();
         waiting.idle = true;
         self.changed.notify_all();
-        let found = self.changed.wait_while(waiting, nothing);
+        let found = self.changed.wait_while(waiting, |it| it.is_empty());
         waiting = found.unwrap_or_else(PoisonError::into_inner);
         waiting.idle = false;
         (waiting.take_lines(), waiting.frame.take(), waiting.over)
@@ -117,6 +113,16 @@ impl Queue {
 }
 
 impl Waiting {
+    /// Whether the thread has nothing to do.
+    fn is_empty(&self) -> bool {
+        self.lines.is_empty() && self.frame.is_none() && !self.over
+    }
+
+    /// Whether a frame is queued or being written.
+    fn is_unwritten(&self) -> bool {
+        self.frame.is_some() || !self.idle
+    }
+
     fn take_lines(&mut self) -> String {
         let mut lines = std::mem::take(&mut self.lines);
         match std::mem::take(&mut self.left_out) {

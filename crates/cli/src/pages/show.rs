@@ -133,9 +133,13 @@ fn may_use(report: &Report, text: &mut String) {
     }
 }
 
+/// Bytes in memory.
+fn size(mapping: &Mapped) -> u64 {
+    sum(&mapping.nodes).0
+}
+
 /// Mappings with memory, the largest first.
 fn mappings(report: &Report, text: &mut String) {
-    let size = |mapping: &Mapped| sum(&mapping.nodes).0;
     let mut shown: Vec<&Mapped> = report.mappings.iter().filter(|m| size(m) > 0).collect();
     shown.sort_by_key(|mapping| std::cmp::Reverse(size(mapping)));
     let _ = writeln!(

@@ -48,8 +48,8 @@ pub fn give(
             None if profiles == 1 => (0..=last).collect(),
             None => return Err(wrong("JOB=FILE with several profiles".into(), "no job")),
         };
-        let phases = || read(path, speeds);
-        let phases = phases().with_context(|| format!("cannot use demand {}", path.display()))?;
+        let phases =
+            read(path, speeds).with_context(|| format!("cannot use demand {}", path.display()))?;
         for job in of {
             let program = &mut programs[job];
             let threads = program.profile.threads.len();

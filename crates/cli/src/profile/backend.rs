@@ -146,6 +146,13 @@ fn pmu(set: CounterSet, pids: &[Pid], start: Start) -> anyhow::Result<Watching> 
     ))
 }
 
+/// Starts to sample `pids`, at least one.
+fn sampler(pids: &[Pid], start: Start, options: SampleOptions) -> Result<Sampler, SysError> {
+    let mut sampler = Sampler::start(pids[0], start, options)?;
+    pids[1..].iter().try_for_each(|pid| sampler.also(*pid, start))?;
+    Ok(sampler)
+}
+
 fn sample(
     rate_hz: u32,
     pids: &[Pid],
@@ -153,12 +160,7 @@ fn sample(
     because: Option<String>,
 ) -> anyhow::Result<Watching> {
     let options = SampleOptions { rate_hz, ..SampleOptions::here()? };
-    let begun = || -> Result<Sampler, SysError> {
-        let mut sampler = Sampler::start(pids[0], start, options)?;
-        pids[1..].iter().try_for_each(|pid| sampler.also(*pid, start))?;
-        Ok(sampler)
-    };
-    match begun() {
+    match sampler(pids, start, options) {
         Ok(sampler) => Ok(Watching::Sample { sampler: Box::new(sampler), because }),
         Err(why) => Err(denied("sample", pids, start, &why.into())),
     }

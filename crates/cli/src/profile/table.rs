@@ -55,8 +55,12 @@ fn sum(thread: &ThreadProfile) -> f64 {
     Class::ALL.iter().filter_map(|class| Some(thread.mix.get(*class)?.get())).sum()
 }
 
+/// A figure as text, `-` if unknown.
+fn known(value: Option<String>) -> String {
+    value.unwrap_or_else(|| "-".into())
+}
+
 fn row(thread: &ThreadProfile) -> String {
-    let known = |value: Option<String>| value.unwrap_or_else(|| "-".into());
     let time = known(thread.cpu_time_ns.map(|time| time.to_string()));
     let ipc = known(thread.ipc().map(|ipc| format!("{ipc:.2}")));
     let samples = known(thread.samples.map(|samples| samples.to_string()));

@@ -77,6 +77,33 @@ fn of_each(sum: u64, pair: &WakeUps) -> u64 {
     sum / pair.count.max(1)
 }
 
+/// Share of wake-ups on the waker's PU; `None` if unknown.
+fn same_pu(pair: &WakeUps) -> Option<String> {
+    Some(format!("{} %", of_each(100 * pair.same_pu?, pair)))
+}
+
+/// Mean time until the woken thread had a PU; `None` if unknown.
+fn waited(pair: &WakeUps) -> Option<String> {
+    Some(Nanos(of_each(pair.waited?.0, pair)).to_string())
+}
+
+fn pu_or(pu: Option<PuNr>, none: &str) -> String {
+    pu.map_or(none.to_owned(), |pu| pu.to_string())
+}
+
+fn allowed(task: &Task) -> String {
+    task.allowed.as_ref().map_or("unseen".into(), ToString::to_string)
+}
+
+/// Placement status of a task with its detail; with `explain` also the reason, unless equal.
+fn status(task: &Task, explain: bool) -> String {
+    let why = task.why.as_ref().map_or("by default placement".into(), ToString::to_string);
+    let detail = task.detail.as_ref().map_or_else(String::new, |detail| format!(": {detail}"));
+    let says_why = explain && why != task.status;
+    let why = if says_why { format!("; {why}") } else { String::new() };
+    format!("{}{detail}{why}", task.status)
+}
+
 /// A job with its number and its counts.
 type Row<'a> = (usize, &'a Job, &'a JobCounts);
 
@@ -196,17 +223,6 @@ impl Report {
 
     /// One row a task, with a heading.
     fn task_rows(&self, explain: bool) -> Vec<Vec<String>> {
-        let pu = |pu: Option<PuNr>, none: &str| pu.map_or(none.to_owned(), |pu| pu.to_string());
-        let status = |task: &Task| {
-            let why = task.why.as_ref().map_or("by default placement".into(), ToString::to_string);
-            let detail =
-                task.detail.as_ref().map_or_else(String::new, |detail| format!(": {detail}"));
-            let says_why = explain && why != task.status;
-            let why = if says_why { format!("; {why}") } else { String::new() };
-            format!("{}{detail}{why}", task.status)
-        };
-        let allowed =
-            |task: &Task| task.allowed.as_ref().map_or("unseen".into(), ToString::to_string);
         let columns: [Column<'_, Task>; 11] = [
             ("task", true, &|task| task.task.to_string()),
             ("PID", true, &|task| number(task.pid)),
@@ -215,10 +231,10 @@ impl Report {
             ("CPU, s", true, &|task| seconds(task.cpu_ns)),
             ("placed", true, &|task| task.placed_share.map_or_else(unknown, share)),
             ("on", true, &on),
-            ("planned", explain, &|task| pu(task.planned, "kernel")),
+            ("planned", explain, &|task| pu_or(task.planned, "kernel")),
             ("allowed", explain, &allowed),
-            ("last on", explain, &|task| pu(task.last_ran, "unseen")),
-            ("status", true, &status),
+            ("last on", explain, &|task| pu_or(task.last_ran, "unseen")),
+            ("status", true, &|task| status(task, explain)),
         ];
         rows(&columns, &self.tasks[..self.tasks.len().min(MOST_TASKS)])
     }
@@ -251,8 +267,6 @@ impl Report {
         let more = pairs.len().saturating_sub(MOST_PAIRS);
         pairs.truncate(MOST_PAIRS);
         let name = |id| self.task_name(id);
-        let same_pu = |pair: &WakeUps| Some(format!("{} %", of_each(100 * pair.same_pu?, pair)));
-        let waited = |pair: &WakeUps| Some(Nanos(of_each(pair.waited?.0, pair)).to_string());
         let both_ran = |pair: &WakeUps| Some(pair.both_ran? + both_ran_back(wake_ups, pair)?);
         let columns: [Column<'_, &WakeUps>; 6] = [
             ("thread", true, &|pair| pair.waker.map_or("others".to_owned(), name)),

@@ -41,7 +41,6 @@ fn sections(most: u32, all: &Sums, one: &Sums) -> Option<Sections> {
 fn region(places: &Places, reported: &Reported, one: &Sums, sections: Option<&Sections>) -> Region {
     let all = &reported.all;
     let lost = lost(reported.most, all, one);
-    let wall = |sums: &Sums| sums.mean(sums.wall);
     Region {
         place: places.place(reported),
         explicit: reported.explicit,
@@ -53,9 +52,9 @@ fn region(places: &Places, reported: &Reported, one: &Sums, sections: Option<&Se
         cause: lost.and_then(|lost| lost.cause()),
         model_threads: sections.map(|sections| sections.advise(reported.most)),
         executions: all.count,
-        mean_ns: wall(all),
+        mean_ns: all.mean(all.wall),
         executions_one: one.count,
-        mean_one_ns: wall(one),
+        mean_one_ns: one.mean(one.wall),
         inside_share: sections.map(Sections::share),
         sections_lost: lost.map(|lost| lost.sections),
         resource_lost: lost.and_then(|lost| lost.resource),

@@ -273,15 +273,17 @@ fn standing(standing: Standing) -> &'static str {
     }
 }
 
+/// Numbers below `most`: the unresolved ones if `is_open`, else all resolved ones.
+fn numbers(advice: &Advice, most: u32, is_open: bool) -> String {
+    let rows = advice.rows.iter().filter(|row| row.threads < most);
+    let rows = rows.filter(|row| (row.standing == Standing::NotResolved) == is_open);
+    rows.map(|row| row.threads.to_string()).collect::<Vec<_>>().join(", ")
+}
+
 /// Results of fewer threads, as text.
 fn fewer(advice: &Advice, most: u32) -> String {
-    let which = |open: bool| {
-        let rows = advice.rows.iter().filter(|row| row.threads < most);
-        let rows = rows.filter(|row| (row.standing == Standing::NotResolved) == open);
-        rows.map(|row| row.threads.to_string()).collect::<Vec<_>>().join(", ")
-    };
-    let worse = which(false);
-    let open = which(true);
+    let worse = numbers(advice, most, false);
+    let open = numbers(advice, most, true);
     let mut text = String::new();
     if !worse.is_empty() {
         let _ = write!(text, "; slower: {worse}");

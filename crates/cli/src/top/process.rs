@@ -81,7 +81,6 @@ impl Activity {
 
     /// Adds the activity of another process.
     pub fn add(&mut self, other: Self) {
-        let sum = |one: Option<f64>, other| one.zip(other).map(|(one, other)| one + other);
         self.ran += other.ran;
         self.runnable = sum(self.runnable, other.runnable);
         self.spinning = sum(self.spinning, other.spinning);
@@ -262,6 +261,11 @@ impl Process {
     pub fn tids(&self) -> impl Iterator<Item = Tid> {
         self.threads.keys().copied()
     }
+}
+
+/// Sum of two figures; `None` if either is unknown.
+fn sum(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    Some(a? + b?)
 }
 
 /// Share of a time in which a thread was active, at most 1.

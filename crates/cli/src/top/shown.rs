@@ -126,7 +126,6 @@ impl Shown {
     }
 
     fn line(&self, table: &Table<'_>, line: &Line<'_>) -> String {
-        let seconds = |time: Nanos| format!("{:.2}", time.as_secs_f64());
         let phase = line.timeline.now.map_or("?", |(phase, _)| phase.name());
         let cells = [
             seconds(table.at),
@@ -152,7 +151,11 @@ fn number(of: Option<f64>) -> String {
     of.map_or_else(|| "?".to_owned(), |of| format!("{of:.2}"))
 }
 
-/// CPU time as percent of one PU.
+fn seconds(time: Nanos) -> String {
+    format!("{:.2}", time.as_secs_f64())
+}
+
+/// CPU time in percent of a PU.
 fn percent(ran: Nanos, took: Nanos) -> f64 {
     let share = ran.as_secs_f64() / took.as_secs_f64();
     if share.is_finite() { 100.0 * share } else { 0.0 }
