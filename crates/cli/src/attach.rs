@@ -54,6 +54,7 @@ fn place_time(text: &str) -> Result<Nanos, String> {
 
 /// Runs `colocate attach`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    // Fails before any thread is placed if the report could not be written.
     args.options.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let proc = Proc::default();
     for &pid in &args.pid {

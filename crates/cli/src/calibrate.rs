@@ -78,6 +78,7 @@ const fn line_rounds(pairs: usize) -> u32 {
 
 /// Runs `colocate calibrate`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    // Fails before the measurement if the output could not be written.
     args.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let machine = read::reported()?;
     if args.forget {
@@ -206,6 +207,7 @@ fn measured(repeat: u32, reported: &Machine) -> anyhow::Result<Exact> {
     let unusable: PuSet =
         reported.pus.iter().map(|pu| pu.os).filter(|pu| !usable.contains(&pu.0)).collect();
     let before = lines(&mut here, &usable, random)?;
+    // The cells need the caches found by passing lines, not the reported caches.
     let plan = cells::plan(&sharing(reported, &before).machine, &usable, available(), random);
     let taken = by_cell(rounds(&mut here, &plan.cells, repeat, random, false)?, plan.cells.len());
     // Lines again after some time, in which a hypervisor may have moved PUs.

@@ -94,6 +94,7 @@ pub fn wait_all(
             }
             _ => {}
         }
+        // Cleared, so a second signal is noticed.
         if stop.swap(false, Ordering::Relaxed) {
             living().for_each(|(&pid, _)| if asked { kill_group(pid) } else { ask(pid) });
             asked = true;

@@ -70,6 +70,7 @@ fn compile(names: &[&str], args: &[OsString]) -> anyhow::Result<ExitCode> {
         Some(job) => command.args(open_ended(&found, args, &jobs)).args(link_args(&found, job)),
         None => command.args(args),
     };
+    // Returns only on failure.
     let why = command.exec();
     Err(exit::Failure {
         code: exit::CANNOT_EXECUTE,

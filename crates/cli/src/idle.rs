@@ -108,6 +108,7 @@ fn parse_loadavg(text: &str) -> Quiet {
     let load = fields.next().and_then(|load| load.parse().ok());
     let runnable = fields.nth(2).and_then(|field| field.split_once('/')?.0.parse::<u32>().ok());
     Quiet {
+        // Without this process, which reads the file.
         others_runnable: runnable.map(|all| all.saturating_sub(1)),
         load_1min: load.filter(|load: &f64| load.is_finite()),
     }

@@ -69,6 +69,7 @@ pub fn end(
         }
         Err(why) => {
             host.finish();
+            // The programs run on unplaced; their ends come before the error.
             while let Ok(Some(_)) = sys::wait(None, true) {}
             notes.flush(None);
             Err(anyhow::Error::new(why).context("the programs went on unplaced"))

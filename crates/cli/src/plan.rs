@@ -80,6 +80,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut programs = programs(&args.profiles, args.machine == "live")?;
     demand::give(&args.demands, &mut programs, args.profiles.len(), speeds)?;
     let processor = speeds.and(seen.machine.processor.as_deref());
+    // Rates counted on cores of one kind do not hold on another kind.
     let processor = processor.filter(|_| seen.machine.kinds.len() == 1);
     let workload = Workload::of(&programs, processor);
     if policy.has_prior(Prior::Speeds) && speeds.is_none() {

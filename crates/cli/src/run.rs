@@ -199,6 +199,7 @@ fn watch_time(text: &str) -> Result<Nanos, String> {
 /// Runs `colocate run`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut notes = Notes::new(args.options.quiet, None);
+    // Fails before any program runs if the report could not be written.
     args.options.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let commands = jobs::commands(&args.command)?;
     args.server.check_words(commands.len())?;

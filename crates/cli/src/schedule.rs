@@ -146,6 +146,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut host = LinuxHost::prepare(machine.clone(), &setup(args, workload)?)
         .map_err(|why| jobs::failure(&why))?;
     let thread = (!args.quiet).then(|| OutputThread::start(nice));
+    // Removes the table before Ctrl-Z stops colocate, so the shell gets a clean terminal.
     thread.iter().for_each(|thread| host.before_stop(thread.hide()));
     let mut notes = Notes::new(args.quiet, thread);
     notes.say(facts.caveats.iter().map(ToString::to_string));

@@ -151,6 +151,7 @@ impl Timeline {
         if let Some(place) = ORDER.iter().position(|other| *other == phase) {
             self.spent[place] += took;
         }
+        // A quantum that follows without a gap extends the last stretch.
         match self.late.back_mut().or(self.stretches.last_mut()) {
             Some(last) if last.phase == phase && last.to == from => {
                 last.to = to;
@@ -204,6 +205,7 @@ impl Timeline {
 pub fn table<'a>(jobs: impl Iterator<Item = (&'a str, &'a Timeline)>, always: bool) -> String {
     let known: Vec<_> =
         jobs.filter_map(|(name, phases)| Some((name, phases, phases.runnable.get()?))).collect();
+    // `spent` is in the order of `ORDER`: 1 is parallel.
     let parallel = known.iter().any(|(_, phases, _)| phases.spent[1] > Nanos::ZERO);
     if known.is_empty() || !(parallel || always) {
         return String::new();

@@ -104,6 +104,7 @@ fn mean(mixes: impl Iterator<Item = (Mix, Option<Nanos>)> + Clone) -> Mix {
         let mut weights = 0.0;
         for (mix, cpu_time) in mixes.clone() {
             if let Some(share) = mix.get(class) {
+                // A tiny weight, so threads without CPU time count only if no thread has any.
                 let weight = cpu_time.map_or(1e-9, |time| time.as_secs_f64().max(1e-9));
                 sum += weight * share.get();
                 weights += weight;

@@ -306,6 +306,7 @@ impl<'w> Loop<'w> {
     /// Begins a round; calls the policy if there is a reason for a decision.
     fn begin(&mut self, host: &impl Host, policy: &mut dyn Policy, number: u64) -> Begun {
         if *host.machine() != self.machine {
+            // PU indexes are valid for one machine only.
             self.queue.renumber(&self.machine, host.machine());
             self.machine = host.machine().clone();
         }
@@ -581,6 +582,7 @@ impl Watch {
         self.done += 1;
         self.next = at + self.time;
         if self.done == WATCHES {
+            // Without jobs, the next request leaves mixes out, which ends their source.
             self.jobs.clear();
             host.request(&self.requests());
         }

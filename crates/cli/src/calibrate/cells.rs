@@ -207,6 +207,7 @@ impl Streams {
     /// Result of `meanwhile`, and the traffic of all generators in the meantime, in bytes a second.
     fn during<T>(&self, meanwhile: impl FnOnce() -> T) -> (T, Option<f64>) {
         self.0.iter().for_each(|each| each.resume(0));
+        // The traffic reaches its steady rate first.
         std::thread::sleep(STREAM / 3);
         let before: Vec<_> = self.0.iter().map(Generator::tally).collect();
         let found = meanwhile();
@@ -251,12 +252,14 @@ fn moved(to: NodeNr, pu: u32) -> Result<Option<f64>, ThreadError> {
         let memory = vec![1_u8; PAGES * size];
         let first = memory.as_ptr().addr().next_multiple_of(size);
         let pages: Vec<Addr> =
+            // A page less than allocated: the first is aligned to the page size.
             (0..PAGES - 1).map(|page| Addr((first + page * size) as u64)).collect();
         let begin = wall_ns();
         let put = move_pages::put(Pid(std::process::id().cast_signed()), &pages, to, false);
         let took = wall_ns() - begin;
         let arrived =
             put.status.iter().filter(|&&status| u32::try_from(status) == Ok(to.0)).count();
+        // Keeps the buffer alive until the pages have moved.
         std::hint::black_box(&memory);
         (put.done.is_ok() && arrived > 0).then(|| took as f64 / arrived as f64)
     };

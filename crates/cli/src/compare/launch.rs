@@ -153,6 +153,7 @@ fn ask_to_end(pid: Pid) {
 
 /// Starts a child with standard output and error redirected to `output`.
 fn start(command: &mut Command, output: &File) -> std::io::Result<Pid> {
+    // Programs that read standard input would wait for the terminal.
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
     children::start(command)
 }

@@ -39,6 +39,7 @@ const STATUS: [(&str, &str); 6] = [
 /// Pages of a command and its subcommands, as file name and text.
 pub fn all(command: Command, examples: &Examples) -> io::Result<Vec<(String, String)>> {
     let mut command = command.disable_help_subcommand(true);
+    // Needed for the usage lines of subcommands.
     command.build();
     let mut pages = Vec::new();
     add(&command, examples, &mut pages)?;

@@ -103,6 +103,7 @@ impl Queue {
     /// Waits for output and takes all of it.
     fn take(&self) -> (String, Option<Frame>, bool) {
         let mut waiting = self.open();
+        // Wakes `hide`, which waits for the last frame to be written.
         waiting.idle = true;
         self.changed.notify_all();
         let found = self.changed.wait_while(waiting, |it| it.is_empty());

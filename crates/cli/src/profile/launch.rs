@@ -114,6 +114,7 @@ pub fn emulate(args: &Args) -> anyhow::Result<(Watched, i32)> {
         trace: None,
     };
     let ran = emulate::profile(&emulator, asked)?;
+    // 128 + N for signal N, as a shell reports it.
     let status = ran.status.code().or(ran.status.signal().map(|signal| 128 + signal)).unwrap_or(0);
     let profile = ran.profile.with_context(|| format!("no profile (exit status {status})"))?;
     let Some(phased) = ran.phased else {

@@ -159,6 +159,7 @@ impl Cycles {
             *self = Self { parts: did.ran.parts, ..Self::default() };
         }
         self.estimated |= estimated;
+        // Shares are weighted by time, so the sums are over seconds.
         self.sums.iter_mut().zip(stack).for_each(|(sum, share)| *sum += share * seconds);
         self.off = self.off.max(did.off);
     }

@@ -4,7 +4,7 @@ use super::counts::{JobCounts, MeanRates};
 use super::{Creation, Job, Report, SharedCore, Task};
 use crate::columns::{Column, rows, seconds, unknown};
 use crate::timeline::{self, Mean};
-use colocate_evidence::{Sharing, TaskId, WakeUps};
+use colocate_evidence::{TaskId, WakeUps};
 use colocate_figures::table::{aligned, matrix};
 use colocate_machine::{Nanos, PuNr, printable};
 use colocate_model::Backend;

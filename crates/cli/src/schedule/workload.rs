@@ -171,6 +171,7 @@ impl Reader<'_> {
     fn workload(&self) -> anyhow::Result<Workload> {
         let file: File = toml::from_str(self.text).map_err(|error| {
             let found = error.message().lines().collect::<Vec<_>>().join(", ");
+            // An error without a span is about the whole file: line 1.
             let at = error.span().map_or(0, |span| span.start);
             self.wrong(at, "a workload (docs/reference/schedule.md)", &found)
         })?;

@@ -68,6 +68,7 @@ impl Places {
 
 /// The place that the compiler has written into the program, if any.
 fn said(reported: &Reported) -> Option<String> {
+    // The `psource` of OpenMP's `ident_t`: `;FILE;FUNCTION;LINE;COLUMN;;`.
     let mut fields = reported.said.as_deref()?.split(';').skip(1);
     let file = fields.next()?;
     let function = fields.next()?;
@@ -111,6 +112,7 @@ fn addr2line(object: &str, addresses: &[u64], is_late: &dyn Fn() -> bool) -> Opt
             }
         }
     });
+    // Fails for a child that has ended; it only has to be reaped then.
     let _ = child.kill();
     let _ = child.wait();
     text

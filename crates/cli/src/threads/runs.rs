@@ -184,6 +184,7 @@ fn wait(
     let ends = children::ends(&[pid]);
     let mut asked: Option<(Asked, Instant)> = None;
     loop {
+        // At least a millisecond: the loop must not spin once the time is over.
         let rest = patience.saturating_sub(begin.elapsed()).clamp(Duration::from_millis(1), POLL);
         match ends.recv_timeout(rest) {
             Ok(end) => return Ok((end?, asked.map(|(why, _)| why))),

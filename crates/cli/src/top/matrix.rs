@@ -240,6 +240,7 @@ impl Threads {
             }
         }
         for (task, _) in std::mem::replace(&mut self.living, living).into_values() {
+            // Threads left in the old map have ended.
             self.backends().for_each(|backend| backend.ended(task, &mut TaskUsage::default()));
         }
         self.sharing.iter_mut().for_each(|sharing| drop(sharing.drain()));
