@@ -82,15 +82,15 @@ fn compile(names: &[&str], args: &[OsString]) -> anyhow::Result<ExitCode> {
 /// Compiler option to load the pass.
 const PLUGIN: &str = "-fpass-plugin=";
 
-/// Option passed by compilers to their linker and to no other job: a folder that does not exist.
+/// Option passed by compilers to their linker only: a folder that does not exist.
 const MARKER: &str = "-L/colocate/marker";
 
 /// One job of a compiler driver: a program and its arguments.
 #[derive(Debug, PartialEq)]
 struct Job(Vec<String>);
 
-/// Jobs of a compiler with these arguments, as printed by the compiler (`-###`); empty if it
-/// rejects them.
+/// Jobs of a compiler with these arguments, as printed by the compiler (`-###`); empty if the
+/// arguments are rejected.
 ///
 /// The compiler runs no job and writes no file.
 fn jobs(found: &Found, args: &[OsString]) -> Vec<Job> {

@@ -7,7 +7,7 @@ use colocate_policy::{PolicySpec, SpecError};
 use std::ffi::OsStr;
 use std::fmt::Write;
 
-/// Parser of policies, restricted to those that decide as often as a command needs.
+/// Parser of policies, restricted to the decisions of a command: once or each quantum.
 #[derive(Clone, Copy)]
 pub enum Policies {
     /// `run`: policies that decide once.
@@ -27,8 +27,7 @@ impl Policies {
         decides && row.purpose != Purpose::Simulated
     }
 
-    /// Whether the command rejects the policy on every real machine, so that help and completions
-    /// omit it.
+    /// Whether the command rejects the policy on every real machine: help and completions omit it.
     fn always_refuses(self, row: &Row) -> bool {
         matches!(self, Self::Once) && row.prior.contains(&Prior::Speeds)
     }

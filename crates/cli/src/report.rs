@@ -29,7 +29,7 @@ use summary::{Comparing, Facts, Summary};
 /// Version of the report's format.
 pub const VERSION: u32 = 4;
 
-/// The report. Fields known to one command only are `None` or empty under the others.
+/// The report. Fields known to few commands are `None` or empty under the rest.
 #[derive(Serialize)]
 pub struct Report {
     version: u32,
@@ -45,14 +45,14 @@ pub struct Report {
     /// another.
     quantum_ns: Option<Nanos>,
     quanta: Option<u64>,
-    /// Time for which unknown programs were watched before they were placed.
+    /// Watch time of unknown programs before their placement.
     pub watch_ns: Option<Nanos>,
     /// The policy's prediction for the last plan.
     predicted: Option<String>,
     /// The policy's state at the end.
     state: Option<String>,
     jobs: Vec<Job>,
-    /// Pairs of jobs that shared a core in at least one quantum.
+    /// Pairs of jobs on a common core in at least one quantum.
     shared_core: Vec<SharedCore>,
     tasks: Vec<Task>,
     forgotten_tasks: u64,
@@ -72,7 +72,7 @@ pub struct Report {
 /// Inputs of the summary beside the rest of the report.
 #[derive(Default)]
 struct Basis {
-    /// Time for which at least one thread was placed.
+    /// Time with at least one placed thread.
     placed: Nanos,
     has_given_up: bool,
     is_attached: bool,
@@ -90,7 +90,7 @@ struct MachineReport {
     quota: Option<CpuQuota>,
 }
 
-/// A program, as it is known before it is launched.
+/// A program, as known before its launch.
 pub struct Program {
     pub name: String,
     pub command: Vec<String>,
@@ -120,8 +120,8 @@ struct Job {
     status: Option<i32>,
     /// Time since the launch; `None` if the job did not end.
     ended_ns: Option<Nanos>,
-    /// CPU time in this run: that of the reaped processes or that of the threads as last read,
-    /// whichever is more; `None` if neither is known.
+    /// CPU time in this run: of the reaped processes or of the threads as last read, whichever is
+    /// more; `None` if unknown.
     cpu_ns: Option<Nanos>,
     /// Instructions of all its runs, as far as its threads were counted.
     instructions: Option<u64>,
@@ -142,7 +142,7 @@ struct Task {
     /// CPU time in this run.
     cpu_ns: Option<Nanos>,
     mix: Mix,
-    /// Share of the time for which the task was placed; `None` if it was followed for no time.
+    /// Share of the time with a placement; `None` if never followed.
     placed_share: Option<f64>,
     /// PUs where the task was placed, with the time on each.
     placed: Vec<PlacedOn>,
@@ -307,13 +307,12 @@ impl Report {
         }
     }
 
-    /// Adds the summary, from the other parts of the report; `needs` is the evidence that the
-    /// policy needs.
+    /// Adds the summary, from the rest of the report; `needs` is the policy's evidence.
     pub fn summarize(&mut self, comparing: &Comparing, needs: SourceSet) {
         self.summary = Some(Facts { report: self, comparing, needs }.summary());
     }
 
-    /// Adds the plans that were in force and, from them, the reason of each task's place.
+    /// Adds the plans in force and, from the plans, the reason of each task's place.
     pub fn add_plans(&mut self, plans: Vec<Planned>) {
         for task in &mut self.tasks {
             // The last plan that names a task is the plan that placed it.

@@ -37,7 +37,7 @@ struct Done {
     /// Whether `trouble` means that the journal is not readable at all.
     #[serde(skip)]
     spoilt: bool,
-    /// Whether the colocate that wrote it still runs; then nothing is undone.
+    /// Whether the writing colocate still runs; then nothing is undone.
     alive: bool,
     original: Option<String>,
     /// Processes that were stopped, or may have been.

@@ -40,8 +40,8 @@ use stolen::Stolen;
 /// Policy without `--policy`.
 pub const DEFAULT_POLICY: &str = "auto";
 
-/// Default time for which a process's first thread is left unpinned. Chosen: runtimes count PUs
-/// when they start.
+/// Default time without a pin for a process's first thread. Chosen: runtimes count PUs when they
+/// start.
 pub const SETTLE_MS: u64 = 200;
 
 /// Runs programs, with each thread placed while that pays
@@ -459,7 +459,7 @@ impl Decided {
 const MOST_PLANS: usize = 1_000;
 
 /// Whether a round's plan belongs in the report: its places differ from those of the last two
-/// plans, between which a guard alternates.
+/// plans, as a guard alternates between two.
 fn is_new(round: &Round<'_>, plans: &[Planned]) -> bool {
     let is_event = round.cause != Some(Cause::Elapsed);
     is_event

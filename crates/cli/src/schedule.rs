@@ -379,7 +379,7 @@ fn quantum(args: &Args, facts: &Facts) -> Nanos {
 }
 
 /// Writes the report to every file. Returns the error of the first file that fails; if no file has
-/// the figures, they go to standard error.
+/// the figures, standard error gets them.
 fn write(
     args: &Args,
     outputs: &[outputs::Output<'_>],
@@ -405,7 +405,7 @@ fn write(
     written.into_iter().collect()
 }
 
-/// Format of the report on standard error; `None` if it does not go there.
+/// Format of the report on standard error, if needed there.
 fn aside(
     args: &Args,
     outputs: &[outputs::Output<'_>],

@@ -120,7 +120,7 @@ impl Serialize for Timeline {
 }
 
 impl Timeline {
-    /// A timeline that keeps the `most` first stretches; with 0 only the last ones.
+    /// A timeline of the `most` first stretches and the last few.
     pub fn keeping(most: usize) -> Self {
         Self {
             most,

@@ -24,8 +24,8 @@ pub trait Host {
     /// Lets the placed tasks run for one quantum and returns their activity.
     ///
     /// The first call launches the jobs. The quantum ends when its time is over or, earlier, at an
-    /// event that a plan may depend on; see [`colocate_evidence::QuantumEnd`]. Tasks created
-    /// meanwhile are placed by [`Plan::default_placement`].
+    /// event relevant to plans; see [`colocate_evidence::QuantumEnd`]. Tasks created meanwhile are
+    /// placed by [`Plan::default_placement`].
     ///
     /// # Errors
     /// [`HostError`] if the host can no longer watch or place. The programs go on running.

@@ -72,7 +72,7 @@ fn busy(cpu_time: Option<Nanos>, life: Nanos) -> Option<f64> {
     share.is_finite().then(|| share.clamp(0.0, 1.0))
 }
 
-/// Creation at which the load is highest, by one sweep over creations and ends.
+/// Creation with the highest load, by a sweep over creations and ends.
 fn busiest_moment(threads: &[ThreadProfile], watched: Nanos) -> Nanos {
     let mut changes: Vec<(Nanos, f64)> = Vec::with_capacity(2 * threads.len());
     for thread in threads {

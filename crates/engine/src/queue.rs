@@ -33,9 +33,9 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use threads::Threads;
 
-/// Least share of a quantum in which an active thread has a PU or waits for one; share of its fair
-/// part if waits are unknown. Chosen: threads that wait for others or for input are runnable far
-/// less, threads that compute nearly all the time.
+/// Least share of a quantum in which an active thread has a PU or waits for it; if waits are
+/// unknown, share of its fair part. Chosen: threads waiting for other threads or for input are
+/// runnable far less, computing threads nearly all the time.
 pub const ACTIVE: f64 = 0.05;
 
 /// A quantum longer than this multiple of the requested time, plus [`PAUSE`], may be a pause.
@@ -50,8 +50,7 @@ const PAUSE: Nanos = Nanos::from_millis(500);
 /// quantum are then off by a third at most.
 const RUNNABLE: f64 = 0.75;
 
-/// Jobs of the queue that run, with the PU of each of their threads in it; `None`: the kernel's
-/// choice.
+/// Running jobs of the queue, with the PU of each thread; `None`: the kernel's choice.
 pub(crate) type Placed = BTreeMap<JobIdx, Vec<Option<PuIdx>>>;
 
 /// The jobs of `queue` that `plan` lets run, with the PUs of their threads.
@@ -123,9 +122,9 @@ impl Passed<'_> {
         }
     }
 
-    /// Time that a computing thread could use, in nanoseconds: less than all if more threads of the
-    /// chosen jobs computed than there are PUs, as all do under the kernel. A thread that used
-    /// hardly any time beside the busiest thread did not compute.
+    /// Time available to a computing thread, in nanoseconds: less than all if more threads of the
+    /// chosen jobs computed than there are PUs, as under the kernel. A thread with hardly any time
+    /// beside the busiest thread did not compute.
     #[allow(clippy::cast_precision_loss)] // threads are few
     fn fair_part(&self) -> f64 {
         let used: Vec<f64> = self
@@ -184,8 +183,8 @@ impl Default for LastRun {
 }
 
 impl Job {
-    /// Its living threads that are runnable, or one of them if none is: a job of sleeping threads
-    /// must run, too. `None` without a living thread.
+    /// Its living runnable threads, or a sleeping thread if none is runnable: a job of sleeping
+    /// threads must run, too. `None` without a living thread.
     fn queued(&self, tasks: &[SeenTask]) -> Option<Vec<Thread>> {
         let mut active = Vec::new();
         let mut idle = None;

@@ -53,7 +53,7 @@ pub const WATCHES: u32 = 10;
 /// End of a quantum, beside the end of a job and a change of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// No other end: the plan is in force until there is a reason for another. All jobs run.
+    /// No further end: the plan is in force until there is a reason for a new plan. All jobs run.
     Events,
     /// This time, above 0: the policy decides each quantum, and jobs may wait.
     Time(Nanos),
@@ -65,14 +65,13 @@ pub enum Until {
 /// The jobs to run and the settings of the loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload<'a> {
-    /// Knowledge of each job of the host, also of jobs that it launches later.
+    /// Knowledge of each job of the host, including jobs that are launched later.
     pub jobs: &'a [KnownJob],
     /// Name of the policy with its settings, for the plans; if empty, the plans keep theirs.
     pub policy: &'a str,
     /// End of a quantum.
     pub until: Until,
-    /// Time for which unknown jobs are watched before they are placed, if the policy needs their
-    /// mixes.
+    /// Watch time of unknown jobs before their placement, if the policy needs mixes.
     pub watch: Nanos,
     /// Evidence requested beside the policy's needs, e.g. for a report.
     pub also: SourceSet,
@@ -152,7 +151,7 @@ pub struct Planned {
 }
 
 impl Planned {
-    /// The plan of a round, if one was made in it.
+    /// The plan of a round, if made in this round.
     pub fn of(round: &Round<'_>) -> Option<Self> {
         Some(Self { at: round.began, cause: round.cause?, plan: round.plan.clone() })
     }
@@ -250,7 +249,7 @@ struct Begun {
 }
 
 impl<'w> Loop<'w> {
-    /// Launches the jobs. If jobs may wait, all wait at first, which shows the jobs that exist.
+    /// Launches the jobs. If jobs may wait, all wait at first, to find the existing jobs.
     fn launch(
         host: &mut impl Host,
         needs: SourceSet,
@@ -501,7 +500,7 @@ impl Situation<'_> {
         self.seen_task(task).map_or_else(|| "".into(), |seen| seen.name.clone())
     }
 
-    /// Tasks to plan for, without those of jobs that were not watched long enough.
+    /// Tasks to plan for, without tasks of jobs that need more watching.
     fn tasks(&self) -> Vec<Task> {
         let jobs = self.workload.jobs;
         let mut tasks = tasks_to_plan(jobs, &self.seen.tasks, self.seen.at);
@@ -524,14 +523,14 @@ fn indices(machine: &Machine, usable: &[PuNr]) -> Vec<PuIdx> {
     usable.iter().filter_map(|&pu| machine.pu_by_os(pu)).collect()
 }
 
-/// Jobs that must be watched before they can be placed.
+/// Jobs to watch before their placement.
 fn unknown_jobs(needs_mixes: bool, jobs: &[KnownJob]) -> Vec<JobIdx> {
     let unknown = (0..).zip(jobs).filter(|(_, job)| needs_mixes && job.profile.is_none());
     unknown.map(|(index, _)| JobIdx(index)).collect()
 }
 
-/// First threads of unknown jobs. Every job has a first thread, so a policy that needs no mixes can
-/// place it before the launch.
+/// First threads of unknown jobs. Every job has a first thread, placed before the launch if the
+/// policy needs no mixes.
 fn first_tasks(jobs: &[KnownJob]) -> impl Iterator<Item = Task> {
     let unknown = (0..).zip(jobs).filter(|(_, job)| job.profile.is_none());
     unknown.map(|(index, job)| Task {

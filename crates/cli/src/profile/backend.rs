@@ -105,7 +105,7 @@ impl Watching {
         }
     }
 
-    /// Reads the CPU times of a process that has ended; to be called before it is reaped: until
+    /// Reads the CPU times of an ended process; to be called before the process is reaped: until
     /// then `/proc` shows them.
     pub fn before_reaping(&mut self) {
         self.pump();
@@ -166,7 +166,7 @@ fn sample(
     }
 }
 
-/// Error of a backend that cannot start, in one line with the remedy.
+/// Error of a backend that cannot start, in a line with the remedy.
 fn denied(backend: &str, pids: &[Pid], start: Start, why: &anyhow::Error) -> anyhow::Error {
     let errno = why.downcast_ref::<SysError>().and_then(SysError::errno);
     let list = pids.iter().map(Pid::to_string).collect::<Vec<_>>().join(", ");

@@ -36,8 +36,8 @@ pub struct Watched {
     pub stretches: Vec<Stretch>,
     /// Demand of each thread as far as known without its code; empty if the profile has all of it.
     pub phases: Vec<Phase>,
-    /// Order in which one thread ran these phases, as (phase, instructions); empty if the phases
-    /// are not of one thread.
+    /// Order in which a thread ran these phases, as (phase, instructions); empty for phases of
+    /// several threads.
     pub course: Vec<(u32, u64)>,
 }
 
@@ -149,8 +149,8 @@ fn program(command: &Command) -> Program {
     Program { path: path.display().to_string(), args: args.collect(), identity }
 }
 
-/// The link beside `file` with the name by which the program was called, if there is one. On
-/// Debian, redis-server is a link to redis-check-rdb; the two behave differently.
+/// The link beside `file` with the name used to call the program; `file` without a link. On Debian,
+/// redis-server is a link to redis-check-rdb; the two behave differently.
 fn as_called(file: PathBuf, name: &str) -> PathBuf {
     if name.is_empty() || name.contains('/') {
         return file;

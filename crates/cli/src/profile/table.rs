@@ -7,7 +7,7 @@ use std::fmt::Write;
 /// Most rows; further threads are summed up in one line. Chosen to fit a screen.
 const MOST_ROWS: usize = 40;
 
-/// The profile as text, one line a thread; of many threads, those with the most CPU time.
+/// The profile as text, a line for each thread; of many threads, only the busiest by CPU time.
 pub fn of(profile: &Profile) -> String {
     let mut text = String::new();
     let command = std::iter::once(&profile.program.path).chain(&profile.program.args);

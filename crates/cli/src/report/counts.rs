@@ -26,8 +26,8 @@ pub struct Counts {
     pub at: Nanos,
     /// State of the policy in the last quantum.
     pub state: Option<String>,
-    /// Quanta in which threads of two jobs ran on one core, by pair: the smaller job first, or one
-    /// job twice.
+    /// Quanta with threads of two jobs on a common core, by pair: the smaller job first, or a job
+    /// twice.
     pub shared: BTreeMap<(usize, usize), u64>,
     /// Spans of tasks on PUs, if kept for a picture.
     spans: Option<Vec<TaskSpan>>,
@@ -101,7 +101,7 @@ pub enum State {
     Ended,
 }
 
-/// Mean rates of a job's threads, weighted by the time that they ran.
+/// Mean rates of a job's threads, weighted by running time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct MeanRates {
     /// Instructions per cycle.
@@ -202,7 +202,7 @@ impl MeanRates {
 }
 
 impl Counts {
-    /// Counts of a workload that has not run yet. `fills`: waiting jobs fill idle PUs; `spans`:
+    /// Counts of a workload before its first quantum. `fills`: waiting jobs fill idle PUs; `spans`:
     /// keep the spans for a picture, which costs memory.
     pub fn new(machine: Machine, names: &[String], fills: bool, spans: bool) -> Self {
         Self {
@@ -332,7 +332,7 @@ impl Counts {
         }
     }
 
-    /// Keeps the spans of a quantum. The order of several threads on one PU is unknown: their spans
+    /// Keeps the spans of a quantum. The order of several threads on a PU is unknown: their spans
     /// follow each other, each as long as the thread ran.
     fn draw(&mut self, did: &[ThreadRates], until: Nanos) {
         let Some(spans) = &mut self.spans else { return };

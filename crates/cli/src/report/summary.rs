@@ -15,8 +15,8 @@ use std::fmt;
 /// Wake-ups a second from which on tasks communicate. Chosen: the guard's threshold for partners,
 /// about the rate at which two tasks share a PU under `auto`.
 const COMMUNICATES: f64 = 300.0;
-/// Used share of the PUs' time from which on they are busy. Chosen: a waking thread finds its PU in
-/// use four times of five.
+/// Used share of the PUs' time of a busy machine. Chosen: a waking thread finds its PU in use four
+/// times of five.
 const BUSY: f64 = 0.8;
 /// Share of wake-ups that end on the waker's PU from which on waker and wakee share a PU. Chosen:
 /// as in `auto`.
@@ -61,7 +61,7 @@ pub struct Summary {
     comparisons: u32,
     /// The guard's verdict at the end; `None` without a guard.
     verdict: Option<&'static str>,
-    /// Share of the time for which at least one thread was placed.
+    /// Share of the time with at least one placed thread.
     placed_share: Option<f64>,
     /// Reason why nothing was placed or compared.
     why_not: Option<&'static str>,

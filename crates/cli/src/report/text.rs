@@ -185,7 +185,7 @@ impl Report {
         text + "\n"
     }
 
-    /// One row a job, with a heading; a column of figures only where at least one is known.
+    /// A row for each job, with a heading; columns of figures only with a known figure.
     fn job_rows(&self) -> Vec<Vec<String>> {
         let known = |is: &dyn Fn(&JobCounts) -> bool| {
             self.jobs.iter().filter_map(|job| job.counts.as_ref()).any(is)

@@ -103,7 +103,7 @@ fn write(dir: &Path, profile: &Profile) -> Result<(), FileError> {
     dir.write(name, profile.to_json().as_bytes(), Mode::Private)
 }
 
-/// Profile of a program in the cache's folder, if there is one.
+/// Profile of a program in the cache's folder, if kept.
 fn read(dir: &Dir, program: &Program, backend: Backend) -> Result<Option<Profile>, String> {
     const LIMIT: MaxSize = crate::input::limit(Profile::MAX_BYTES);
     let text = match dir.read_text(file_name(program, backend), LIMIT) {

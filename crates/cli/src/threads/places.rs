@@ -91,8 +91,8 @@ fn addresses(reported: &[Reported]) -> BTreeMap<&str, BTreeSet<u64>> {
     all
 }
 
-/// A line for each address from `addr2line` of binutils; `None` if it is not installed, or if
-/// `is_late` before it ends.
+/// A line for each address from `addr2line` of binutils; `None` if not installed, or if `is_late`
+/// before its end.
 fn addr2line(object: &str, addresses: &[u64], is_late: &dyn Fn() -> bool) -> Option<String> {
     if is_late() {
         return None;

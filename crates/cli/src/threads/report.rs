@@ -273,7 +273,7 @@ fn standing(standing: Standing) -> &'static str {
     }
 }
 
-/// Numbers below `most`: the unresolved ones if `is_open`, else all resolved ones.
+/// Numbers below `most`: unresolved if `is_open`, else resolved.
 fn numbers(advice: &Advice, most: u32, is_open: bool) -> String {
     let rows = advice.rows.iter().filter(|row| row.threads < most);
     let rows = rows.filter(|row| (row.standing == Standing::NotResolved) == is_open);
@@ -347,7 +347,7 @@ fn because(region: &Region) -> &'static str {
     }
 }
 
-/// Line of a region that was watched with one thread and with all.
+/// Line of a region watched with one thread and with all.
 fn watched(region: &Region) -> String {
     let model =
         region.model_threads.map_or(String::new(), |model| format!("; model: {}", threads(model)));

@@ -43,7 +43,7 @@ impl Choice {
     }
 }
 
-/// Row of each process that is in one: its own, or the row of its nearest ancestor with a row.
+/// Row of each process: its own, or the row of its nearest ancestor with a row.
 pub fn rows(listed: &BTreeMap<Pid, Listed>, choice: &Choice) -> BTreeMap<Pid, Pid> {
     let row_of = |pid: &Pid| {
         let above = std::iter::successors(Some(*pid), |pid| Some(listed.get(pid)?.parent));

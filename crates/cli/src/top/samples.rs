@@ -12,10 +12,10 @@ use colocate_observe::sources::spinning::Spinning;
 use std::collections::BTreeSet;
 
 /// Inverse share of the time between two polls: a process that runs for more is sampled. Chosen:
-/// half the share of a phase other than asleep, so little is missed.
+/// half the share of a serial phase, to miss little of it.
 const BUSY: u64 = 10;
-/// Most events open at once; a running thread has one event for each CPU. Chosen: some tenths of a
-/// second to open them all.
+/// Most events open at once; a running thread has an event for each CPU. Chosen: some tenths of a
+/// second to open all.
 const MOST_EVENTS: usize = 16_384;
 
 /// Most events open at once with a limit of `files` descriptors: at most half of them, to leave

@@ -31,7 +31,7 @@ use colocate_figures::stats::{
 use fit::Fit;
 use serde::Serialize;
 
-/// Slowdown that counts as equal, in favour of fewer threads. Chosen: below it, PUs left to other
+/// Slowdown taken as equal, in favour of fewer threads. Chosen: below it, PUs left to further
 /// programs are worth more.
 pub const TOLERANCE: f64 = 0.02;
 /// Ratio to the best number's slowest run from which on a run may be ended. Chosen: noise of whole
@@ -46,8 +46,8 @@ pub const FIRST_CUT: f64 = 4.0;
 const CONFIDENCE: f64 = 0.99;
 /// Least runs with every number. Chosen: the fewest with a meaningful spread.
 const LEAST_RUNS: usize = 3;
-/// Most runs with one number. Chosen: an interval of ten runs is half as wide as one of three or
-/// less.
+/// Most runs with a number. Chosen: an interval of ten runs is half as wide as an interval of three
+/// or less.
 const MOST_RUNS: usize = 10;
 /// Least ratio of two numbers between which a number is tried. Chosen: near its minimum a time
 /// changes by far less than the number.
