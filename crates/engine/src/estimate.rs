@@ -12,12 +12,11 @@
 //! # Algorithm
 //! 1. Each PU has the thread that used most time of the quantum there; equal times: the first.
 //! 2. A thread without a demand vector has a seat with default demand: that of a typical program.
-//! It gets no estimate.
+//!    It gets no estimate.
 //! 3. The model predicts all seats together; its rates replace those that the host did not count.
-//! 3. The model predicts all seats together; its rates are put in where the host counted none.
 //! # Properties
-//! - **By the model**: an estimate is the model's prediction for the seats. -> test
-//!   `as_the_model_predicts`
+//! - **By the model**: an estimate is the model's prediction for the seats.
+//!   -> test `as_the_model_predicts`
 //! - **Neighbours count**: beside a stream, a stream is estimated slower. -> test `neighbours_count`
 //! - **Nothing is made up**: without a demand vector or a known place there is no estimate, and what was
 //!   counted stays. -> tests `nothing_is_made_up`, `what_was_counted_stays`

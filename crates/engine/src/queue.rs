@@ -10,8 +10,8 @@
 //!   stayed runnable.
 //! # Properties
 //! - **Order**: jobs that ran go to the tail, in the order of the queue. -> test `jobs_that_ran_go_to_the_tail`
-//! - **Rates are of the last quantum**, and unknown where the host does not count. -> test
-//!   `rates_of_the_last_quantum`
+//! - **Rates are of the last quantum**, and unknown where the host does not count.
+//!   -> test `rates_of_the_last_quantum`
 //! - **A pause teaches nothing**: policies see it as a quantum of no length in which nothing ran, and these
 //!   teach nothing either. -> tests `a_pause_teaches_nothing`, `no_time_teaches_nothing`, `a_late_loop_still_learns`
 

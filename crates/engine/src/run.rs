@@ -24,8 +24,8 @@
 //! - **Follows the machine**: a plan uses only PUs that are usable when it is made; a quantum for which the machine has
 //!   changed meanwhile is over before it begins. -> tests `a_lost_pu_is_left`, `a_machine_that_shrinks_and_grows`
 //! - **Work-conserving**: when a job ends, the next quantum begins at once. -> test `an_end_begins_a_quantum`
-//! - **Initial places**: threads are where the plan has them at first, for no time, before the quantum begins. -> test
-//!   `threads_are_put_somewhere_first`
+//! - **Initial places**: threads are where the plan has them at first, for no time, before the quantum begins.
+//!   -> test `threads_are_put_somewhere_first`
 
 use crate::estimate::{self, Estimate};
 use crate::guard;

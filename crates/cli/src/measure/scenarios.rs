@@ -4,7 +4,6 @@
 //! in random order. A kernel's time beside another is relative to its time alone on the same PU in
 //! the same repetition; both arrangements of a pair count. A repetition thus yields one matrix and
 //! one geometric mean for each scenario, and intervals are over repetitions.
-//! and one geometric mean for each scenario, and intervals are over repetitions.
 
 use super::beside::{Bench, Quality, Sample};
 use super::harness::{by_cell, rounds};

@@ -9,8 +9,8 @@
 //! known to every terminal since the VT100), so that output of programs never gets there. If the
 //! cursor is already that far down, the screen scrolls first.
 //! # Properties
-//! - **Nothing of others is lost**: each line that they print is on the screen or above it, whole. -> test
-//!   `what_programs_print_stays`
+//! - **Nothing of others is lost**: each line that they print is on the screen or above it, whole.
+//!   -> test `what_programs_print_stays`
 //! - **Left as it was**: afterwards the whole screen scrolls, and the table is gone. -> test `it_is_taken_away`
 
 use super::Size;

@@ -2,7 +2,7 @@
 //!
 //! Times come from the backends that policies use ([`RunStates`] and
 //! `colocate_observe::sources::spinning`). Sleeping threads are not read as long as the CPU time of
-//! the process equals that of its running threads ([`colocate_linux::accounting`]): a poll of a
+//! the process does not exceed that of its running threads ([`colocate_linux::accounting`]): a poll of a
 //! sleeping process is one system call, for any number of threads.
 
 use super::samples::Samples;
