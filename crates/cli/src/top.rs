@@ -164,12 +164,13 @@ impl Pace {
 /// Samples of running threads, if requested and permitted.
 fn samples(rate_hz: u32) -> Option<Samples> {
     let samples = (rate_hz > 0).then(|| Samples::new(rate_hz))?;
-    samples.map_err(|why| {
+    let samples = samples.map_err(|why| {
         output::remark(&format!(
             "cannot report which threads only wait for others in a loop, because {why}; they count as runnable; \
              `colocate doctor` names the remedy"
         ));
-    }).ok()
+    });
+    samples.ok()
 }
 
 /// Sleeps until `due`, or until a signal that ends the program.
