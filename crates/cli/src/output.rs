@@ -71,13 +71,13 @@ pub fn write(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
     write_as(path, text, Mode::ByUmask)
 }
 
-/// As [`write`], for text with command lines, which may contain passwords: only this user may read
+/// As [`write()`], for text with command lines, which may contain passwords: only this user may read
 /// a new file.
 pub fn write_private(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
     write_as(path, text, Mode::Private)
 }
 
-/// As [`write`], with `mode` for a new file.
+/// As [`write()`], with `mode` for a new file.
 pub fn write_as(path: Option<&Path>, text: &str, mode: Mode) -> anyhow::Result<()> {
     match path.filter(|path| *path != Path::new("-")) {
         None => print(text).map(drop),
