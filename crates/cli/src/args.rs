@@ -1,46 +1,54 @@
-//! Values on the command line.
+//! Parsers of values on the command line.
 
 use colocate_machine::Nanos;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// A number of `what` within `range`.
+/// Parses a number within `range`; `what` is its name in the error.
 pub fn number(text: &str, what: impl Display, range: RangeInclusive<f64>) -> Result<f64, String> {
     let found = text.trim().parse().ok().filter(|number| range.contains(number));
-    let (low, high) = (range.start(), range.end());
+    let low = range.start();
+    let high = range.end();
     found.ok_or_else(|| format!("expected {what} from {low} to {high}, found {text}"))
 }
 
-/// A time of so many seconds, or with a unit as [`time`] reads it.
+/// Parses a time within `range` of seconds, with or without a unit as in [`time`].
 pub fn seconds(text: &str, range: RangeInclusive<f64>) -> Result<Nanos, String> {
     let found = duration(text).filter(|time| range.contains(&time.as_secs_f64()));
-    let (low, high) = (range.start(), range.end());
+    let low = range.start();
+    let high = range.end();
     found.ok_or_else(|| format!("expected seconds from {low} to {high}, found {text}"))
 }
 
-/// Whole seconds: a number, or a time with a unit.
+/// Parses whole seconds: a number, or a time with a unit.
 pub fn whole_seconds(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
     let range = f64::from(*range.start())..=f64::from(*range.end());
     seconds(text, range).map(|time| u32::try_from(time.0 / 1_000_000_000).unwrap_or(u32::MAX))
 }
 
-/// Whole milliseconds: a number, or a time with a unit.
+/// Parses whole milliseconds: a number, or a time with a unit.
 pub fn millis(text: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
     let has_unit = text.ends_with(char::is_alphabetic);
-    let with_unit = || duration(text).filter(|_| has_unit).map(|time| time.0 / 1_000_000);
-    let found = text.trim().parse().ok().or_else(with_unit).filter(|ms| range.contains(ms));
-    let (low, high) = (range.start(), range.end());
+    let found = text
+        .trim()
+        .parse()
+        .ok()
+        .or_else(|| duration(text).filter(|_| has_unit).map(|time| time.0 / 1_000_000))
+        .filter(|ms| range.contains(ms));
+    let low = range.start();
+    let high = range.end();
     found.ok_or_else(|| format!("expected milliseconds from {low} to {high}, found {text}"))
 }
 
-/// A time such as `200ms`, `0.5`, `5 s` or `1min`, without a unit in seconds; `expected` is the range in words.
+/// Parses a time such as `200ms`, `0.5`, `5 s` or `1min`, in seconds without a unit; `expected` is
+/// the range in words.
 pub fn time(text: &str, range: &RangeInclusive<Nanos>, expected: &str) -> Result<Nanos, String> {
     let time = duration(text).filter(|time| range.contains(time));
     time.ok_or_else(|| format!("expected {expected}, found {text:?}"))
 }
 
-/// A number with a unit of time, seconds if there is none, as sleep(1) and systemd.time(7) write them.
+/// A number with a unit of time, in seconds without a unit, as in sleep(1) and systemd.time(7).
 fn duration(text: &str) -> Option<Nanos> {
     let text = text.trim();
     let end = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());

@@ -1,4 +1,4 @@
-//! `colocate attach`: places the threads of programs that run already, and restores them.
+//! `colocate attach`: places the threads of running programs, and restores their masks.
 
 use crate::exit::{self, Failure};
 use crate::report::Program;
@@ -18,10 +18,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Most creators of a process that are followed. Chosen: no shell calls that deep.
+/// Most ancestors of a process that are followed. Chosen: shells never nest this deep.
 const MOST_CREATORS: usize = 1_000;
 
-/// Most cgroups that are nested. Chosen: nothing nests that deep.
+/// Deepest nesting of cgroups. Chosen: far above real hierarchies.
 const DEEPEST: usize = 64;
 
 /// Places programs that run already
@@ -54,6 +54,7 @@ fn place_time(text: &str) -> Result<Nanos, String> {
 
 /// Runs `colocate attach`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    // Fails before any thread is placed if the report could not be written.
     args.options.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let proc = Proc::default();
     for &pid in &args.pid {
@@ -73,9 +74,10 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if attached.is_empty() {
         return Err(all_denied(&proc, &denied));
     }
-    let program =
-        |it: &Attached| Program::of(it.name.clone(), &words(&proc, it.processes[0].pid()));
-    let programs = attached.iter().map(program).collect();
+    let programs = attached
+        .iter()
+        .map(|it: &Attached| Program::of(it.name.clone(), &words(&proc, it.processes[0].pid())))
+        .collect();
     let placed: Vec<Pid> =
         attached.iter().flat_map(|it| &it.processes).map(|it| it.pid()).collect();
     let another = restore::placed_by_another(&placed.iter().copied().collect(), Path::new("/proc"));
@@ -100,7 +102,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     run::follow(&args.options, &setup, programs, first)
 }
 
-/// What is to be one job.
+/// A job as given on the command line.
 struct Given {
     name: String,
     pids: Vec<Pid>,
@@ -112,13 +114,14 @@ impl Given {
     }
 }
 
-/// The last part of its path, as it was given where that has none.
+/// Last component of the cgroup's path; the whole path if it has none.
 fn cgroup_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// The jobs, without those that are taken: descendants, which belong to the jobs of their creators, and what may not be placed. A process
-/// that is given twice is of the first job; one that has ended meanwhile is of none.
+/// The jobs, without the processes in `is_taken`: descendants (part of their ancestors' jobs) and
+/// unplaceable processes. A process given twice is of the first job; a process that has ended
+/// meanwhile is of no job.
 fn jobs(given: Vec<Given>, mut is_taken: BTreeSet<Pid>) -> Vec<Attached> {
     let mut jobs = Vec::new();
     for Given { name, mut pids } in given {
@@ -132,7 +135,8 @@ fn jobs(given: Vec<Given>, mut is_taken: BTreeSet<Pid>) -> Vec<Attached> {
     jobs
 }
 
-/// Those of `pids` that descend from another one of them. The parent of each process is read once.
+/// Processes of `pids` that descend from another of `pids`. The parent of each process is read
+/// once.
 fn descendants(proc: &Proc, pids: &BTreeSet<Pid>) -> BTreeSet<Pid> {
     let mut parents: HashMap<Pid, Option<Pid>> = HashMap::new();
     let mut parent_of =
@@ -151,7 +155,7 @@ fn descendants(proc: &Proc, pids: &BTreeSet<Pid>) -> BTreeSet<Pid> {
     pids.iter().copied().filter(|pid| has_creator(*pid)).collect()
 }
 
-/// What is about to be done, and until when.
+/// A line on the placement that begins, and its end.
 fn begins(args: &Args, named: &str) -> String {
     let time = args.place_for.map_or(String::new(), |time| format!(", {time} are over"));
     format!(
@@ -161,13 +165,17 @@ fn begins(args: &Args, named: &str) -> String {
     )
 }
 
-/// Most processes that are named in a line. Chosen: what a terminal's line has room for.
+/// Most processes in a line. Chosen: the width of a terminal.
 const NAMED: usize = 3;
 
-/// Processes by name and number, the first ones of many.
+/// Processes by name and PID, the first few of many.
 fn named(proc: &Proc, pids: &[Pid]) -> String {
-    let of = |pid: &Pid| format!("{} ({pid})", name(proc, *pid));
-    let mut named = pids.iter().take(NAMED).map(of).collect::<Vec<_>>().join(", ");
+    let mut named = pids
+        .iter()
+        .take(NAMED)
+        .map(|pid: &Pid| format!("{} ({pid})", name(proc, *pid)))
+        .collect::<Vec<_>>()
+        .join(", ");
     if pids.len() > NAMED {
         named += &format!(" and {} more", pids.len() - NAMED);
     }
@@ -190,15 +198,15 @@ fn all_denied(proc: &Proc, pids: &[Pid]) -> anyhow::Error {
     Failure { code: exit::OURS, message }.into()
 }
 
-/// Whether the kernel lets this user place neither the process nor any that it has created.
+/// Whether the kernel allows this user to place neither the process nor any of its descendants.
 fn is_denied(proc: &Proc, pid: Pid) -> bool {
     let thread = proc.living_thread(pid);
     thread.is_some_and(affinity::is_denied)
         && proc.children(pid).into_iter().all(|child| is_denied(proc, child))
 }
 
-/// The programs in a cgroup and in those in it, of version 2 or 1. Those that have ended meanwhile and threads of the kernel
-/// are left out.
+/// Programs in a cgroup of version 2 or 1 and in its children. Kernel threads and processes that
+/// have ended meanwhile are left out.
 fn members(proc: &Proc, path: &Path) -> anyhow::Result<Vec<Pid>> {
     let cgroup = Dir::open(path).map_err(|why| anyhow::anyhow!(why.line()))?;
     if !cgroup.holds("cgroup.procs") {
@@ -225,7 +233,7 @@ fn add_members(cgroup: &Dir, deepest: usize, pids: &mut Vec<Pid>) -> anyhow::Res
     let text = text.map_err(|why| anyhow::anyhow!(why.line()))?;
     pids.extend(text.lines().filter_map(|line| line.parse().ok()).map(Pid));
     for inner in cgroup.names(usize::MAX).unwrap_or_default() {
-        // What is removed meanwhile was empty; and files are none.
+        // A cgroup that was removed meanwhile was empty; a file is no cgroup.
         if let Some(inner) = cgroup.child(&inner).ok().filter(|_| deepest > 0) {
             let _ = add_members(&inner, deepest - 1, pids);
         }
@@ -233,14 +241,14 @@ fn add_members(cgroup: &Dir, deepest: usize, pids: &mut Vec<Pid>) -> anyhow::Res
     Ok(())
 }
 
-/// Why a process cannot be placed.
+/// Reason why a process cannot be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unfit {
-    /// It has no living thread.
+    /// The process has no living thread.
     Absent,
-    /// It is a thread of the kernel.
+    /// The process is a kernel thread.
     OfKernel,
-    /// It has created this process, which would place itself with it.
+    /// The process is colocate itself or an ancestor, so colocate would place itself, too.
     CreatedUs,
 }
 
@@ -267,7 +275,7 @@ fn refused(proc: &Proc, pid: Pid, why: Unfit) -> anyhow::Error {
     Failure { code: exit::OURS, message }.into()
 }
 
-/// What is found in the place of a process that has no living thread.
+/// State of a process without a living thread, for a message.
 pub fn absent(proc: &Proc, pid: Pid) -> String {
     match proc.state_and_parent(pid) {
         Ok(_) => format!("that {pid} has ended"),
@@ -284,7 +292,7 @@ fn name(proc: &Proc, pid: Pid) -> String {
     proc.name(pid, pid.first_thread()).unwrap_or_default()
 }
 
-/// The command line of a process, without what setproctitle(3) leaves empty.
+/// Command line of a process, without the empty words that setproctitle(3) leaves.
 fn words(proc: &Proc, pid: Pid) -> Vec<OsString> {
     proc.command_line(pid).into_iter().filter(|word| !word.is_empty()).collect()
 }

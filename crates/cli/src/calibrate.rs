@@ -1,8 +1,10 @@
-//! `colocate calibrate`: measures this machine once, and keeps what it found for all other commands.
+//! `colocate calibrate`: measures this machine once and keeps the figures for all other commands.
 //!
-//! What passing a cache line between each two PUs takes says which PUs share what (`machine::calibrated::sharing`). Everything else
-//! is measured in rounds, each in a random order of its own, by the harness of `bench`. Lines are passed before and after, since a
-//! hypervisor may move PUs. At last comes what siblings cost each other. `docs/reference/calibrate.md` says how each figure comes about.
+//! The time to pass a cache line between each two PUs shows which PUs share caches
+//! (`machine::calibrated::sharing`). All other figures are measured in rounds, each in a random
+//! order, by the harness of `bench`. Lines are passed before and after, since a hypervisor may move
+//! PUs. Interference between siblings comes last. `docs/reference/calibrate.md` explains each
+//! figure.
 
 mod cells;
 mod figures;
@@ -66,15 +68,17 @@ pub struct Args {
 
 /// Seed of the order of measurements.
 const SEED: u64 = 1;
-/// Most pairs of PUs between which a line is passed: all of 128 PUs. Of more PUs a random part.
+/// Most pairs of PUs between which a line is passed: all pairs of 128 PUs. Of more PUs, a random
+/// subset.
 const MOST_PAIRS: usize = 8_192;
-/// Rounds of passing lines, before and after: more where there are few pairs.
+/// Rounds of passing lines, before and after: more for few pairs.
 const fn line_rounds(pairs: usize) -> u32 {
     if pairs <= 128 { 9 } else { 3 }
 }
 
 /// Runs `colocate calibrate`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    // Fails before the measurement if the output could not be written.
     args.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let machine = read::reported()?;
     if args.forget {
@@ -86,7 +90,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         )?,
         false => {
             let folder = folder();
-            // What cannot be kept is not measured.
+            // Fails before the measurement if the figures could not be kept.
             let dir = Dir::open_or_make(&folder, 0o755).context(
                 "cannot keep measurements; XDG_STATE_HOME can name another folder for them",
             )?;
@@ -124,20 +128,23 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The folder that measurements are kept in.
+/// Folder of kept measurements.
 fn folder() -> PathBuf {
     kept::folder(rustix::process::geteuid().is_root(), |name| std::env::var_os(name))
 }
 
-/// Removes what is kept of `machine`.
+/// Removes the kept measurements of `machine`.
 fn forget(machine: &Machine) -> anyhow::Result<ExitCode> {
-    let (folder, name) = (folder(), kept::file_name(machine));
-    let (path, costs) = (folder.join(&name), folder.join(memory::FILE));
+    let folder = folder();
+    let name = kept::file_name(machine);
+    let path = folder.join(&name);
+    let costs = folder.join(memory::FILE);
     let had_some = path.exists();
     colocate_files::remove_if_exists(&path)?;
     colocate_files::remove_if_exists(&costs)?;
     let shown = path.display().to_string();
-    let (shown, done) = (printable(&shown), if had_some { "removed" } else { "there is no" });
+    let shown = printable(&shown);
+    let done = if had_some { "removed" } else { "there is no" };
     output::write(None, &format!("{done} {shown}\n"))?;
     if let Ok(Some((other, _))) = kept::find(machine) {
         let other = other.display().to_string();
@@ -146,10 +153,11 @@ fn forget(machine: &Machine) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Time of other programs that figures bear, in PUs. Chosen: daemons of an idle machine take a few hundredths.
+/// Most CPU time of other programs beside a measurement, in PUs. Chosen: daemons of an idle machine
+/// take a few hundredths.
 const BUSY: f64 = 0.1;
 
-/// Refuses to measure beside other programs.
+/// Refuses to measure while other programs are busy.
 fn refuse_busy() -> anyhow::Result<()> {
     let busy = idle::busy_pus(Path::new("/proc"), Duration::from_secs(1));
     match busy.filter(|busy| *busy > BUSY) {
@@ -161,23 +169,25 @@ fn refuse_busy() -> anyhow::Result<()> {
     }
 }
 
-/// Speeds that are known less well are not kept. Chosen: with the seven rounds of the default, rounds that differ by 1.4 times.
+/// Widest ratio of an interval's ends at which speeds are kept. Chosen: with the default of seven
+/// rounds, a ratio of 1.4 between rounds.
 const WIDE: f64 = 2.0;
 
-/// The speed whose interval is widest, if its ends are more than [`WIDE`] times apart.
+/// The speed with the widest interval, if its ends are more than [`WIDE`] times apart.
 fn widest_speed(exact: &Exact) -> Option<String> {
     let figures = exact.calibration.iter().flat_map(|found| &found.figures);
     let speeds = figures.filter(|it| matches!(it.what, What::Speed { .. }));
     let widest = speeds.max_by(|a, b| (a.high * b.low).total_cmp(&(b.high * a.low)))?;
     let Figure { what, unit, value, low, high, .. } = widest;
-    let text =
-        || format!("{what} {} ({} to {})", unit.text(*value), unit.text(*low), unit.text(*high));
-    (*high > WIDE * *low).then(text)
+    (*high > WIDE * *low).then(|| {
+        format!("{what} {} ({} to {})", unit.text(*value), unit.text(*low), unit.text(*high))
+    })
 }
 
-/// Measures all there is.
+/// Measures all figures of this machine.
 fn measured(repeat: u32, reported: &Machine) -> anyhow::Result<Exact> {
-    let (begin, started) = (Instant::now(), input::unix_seconds());
+    let begin = Instant::now();
+    let started = input::unix_seconds();
     let others = idle::look(Path::new("/proc")).others_runnable.filter(|&others| others > 0);
     if let Some(others) = others {
         output::remark(&format!(
@@ -197,9 +207,10 @@ fn measured(repeat: u32, reported: &Machine) -> anyhow::Result<Exact> {
     let unusable: PuSet =
         reported.pus.iter().map(|pu| pu.os).filter(|pu| !usable.contains(&pu.0)).collect();
     let before = lines(&mut here, &usable, random)?;
+    // The cells need the caches found by passing lines, not the reported caches.
     let plan = cells::plan(&sharing(reported, &before).machine, &usable, available(), random);
     let taken = by_cell(rounds(&mut here, &plan.cells, repeat, random, false)?, plan.cells.len());
-    // Again after some time, in which a hypervisor may have moved PUs.
+    // Lines again after some time, in which a hypervisor may have moved PUs.
     let latencies = merged(before, &lines(&mut here, &usable, random)?);
     let Sharing { mut machine, disagreements } = sharing(reported, &latencies);
     let mut calibration = Calibration {
@@ -226,10 +237,8 @@ fn measured(repeat: u32, reported: &Machine) -> anyhow::Result<Exact> {
         Ok((speeds, assumed)) => {
             calibration.assumed = assumed;
             if known_line.is_none() {
-                let (key, source) = (
-                    "memory.line".into(),
-                    "64 bytes, which the kernel does not report; not varied".into(),
-                );
+                let key = "memory.line".into();
+                let source = "64 bytes, which the kernel does not report; not varied".into();
                 calibration.assumed.push(Assumed { key, source });
             }
             Some(speeds)
@@ -244,14 +253,14 @@ fn measured(repeat: u32, reported: &Machine) -> anyhow::Result<Exact> {
     Ok(Exact { performance: speeds, calibration, ..Exact::new(machine, None) })
 }
 
-/// Memory that can be had without swapping, as the kernel estimates it; `None` if it does not say.
+/// Memory available without swapping, as estimated by the kernel; `None` if it reports no estimate.
 fn available() -> Option<Bytes> {
     let text = kernel::read_text(Path::new("/proc/meminfo")).ok()?;
     let kib: u64 = kernel::field(&text, "MemAvailable")?.strip_suffix(" kB")?.parse().ok()?;
     kib.checked_mul(1024).map(Bytes)
 }
 
-/// What passing a cache line takes between each two of `pus`, or between a random part of all pairs.
+/// Time to pass a cache line between each two of `pus`, or between a random subset of all pairs.
 fn lines(here: &mut ThisMachine, pus: &[u32], random: &mut Random) -> anyhow::Result<Vec<Latency>> {
     let pairs =
         pus.iter().enumerate().flat_map(|(at, &a)| pus[at + 1..].iter().map(move |&b| [a, b]));
@@ -266,16 +275,20 @@ fn lines(here: &mut ThisMachine, pus: &[u32], random: &mut Random) -> anyhow::Re
     let repeat = line_rounds(cells.len());
     here.lengths.of_pairs(cells.len() * repeat as usize);
     let taken = by_cell(rounds(here, &cells, repeat, random, false)?, cells.len());
-    let latency = |(cell, samples): (&Cell, &Vec<Vec<Option<f64>>>)| {
-        let Cell::Line([a, b]) = *cell else { return None };
-        let all = || samples.iter().filter_map(|sample| sample[0]);
-        let (ns, most_ns) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
-        Some(Latency { pus: (PuNr(a), PuNr(b)), ns, most_ns })
-    };
-    Ok(cells.iter().zip(&taken).filter_map(latency).collect())
+    Ok(cells
+        .iter()
+        .zip(&taken)
+        .filter_map(|(cell, samples): (&Cell, &Vec<Vec<Option<f64>>>)| {
+            let Cell::Line([a, b]) = *cell else { return None };
+            let all = || samples.iter().filter_map(|sample| sample[0]);
+            let ns = all().reduce(f64::min)?;
+            let most_ns = all().reduce(f64::max)?;
+            Some(Latency { pus: (PuNr(a), PuNr(b)), ns, most_ns })
+        })
+        .collect())
 }
 
-/// The least and the most of both.
+/// The least and the most of `before` and `after`.
 fn merged(mut before: Vec<Latency>, after: &[Latency]) -> Vec<Latency> {
     for latency in &mut before {
         if let Some(again) = after.iter().find(|again| again.pus == latency.pus) {
@@ -286,7 +299,7 @@ fn merged(mut before: Vec<Latency>, after: &[Latency]) -> Vec<Latency> {
     before
 }
 
-/// What the kernels of SMT-Bench take beside each other on the first two siblings.
+/// Measures the kernels of SMT-Bench beside each other on the first two siblings.
 fn siblings(
     bench: &mut impl Bench,
     calibration: &mut Calibration,

@@ -1,5 +1,5 @@
-//! Programs that a command starts and measures from outside: their start, their ends, and what a signal that is to
-//! end us does to them.
+//! Programs that a command starts and measures from outside: their start, their ends, and the
+//! effect of signals that end the command.
 
 use anyhow::Context;
 use colocate_linux::sys::{self, Waited};
@@ -11,30 +11,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Time between two polls for a signal that is to end us. Nothing is timed by it.
+/// Time between two polls for a signal. No measurement depends on it.
 pub const POLL: Duration = Duration::from_millis(100);
 
-/// Time that a program has after SIGTERM. Chosen: as `docker stop` has it, since a database may have to write.
+/// Time between SIGTERM and SIGKILL. Chosen: as `docker stop`, since a database may have to write.
 pub const GRACE: Duration = Duration::from_secs(10);
 
 /// The end of a child.
 pub struct End {
-    /// Its place in the list of children.
+    /// Index in the list of children.
     pub child: usize,
-    /// When it ended.
+    /// Time of the end.
     pub at: Instant,
-    /// How, and what CPU time it had.
+    /// Exit status and CPU time.
     pub waited: Waited,
 }
 
-/// Starts a child that does not outlive us. It has a process group of its own: keys like Ctrl-C reach us, and we pass them on.
+/// Starts a child with a process group of its own; the child is killed if colocate dies. Terminal
+/// signals such as Ctrl-C reach colocate only, and colocate passes them on.
 pub fn start(command: &mut Command) -> std::io::Result<Pid> {
     sys::ends_with_us(command);
     command.process_group(0);
     command.spawn().map(|child| Pid(child.id().cast_signed()))
 }
 
-/// Where the ends of `children` arrive. One thread a child, so that each end is timed when it happens.
+/// Receiver of the ends of `children`. A thread for each child waits and takes the time of the end.
 pub fn ends(children: &[Pid]) -> Receiver<anyhow::Result<End>> {
     let (send, arrivals) = mpsc::channel();
     for (child, &pid) in children.iter().enumerate() {
@@ -43,17 +44,18 @@ pub fn ends(children: &[Pid]) -> Receiver<anyhow::Result<End>> {
             let waited = sys::wait(Some(pid), true).context("cannot wait for a program");
             let at = Instant::now();
             let waited = waited.and_then(|waited| waited.context("a program has no end"));
-            // Nothing listens any more only if we are ending anyway.
+            // The receiver is gone only if colocate is ending.
             let _ = send.send(waited.map(|waited| End { child, at, waited }));
         });
     }
     arrivals
 }
 
-/// Waits until all `children` have ended; their ends in their order, or `None` if a signal is to end us. At the first
-/// signal each that runs gets `ask`, at the next one its process group is killed. Meanwhile `check` is called, at the
-/// start and at every [`POLL`]. Once all of those in `until`, if there are any, have ended, the others are ended: their status
-/// is 0, and they end at that time.
+/// Waits until all `children` have ended; returns their ends in their order, or `None` if a signal
+/// stops the wait. The first signal calls `ask` for each running child, the second kills its
+/// process group. `check` is called at the start and at every [`POLL`]. Once all children in
+/// `until` (if any) have ended, the remaining children are terminated: their status is 0 and their
+/// end is this time.
 pub fn wait_all(
     children: &[Pid],
     until: &[usize],
@@ -63,7 +65,8 @@ pub fn wait_all(
 ) -> anyhow::Result<Option<Vec<End>>> {
     let arrivals = ends(children);
     let mut ends: Vec<Option<End>> = children.iter().map(|_| None).collect();
-    let (mut asked, mut over) = (false, None);
+    let mut asked = false;
+    let mut over = None;
     check()?;
     while ends.iter().any(Option::is_none) {
         match arrivals.recv_timeout(POLL) {
@@ -71,7 +74,8 @@ pub fn wait_all(
                 let mut end = end?;
                 let child = end.child;
                 if let Some(over) = over {
-                    (end.at, end.waited.status) = (over, 0);
+                    end.at = over;
+                    end.waited.status = 0;
                 }
                 ends[child] = Some(end);
             }
@@ -90,6 +94,7 @@ pub fn wait_all(
             }
             _ => {}
         }
+        // Cleared, so a second signal is noticed.
         if stop.swap(false, Ordering::Relaxed) {
             living().for_each(|(&pid, _)| if asked { kill_group(pid) } else { ask(pid) });
             asked = true;
@@ -99,27 +104,28 @@ pub fn wait_all(
     Ok((!stopped).then(|| ends.into_iter().flatten().collect()))
 }
 
-/// Signals that are to end us. What we inherited as ignored, as nohup does with SIGHUP, stays ignored.
+/// Signals that end a command. Signals inherited as ignored, as nohup does with SIGHUP, stay
+/// ignored.
 pub fn asking_signals() -> Vec<i32> {
     let asking = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
     asking.into_iter().filter(|&signal| !sys::is_ignored(signal)).collect()
 }
 
-/// Where these signals arrive from now on.
+/// Blocks the signals of [`asking_signals`] and returns a descriptor for them.
 pub fn take_signals() -> Result<OwnedFd, SysError> {
     let arriving = sys::signalfd(&asking_signals())?;
     sys::block(&asking_signals())?;
     Ok(arriving)
 }
 
-/// Kills the process group that `leader` leads; it may be gone.
+/// Kills the process group of `leader`, if it still exists.
 pub fn kill_group(leader: Pid) {
     let _ = sys::kill(Pid(-leader.0), libc::SIGKILL);
 }
 
-/// Sends SIGTERM to the process group that `leader` leads; it may be gone.
+/// Sends SIGTERM to the process group of `leader`, if it still exists.
 pub fn terminate_group(leader: Pid) {
     let _ = sys::kill(Pid(-leader.0), libc::SIGTERM);
-    // A stopped process could not end.
+    // A stopped process would not handle SIGTERM.
     let _ = sys::kill(Pid(-leader.0), libc::SIGCONT);
 }

@@ -5,20 +5,21 @@ use colocate_machine::Nanos;
 /// A column of a table: its name, whether it is shown, and the cell of a row.
 pub type Column<'a, R> = (&'a str, bool, &'a dyn Fn(&R) -> String);
 
-/// The cells of the columns that are shown, with a heading.
+/// Cells of the shown columns, with a heading.
 pub fn rows<R>(columns: &[Column<'_, R>], of: &[R]) -> Vec<Vec<String>> {
     let shown = || columns.iter().filter(|(_, shown, _)| *shown);
     let head = shown().map(|(name, ..)| (*name).to_owned()).collect();
-    let cells = |row| shown().map(|(.., cell)| cell(row)).collect();
-    std::iter::once(head).chain(of.iter().map(cells)).collect()
+    std::iter::once(head)
+        .chain(of.iter().map(|row| shown().map(|(.., cell)| cell(row)).collect()))
+        .collect()
 }
 
-/// Seconds.
+/// Seconds with two digits; `?` if unknown.
 pub fn seconds(time: Option<Nanos>) -> String {
     time.map_or_else(unknown, |time| format!("{:.2}", time.as_secs_f64()))
 }
 
-/// What is unknown.
+/// Text for an unknown value.
 pub fn unknown() -> String {
     "?".to_owned()
 }

@@ -1,8 +1,8 @@
 //! `colocate compare`: one workload under several policies, alone on the machine.
 //!
-//! Every run goes through this very binary (`colocate run --policy P`), also those that leave the
-//! programs to the kernel, so that all of them pay the same for being watched. The policy `bare`
-//! starts the programs without it and shows what that costs.
+//! Every run goes through this executable (`colocate run --policy P`), also under policies that
+//! leave the programs to the kernel, so that all runs pay the same for being watched. The policy
+//! `bare` starts the programs directly and shows the cost of watching.
 
 mod launch;
 mod session;
@@ -21,15 +21,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Policies that are compared unless others are named: leaving alone, the order of the machine's
-/// numbering, one task a core, and the one that looks at what the programs do.
+/// Policies compared by default: the kernel alone, `auto`, one task a core, and the policy based on
+/// instruction mixes.
 const POLICIES: &str = "os,auto,scatter,mix";
-/// Runs under each policy unless a number is given. Chosen: ten give an interval of 0.7 standard
+/// Default number of runs under each policy. Chosen: ten give an interval of 0.7 standard
 /// deviations to either side (Student's t, 9 degrees of freedom: 2.26 / √10).
 const REPETITIONS: u32 = 10;
-/// Seed of the order unless one is given. Chosen.
+/// Default seed of the order. Chosen.
 const SEED: u64 = 1;
-/// Where everything is kept unless a directory is named.
+/// Default directory of a comparison.
 const DIRECTORY: &str = "colocate-compare";
 
 /// Compares policies on one workload, with intervals
@@ -106,7 +106,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     report(&study.session, args.json)
 }
 
-/// A comparison that is being made.
+/// A comparison in progress.
 struct Study {
     session: Session,
     launcher: Launcher,
@@ -115,7 +115,7 @@ struct Study {
 }
 
 impl Study {
-    /// Makes the runs that are left.
+    /// Makes all remaining runs.
     fn finish(&mut self) -> anyhow::Result<()> {
         let order = self.session.state.settings.order();
         let first = self.session.state.runs.len();
@@ -172,7 +172,8 @@ impl Study {
     }
 
     fn show(&self, slot: order::Slot) {
-        let (bar, state) = (&self.bar, &self.session.state);
+        let bar = &self.bar;
+        let state = &self.session.state;
         bar.set_position(state.runs.len() as u64);
         let left = state.time_left().map_or_else(String::new, |left| {
             format!(", {} left", indicatif::HumanDuration(left.into()))

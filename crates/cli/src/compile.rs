@@ -1,4 +1,5 @@
-//! `colocate cc`, `colocate c++`, `colocate fc`: LLVM's compilers, for programs that move their pages to where they use them.
+//! `colocate cc`, `colocate c++`, `colocate fc`: LLVM's compilers, for programs that move pages to
+//! the nodes that use them.
 
 use crate::exit::{self, no_capability};
 use std::env::consts::ARCH;
@@ -39,7 +40,7 @@ pub struct FortranArgs {
     args: Vec<OsString>,
 }
 
-/// Majors of LLVM for which there may be a plugin, the first choice first.
+/// Major versions of LLVM with a possible plugin, in the order of preference.
 const MAJORS: [u32; 6] = [19, 20, 21, 18, 17, 16];
 const RUNTIME: &str = "libcolocate_spm_rt.a";
 
@@ -69,6 +70,7 @@ fn compile(names: &[&str], args: &[OsString]) -> anyhow::Result<ExitCode> {
         Some(job) => command.args(open_ended(&found, args, &jobs)).args(link_args(&found, job)),
         None => command.args(args),
     };
+    // Returns only on failure.
     let why = command.exec();
     Err(exit::Failure {
         code: exit::CANNOT_EXECUTE,
@@ -77,24 +79,25 @@ fn compile(names: &[&str], args: &[OsString]) -> anyhow::Result<ExitCode> {
     .into())
 }
 
-/// Option of a compiler that names the pass.
+/// Compiler option to load the pass.
 const PLUGIN: &str = "-fpass-plugin=";
 
-/// Option that compilers pass to their linker and to no other job. It adds a folder that is not there.
+/// Option passed by compilers to their linker only: a folder that does not exist.
 const MARKER: &str = "-L/colocate/marker";
 
 /// One job of a compiler driver: a program and its arguments.
 #[derive(Debug, PartialEq)]
 struct Job(Vec<String>);
 
-/// Jobs that a compiler has with these arguments, as it prints them itself (`-###`); none where it refuses them.
+/// Jobs of a compiler with these arguments, as printed by the compiler (`-###`); empty if the
+/// arguments are rejected.
 ///
-/// The compiler runs none of them, and writes no file.
+/// The compiler runs no job and writes no file.
 fn jobs(found: &Found, args: &[OsString]) -> Vec<Job> {
     let mut command = Command::new(&found.compiler);
     command.args(["-###", MARKER]).arg(joined(PLUGIN, &found.plugin));
     if !found.is_flang() {
-        // With -Werror an option that no job takes is an error.
+        // With -Werror, an option that no job takes is an error.
         command.arg("-Qunused-arguments");
     }
     let asked = command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).output();
@@ -107,7 +110,7 @@ fn jobs(found: &Found, args: &[OsString]) -> Vec<Job> {
 }
 
 impl Job {
-    /// The job of a line like ` "/usr/bin/ld" "-o" "a \"b\""`; `None` of other lines.
+    /// Parses a job from a line like ` "/usr/bin/ld" "-o" "a \"b\""`; `None` for other lines.
     fn of_line(line: &str) -> Option<Self> {
         let mut rest = line.strip_prefix(' ')?.trim_end();
         let mut words = Vec::new();
@@ -127,18 +130,18 @@ impl Job {
         self.0.iter().any(|word| word.starts_with(PLUGIN))
     }
 
-    /// Whether it is a linker's, whose output is no object file that is linked again.
+    /// Whether the job is a linker's, and its output is not an object file for another link.
     fn links_a_program(&self) -> bool {
         self.has(MARKER) && !["-r", "-i", "--relocatable"].iter().any(|option| self.has(option))
     }
 
-    /// Whether it is LLVM's linker, and compiles what it links.
+    /// Whether the job is LLVM's linker with thin link-time optimisation.
     fn is_thin(&self) -> bool {
         self.has("-plugin-opt=thinlto") && self.0[0].contains("lld")
     }
 }
 
-/// A word in quotes at the beginning of a text, without them and the backslashes in it, and the text after it.
+/// The quoted word at the start of a text, unescaped, and the text after it.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut word = String::new();
     let inside = text.strip_prefix('"')?;
@@ -153,34 +156,43 @@ fn quoted(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// The same arguments, so that options can follow: without a `--`, after which all would be files. It stays where it is the value of
-/// another option, as in `-o --`: without it the compiler has other jobs.
+/// The arguments without `--`, to append options. `--` stays if it is the value of an option, as in
+/// `-o --`: without the word, the compiler would have other jobs.
 fn open_ended(found: &Found, args: &[OsString], jobs: &[Job]) -> Vec<OsString> {
-    let words = |jobs: &[Job]| jobs.iter().map(|job| job.0.len()).collect::<Vec<_>>();
     let without = without_separator(args);
     without
-        .filter(|without| words(&self::jobs(found, without)) == words(jobs))
+        .filter(|without| lengths(&self::jobs(found, without)) == lengths(jobs))
         .unwrap_or_else(|| args.to_vec())
 }
 
-/// The same arguments without the first `--`; `None` if there is none.
-fn without_separator(args: &[OsString]) -> Option<Vec<OsString>> {
-    let at = args.iter().position(|arg| arg == "--")?;
-    let as_file = |arg: &OsString| {
-        if arg.as_encoded_bytes().starts_with(b"-") {
-            joined("./", Path::new(arg))
-        } else {
-            arg.clone()
-        }
-    };
-    Some(args[..at].iter().cloned().chain(args[at + 1..].iter().map(as_file)).collect())
+/// Number of words of each job.
+fn lengths(jobs: &[Job]) -> Vec<usize> {
+    jobs.iter().map(|job| job.0.len()).collect()
 }
 
-/// What a linker gets beside the program's own. With thin link-time optimisation it is the linker that runs the pass.
+/// The arguments without the first `--`; `None` if `--` is missing.
+fn without_separator(args: &[OsString]) -> Option<Vec<OsString>> {
+    let at = args.iter().position(|arg| arg == "--")?;
+    Some(
+        args[..at]
+            .iter()
+            .cloned()
+            .chain(args[at + 1..].iter().map(|arg: &OsString| {
+                if arg.as_encoded_bytes().starts_with(b"-") {
+                    joined("./", Path::new(arg))
+                } else {
+                    arg.clone()
+                }
+            }))
+            .collect(),
+    )
+}
+
+/// Additional arguments for a link. With thin link-time optimisation, the linker runs the pass.
 fn link_args(found: &Found, job: &Job) -> Vec<OsString> {
     let runtime = found.runtime.clone().into_os_string();
     if found.is_flang() {
-        // It has no -Xlinker, and -Wl ends at a comma.
+        // flang has no -Xlinker, and -Wl ends at a comma.
         return vec![runtime];
     }
     let mut args = vec!["-Xlinker".into(), runtime];
@@ -209,11 +221,11 @@ impl Found {
     }
 }
 
-/// A compiler, the plugin for its major, and the runtime.
+/// Finds a compiler, the plugin for its major version, and the runtime.
 fn find(names: &[&str]) -> anyhow::Result<Found> {
     let own = std::env::current_exe()?;
     let beside = own.parent().unwrap_or(Path::new("/"));
-    // Where an installed program has them, and where they are built.
+    // The folder of an installed program, then the build folders.
     let folders =
         ["../lib/colocate", "", "../spm", "../release", "../debug"].map(|it| beside.join(it));
     let ours = |name: &str| folders.iter().map(|folder| folder.join(name)).find(|it| it.is_file());

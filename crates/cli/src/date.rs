@@ -1,10 +1,11 @@
-//! Days and minutes of the calendar, for what was measured.
+//! Calendar dates and minutes of measurements.
 
-/// The date of a day since 1970 in the Gregorian calendar, with years that begin in March, so that the leap day is their last
-/// (Hinnant, "chrono-compatible low-level date algorithms").
+/// Gregorian date of a day since 1970. Years begin in March and end with the leap day (Hinnant,
+/// "chrono-compatible low-level date algorithms").
 pub fn day(days: u64) -> String {
     let days = days + 719_468; // since the 1st of March of the year 0
-    let (era, of_era) = (days / 146_097, days % 146_097);
+    let era = days / 146_097;
+    let of_era = days % 146_097;
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
     let of_year = of_era - (365 * year + year / 4 - year / 100);
     let month = (5 * of_year + 2) / 153;
@@ -13,7 +14,7 @@ pub fn day(days: u64) -> String {
     format!("{:04}-{month:02}-{day:02}", year + era * 400)
 }
 
-/// `2026-11-25 18:05 UTC`, of seconds since 1970.
+/// Seconds since 1970 as `2026-11-25 18:05 UTC`.
 pub fn minute(unix_s: u64) -> String {
     let minutes = unix_s / 60 % (24 * 60);
     format!("{} {:02}:{:02} UTC", day(unix_s / 86_400), minutes / 60, minutes % 60)

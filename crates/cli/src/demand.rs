@@ -5,17 +5,17 @@ use colocate_model::Phase;
 use colocate_model::phase::PhaseFile;
 use std::path::Path;
 
-/// The demand vectors in a file; errors have the path.
+/// Demand vectors from a file; errors contain the path.
 pub fn phases(path: &Path) -> Result<Vec<Phase>, String> {
     phases_or_reason(path).map_err(|reason| format!("{}: {reason:#}", path.display()))
 }
 
-/// The same where the error stands behind the path.
+/// As [`phases`], with errors to be shown after the path.
 pub fn phases_or_reason(path: &Path) -> anyhow::Result<Vec<Phase>> {
     Ok(phase_file(path)?.phases)
 }
 
-/// A file of demand vectors; errors have no path.
+/// Reads a file of demand vectors; errors do not contain the path.
 pub fn phase_file(path: &Path) -> anyhow::Result<PhaseFile> {
     let text = input::text_or_reason(path, input::limit(PhaseFile::MAX_BYTES))?;
     let is_json = path.extension().is_some_and(|extension| extension == "json");

@@ -18,19 +18,19 @@ use std::process::ExitCode;
 
 /// Wrong usage.
 pub const USAGE: u8 = 2;
-/// A capability that was asked for by name is missing here.
+/// A requested capability is missing here.
 pub const NO_CAPABILITY: u8 = 3;
 /// colocate itself failed.
 pub const OURS: u8 = 125;
 /// The program was found but could not be executed.
 pub const CANNOT_EXECUTE: u8 = 126;
 
-/// An error that carries its exit code.
+/// An error with its exit code.
 #[derive(Debug)]
 pub struct Failure {
     /// The exit code.
     pub code: u8,
-    /// One line: what was found, what was expected, what to do.
+    /// A single line: found, expected, remedy.
     pub message: String,
 }
 
@@ -42,23 +42,23 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// What was asked for makes no sense.
+/// Error for wrong usage.
 pub fn usage(message: String) -> anyhow::Error {
     Failure { code: USAGE, message }.into()
 }
 
-/// A capability that was asked for by name is missing here.
+/// Error for a requested capability that is missing here.
 pub fn no_capability(message: String) -> anyhow::Error {
     Failure { code: NO_CAPABILITY, message }.into()
 }
 
-/// As a shell reports a program that SIGINT ended.
+/// Error for an interrupted command, with the status that a shell reports after SIGINT.
 pub fn stopped(message: String) -> anyhow::Error {
     Failure { code: 130, message }.into()
 }
 
-/// The arguments of this process, or the exit code after help or an error was printed. `moved` has commands of earlier
-/// versions and their present names.
+/// Arguments of this process, or the exit code after help or an error was printed. `moved` lists
+/// commands of earlier versions with their present names.
 pub fn parsed<C: Parser>(moved: &[(&str, &str)]) -> Result<C, ExitCode> {
     C::try_parse().map_err(|error| {
         if let Some(line) = new_place(&error, moved) {
@@ -66,13 +66,14 @@ pub fn parsed<C: Parser>(moved: &[(&str, &str)]) -> Result<C, ExitCode> {
             return ExitCode::from(USAGE);
         }
         if !error.use_stderr() {
-            // Help and version, in colour where that is wanted; they quote nothing.
+            // Help and version, in colour if enabled; they quote no argument.
             let _ = error.print();
             return ExitCode::SUCCESS;
         }
-        // Arguments are quoted, and may hold ends of lines: shown as if they had been written with escapes.
-        let shown = |arg: OsString| printable(&arg.to_string_lossy()).into_owned();
-        let error = C::try_parse_from(std::env::args_os().map(shown)).err().unwrap_or(error);
+        // Arguments are quoted and may contain line breaks: they are shown escaped.
+        let shown =
+            std::env::args_os().map(|arg: OsString| printable(&arg.to_string_lossy()).into_owned());
+        let error = C::try_parse_from(shown).err().unwrap_or(error);
         let mut text = error.render().to_string();
         if error.kind() == ErrorKind::UnknownArgument && text.contains("-- <CMD>") {
             text.push_str("\nWhat is to be run comes after `--`.\n");
@@ -82,7 +83,7 @@ pub fn parsed<C: Parser>(moved: &[(&str, &str)]) -> Result<C, ExitCode> {
     })
 }
 
-/// The line for a command that has another name now.
+/// A line for a command that has another name now.
 fn new_place(error: &clap::Error, moved: &[(&str, &str)]) -> Option<String> {
     let Some(ContextValue::String(found)) = error.get(ContextKind::InvalidSubcommand) else {
         return None;
@@ -91,7 +92,7 @@ fn new_place(error: &clap::Error, moved: &[(&str, &str)]) -> Option<String> {
     Some(format!("`colocate {found}` is `{now}` now"))
 }
 
-/// The exit code of `done`, after printing its error, if any, as one line on standard error.
+/// The exit code of `done`. Prints its error, if any, as one line on standard error.
 pub fn code_of(done: anyhow::Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
         crate::output::remark(&one_line(&error));
@@ -99,7 +100,7 @@ pub fn code_of(done: anyhow::Result<ExitCode>) -> ExitCode {
     })
 }
 
-/// `error` and its causes, on one line. Some errors name their cause in their own text; it is said once.
+/// `error` and its causes in a line. A cause contained in the error's text is not repeated.
 pub fn one_line(error: &anyhow::Error) -> String {
     let causes = error.chain().map(ToString::to_string);
     let line = causes.fold(String::new(), |said, cause| match said.as_str() {
@@ -107,7 +108,7 @@ pub fn one_line(error: &anyhow::Error) -> String {
         _ if said.ends_with(&cause) => said,
         _ => format!("{said}: {cause}"),
     });
-    // Readers of files say where they stopped on several lines.
+    // Parsers of files report positions on several lines.
     printable(&line.replace('\n', " ")).into_owned()
 }
 

@@ -1,4 +1,4 @@
-//! `generate`: what belongs to an installation and is made from the arguments' definition.
+//! `generate`: installed files that are generated from the definition of the arguments.
 
 mod completions;
 mod pages;
@@ -23,7 +23,7 @@ pub struct Args {
     policies: bool,
 }
 
-/// Runs `generate` of the program whose command line is `C`; pages have `examples` by their names.
+/// Runs `generate` for the program with the command line `C`; `examples` are by page.
 pub fn main<C: CommandFactory>(args: &Args, examples: &Examples) -> anyhow::Result<ExitCode> {
     let Some(to) = &args.folder else {
         output::write(None, &policies::markdown())?;
@@ -37,10 +37,11 @@ pub fn main<C: CommandFactory>(args: &Args, examples: &Examples) -> anyhow::Resu
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the file at `path` in `folder`, which is made if missing.
+/// Writes the file at `path` in `folder`, which is created if missing.
 fn write(folder: &Path, path: &str, text: &str) -> anyhow::Result<()> {
     let path = folder.join(path);
-    let (folder, name) = (path.parent().unwrap_or(folder), path.file_name().unwrap_or_default());
+    let folder = path.parent().unwrap_or(folder);
+    let name = path.file_name().unwrap_or_default();
     Dir::open_or_make(folder, 0o777)?.write(name, text.as_bytes(), Mode::ByUmask)?;
     Ok(())
 }

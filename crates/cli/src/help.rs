@@ -3,10 +3,10 @@
 use clap::Subcommand;
 use std::fmt::Write;
 
-/// A heading, and the commands below it.
+/// A heading and its commands.
 pub type Section = (&'static str, &'static [&'static str]);
 
-/// A help template whose commands, those of `C`, are listed in `groups`.
+/// A help template that lists the commands of `C` in `groups`.
 pub fn grouped<C: Subcommand>(groups: &[Section]) -> String {
     let all = C::augment_subcommands(clap::Command::new(""));
     let mut text = "{about}\n\n{usage-heading} {usage}\n".to_owned();

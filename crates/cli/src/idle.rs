@@ -1,4 +1,4 @@
-//! Alone on the machine: one comparison at a time, and what else runs meanwhile.
+//! A quiet machine: one comparison at a time, and the load of other programs.
 
 use colocate_figures::state::Quiet;
 use colocate_files::kernel::read_text as kernel_text;
@@ -9,20 +9,20 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// The name that a comparison holds while it runs. It is in no file system, is the same for all
-/// users of a network namespace, and goes with its process however that ends.
+/// Abstract socket name held by a running comparison. It is in no file system, is shared by all
+/// users of a network namespace, and disappears with its process.
 const NAME: &[u8] = b"colocate-compare";
 
-/// How often and how far apart the load is read. Chosen: long enough for the tail of our own
-/// last run to end, short beside any run worth measuring.
+/// Number of polls of the load, and the time between them. Chosen: long enough for the processes of
+/// colocate's last run to end, short beside any run worth measuring.
 const LOOKS: u32 = 4;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(25);
 
-/// Held by the one comparison that runs on this machine.
+/// Lock of the only comparison on this machine.
 pub struct Alone(#[allow(dead_code)] UnixListener); // held, never read
 
 impl Alone {
-    /// Takes the machine's one place.
+    /// Takes the machine's lock.
     pub fn take() -> anyhow::Result<Self> {
         let bound = SocketAddr::from_abstract_name(NAME)
             .and_then(|address| UnixListener::bind_addr(&address));
@@ -39,7 +39,7 @@ impl Alone {
     }
 }
 
-/// What else the machine is doing: the least of several looks.
+/// Load of other programs: the least of several polls.
 pub fn look(proc: &Path) -> Quiet {
     let mut least = Quiet::default();
     for _ in 0..LOOKS {
@@ -59,32 +59,41 @@ pub fn look(proc: &Path) -> Quiet {
     least
 }
 
-/// PUs that other programs keep busy while this process sleeps for `during`; `None` if the kernel does not say.
+/// PUs kept busy by other programs while this process sleeps for `during`; `None` if the kernel
+/// does not report it.
 #[allow(clippy::cast_precision_loss)] // ticks of some seconds
 pub fn busy_pus(proc: &Path, during: Duration) -> Option<f64> {
-    let ticks = || parse_stat(&kernel_text(&proc.join("stat")).ok()?);
-    let before = ticks()?;
+    let before = ticks(proc)?;
     sleep(during);
-    let (busy, all, pus) = ticks()?;
-    let (busy, all) = (busy.checked_sub(before.0)?, all.checked_sub(before.1)?);
+    let (busy, all, pus) = ticks(proc)?;
+    let busy = busy.checked_sub(before.0)?;
+    let all = all.checked_sub(before.1)?;
     (all > 0).then(|| busy as f64 / all as f64 * f64::from(pus))
 }
 
-/// Reads `/proc/stat`: ticks of all PUs that were busy, all ticks, and how many PUs there are. Time that a hypervisor took is busy.
+fn ticks(proc: &Path) -> Option<(u64, u64, u32)> {
+    parse_stat(&kernel_text(&proc.join("stat")).ok()?)
+}
+
+/// Reads `/proc/stat`: busy ticks of all PUs, all ticks, and the number of PUs. Stolen time counts
+/// as busy.
 fn parse_stat(text: &str) -> Option<(u64, u64, u32)> {
     let ticks = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    // User, nice, system, idle, waiting for a disk, interrupts, steal; what guests had is in user and nice.
+    // Fields: user, nice, system, idle, iowait, irq, softirq, steal; guest time is part of user and
+    // nice.
     let ticks: Option<Vec<u64>> =
         ticks.split_whitespace().take(8).map(|it| it.parse().ok()).collect();
     let ticks = ticks.filter(|ticks| ticks.len() == 8)?;
     let all: u64 = ticks.iter().sum();
     let busy = all - ticks[3] - ticks[4];
-    let is_pu = |line: &&str| line.strip_prefix("cpu").is_some_and(|it| !it.starts_with(' '));
-    let pus = text.lines().filter(is_pu).count();
+    let pus = text
+        .lines()
+        .filter(|line: &&str| line.strip_prefix("cpu").is_some_and(|it| !it.starts_with(' ')))
+        .count();
     Some((busy, all, u32::try_from(pus).ok()?))
 }
 
-/// A line that warns if tasks of others are running.
+/// A warning if further programs run.
 pub fn warning(before: Quiet) -> Option<String> {
     let others = before.others_runnable.filter(|&others| others > 0)?;
     Some(format!(
@@ -92,22 +101,31 @@ pub fn warning(before: Quiet) -> Option<String> {
     ))
 }
 
-/// Reads `/proc/loadavg`, e.g. `0.20 0.18 0.12 3/80 11206`: one-minute load first, and before the
-/// stroke how many tasks are running or waiting for a PU, the reader among them.
+/// Reads `/proc/loadavg`, e.g. `0.20 0.18 0.12 3/80 11206`: load over a minute, and before the
+/// slash the number of runnable tasks, including the reader.
 fn parse_loadavg(text: &str) -> Quiet {
     let mut fields = text.split_whitespace();
     let load = fields.next().and_then(|load| load.parse().ok());
     let runnable = fields.nth(2).and_then(|field| field.split_once('/')?.0.parse::<u32>().ok());
     Quiet {
+        // Without this process, which reads the file.
         others_runnable: runnable.map(|all| all.saturating_sub(1)),
         load_1min: load.filter(|load: &f64| load.is_finite()),
     }
 }
 
-/// The kernel's name and release, or `None` if `/proc` does not say.
+/// A file of `/proc/sys/kernel`; `None` if unreadable.
+fn kernel_field(proc: &Path, name: &str) -> Option<String> {
+    kernel_text(&proc.join("sys/kernel").join(name)).ok()
+}
+
+/// Name and release of the kernel; `None` if `/proc` does not report them.
 pub fn kernel(proc: &Path) -> Option<String> {
-    let field = |name| kernel_text(&proc.join("sys/kernel").join(name)).ok();
-    Some(format!("{} {}", field("ostype")?.trim(), field("osrelease")?.trim()))
+    Some(format!(
+        "{} {}",
+        kernel_field(proc, "ostype")?.trim(),
+        kernel_field(proc, "osrelease")?.trim()
+    ))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What `run` and `schedule` share: how a host is prepared and ends, and lines for the user.
+//! Common parts of `run` and `schedule`: set-up and end of a host, and lines for the user.
 
 use crate::output::{self, Frame, OutputThread};
 use crate::report::{Report, Totals};
@@ -16,10 +16,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// How long we wait at the end for a terminal or a pipe that takes no more lines, if the report is not to follow them.
+/// Longest wait at the end for a blocked terminal or pipe, unless the report follows.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A set-up for these programs: each runs once to its end, and none waits.
+/// A set-up for these programs: each runs once to its end, and no program is made to wait.
 pub fn setup(commands: Vec<Command>) -> anyhow::Result<Setup> {
     Ok(Setup {
         commands,
@@ -41,13 +41,13 @@ pub fn setup(commands: Vec<Command>) -> anyhow::Result<Setup> {
     })
 }
 
-/// Folders for what no other user may write.
+/// Candidate folders, private to this user for writing.
 pub fn run_dirs() -> Vec<PathBuf> {
     let xdg = std::env::var_os("XDG_RUNTIME_DIR");
     rundir::candidates(xdg.as_deref(), sys::effective_user())
 }
 
-/// A folder for what no other user may write or read, with its descriptor. It is removed when it is dropped.
+/// A temporary folder private to this user, with its descriptor. Removed on drop.
 pub fn own_folder(prefix: &str) -> anyhow::Result<(TempDir, Dir)> {
     let within = rundir::open(&run_dirs(), sys::effective_user()).map_err(anyhow::Error::msg)?;
     let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(within.path())?;
@@ -55,7 +55,7 @@ pub fn own_folder(prefix: &str) -> anyhow::Result<(TempDir, Dir)> {
     Ok((folder, dir))
 }
 
-/// Ends the host: its totals, and its last observation.
+/// Ends the host; returns its totals and its last observation.
 pub fn end(
     host: LinuxHost,
     done: Result<Observation, HostError>,
@@ -69,6 +69,7 @@ pub fn end(
         }
         Err(why) => {
             host.finish();
+            // The programs run on unplaced; their ends come before the error.
             while let Ok(Some(_)) = sys::wait(None, true) {}
             notes.flush(None);
             Err(anyhow::Error::new(why).context("the programs went on unplaced"))
@@ -76,7 +77,8 @@ pub fn end(
     }
 }
 
-/// The exit code. The programs have done their work: what became of them matters more than our report.
+/// The exit code. The programs have done their work, so their status takes precedence over an error
+/// of the report.
 pub fn exit(
     report: &Report,
     written: anyhow::Result<()>,
@@ -94,9 +96,9 @@ pub fn exit(
 /// Lines for the user, on standard error unless `quiet`. All are kept for the report.
 pub struct Notes {
     quiet: bool,
-    /// Writes while programs run, so that a reader that does not read holds up nothing.
+    /// Writer while programs run: a blocked reader blocks no program.
     thread: Option<OutputThread>,
-    /// All lines so far.
+    /// All lines up to now.
     pub all: Vec<String>,
 }
 
@@ -106,7 +108,7 @@ impl Notes {
         Self { quiet, thread, all: Vec::new() }
     }
 
-    /// Says lines, each on standard error unless `quiet`.
+    /// Keeps lines and writes each to standard error unless `quiet`.
     pub fn say(&mut self, lines: impl IntoIterator<Item = String>) {
         for line in lines {
             match &self.thread {
@@ -118,15 +120,15 @@ impl Notes {
         }
     }
 
-    /// Shows a frame where there is a thread that draws.
+    /// Shows a frame if there is an output thread.
     pub fn show(&self, frame: Option<Frame>) {
         if let Some((thread, frame)) = self.thread.as_ref().zip(frame) {
             thread.show(frame);
         }
     }
 
-    /// Ends the thread, as the programs have ended: everything is written, or `patience` is over. Later lines are written
-    /// at once.
+    /// Ends the thread after the end of the programs: all is written, or `patience` is over. Later
+    /// lines are written at once.
     pub fn flush(&mut self, patience: Option<Duration>) {
         if let Some(thread) = self.thread.take() {
             thread.end(patience);
@@ -134,7 +136,7 @@ impl Notes {
     }
 }
 
-/// Also in a panic the table is taken away, so that the terminal is as it was.
+/// Removes the table also in a panic, to leave the terminal as before.
 impl Drop for Notes {
     fn drop(&mut self) {
         self.flush(Some(PATIENCE));

@@ -1,7 +1,8 @@
-//! `colocate`: watches programs, decides which threads share a core, and makes it so.
+//! `colocate`: watches programs, decides which threads share a core, and places them.
 //!
-//! A library: a program with policies of its own is colocate with a few rows more ([`main_with`]), and the laboratory,
-//! `colocate-study`, reads arguments, starts programs and writes results as colocate does.
+//! A library: a program with its own policies is colocate with a few more rows ([`main_with`]). The
+//! laboratory, `colocate-study`, reads arguments, starts programs and writes results in the same
+//! way.
 
 #![allow(clippy::missing_errors_doc)] // an error is a line for the user: found, expected, what to do
 
@@ -47,14 +48,14 @@ use std::process::ExitCode;
 
 /// Decides which threads share a core, a cache and a memory node, and makes it so.
 #[derive(Parser)]
-// Not the name that we were called by, which our caller chooses.
+// Not the name of the executable, which the caller chooses.
 #[command(bin_name = "colocate", version, about, max_term_width = 100, help_template = help::grouped::<Command>(&GROUPS))]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
-/// The commands by purpose, as help lists them.
+/// Commands by purpose, as listed in help.
 const GROUPS: [help::Section; 4] = [
     ("Look", &["topo", "doctor", "top", "profile", "pages"]),
     ("Place", &["run", "attach", "schedule", "plan", "compare"]),
@@ -85,7 +86,7 @@ enum Command {
     Generate(generate::Args),
 }
 
-/// Commands that are elsewhere since the laboratory has a program of its own.
+/// Commands of earlier versions, with their present names.
 const MOVED: [(&str, &str); 8] = [
     ("move", "colocate pages move"),
     ("simulate", "colocate-study simulate"),
@@ -99,10 +100,11 @@ const MOVED: [(&str, &str); 8] = [
 
 /// Runs the command line of this process, with the policies `more` beside colocate's own.
 ///
-/// Whatever the program's file gives, capabilities or set-user-ID, is given up first, but for watching.
+/// First drops all privileges of the executable file, capabilities or set-user-ID, except those for
+/// watching.
 #[must_use]
 pub fn main_with(more: &'static [&'static Row]) -> ExitCode {
-    // Before anything is read that a caller could have prepared.
+    // Before any input is read that a caller could have prepared.
     if let Err(why) = privilege::give_up() {
         return exit::code_of(Err(why.into()));
     }

@@ -1,8 +1,9 @@
-//! Where results go, a file or standard output, and where remarks do.
+//! Output of results, to a file or standard output, and of remarks.
 //!
-//! All text that leaves the program goes through here. What is not printable is escaped: names of other users' programs,
-//! paths and what files say must not act on the terminal. A name that is a part of a line is escaped where it is put
-//! into it ([`colocate_machine::printable()`]), since only there an end of a line is known to be the name's.
+//! All text leaves the program through this module. Unprintable characters are escaped: names of
+//! other users' programs, paths and file contents must not act on the terminal. A name within a
+//! line is escaped where the line is formatted ([`colocate_machine::printable()`]), since only
+//! there a line break is known to belong to the name.
 //!
 //! # Properties
 //! - **Nothing unprintable leaves**: neither on a stream nor in a file. -> test `nothing_unprintable_leaves`
@@ -29,7 +30,7 @@ pub use redraw::Redraw;
 pub use scroll_region::{Frame, room};
 pub use thread::OutputThread;
 
-/// A standard stream for what we say.
+/// A standard stream for colocate's own output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     /// Standard output.
@@ -46,7 +47,7 @@ pub fn is_terminal(stream: Stream) -> bool {
     }
 }
 
-/// How large a terminal is.
+/// Size of a terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     /// Lines.
@@ -55,27 +56,28 @@ pub struct Size {
     pub columns: usize,
 }
 
-/// How large the terminal on a stream is; `None` if it does not say.
+/// Size of the terminal on a stream; `None` if unknown.
 pub fn size(stream: Stream) -> Option<Size> {
     let term = if stream == Stream::Out { Term::stdout() } else { Term::stderr() };
     term.size_checked()
         .map(|(lines, columns)| Size { lines: lines.into(), columns: columns.into() })
 }
 
-/// Writes `text` to `path`, or to standard output if there is none or it is `-`.
+/// Writes `text` to `path`, or to standard output without a path or with `-`.
 ///
-/// A file appears whole or not at all ([`colocate_files::write()`]); `kill -9` in between leaves a file
-/// `.colocate-….tmp` beside it. A reader of standard output that has gone away is not an error.
+/// A file appears whole or not at all ([`colocate_files::write()`]); `kill -9` in between leaves a
+/// file `.colocate-….tmp` beside it. A closed reader of standard output is no error.
 pub fn write(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
     write_as(path, text, Mode::ByUmask)
 }
 
-/// The same for what holds command lines, in which there may be passwords: only this user may read a new file.
+/// As [`write()`], for text with command lines, which may contain passwords: only this user may read
+/// a new file.
 pub fn write_private(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
     write_as(path, text, Mode::Private)
 }
 
-/// The same for those that `mode` allows to read a new file.
+/// As [`write()`], with `mode` for a new file.
 pub fn write_as(path: Option<&Path>, text: &str, mode: Mode) -> anyhow::Result<()> {
     match path.filter(|path| *path != Path::new("-")) {
         None => print(text).map(drop),
@@ -83,7 +85,7 @@ pub fn write_as(path: Option<&Path>, text: &str, mode: Mode) -> anyhow::Result<(
     }
 }
 
-/// Writes to standard output. False if its reader has gone away.
+/// Writes to standard output. Returns false if the reader has gone away.
 pub fn print(text: &str) -> anyhow::Result<bool> {
     let mut out = std::io::stdout().lock();
     match out.write_all(printable_lines(text).as_bytes()).and_then(|()| out.flush()) {
@@ -92,7 +94,8 @@ pub fn print(text: &str) -> anyhow::Result<bool> {
     }
 }
 
-/// The same for what has taken long to find out: if a file cannot be written, standard output gets it.
+/// As [`write_as`], for results of long work: if writing to a file fails, the text goes to standard
+/// output.
 pub fn keep(path: Option<&Path>, text: &str, mode: Mode) -> anyhow::Result<()> {
     let written = write_as(path, text, mode);
     if written.is_err() && path.is_some() {
@@ -101,8 +104,8 @@ pub fn keep(path: Option<&Path>, text: &str, mode: Mode) -> anyhow::Result<()> {
     written
 }
 
-/// The same where standard output is a program's: standard error gets what is written into no file. It holds command
-/// lines ([`write_private`]).
+/// As [`keep`], for a command whose standard output belongs to a program: without a file, or if
+/// writing fails, the text goes to standard error. It contains command lines ([`write_private`]).
 pub fn keep_aside(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
     let written = path.map_or(Ok(()), |path| write_private(Some(path), text));
     if written.is_err() || path.is_none() {
@@ -111,48 +114,48 @@ pub fn keep_aside(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
     written
 }
 
-/// The program's name, where it is not `colocate`.
+/// Name of the program, if not `colocate`.
 static NAME: OnceLock<&str> = OnceLock::new();
 
-/// Sets the name that begins remarks; the first one stays.
+/// Sets the name that begins remarks; only the first call has an effect.
 pub fn set_name(name: &'static str) {
     let _ = NAME.set(name);
 }
 
-/// Says a line on standard error, after our name. It stays one line.
+/// Writes one line to standard error, after the program's name.
 pub fn remark(line: &str) {
     aside(&remarked(line));
 }
 
-/// A line as it is said.
+/// A remark as written, with the program's name.
 pub fn remarked(line: &str) -> String {
     format!("{}: {}\n", NAME.get().unwrap_or(&"colocate"), printable(line))
 }
 
-/// Writes to standard error. Programs run on and results are kept although it is not read: a reader that has
-/// gone away, a full disk.
+/// Writes to standard error and ignores errors, e.g. a closed reader or a full disk: programs run
+/// on and results are kept.
 pub fn aside(text: &str) {
     let _ = std::io::stderr().lock().write_all(printable_lines(text).as_bytes());
 }
 
-/// A descriptor of standard error of its own, which no program inherits: a thread that holds the lock of `io::stderr`
-/// keeps all others from it.
+/// A private descriptor of standard error, inherited by no program. A thread with the lock of
+/// `io::stderr` would block all threads.
 pub struct OwnStderr(File);
 
 impl OwnStderr {
-    /// Makes one.
+    /// Duplicates standard error.
     pub fn open() -> std::io::Result<Self> {
         std::io::stderr().as_fd().try_clone_to_owned().map(|fd| Self(fd.into()))
     }
 
-    /// How large the terminal is, if this process may draw on it: `None` while another process group has it, as a shell
-    /// that runs colocate in the background (tcgetpgrp(3)).
+    /// Size of the terminal, if this process may draw on it. `None` while another process group is
+    /// in the foreground, e.g. a shell with colocate in the background (tcgetpgrp(3)).
     pub fn drawable(&self) -> Option<Size> {
         let is_ours = tcgetpgrp(&self.0).is_ok_and(|foreground| foreground == getpgrp());
         is_ours.then(|| size(Stream::Err)).flatten()
     }
 
-    /// Writes in one piece what may hold our own control sequences; names are escaped already.
+    /// Writes text in a single piece. Control sequences are allowed; names are escaped already.
     pub fn draw(&mut self, text: &str) {
         let _ = self.0.write_all(text.as_bytes());
     }

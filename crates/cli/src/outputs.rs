@@ -1,18 +1,18 @@
-//! Files for the report: the ending says what is written into each.
+//! Files for the report, with the format by their extension.
 
 use crate::exit::usage;
 use crate::output;
 use colocate_files::Mode;
 use std::path::{Path, PathBuf};
 
-/// A file and what is written into it.
+/// A file with the format of its content.
 pub struct Output<'a> {
     path: &'a Path,
     form: Form,
     mode: Mode,
 }
 
-/// What can be written into a file.
+/// Format of a report.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// Tables as text.
@@ -23,23 +23,25 @@ pub enum Form {
     Picture,
 }
 
-/// What is written into each of `paths`, and which users may read new ones; `-` is standard output, and gets text, or JSON if
-/// `json`.
-pub fn of(paths: &[PathBuf], json: bool, mode: Mode) -> anyhow::Result<Vec<Output<'_>>> {
-    let one = |path: &'_ PathBuf| -> anyhow::Result<Form> {
-        let ending = path.extension().and_then(|ending| ending.to_str());
-        match ending {
-            _ if path.as_os_str() == "-" => Ok(if json { Form::Json } else { Form::Text }),
-            Some("txt") => Ok(Form::Text),
-            Some("json") => Ok(Form::Json),
-            Some("svg") => Ok(Form::Picture),
-            _ => {
-                let found = path.display();
-                Err(usage(format!("expected -o FILE.txt, FILE.json or FILE.svg, found {found}")))
-            }
+/// The format for `path`, by its extension; for `-` text, or JSON if `json`.
+fn form_of(path: &Path, json: bool) -> anyhow::Result<Form> {
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    match ending {
+        _ if path.as_os_str() == "-" => Ok(if json { Form::Json } else { Form::Text }),
+        Some("txt") => Ok(Form::Text),
+        Some("json") => Ok(Form::Json),
+        Some("svg") => Ok(Form::Picture),
+        _ => {
+            let found = path.display();
+            Err(usage(format!("expected -o FILE.txt, FILE.json or FILE.svg, found {found}")))
         }
-    };
-    let outputs = paths.iter().map(|path| Ok(Output { path, form: one(path)?, mode }));
+    }
+}
+
+/// The format for each of `paths`, with the mode of new files; `-` is standard output and gets
+/// text, or JSON if `json`.
+pub fn of(paths: &[PathBuf], json: bool, mode: Mode) -> anyhow::Result<Vec<Output<'_>>> {
+    let outputs = paths.iter().map(|path| Ok(Output { path, form: form_of(path, json)?, mode }));
     let outputs: Vec<Output<'_>> = outputs.collect::<anyhow::Result<_>>()?;
     let mut files = outputs.iter().filter(|output| output.path.as_os_str() != "-");
     files.try_for_each(|output| colocate_files::has_place(output.path))?;
@@ -47,17 +49,17 @@ pub fn of(paths: &[PathBuf], json: bool, mode: Mode) -> anyhow::Result<Vec<Outpu
 }
 
 impl Output<'_> {
-    /// Whether it is a picture.
+    /// Whether the format is a picture.
     pub fn is_picture(&self) -> bool {
         self.form == Form::Picture
     }
 
-    /// What is written.
+    /// Format of the content.
     pub fn form(&self) -> Form {
         self.form
     }
 
-    /// Writes what `content` is in its form.
+    /// Writes the content that `content` returns for the format.
     pub fn write(
         &self,
         content: impl FnOnce(Form) -> anyhow::Result<String>,

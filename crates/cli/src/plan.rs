@@ -80,6 +80,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut programs = programs(&args.profiles, args.machine == "live")?;
     demand::give(&args.demands, &mut programs, args.profiles.len(), speeds)?;
     let processor = speeds.and(seen.machine.processor.as_deref());
+    // Rates counted on cores of one kind do not hold on another kind.
     let processor = processor.filter(|_| seen.machine.kinds.len() == 1);
     let workload = Workload::of(&programs, processor);
     if policy.has_prior(Prior::Speeds) && speeds.is_none() {
@@ -104,7 +105,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Why a policy places no thread before programs run: it decides by what they show then.
+/// Note on a policy without places before the run: its decisions need evidence from the run.
 fn placed_while_running(policy: &PolicySpec, known: &Knowledge<'_>) -> Option<String> {
     let shown = policy.policy(known).needs().without(SourceSet::of(&[Source::Mix]));
     let names: Vec<&str> =
@@ -117,14 +118,15 @@ fn placed_while_running(policy: &PolicySpec, known: &Knowledge<'_>) -> Option<St
     (!names.is_empty()).then_some(line)
 }
 
-/// Sets of assumptions that slowdowns are predicted with, the default one among them. Chosen: a few for each
-/// of the two dozen things that are assumed.
+/// Sets of assumptions for predicted slowdowns, the default one included. Chosen: a few for each of
+/// the two dozen assumptions.
 const DRAWS: usize = 65;
-/// Tasks up to which there are so many; with more, there are fewer sets, so that a plan does not wait for
-/// seconds. Chosen: 64 different tasks took 0.08 s on the development machine, all of the command.
+/// Tasks up to which all sets are used; with more tasks, fewer sets keep the time of a plan far
+/// below seconds. Chosen: 64 different tasks took 0.08 s on the development machine, for the whole
+/// command.
 const TASKS: usize = 256;
 
-/// Has the slowdowns of the plan's tasks predicted, and says what they are worth, in one line.
+/// Predicts the slowdowns of the plan's tasks; returns a line on the quality of the prediction.
 fn foresee(plan: &mut Plan, seen: &read::Seen, live: bool, tasks: &[Task]) -> String {
     let Some(performance) = &seen.performance else {
         let remedy = if live { "; colocate calibrate measures it" } else { "" };
@@ -159,7 +161,7 @@ fn policy(args: &Args) -> anyhow::Result<PolicySpec> {
     Ok(policy)
 }
 
-/// The PUs to plan for: what may be used of the machine, less what `--cpus` leaves out.
+/// PUs to plan for: the machine's usable PUs, restricted to `--cpus`.
 fn usable(seen: &read::Seen, cpus: Option<&str>) -> anyhow::Result<Vec<PuIdx>> {
     let machine = &seen.machine;
     let allowed = seen.usable.as_ref().map(|usable| usable.pus.clone());
@@ -180,24 +182,24 @@ fn usable(seen: &read::Seen, cpus: Option<&str>) -> anyhow::Result<Vec<PuIdx>> {
     Ok(allowed.into_iter().filter(|pu| wanted.contains(machine.pus[pu.idx()].os)).collect())
 }
 
-/// A program of the workload, as an option names it.
+/// A program of the workload, from an option.
 struct Program {
     name: String,
     profile: Profile,
-    /// How many threads to model; `None` for as many as were profiled.
+    /// Number of threads to model; `None` for the profiled number.
     threads: Option<u32>,
     /// Demand vectors from a file.
     given: Option<demand::Given>,
 }
 
-/// Most threads or copies that an option may ask for: eight times the 8,192 PUs that the largest
-/// Linux kernel for x86-64 supports (`CONFIG_NR_CPUS`).
+/// Most threads or copies that an option may request: eight times the 8,192 PUs of the largest
+/// Linux kernel for x86-64 (`CONFIG_NR_CPUS`).
 const MOST: u32 = 65_536;
 
 /// Most threads of all programs together. Chosen: as many as one profile may have.
 const MOST_IN_ALL: usize = Profile::MAX_THREADS;
 
-/// Reads every profile once, and repeats it as often as asked for.
+/// Reads every profile once and repeats it for its copies.
 fn programs(options: &[String], live: bool) -> anyhow::Result<Vec<Program>> {
     let mut programs = Vec::new();
     let mut in_all = 0;
@@ -225,9 +227,11 @@ fn programs(options: &[String], live: bool) -> anyhow::Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// `FILE[:threads=N][:copies=N]`.
+/// Parses `FILE[:threads=N][:copies=N]`.
 fn parse(option: &str) -> anyhow::Result<(&Path, Option<u32>, u32)> {
-    let (mut path, mut threads, mut copies) = (option, None, 1);
+    let mut path = option;
+    let mut threads = None;
+    let mut copies = 1;
     // From the end, since a path may hold colons.
     while let Some((before, setting)) = path.rsplit_once(':') {
         let Some((what @ ("threads" | "copies"), value)) = setting.split_once('=') else { break };
@@ -245,36 +249,40 @@ fn parse(option: &str) -> anyhow::Result<(&Path, Option<u32>, u32)> {
 }
 
 fn read_profile(path: &Path, live: bool) -> anyhow::Result<Profile> {
-    let whole = || -> anyhow::Result<Profile> {
-        let text = input::text_or_reason(path, input::limit(Profile::MAX_BYTES))?;
-        let profile = Profile::from_json(&text)?;
-        // On another machine the same program may well be another build.
-        if live
-            && let Ok(found) = colocate_observe::identity::of_file(Path::new(&profile.program.path))
-        {
-            profile.matches(&found)?;
-        }
-        Ok(profile)
-    };
-    whole().with_context(|| format!("cannot use profile {}", path.display()))
+    read_profile_or_reason(path, live)
+        .with_context(|| format!("cannot use profile {}", path.display()))
 }
 
-/// The tasks to plan for, and what was left out of each program.
+/// As [`read_profile`], with errors to be shown after the path.
+fn read_profile_or_reason(path: &Path, live: bool) -> anyhow::Result<Profile> {
+    let text = input::text_or_reason(path, input::limit(Profile::MAX_BYTES))?;
+    let profile = Profile::from_json(&text)?;
+    // On another machine, the program of this name may be another build.
+    if live && let Ok(found) = colocate_observe::identity::of_file(Path::new(&profile.program.path))
+    {
+        profile.matches(&found)?;
+    }
+    Ok(profile)
+}
+
+/// Tasks to plan for, and notes on the tasks left out of each program.
 struct Workload {
     tasks: Vec<Task>,
     notes: Vec<String>,
 }
 
 impl Workload {
-    /// `processor` is that of a machine of which it is known how fast it is, with cores of one kind: on others rates
-    /// are not used.
+    /// Tasks of `programs`. `processor` is given for a machine of known speed with cores of one
+    /// kind; on others, counted rates are not used.
     fn of(programs: &[Program], processor: Option<&str>) -> Self {
-        let known = |program: &Program| KnownJob {
-            name: program.name.clone(),
-            profile: Some(program.profile.clone()),
-            phases: demand::known(program),
-        };
-        let known: Vec<KnownJob> = programs.iter().map(known).collect();
+        let known: Vec<KnownJob> = programs
+            .iter()
+            .map(|program: &Program| KnownJob {
+                name: program.name.clone(),
+                profile: Some(program.profile.clone()),
+                phases: demand::known(program),
+            })
+            .collect();
         let mut by_job: BTreeMap<JobIdx, Vec<Task>> = BTreeMap::new();
         for task in tasks_to_plan(&known, &[], Nanos::ZERO) {
             by_job.entry(task.id.job).or_default().push(task);
@@ -326,20 +334,22 @@ fn threads(count: usize) -> String {
     format!("{count} thread{}", if count == 1 { "" } else { "s" })
 }
 
-/// `wanted` tasks by repeating `tasks`, none if there are none to repeat. Those that are added come after the `profiled`
-/// threads, of which some may be placed by default.
+/// `wanted` tasks by repeating `tasks`; empty without tasks. Added tasks are numbered after the
+/// `profiled` threads, of which some may have default placement.
 fn repeated(job: JobIdx, tasks: &[Task], (profiled, wanted): (usize, u32)) -> Vec<Task> {
     let after = u32::try_from(profiled).unwrap_or(u32::MAX);
-    let place = |(index, task): (u32, &Task)| {
-        let again = (index as usize).checked_sub(tasks.len());
-        let again = again.map(|again| u32::try_from(again).expect("fewer than MOST"));
-        let order = again.map_or(task.id.order, |again| after.saturating_add(again));
-        Task { id: TaskId { job, order }, ..task.clone() }
-    };
-    (0..wanted).zip(tasks.iter().cycle()).map(place).collect()
+    (0..wanted)
+        .zip(tasks.iter().cycle())
+        .map(|(index, task): (u32, &Task)| {
+            let again = (index as usize).checked_sub(tasks.len());
+            let again = again.map(|again| u32::try_from(again).expect("fewer than MOST"));
+            let order = again.map_or(task.id.order, |again| after.saturating_add(again));
+            Task { id: TaskId { job, order }, ..task.clone() }
+        })
+        .collect()
 }
 
-/// The plan as text: core by core, with what each task does and why it is there.
+/// The plan as text: core by core, with the mix of each task and the reason of its place.
 fn table(
     plan: &Plan,
     seen: &read::Seen,
@@ -392,7 +402,7 @@ fn table(
     text
 }
 
-/// Where threads go that are created later.
+/// Placement of threads created later.
 fn by_default(placement: &DefaultPlacement) -> String {
     let DefaultPlacement::FillInOrder { pus } = placement else {
         return "threads created later: left to the kernel".to_owned();
@@ -405,7 +415,7 @@ fn by_default(placement: &DefaultPlacement) -> String {
     )
 }
 
-/// One row a task, in the order of cores; with a heading.
+/// One row a task, in the order of cores, with a heading.
 fn rows(plan: &Plan, machine: &Machine, workload: &Workload) -> Vec<Vec<String>> {
     let index: BTreeMap<PuNr, PuIdx> =
         machine.all_pus().map(|pu| (machine.pus[pu.idx()].os, pu)).collect();
@@ -418,7 +428,8 @@ fn rows(plan: &Plan, machine: &Machine, workload: &Workload) -> Vec<Vec<String>>
     let mut rows = vec![heading.to_vec()];
     let mut last = None;
     for at in order {
-        let (decision, task) = (&plan.decisions[at], &workload.tasks[at]);
+        let decision = &plan.decisions[at];
+        let task = &workload.tasks[at];
         let core = place(decision).map(|pu| machine.core_of(pu).0);
         let elsewhere = if decision.place == Place::Waiting { "none" } else { "any" };
         let same = core.is_some() && std::mem::replace(&mut last, core) == core;

@@ -1,4 +1,4 @@
-//! Policies on the command line: what their table says, as values, completions and help.
+//! Policies on the command line: values, completions and help from their table.
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command, Error};
@@ -7,14 +7,14 @@ use colocate_policy::{PolicySpec, SpecError};
 use std::ffi::OsStr;
 use std::fmt::Write;
 
-/// Reads a policy that can decide as often as a command needs.
+/// Parser of policies, restricted to the decisions of a command: once or each quantum.
 #[derive(Clone, Copy)]
 pub enum Policies {
-    /// Once: `run`.
+    /// `run`: policies that decide once.
     Once,
-    /// Once, for a described machine, too: `plan`.
+    /// `plan`: policies that decide once, also those for described machines only.
     Planned,
-    /// Each quantum: `schedule`.
+    /// `schedule`: policies that decide each quantum.
     EachQuantum,
 }
 
@@ -27,16 +27,20 @@ impl Policies {
         decides && row.purpose != Purpose::Simulated
     }
 
-    /// Whether the command refuses the policy on every real machine, so that help and completions lack it.
+    /// Whether the command rejects the policy on every real machine: help and completions omit it.
     fn always_refuses(self, row: &Row) -> bool {
         matches!(self, Self::Once) && row.prior.contains(&Prior::Speeds)
     }
 
-    /// The policy that `text` names.
+    /// Whether help and completions list the policy.
+    fn offers(self, row: &Row) -> bool {
+        self.has(row) && !self.always_refuses(row)
+    }
+
+    /// Parses the policy in `text`.
     pub fn read(self, text: &str) -> Result<PolicySpec, String> {
-        let is_offered = |row: &&&Row| self.has(row) && !self.always_refuses(row);
         let names: Vec<&str> =
-            table::rows().filter(|row| is_offered(&row)).map(|row| row.name).collect();
+            table::rows().filter(|row| self.offers(row)).map(|row| row.name).collect();
         let (when, other) = match self {
             Self::Once | Self::Planned => ("once", "schedule"),
             Self::EachQuantum => ("each quantum", "run"),
@@ -78,25 +82,25 @@ impl TypedValueParser for Policies {
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
         let what = *self;
-        let rows = table::rows().filter(move |row| what.has(row) && !what.always_refuses(row));
+        let rows = table::rows().filter(move |row| what.offers(row));
         Some(Box::new(rows.map(|row| PossibleValue::new(row.name).help(help(row)))))
     }
 }
 
-/// The help of `--policy`: the policies by purpose. `default` is added to the first line.
+/// Help of `--policy`: the policies by purpose. `default` is appended to the first line.
 pub fn by_purpose(of: Policies, default: &str) -> String {
     let mut text = format!("Policy, with its settings as NAME:SETTING=VALUE:...{default}");
     for purpose in Purpose::REAL {
         let _ = write!(text, "\n\n{}:", purpose.heading());
         let rows = table::rows().filter(|row| row.purpose == purpose);
-        for row in rows.filter(|row| of.has(row) && !of.always_refuses(row)) {
+        for row in rows.filter(|row| of.offers(row)) {
             let _ = write!(text, "\n  {:<20}  {}", row.name, help(row));
         }
     }
     text
 }
 
-/// Advice for `run` and `attach`, in five lines.
+/// Advice on policies for `run` and `attach`, in five lines.
 pub const WHICH_ONCE: &str = "\
 Which policy:
   auto           servers, pipelines and their clients; in doubt
@@ -105,7 +109,7 @@ Which policy:
   kmaf           memory on several nodes; with dino threads move, too
   os             the kernel alone, for comparison";
 
-/// The same for `schedule`.
+/// Advice on policies for `schedule`.
 pub const WHICH_EACH_QUANTUM: &str = "\
 Which policy:
   round-robin        more programs than PUs, where nothing is counted
@@ -142,7 +146,7 @@ fn or_none(words: Vec<String>, between: &str) -> String {
     if words.is_empty() { "–".to_owned() } else { words.join(between) }
 }
 
-/// Where a workload file or an option says it.
+/// Key in a workload file or option with this prior knowledge.
 const fn name_of(prior: Prior) -> &'static str {
     match prior {
         Prior::Solo => "`alone`",
@@ -159,7 +163,7 @@ fn setting(setting: &Setting) -> String {
     format!("`{}`: {}{default}", setting.range(), setting.meaning)
 }
 
-/// What a policy does, and what can be set.
+/// Summary of a policy, with its settings.
 fn help(row: &Row) -> String {
     let settings: Vec<&str> = row.settings.iter().map(|setting| setting.name).collect();
     match settings[..] {

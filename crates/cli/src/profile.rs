@@ -1,7 +1,7 @@
-//! `colocate profile`: what each thread of a program does.
+//! `colocate profile`: instruction mix and demand of each thread of a program.
 //!
-//! The program's standard input, output and error are its own: what colocate has to say goes to
-//! standard error and to the file of `--output`.
+//! Standard input, output and error belong to the program: colocate writes to standard error and to
+//! the file of `--output`.
 
 mod backend;
 mod demand;
@@ -123,7 +123,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::try_from(status & 0xff).unwrap_or(exit::OURS)))
 }
 
-/// Whether the backend sees what demand vectors are made of.
+/// Checks that the backend provides the inputs of demand vectors.
 fn sees_enough(args: &Args) -> anyhow::Result<()> {
     if args.phases.is_some() && args.backend != BackendChoice::Emulate {
         return Err(no_capability("expected --backend emulate with --phases".into()));
@@ -146,7 +146,7 @@ fn sees_enough(args: &Args) -> anyhow::Result<()> {
     Err(no_capability(message.into()))
 }
 
-/// The demand of each thread, or of the program. A note is added to the profile.
+/// Demand vector of each thread, or of the program. Adds a note to the profile.
 fn phases(watched: &mut Watched, core: Option<&Core>) -> anyhow::Result<Vec<Phase>> {
     let Watched { profile, stretches, phases, course } = watched;
     let mut phases = std::mem::take(phases);
@@ -160,7 +160,7 @@ fn phases(watched: &mut Watched, core: Option<&Core>) -> anyhow::Result<Vec<Phas
         profile.notes.push(core.fill(&mut phases, stretches)?);
     }
     if !course.is_empty() {
-        // What the code demands of one core's ports would be refused by every other one.
+        // Any core of another kind would refuse demand in terms of this core's ports.
         for ((phase, counted), place) in phases.iter_mut().zip(counted).zip(0..) {
             phase.work = in_kinds(counted, stretches, place);
         }
@@ -168,12 +168,12 @@ fn phases(watched: &mut Watched, core: Option<&Core>) -> anyhow::Result<Vec<Phas
     Ok(phases)
 }
 
-/// `file`, in the form that its name says.
+/// `file` as TOML or JSON, by the extension of `path`.
 fn text_of(path: &Path, file: PhaseFile) -> String {
     if path.extension().is_some_and(|end| end == "toml") { file.to_toml() } else { file.to_json() }
 }
 
-/// Writes the profile and prints what it found.
+/// Writes the profile and prints it as a table.
 fn report(args: &Args, profile: &Profile) -> anyhow::Result<()> {
     if args.table || args.output.is_none() && !args.quiet {
         output::aside(&table::of(profile));

@@ -1,5 +1,6 @@
-//! The report of `run`, `attach` and `schedule` (docs/schemas/report.json): what was gained over the kernel alone; where every task
-//! was to be, where it really was and why; how each job ended; and, where quanta were counted, how often, beside which and how fast each ran.
+//! The report of `run`, `attach` and `schedule` (docs/schemas/report.json): the gain over the
+//! kernel alone; the planned and the actual place of every task, with the reason; the end of each
+//! job; and, with quanta, how often, with which co-runners and how fast each job ran.
 
 pub mod counts;
 pub mod summary;
@@ -25,10 +26,10 @@ use std::ffi::OsString;
 use std::path::Path;
 use summary::{Comparing, Facts, Summary};
 
-/// Version of the report's form.
+/// Version of the report's format.
 pub const VERSION: u32 = 4;
 
-/// The report. What only one of the commands knows is `None` or empty with the other.
+/// The report. Fields known to few commands are `None` or empty under the rest.
 #[derive(Serialize)]
 pub struct Report {
     version: u32,
@@ -36,29 +37,30 @@ pub struct Report {
     /// `None` until [`Report::summarize`].
     summary: Option<Summary>,
     machine: MachineReport,
-    /// With its settings.
+    /// Name of the policy, with its settings.
     policy: String,
     /// From the launch to the end of the last job.
     turnaround_ns: Nanos,
-    /// Time between two decisions; `None` if plans stand until there is a reason for another one.
+    /// Time between two decisions; `None` if a plan stays in force until an event calls for
+    /// another.
     quantum_ns: Option<Nanos>,
     quanta: Option<u64>,
-    /// For how long unknown programs were watched before they were placed.
+    /// Watch time of unknown programs before their placement.
     pub watch_ns: Option<Nanos>,
-    /// What the policy expects of the last plan.
+    /// The policy's prediction for the last plan.
     predicted: Option<String>,
     /// The policy's state at the end.
     state: Option<String>,
     jobs: Vec<Job>,
-    /// Pairs of jobs that shared a core in a quantum at least.
+    /// Pairs of jobs on a common core in at least one quantum.
     shared_core: Vec<SharedCore>,
     tasks: Vec<Task>,
     forgotten_tasks: u64,
     most_tasks_at_once: usize,
     threads_created: Creation,
-    /// `None` if they were not counted.
+    /// `None` if wake-ups were not counted.
     wake_ups: Option<Vec<WakeUps>>,
-    /// `None` if it was not sampled.
+    /// `None` if sharing was not sampled.
     sharing: Option<Vec<Sharing>>,
     evidence: Vec<Evidence>,
     plans: Vec<PlanReport>,
@@ -67,14 +69,14 @@ pub struct Report {
     basis: Basis,
 }
 
-/// What the summary rests on beside the rest of the report.
+/// Inputs of the summary beside the rest of the report.
 #[derive(Default)]
 struct Basis {
-    /// For how long a thread was placed.
+    /// Time with at least one placed thread.
     placed: Nanos,
     has_given_up: bool,
     is_attached: bool,
-    /// Programs that wake the tasks and are not watched, the one that does so most first.
+    /// Processes that wake the tasks and are not watched, most wake-ups first.
     wakers: Vec<i32>,
 }
 
@@ -82,13 +84,13 @@ struct Basis {
 struct MachineReport {
     name: String,
     processor: Option<String>,
-    /// How many are online.
+    /// Number of PUs online.
     pus: usize,
     usable: PuSet,
     quota: Option<CpuQuota>,
 }
 
-/// A program, as it is known before it is launched.
+/// A program, as known before its launch.
 pub struct Program {
     pub name: String,
     pub command: Vec<String>,
@@ -98,7 +100,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// One of which no more is known.
+    /// A program of unknown identity and profile.
     pub fn of(name: String, argv: &[OsString]) -> Self {
         let command = argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         Self { name, command, identity: None, profile: None }
@@ -109,21 +111,21 @@ impl Program {
 struct Job {
     name: String,
     command: Vec<String>,
-    /// Its first process, of its last run.
+    /// First process of the job's last run.
     pid: Option<i32>,
     identity: Option<String>,
-    /// Where its profile comes from.
+    /// Source of its profile.
     profile: Option<Backend>,
-    /// As a shell reports it; `None` if it did not end.
+    /// Exit status as a shell reports it; `None` if the job did not end.
     status: Option<i32>,
-    /// Since the launch; `None` if it did not end.
+    /// Time since the launch; `None` if the job did not end.
     ended_ns: Option<Nanos>,
-    /// CPU time in this run: of its processes that were waited for, or of its threads as they were last read, whichever is more;
-    /// `None` if neither is known.
+    /// CPU time in this run: of the reaped processes or of the threads as last read, whichever is
+    /// more; `None` if unknown.
     cpu_ns: Option<Nanos>,
-    /// Of all its runs, as far as its threads were counted.
+    /// Instructions of all its runs, as far as its threads were counted.
     instructions: Option<u64>,
-    /// How often it ran to its own end.
+    /// Number of runs that ended by themselves.
     runs: u32,
     #[serde(flatten)]
     counts: Option<JobCounts>,
@@ -137,15 +139,15 @@ struct Task {
     name: String,
     created_ns: Nanos,
     ended_ns: Option<Nanos>,
-    /// In this run.
+    /// CPU time in this run.
     cpu_ns: Option<Nanos>,
     mix: Mix,
-    /// The share of the time for which it was placed; `None` if it was followed for no time.
+    /// Share of the time with a placement; `None` if never followed.
     placed_share: Option<f64>,
-    /// Where, and for how long.
+    /// PUs where the task was placed, with the time on each.
     placed: Vec<PlacedOn>,
     planned: Option<PuNr>,
-    /// What it shares with that PU, if it may be on others.
+    /// Cache or node shared with `planned`, if the task may run on several PUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     sharing: Option<Shared>,
     why: Option<Why>,
@@ -184,7 +186,8 @@ struct SharedCore {
     quanta: u64,
 }
 
-/// A source of evidence that was requested: what provided it and what that costs, or why nothing did and what to do.
+/// A requested source of evidence: its backend and cost, or the reason of the refusal and the
+/// remedy.
 #[derive(Serialize)]
 struct Evidence {
     source: Source,
@@ -194,7 +197,7 @@ struct Evidence {
     remedy: Option<&'static str>,
 }
 
-/// What the host knows at the end beside its last observation.
+/// Figures of the host at the end beside its last observation.
 #[derive(Default)]
 pub struct Totals {
     machine: MachineReport,
@@ -203,7 +206,7 @@ pub struct Totals {
     forgotten: u64,
     runs: Vec<u32>,
     instructions: Option<Vec<u64>>,
-    /// By job.
+    /// First process of each job.
     first_processes: Vec<i32>,
     known_cpu_times: Vec<Nanos>,
     records: BTreeMap<TaskId, TaskRecord>,
@@ -211,9 +214,10 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// To be read before the host ends.
+    /// Reads the host's totals; to be called before the host ends.
     pub fn of(host: &LinuxHost) -> Self {
-        let (machine, created) = (host.machine(), host.creations());
+        let machine = host.machine();
+        let created = host.creations();
         let own = read::usable(machine, &Sysfs::at(Path::new("/"))).quota;
         let own_quota = own.filter(|_| !host.is_attached());
         Self {
@@ -259,7 +263,7 @@ impl MachineReport {
 }
 
 impl Report {
-    /// Of jobs under `policy` that have ended.
+    /// A report of ended jobs under `policy`.
     pub fn new(
         policy: String,
         totals: Totals,
@@ -303,15 +307,15 @@ impl Report {
         }
     }
 
-    /// Adds what every report begins with, from what else it has; `needs` is the evidence that the policy needs.
+    /// Adds the summary, from the rest of the report; `needs` is the policy's evidence.
     pub fn summarize(&mut self, comparing: &Comparing, needs: SourceSet) {
         self.summary = Some(Facts { report: self, comparing, needs }.summary());
     }
 
-    /// Adds the plans that were in force, and with them the reason of each task's place.
+    /// Adds the plans in force and, from the plans, the reason of each task's place.
     pub fn add_plans(&mut self, plans: Vec<Planned>) {
         for task in &mut self.tasks {
-            // The last plan that names the task is the one that it was placed by.
+            // The last plan that names a task is the plan that placed it.
             task.why = plans.iter().rev().find_map(|planned| {
                 let decisions = &planned.plan.decisions;
                 let place = decisions.binary_search_by_key(&task.task, |of| of.task).ok()?;
@@ -322,14 +326,16 @@ impl Report {
             self.policy.clone_from(&last.plan.policy);
             self.predicted.clone_from(&last.plan.predicted);
         }
-        let report =
-            |Planned { at, cause, plan }| PlanReport { at_ns: at, cause: cause.name(), plan };
-        self.plans = plans.into_iter().map(report).collect();
+        self.plans = plans
+            .into_iter()
+            .map(|Planned { at, cause, plan }| PlanReport { at_ns: at, cause: cause.name(), plan })
+            .collect();
     }
 
-    /// Adds what was counted in quanta of so long; takes the jobs' counts.
+    /// Adds the counts of quanta of length `quantum`; takes the jobs' counts.
     pub fn add_counts(&mut self, quantum: Nanos, counts: &mut Counts) {
-        (self.quantum_ns, self.quanta) = (Some(quantum), Some(counts.quanta));
+        self.quantum_ns = Some(quantum);
+        self.quanta = Some(counts.quanta);
         self.state.clone_from(&counts.state);
         for (job, counts) in self.jobs.iter_mut().zip(counts.jobs.drain(..)) {
             job.counts = Some(counts);
@@ -339,27 +345,20 @@ impl Report {
             shared.map(|(&(a, b), &quanta)| SharedCore { jobs: [a, b], quanta }).collect();
     }
 
-    /// The first status in the jobs' order that is not 0.
+    /// First non-zero exit status, in the order of the jobs; 0 without any.
     pub fn exit_status(&self) -> u8 {
         let status = self.jobs.iter().filter_map(|job| job.status).find(|status| *status != 0);
         u8::try_from(status.unwrap_or(0)).unwrap_or(crate::exit::OURS)
     }
 
-    /// Which job ran where, as an SVG picture of what was counted in quanta.
+    /// SVG timeline of the jobs on the PUs, from counts by quantum.
     pub fn svg(&self, counts: &Counts) -> Result<String, String> {
-        let (mut phases, mut phases_cut) = (Vec::new(), false);
+        let mut phases = Vec::new();
+        let mut phases_cut = false;
         let timelines =
             self.jobs.iter().enumerate().filter_map(|(job, of)| Some((job, of.counts.as_ref()?)));
         for (job, JobCounts { phases: timeline, .. }) in timelines {
-            let span = |stretch: &Stretch| {
-                let busy = match stretch.phase {
-                    JobPhase::Serial => Busy::Serial,
-                    JobPhase::Parallel => Busy::Parallel,
-                    JobPhase::Asleep => return None,
-                };
-                Some(PhaseSpan { job, busy, from: stretch.from, to: stretch.to })
-            };
-            phases.extend(timeline.stretches.iter().filter_map(span));
+            phases.extend(timeline.stretches.iter().filter_map(|it| phase_span(job, it)));
             phases_cut |= timeline.is_cut();
         }
         let cut = match (counts.is_cut(), phases_cut) {
@@ -367,9 +366,11 @@ impl Report {
             (false, true) => "; of phases only the beginning is kept",
             (false, false) => "",
         };
-        let (jobs, policy) = (self.jobs.len(), &self.policy);
+        let jobs = self.jobs.len();
+        let policy = &self.policy;
         let first = format!("{jobs} jobs under {policy} on {}", printable(&self.machine.name));
-        let (quanta, quantum) = (counts.quanta, self.quantum_ns.unwrap_or_default());
+        let quanta = counts.quanta;
+        let quantum = self.quantum_ns.unwrap_or_default();
         let second = format!(
             "{quanta} quanta of {quantum}; where threads were last seen in each, as long as they ran{cut}"
         );
@@ -384,6 +385,16 @@ impl Report {
             axis: "time since the launch",
         })
     }
+}
+
+/// A stretch of a job's timeline for the picture; `None` while the job is asleep.
+fn phase_span(job: usize, stretch: &Stretch) -> Option<PhaseSpan> {
+    let busy = match stretch.phase {
+        JobPhase::Serial => Busy::Serial,
+        JobPhase::Parallel => Busy::Parallel,
+        JobPhase::Asleep => return None,
+    };
+    Some(PhaseSpan { job, busy, from: stretch.from, to: stretch.to })
 }
 
 impl Job {
@@ -407,7 +418,8 @@ impl Job {
         }
     }
 
-    /// It has used the CPU time of its tasks, which may have been sampled beyond what was read.
+    /// Raises the CPU time to the sum over its tasks, which may have been sampled after the job's
+    /// own time.
     fn has_at_least<'a>(&mut self, tasks: impl Iterator<Item = &'a Task>) {
         let sum = tasks.filter_map(|task| task.cpu_ns).reduce(|sum, time| sum + time);
         self.cpu_ns = self.cpu_ns.max(sum);
@@ -447,7 +459,8 @@ impl Task {
 
 impl Evidence {
     fn of(grant: &Grant) -> Self {
-        let (granted, refused) = (grant.answer.as_ref().ok(), grant.answer.as_ref().err());
+        let granted = grant.answer.as_ref().ok();
+        let refused = grant.answer.as_ref().err();
         Self {
             source: grant.source,
             backend: granted.map(|backend| backend.name),
@@ -467,7 +480,7 @@ pub(crate) mod tests {
     use colocate_evidence::{JobEnd, JobIdx, QuantumEnd};
     use expect_test::expect;
 
-    /// Of a job with a thread on PU 1, and of others.
+    /// A report of a job with a thread on PU 1 and of two more jobs.
     pub(super) fn report(counts: &mut Counts) -> Report {
         let end = |job: u32, status| JobEnd {
             job: JobIdx(job),
@@ -509,7 +522,7 @@ pub(crate) mod tests {
         ])
     }
 
-    /// One that is kernel-scheduled and has used so much CPU time.
+    /// A kernel-scheduled task that has used `cpu_time`.
     pub(super) fn task(task: TaskId, cpu_time: Nanos) -> Task {
         Task {
             task,

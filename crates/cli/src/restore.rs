@@ -1,6 +1,7 @@
-//! `colocate restore`: undoes what a killed colocate left behind.
+//! `colocate restore`: undoes the changes of a killed colocate.
 //!
-//! Its guardian does that at once; this is for when the guardian was killed as well.
+//! The guardian of colocate does so at once; this command is for a guardian that was killed as
+//! well.
 
 use crate::output;
 use colocate_act::restore::{self, Found, FoundError, Restored, What};
@@ -27,32 +28,32 @@ pub struct Args {
     json: bool,
 }
 
-/// What was done about one journal.
+/// Outcome for one journal.
 #[derive(Serialize)]
 struct Done {
     journal: PathBuf,
-    /// What is wrong with the journal itself.
+    /// Error of the journal itself.
     trouble: Option<String>,
-    /// Whether that means that it cannot be read at all.
+    /// Whether `trouble` means that the journal is not readable at all.
     #[serde(skip)]
     spoilt: bool,
-    /// Whether the colocate that wrote it still lives; then nothing is undone.
+    /// Whether the writing colocate still runs; then nothing is undone.
     alive: bool,
     original: Option<String>,
-    /// Processes that had been stopped, or may have been.
+    /// Processes that were stopped, or may have been.
     stopped: Vec<Pid>,
-    /// Why some of them could not be continued.
+    /// Error while continuing processes.
     stopped_trouble: Option<String>,
     threads: Vec<Restored>,
     /// Threads that were under SCHED_IDLE.
     idle: Vec<Restored>,
-    /// Whether all were looked for.
+    /// Whether the search for threads is complete.
     searched: bool,
 }
 
 /// Runs `colocate restore`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    // In a folder that others can write to, any user could have written one.
+    // In a folder that others can write to, any user could have written a journal.
     let found = restore::journals_of_user().into_iter();
     let done: Vec<Done> = found.map(|found| undo(found, args.dry_run)).collect();
     let failed = done.iter().any(|done| !done.alive && done.is_left());
@@ -62,7 +63,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 impl Done {
-    /// Whether something remains that can still be undone.
+    /// Whether changes remain that can still be undone.
     fn is_left(&self) -> bool {
         let unread = self.trouble.is_some() && !self.spoilt;
         unread
@@ -79,7 +80,7 @@ fn undo(found: Found, dry: bool) -> Done {
         journal: path,
         trouble: None,
         spoilt: matches!(journal, Err(FoundError::Spoilt(_))),
-        // One that is being created is still empty, but has its owner's name.
+        // A journal under creation is still empty, but its name contains its owner.
         alive: owner.is_some_and(|owner| restore::is_alive(owner, proc)),
         original: None,
         stopped: Vec::new(),
@@ -98,7 +99,8 @@ fn undo(found: Found, dry: bool) -> Done {
                     Ok(pids) => done.stopped = pids,
                     Err(why) => done.stopped_trouble = Some(why.to_string()),
                 }
-                (done.idle, done.threads) = (undone.raised, undone.freed);
+                done.idle = undone.raised;
+                done.threads = undone.freed;
                 done.searched = undone.searched;
             }
         }

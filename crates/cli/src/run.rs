@@ -1,7 +1,7 @@
-//! `colocate run`: programs in, a placement that runs out.
+//! `colocate run`: launches programs and places their threads.
 //!
-//! The programs' standard output is theirs alone: what colocate has to say goes to standard error
-//! or to the file of `--output`.
+//! Standard output belongs to the programs: colocate writes to standard error or to the file of
+//! `--output`.
 
 mod cache;
 pub mod jobs;
@@ -18,7 +18,7 @@ use cache::Cache;
 use colocate_act::launch::Command;
 use colocate_engine::guard::{self, Guard, Guarded, Guarding};
 use colocate_engine::{Cause, HostError, KnownJob, Planned, Round, Until, Workload, first_plan};
-use colocate_evidence::{Grant, JobIdx, Observation, Source, SourceSet};
+use colocate_evidence::{Grant, JobIdx, Observation, Source, SourceSet, TaskId};
 use colocate_host::{LinuxHost, Sampling, Setup};
 use colocate_machine::exact::Exact;
 use colocate_machine::read::{self, Sysfs};
@@ -27,7 +27,7 @@ use colocate_model::Profile;
 use colocate_model::communication::WakeUpCosts;
 use colocate_policy::policies::fixed::FixedPlan;
 use colocate_policy::table::{Knowledge, Prior};
-use colocate_policy::{Decision, DefaultPlacement, Plan, Policy, PolicySpec};
+use colocate_policy::{DefaultPlacement, Place, Plan, Policy, PolicySpec};
 use jobs::Job;
 use server::Server;
 use std::collections::BTreeMap;
@@ -37,10 +37,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use stolen::Stolen;
 
-/// The policy where none is named.
+/// Policy without `--policy`.
 pub const DEFAULT_POLICY: &str = "auto";
 
-/// For how long a process's first thread is left alone by default. Chosen: runtimes count PUs when they start.
+/// Default time without a pin for a process's first thread. Chosen: runtimes count PUs when they
+/// start.
 pub const SETTLE_MS: u64 = 200;
 
 /// Runs programs, with each thread placed while that pays
@@ -131,7 +132,7 @@ impl Options {
     /// The policy with its name, for this machine.
     ///
     /// # Errors
-    /// If it needs to know how fast the machine is.
+    /// If the policy needs figures of the machine's speed.
     fn policy(&self, here: &Exact) -> anyhow::Result<(Box<dyn Policy>, String)> {
         if self.policy.has_prior(Prior::Speeds) {
             anyhow::bail!(
@@ -152,7 +153,7 @@ impl Options {
         Ok((policy.policy(&known), policy.to_string()))
     }
 
-    /// The policy under a guard, unless that is not wanted.
+    /// The policy under a guard, unless `--no-guard` is given.
     fn guarded(&self, policy: Box<dyn Policy>, name: &str) -> Guarded {
         if self.no_guard {
             return Guarded::Without(policy);
@@ -198,6 +199,7 @@ fn watch_time(text: &str) -> Result<Nanos, String> {
 /// Runs `colocate run`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut notes = Notes::new(args.options.quiet, None);
+    // Fails before any program runs if the report could not be written.
     args.options.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let commands = jobs::commands(&args.command)?;
     args.server.check_words(commands.len())?;
@@ -232,7 +234,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     run(args, machine, &stolen, (&mut policy, &name), jobs, &cache, &mut notes)
 }
 
-/// The policy with its name; the name is empty for a plan from a file, which has its own.
+/// The policy with its name; the name is empty for a plan from a file, whose name the plan holds.
 fn policy(
     args: &Args,
     here: &Exact,
@@ -254,16 +256,19 @@ fn policy(
     Ok((Box::new(FixedPlan(plan)), String::new()))
 }
 
+/// Name of the job in a decision's name, JOB or JOB/THREAD.
+fn job_name(name: &str) -> &str {
+    name.split_once('/').map_or(name, |(job, _)| job)
+}
+
 /// A warning if a plan was made for programs other than `commands`.
 fn other_programs(plan: &Plan, commands: &[Command]) -> Option<String> {
-    // The job's name, and the thread's where one is known.
-    let job_name = |name: &str| name.split_once('/').map_or(name, |(job, _)| job).to_owned();
-    let planned = |it: &Decision| (it.task.job, job_name(&it.name));
-    let planned: BTreeMap<JobIdx, String> = plan.decisions.iter().map(planned).collect();
-    let is_same = |(job, name): (&JobIdx, &String)| {
+    let planned: BTreeMap<JobIdx, String> =
+        plan.decisions.iter().map(|it| (it.task.job, job_name(&it.name).to_owned())).collect();
+    let has_command = |(job, name): (&JobIdx, &String)| {
         commands.get(job.0 as usize).is_some_and(|command| is_called(command, name))
     };
-    if planned.iter().all(is_same) {
+    if planned.iter().all(has_command) {
         return None;
     }
     let planned: Vec<&str> = planned.values().map(String::as_str).collect();
@@ -275,7 +280,7 @@ fn other_programs(plan: &Plan, commands: &[Command]) -> Option<String> {
     ))
 }
 
-/// Whether a command has this name, or its file has, which a link may call otherwise.
+/// Whether the command or its file has this name: a link to the file may have another name.
 fn is_called(command: &Command, name: &str) -> bool {
     let file = command.path.canonicalize().ok();
     let file = file.as_deref().and_then(Path::file_name).map(|it| it.to_string_lossy());
@@ -283,21 +288,21 @@ fn is_called(command: &Command, name: &str) -> bool {
 }
 
 fn known(jobs: &[Job]) -> Vec<KnownJob> {
-    let known = |job: &Job| KnownJob {
+    let known = jobs.iter().map(|job| KnownJob {
         name: job.command.name(),
         profile: job.profile.clone(),
         phases: Vec::new(),
-    };
-    jobs.iter().map(known).collect()
+    });
+    known.collect()
 }
 
-/// Profiles a job by itself with our own `colocate profile`. The job's exit status is not judged: a
-/// program that fails then fails in its real run as well.
+/// Profiles a job by itself with this executable's `colocate profile`. The job's exit status is
+/// ignored: a program that fails here also fails in its real run.
 fn profile_first(job: &Job, notes: &mut Notes) -> anyhow::Result<Profile> {
     const NAME: &str = "profile.json";
     let name = job.command.name();
     notes.say([format!("running {name} once to profile it; its standard output is dropped")]);
-    // Not in a folder that others can write to: they could have put another profile there.
+    // Not in a folder that other users can write to: they could replace the profile.
     let (_folder, dir) = launch::own_folder("profile-")?;
     let ourselves = std::env::current_exe().context("cannot find our own executable")?;
     let mut command = std::process::Command::new(ourselves);
@@ -305,11 +310,11 @@ fn profile_first(job: &Job, notes: &mut Notes) -> anyhow::Result<Profile> {
     command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
     let status = command.status().context("cannot start colocate profile")?;
     let text = dir.read_text(NAME, input::limit(Profile::MAX_BYTES));
-    let left_none = || format!("colocate profile left no profile ({status})");
-    Ok(Profile::from_json(&text.with_context(left_none)?)?)
+    let text = text.with_context(|| format!("colocate profile left no profile ({status})"))?;
+    Ok(Profile::from_json(&text)?)
 }
 
-/// Prints the plan that would be made at the launch.
+/// Prints the plan that a launch would begin with.
 fn dry_run(
     args: &Args,
     machine: &Machine,
@@ -350,16 +355,17 @@ fn run(
         let kept = cache.keep(&mut jobs[job.0 as usize], counted, processor.clone());
         notes.say(kept.err());
     }
-    let program = |job: &Job| Program {
+    let programs = jobs.iter().map(|job| Program {
         identity: job.program.as_ref().ok().map(|program| program.identity.clone()),
         profile: job.profile.as_ref().map(|profile| profile.backend),
         ..Program::of(job.command.name(), &job.command.argv)
-    };
-    let programs = jobs.iter().map(program).collect();
+    });
+    let programs = programs.collect();
     decided.report(&args.options, host, name, programs, notes)
 }
 
-/// Has a policy place programs that run already, until they end or a signal comes; reports. First it says what it is about to do.
+/// Places running programs under a policy, until their end or a signal, and reports. The notes
+/// `first` are written first.
 pub fn follow(
     options: &Options,
     setup: &Setup,
@@ -373,9 +379,12 @@ pub fn follow(
     let stolen = Stolen::from_now(here.calibration.as_ref());
     let (policy, name) = options.policy(&here)?;
     let mut policy = options.guarded(policy, &name);
-    let unknown =
-        |it: &Program| KnownJob { name: it.name.clone(), profile: None, phases: Vec::new() };
-    let known: Vec<KnownJob> = programs.iter().map(unknown).collect();
+    let known = programs.iter().map(|it| KnownJob {
+        name: it.name.clone(),
+        profile: None,
+        phases: Vec::new(),
+    });
+    let known: Vec<KnownJob> = known.collect();
     let mut host = LinuxHost::prepare(here.machine, setup).map_err(|why| jobs::failure(&why))?;
     let workload = options.workload(&known, &policy, &name);
     let decided = Decided::of(&mut host, &mut policy, &workload, &mut notes);
@@ -383,7 +392,7 @@ pub fn follow(
     decided.report(options, host, &name, programs, &mut notes)
 }
 
-/// What was decided, and what came of it.
+/// The plans of a run and its outcome.
 struct Decided {
     plans: Vec<Planned>,
     grants: Vec<Grant>,
@@ -401,7 +410,9 @@ impl Decided {
         notes: &mut Notes,
     ) -> Self {
         notes.say(host.notes());
-        let (mut plans, mut grants, mut state) = (Vec::new(), Vec::new(), None);
+        let mut plans = Vec::new();
+        let mut grants = Vec::new();
+        let mut state = None;
         let mut keep = |round: &Round<'_>| {
             if round.number == 0 {
                 grants = round.grants.to_vec();
@@ -413,7 +424,7 @@ impl Decided {
             notes.say(round.plan.messages.iter().cloned());
         };
         let done = colocate_engine::run(host, policy, workload, None, &mut keep);
-        // Without what only the guard asked for: it says what it goes by.
+        // Grants that only the guard requested are left out: the guard reports its own evidence.
         let only_guards = guard::PROGRESS.without(policy.needs());
         let needed = grants.iter().filter(|grant| !only_guards.has(grant.source));
         notes.say(needed.flat_map(Grant::lines));
@@ -424,7 +435,7 @@ impl Decided {
         Self { plans, grants, watch, comparing, needs: policy.needs(), done }
     }
 
-    /// Ends the host, and reports.
+    /// Ends the host and writes the report.
     fn report(
         self,
         options: &Options,
@@ -444,16 +455,25 @@ impl Decided {
     }
 }
 
-/// Most plans of a report that were made because time had passed. Chosen: more than anyone reads.
+/// Most plans of a report made for elapsed time alone. Chosen: more than a reader goes through.
 const MOST_PLANS: usize = 1_000;
 
-/// Whether a round has a plan that is worth a report: with other places than the last two, between which a guard alternates.
+/// Whether a round's plan belongs in the report: its places differ from those of the last two
+/// plans, as a guard alternates between two.
 fn is_new(round: &Round<'_>, plans: &[Planned]) -> bool {
-    let places =
-        |plan: &Plan| plan.decisions.iter().map(|it| (it.task, it.place)).collect::<Vec<_>>();
-    let is_same = |last: &Planned| places(&last.plan) == places(round.plan);
     let is_event = round.cause != Some(Cause::Elapsed);
-    is_event || plans.len() < MOST_PLANS && !plans.iter().rev().take(2).any(is_same)
+    is_event
+        || plans.len() < MOST_PLANS
+            && !plans
+                .iter()
+                .rev()
+                .take(2)
+                .any(|last: &Planned| places(&last.plan) == places(round.plan))
+}
+
+/// Place of each task of a plan.
+fn places(plan: &Plan) -> Vec<(TaskId, Place)> {
+    plan.decisions.iter().map(|it| (it.task, it.place)).collect()
 }
 
 fn write_report(options: &Options, report: &Report) -> anyhow::Result<()> {
@@ -489,7 +509,8 @@ fn dry(plan: &Plan, jobs: &[Job], watch: Option<Nanos>) -> String {
     }
     for decision in &plan.decisions {
         let place = decision.place;
-        let (task, name) = (decision.task.to_string(), printable(&decision.name));
+        let task = decision.task.to_string();
+        let name = printable(&decision.name);
         let why = decision.why.to_string();
         let _ = writeln!(text, "  {task:<5}  {name}  {place}  {}", printable(&why));
     }

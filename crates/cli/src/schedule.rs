@@ -1,4 +1,4 @@
-//! `colocate schedule`: more programs than hardware threads, chosen quantum by quantum.
+//! `colocate schedule`: runs more programs than hardware threads, chosen quantum by quantum.
 
 mod cores;
 mod live;
@@ -132,15 +132,21 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let outputs = outputs::of(&args.output, args.json, Mode::Private)?;
     let facts = Facts::of(args)?;
     let Facts { workload, policy: spec, machine, core_speeds, speeds, .. } = &facts;
-    let model = |speeds| Model::new(machine, speeds, Assumptions::default());
-    let model = speeds.as_ref().map(model).transpose()?;
+    let model = speeds
+        .as_ref()
+        .map(|speeds| Model::new(machine, speeds, Assumptions::default()))
+        .transpose()?;
     let phases: Vec<_> = workload.jobs.iter().map(|job| job.phases.clone()).collect();
-    let estimator = |(model, speeds)| ByModel::new(model, speeds, &phases);
-    let mut estimator = model.as_ref().zip(speeds.as_ref()).map(estimator).transpose()?;
+    let mut estimator = model
+        .as_ref()
+        .zip(speeds.as_ref())
+        .map(|(model, speeds)| ByModel::new(model, speeds, &phases))
+        .transpose()?;
     let nice = sys::nice();
     let mut host = LinuxHost::prepare(machine.clone(), &setup(args, workload)?)
         .map_err(|why| jobs::failure(&why))?;
     let thread = (!args.quiet).then(|| OutputThread::start(nice));
+    // Removes the table before Ctrl-Z stops colocate, so the shell gets a clean terminal.
     thread.iter().for_each(|thread| host.before_stop(thread.hide()));
     let mut notes = Notes::new(args.quiet, thread);
     notes.say(facts.caveats.iter().map(ToString::to_string));
@@ -152,8 +158,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     notes.say(host.notes());
 
     let names: Vec<String> = workload.jobs.iter().map(|job| job.name.clone()).collect();
-    let (fills, picture) =
-        (args.waiting == Meanwhile::Fill, outputs.iter().any(|o| o.is_picture()));
+    let fills = args.waiting == Meanwhile::Fill;
+    let picture = outputs.iter().any(|o| o.is_picture());
     let mut counts = Counts::new(machine.clone(), &names, fills, picture);
     let estimate = estimator.as_mut().map(|estimator| estimator as &mut dyn Estimate);
     let mut observer = Observer {
@@ -180,7 +186,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     launch::exit(&report, written, &mut notes)
 }
 
-/// What could be compared with the kernel alone.
+/// Comparisons with the kernel alone that this run could make.
 fn comparing(args: &Args, policy: &Guarded) -> Comparing {
     match policy.trial() {
         Some(trial) => Comparing::Guard(trial),
@@ -189,10 +195,11 @@ fn comparing(args: &Args, policy: &Guarded) -> Comparing {
     }
 }
 
-/// Evidence that is requested beside what the policy needs, for the report and for the user; and evidence that is not requested
-/// although the policy needs it: stacks that are estimated, samples that are switched off.
+/// Evidence requested beside the policy's needs, for the report and the user; and evidence not
+/// requested against the policy's needs: estimated stacks, spin samples at rate 0.
 fn evidence(args: &Args, stacks: Stacks<'_>) -> (SourceSet, SourceSet) {
-    let (mut also, mut without) = (vec![Source::Counters, Source::RunStates], Vec::new());
+    let mut also = vec![Source::Counters, Source::RunStates];
+    let mut without = Vec::new();
     if stacks.count() { &mut also } else { &mut without }.push(Source::Stacks);
     match args.spin_rate {
         Some(0) => without.push(Source::Spinning),
@@ -204,7 +211,7 @@ fn evidence(args: &Args, stacks: Stacks<'_>) -> (SourceSet, SourceSet) {
     (SourceSet::of(&also), SourceSet::of(&without))
 }
 
-/// Sources whose absence is reported: those that the policy needs, and those that were asked for.
+/// Sources whose absence is reported: the policy's needs and the user's requests.
 fn reported(args: &Args, policy: &PolicySpec) -> SourceSet {
     let asked = [
         (Source::Spinning, args.spin_rate.is_some_and(|rate| rate > 0)),
@@ -215,7 +222,7 @@ fn reported(args: &Args, policy: &PolicySpec) -> SourceSet {
     policy.plain().needs().and(SourceSet::of(&asked.collect::<Vec<_>>()))
 }
 
-/// The policy where none is named, with the reason in a line unless it is the usual one.
+/// Policy without `--policy`, with the reason in a line unless it is the default everywhere.
 fn default_policy(counts_traffic: bool) -> (PolicySpec, Option<String>) {
     if counts_traffic {
         return (PolicySpec::named("bas"), None);
@@ -225,11 +232,11 @@ fn default_policy(counts_traffic: bool) -> (PolicySpec, Option<String>) {
     (PolicySpec::named("round-robin"), Some(reason.to_owned()))
 }
 
-/// What is known before anything is launched.
+/// Facts known before the launch.
 struct Facts {
     workload: Workload,
     policy: PolicySpec,
-    /// Why this policy is the default here, if that needs saying.
+    /// Reason of the default policy, unless it is the default everywhere.
     default_reason: Option<String>,
     alone: Vec<SoloProfile>,
     cpi: Option<CpiModel>,
@@ -246,7 +253,8 @@ impl Facts {
             None => Workload::of_words(&args.command)?,
         };
         let (here, caveats) = read::measured()?;
-        let (mut machine, mut core_speeds) = (here.machine, None);
+        let mut machine = here.machine;
+        let mut core_speeds = None;
         let speeds = match &args.machine_speeds {
             Some(spec) => Some(speeds::of(spec, &machine)?),
             None => speeds::measured(&machine, &workload),
@@ -260,7 +268,8 @@ impl Facts {
         let cpi = policy::cpi_model_of(&policy)?;
         if let Some(path) = &args.core_speeds {
             let (measured, speeds) = cores::measured(path, &machine)?;
-            (machine, core_speeds) = (measured, Some(speeds));
+            machine = measured;
+            core_speeds = Some(speeds);
         }
         if policy.has_prior(Prior::Speeds) && speeds.is_none() {
             bail!(
@@ -298,7 +307,8 @@ impl Facts {
             ..Knowledge::default()
         };
         let policy = self.policy.policy(&known);
-        // Of those that stop no job, controls fall into other phases than what they are held against (docs/reference/guard.md).
+        // With a policy that stops no job, the kernel's quanta meet other phases than the policy's
+        // quanta (docs/reference/guard.md).
         if args.no_guard || !self.policy.waits() {
             Guarded::Without(policy)
         } else {
@@ -308,7 +318,7 @@ impl Facts {
     }
 }
 
-/// What is done after each quantum.
+/// Observer of each quantum: counts, notes and the table on the terminal.
 struct Observer<'a> {
     counts: &'a mut Counts,
     reports: &'a RefCell<HostReports>,
@@ -325,7 +335,7 @@ impl Observer<'_> {
         self.counts.count(round);
         let mut reports = self.reports.borrow_mut();
         if round.number == 0 {
-            // Of stacks is said what the policy makes of them.
+            // The policy's use of stacks has its own note.
             self.grants = round.grants.to_vec();
             let reported = self.reported.without(SourceSet::of(&[Source::Stacks]));
             let others = round.grants.iter().filter(|grant| reported.has(grant.source));
@@ -338,7 +348,7 @@ impl Observer<'_> {
     }
 }
 
-/// Runs the workload to its end, with a table of it on the terminal.
+/// Runs the workload to its end, with its table on the terminal.
 fn quanta(
     args: &Args,
     facts: &Facts,
@@ -346,13 +356,14 @@ fn quanta(
     (policy, estimate): (&mut dyn Policy, Option<&mut dyn Estimate>),
     observer: &mut Observer<'_>,
 ) -> Result<Observation, HostError> {
-    let (workload, name) = (&facts.workload, facts.policy.to_string());
-    let known = |job: &workload::Job| KnownJob {
+    let workload = &facts.workload;
+    let name = facts.policy.to_string();
+    let jobs = workload.jobs.iter().map(|job| KnownJob {
         name: job.name.clone(),
         profile: None,
         phases: Vec::new(),
-    };
-    let jobs: Vec<KnownJob> = workload.jobs.iter().map(known).collect();
+    });
+    let jobs: Vec<KnownJob> = jobs.collect();
     let until = Until::Time(quantum(args, facts));
     let (also, without) = evidence(args, observer.stacks);
     let work = Work { jobs: &jobs, policy: &name, until, watch: Nanos::ZERO, also, without };
@@ -367,8 +378,8 @@ fn quantum(args: &Args, facts: &Facts) -> Nanos {
     args.quantum.unwrap_or_else(|| facts.workload.quantum(&facts.policy))
 }
 
-/// Writes the report. Every file is tried; the error is the first one's, and if no other has the figures, standard error
-/// gets them.
+/// Writes the report to every file. Returns the error of the first file that fails; if no file has
+/// the figures, standard error gets them.
 fn write(
     args: &Args,
     outputs: &[outputs::Output<'_>],
@@ -394,7 +405,7 @@ fn write(
     written.into_iter().collect()
 }
 
-/// In which form standard error gets the report, if it does.
+/// Format of the report on standard error, if needed there.
 fn aside(
     args: &Args,
     outputs: &[outputs::Output<'_>],
@@ -410,7 +421,7 @@ fn aside(
     lost.then(|| form.unwrap_or(default))
 }
 
-/// What is known of the jobs alone, if the policy needs it.
+/// Solo profile of each job, if the policy needs them.
 fn alone(policy: &PolicySpec, workload: &Workload) -> anyhow::Result<Vec<SoloProfile>> {
     if !policy.has_prior(Prior::Solo) {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! The flag that signals which are to end us set.
+//! The flag set by signals that end a command.
 
 use crate::children;
 use anyhow::Context;
@@ -7,20 +7,20 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Set by a signal that is to end us, until it was seen. The programs get SIGTERM, and are killed
-/// at the second one; the run is not counted.
-/// What was inherited as ignored, as `nohup` does with SIGHUP, stays ignored.
+/// Flag set by signals that end a command, until it was read. The programs get SIGTERM, and are
+/// killed at the second signal; the run is not counted. Signals inherited as ignored, as `nohup`
+/// does with SIGHUP, stay ignored.
 pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     caught(|_, _| Ok(()))
 }
 
-/// The same for work of our own, which looks at the flag only between pieces that may take minutes: a second signal ends
-/// the process as if it had not been caught.
+/// As [`stop_flag`], for a command's own work, with minutes between two polls of the flag: a second
+/// signal ends the process as if uncaught.
 pub fn stop_flag_once() -> anyhow::Result<Arc<AtomicBool>> {
     caught(|signal, stop| flag::register_conditional_default(signal, stop).map(drop))
 }
 
-/// The flag, where `first` is done for each signal before that sets it.
+/// Registers the flag; `first` is called for each signal before the handler that sets the flag.
 fn caught(
     first: impl Fn(c_int, Arc<AtomicBool>) -> std::io::Result<()>,
 ) -> anyhow::Result<Arc<AtomicBool>> {

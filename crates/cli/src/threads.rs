@@ -1,4 +1,5 @@
-//! `colocate advise-threads`: how many threads a program should have, and why no more.
+//! `colocate advise-threads`: the best number of threads for a program, and the reason why not
+//! more.
 
 mod advice;
 mod apply;
@@ -68,7 +69,7 @@ fn limit_time(text: &str) -> Result<u32, String> {
 
 /// Runs `colocate advise-threads`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    // Found before anything is run, so that a wrong name is said once and as `env` says it.
+    // Looked up before any run, so that a wrong name is reported once and as `env` reports it.
     jobs::find(args.command.clone())?;
     args.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let allowed = allowed(args.max)?;
@@ -90,7 +91,7 @@ fn text(args: &Args, report: &Report) -> String {
     if args.json { printable::json(report) } else { report.text() }
 }
 
-/// How many threads are allowed here, and by what.
+/// Most threads allowed here, with the lowest limit.
 fn allowed(asked: Option<u32>) -> anyhow::Result<Allowed> {
     let machine = read::live()?;
     let usable = read::usable(&machine, &Sysfs::at(Path::new("/")));

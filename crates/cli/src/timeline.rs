@@ -1,7 +1,7 @@
-//! The phases of a job over time: when it was serial, parallel or asleep; as values, as JSON and as text.
+//! The phases of a job over time, serial, parallel or asleep, as values, JSON and text.
 //!
-//! A stretch is made of quanta, so a shorter phase is not seen. [`Hysteresis::next`] gives the phase of a quantum, as it does for
-//! policies that use phases.
+//! A stretch consists of quanta, so a shorter phase is not seen. [`Hysteresis::next`] gives the
+//! phase of a quantum, as for policies that use phases.
 
 use crate::columns::seconds;
 use colocate_figures::table::aligned;
@@ -10,17 +10,16 @@ use colocate_policy::schedule::phases::{Hysteresis, JobPhase};
 use serde::{Serialize, Serializer};
 use std::collections::VecDeque;
 
-/// Most stretches of a job that are kept from its beginning on. Chosen: with a change every quantum of 100 ms, half an
-/// hour.
+/// Most first stretches kept of a job. Chosen: with a change every quantum of 100 ms, half an hour.
 const MOST: usize = 20_000;
-/// Most of those that all jobs of a workload keep together. Chosen: 48 MB, and 250 MB of JSON.
+/// Most first stretches kept of all jobs of a workload. Chosen: 48 MB, and 250 MB of JSON.
 const MOST_OF_ALL: usize = 1_000_000;
-/// How many are kept of those after them, the last ones. Chosen: a picture shows 20 quanta.
+/// Most last stretches kept beside the first. Chosen: a picture shows 20 quanta.
 const LATE: usize = 64;
 /// Most stretches of a job in text. Chosen: a line of some 120 characters.
 const MOST_IN_TEXT: usize = 6;
 
-/// A mean over time; `null` in JSON if nothing is known.
+/// A mean over time; `null` in JSON if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Mean {
     sum: f64,
@@ -28,7 +27,7 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// Adds a value, if it is known, that held for so long.
+    /// Adds a value, if known, that held for `seconds`.
     pub fn add(&mut self, value: Option<f64>, seconds: f64) {
         if let Some(value) = value {
             self.sum += value * seconds;
@@ -36,7 +35,7 @@ impl Mean {
         }
     }
 
-    /// The mean; `None` if nothing is known.
+    /// The mean; `None` if no value is known.
     pub fn get(self) -> Option<f64> {
         (self.seconds > 0.0).then(|| self.sum / self.seconds)
     }
@@ -48,22 +47,22 @@ impl Serialize for Mean {
     }
 }
 
-/// A time for which a job was in one phase.
+/// Consecutive quanta of a job in one phase.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Stretch {
-    /// Which.
+    /// Phase of the job.
     #[serde(serialize_with = "name")]
     pub phase: JobPhase,
-    /// When its first quantum began, since the launch.
+    /// Begin of its first quantum, since the launch.
     #[serde(rename = "from_ns")]
     pub from: Nanos,
-    /// When its last quantum ended.
+    /// End of its last quantum.
     #[serde(rename = "to_ns")]
     pub to: Nanos,
-    /// When it was noticed: at the end of its first quantum.
+    /// Time at which the phase was noticed: the end of its first quantum.
     #[serde(rename = "noticed_ns")]
     pub noticed: Nanos,
-    /// How many of the job's threads were runnable.
+    /// Mean number of the job's runnable threads.
     pub runnable: Mean,
 }
 
@@ -71,20 +70,21 @@ fn name<S: Serializer>(phase: &JobPhase, to: S) -> Result<S::Ok, S::Error> {
     phase.name().serialize(to)
 }
 
-/// The phases of a job so far.
+/// Phases of a job up to now.
 #[derive(Clone, Debug)]
 pub struct Timeline {
-    /// Most that are kept from the beginning on; 0 if only the last ones are kept.
+    /// Most first stretches kept; 0 to keep only the last ones.
     most: usize,
-    /// The first stretches, with a gap where the job waited or its phase is unknown.
+    /// The first stretches, with gaps where the job waited or its phase is unknown.
     pub stretches: Vec<Stretch>,
-    /// The last ones of those after them.
+    /// The last stretches after `stretches`.
     late: VecDeque<Stretch>,
-    /// The phase in the quantum in which it last ran, and how many threads were runnable then; `None` if unknown.
+    /// Phase in the quantum in which the job last ran, and number of its runnable threads; `None`
+    /// if unknown.
     pub now: Option<(JobPhase, f64)>,
-    /// Time in each phase, in the order of [`ORDER`], of all stretches.
+    /// Time in each phase, in the order of [`ORDER`], over all stretches.
     pub spent: [Nanos; 3],
-    /// How many threads were runnable, over all quanta in which it ran.
+    /// Mean number of runnable threads, over all quanta in which the job ran.
     pub runnable: Mean,
 }
 
@@ -97,7 +97,7 @@ impl Default for Timeline {
     }
 }
 
-/// `null` if it is unknown how many threads were runnable.
+/// `null` if the number of runnable threads was never known.
 impl Serialize for Timeline {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -110,15 +110,17 @@ impl Serialize for Timeline {
             cut: bool,
         }
         let [serial_ns, parallel_ns, asleep_ns] = self.spent;
-        let (stretches, cut) = (&self.stretches[..], self.is_cut());
-        let phases =
-            |runnable| Phases { serial_ns, parallel_ns, asleep_ns, runnable, stretches, cut };
-        self.runnable.get().map(phases).serialize(to)
+        let stretches = &self.stretches[..];
+        let cut = self.is_cut();
+        self.runnable
+            .get()
+            .map(|runnable| Phases { serial_ns, parallel_ns, asleep_ns, runnable, stretches, cut })
+            .serialize(to)
     }
 }
 
 impl Timeline {
-    /// One that keeps so many stretches from the beginning on; with 0 only the last ones.
+    /// A timeline of the `most` first stretches and the last few.
     pub fn keeping(most: usize) -> Self {
         Self {
             most,
@@ -130,12 +132,12 @@ impl Timeline {
         }
     }
 
-    /// One of a workload of so many jobs, which bound their memory together.
+    /// A timeline in a workload of `jobs` jobs, which bound their memory together.
     pub fn one_of(jobs: usize) -> Self {
         Self::keeping(MOST.min(MOST_OF_ALL / jobs.max(1)))
     }
 
-    /// Takes in a quantum in which the job ran, and how many of its threads were runnable, if known.
+    /// Adds a quantum in which the job ran, with the number of its runnable threads, if known.
     pub fn ran(&mut self, from: Nanos, to: Nanos, runnable: Option<f64>) {
         let Some(runnable) = runnable else {
             self.now = None;
@@ -149,6 +151,7 @@ impl Timeline {
         if let Some(place) = ORDER.iter().position(|other| *other == phase) {
             self.spent[place] += took;
         }
+        // A quantum that follows without a gap extends the last stretch.
         match self.late.back_mut().or(self.stretches.last_mut()) {
             Some(last) if last.phase == phase && last.to == from => {
                 last.to = to;
@@ -162,7 +165,7 @@ impl Timeline {
         }
     }
 
-    /// Keeps a further stretch, where there are too many in the place of an earlier one.
+    /// Keeps a further stretch; above the limit, in place of an earlier stretch.
     fn begin(&mut self, stretch: Stretch) {
         if self.stretches.len() < self.most {
             self.stretches.push(stretch);
@@ -174,18 +177,18 @@ impl Timeline {
         self.late.push_back(stretch);
     }
 
-    /// Whether later stretches are missing, because there were too many.
+    /// Whether stretches are missing because there were too many.
     pub fn is_cut(&self) -> bool {
         !self.late.is_empty()
     }
 
-    /// The last stretches, the very last one first, which goes on if the job's phase is known now. There may be a gap
-    /// between the last ones and the first ones.
+    /// Stretches backwards from the last. The last is still in progress if the job's phase is known
+    /// now. There may be a gap between the last and the first stretches.
     pub fn backwards(&self) -> impl Iterator<Item = &Stretch> {
         self.late.iter().rev().chain(self.stretches.iter().rev())
     }
 
-    /// The first stretches, with the seconds at which they began and ended.
+    /// The first stretches as text, with their begin and end in seconds.
     fn text(&self) -> String {
         let first = self.stretches.iter().take(MOST_IN_TEXT).map(|stretch| {
             let [from, to] = [stretch.from, stretch.to].map(|time| seconds(Some(time)));
@@ -198,10 +201,11 @@ impl Timeline {
     }
 }
 
-/// A table of the phases of jobs, by name: if one of them was ever parallel, or `always`.
+/// A table of the phases of jobs, by name: empty unless any job was ever parallel, or `always`.
 pub fn table<'a>(jobs: impl Iterator<Item = (&'a str, &'a Timeline)>, always: bool) -> String {
     let known: Vec<_> =
         jobs.filter_map(|(name, phases)| Some((name, phases, phases.runnable.get()?))).collect();
+    // `spent` is in the order of `ORDER`: 1 is parallel.
     let parallel = known.iter().any(|(_, phases, _)| phases.spent[1] > Nanos::ZERO);
     if known.is_empty() || !(parallel || always) {
         return String::new();

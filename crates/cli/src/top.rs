@@ -1,4 +1,4 @@
-//! `colocate top`: the phases of programs that run already. Looks, and changes nothing.
+//! `colocate top`: the phases of running programs. Only reads.
 
 mod forest;
 mod kinds;
@@ -29,11 +29,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use watch::Watch;
 
-/// Time between two looks in an interval, unless that is shorter: the quantum of schedulers that look at phases.
+/// Time between two polls in an interval, unless the interval is shorter: the quantum of schedulers
+/// that use phases.
 const LOOK_EVERY: Nanos = Nanos::from_millis(100);
-/// Interval that can be asked for.
+/// Range of intervals.
 const INTERVALS: [Nanos; 2] = [Nanos::from_millis(10), Nanos::from_secs(3600)];
-/// Rows of a table that does not go to a terminal. Chosen: a screen.
+/// Rows of a table on anything but a terminal. Chosen: a screen.
 const ROWS: usize = 20;
 
 /// Shows which running programs are serial, parallel or asleep
@@ -74,7 +75,7 @@ pub struct Args {
     json: bool,
 }
 
-/// A time between two tables.
+/// Parses the time between two tables.
 fn interval(text: &str) -> Result<Nanos, String> {
     args::time(text, &(INTERVALS[0]..=INTERVALS[1]), "a time from 10ms to 1h, such as 200ms or 1")
 }
@@ -92,7 +93,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut watch = watch.context("cannot list processes")?;
     let mut screen = Screen::new(args.rows)?;
     let kinds = Kinds::of(machine.as_ref());
-    let (begun, mut pace) = (now(), Pace::of(args.interval));
+    let begun = now();
+    let mut pace = Pace::of(args.interval);
     for number in 1.. {
         loop {
             sleep_until(begun + pace.due(), &stop)?;
@@ -122,67 +124,70 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// When looks and tables are due: counted from the beginning, so that they do not drift.
+/// Due times of polls and tables: counted from the beginning, without drift.
 struct Pace {
     interval: Nanos,
-    /// Looks in an interval.
+    /// Polls in an interval.
     looks: u64,
-    /// The number of the next look, from 1.
+    /// Number of the next poll, from 1.
     next: u64,
 }
 
 impl Pace {
-    /// Of one table in each interval.
+    /// One table in each interval.
     fn of(interval: Nanos) -> Self {
         Self { interval, looks: interval.0.div_ceil(LOOK_EVERY.0), next: 1 }
     }
 
-    /// When the next look is due, since the beginning.
+    /// Due time of the next poll, since the beginning.
     const fn due(&self) -> Nanos {
-        let (tables, looks) = (self.next / self.looks, self.next % self.looks);
+        let tables = self.next / self.looks;
+        let looks = self.next % self.looks;
         Nanos(tables * self.interval.0 + self.interval.0 * looks / self.looks)
     }
 
-    /// Notes that a look was made, so long after the beginning. Says whether a table is due.
+    /// Records a poll at time `at` since the beginning. Returns whether a table is due.
     ///
-    /// It counts as the one that was due nearest to then: after a pause, all that were missed are left out. Made one
-    /// right after the other they would see next to nothing each.
+    /// The poll counts as the one due nearest to `at`: after a pause, missed polls are left out.
+    /// Repeated at once, each would see next to nothing.
     fn made(&mut self, at: Nanos) -> bool {
-        let (at, interval) = (u128::from(at.0), u128::from(self.interval.0));
+        let at = u128::from(at.0);
+        let interval = u128::from(self.interval.0);
         let nearest = (2 * at * u128::from(self.looks) + interval) / (2 * interval);
-        let (first, last) =
-            (self.next, u64::try_from(nearest).unwrap_or(u64::MAX - 1).max(self.next));
+        let first = self.next;
+        let last = u64::try_from(nearest).unwrap_or(u64::MAX - 1).max(self.next);
         self.next = last + 1;
         last / self.looks > (first - 1) / self.looks
     }
 }
 
-/// Samples of running threads, if they are wanted and permitted.
+/// Samples of running threads, if requested and permitted.
 fn samples(rate_hz: u32) -> Option<Samples> {
     let samples = (rate_hz > 0).then(|| Samples::new(rate_hz))?;
-    let remark = |why| {
+    let samples = samples.map_err(|why| {
         output::remark(&format!(
             "cannot report which threads only wait for others in a loop, because {why}; they count as runnable; \
              `colocate doctor` names the remedy"
         ));
-    };
-    samples.map_err(remark).ok()
+    });
+    samples.ok()
 }
 
-/// Sleeps until `due`, or until a signal arrives that is to end us.
+/// Sleeps until `due`, or until a signal that ends the program.
 fn sleep_until(due: Nanos, stop: &AtomicBool) -> Result<(), SysError> {
     while !stop.load(Ordering::Relaxed) {
         let left = due.saturating_sub(now());
         if left == Nanos::ZERO {
             break;
         }
-        // A signal just before the sleep does not end it; a piece of it is soon over.
+        // A signal just before the sleep does not interrupt it, so the sleep is cut into short
+        // pieces.
         wait_readable(&[], Some(Duration::from(left.min(LOOK_EVERY))))?;
     }
     Ok(())
 }
 
-/// Which processes get rows.
+/// The processes with rows.
 fn choice(args: &Args) -> anyhow::Result<Choice> {
     let pids: Vec<Pid> = args.pid.iter().copied().map(Pid).collect();
     for pid in &pids {
@@ -199,7 +204,7 @@ fn choice(args: &Args) -> anyhow::Result<Choice> {
     Ok(Choice { pids, user, name: args.name.clone() })
 }
 
-/// The number of a user, which may have no line in /etc/passwd: `id` uses the name services.
+/// Number of a user. The user may have no line in /etc/passwd: `id` uses the name services.
 fn user(name: &str) -> anyhow::Result<u32> {
     if let Ok(number) = name.parse() {
         return Ok(number);

@@ -1,25 +1,27 @@
-//! What threads did that are not counted: predicted by the model, from what they demand and where they were.
+//! Estimates of rates that are not counted: predicted by the model from the threads' demand and
+//! places.
 //!
 //! # Problem
-//! Policies use the rates of the last quantum, and many machines count nothing.
+//! Policies use the rates of the last quantum, and many machines have no counters.
 //! # Approach
-//! Which thread ran where is known all the same. Where it is also known what the threads demand and how fast the
-//! machine is, the contention model says how fast they were there, beside each other.
+//! The place of each thread is known all the same. If the demand of the threads and the speed of
+//! the machine are known too, the contention model predicts their speed there, beside each other.
 //! # Terms
 //! - *Estimated*: predicted by the model, and not counted.
 //! - *Seat*: a thread on the PU where it was last seen in the quantum.
 //! # Algorithm
-//! 1. Each PU is taken by the thread that used most time of the quantum there; equal times: the first.
-//! 2. A thread without a demand vector sits there as one of which everything is guessed: it takes what a
-//!    typical program takes, and gets no estimate.
-//! 3. The model predicts all seats together; its rates are put in where the host counted none.
+//! 1. Each PU has the thread that used most time of the quantum there; equal times: the first.
+//! 2. A thread without a demand vector has a seat with default demand: that of a typical program.
+//!    It gets no estimate.
+//! 3. The model predicts all seats together; its rates replace those that the host did not count.
 //! # Properties
-//! - **By the model**: an estimate is what the model predicts for the seats. -> test `as_the_model_predicts`
+//! - **By the model**: an estimate is the model's prediction for the seats.
+//!   -> test `as_the_model_predicts`
 //! - **Neighbours count**: beside a stream, a stream is estimated slower. -> test `neighbours_count`
 //! - **Nothing is made up**: without a demand vector or a known place there is no estimate, and what was
 //!   counted stays. -> tests `nothing_is_made_up`, `what_was_counted_stays`
 //! # What is left out
-//! Where memory's pages are: all count as near. Neighbours that were there earlier in the quantum.
+//! Nodes of memory pages: all count as near. Neighbours that were there earlier in the quantum.
 
 use crate::rates::{Estimated, ThreadRates, by_level, data_levels};
 use colocate_evidence::{JobIdx, TaskId};
@@ -33,13 +35,15 @@ use colocate_policy::schedule::{Rates, Traffic};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// Says what threads did that were not counted.
+/// Estimator of uncounted rates.
 pub trait Estimate {
-    /// Rates of each of `all`, which ran in the same quantum, in their order; `None` where it cannot say.
+    /// Rates of each of `all`, which ran in the same quantum, in their order; `None` without an
+    /// estimate.
     fn rates(&mut self, all: &[ThreadRates]) -> Vec<Option<Rates>>;
 }
 
-/// Puts estimates in where nothing was counted: instructions per cycle, traffic and stack each by itself.
+/// Fills in estimates of rates that were not counted: instructions per cycle, traffic and stack
+/// each separately.
 pub fn fill(all: &mut [ThreadRates], estimate: &mut dyn Estimate) {
     if !all.iter().any(|did| missing(&did.ran).any()) {
         return;
@@ -62,7 +66,7 @@ pub fn fill(all: &mut [ThreadRates], estimate: &mut dyn Estimate) {
     }
 }
 
-/// What was not counted.
+/// Rates without a count.
 fn missing(ran: &Rates) -> Estimated {
     Estimated {
         ipc: ran.ipc.is_none(),
@@ -71,43 +75,43 @@ fn missing(ran: &Rates) -> Estimated {
     }
 }
 
-/// A job's demand vector is none of this machine's.
+/// Error: a job's demand vector does not fit this machine.
 #[derive(Clone, Debug, PartialEq, Error)]
 #[error("demand vector {thread} of job {}: {error}", .job.0)]
 pub struct DemandError {
     /// The job.
     pub job: JobIdx,
-    /// Which of its vectors, from 0.
+    /// Index of the vector among the job's vectors.
     pub thread: usize,
-    /// Why not.
+    /// Reason.
     pub error: PhaseError,
 }
 
-/// The contention model of a machine with what its jobs demand.
+/// The contention model of a machine, with the demand of its jobs.
 #[derive(Debug)]
 pub struct ByModel<'a> {
     machine: &'a Machine,
     search: Search<'a>,
-    /// By job, then by thread.
+    /// Demand by job, then by thread.
     jobs: Vec<Vec<Demanded>>,
     typical: Demanded,
 }
 
-/// What a thread demands.
+/// Demand of a thread.
 #[derive(Clone, Debug)]
 struct Demanded {
-    /// By kind of core.
+    /// Demand by kind of core.
     by_kind: Vec<Demand>,
     /// Loads and stores an instruction; `None` if unknown.
     accesses: Option<f64>,
 }
 
 impl<'a> ByModel<'a> {
-    /// `jobs` are their demand vectors, one for all threads of a job, or one for each; none if unknown.
-    /// `performance` is what `model` is of.
+    /// `jobs` are demand vectors by job: one for all threads, or one for each; empty if unknown.
+    /// `performance` is the machine's, as in `model`.
     ///
     /// # Errors
-    /// [`DemandError`] for the first vector that makes no sense on this machine.
+    /// [`DemandError`] for the first vector that does not fit this machine.
     pub fn new(
         model: &'a Model<'a>,
         performance: &Performance,
@@ -115,23 +119,29 @@ impl<'a> ByModel<'a> {
     ) -> Result<Self, DemandError> {
         let guesses = &model.assumptions().guesses;
         let wanted = |(job, phases): (u32, &Vec<Phase>)| -> Result<Vec<Demanded>, DemandError> {
-            let of = |(thread, phase)| {
-                let wrong = |error| DemandError { job: JobIdx(job), thread, error };
-                Demanded::of(phase, performance, guesses).map_err(wrong)
-            };
-            phases.iter().enumerate().map(of).collect()
+            phases
+                .iter()
+                .enumerate()
+                .map(|(thread, phase)| {
+                    Demanded::of(phase, performance, guesses).map_err(|error| DemandError {
+                        job: JobIdx(job),
+                        thread,
+                        error,
+                    })
+                })
+                .collect()
         };
-        let wrong = |error| DemandError { job: JobIdx(0), thread: 0, error };
         Ok(Self {
             machine: model.machine(),
             search: Search::new(model),
             jobs: (0..).zip(jobs).map(wanted).collect::<Result<_, _>>()?,
-            typical: Demanded::of(&Phase::default(), performance, guesses).map_err(wrong)?,
+            typical: Demanded::of(&Phase::default(), performance, guesses)
+                .map_err(|error| DemandError { job: JobIdx(0), thread: 0, error })?,
         })
     }
 }
 
-/// What a thread demands, if that is known.
+/// Demand of a thread; `None` if unknown.
 fn demanded(jobs: &[Vec<Demanded>], id: TaskId) -> Option<&Demanded> {
     let threads = jobs.get(id.job.0 as usize)?;
     let place = if threads.len() == 1 { 0 } else { id.order as usize };
@@ -140,20 +150,25 @@ fn demanded(jobs: &[Vec<Demanded>], id: TaskId) -> Option<&Demanded> {
 
 impl Demanded {
     fn of(phase: &Phase, speeds: &Performance, guesses: &Guesses) -> Result<Self, PhaseError> {
-        let on = |kind| Ok(phase.on(kind, guesses)?.demand);
         Ok(Self {
-            by_kind: speeds.kinds.iter().map(on).collect::<Result<_, PhaseError>>()?,
+            by_kind: speeds
+                .kinds
+                .iter()
+                .map(|kind| Ok(phase.on(kind, guesses)?.demand))
+                .collect::<Result<_, PhaseError>>()?,
             accesses: accesses(phase),
         })
     }
 }
 
-/// Loads and stores an instruction, where the work is known by kind or by class.
+/// Loads and stores an instruction, if the work is known by kind or by class.
 fn accesses(phase: &Phase) -> Option<f64> {
     match phase.work.get()? {
         Work::Kinds(kinds) => {
-            let of_memory = |kind: &WorkKind| matches!(kind, WorkKind::Load | WorkKind::Store);
-            let counts = kinds.iter().filter(|(kind, _)| of_memory(kind)).map(|(_, count)| count);
+            let counts = kinds
+                .iter()
+                .filter(|(kind, _)| matches!(kind, WorkKind::Load | WorkKind::Store))
+                .map(|(_, count)| count);
             Some(counts.fold(0.0, |sum, count| sum + count))
         }
         Work::Classes(mix) => Some(mix.load?.get() + mix.store?.get()),
@@ -165,13 +180,15 @@ impl Estimate for ByModel<'_> {
     fn rates(&mut self, all: &[ThreadRates]) -> Vec<Option<Rates>> {
         let Self { machine, search, jobs, typical } = self;
         let seated = seated(machine, all);
-        let seat = |&(pu, place): &(PuIdx, usize)| {
-            let id = all[place].id;
-            let kind = machine.cores[machine.core_of(pu).idx()].kind.idx();
-            let demand = &demanded(jobs, id).unwrap_or(typical).by_kind[kind];
-            Seat { pu, demand, pages: &[], space: id.job.0 }
-        };
-        let seats: Vec<Seat<'_>> = seated.iter().map(seat).collect();
+        let seats: Vec<Seat<'_>> = seated
+            .iter()
+            .map(|&(pu, place): &(PuIdx, usize)| {
+                let id = all[place].id;
+                let kind = machine.cores[machine.core_of(pu).idx()].kind.idx();
+                let demand = &demanded(jobs, id).unwrap_or(typical).by_kind[kind];
+                Seat { pu, demand, pages: &[], space: id.job.0 }
+            })
+            .collect();
         let predicted = search.predict_next(&seats);
         let mut rates = vec![None; all.len()];
         for (&(pu, place), rate) in seated.iter().zip(&predicted.tasks) {
@@ -182,7 +199,7 @@ impl Estimate for ByModel<'_> {
     }
 }
 
-/// Each PU that was used with the place in `all` of the thread that used it most, in the order of PUs.
+/// Each used PU with the index in `all` of the thread that used it most, in the order of PUs.
 fn seated(machine: &Machine, all: &[ThreadRates]) -> Vec<(PuIdx, usize)> {
     let mut most: BTreeMap<PuIdx, usize> = BTreeMap::new();
     let time = |place: usize| all[place].time.unwrap_or(Nanos::ZERO);

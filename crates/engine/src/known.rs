@@ -1,8 +1,8 @@
-//! What is known of a job's tasks before they are created: the part of its profile worth planning for.
+//! Tasks of a job that are known before their creation: the part of its profile worth planning for.
 //!
 //! A program can create ten thousand threads that never live together. Planning for all of them
-//! would pile most of a machine's PUs with tasks that are long gone, so a plan is made for those
-//! threads that live together when the program is busiest; the others get the default placement.
+//! would crowd most PUs with tasks that have ended, so a plan is made for the threads that live
+//! together when the program is busiest; the others get the default placement.
 
 use crate::lookup::by_job;
 use colocate_evidence::SeenTask;
@@ -12,21 +12,22 @@ use colocate_model::{Class, Mix, Phase, Profile, Share, ThreadProfile};
 use colocate_policy::Task;
 use std::collections::BTreeSet;
 
-/// What is known of one job when the engine starts.
+/// Knowledge of one job when the engine starts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KnownJob {
     /// The job's name, for messages.
     pub name: String,
-    /// Its profile, or `None` if it was never seen.
+    /// Its profile; `None` if it was never profiled.
     pub profile: Option<Profile>,
-    /// Demand vectors of its threads in the order of their creation; those of later ones are not known.
+    /// Demand vectors of its threads in the order of their creation; those of later threads are
+    /// unknown.
     pub phases: Vec<Phase>,
 }
 
 impl KnownJob {
-    /// The orders of the threads that live together when the program is busiest.
+    /// Orders of the threads that live together when the program is busiest.
     ///
-    /// The moment is the creation of some thread, as load only grows then; the earliest one if
+    /// The moment is the creation of a thread, as load only grows then; the earliest such moment if
     /// several are as busy. Empty without a profile.
     pub fn busiest_together(&self) -> BTreeSet<u32> {
         let threads = self.profile.as_ref().map_or(&[][..], |profile| &profile.threads);
@@ -40,8 +41,8 @@ impl KnownJob {
         self.profile.as_ref()?.threads.get(order as usize)
     }
 
-    /// The mean mix of the job's threads, weighted by CPU time: what to expect of a thread that
-    /// was not watched.
+    /// Mean mix of the job's threads, weighted by CPU time: the expectation for a thread that was
+    /// not profiled.
     fn typical(&self) -> Mix {
         let threads = self.profile.as_ref().map_or(&[][..], |profile| &profile.threads);
         mean(threads.iter().map(|thread| (thread.mix, thread.cpu_time_ns)))
@@ -52,12 +53,12 @@ fn lives_at(thread: &ThreadProfile, moment: Nanos) -> bool {
     thread.start_ns <= moment && thread.end_ns.is_none_or(|end| end > moment)
 }
 
-/// CPU time over life time, in 0 ..= 1; `None` if the CPU time is not known.
+/// CPU time over life time, in 0 ..= 1; `None` if the CPU time is unknown.
 fn busy_of(thread: &ThreadProfile, watched: Nanos) -> Option<f64> {
     busy(thread.cpu_time_ns, life(thread, watched))
 }
 
-/// 1 for a thread that lives long enough for a place of its own, less for a shorter one.
+/// Weight of a thread's life time: 1 if it is long enough for a place of its own, less if shorter.
 fn lasts(thread: &ThreadProfile, watched: Nanos) -> f64 {
     (life(thread, watched).as_secs_f64() / (NEGLIGIBLE * watched.as_secs_f64())).min(1.0)
 }
@@ -71,12 +72,13 @@ fn busy(cpu_time: Option<Nanos>, life: Nanos) -> Option<f64> {
     share.is_finite().then(|| share.clamp(0.0, 1.0))
 }
 
-/// The creation at which most load is present, by one sweep over creations and ends.
+/// Creation with the highest load, by a sweep over creations and ends.
 fn busiest_moment(threads: &[ThreadProfile], watched: Nanos) -> Nanos {
     let mut changes: Vec<(Nanos, f64)> = Vec::with_capacity(2 * threads.len());
     for thread in threads {
-        // A thread whose time is not known counts as busy: better to have planned for it. What a wrapper calls before its
-        // program is busy, too, but only for a moment.
+        // A thread with unknown CPU time counts as busy: it is better to have planned for it. A
+        // wrapper is busy before it executes its program, too, but only for a moment, so the life
+        // time is a factor.
         let load = busy_of(thread, watched).unwrap_or(1.0) * lasts(thread, watched);
         changes.push((thread.start_ns, load));
         changes.extend(thread.end_ns.map(|end| (end, -load)));
@@ -86,7 +88,7 @@ fn busiest_moment(threads: &[ThreadProfile], watched: Nanos) -> Nanos {
     let mut best = (f64::NEG_INFINITY, Nanos::ZERO);
     for (at, change) in changes {
         load += change;
-        // Rounding must not move the moment, so only a real gain counts.
+        // Rounding errors must not move the moment, so only a real gain counts.
         if change >= 0.0 && load > best.0 + 1e-9 {
             best = (load, at);
         }
@@ -94,13 +96,15 @@ fn busiest_moment(threads: &[ThreadProfile], watched: Nanos) -> Nanos {
     best.1
 }
 
-/// The mean of mixes weighted by CPU time; a class is unknown if it is unknown of all threads.
+/// Mean of mixes weighted by CPU time; a class is unknown if it is unknown of all threads.
 fn mean(mixes: impl Iterator<Item = (Mix, Option<Nanos>)> + Clone) -> Mix {
     let mut mean = Mix::default();
     for class in Class::ALL {
-        let (mut sum, mut weights) = (0.0, 0.0);
+        let mut sum = 0.0;
+        let mut weights = 0.0;
         for (mix, cpu_time) in mixes.clone() {
             if let Some(share) = mix.get(class) {
+                // A tiny weight, so threads without CPU time count only if no thread has any.
                 let weight = cpu_time.map_or(1e-9, |time| time.as_secs_f64().max(1e-9));
                 sum += weight * share.get();
                 weights += weight;
@@ -112,27 +116,27 @@ fn mean(mixes: impl Iterator<Item = (Mix, Option<Nanos>)> + Clone) -> Mix {
     mean
 }
 
-/// The least busy share that is planned for. Chosen: a task below it needs a unit at the same time
-/// as another one for a hundredth of the time at most, and a place of its own would be wasted.
+/// Least busy share that is planned for. Chosen: below it, a task needs a unit at the same time as
+/// another task for at most a hundredth of the time, and a place of its own would be wasted.
 const NEGLIGIBLE: f64 = 0.01;
 
-/// Whether `task` is busy enough for a place in a plan. One that is not known counts as busy.
+/// Whether `task` is busy enough for a place in a plan. An unknown share counts as busy.
 pub fn is_worth_a_place(task: &Task) -> bool {
     task.busy.is_none_or(|busy| busy >= NEGLIGIBLE)
 }
 
-/// The tasks to plan for: of known jobs those worth it, whether created or not, and every living task
-/// that was seen. In the order of their IDs.
+/// Tasks to plan for, in the order of their IDs: known tasks of jobs that are busy enough, created
+/// or not, and every living task that was seen.
 ///
-/// A task's mix is what was seen of it now, else what its profile says, else what is typical of its
-/// job.
+/// The mix of a task is the mix seen now, else the profile's, else the typical mix of its job.
 pub fn tasks_to_plan(jobs: &[KnownJob], seen: &[SeenTask], at: Nanos) -> Vec<Task> {
-    let index_of = |index| JobIdx(index_u32(index));
     let mut tasks = Vec::with_capacity(seen.len());
     for (index, job) in jobs.iter().enumerate() {
-        let id = |order| TaskId { job: index_of(index), order };
-        let is_new = |id: &TaskId| seen.binary_search_by_key(id, |task| task.id).is_err();
-        let coming = job.busiest_together().into_iter().map(id).filter(is_new);
+        let coming = job
+            .busiest_together()
+            .into_iter()
+            .map(|order| TaskId { job: JobIdx(index_u32(index)), order })
+            .filter(|id: &TaskId| seen.binary_search_by_key(id, |task| task.id).is_err());
         tasks.extend(coming.map(|id| expected(job, id)));
     }
     for (index, of_job) in by_job(seen) {
@@ -149,7 +153,7 @@ fn index_u32(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }
 
-/// What the profile says of a task that is not created yet.
+/// A task that is not created yet, by its profile.
 fn expected(job: &KnownJob, id: TaskId) -> Task {
     let thread = job.thread(id.order);
     let watched = job.profile.as_ref().map_or(Nanos::ZERO, |profile| profile.watched_ns);
@@ -164,10 +168,11 @@ fn expected(job: &KnownJob, id: TaskId) -> Task {
     }
 }
 
-/// What is known of a living task of a job, of which the mix `typical` is typical.
+/// A living task of a job, by observation and profile; `typical` is the typical mix of the job.
 fn merged(job: Option<&KnownJob>, typical: Mix, task: &SeenTask, at: Nanos) -> Task {
-    let is_known = |job: &&KnownJob| job.profile.is_some() || !job.phases.is_empty();
-    let before = job.filter(is_known).map(|job| expected(job, task.id));
+    let before = job
+        .filter(|job: &&KnownJob| job.profile.is_some() || !job.phases.is_empty())
+        .map(|job| expected(job, task.id));
     let seen = task.known_mix();
     let mix = if seen != Mix::default() {
         seen
@@ -183,13 +188,14 @@ fn merged(job: Option<&KnownJob>, typical: Mix, task: &SeenTask, at: Nanos) -> T
             .as_ref()
             .and_then(|task| task.busy)
             .or_else(|| busy(task.cpu_time, at.saturating_sub(task.created))),
-        // A rate of before was maybe counted alone; what is counted now is what its neighbours leave it.
+        // A profiled rate may have been counted alone; the rate counted now depends on the
+        // neighbours.
         ipc: before.as_ref().and_then(|task| task.ipc).or_else(|| task.ipc()),
         phase: before.and_then(|task| task.phase),
     }
 }
 
-/// What is typical of a job: by its profile, or by its tasks that were seen now.
+/// Typical mix of a job: by its profile, or by its tasks seen now.
 fn typical_of(job: &KnownJob, seen: &[SeenTask]) -> Mix {
     let profiled = job.typical();
     if profiled != Mix::default() {

@@ -1,6 +1,6 @@
 //! The loop over a host: observe, decide, act.
 //!
-//! Pure: a host is a trait, and time is what the host says it is.
+//! Pure: a host is a trait, and time is the host's clock.
 
 pub mod estimate;
 pub mod guard;

@@ -1,17 +1,18 @@
-//! One pass through an observation for many threads: a search for each would cost more than all that is done with it.
+//! Look-ups of many threads in one pass through an observation: a search for each would dominate
+//! the cost.
 
 use colocate_evidence::{JobIdx, SeenTask, TaskId};
 
-/// An observation's tasks, looked up in the order of their IDs.
+/// Tasks of an observation, looked up in the order of their IDs.
 pub(crate) struct TaskLookup<'a>(&'a [SeenTask]);
 
 impl<'a> TaskLookup<'a> {
-    /// Of tasks in the order of their IDs.
+    /// A look-up in `tasks`, which are in the order of their IDs.
     pub fn through(tasks: &'a [SeenTask]) -> Self {
         Self(tasks)
     }
 
-    /// The task with this ID, if it is there. IDs never go down from one call to the next.
+    /// The task with this ID, if present. IDs never decrease from one call to the next.
     pub fn find(&mut self, id: TaskId) -> Option<&'a SeenTask> {
         while let Some((first, rest)) = self.0.split_first().filter(|(first, _)| first.id < id) {
             debug_assert!(rest.first().is_none_or(|next| next.id > first.id));
@@ -28,7 +29,7 @@ pub(crate) fn of_job(tasks: &[SeenTask], job: JobIdx) -> &[SeenTask] {
     &rest[..rest.partition_point(|task| task.id.job == job)]
 }
 
-/// The tasks of each job that has some, without going through each task.
+/// Tasks of each job that has any, without a visit of each task.
 pub(crate) fn by_job(tasks: &[SeenTask]) -> impl Iterator<Item = (JobIdx, &[SeenTask])> {
     let mut rest = tasks;
     std::iter::from_fn(move || {

@@ -1,16 +1,16 @@
-//! What jobs do that a plan has wait.
+//! Treatment of jobs that a plan has wait.
 
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// What jobs do that a plan has wait.
+/// Treatment of jobs that a plan has wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Meanwhile {
-    /// They are stopped.
+    /// Waiting jobs are stopped.
     Stop,
-    /// They fill idle PUs: their threads run wherever the kernel puts them, with the least
-    /// priority (SCHED_IDLE, sched(7)). In a quantum that measures a job on cores of its own
+    /// Waiting jobs fill idle PUs: the kernel schedules their threads with the least priority
+    /// (SCHED_IDLE, sched(7)). In a quantum that measures a job on its own cores
     /// ([`colocate_policy::Plan::measures`]) they are stopped all the same.
     #[default]
     Fill,
@@ -25,7 +25,7 @@ impl fmt::Display for Meanwhile {
     }
 }
 
-/// A word that does not say what waiting jobs do.
+/// Error: a word other than `stop` and `fill`.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("expected stop or fill, found {0:?}")]
 pub struct MeanwhileError(String);

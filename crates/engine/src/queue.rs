@@ -1,15 +1,17 @@
-//! What the loop remembers of the jobs: the queue, and what each thread did when it last ran.
+//! State of the jobs between rounds: the queue, and the rates of each thread when it last ran.
 //!
 //! # Terms
-//! - *Queue*: jobs that have work left. Those that ran go to its tail, in the order of the queue.
-//! - *Active* thread: one that could run for at least [`ACTIVE`] of the last quantum in which its job ran, or was not
-//!   there yet. Only these need a context; others are left to the kernel while their job runs.
-//! - *Pause*: a quantum that took far longer than was asked for, and for most of which none of the chosen threads was
-//!   runnable, as when a terminal stops the whole run. Where only the loop itself came late they stayed runnable.
+//! - *Queue*: jobs that have work left. Jobs that ran go to its tail, in the order of the queue.
+//! - *Active* thread: runnable for at least [`ACTIVE`] of the last quantum in which its job ran, or
+//!   new since. Only active threads need a context; others are left to the kernel while their job
+//!   runs.
+//! - *Pause*: a quantum that took far longer than requested, and for most of which no chosen thread
+//!   was runnable, as when a terminal stops the whole run. If only the loop itself was late, they
+//!   stayed runnable.
 //! # Properties
 //! - **Order**: jobs that ran go to the tail, in the order of the queue. -> test `jobs_that_ran_go_to_the_tail`
-//! - **Rates are of the last quantum**, and unknown where the host does not count. -> test
-//!   `rates_of_the_last_quantum`
+//! - **Rates are of the last quantum**, and unknown where the host does not count.
+//!   -> test `rates_of_the_last_quantum`
 //! - **A pause teaches nothing**: policies see it as a quantum of no length in which nothing ran, and these
 //!   teach nothing either. -> tests `a_pause_teaches_nothing`, `no_time_teaches_nothing`, `a_late_loop_still_learns`
 
@@ -31,45 +33,50 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use threads::Threads;
 
-/// The share of a quantum for which a thread must have a PU or wait for one to count as active; of what it could use,
-/// where waits are not known. Chosen: threads that wait for others or for input are runnable far less, threads that compute
-/// nearly all.
+/// Least share of a quantum in which an active thread has a PU or waits for it; if waits are
+/// unknown, share of its fair part. Chosen: threads waiting for other threads or for input are
+/// runnable far less, computing threads nearly all the time.
 pub const ACTIVE: f64 = 0.05;
 
-/// A quantum that takes more than this many times what was asked for, and [`PAUSE`] more, may be a pause. Chosen: on a
-/// machine that is busy otherwise a quantum may come to two or three.
+/// A quantum longer than this multiple of the requested time, plus [`PAUSE`], may be a pause.
+/// Chosen: on a busy machine a quantum may take two or three times as long.
 const STRETCHED: u64 = 4;
 
-/// See [`STRETCHED`]. Chosen: of the shortest quanta a busy machine makes many, and a run is not stopped for less.
+/// See [`STRETCHED`]. Chosen: a busy machine stretches the shortest quanta a lot, and a run is not
+/// stopped for less.
 const PAUSE: Nanos = Nanos::from_millis(500);
 
-/// It is none if a chosen thread had a PU or waited for one for more than this share of it. Chosen: what is learned of it is
-/// off by a third at most.
+/// Runnable share of a chosen thread above which a long quantum is no pause. Chosen: rates of the
+/// quantum are then off by a third at most.
 const RUNNABLE: f64 = 0.75;
 
-/// The jobs of the queue that run, with the PU of each of their threads in it; `None`: the kernel's choice.
+/// Running jobs of the queue, with the PU of each thread; `None`: the kernel's choice.
 pub(crate) type Placed = BTreeMap<JobIdx, Vec<Option<PuIdx>>>;
 
-/// What a plan makes of a queue.
+/// The jobs of `queue` that `plan` lets run, with the PUs of their threads.
 pub(crate) fn placed(plan: &Plan, queue: &[QueuedJob], machine: &Machine) -> Placed {
-    let pu = |thread: &Thread| match plan.place_of(thread.id) {
-        Some(Place::Waiting) => None,
-        place => Some(place.and_then(Place::pu).and_then(|pu| machine.pu_by_os(pu))),
-    };
-    let job = |job: &QueuedJob| Some((job.job, job.threads.iter().map(pu).collect::<Option<_>>()?));
-    queue.iter().filter_map(job).collect()
+    queue.iter().filter_map(|job| Some((job.job, pus_of(plan, job, machine)?))).collect()
 }
 
-/// A quantum that is over.
+/// PUs of a job's threads under `plan`; `None` if the job waits.
+fn pus_of(plan: &Plan, job: &QueuedJob, machine: &Machine) -> Option<Vec<Option<PuIdx>>> {
+    let pus = job.threads.iter().map(|thread: &Thread| match plan.place_of(thread.id) {
+        Some(Place::Waiting) => None,
+        place => Some(place.and_then(Place::pu).and_then(|pu| machine.pu_by_os(pu))),
+    });
+    pus.collect()
+}
+
+/// A quantum that has ended.
 pub(crate) struct Passed<'a> {
-    /// The jobs that ran.
+    /// Jobs that ran.
     pub placed: &'a Placed,
     pub machine: &'a Machine,
-    /// How many PUs could be used.
+    /// Number of usable PUs.
     pub pus: usize,
-    /// How long it should have been.
+    /// Requested length.
     pub asked: Nanos,
-    /// Whether a CPU quota throttled the jobs meanwhile.
+    /// Whether a CPU quota throttled the jobs in it.
     pub throttled: bool,
     pub before: &'a Observation,
     pub after: &'a Observation,
@@ -80,31 +87,34 @@ impl Passed<'_> {
         self.after.at.saturating_sub(self.before.at)
     }
 
-    /// Whether it says something of the jobs: it took some time, and was no pause.
+    /// Whether its observations count: it took some time and was no pause.
     fn teaches(&self) -> bool {
         let most = self.asked.0.saturating_mul(STRETCHED).saturating_add(PAUSE.0);
         let took = self.took();
         took > Nanos::ZERO && (took.0 <= most || self.was_runnable())
     }
 
-    /// Whether a chosen thread had a PU or waited for one for most of it.
+    /// Whether a chosen thread was runnable for most of the quantum.
     fn was_runnable(&self) -> bool {
-        let runnable = |(task, earlier): (&SeenTask, Option<&SeenTask>)| {
-            let used = grown(task, earlier, |it| it.cpu_time).unwrap_or(Nanos::ZERO);
-            used + grown(task, earlier, |it| it.waited).unwrap_or(Nanos::ZERO)
-        };
-        let most = self.chosen().map(runnable).max().unwrap_or(Nanos::ZERO);
+        let most = self
+            .chosen()
+            .map(|(task, earlier): (&SeenTask, Option<&SeenTask>)| {
+                let used = grown(task, earlier, |it| it.cpu_time).unwrap_or(Nanos::ZERO);
+                used + grown(task, earlier, |it| it.waited).unwrap_or(Nanos::ZERO)
+            })
+            .max()
+            .unwrap_or(Nanos::ZERO);
         float(most) > RUNNABLE * float(self.took())
     }
 
-    /// The threads of the chosen jobs, after it and before.
+    /// Threads of the chosen jobs, at its end and at its begin.
     fn chosen(&self) -> impl Iterator<Item = (&SeenTask, Option<&SeenTask>)> {
         let mut before = TaskLookup::through(&self.before.tasks);
         let tasks = self.after.tasks.iter().filter(|task| self.placed.contains_key(&task.id.job));
         tasks.map(move |task| (task, before.find(task.id)))
     }
 
-    /// What the policy sees of it.
+    /// The outcome that the policy sees.
     pub fn outcome<'d>(&self, did: &'d [JobUsage]) -> QuantumOutcome<'d> {
         match self.teaches() {
             true => QuantumOutcome { took: self.took(), did, throttled: self.throttled },
@@ -112,12 +122,15 @@ impl Passed<'_> {
         }
     }
 
-    /// What a thread that computes could use of it, in nanoseconds: less than all where more threads of the chosen jobs
-    /// computed than there are PUs, as all do under the kernel. A thread that used hardly anything beside the one that used most did not.
+    /// Time available to a computing thread, in nanoseconds: less than all if more threads of the
+    /// chosen jobs computed than there are PUs, as under the kernel. A thread with hardly any time
+    /// beside the busiest thread did not compute.
     #[allow(clippy::cast_precision_loss)] // threads are few
     fn fair_part(&self) -> f64 {
-        let used = |(task, earlier)| Some(float(grown(task, earlier, |it| it.cpu_time)?));
-        let used: Vec<f64> = self.chosen().filter_map(used).collect();
+        let used: Vec<f64> = self
+            .chosen()
+            .filter_map(|(task, earlier)| Some(float(grown(task, earlier, |it| it.cpu_time)?)))
+            .collect();
         let most = used.iter().copied().fold(0.0, f64::max);
         let computed = used.iter().filter(|used| **used > ACTIVE * most).count();
         let share = self.pus as f64 / computed.max(1) as f64;
@@ -125,7 +138,7 @@ impl Passed<'_> {
     }
 }
 
-/// By how much a sum of a thread has grown between two observations; `None` if it is not known.
+/// Growth of a thread's counter between two observations; `None` if unknown.
 fn grown(
     now: &SeenTask,
     before: Option<&SeenTask>,
@@ -139,7 +152,7 @@ fn float(time: Nanos) -> f64 {
     time.0 as f64
 }
 
-/// What the loop remembers of the jobs.
+/// State of the jobs between rounds.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     order: VecDeque<JobIdx>,
@@ -154,7 +167,7 @@ struct Job {
     threads: Threads<LastRun>,
 }
 
-/// A thread that has run.
+/// State of a thread after its last run.
 #[derive(Debug)]
 struct LastRun {
     ran: Rates,
@@ -170,10 +183,11 @@ impl Default for LastRun {
 }
 
 impl Job {
-    /// Those of its living threads that are runnable, or one of them if none is: a job whose threads all sleep must run,
-    /// too. `None` if none lives.
+    /// Its living runnable threads, or a sleeping thread if none is runnable: a job of sleeping
+    /// threads must run, too. `None` without a living thread.
     fn queued(&self, tasks: &[SeenTask]) -> Option<Vec<Thread>> {
-        let (mut active, mut idle) = (Vec::new(), None);
+        let mut active = Vec::new();
+        let mut idle = None;
         for task in tasks.iter().filter(|task| task.alive()) {
             let known = self.threads.get(task.id);
             let thread = || Thread {
@@ -194,7 +208,7 @@ impl Job {
 }
 
 impl Queue {
-    /// Jobs that are there for the first time go to the tail, jobs that are over leave.
+    /// Appends new jobs to the tail and removes jobs that have ended.
     pub fn note_jobs(&mut self, seen: &Observation) {
         let over = seen.over();
         self.order.retain(|job| !over.contains(job));
@@ -207,7 +221,7 @@ impl Queue {
         }
     }
 
-    /// PUs have come or gone: threads are where they were, by the numbers of the machine as it is now.
+    /// Renumbers the PUs of threads after PUs have come or gone.
     pub fn renumber(&mut self, before: &Machine, now: &Machine) {
         for job in self.known.values_mut() {
             for known in job.threads.values_mut() {
@@ -231,11 +245,13 @@ impl Queue {
         self.order.iter().filter_map(queued).collect()
     }
 
-    /// Takes in what a quantum has shown, but for the rates, which it returns. If it teaches nothing only where threads are.
+    /// Updates the state from a quantum and returns the rates. A quantum that teaches nothing
+    /// updates only the places of threads.
     pub fn note(&mut self, passed: &Passed<'_>) -> Vec<ThreadRates> {
         let Passed { machine, after, .. } = *passed;
         let mut did = Vec::new();
-        let (took, teaches) = (passed.took(), passed.teaches());
+        let took = passed.took();
+        let teaches = passed.teaches();
         let fair = LazyCell::new(|| passed.fair_part());
         let own = own_cores(passed.placed, machine);
         for (id, job) in &mut self.known {
@@ -260,12 +276,13 @@ impl Queue {
                 }
                 known.active = is_active(task, earlier, took, || *fair);
                 known.runnable = rates::runnable(task, earlier, took);
-                // A thread that was created and has ended between two observations is unknown, and did little.
+                // A thread that was created and ended between two observations is unknown, and used
+                // little time.
                 if task.alive() || known.runnable.is_some() {
                     job.runnable = job.runnable.zip(known.runnable).map(|(sum, more)| sum + more);
                 }
             }
-            // A job may create threads by the million.
+            // A job may create threads by the million, so ended threads are dropped.
             if job.threads.len() > alive {
                 let mut seen = TaskLookup::through(tasks);
                 job.threads.retain(|id| seen.find(id).is_some_and(SeenTask::alive));
@@ -277,7 +294,7 @@ impl Queue {
         did
     }
 
-    /// How many threads were runnable of each job that ran last, where that is known.
+    /// Mean number of runnable threads of each job that ran last, where known.
     pub fn runnable(&self) -> BTreeMap<JobIdx, f64> {
         let ran = self.known.iter().filter(|(_, job)| job.just_ran);
         ran.filter_map(|(id, job)| Some((*id, job.runnable?))).collect()
@@ -293,8 +310,8 @@ impl Queue {
     }
 }
 
-/// Whether a thread was runnable for enough of a quantum that took so long. Where its waits are not known: whether it
-/// used enough of what it could, `fair` nanoseconds.
+/// Whether a thread was runnable for enough of a quantum of length `took`. If its waits are
+/// unknown: whether it used enough of its fair part, `fair` nanoseconds.
 fn is_active(
     task: &SeenTask,
     before: Option<&SeenTask>,

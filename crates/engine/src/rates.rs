@@ -1,49 +1,50 @@
-//! Rates of the last quantum: differences of what a host has counted.
+//! Rates of the last quantum: differences of a host's counters.
 //!
-//! A figure that was not known in the last observation has no difference: what it says now is of an unknown time. Only of a
-//! thread that was not there then, or had not run, is all that was counted since.
+//! A counter that was unknown in the last observation has no difference: its value covers an
+//! unknown time. Only if the thread did not exist then, or had not run, is the whole value new.
 
 use colocate_evidence::{SeenTask, TaskId};
 use colocate_machine::{CacheKind, Machine, Nanos, PuIdx, PuNr};
 use colocate_model::Stack;
 use colocate_policy::schedule::{Rates, Traffic};
 
-/// Which rates of a thread, or of several, are estimated.
+/// Estimated rates of a thread or of several threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimated {
     /// Instructions per cycle.
     pub ipc: bool,
     /// Requests to caches and memory.
     pub traffic: bool,
-    /// Where the cycles went.
+    /// Stack of cycles.
     pub stack: bool,
 }
 
 impl Estimated {
-    /// Whether any is.
+    /// Whether any rate is estimated.
     pub const fn any(self) -> bool {
         self.ipc || self.traffic || self.stack
     }
 }
 
-/// What a thread of a chosen job did in a quantum.
+/// Activity of a thread of a chosen job in a quantum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadRates {
-    /// Which.
+    /// The thread.
     pub id: TaskId,
-    /// Where it was last seen to run; `None` if it ended before it could be read.
+    /// PU of its last run; `None` if the thread ended before it was read.
     pub pu: Option<PuNr>,
-    /// CPU time that it used; `None` if the host cannot say.
+    /// CPU time used; `None` if the host does not report it.
     pub time: Option<Nanos>,
-    /// Its rates.
+    /// Rates over that time.
     pub ran: Rates,
-    /// By which share of the cycles its parts missed them at worst so far, before they were scaled to add up.
+    /// Largest deviation up to now of the sum of its parts from all cycles, as a share, before the
+    /// parts were scaled to add up.
     pub off: f64,
-    /// Which of them the model has predicted, and are not counted.
+    /// Rates predicted by the model instead of counted.
     pub estimated: Estimated,
 }
 
-/// What a thread did between two observations; `None` if it did not run.
+/// Activity of a thread between two observations; `None` if it did not run.
 pub(crate) fn of_thread(
     machine: &Machine,
     task: &SeenTask,
@@ -91,8 +92,8 @@ pub(crate) fn of_thread(
     })
 }
 
-/// The share of the time between two observations, `took`, for which a thread had a PU or waited for one, without what it only
-/// waited for others in a loop.
+/// Share of `took`, the time between two observations, in which a thread had a PU or waited for it,
+/// without spin time.
 pub(crate) fn runnable(task: &SeenTask, before: Option<&SeenTask>, took: Nanos) -> Option<f64> {
     let since = |of: &dyn Fn(&SeenTask) -> Option<Nanos>| {
         Some(of(task)?.saturating_sub(before.and_then(of).unwrap_or(Nanos::ZERO)))
@@ -103,8 +104,9 @@ pub(crate) fn runnable(task: &SeenTask, before: Option<&SeenTask>, took: Nanos) 
     share.is_finite().then(|| share.min(1.0))
 }
 
-/// Requests to each level of caches and to memory. `levels` are those over a PU, nearest first; `requests`
-/// says how many go to the cache at a place among them, and behind the last one to memory.
+/// Requests to each level of caches and to memory. `levels` are the levels over a PU, nearest
+/// first; `requests` returns the requests to the cache at an index of `levels`, and to memory at
+/// the index after the last.
 pub(crate) fn by_level(levels: &[u8], requests: impl Fn(usize) -> Option<f64>) -> Traffic {
     let mut traffic = Traffic::default();
     for (place, level) in levels.iter().enumerate() {
@@ -124,7 +126,7 @@ pub(crate) fn data_levels(machine: &Machine, pu: PuIdx) -> Vec<u8> {
     over.filter(|cache| cache.pus.contains(&pu)).map(|cache| cache.level).collect()
 }
 
-/// Where the cycles went between two observations.
+/// Stack of the cycles between two observations.
 fn stack(task: &SeenTask, before: Option<&SeenTask>) -> Option<Stack> {
     let now = task.stack()?;
     match before.and_then(SeenTask::stack) {
@@ -133,7 +135,7 @@ fn stack(task: &SeenTask, before: Option<&SeenTask>) -> Option<Stack> {
     }
 }
 
-/// Whether a thread was there in an observation and had run by then, as far as is known.
+/// Whether a thread was in an observation and had run by then, as far as known.
 fn ran_by(observed: Option<&SeenTask>) -> bool {
     observed.is_some_and(|task| task.cpu_time != Some(Nanos::ZERO))
 }

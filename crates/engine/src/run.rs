@@ -1,20 +1,22 @@
 //! The loop: decide, let run, see, and decide again.
 //!
 //! # Problem
-//! A placement that is made once, a scheduler that chooses jobs each quantum, and a policy that follows phases need
-//! different evidence and do different things, but all of them decide, act and observe.
+//! A placement made once, a scheduler that chooses jobs each quantum, and a policy that follows
+//! phases need different evidence and act differently, but all of them decide, act and observe.
 //! # Approach
-//! One loop. What differs is what ends a quantum ([`Until`]), and with it whether jobs may wait:
-//! - *Events*: the plan is in force until there is a reason for another one ([`Cause`]). Known jobs are placed from the start.
-//!   Unknown ones are left to the kernel while they are watched, where the policy needs their mixes; then all are
-//!   planned together. What a task does per instruction does not depend on where it runs, and a pin made blindly would
-//!   be moved a moment later.
-//! - *Time*: the policy decides each quantum. All jobs wait at first, as it is to choose among those that are there. Jobs
-//!   that end before their target begin anew, which the host does, as it stops them.
+//! One loop. The differences are the end of a quantum ([`Until`]) and, with it, whether jobs may
+//! wait:
+//! - *Events*: the plan is in force until there is a reason for another plan ([`Cause`]). Known
+//!   jobs are placed from the start. Unknown jobs are left to the kernel while they are watched, if
+//!   the policy needs their mixes; then all are planned together. The mix of a task does not depend
+//!   on its place, and a pin made blindly would be moved a moment later.
+//! - *Time*: the policy decides each quantum. All jobs wait at first, so that it can choose among
+//!   jobs that exist. Jobs that end before their target start again; the host restarts and stops
+//!   them.
 //! # Terms
 //! - *Round*: one decision at most, and the quantum that follows.
-//! - *Watch time*: one stretch of watching. Programs create threads late, so watching goes on for up to [`WATCHES`] of
-//!   them, and tasks that have no place yet are planned at the end of each.
+//! - *Watch time*: one stretch of watching. Programs create threads late, so watching lasts for up
+//!   to [`WATCHES`] stretches, and tasks without a place are planned at the end of each.
 //! # Properties
 //! - **Keeps**: without a reason no other plan is made. -> test `a_known_job_is_planned_once`
 //! - **Neutral**: an unknown job is not placed before it was watched. -> test `an_unknown_job_is_watched_first`
@@ -22,8 +24,8 @@
 //! - **Follows the machine**: a plan uses only PUs that are usable when it is made; a quantum for which the machine has
 //!   changed meanwhile is over before it begins. -> tests `a_lost_pu_is_left`, `a_machine_that_shrinks_and_grows`
 //! - **Work-conserving**: when a job ends, the next quantum begins at once. -> test `an_end_begins_a_quantum`
-//! - **Initial places**: threads are where the plan has them at first, for no time, before the quantum begins. -> test
-//!   `threads_are_put_somewhere_first`
+//! - **Initial places**: threads are where the plan has them at first, for no time, before the quantum begins.
+//!   -> test `threads_are_put_somewhere_first`
 
 use crate::estimate::{self, Estimate};
 use crate::guard;
@@ -32,7 +34,7 @@ use crate::known::{KnownJob, is_worth_a_place, tasks_to_plan};
 use crate::lookup;
 use crate::queue::{Passed, Queue, placed};
 use crate::rates::ThreadRates;
-use colocate_evidence::{Grant, JobIdx, PagesMoved, Source, SourceSet, TaskId};
+use colocate_evidence::{Grant, JobIdx, PagesMoved, SeenTask, Source, SourceSet, TaskId};
 use colocate_evidence::{Observation, QuantumEnd};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::Mix;
@@ -42,38 +44,38 @@ use colocate_policy::{DefaultPlacement, Evidence, Plan, Policy, Task};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How many watch times an unknown job is watched for at most.
+/// Most watch times of an unknown job.
 ///
-/// Chosen, not measured: with the default watch time it makes 20 s, after which threads that a
-/// program still creates are taken for short-lived ones.
+/// Chosen, not measured: 20 s with the default watch time; threads that a program creates later are
+/// taken for short-lived ones.
 pub const WATCHES: u32 = 10;
 
-/// What ends a quantum, beside the end of a job and a change of the machine.
+/// End of a quantum, beside the end of a job and a change of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// Nothing: the plan is in force until there is a reason for another one. All jobs run.
+    /// No further end: the plan is in force until there is a reason for a new plan. All jobs run.
     Events,
-    /// So much time, above 0: the policy decides each quantum, and jobs may wait.
+    /// This time, above 0: the policy decides each quantum, and jobs may wait.
     Time(Nanos),
-    /// So much time, above 0, or an event: all jobs run, and a policy that compares is asked in between
+    /// This time, above 0, or an event: all jobs run, and a policy that compares decides in between
     /// ([`Evidence::has_event`]).
     TimeOrEvents(Nanos),
 }
 
-/// What is to be run, and how.
+/// The jobs to run and the settings of the loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload<'a> {
-    /// What is known of each job that the host has, also of those that it launches later.
+    /// Knowledge of each job of the host, including jobs that are launched later.
     pub jobs: &'a [KnownJob],
-    /// The policy's name with its settings, for the plans; empty: as the plans say.
+    /// Name of the policy with its settings, for the plans; if empty, the plans keep theirs.
     pub policy: &'a str,
-    /// What ends a quantum.
+    /// End of a quantum.
     pub until: Until,
-    /// How long unknown jobs are watched before they are placed, where the policy needs their mixes.
+    /// Watch time of unknown jobs before their placement, if the policy needs mixes.
     pub watch: Nanos,
-    /// Evidence that is requested beside what the policy needs, e.g. for a report.
+    /// Evidence requested beside the policy's needs, e.g. for a report.
     pub also: SourceSet,
-    /// Evidence that is not requested although the policy needs it.
+    /// Evidence not requested although the policy needs it.
     pub without: SourceSet,
 }
 
@@ -83,7 +85,7 @@ impl Workload<'_> {
     }
 }
 
-/// Why a plan was made.
+/// Reason of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The jobs were about to start.
@@ -114,51 +116,50 @@ impl Cause {
 /// One round of the loop, for observers.
 #[derive(Clone, Copy, Debug)]
 pub struct Round<'a> {
-    /// How many there were before.
+    /// Number of rounds before.
     pub number: u64,
-    /// What the host answered when evidence was requested, before the launch.
+    /// Answers of the host to the requests for evidence, from before the launch.
     pub grants: &'a [Grant],
-    /// Why the plan was made; `None` if it is that of the round before.
+    /// Reason of the plan; `None` if the previous round's plan is still in force.
     pub cause: Option<Cause>,
-    /// When the round began, on the host's clock.
+    /// Begin of the round, on the host's clock.
     pub began: Nanos,
-    /// The plan that was in force.
+    /// The plan in force.
     pub plan: &'a Plan,
-    /// The jobs that ran, of those that were there when it began.
+    /// Jobs that ran, of those present at the begin.
     pub ran: &'a BTreeSet<JobIdx>,
-    /// What came of it.
+    /// Observation at the end.
     pub seen: &'a Observation,
-    /// What the threads of the jobs that ran did, in the order of their IDs.
+    /// Activity of the threads of the jobs that ran, in the order of their IDs.
     pub did: &'a [ThreadRates],
-    /// What the threads of each job did together, also of those that waited and filled idle PUs.
+    /// Usage of each job, also of waiting jobs that filled idle PUs.
     pub all: &'a [JobUsage],
-    /// How many threads of each job that ran were runnable, in the mean: had a PU or waited for one, and did not only wait
-    /// for others in a loop. Without jobs of which the host cannot say.
+    /// Mean number of runnable threads of each job that ran: with a PU or waiting for a PU, without
+    /// spin time. Jobs without a report by the host are missing.
     pub runnable: &'a BTreeMap<JobIdx, f64>,
 }
 
 /// A plan with its cause.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planned {
-    /// When, on the host's clock.
+    /// Time of the decision, on the host's clock.
     pub at: Nanos,
-    /// Why.
+    /// Reason of the decision.
     pub cause: Cause,
-    /// What was decided.
+    /// The plan.
     pub plan: Plan,
 }
 
 impl Planned {
-    /// The plan of a round, if one was made in it.
+    /// The plan of a round, if made in this round.
     pub fn of(round: &Round<'_>) -> Option<Self> {
         Some(Self { at: round.began, cause: round.cause?, plan: round.plan.clone() })
     }
 }
 
-/// The plan that [`run`] would start with, where only events end a quantum.
+/// The first plan of [`run`], if only events end a quantum.
 ///
-/// Threads that are not known yet are not in it; a policy that needs no mixes places each job's
-/// first thread.
+/// Unknown threads are missing; a policy that needs no mixes places each job's first thread.
 pub fn first_plan(
     machine: &Machine,
     usable: &[PuNr],
@@ -182,12 +183,12 @@ pub fn first_plan(
     situation.decide(policy)
 }
 
-/// Runs the jobs of `host` to their ends as `policy` decides. `estimate` says what threads did that the host does not count.
-/// `observer` gets every round.
+/// Runs the jobs of `host` to their ends under `policy`. `estimate` provides rates that the host
+/// does not count. `observer` gets every round.
 ///
 /// # Errors
-/// [`HostError`] as soon as the host has one; the programs go on running, and the host leaves nothing
-/// stopped.
+/// [`HostError`] as soon as the host returns one; the programs go on running, and the host leaves
+/// none stopped.
 pub fn run(
     host: &mut impl Host,
     policy: &mut dyn Policy,
@@ -210,7 +211,7 @@ pub fn run(
     Ok(state.seen)
 }
 
-/// What the loop remembers from round to round.
+/// State of the loop between rounds.
 struct Loop<'w> {
     workload: &'w Workload<'w>,
     grants: Vec<Grant>,
@@ -218,19 +219,20 @@ struct Loop<'w> {
     needs_mixes: bool,
     watch: Watch,
     queue: Queue,
-    /// As it was when the round began: what was decided is by its PUs, whatever becomes of them meanwhile.
+    /// The machine at the begin of the round: decisions use its PU indexes, even if it changes
+    /// meanwhile.
     machine: Machine,
     seen: Observation,
-    /// The plan in force, once there is one that was decided.
+    /// The plan in force; valid if `has_plan`.
     plan: Plan,
     has_plan: bool,
-    /// Whether a watch time was over with the last quantum.
+    /// Whether a watch time ended with the last quantum.
     has_watched: bool,
     /// Whether a CPU quota throttled the jobs in the last quantum.
     is_throttled: bool,
-    /// What came of the last quantum, if the policy planned it.
+    /// Outcome of the last quantum, if the policy planned it.
     last: Option<(Nanos, Vec<JobUsage>)>,
-    /// What came of orders to move memory since the last decision.
+    /// Results of page moves since the last decision.
     moved: Vec<PagesMoved>,
 }
 
@@ -240,14 +242,14 @@ struct Begun {
     cause: Option<Cause>,
     pus: Vec<PuIdx>,
     queued: Vec<QueuedJob>,
-    /// Whether there was something to choose from.
+    /// Whether there are jobs and PUs to choose from.
     can_decide: bool,
-    /// How long its quantum is to be.
+    /// Requested length of its quantum.
     asked: Nanos,
 }
 
 impl<'w> Loop<'w> {
-    /// Launches the jobs. Where jobs may wait all do, which shows which are there.
+    /// Launches the jobs. If jobs may wait, all wait at first, to find the existing jobs.
     fn launch(
         host: &mut impl Host,
         needs: SourceSet,
@@ -300,9 +302,10 @@ impl<'w> Loop<'w> {
         }
     }
 
-    /// Begins a round: has the policy decide if there is a reason to.
+    /// Begins a round; calls the policy if there is a reason for a decision.
     fn begin(&mut self, host: &impl Host, policy: &mut dyn Policy, number: u64) -> Begun {
         if *host.machine() != self.machine {
+            // PU indexes are valid for one machine only.
             self.queue.renumber(&self.machine, host.machine());
             self.machine = host.machine().clone();
         }
@@ -315,11 +318,12 @@ impl<'w> Loop<'w> {
         let can_decide = situation.can_decide();
         let made = cause.map(|_| match can_decide {
             true => situation.decide(policy),
-            // What the policy says of itself stays true while it does not decide.
+            // The policy's state stays valid while it does not decide.
             false => Plan { state: self.plan.state.clone(), ..situation.nothing_chosen() },
         });
         if let Some(made) = made {
-            (self.plan, self.has_plan) = (made, true);
+            self.plan = made;
+            self.has_plan = true;
             self.moved.clear();
         }
         let asked = match self.workload.until {
@@ -332,8 +336,8 @@ impl<'w> Loop<'w> {
         Begun { number, cause, pus, queued, can_decide, asked }
     }
 
-    /// Puts threads at the initial places of a new plan, for no time. Says how long the quantum is then; `None` if all jobs
-    /// have ended.
+    /// Puts threads at the initial places of a new plan, for no time. Returns the length of the
+    /// quantum that follows; `None` if all jobs have ended.
     fn put_at_initial_places(
         &mut self,
         host: &mut impl Host,
@@ -349,13 +353,13 @@ impl<'w> Loop<'w> {
                 self.seen = moment;
                 None
             }
-            // It was chosen for other PUs, so it is over before it begins.
+            // The length was chosen for other PUs, so the quantum ends before it begins.
             QuantumEnd::MachineChanged => Some(Nanos::ZERO),
             QuantumEnd::Elapsed | QuantumEnd::JobEnded => Some(begun.asked),
         })
     }
 
-    /// Takes in what a quantum has shown.
+    /// Ends a round: updates the state from the observation and calls the observer.
     fn end(
         &mut self,
         begun: Begun,
@@ -393,19 +397,19 @@ impl<'w> Loop<'w> {
             runnable: &self.queue.runnable(),
             ran: &placed.into_keys().collect(),
         });
-        // An order is given once.
+        // An order to move pages is given once.
         self.plan.pages.clear();
         self.moved.extend(after.moved.iter().cloned());
         self.seen = after;
     }
 }
 
-/// What is known when a round begins.
+/// Facts known when a round begins.
 struct Situation<'a> {
     workload: &'a Workload<'a>,
     /// Whether the policy needs the tasks' mixes.
     needs_mixes: bool,
-    /// Jobs that have not been watched long enough to be placed.
+    /// Jobs that were not watched long enough to be placed.
     unplaced: &'a [JobIdx],
     seen: &'a Observation,
     now: Quantum<'a>,
@@ -415,7 +419,7 @@ struct Situation<'a> {
 }
 
 impl Situation<'_> {
-    /// Why to decide, if there is a reason.
+    /// Reason for a decision, if any.
     fn cause(&self, plan: Option<&Plan>, has_watched: bool) -> Option<Cause> {
         let Some(plan) = plan else { return Some(Cause::Launch) };
         let has_new_tasks = || self.tasks().iter().any(|task| plan.place_of(task.id).is_none());
@@ -430,7 +434,7 @@ impl Situation<'_> {
         }
     }
 
-    /// Whether there is something to choose from.
+    /// Whether there are jobs and PUs to choose from.
     fn can_decide(&self) -> bool {
         !self.workload.may_wait() || !self.now.queue.is_empty() && !self.now.pus.is_empty()
     }
@@ -443,7 +447,7 @@ impl Situation<'_> {
         self.labelled(plan)
     }
 
-    /// The plan where there is nothing to choose from: all jobs that are not over wait.
+    /// A plan without a choice: all jobs that have not ended wait.
     fn nothing_chosen(&self) -> Plan {
         self.labelled(self.with_evidence(|evidence| evidence.plan(&[])))
     }
@@ -473,7 +477,8 @@ impl Situation<'_> {
         })
     }
 
-    /// The first living task of a job, or its very first if none was seen yet; `None` if all seen have ended.
+    /// First living task of a job, or its very first if none was seen yet; `None` if all seen tasks
+    /// have ended.
     fn first_task(&self, job: JobIdx) -> Option<TaskId> {
         match lookup::of_job(&self.seen.tasks, job) {
             [] => Some(TaskId { job, order: 0 }),
@@ -481,12 +486,21 @@ impl Situation<'_> {
         }
     }
 
-    fn name(&self, task: TaskId) -> Arc<str> {
-        let place = self.seen.tasks.binary_search_by_key(&task, |seen| seen.id);
-        place.map_or_else(|_| "".into(), |place| self.seen.tasks[place].name.clone())
+    /// The task as last seen; `None` if it was not.
+    fn seen_task(&self, id: TaskId) -> Option<&SeenTask> {
+        let place = self.seen.tasks.binary_search_by_key(&id, |task| task.id).ok()?;
+        Some(&self.seen.tasks[place])
     }
 
-    /// The tasks to plan for, without those of jobs that have not been watched long enough.
+    fn has_ended(&self, job: JobIdx) -> bool {
+        self.seen.ended.iter().any(|end| end.job == job)
+    }
+
+    fn name(&self, task: TaskId) -> Arc<str> {
+        self.seen_task(task).map_or_else(|| "".into(), |seen| seen.name.clone())
+    }
+
+    /// Tasks to plan for, without tasks of jobs that need more watching.
     fn tasks(&self) -> Vec<Task> {
         let jobs = self.workload.jobs;
         let mut tasks = tasks_to_plan(jobs, &self.seen.tasks, self.seen.at);
@@ -495,12 +509,12 @@ impl Situation<'_> {
             tasks.extend(first_tasks(jobs));
             tasks.sort_by_key(|task| task.id);
         }
-        let over = |job: JobIdx| self.seen.ended.iter().any(|end| end.job == job);
-        let place = |id: TaskId| self.seen.tasks.binary_search_by_key(&id, |task| task.id).ok();
-        let alive = |id: TaskId| place(id).is_some_and(|place| self.seen.tasks[place].alive());
+
         tasks.retain(|task| !self.unplaced.contains(&task.id.job));
-        // What a job that is over would have created is not coming any more.
-        tasks.retain(|task| !over(task.id.job) || alive(task.id));
+        // Tasks that an ended job would have created never come.
+        tasks.retain(|task| {
+            !self.has_ended(task.id.job) || self.seen_task(task.id).is_some_and(SeenTask::alive)
+        });
         tasks
     }
 }
@@ -509,14 +523,14 @@ fn indices(machine: &Machine, usable: &[PuNr]) -> Vec<PuIdx> {
     usable.iter().filter_map(|&pu| machine.pu_by_os(pu)).collect()
 }
 
-/// Jobs that have to be watched before they can be placed.
+/// Jobs to watch before their placement.
 fn unknown_jobs(needs_mixes: bool, jobs: &[KnownJob]) -> Vec<JobIdx> {
     let unknown = (0..).zip(jobs).filter(|(_, job)| needs_mixes && job.profile.is_none());
     unknown.map(|(index, _)| JobIdx(index)).collect()
 }
 
-/// The first threads of unknown jobs: every job has one, so a policy that needs no mixes can place
-/// them before the launch.
+/// First threads of unknown jobs. Every job has a first thread, placed before the launch if the
+/// policy needs no mixes.
 fn first_tasks(jobs: &[KnownJob]) -> impl Iterator<Item = Task> {
     let unknown = (0..).zip(jobs).filter(|(_, job)| job.profile.is_none());
     unknown.map(|(index, job)| Task {
@@ -529,7 +543,7 @@ fn first_tasks(jobs: &[KnownJob]) -> impl Iterator<Item = Task> {
     })
 }
 
-/// What is requested of the host, and which jobs are being watched for their mixes, until when.
+/// Requests to the host, and the jobs that are watched for their mixes.
 struct Watch {
     sources: SourceSet,
     all: Vec<JobIdx>,
@@ -546,19 +560,20 @@ impl Watch {
         Self { sources, all, jobs, time: workload.watch, next: workload.watch, done: 0 }
     }
 
-    /// Requests for all sources. Mixes of jobs with a profile are known.
+    /// Requests for all sources. Mixes are requested only of jobs without a profile.
     fn requests(&self) -> Vec<Request<'_>> {
         let jobs = |source| if source == Source::Mix { &self.jobs[..] } else { &self.all[..] };
         let requests = self.sources.iter().map(|source| Request { source, jobs: jobs(source) });
         requests.filter(|request| !request.jobs.is_empty()).collect()
     }
 
-    /// Time until the end of the watch time; for ever if nothing is watched.
+    /// Time until the end of the watch time; the longest time if nothing is watched.
     fn quantum(&self, at: Nanos) -> Nanos {
         if self.jobs.is_empty() { Nanos(u64::MAX) } else { self.next.saturating_sub(at) }
     }
 
-    /// Notes that it is `at`; whether a watch time is over. Ends the watching after the last.
+    /// Updates the watch at time `at`; returns whether a watch time has ended. Ends the watch after
+    /// the last.
     fn pass(&mut self, host: &mut impl Host, at: Nanos) -> bool {
         if self.jobs.is_empty() || at < self.next {
             return false;
@@ -566,13 +581,14 @@ impl Watch {
         self.done += 1;
         self.next = at + self.time;
         if self.done == WATCHES {
+            // Without jobs, the next request leaves mixes out, which ends their source.
             self.jobs.clear();
             host.request(&self.requests());
         }
         true
     }
 
-    /// Jobs that have not been watched long enough to be placed.
+    /// Jobs that were not watched long enough to be placed.
     fn unplaced(&self) -> &[JobIdx] {
         if self.done == 0 { &self.jobs } else { &[] }
     }

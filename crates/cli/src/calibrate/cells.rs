@@ -1,4 +1,4 @@
-//! What is measured on this machine, cell by cell.
+//! The cells of a calibration: every measurement on this machine.
 
 use crate::measure::harness::Measurement;
 use anyhow::Context;
@@ -16,63 +16,66 @@ use smt_bench::traffic::{Generator, ROW_BYTES};
 use smt_bench::{gaps, operations};
 use std::time::Duration;
 
-/// One thing that is measured once in every round.
+/// A measurement, taken once in every round.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// A cache line passes between two PUs.
+    /// Passes a cache line between two PUs.
     Line([u32; 2]),
-    /// A thread on the first PU wakes one on the second.
+    /// A thread on the first PU wakes a thread on the second.
     Wake { pus: [u32; 2], busy: bool },
     /// Threads on both PUs wake each other in turn.
     Trip { pus: [u32; 2], busy: bool },
-    /// Loads on a PU out of so many bytes near to it.
+    /// Loads on a PU from `bytes` bytes near to it.
     Load { pu: u32, bytes: usize },
-    /// Loads on the first PU out of so many bytes near the second.
+    /// Loads on the first PU from `bytes` bytes near the second.
     Memory { from: Option<NodeNr>, to: Option<NodeNr>, pus: [u32; 2], bytes: usize },
-    /// All these PUs of a node read and write their own `rows` rows of memory.
+    /// All these PUs of a node read and write `rows` rows of memory each.
     Stream { node: Option<NodeNr>, pus: Vec<u32>, rows: u32 },
-    /// Loads on the first PU out of so many bytes near to it, while the others read and write `rows` rows each.
+    /// Loads on the first PU from `bytes` bytes near to it, beside traffic of `rows` rows on each
+    /// further PU.
     Beside { node: Option<NodeNr>, pus: Vec<u32>, bytes: usize, rows: u32 },
-    /// Pages near the first PU are moved to a node.
+    /// Moves pages near a PU to another node.
     Move { from: NodeNr, to: NodeNr, pu: u32 },
     /// A fixed piece of work on a PU.
     Visit(u32),
-    /// A PU that is watched.
+    /// Gaps and stolen time of a PU.
     Watch(u32),
-    /// Operations on a PU of a kind of core.
+    /// Operations on a PU of one kind of core.
     Operations { kind: String, pu: u32 },
 }
 
-/// How long cells take: shorter ones where there are many PUs, so that all of it ends within two minutes.
+/// Durations of cells: shorter with many PUs, to end a calibration within two minutes.
 pub struct Lengths {
     line: Duration,
     visit: Duration,
     watch: Duration,
 }
 
-/// What all cells of one sort may take in all rounds together. Chosen: a tenth of two minutes.
+/// Most time of all cells of one sort in all rounds. Chosen: a tenth of two minutes.
 const ALL: Duration = Duration::from_secs(12);
-/// Rounds that lengths are made for.
+/// Rounds assumed by [`Lengths`].
 const ROUNDS: u32 = 7;
-/// How long loads are timed.
+/// Duration of timed loads.
 const LOAD: Duration = Duration::from_millis(8);
-/// How long memory is read and written.
+/// Duration of memory traffic.
 const STREAM: Duration = Duration::from_millis(60);
-/// Wake-ups of a cell, to an idle PU and to a busy one, where the woken thread may wait for a time slice.
+/// Wake-ups of a cell: to an idle PU, and to a busy PU, where the woken thread may wait for a time
+/// slice.
 const WAKE_UPS: [u32; 2] = [60, 20];
-/// How long the woken thread sleeps before. Chosen: its PU is idle then, and a virtual one is given up by most hypervisors.
+/// Time for which the woken thread sleeps before. Chosen: its PU is idle by then, and most
+/// hypervisors deschedule a virtual PU.
 const PAUSE: Duration = Duration::from_micros(200);
-/// Pages of a cell that are moved: fewer than a huge page has.
+/// Pages moved in a cell: fewer than in a huge page.
 const PAGES: usize = 256;
-/// Least and most bytes beyond the last cache.
+/// Least and most bytes of a buffer beyond the last cache.
 const BEYOND: [usize; 2] = [64 << 20, 256 << 20];
-/// Pairs of nodes between which latencies are measured, of each distance that is reported.
+/// Pairs of nodes measured for each reported distance.
 const NODE_PAIRS: usize = 2;
-/// Pairs of PUs of each kind.
+/// Pairs of PUs measured for each kind of pair.
 const PAIRS: usize = 2;
 
 impl Lengths {
-    /// For so many PUs.
+    /// Durations for `pus` PUs.
     pub fn of(pus: usize) -> Self {
         let each = ALL / ROUNDS / u32::try_from(pus).unwrap_or(u32::MAX).max(1);
         Self {
@@ -82,24 +85,24 @@ impl Lengths {
         }
     }
 
-    /// For so many measurements of pairs.
+    /// Adapts the duration of passing lines to this number of measurements.
     pub fn of_pairs(&mut self, measurements: usize) {
         let each = ALL / u32::try_from(measurements).unwrap_or(u32::MAX).max(1);
         self.line = each.clamp(Duration::from_micros(500), Duration::from_millis(5));
     }
 }
 
-/// This machine.
+/// This machine as the subject of measurements.
 pub struct ThisMachine {
     pub lengths: Lengths,
-    /// The piece of work that all PUs do, sized on the first that is visited.
+    /// The piece of work for all PUs, sized on the first visited PU.
     pub portion: Option<Portion>,
 }
 
 impl Measurement for ThisMachine {
     type Cell = Cell;
-    /// One value for each figure of the cell, in the order in which `figures` names them; `None` where other load left no
-    /// undisturbed time.
+    /// One value for each figure of the cell, in the order of `figures`; `None` where other load
+    /// left no undisturbed time.
     type Sample = Vec<Option<f64>>;
     const UNIT: &'static str = "measurements";
 
@@ -140,10 +143,9 @@ impl ThisMachine {
                 };
                 let timed = self.lengths.visit;
                 let visit = speed::visit(pu, portion, Length { warm_up: timed / 6, timed })?;
-                let rate = |over: u64, under: u64| Some(over as f64 * 1e9 / under as f64);
                 vec![
-                    rate(visit.additions, visit.additions_cpu_ns),
-                    rate(visit.portions, visit.wall_ns),
+                    Some(per_second(visit.additions, visit.additions_cpu_ns)),
+                    Some(per_second(visit.portions, visit.wall_ns)),
                 ]
             }
             Cell::Watch(pu) => {
@@ -183,13 +185,18 @@ fn middle(ns: impl IntoIterator<Item = u64>) -> Option<f64> {
     median(&ns.into_iter().map(|ns| ns as f64).collect::<Vec<_>>())
 }
 
-/// Tries of latency alone and beside traffic. Chosen.
+#[allow(clippy::cast_precision_loss)] // counts and times short of 2⁵³
+fn per_second(count: u64, ns: u64) -> f64 {
+    count as f64 * 1e9 / ns as f64
+}
+
+/// Tries of latency, alone and beside traffic. Chosen.
 const TRIES: usize = 5;
 
-/// Bytes that a line of traffic is: read and written back.
+/// Bytes of memory traffic a line: read and written back.
 const LINE: f64 = 2.0 * 64.0;
 
-/// PUs that read and write memory.
+/// Traffic generators, one a PU.
 struct Streams(Vec<Generator>);
 
 impl Streams {
@@ -197,9 +204,10 @@ impl Streams {
         pus.iter().map(|&pu| Generator::start(pu, rows)).collect::<Result<_, _>>().map(Self)
     }
 
-    /// What `meanwhile` gives, and the bytes that all read and write in a second meanwhile.
+    /// Result of `meanwhile`, and the traffic of all generators in the meantime, in bytes a second.
     fn during<T>(&self, meanwhile: impl FnOnce() -> T) -> (T, Option<f64>) {
         self.0.iter().for_each(|each| each.resume(0));
+        // The traffic reaches its steady rate first.
         std::thread::sleep(STREAM / 3);
         let before: Vec<_> = self.0.iter().map(Generator::tally).collect();
         let found = meanwhile();
@@ -211,16 +219,18 @@ impl Streams {
     }
 }
 
-/// Bytes that `pus` read and write in a second together.
+/// Bytes a second that `pus` read and write together.
 fn stream(pus: &[u32], rows: u32) -> Result<Option<f64>, ThreadError> {
     Ok(Streams::on(pus, rows)?.during(|| std::thread::sleep(STREAM)).1)
 }
 
-/// Latency of loads on the first of `pus` alone and beside the traffic of the others, and that traffic: the medians of
-/// several tries, in turn, so that what changes with time is in all alike.
+/// Latency of loads on the first of `pus`, alone and beside the traffic of all further PUs, and
+/// this traffic in bytes a second: medians over alternating tries, so drift affects all three
+/// alike.
 fn beside(pus: &[u32], bytes: usize, rows: u32) -> Result<Vec<Option<f64>>, ThreadError> {
-    let (chase, streams) = (Chase::near(pus[0], bytes)?, Streams::on(&pus[1..], rows)?);
-    // Eleven parts: no try meets the lines of another again.
+    let chase = Chase::near(pus[0], bytes)?;
+    let streams = Streams::on(&pus[1..], rows)?;
+    // Eleven parts: no try reuses the lines of another.
     let part = bytes / 64 / 11;
     let latency = |number: usize| chase.latency(pus[0], Begin::At(number * part), STREAM / 3);
     let mut tries = [Vec::new(), Vec::new(), Vec::new()];
@@ -234,7 +244,7 @@ fn beside(pus: &[u32], bytes: usize, rows: u32) -> Result<Vec<Option<f64>>, Thre
     Ok(tries.map(|tries| median(&tries)).into())
 }
 
-/// Nanoseconds to move a page that is near `pu` to node `to`; `None` if the kernel moved none.
+/// Nanoseconds to move a page near `pu` to node `to`; `None` if the kernel moved none.
 #[allow(clippy::cast_precision_loss)] // few pages
 fn moved(to: NodeNr, pu: u32) -> Result<Option<f64>, ThreadError> {
     let work = |_, ()| {
@@ -242,35 +252,37 @@ fn moved(to: NodeNr, pu: u32) -> Result<Option<f64>, ThreadError> {
         let memory = vec![1_u8; PAGES * size];
         let first = memory.as_ptr().addr().next_multiple_of(size);
         let pages: Vec<Addr> =
+            // A page less than allocated: the first is aligned to the page size.
             (0..PAGES - 1).map(|page| Addr((first + page * size) as u64)).collect();
         let begin = wall_ns();
         let put = move_pages::put(Pid(std::process::id().cast_signed()), &pages, to, false);
         let took = wall_ns() - begin;
         let arrived =
             put.status.iter().filter(|&&status| u32::try_from(status) == Ok(to.0)).count();
+        // Keeps the buffer alive until the pages have moved.
         std::hint::black_box(&memory);
         (put.done.is_ok() && arrived > 0).then(|| took as f64 / arrived as f64)
     };
     Ok(side_by_side(1, |_| pin(pu), work, || ())?.remove(0))
 }
 
-/// For how long the hypervisor took a PU, as the kernel counts; `None` if it never counted any.
+/// Stolen time of a PU as counted by the kernel; `None` if it never counted any.
 fn steal(pu: u32) -> Option<Nanos> {
     let all = Proc::default().steal();
     let steal = all.into_iter().find(|(nr, _)| *nr == PuNr(pu)).map(|(_, steal)| steal);
     steal.filter(|steal| *steal > Nanos::ZERO)
 }
 
-/// What is to be measured, and what cannot be.
+/// The cells to measure, and the figures that cannot be measured.
 pub struct Plan {
     pub cells: Vec<Cell>,
-    /// One line each.
+    /// Missing figures, with the reason, a line each.
     pub absent: Vec<String>,
 }
 
-/// All cells on `machine` but lines.
+/// All cells on `machine` except lines.
 ///
-/// No more than a quarter of the `available` memory is used at a time.
+/// Uses at most a quarter of the `available` memory at a time.
 pub fn plan(
     machine: &Machine,
     usable: &[u32],
@@ -289,11 +301,11 @@ pub fn plan(
         }
     }
     for (index, kind) in machine.kinds.iter().enumerate() {
-        let is_of = |pu: &&u32| {
-            let pu = machine.pu_by_os(PuNr(**pu));
+        let found = usable.iter().find(|&&pu| {
+            let pu = machine.pu_by_os(PuNr(pu));
             pu.is_some_and(|pu| machine.cores[machine.core_of(pu).idx()].kind.idx() == index)
-        };
-        match usable.iter().find(is_of) {
+        });
+        match found {
             Some(&pu) => plan.cells.push(Cell::Operations { kind: kind.name.clone(), pu }),
             None => plan
                 .absent
@@ -306,17 +318,16 @@ pub fn plan(
     plan
 }
 
-/// Two different usable PUs of each pair of this kind that is there; one PU twice for the same PU.
+/// Pairs of different usable PUs of this kind; for [`Pair::SamePu`], each PU twice.
 pub fn pairs(machine: &Machine, usable: &[u32], kind: Pair) -> Vec<[u32; 2]> {
-    let from = |(at, &a): (usize, &u32)| {
+    let all = usable.iter().enumerate().flat_map(|(at, &a): (usize, &u32)| {
         let others = if kind == Pair::SamePu { &usable[at..=at] } else { &usable[at + 1..] };
         others.iter().map(move |&b| [a, b]).collect::<Vec<_>>()
-    };
-    let all = usable.iter().enumerate().flat_map(from);
+    });
     all.filter(|[a, b]| Pair::of(machine, PuNr(*a), PuNr(*b)) == Some(kind)).collect()
 }
 
-/// Sizes of data caches, nearest first, one for each level; empty if one is not known.
+/// Sizes of data caches in bytes, nearest first, one for each level; empty if a size is unknown.
 pub fn cache_sizes(machine: &Machine) -> Vec<(u8, f64)> {
     let mut sizes: Vec<(u8, f64)> = Vec::new();
     for cache in machine.caches.iter().filter(|cache| cache.kind != CacheKind::Instruction) {
@@ -329,7 +340,7 @@ pub fn cache_sizes(machine: &Machine) -> Vec<(u8, f64)> {
     sizes
 }
 
-/// Cells of caches and memory, with `most` bytes at a time.
+/// Adds the cells of caches and memory, with at most `most` bytes at a time.
 fn memory(machine: &Machine, usable: &[u32], most: usize, plan: &mut Plan) {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a size in bytes
     let last = cache_sizes(machine).last().map_or(0, |(_, size)| *size as usize);
@@ -341,7 +352,7 @@ fn memory(machine: &Machine, usable: &[u32], most: usize, plan: &mut Plan) {
     let sizes = (0..).map(|step: i32| 4096.0 * 2_f64.powf(f64::from(step) / 2.0));
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // whole bytes below `bytes`
     let sizes = sizes.map(|size| size as usize).take_while(|&size| size < bytes);
-    // Beyond 32 MiB one size for each doubling, since making the circle takes long.
+    // Beyond 32 MiB one size for each doubling, since building the chain takes long.
     let kept = sizes.filter(|&size| size < 32 << 20 || size.is_power_of_two());
     plan.cells.extend(kept.map(|bytes| Cell::Load { pu: usable[0], bytes }));
     let homes: Vec<(Option<NodeNr>, Vec<u32>)> = match &machine.nodes[..] {

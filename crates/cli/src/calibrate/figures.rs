@@ -9,26 +9,29 @@ use colocate_machine::{Bytes, Machine, PuNr};
 use colocate_model::memory::capacity;
 use std::collections::BTreeMap;
 
-/// The samples of a cell: one in every round, with a value for each of [`names`].
+/// Samples of a cell: one a round, with a value for each of [`names`].
 type Samples = Vec<Vec<Option<f64>>>;
 
-/// What the values of a cell are of. Empty where a figure needs several cells.
+fn pair_of(machine: &Machine, [a, b]: [u32; 2]) -> Pair {
+    Pair::of(machine, PuNr(a), PuNr(b)).unwrap_or(Pair::OtherPackage)
+}
+
+/// Names of a cell's values. Empty where a figure needs several cells.
 fn names(machine: &Machine, cell: &Cell) -> Vec<What> {
-    let pair = |[a, b]: [u32; 2]| Pair::of(machine, PuNr(a), PuNr(b)).unwrap_or(Pair::OtherPackage);
     match *cell {
         Cell::Line(_) | Cell::Load { .. } | Cell::Beside { .. } => Vec::new(),
         Cell::Wake { pus, busy } => {
-            let pair = pair(pus);
+            let pair = pair_of(machine, pus);
             vec![What::WakeUp { pair, busy }, What::WakeCall { pair, busy }]
         }
-        Cell::Trip { pus, busy } => vec![What::RoundTrip { pair: pair(pus), busy }],
+        Cell::Trip { pus, busy } => vec![What::RoundTrip { pair: pair_of(machine, pus), busy }],
         Cell::Memory { from, to, .. } => vec![What::MemoryLatency { from, to }],
         Cell::Stream { node, ref pus, .. } => {
             let pus = u32::try_from(pus.len()).unwrap_or(u32::MAX);
             vec![What::MemoryBandwidth { node, pus }]
         }
         Cell::Move { from, to, .. } => vec![What::PageMove { from, to }],
-        // Its second value is relative to the fastest PU's.
+        // The second value is relative to the fastest PU's; see `figures`.
         Cell::Visit(pu) => vec![What::Clock { pu: PuNr(pu) }],
         Cell::Watch(pu) => {
             let pu = PuNr(pu);
@@ -45,7 +48,7 @@ fn names(machine: &Machine, cell: &Cell) -> Vec<What> {
     }
 }
 
-/// How the values of a cell are measured.
+/// Method by which the values of a cell are measured.
 fn source(cell: &Cell) -> String {
     match cell {
         Cell::Line(_) => "lines passed between two spinning threads, half of there and back".into(),
@@ -67,17 +70,23 @@ fn is_share(what: &What) -> bool {
     matches!(what, What::Away { .. } | What::Steal { .. })
 }
 
-/// A figure of `values`, at least two, if they are positive; shares of time may be 0.
+/// A figure of at least two positive `values`; shares of time may be 0.
 fn figure(what: What, values: &[f64], unix_s: u64, source: String) -> Option<Figure> {
     let share = is_share(&what);
     let Estimate { value, interval } =
         if share { mean_estimate(values)? } else { geometric_estimate(values)? };
     let interval = interval?;
-    let (low, high) = (interval.low.clamp(0.0, value), interval.high.max(value));
+    let low = interval.low.clamp(0.0, value);
+    let high = interval.high.max(value);
     Some(Figure { unit: what.unit(), what, value, low, high, unix_s, source })
 }
 
-/// The figures of all cells.
+/// Second values of [`Cell::Visit`]: portions of work a second.
+fn visit_rates(samples: &Samples) -> Vec<f64> {
+    samples.iter().filter_map(|sample| sample[1]).collect()
+}
+
+/// Figures of all cells.
 pub fn figures(machine: &Machine, cells: &[Cell], taken: &[Samples], unix_s: u64) -> Vec<Figure> {
     let mut values: BTreeMap<What, (Vec<f64>, String)> = BTreeMap::new();
     let mut add = |what: What, found: &mut dyn Iterator<Item = f64>, source: String| {
@@ -88,14 +97,14 @@ pub fn figures(machine: &Machine, cells: &[Cell], taken: &[Samples], unix_s: u64
             add(what, &mut samples.iter().filter_map(|sample| sample[at]), source(cell));
         }
     }
-    let rate =
-        |samples: &Samples| -> Vec<f64> { samples.iter().filter_map(|sample| sample[1]).collect() };
+
     let visits = || cells.iter().zip(taken).filter(|(cell, _)| matches!(cell, Cell::Visit(_)));
-    let means = visits().filter_map(|(_, samples)| Some(geometric_estimate(&rate(samples))?.value));
+    let means =
+        visits().filter_map(|(_, samples)| Some(geometric_estimate(&visit_rates(samples))?.value));
     let fastest = means.fold(0.0, f64::max);
     for (cell, samples) in visits() {
         let Cell::Visit(pu) = *cell else { continue };
-        let speeds = rate(samples).into_iter().map(|rate| rate / fastest);
+        let speeds = visit_rates(samples).into_iter().map(|rate| rate / fastest);
         let source =
             "a fixed piece of integer, floating-point and branching work, one PU at a time";
         add(What::Speed { pu: PuNr(pu) }, &mut speeds.into_iter(), source.into());
@@ -115,9 +124,9 @@ pub fn figures(machine: &Machine, cells: &[Cell], taken: &[Samples], unix_s: u64
         }
     }
     let made = values.into_iter().filter_map(|(what, (values, source))| {
-        // A PU that is away for long in one round is no error of measurement.
+        // A PU that is descheduled for long in one round is no error of measurement.
         let near = without_outliers(&values);
-        // Two values have hardly an interval.
+        // Two values give hardly an interval.
         let kept = if is_share(&what) || near.len() < 3 { values.clone() } else { near };
         let source = format!("{source}; {} of {} samples", kept.len(), values.len());
         figure(what, &kept, unix_s, source)
@@ -125,18 +134,20 @@ pub fn figures(machine: &Machine, cells: &[Cell], taken: &[Samples], unix_s: u64
     made.chain(capacities(cells, taken, unix_s)).collect()
 }
 
-/// How far the ends of a capacity's interval are from it at most: where loads hardly wait, it is not known better.
+/// Largest ratio of a capacity to the ends of its interval: where loads hardly wait, the capacity
+/// is not known better.
 const MOST_REACH: f64 = 10.0;
 
-/// At which traffic memory would be saturated, from latencies beside known traffic. The mean is that of 1 over capacity, which is 0
-/// where loads do not wait.
+/// Traffic at which memory saturates, from latencies beside known traffic. The mean is taken of 1
+/// over the capacity, which is 0 where loads do not wait.
 fn capacities(cells: &[Cell], taken: &[Samples], unix_s: u64) -> Vec<Figure> {
     let of_node = |(cell, samples): (&Cell, &Samples)| {
         let Cell::Beside { node, .. } = *cell else { return None };
         let inverse = samples.iter().filter_map(|it| Some(1.0 / capacity(it[0]?, it[1]?, it[2]?)));
         let Estimate { value, interval } =
             mean_estimate(&without_outliers(&inverse.collect::<Vec<_>>()))?;
-        let (interval, what) = (interval?, What::MemoryCapacity { node });
+        let interval = interval?;
+        let what = What::MemoryCapacity { node };
         let far = value / MOST_REACH;
         let [value, low, high] =
             [value, interval.high.max(value), interval.low.clamp(far, value)].map(f64::recip);
@@ -153,32 +164,40 @@ fn capacities(cells: &[Cell], taken: &[Samples], unix_s: u64) -> Vec<Figure> {
     cells.iter().zip(taken).filter_map(of_node).collect()
 }
 
-/// Latency over size in each round, of rounds in which no size is missing; memory is the last point.
-#[allow(clippy::cast_precision_loss)] // sizes have few digits
-fn curves(cells: &[Cell], taken: &[Samples]) -> Vec<Vec<(f64, f64)>> {
-    let size = |cell: &Cell| match *cell {
+/// Bytes of loads near a PU; `None` for other cells.
+fn load_bytes(cell: &Cell) -> Option<usize> {
+    match *cell {
         Cell::Load { bytes, .. } => Some(bytes),
         Cell::Memory { pus, bytes, .. } if pus[0] == pus[1] => Some(bytes),
         _ => None,
-    };
-    // The first node's memory is near the PU of all loads.
+    }
+}
+
+/// Latency over size in each round without a missing size; memory is the last point.
+#[allow(clippy::cast_precision_loss)] // sizes have few digits
+fn curves(cells: &[Cell], taken: &[Samples]) -> Vec<Vec<(f64, f64)>> {
+    // The memory of the first node is near the PU of all loads.
     let mut points: Vec<(usize, &Samples)> = Vec::new();
     for (cell, samples) in cells.iter().zip(taken) {
         if let Some(bytes) =
-            size(cell).filter(|bytes| points.iter().all(|(known, _)| known != bytes))
+            load_bytes(cell).filter(|bytes| points.iter().all(|(known, _)| known != bytes))
         {
             points.push((bytes, samples));
         }
     }
     points.sort_by_key(|(bytes, _)| *bytes);
     let rounds = points.first().map_or(0, |(_, samples)| samples.len());
-    let curve = |round: usize| {
-        points.iter().map(|(bytes, samples)| Some((*bytes as f64, samples[round][0]?))).collect()
-    };
-    (0..rounds).filter_map(curve).collect()
+    (0..rounds)
+        .filter_map(|round: usize| {
+            points
+                .iter()
+                .map(|(bytes, samples)| Some((*bytes as f64, samples[round][0]?)))
+                .collect()
+        })
+        .collect()
 }
 
-/// Adds what passing a line takes, by how PUs lie to each other on `machine`.
+/// Adds the time to pass a line, by the relation of the two PUs on `machine`.
 pub fn lines(to: &mut Calibration, machine: &Machine, latencies: &[Latency], unix_s: u64) {
     let mut by_kind: BTreeMap<Pair, Vec<Latency>> = BTreeMap::new();
     for latency in latencies {
@@ -190,15 +209,17 @@ pub fn lines(to: &mut Calibration, machine: &Machine, latencies: &[Latency], uni
         let how = source(&Cell::Line([0, 0]));
         let source =
             format!("{how}; median, least and most of {} pair(s) and all rounds", all.len());
-        let (what, value) = (What::LinePass { pair }, all[all.len() / 2].ns);
+        let what = What::LinePass { pair };
+        let value = all[all.len() / 2].ns;
         let most = all.iter().map(|latency| latency.most_ns).fold(value, f64::max);
-        let (low, high) = (all[0].ns, most);
+        let low = all[0].ns;
+        let high = most;
         to.figures.insert(0, Figure { unit: what.unit(), what, value, low, high, unix_s, source });
     }
     to.figures.sort_by(|a, b| a.what.cmp(&b.what));
 }
 
-/// What kernels take beside each other on two siblings.
+/// Times of SMT-Bench kernels beside each other on two siblings.
 pub fn beside(report: &Report, pus: [u32; 2], unix_s: u64) -> Vec<Figure> {
     let cell = |cell: &crate::measure::scenarios::Cell| {
         let Estimate { value, interval } = cell.time?;
@@ -206,27 +227,33 @@ pub fn beside(report: &Report, pus: [u32; 2], unix_s: u64) -> Vec<Figure> {
         let what =
             What::Beside { kernel: cell.kernel.to_string(), beside: cell.beside.to_string() };
         let source = format!("SMT-Bench on PUs {} and {}, 3 rounds", pus[0], pus[1]);
-        let (low, high) = (interval.low.min(value), interval.high.max(value));
+        let low = interval.low.min(value);
+        let high = interval.high.max(value);
         Some(Figure { unit: what.unit(), what, value, low, high, unix_s, source })
     };
     report.matrix.iter().filter_map(cell).collect()
 }
 
-/// From which ratio on a measured size of the last cache counts instead of the reported one. Sizes are found half-way between
-/// two that are √2 apart.
+/// Ratio of reported to measured size from which on the measured size of the last cache counts.
+/// Measured sizes lie half-way between two sizes a factor of √2 apart.
 const WRONG: f64 = 1.5;
 
-/// Gives the last caches of `machine` the measured size where they are clearly smaller than reported, and says so.
+/// Sets the size of the last caches of `machine` to the measured size where it is clearly smaller
+/// than reported, and returns a note.
 pub fn shrink_last_cache(machine: &mut Machine, measured: &Calibration) -> Option<String> {
     let (level, reported) = *cache_sizes(machine).last()?;
     let found = measured.get(&What::CacheSize { level })?;
     if found.high * WRONG > reported {
         return None;
     }
+
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a size in bytes
     let size = Bytes(found.value.round() as u64);
-    let is_last = |cache: &&mut colocate_machine::Cache| cache.level == level;
-    machine.caches.iter_mut().filter(is_last).for_each(|cache| cache.size = Some(size));
+    machine
+        .caches
+        .iter_mut()
+        .filter(|cache: &&mut colocate_machine::Cache| cache.level == level)
+        .for_each(|cache| cache.size = Some(size));
     let text = |bytes: f64| found.unit.text(bytes);
     Some(format!(
         "L{level} holds {} ({} to {}) by measurement; reported: {}: other users of it, perhaps outside of this machine, have the rest",

@@ -1,32 +1,36 @@
-//! What programs that `colocate cc` has compiled go by: what pages and lines of memory cost, as lines of text.
+//! Costs of pages and lines of memory, as lines of text for programs compiled by `colocate cc`.
 
 use colocate_machine::calibrated::{Figure, What};
 use colocate_machine::{CacheKind, Machine, PuIdx};
 
-/// The file, beside what else is kept of the machine.
+/// Name of the file, in the folder of kept measurements.
 pub const FILE: &str = "memory";
 
-/// Lines that a core fetches at a time in a loop that reads on and on: by Little's law each takes a tenth of the latency. Assumed.
+/// Lines in flight in a loop that reads on and on: by Little's law each takes a tenth of the
+/// latency. Assumed.
 const AT_A_TIME: f64 = 10.0;
 
-/// Of a machine with several nodes: `page_move_ns`, `remote_line_ps`, `cache_bytes` and `path_bytes`, a line each.
+/// Mean value of the chosen figures; `None` without any.
+fn mean(figures: &[Figure], is_chosen: impl Fn(&What) -> bool) -> Option<f64> {
+    let chosen = figures.iter().filter(|figure| is_chosen(&figure.what));
+    let values: Vec<f64> = chosen.map(|figure| figure.value).collect();
+    #[allow(clippy::cast_precision_loss)] // few
+    let count = values.len() as f64;
+    (count > 0.0).then(|| values.iter().sum::<f64>() / count)
+}
+
+/// Costs on a machine with several nodes: `page_move_ns`, `remote_line_ps`, `cache_bytes` and
+/// `path_bytes`, a line each. `None` if page moves or latencies were not measured.
 pub fn costs(machine: &Machine, figures: &[Figure]) -> Option<String> {
-    let mean = |of: &dyn Fn(&What) -> bool| {
-        let values: Vec<f64> =
-            figures.iter().filter(|figure| of(&figure.what)).map(|figure| figure.value).collect();
-        #[allow(clippy::cast_precision_loss)] // few
-        let count = values.len() as f64;
-        (count > 0.0).then(|| values.iter().sum::<f64>() / count)
-    };
-    let page = mean(&|what| matches!(what, What::PageMove { .. }))?;
-    let local = mean(&|what| matches!(what, What::MemoryLatency { from, to } if from == to))?;
-    let remote = mean(&|what| matches!(what, What::MemoryLatency { from, to } if from != to))?;
+    let page = mean(figures, |what| matches!(what, What::PageMove { .. }))?;
+    let local =
+        mean(figures, |what| matches!(what, What::MemoryLatency { from, to } if from == to))?;
+    let remote =
+        mean(figures, |what| matches!(what, What::MemoryLatency { from, to } if from != to))?;
     let line_ps = (remote - local).max(0.0) * 1000.0 / AT_A_TIME;
-    let is_passed = |kind| matches!(kind, CacheKind::Data | CacheKind::Unified);
-    let path = machine
-        .caches
-        .iter()
-        .filter(|cache| is_passed(cache.kind) && cache.pus.contains(&PuIdx(0)));
+    let path = machine.caches.iter().filter(|cache| {
+        matches!(cache.kind, CacheKind::Data | CacheKind::Unified) && cache.pus.contains(&PuIdx(0))
+    });
     let path: Vec<(u64, u64)> =
         path.filter_map(|cache| Some((cache.size?.0, cache.pus.len().max(1) as u64))).collect();
     let all: u64 = path.iter().map(|(size, _)| size).sum();

@@ -1,4 +1,4 @@
-//! What was measured as text.
+//! A calibration as text.
 
 use crate::date;
 use colocate_figures::table::aligned;
@@ -6,10 +6,11 @@ use colocate_machine::calibrated::{Calibration, Figure, What};
 use colocate_machine::{PuNr, PuSet, printable};
 use std::fmt::Write;
 
-/// Up to so many PUs each has rows of its own.
+/// Most PUs with rows of their own.
 const EACH: usize = 8;
 
-/// The figures as a table, with how and when they were measured; `sources` adds where each comes from.
+/// The figures as a table, with the method and the time of the measurement; `sources` adds the
+/// source of each figure.
 pub fn text(found: &Calibration, sources: bool) -> String {
     let mut text = format!(
         "measured {} in {:.0} s{}\n",
@@ -44,7 +45,7 @@ pub fn text(found: &Calibration, sources: bool) -> String {
     text
 }
 
-/// A row: a figure, or many PUs' from the least to the most.
+/// A row: one figure, or the figures of many PUs from the least to the most.
 struct Row {
     figure: Figure,
     pus: Option<PuSet>,
@@ -61,10 +62,14 @@ fn pu_of(what: &What) -> Option<PuNr> {
     }
 }
 
+/// Whether both figures are of one kind, maybe of different PUs.
+fn is_alike(a: &What, b: &What) -> bool {
+    std::mem::discriminant(a) == std::mem::discriminant(b)
+}
+
 fn rows_of(figures: &[Figure]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
-    let same = |a: &What, b: &What| std::mem::discriminant(a) == std::mem::discriminant(b);
-    for group in figures.chunk_by(|a, b| pu_of(&a.what).is_some() && same(&a.what, &b.what)) {
+    for group in figures.chunk_by(|a, b| pu_of(&a.what).is_some() && is_alike(&a.what, &b.what)) {
         if group.len() <= EACH {
             rows.extend(group.iter().map(|figure| Row { figure: figure.clone(), pus: None }));
             continue;
@@ -72,8 +77,9 @@ fn rows_of(figures: &[Figure]) -> Vec<Row> {
         let mut values: Vec<f64> = group.iter().map(|figure| figure.value).collect();
         values.sort_by(f64::total_cmp);
         let mut figure = group[0].clone();
-        (figure.low, figure.value, figure.high) =
-            (values[0], values[values.len() / 2], values[values.len() - 1]);
+        figure.low = values[0];
+        figure.value = values[values.len() / 2];
+        figure.high = values[values.len() - 1];
         let pus = group.iter().filter_map(|figure| pu_of(&figure.what)).collect();
         rows.push(Row { figure, pus: Some(pus) });
     }

@@ -1,4 +1,4 @@
-//! One run: through `colocate run`, or bare.
+//! One run of a comparison: through `colocate run`, or bare.
 
 use super::session::{RunFiles, Session};
 use crate::children::{self, End, kill_group};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Starts runs of one comparison.
+/// Launcher of a comparison's runs.
 pub struct Launcher {
     ourselves: PathBuf,
     commands: Vec<Vec<String>>,
@@ -29,11 +29,11 @@ pub struct Launcher {
     stop: Arc<AtomicBool>,
 }
 
-/// How a run ended.
+/// End of a run.
 pub enum Ended {
-    /// Every program has ended, well or not.
+    /// Every program has ended, successfully or not.
     Done(Vec<JobTime>),
-    /// A signal asked us to stop, and the programs have ended.
+    /// A signal arrived, and the programs have ended.
     Stopped,
 }
 
@@ -60,7 +60,8 @@ impl Launcher {
 
     fn bare(&self, log: &Path) -> anyhow::Result<Ended> {
         let output = colocate_files::create(log, Mode::ByUmask)?;
-        let (mut children, mut starts) = (Vec::new(), Vec::new());
+        let mut children = Vec::new();
+        let mut starts = Vec::new();
         self.server.check_start(&self.commands[0][0])?;
         for argv in &self.commands {
             let mut command = Command::new(&argv[0]);
@@ -83,19 +84,23 @@ impl Launcher {
         let Some(ends) = self.wait_for(&children, &self.server.until(children.len()))? else {
             return Ok(Ended::Stopped);
         };
-        let time = |end: &End| JobTime {
-            wall_ns: end.at.duration_since(starts[end.child]).into(),
-            status: end.waited.status,
-        };
-        Ok(Ended::Done(ends.iter().map(time).collect()))
+        Ok(Ended::Done(
+            ends.iter()
+                .map(|end: &End| JobTime {
+                    wall_ns: end.at.duration_since(starts[end.child]).into(),
+                    status: end.waited.status,
+                })
+                .collect(),
+        ))
     }
 
     fn placed(&self, policy: &str, block: u32, files: &RunFiles) -> anyhow::Result<Ended> {
         let output = colocate_files::create(&files.log, Mode::ByUmask)?;
-        // The report of an earlier attempt would be taken for this one's if `colocate run` left none.
+        // If `colocate run` left no report, the report of an earlier attempt would be taken for its
+        // own.
         colocate_files::remove_if_exists(&files.report)?;
         let mut command = Command::new(&self.ourselves);
-        // A policy that draws shall draw anew in every block, and the same after an interruption.
+        // A random policy draws anew in every block, and the same after an interruption.
         let policy = seeded(policy, self.seed.wrapping_add(u64::from(block)));
         command.args(["run", "--policy", &policy, "--quiet", "--json", "-o"]).arg(&files.report);
         command.args(self.server.words()).arg("--").args(self.commands.join(&":::".to_owned()));
@@ -108,14 +113,15 @@ impl Launcher {
         Ok(Ended::Done(jobs))
     }
 
-    /// The ends of all `children`, in their order; `None` if we were asked to stop. When those in `until` have ended, if there
-    /// are any, the others are ended.
+    /// Waits for all `children`; returns their ends in their order, or `None` if a signal stops the
+    /// run. Once all children in `until` (if any) have ended, the remaining children are
+    /// terminated.
     fn wait_for(&self, children: &[Pid], until: &[usize]) -> anyhow::Result<Option<Vec<End>>> {
         children::wait_all(children, until, &self.stop, ask_to_end, || Ok(()))
     }
 }
 
-/// Kills children that would run on without being timed.
+/// Kills and reaps children that would run on without being timed.
 fn kill_all(children: &[Pid]) {
     for &child in children {
         kill_group(child);
@@ -123,30 +129,36 @@ fn kill_all(children: &[Pid]) {
     }
 }
 
-/// `policy` with `seed`, if it has such a setting and none of its settings are given.
+/// `policy` with `seed`, if the policy has this setting and no setting is given.
 fn seeded(policy: &str, seed: u64) -> String {
-    let with_seed = || {
-        let mut spec: PolicySpec = policy.parse().ok()?;
-        spec.set("seed", &seed.to_string()).ok()?;
-        Some(spec.to_string())
-    };
-    if policy.contains(':') { policy.to_owned() } else { with_seed().unwrap_or(policy.to_owned()) }
+    if policy.contains(':') {
+        policy.to_owned()
+    } else {
+        with_seed(policy, seed).unwrap_or(policy.to_owned())
+    }
 }
 
-/// Sends SIGTERM to a child, and to it alone: `colocate run` passes it on to its programs. What a second signal kills of those is
-/// left to its guardian, which has a session of its own.
+fn with_seed(policy: &str, seed: u64) -> Option<String> {
+    let mut spec: PolicySpec = policy.parse().ok()?;
+    spec.set("seed", &seed.to_string()).ok()?;
+    Some(spec.to_string())
+}
+
+/// Sends SIGTERM to a child only: `colocate run` passes the signal on to its programs. Programs
+/// killed at a second signal are left to its guardian, which has its own session.
 fn ask_to_end(pid: Pid) {
-    // It may have ended meanwhile.
+    // The child may have ended meanwhile.
     let _ = sys::kill(pid, libc::SIGTERM);
 }
 
-/// Starts a child whose output goes to `output`.
+/// Starts a child with standard output and error redirected to `output`.
 fn start(command: &mut Command, output: &File) -> std::io::Result<Pid> {
+    // Programs that read standard input would wait for the terminal.
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
     children::start(command)
 }
 
-/// What we need of the report of `colocate run` (docs/schemas/report.json).
+/// The fields used of the report of `colocate run` (docs/schemas/report.json).
 #[derive(Deserialize)]
 struct Report {
     version: u32,
@@ -169,7 +181,10 @@ fn read_report(path: &Path, jobs: usize) -> anyhow::Result<Vec<JobTime>> {
         report.version,
         report.jobs.len(),
     );
-    let time = |job: ReportedJob| Some(JobTime { wall_ns: job.ended_ns?, status: job.status? });
-    let times: Option<_> = report.jobs.into_iter().map(time).collect();
+    let times: Option<_> = report
+        .jobs
+        .into_iter()
+        .map(|job: ReportedJob| Some(JobTime { wall_ns: job.ended_ns?, status: job.status? }))
+        .collect();
     times.context("expected the end of each job, found one without")
 }

@@ -1,4 +1,4 @@
-//! The directory of a comparison: what was begun, what has run, where the outputs go.
+//! The directory of a comparison: its settings, the finished runs and their outputs.
 
 use super::{Args, POLICIES, REPETITIONS, SEED};
 use crate::exit::usage;
@@ -14,29 +14,29 @@ use colocate_policy::table::Prior;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Between one program and the next.
+/// Separator of programs on the command line.
 const SEPARATOR: &str = ":::";
 /// Finished runs, in the directory of the comparison.
 const STATE: &str = "state.json";
 
 /// A comparison with its directory.
 pub struct Session {
-    /// Where everything is kept.
+    /// The directory.
     pub dir: PathBuf,
-    /// What has been measured so far.
+    /// Settings and finished runs.
     pub state: State,
 }
 
-/// The files of one run.
+/// Files of a run.
 pub struct RunFiles {
-    /// What the programs and colocate printed.
+    /// Output of the programs and of colocate.
     pub log: PathBuf,
     /// The report of `colocate run`.
     pub report: PathBuf,
 }
 
 impl Session {
-    /// Begins the comparison that `args` name, or goes on with the one in its directory.
+    /// Begins the comparison requested by `args`, or resumes the one in its directory.
     pub fn open(args: &Args) -> anyhow::Result<Self> {
         let dir = args.output.clone();
         let begun = read_state(&dir.join(STATE))?;
@@ -73,13 +73,13 @@ impl Session {
         }
     }
 
-    /// Keeps a finished run; what is on disk is whole whenever we are killed.
+    /// Keeps a finished run. The file on disk is complete even if colocate is killed.
     pub fn keep(&mut self, run: Run) -> anyhow::Result<()> {
         self.state.runs.push(run);
         self.save()
     }
 
-    /// Keeps a run in which a program failed.
+    /// Keeps a failed run.
     pub fn keep_failure(&mut self, run: Run) -> anyhow::Result<()> {
         self.state.failures.push(run);
         self.save()
@@ -100,7 +100,7 @@ fn read_state(path: &Path) -> anyhow::Result<Option<State>> {
         .with_context(|| format!("cannot go on with {}", path.display()))
 }
 
-/// `begun`, if `args` name nothing else and the programs are still the same.
+/// `begun`, if `args` request nothing else and the programs are unchanged.
 fn resumed(begun: State, args: &Args, dir: &Path) -> anyhow::Result<State> {
     let asked = asked(args, Some(&begun.settings))?;
     begun
@@ -110,7 +110,7 @@ fn resumed(begun: State, args: &Args, dir: &Path) -> anyhow::Result<State> {
     Ok(begun)
 }
 
-/// The settings in `args`; what they leave open is as in `begun`, or the default.
+/// The settings in `args`, with those of `begun` or the defaults for the rest.
 fn asked(args: &Args, begun: Option<&Settings>) -> anyhow::Result<Settings> {
     let commands = match begun {
         Some(begun) if args.command.is_empty() => {
@@ -121,8 +121,10 @@ fn asked(args: &Args, begun: Option<&Settings>) -> anyhow::Result<Settings> {
     let jobs = commands.into_iter().map(job).collect::<anyhow::Result<Vec<_>>>()?;
     args.server.check_words(jobs.len())?;
     let policies = if args.policies.is_empty() {
-        let default = || POLICIES.split(',').map(str::to_owned).collect();
-        begun.map_or_else(default, |begun| begun.policies.clone())
+        begun.map_or_else(
+            || POLICIES.split(',').map(str::to_owned).collect(),
+            |begun| begun.policies.clone(),
+        )
     } else {
         args.policies.clone()
     };
@@ -146,7 +148,7 @@ fn asked(args: &Args, begun: Option<&Settings>) -> anyhow::Result<Settings> {
     Ok(settings)
 }
 
-/// A name that `colocate run` will take, or `bare`.
+/// Checks that a policy is known to `colocate run` or is `bare`.
 fn check_policy(policy: &str) -> anyhow::Result<()> {
     if policy == BARE {
         return Ok(());
@@ -160,7 +162,7 @@ fn check_policy(policy: &str) -> anyhow::Result<()> {
     }
 }
 
-/// The commands of a line with `:::` between them.
+/// The commands on a command line, separated by `:::`.
 fn split(words: &[String]) -> Vec<Vec<String>> {
     words.split(|word| word == SEPARATOR).map(<[String]>::to_vec).collect()
 }
@@ -176,7 +178,7 @@ fn job(command: Vec<String>) -> anyhow::Result<Job> {
     Ok(Job { command, identity })
 }
 
-/// The programs' names with `+` between them.
+/// The programs' names, joined by `+`.
 fn name_of(jobs: &[Job]) -> String {
     let names = jobs.iter().map(|job| {
         let path = Path::new(&job.command[0]);

@@ -1,4 +1,4 @@
-//! Completions of the shells: process numbers where an option takes one, files only where it may take one.
+//! Shell completions: PIDs where an option takes one, files only where an option takes one.
 
 use clap::{Arg, Command, ValueHint};
 use clap_complete::Shell;
@@ -6,8 +6,8 @@ use std::any::TypeId;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// A shell, where it looks for completions below `share`, and how it completes process numbers: the hint that stands for them
-/// while completions are generated, the text that this gives, and the text in its place.
+/// A shell, the path of its completions below `share`, and the replacement that completes PIDs: the
+/// placeholder hint, its generated text, and the text in its place.
 struct Kind {
     shell: Shell,
     file: fn(&str) -> String,
@@ -40,7 +40,7 @@ const KINDS: [Kind; 3] = [
     },
 ];
 
-/// The files with completions, below `share`: path and text.
+/// Files of completions, as path below `share` and text.
 pub fn all(command: fn() -> Command) -> Vec<(String, String)> {
     let name = command().get_name().to_owned();
     let text = |kind: &Kind| {
@@ -52,7 +52,7 @@ pub fn all(command: fn() -> Command) -> Vec<(String, String)> {
     KINDS.iter().map(|kind| ((kind.file)(&name), text(kind))).collect()
 }
 
-/// The command whose options that take process numbers have `hint`, and those that take no file have none.
+/// The command with `hint` on options of PIDs, and without hints on options that take no file.
 fn with_hints(command: Command, hint: ValueHint) -> Command {
     let command = command.mut_args(move |arg| {
         if is_pid(&arg) {
@@ -70,7 +70,8 @@ fn is_pid(arg: &Arg) -> bool {
     arg.get_value_names().is_some_and(|names| names.iter().any(|name| name.as_str() == "PID"))
 }
 
-/// Whether an argument may be the name of a file: text is, a number or a time is not. Flags take nothing.
+/// Whether an argument may be a file name: text may be, a number or a time may not. Flags count as
+/// well: they take no value.
 fn takes_file(arg: &Arg) -> bool {
     let of = arg.get_value_parser().type_id();
     let texts = [TypeId::of::<PathBuf>(), TypeId::of::<OsString>(), TypeId::of::<String>()];

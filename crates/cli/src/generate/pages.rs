@@ -1,14 +1,14 @@
-//! Manual pages: what clap_mangen makes of the arguments, and after that examples, files and exit status.
+//! Manual pages: the output of clap_mangen, followed by examples, files and exit status.
 
 use clap::Command;
 use clap_mangen::Man;
 use std::fmt::Write;
 use std::io;
 
-/// The examples of a page: purpose, and the line to type.
+/// Examples of a page: purpose and command line.
 pub type Examples = [(&'static str, &'static [(&'static str, &'static str)])];
 
-/// Files that several commands read and write.
+/// Files common to several commands.
 const FILES: [(&str, &str); 5] = [
     (
         "$XDG_CACHE_HOME/colocate/profiles, ~/.cache/colocate/profiles",
@@ -26,7 +26,7 @@ const FILES: [(&str, &str); 5] = [
     ("PREFIX/share/doc/colocate/docs/schemas", "JSON schemas of what is read and written."),
 ];
 
-/// Exit status, as the module `exit` has it.
+/// Exit status, as in the module `exit`.
 const STATUS: [(&str, &str); 6] = [
     ("N", "run, profile: the program's own; 128 + S if signal S killed it. Else 0."),
     ("2", "Wrong usage."),
@@ -36,9 +36,10 @@ const STATUS: [(&str, &str); 6] = [
     ("127", "A program was not found."),
 ];
 
-/// The pages of a command and of those below it: name of the file and text.
+/// Pages of a command and its subcommands, as file name and text.
 pub fn all(command: Command, examples: &Examples) -> io::Result<Vec<(String, String)>> {
     let mut command = command.disable_help_subcommand(true);
+    // Needed for the usage lines of subcommands.
     command.build();
     let mut pages = Vec::new();
     add(&command, examples, &mut pages)?;
@@ -63,7 +64,8 @@ fn add(
     Ok(())
 }
 
-/// The page with the usage line of `--help` as its synopsis: clap_mangen's lists every option and leaves out values and `--`.
+/// The page with the usage line of `--help` as its synopsis: clap_mangen's synopsis lists every
+/// option and omits values and `--`.
 fn with_usage(page: &str, command: &mut Command) -> String {
     let Some((before, rest)) = page.split_once(".SH SYNOPSIS\n") else { return page.to_owned() };
     let after = rest.find("\n.SH ").map_or("", |at| &rest[at + 1..]);
@@ -78,7 +80,7 @@ fn with_usage(page: &str, command: &mut Command) -> String {
     format!("{before}.SH SYNOPSIS\n{}\n{after}", lines.join("\n.br\n"))
 }
 
-/// The sections that are not made of arguments.
+/// Sections beside those generated from arguments.
 fn sections(page: &str, examples: &Examples) -> String {
     let examples = examples.iter().find(|(name, _)| page.strip_suffix(".1") == Some(name));
     let mut text = String::new();
@@ -98,7 +100,7 @@ fn sections(page: &str, examples: &Examples) -> String {
     text
 }
 
-/// Text as roff(7) takes it; no line begins with a control character.
+/// Text escaped for roff(7). No line may begin with a control character.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('-', "\\-")
 }

@@ -1,4 +1,5 @@
-//! How fast workloads are beside each other, each on its PU: what scenarios and the search for siblings measure.
+//! Speed of workloads beside each other, each on its own PU: the measurement of scenarios and of
+//! the search for siblings.
 
 use super::harness::{Measurement, SHARED_WITH_OTHERS};
 use anyhow::Context;
@@ -6,36 +7,36 @@ use smt_bench::measure::{CHUNK, Job, together};
 use smt_bench::overlap::{Pace, paces};
 use std::time::Duration;
 
-/// What one measurement says.
+/// Result of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Nanoseconds an iteration of each job took while all of them ran, in the jobs' order.
-    /// `None` for all if they did not run together long enough: other load had their PUs.
+    /// Nanoseconds an iteration of each job while all jobs ran, in the order of the jobs. `None` if
+    /// other load left too little common time.
     pub iteration_ns: Option<Vec<f64>>,
-    /// The smallest share of its PU that a job's thread had, in 0 ..= 1.
+    /// Smallest share of its PU that any job's thread had, in 0 ..= 1.
     pub share_of_pu: f64,
 }
 
-/// A machine on which workloads run beside each other.
+/// A machine for workloads beside each other.
 pub trait Bench: Measurement<Cell = Vec<Job>, Sample = Sample> {}
 
 impl<M: Measurement<Cell = Vec<Job>, Sample = Sample>> Bench for M {}
 
-/// This machine.
+/// This machine as a bench.
 pub struct Here {
     length: Duration,
     patience: &'static [u32],
 }
 
 impl Here {
-    /// Measures for `length`; where other load leaves too little undisturbed time, again and longer,
-    /// by the factors in `patience`.
+    /// Measures for `length`; if other load leaves too little undisturbed time, again for `length`
+    /// times each factor of `patience`.
     pub fn new(length: Duration, patience: &'static [u32]) -> Self {
         Self { length, patience }
     }
 }
 
-/// Undisturbed chunks that make a measurement: their median is then not moved by a few odd ones.
+/// Undisturbed chunks of a valid measurement: enough for a median that a few outliers do not move.
 /// Chosen. A short measurement needs only half of its length.
 const ENOUGH_CHUNKS: u32 = 20;
 
@@ -61,19 +62,22 @@ impl Measurement for Here {
 }
 
 fn long_enough(paces: &[Option<Pace>], least: Duration) -> Option<Vec<f64>> {
-    let usable = |pace: &&Pace| u128::from(pace.together_ns) >= least.as_nanos();
-    let each = paces.iter().map(|pace| pace.as_ref().filter(usable).map(|pace| pace.iteration_ns));
+    let each = paces.iter().map(|pace| {
+        pace.as_ref()
+            .filter(|pace: &&Pace| u128::from(pace.together_ns) >= least.as_nanos())
+            .map(|pace| pace.iteration_ns)
+    });
     each.collect()
 }
 
-/// How much of what was measured could be used.
+/// Usable share of the measurements.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Quality {
     /// Measurements taken.
     pub measured: u32,
     /// Measurements without enough undisturbed time.
     pub discarded: u32,
-    /// The smallest share of its PU that a thread had in any of them, in 0 ..= 1.
+    /// Smallest share of its PU that a thread had in any measurement, in 0 ..= 1.
     pub least_share_of_pu: f64,
 }
 
@@ -84,14 +88,14 @@ impl Default for Quality {
 }
 
 impl Quality {
-    /// Takes note of `sample`.
+    /// Counts `sample`.
     pub fn note(&mut self, sample: &Sample) {
         self.measured += 1;
         self.discarded += u32::from(sample.iteration_ns.is_none());
         self.least_share_of_pu = self.least_share_of_pu.min(sample.share_of_pu);
     }
 
-    /// A line of text if anything was discarded or a thread had to share its PU; else nothing.
+    /// A line of text if a measurement was discarded or a thread had to share its PU; else empty.
     pub fn remark(&self) -> String {
         let share = self.least_share_of_pu * 100.0;
         match self.discarded {

@@ -1,10 +1,10 @@
-//! What all measurements of `colocate-study bench` and `calibrate` share: which PUs they use, in which order cells are measured, and what
-//! happens at a signal.
+//! Common parts of the measurements of `colocate-study bench` and `calibrate`: the PUs, the order
+//! of cells and the end by a signal.
 //!
 //! # Properties
 //! - **Complete**: every round measures each cell once.     -> test `every_round_measures_every_cell_once`
 //! - **Repeatable**: the same seed, the same order.          -> test `every_round_measures_every_cell_once`
-//! - **Warm**: what is measured for warming up is not kept. -> test `the_warm_up_is_not_kept`
+//! - **Warm**: samples of the warm-up are not kept. -> test `the_warm_up_is_not_kept`
 
 use crate::exit;
 use crate::output::{self, Bar};
@@ -14,41 +14,42 @@ use colocate_figures::stats::Random;
 use colocate_machine::{Machine, PuNr, PuSet, read};
 use smt_bench::thread;
 
-/// Below this share of its PU, a thread did not have it for itself. Chosen, with room for what the
-/// kernel does on every PU.
+/// Share of its PU below which a thread had to share. Chosen, with room for the kernel's own work
+/// on every PU.
 pub const SHARED_WITH_OTHERS: f64 = 0.95;
 
-/// Something that is measured: on this machine, or on a simulated one in tests.
+/// A subject of measurements: this machine, or a simulated one in tests.
 pub trait Measurement {
-    /// One condition, e.g. a PU, or jobs on PUs.
+    /// A condition, e.g. a PU, or jobs on PUs.
     type Cell;
-    /// What measuring a cell once gives.
+    /// Result of measuring a cell once.
     type Sample;
-    /// What samples are called, in the plural.
+    /// Name of samples, in the plural.
     const UNIT: &'static str;
 
-    /// Measures `cell` once; `None` if a signal is to end us.
+    /// Measures `cell` once; `None` if a signal ends the program.
     fn measure(&mut self, cell: &Self::Cell) -> anyhow::Result<Option<Self::Sample>>;
 
-    /// The cell that is measured once before the first round and is not kept; `None` if nothing has to warm up.
+    /// Cell of the warm-up before the first round, whose sample is dropped; `None` without a
+    /// warm-up.
     fn warm_up(&self) -> Option<Self::Cell> {
         None
     }
 }
 
-/// A sample, and of which cell and in which round it was taken.
+/// A sample with its cell and round.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Taken<S> {
-    /// The round, from 0.
+    /// Round, from 0.
     pub round: u32,
-    /// The place in the list of cells.
+    /// Index in the list of cells.
     pub cell: usize,
-    /// What was measured.
+    /// The sample.
     pub sample: S,
 }
 
-/// Measures `cells` in `repeat` rounds, each in a random order of its own, so that drift affects all cells alike. The
-/// samples are in the order in which they were taken.
+/// Measures `cells` in `repeat` rounds, each in a random order: drift affects all cells alike. The
+/// samples are in the order of measurement.
 pub fn rounds<M: Measurement>(
     measurement: &mut M,
     cells: &[M::Cell],
@@ -74,7 +75,7 @@ pub fn rounds<M: Measurement>(
     Ok(taken)
 }
 
-/// One sample of `cell`. The bar goes away before an error is shown.
+/// One sample of `cell`. Clears the bar before an error is shown.
 fn once<M: Measurement>(
     measurement: &mut M,
     cell: &M::Cell,
@@ -97,12 +98,12 @@ pub fn by_cell<S>(taken: Vec<Taken<S>>, cells: usize) -> Vec<Vec<S>> {
     samples
 }
 
-/// The PUs that this process may use, in ascending order.
+/// PUs that this process may use, in ascending order.
 pub fn usable() -> anyhow::Result<Vec<u32>> {
     thread::usable().context("cannot read which PUs may be used")
 }
 
-/// The PUs that `--cpus` names, in its order, or all `usable` ones.
+/// PUs of `--cpus`, in its order, or all `usable` PUs.
 pub fn asked(named: Option<Vec<u32>>, usable: &[u32]) -> anyhow::Result<Vec<u32>> {
     let Some(named) = named else { return Ok(usable.to_vec()) };
     let lost: Vec<u32> = named.iter().copied().filter(|pu| !usable.contains(pu)).collect();
@@ -117,17 +118,17 @@ pub fn asked(named: Option<Vec<u32>>, usable: &[u32]) -> anyhow::Result<Vec<u32>
     )))
 }
 
-/// PUs as the kernel lists them.
+/// PUs in the kernel's list format.
 pub fn list(pus: &[u32]) -> String {
     pus.iter().map(|&pu| PuNr(pu)).collect::<PuSet>().to_string()
 }
 
-/// The PUs of a set, in ascending order.
+/// Numbers of the PUs of a set, in ascending order.
 pub fn numbers(pus: &PuSet) -> Vec<u32> {
     pus.iter().map(|pu| pu.0).collect()
 }
 
-/// This machine as it is reported, or `None`, with a remark unless `quiet`, if its topology cannot be read.
+/// This machine as reported; `None`, with a remark unless `quiet`, if its topology cannot be read.
 pub fn machine(quiet: bool) -> Option<Machine> {
     let machine = read::reported();
     if let (Err(why), false) = (&machine, quiet) {

@@ -1,9 +1,9 @@
-//! SMT-Bench's scenarios: a kernel alone, beside itself, and beside every other one.
+//! SMT-Bench's scenarios: a kernel alone, beside itself, and beside every other kernel.
 //!
 //! Every repetition measures each kernel alone on either PU and each ordered pair of kernels once,
-//! in random order. A kernel's time beside another is taken relative to its time alone on the same
-//! PU in the same repetition; both arrangements of a pair count. A repetition thus gives one matrix
-//! and one geometric mean for each scenario, and intervals are over repetitions.
+//! in random order. A kernel's time beside another is relative to its time alone on the same PU in
+//! the same repetition; both arrangements of a pair count. A repetition thus yields one matrix and
+//! one geometric mean for each scenario, and intervals are over repetitions.
 
 use super::beside::{Bench, Quality, Sample};
 use super::harness::{by_cell, rounds};
@@ -13,18 +13,18 @@ use serde::{Serialize, Serializer};
 use smt_bench::Workload;
 use smt_bench::measure::Job;
 
-/// What is asked of all kernels.
+/// Settings of a measurement, common to all kernels.
 #[derive(Clone, Debug, Serialize)]
 pub struct Settings {
     /// Kernel numbers of the two PUs.
     pub pus: [u32; 2],
-    /// Whether they share a core; `None` if unknown.
+    /// Whether the PUs share a core; `None` if unknown.
     pub share_core: Option<bool>,
     /// Seconds of each measurement.
     pub seconds: f64,
-    /// Rounds.
+    /// Number of rounds.
     pub repeat: u32,
-    /// Seed of the order.
+    /// Seed of the order of cells.
     pub seed: u64,
 }
 
@@ -36,47 +36,47 @@ pub struct Alone {
     pub kernel: Workload,
     /// Kernel number of the PU.
     pub pu: u32,
-    /// Nanoseconds of an iteration; `None` if nothing could be measured.
+    /// Nanoseconds an iteration; `None` if no sample was valid.
     pub iteration_ns: Option<Estimate>,
 }
 
 /// A kernel's time beside another, relative to its time alone.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cell {
-    /// The kernel that is timed.
+    /// The timed kernel.
     #[serde(serialize_with = "name")]
     pub kernel: Workload,
-    /// The kernel beside it.
+    /// The kernel on the sibling PU.
     #[serde(serialize_with = "name")]
     pub beside: Workload,
-    /// Time relative to alone; `None` if nothing could be measured.
+    /// Time relative to the time alone; `None` if no sample was valid.
     pub time: Option<Estimate>,
 }
 
-/// Geometric means over kernels. `None` where nothing could be measured or no case exists.
+/// Geometric means over kernels. `None` without a valid sample or without a case.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Scenarios {
-    /// A: alone. 1 by definition; the interval says how well times repeat.
+    /// A: alone. 1 by definition; the interval shows how well times repeat.
     pub alone: Option<Estimate>,
     /// B: beside itself.
     pub same: Option<Estimate>,
-    /// C: beside each other kernel.
+    /// C: beside each different kernel.
     pub different: Option<Estimate>,
 }
 
-/// What was measured (docs/schemas/bench-smt.json).
+/// Results of a measurement (docs/schemas/bench-smt.json).
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Version of the format.
     pub version: u32,
-    /// The measurement.
+    /// Settings of the measurement.
     #[serde(flatten)]
     pub settings: Settings,
     /// Geometric means over kernels.
     pub scenarios: Scenarios,
     /// Each kernel alone on each PU.
     pub alone: Vec<Alone>,
-    /// Each kernel beside each.
+    /// Each kernel beside each kernel.
     pub matrix: Vec<Cell>,
     /// Signs of disturbance.
     pub quality: Quality,
@@ -92,13 +92,13 @@ impl Report {
         self.matrix.iter().find(|cell| cell.kernel == kernel && cell.beside == beside)
     }
 
-    /// The kernels, in the order asked.
+    /// The kernels, in the order requested.
     pub fn kernels(&self) -> Vec<Workload> {
         self.alone.iter().step_by(2).map(|alone| alone.kernel).collect()
     }
 }
 
-/// Measures all scenarios of `kernels`, each named once, on `bench`.
+/// Measures all scenarios of `kernels`, each listed once, on `bench`.
 pub fn measure(
     bench: &mut impl Bench,
     settings: Settings,
@@ -113,7 +113,7 @@ pub fn measure(
     Ok(reported(settings, kernels, &times, quality))
 }
 
-/// For each kernel: alone on either PU, and on the first PU beside each kernel on the second.
+/// Cells of each kernel: alone on either PU, and on the first PU beside each kernel on the second.
 fn cells(pus: [u32; 2], kernels: &[Workload]) -> Vec<Vec<Job>> {
     let job = |workload: &Workload, pu: usize| Job { workload: *workload, cpu: pus[pu] };
     let mut cells = Vec::new();
@@ -124,32 +124,34 @@ fn cells(pus: [u32; 2], kernels: &[Workload]) -> Vec<Vec<Job>> {
     cells
 }
 
-/// The samples of [`cells`], by cell and round. Kernels and PUs are places in their lists.
+/// Samples of [`cells`], by cell and round. Kernels and PUs are indexes into their lists.
 struct Times {
     samples: Vec<Vec<Sample>>,
     kernels: usize,
 }
 
 impl Times {
-    /// What an iteration of job `job` took in a cell, in each round.
+    /// Time of an iteration of job `job` in a cell, by round.
     fn of(&self, kernel: usize, column: usize, job: usize) -> Series {
         let samples = &self.samples[kernel * (self.kernels + 2) + column];
         samples.iter().map(|sample| Some(sample.iteration_ns.as_ref()?[job])).collect()
     }
 
-    /// What an iteration of `kernel` took alone on `pu`, in each round.
+    /// Time of an iteration of `kernel` alone on `pu`, by round.
     fn alone(&self, kernel: usize, pu: usize) -> Series {
         self.of(kernel, pu, 0)
     }
 
-    /// Time of `kernel` beside `other` relative to alone, in each round: the geometric mean of both
-    /// PUs, or the one that could be measured.
+    /// Time of `kernel` beside `other` relative to its time alone, by round: the geometric mean
+    /// over both PUs, or the value of the only PU with a valid sample.
     fn ratio(&self, kernel: usize, other: usize) -> Series {
         let beside = [self.of(kernel, 2 + other, 0), self.of(other, 2 + kernel, 1)];
         let alone = [self.alone(kernel, 0), self.alone(kernel, 1)];
-        let on = |pu: usize, round: usize| Some(beside[pu][round]? / alone[pu][round]?);
-        let both = |round| (0..2).filter_map(|pu| on(pu, round)).collect::<Vec<f64>>();
-        (0..alone[0].len()).map(|round| geometric_mean(&both(round))).collect()
+        let of_round = (0..alone[0].len()).map(|round| {
+            let both = (0..2).filter_map(|pu: usize| Some(beside[pu][round]? / alone[pu][round]?));
+            geometric_mean(&both.collect::<Vec<f64>>())
+        });
+        of_round.collect()
     }
 }
 
@@ -157,7 +159,9 @@ fn reported(settings: Settings, kernels: &[Workload], times: &Times, quality: Qu
     let count = kernels.len();
     let mut alone = Vec::new();
     let mut matrix = Vec::new();
-    let (mut repeats, mut same, mut different) = (Vec::new(), Vec::new(), Vec::new());
+    let mut repeats = Vec::new();
+    let mut same = Vec::new();
+    let mut different = Vec::new();
     for kernel in 0..count {
         for (place, &pu) in settings.pus.iter().enumerate() {
             let series = times.alone(kernel, place);
@@ -181,10 +185,11 @@ fn reported(settings: Settings, kernels: &[Workload], times: &Times, quality: Qu
     Report { version: 1, settings, scenarios, alone, matrix, quality }
 }
 
-/// As a share of its own value, which is 1 then.
+/// The estimate as a share of its own value, which thus becomes 1.
 fn relative(found: Estimate) -> Estimate {
-    let share = |of: f64| of / found.value;
-    let interval = found.interval.map(|it| Interval { low: share(it.low), high: share(it.high) });
+    let interval = found
+        .interval
+        .map(|it| Interval { low: it.low / found.value, high: it.high / found.value });
     Estimate { value: 1.0, interval }
 }
 

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub struct Bar(ProgressBar);
 
 impl Bar {
-    /// Of `total` steps, in the form of `template` (indicatif's); not shown if `quiet`.
+    /// A bar of `total` steps, with indicatif's `template`; hidden if `quiet`.
     pub fn new(total: u64, template: &str, quiet: bool) -> Self {
         if quiet {
             return Self(ProgressBar::hidden());
@@ -18,32 +18,32 @@ impl Bar {
         Self(bar)
     }
 
-    /// So many steps more are done.
+    /// Adds `steps` completed steps.
     pub fn advance(&self, steps: u64) {
         self.0.inc(steps);
     }
 
-    /// How many steps are done.
+    /// Number of completed steps.
     pub fn position(&self) -> u64 {
         self.0.position()
     }
 
-    /// So many steps are done.
+    /// Sets the number of completed steps.
     pub fn set_position(&self, steps: u64) {
         self.0.set_position(steps);
     }
 
-    /// What is being done.
+    /// Sets the message, escaped.
     pub fn say(&self, message: &str) {
         self.0.set_message(printable(message).into_owned());
     }
 
-    /// Does `work`, which may write to the terminal, while no bar is there.
+    /// Runs `work`, which may write to the terminal, with the bar hidden.
     pub fn suspend<R>(&self, work: impl FnOnce() -> R) -> R {
         self.0.suspend(work)
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn clear(&self) {
         self.0.finish_and_clear();
     }

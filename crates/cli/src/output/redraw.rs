@@ -1,9 +1,10 @@
-//! A table on the terminal of standard output, of which each takes the place of the one before.
+//! A table on the terminal of standard output; each table replaces the previous one.
 //!
 //! # Properties
-//! - **Nothing of others is erased**: a table stays, and the next one is drawn below it, if others may have written since:
-//!   after Ctrl-Z, while another process group has the terminal, and after a remark. It also stays if the terminal's size
-//!   has changed, since its lines may be wrapped now. -> test `a_shell_writes_in_between`
+//! - **Foreign output stays**: the next table is drawn below the previous one if other programs may
+//!   have written since: after Ctrl-Z, while another process group is in the foreground, and after a
+//!   remark. The same holds after a change of the terminal's size, since lines may be wrapped.
+//!   -> test `a_shell_writes_in_between`
 
 use super::{Size, Stream, is_terminal, remark, size};
 use anyhow::Context;
@@ -15,17 +16,18 @@ use signal_hook::consts::SIGCONT;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Where tables are drawn.
+/// A terminal for tables.
 pub struct Redraw {
     term: Term,
     /// Set by SIGCONT.
     resumed: Arc<AtomicBool>,
-    /// How large the terminal was, and the lines of the table there, if the next one may take its place.
+    /// Size of the terminal and lines of the last table, if the next table may replace it.
     last: Option<(Size, usize)>,
 }
 
 impl Redraw {
-    /// On standard output; `None` if that is no terminal, or one that moves no cursor (`TERM=dumb`).
+    /// The terminal of standard output; `None` for files and pipes, and for a terminal that moves
+    /// no cursor (`TERM=dumb`).
     pub fn of_stdout() -> anyhow::Result<Option<Self>> {
         if !is_terminal(Stream::Out) || console::is_dumb() {
             return Ok(None);
@@ -36,16 +38,19 @@ impl Redraw {
         Ok(Some(Self { term: Term::buffered_stdout(), resumed, last: None }))
     }
 
-    /// How large the terminal is, or usually is if it does not say.
+    /// Size of the terminal; 80 by 24 if unknown.
     pub fn size(&self) -> Size {
         size(Stream::Out).unwrap_or(Size { lines: 24, columns: 80 })
     }
 
-    /// Shows a table; its lines are cut where the terminal ends. One that is higher than the terminal scrolls.
+    /// Draws a table, with its lines cut to the terminal's width. A table higher than the terminal
+    /// scrolls.
     pub fn draw(&mut self, text: &str) -> anyhow::Result<()> {
         let size = self.size();
-        let cut = |line| truncate_str(&printable(line), size.columns, "…").into_owned() + "\n";
-        let cut: String = text.lines().map(cut).collect();
+        let cut: String = text
+            .lines()
+            .map(|line| truncate_str(&printable(line), size.columns, "…").into_owned() + "\n")
+            .collect();
         let resumed = self.resumed.swap(false, Ordering::Relaxed);
         let in_background = tcgetpgrp(std::io::stdout()).is_ok_and(|group| group != getpgrp());
         let last = self.last.filter(|(before, _)| *before == size && !resumed && !in_background);
@@ -54,7 +59,7 @@ impl Redraw {
         written.context("cannot write to standard output")
     }
 
-    /// Writes `text` in place of so many lines above the cursor.
+    /// Writes `text` over the `lines` lines above the cursor.
     fn replace(&self, lines: usize, text: &str) -> std::io::Result<()> {
         if lines > 0 {
             self.term.move_cursor_up(lines)?;
@@ -64,7 +69,7 @@ impl Redraw {
         self.term.flush()
     }
 
-    /// Says a line on standard error, after our name. The table there stays above it.
+    /// Writes a line to standard error, after the program's name. The last table stays above it.
     pub fn remark(&mut self, line: &str) {
         self.last = None;
         remark(line);

@@ -1,53 +1,56 @@
-//! How a table stays on a terminal that others write to as well: in the last lines, which a scroll region keeps.
+//! A table in the last lines of a terminal to which other programs write, too; a scroll region
+//! keeps it there.
 //!
 //! # Problem
-//! Programs write to the same terminal, and it is unknown where they have left the cursor. What goes up from it to
-//! draw a table anew clears their lines.
+//! Programs write to the same terminal, and their cursor position is unknown. Moving the cursor up
+//! from it to draw a table anew would clear their lines.
 //! # Approach
-//! The table has the last lines of the screen. Scrolling is confined to the lines above (DECSTBM, which every
-//! terminal knows since the VT100), so what programs print never gets there. Where the cursor is already so far
-//! down, the screen scrolls first.
+//! The table has the last lines of the screen. Scrolling is confined to the lines above (DECSTBM,
+//! known to every terminal since the VT100), so that output of programs never gets there. If the
+//! cursor is already that far down, the screen scrolls first.
 //! # Properties
-//! - **Nothing of others is lost**: each line that they print is on the screen or above it, whole. -> test
-//!   `what_programs_print_stays`
+//! - **Nothing of others is lost**: each line that they print is on the screen or above it, whole.
+//!   -> test `what_programs_print_stays`
 //! - **Left as it was**: afterwards the whole screen scrolls, and the table is gone. -> test `it_is_taken_away`
 
 use super::Size;
 use std::fmt::Write;
 
-/// Keeps the cursor's place, and comes back to it.
+/// Saves the cursor position (DECSC), and restores it (DECRC).
 const KEEP: &str = "\u{1b}7";
 const BACK: &str = "\u{1b}8";
-/// The whole screen scrolls. The cursor goes to its beginning, as with every other region.
+/// Resets the scroll region to the whole screen. The cursor goes to the top left, as after every
+/// DECSTBM.
 const WHOLE: &str = "\u{1b}[r";
-/// A line down in the same column; in the last line everything scrolls instead.
+/// Moves the cursor down in its column (IND); in the last line, the screen scrolls instead.
 const DOWN: &str = "\u{1b}D";
 /// Clears from the cursor to the end of the screen.
 const CLEAR: &str = "\u{1b}[J";
 
-/// Lines that a table may take on a terminal: half of them, and a region that scrolls needs two.
+/// Lines for a table on a terminal: half of them; none below 4, since a scroll region needs two.
 pub fn room(size: Size) -> usize {
     if size.lines < 4 { 0 } else { size.lines / 2 }
 }
 
-/// A table that is to be shown.
+/// A table to show.
 #[derive(Debug, Default)]
 pub struct Frame {
-    /// Its lines, none longer than the terminal's; those without room are left out. Empty to take away what is shown.
+    /// Lines of the table, none longer than the terminal's; lines without room are left out. Empty
+    /// to remove the table.
     pub text: String,
-    /// How large the terminal was for which it was made.
+    /// Size of the terminal for which the table was made.
     pub size: Size,
 }
 
-/// The lines that are kept on the terminal.
+/// The lines kept at the end of the terminal.
 #[derive(Debug, Default)]
 pub struct ScrollRegion {
-    /// The terminal's size, and how many lines the table has.
+    /// Size of the terminal, and number of the table's lines; `None` without a table.
     kept: Option<(Size, usize)>,
 }
 
 impl ScrollRegion {
-    /// What to write so that `frame` is shown on a terminal that is as large `now`; `None` where nothing may be drawn.
+    /// Output that shows `frame` on a terminal of size `now`; `None` if drawing is not allowed.
     pub fn show(&mut self, frame: &Frame, now: Option<Size>) -> String {
         let rows: Vec<&str> = frame.text.lines().take(room(frame.size)).collect();
         if rows.is_empty() || now.is_none() {
@@ -55,19 +58,19 @@ impl ScrollRegion {
         } else if now == Some(frame.size) {
             self.draw(&rows, frame.size)
         } else {
-            // The next one will fit.
+            // The terminal was resized. The next frame will fit.
             String::new()
         }
     }
 
     fn draw(&mut self, rows: &[&str], size: Size) -> String {
         let kept = rows.len();
-        // Room below the cursor, which stays where it is in the text. As programs may have changed the region, it is
-        // set each time.
+        // Makes room below the cursor, which stays where it is in the text. Programs may have
+        // changed the region, so each frame sets it.
         let mut text = format!("{KEEP}{WHOLE}{BACK}{}\u{1b}[{kept}A{KEEP}", DOWN.repeat(kept));
         let before = match self.kept {
             Some((before, lines)) if before == size => lines,
-            // What is left of a table when the size changes is below the cursor.
+            // After a change of size, the rest of the old table is below the cursor.
             Some(_) => {
                 let _ = write!(text, "{DOWN}\r{CLEAR}");
                 0
@@ -84,8 +87,8 @@ impl ScrollRegion {
         text + BACK
     }
 
-    /// What to write so that the whole screen scrolls again and no table is there. Its lines are cleared only if the
-    /// terminal is still as large `now`; `None` where nothing may be cleared.
+    /// Output that resets the scroll region and removes the table. Its lines are cleared only if
+    /// the terminal still has its size; `now` is `None` if clearing is not allowed.
     pub fn leave(&mut self, now: Option<Size>) -> String {
         let Some((size, kept)) = self.kept.take() else { return String::new() };
         let cleared = match now {

@@ -1,5 +1,5 @@
-//! Lines and tables on standard error while programs run, written by a thread of its own: a terminal that was stopped by
-//! Ctrl-S, or a pipe that is not read, holds up that thread only.
+//! Lines and tables on standard error while programs run, written by a separate thread: a terminal
+//! stopped by Ctrl-S, or a pipe without a reader, blocks only that thread.
 
 use super::scroll_region::{Frame, ScrollRegion};
 use super::{OwnStderr, aside, remarked};
@@ -10,43 +10,43 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Most bytes of lines that wait to be written. Chosen: as much as a pipe takes.
+/// Most bytes of lines in the queue. Chosen: the capacity of a pipe.
 const MOST: usize = 64 << 10;
-/// Longest wait before colocate stops. Chosen: a terminal that was stopped by Ctrl-S takes nothing.
+/// Longest wait before colocate stops itself. Chosen: a terminal stopped by Ctrl-S takes nothing.
 const TO_HIDE: Duration = Duration::from_millis(200);
 
-/// The thread that writes to standard error.
+/// The writer thread of standard error.
 pub struct OutputThread {
     queue: Arc<Queue>,
-    /// Says when the thread has ended; `None` if there is none.
+    /// Disconnected when the thread has ended; `None` without a thread.
     ended: Option<Receiver<()>>,
 }
 
-/// What is to be written, shared with the thread.
+/// Queue of output, shared with the thread.
 #[derive(Default)]
 struct Queue {
     waiting: Mutex<Waiting>,
     changed: Condvar,
 }
 
-/// What is to be written.
+/// Output in the queue.
 #[derive(Default)]
 struct Waiting {
     lines: String,
-    /// Lines for which there was no room.
+    /// Number of lines dropped for lack of room.
     left_out: usize,
-    /// The newest table; older ones that were not written yet are of no use.
+    /// The newest table; replaces older unwritten tables.
     frame: Option<Frame>,
-    /// Whether the thread has written everything that it has taken.
+    /// Whether the thread has written all output taken.
     idle: bool,
     over: bool,
 }
 
 impl OutputThread {
-    /// Starts it, with the default share of CPU time for a `nice` value. To be called when processes are created only to
-    /// execute programs after some system calls.
+    /// Starts the thread, with the default share of CPU time for a `nice` value. To be called
+    /// before processes that do more than exec are forked.
     ///
-    /// Where no thread can be had, lines are kept until [`Self::end`], and no table is shown.
+    /// Without a thread, lines are kept until [`Self::end`], and no table is shown.
     pub fn start(nice: i32) -> Self {
         let queue = Arc::new(Queue::default());
         let (end, ended) = channel();
@@ -54,7 +54,7 @@ impl OutputThread {
         Self { queue, ended: begun.is_ok().then_some(ended) }
     }
 
-    /// Writes a line, after our name. It does not wait, and leaves it out if too much is to be written already.
+    /// Queues a line, after the program's name. Never blocks; drops the line if the queue is full.
     pub fn say(&self, line: &str) {
         let mut waiting = self.queue.open();
         if waiting.lines.len() + line.len() > MOST {
@@ -65,25 +65,25 @@ impl OutputThread {
         self.queue.changed.notify_all();
     }
 
-    /// Shows a table, without waiting for it.
+    /// Queues a table. Never blocks.
     pub fn show(&self, frame: Frame) {
         self.queue.open().frame = Some(frame);
         self.queue.changed.notify_all();
     }
 
-    /// What takes the table away until the next one is shown, and waits until that is done, at most for [`TO_HIDE`].
+    /// A function that removes the table until the next is shown, and waits for the removal for at
+    /// most [`TO_HIDE`].
     pub fn hide(&self) -> impl FnMut() + use<> {
         let queue = Arc::clone(&self.queue);
         move || {
             let mut waiting = queue.open();
             waiting.frame = Some(Frame::default());
             queue.changed.notify_all();
-            let shown = |waiting: &mut Waiting| waiting.frame.is_some() || !waiting.idle;
-            drop(queue.changed.wait_timeout_while(waiting, TO_HIDE, shown));
+            drop(queue.changed.wait_timeout_while(waiting, TO_HIDE, |it| it.is_unwritten()));
         }
     }
 
-    /// Takes the table away, and waits until everything is written, for as long as `patience` if there is one.
+    /// Removes the table, and waits until all output is written, for at most `patience`, if given.
     pub fn end(self, patience: Option<Duration>) {
         self.queue.open().over = true;
         self.queue.changed.notify_all();
@@ -100,15 +100,13 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for something to write, and takes it.
+    /// Waits for output and takes all of it.
     fn take(&self) -> (String, Option<Frame>, bool) {
-        let nothing = |waiting: &mut Waiting| {
-            waiting.lines.is_empty() && waiting.frame.is_none() && !waiting.over
-        };
         let mut waiting = self.open();
+        // Wakes `hide`, which waits for the last frame to be written.
         waiting.idle = true;
         self.changed.notify_all();
-        let found = self.changed.wait_while(waiting, nothing);
+        let found = self.changed.wait_while(waiting, |it| it.is_empty());
         waiting = found.unwrap_or_else(PoisonError::into_inner);
         waiting.idle = false;
         (waiting.take_lines(), waiting.frame.take(), waiting.over)
@@ -116,6 +114,16 @@ impl Queue {
 }
 
 impl Waiting {
+    /// Whether the thread has nothing to do.
+    fn is_empty(&self) -> bool {
+        self.lines.is_empty() && self.frame.is_none() && !self.over
+    }
+
+    /// Whether a frame is queued or being written.
+    fn is_unwritten(&self) -> bool {
+        self.frame.is_some() || !self.idle
+    }
+
     fn take_lines(&mut self) -> String {
         let mut lines = std::mem::take(&mut self.lines);
         match std::mem::take(&mut self.left_out) {
@@ -129,8 +137,8 @@ impl Waiting {
 fn begin(queue: Arc<Queue>, end: Sender<()>, nice: i32) -> io::Result<()> {
     let stderr = OwnStderr::open()?;
     std::thread::Builder::new().name("colocate-output".into()).spawn(move || {
-        // Signals are for the first thread. And a thread that has SIGTTOU blocked may write from the background, where it would
-        // stop the programs as well.
+        // Signals are for the first thread. With SIGTTOU blocked, a thread may write from the
+        // background, where the signal would stop the programs, too.
         let _ = sys::block(&(1..=64).collect::<Vec<_>>());
         let _ = sys::set_slice_and_nice(Nanos::ZERO, nice);
         write_all(&queue, stderr);
@@ -139,7 +147,8 @@ fn begin(queue: Arc<Queue>, end: Sender<()>, nice: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes until it is over. A terminal or a reader that is gone is no reason to end.
+/// Writes until the end of the output. A terminal or reader that has gone away does not end the
+/// loop.
 fn write_all(queue: &Queue, mut stderr: OwnStderr) {
     let mut region = ScrollRegion::default();
     loop {
@@ -149,7 +158,7 @@ fn write_all(queue: &Queue, mut stderr: OwnStderr) {
         } else if over {
             text += &region.leave(stderr.drawable());
         }
-        // In one piece, so that what programs write does not get in between.
+        // In one piece, so that output of programs does not get in between.
         stderr.draw(&text);
         if over {
             return;

@@ -1,4 +1,4 @@
-//! `colocate pages`: where the memory of a process is, and moving it.
+//! `colocate pages`: placement of a process's memory, and moving it.
 
 mod moving;
 mod process;

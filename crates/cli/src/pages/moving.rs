@@ -19,7 +19,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Version of the JSON form.
+/// Version of the JSON format.
 const VERSION: u32 = 1;
 
 /// Moves memory of a running process to another node
@@ -70,18 +70,18 @@ fn watch_time(text: &str) -> Result<u32, String> {
     args::whole_seconds(text, 0..=3600)
 }
 
-/// What is printed.
+/// The report, as printed.
 #[derive(Serialize)]
 struct Report {
     version: u32,
     pid: i32,
     name: String,
-    /// The nodes that pages go to.
+    /// Target nodes of pages.
     to_nodes: Vec<NodeNr>,
     dry_run: bool,
     /// `done`, `stopped` or `process-ended`.
     end: &'static str,
-    /// The first address that was not looked at, if it ended early.
+    /// First address that was not processed, if the move ended early.
     reached: Option<String>,
     page_bytes: u64,
     pages: PageCounts,
@@ -101,9 +101,9 @@ struct Batches {
 #[derive(Serialize)]
 struct Huge {
     before_bytes: Bytes,
-    /// Unknown if the process has ended.
+    /// `None` if the process has ended.
     after_bytes: Option<Bytes>,
-    /// What the kernel counted meanwhile, for all processes together; unknown before Linux 5.9.
+    /// Pages counted by the kernel meanwhile, of all processes together; `None` before Linux 5.9.
     moved_whole: Option<u64>,
     failed: Option<u64>,
     split: Option<u64>,
@@ -157,7 +157,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     status(&report, &interrupt)
 }
 
-/// Signals that end the moving. Each is taken between two batches, so that none is cut short.
+/// Signals that end the move. Each is taken between two batches: no batch is cut short.
 struct Interrupt {
     fd: OwnedFd,
     signal: Option<i32>,
@@ -181,7 +181,7 @@ fn to_nodes(target: &Target) -> Vec<NodeNr> {
     }
 }
 
-/// Watches whether the kernel moves pages away again, if it is one that does.
+/// Watches whether the kernel moves pages away again, if automatic NUMA balancing is on.
 fn watched(
     args: &Args,
     process: &mut Process,
@@ -196,7 +196,7 @@ fn watched(
     })
 }
 
-/// The exit status.
+/// Exit status of the command.
 fn status(report: &Report, interrupt: &Interrupt) -> anyhow::Result<ExitCode> {
     let size = |pages: u64| Bytes(pages * report.page_bytes);
     let reached = report.reached.as_deref().unwrap_or_default();
@@ -265,7 +265,7 @@ fn counts(report: &Report, text: &mut String) {
         ("unmovable", pages.unmovable, "a device's, the kernel's own, or zeros"),
         ("not reached", pages.not_reached, "ended before"),
     ];
-    // What was asked for is said in any case, what went otherwise only if it did.
+    // Requested pages always have a line, other outcomes only if they occurred.
     for (what, pages, why) in lines.iter().filter(|line| line.1 > 0 || line.0 == moved) {
         let size = Bytes(pages * report.page_bytes).to_string();
         let _ = writeln!(text, "{}", format!("{what:<14} {size:>10}  {why}").trim_end());

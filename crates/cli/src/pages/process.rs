@@ -7,9 +7,10 @@ use colocate_files::kernel;
 use colocate_linux::Pid;
 use std::path::Path;
 
-/// The process and the machine's nodes, once it is known that pages can be asked for at all.
+/// The process and the machine's nodes. Fails first if the kernel cannot report pages at all.
 pub fn find(pid: i32, shared: bool) -> anyhow::Result<(Process, Nodes)> {
-    let (proc, sys) = (Path::new("/proc"), Path::new("/sys"));
+    let proc = Path::new("/proc");
+    let sys = Path::new("/sys");
     live::available(proc).map_err(failure)?;
     let process = Process::find(proc, sys, Pid(pid), shared).map_err(failure)?;
     let nodes = Nodes::read(sys).ok_or_else(|| {
@@ -22,7 +23,7 @@ pub fn find(pid: i32, shared: bool) -> anyhow::Result<(Process, Nodes)> {
     Ok((process, nodes))
 }
 
-/// An error with its exit code.
+/// The error for the command line, with its exit code.
 pub fn failure(error: PagesError) -> anyhow::Error {
     match error {
         PagesError::NoCall { .. } => no_capability(error.to_string()),
@@ -30,7 +31,7 @@ pub fn failure(error: PagesError) -> anyhow::Error {
     }
 }
 
-/// The name of a process; empty if it has ended.
+/// Name of a process; empty if it has ended.
 pub fn name(pid: Pid) -> String {
     let comm = kernel::read(Path::new(&format!("/proc/{pid}/comm"))).unwrap_or_default();
     String::from_utf8_lossy(&comm).trim_end().to_owned()

@@ -1,4 +1,4 @@
-//! `colocate pages PID`: where a process's memory is, and which threads use it.
+//! `colocate pages PID`: the nodes of a process's memory, and the threads that use it.
 
 use super::process::{failure, find, name, nodes_named};
 use crate::output;
@@ -15,18 +15,18 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Version of the JSON form.
+/// Version of the JSON format.
 const VERSION: u32 = 1;
 
-/// What is printed.
+/// The report, as printed.
 #[derive(Serialize)]
 struct Report {
     version: u32,
     pid: Pid,
     name: String,
-    /// The nodes that its cpuset allows.
+    /// Nodes allowed by its cpuset.
     allowed_nodes: Vec<NodeNr>,
-    /// Whether the kernel moves pages by itself; `None` if it cannot.
+    /// Whether automatic NUMA balancing is on; `None` if the kernel has none.
     balancing: Option<bool>,
     #[serde(serialize_with = "each_node")]
     nodes: BTreeMap<NodeNr, Bytes>,
@@ -55,7 +55,7 @@ fn each_node<S: Serializer>(on: &BTreeMap<NodeNr, Bytes>, to: S) -> Result<S::Ok
     to.collect_seq(on.iter().map(|(&node, &bytes)| OnNode { node, bytes }))
 }
 
-/// Prints where the memory of a process is.
+/// Prints the nodes of a process's memory.
 pub fn main(pid: i32, json: bool) -> anyhow::Result<ExitCode> {
     let (process, nodes) = find(pid, false)?;
     let report = report(&process, &nodes).map_err(failure)?;
@@ -121,7 +121,7 @@ fn sum(on: &BTreeMap<NodeNr, Bytes>) -> Bytes {
     Bytes(on.values().map(|size| size.0).sum())
 }
 
-/// How many threads may use which nodes.
+/// Number of threads by their allowed nodes.
 fn may_use(report: &Report, text: &mut String) {
     let mut groups: BTreeMap<&[NodeNr], usize> = BTreeMap::new();
     for task in &report.tasks {
@@ -133,9 +133,13 @@ fn may_use(report: &Report, text: &mut String) {
     }
 }
 
-/// The mappings that have memory, the largest first.
+/// Bytes in memory.
+fn size(mapping: &Mapped) -> u64 {
+    sum(&mapping.nodes).0
+}
+
+/// Mappings with memory, the largest first.
 fn mappings(report: &Report, text: &mut String) {
-    let size = |mapping: &Mapped| sum(&mapping.nodes).0;
     let mut shown: Vec<&Mapped> = report.mappings.iter().filter(|m| size(m) > 0).collect();
     shown.sort_by_key(|mapping| std::cmp::Reverse(size(mapping)));
     let _ = writeln!(

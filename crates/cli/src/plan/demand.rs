@@ -1,4 +1,4 @@
-//! Demand vectors of the planned programs: from files (`--demand`), and what their profiles report.
+//! Demand vectors of the planned programs: from files (`--demand`) and from their profiles.
 
 use super::Program;
 use crate::demand::phases_or_reason;
@@ -16,7 +16,7 @@ pub struct Given {
 }
 
 impl Given {
-    /// What the file is called.
+    /// Path of the file.
     pub fn name(&self) -> String {
         self.file.display().to_string()
     }
@@ -27,7 +27,7 @@ impl Given {
     }
 }
 
-/// Reads the files of `options`, each `[JOB=]FILE`, into the programs that they are of.
+/// Reads the files of `options`, each `[JOB=]FILE`, into their programs.
 pub fn give(
     options: &[String],
     programs: &mut [Program],
@@ -48,8 +48,8 @@ pub fn give(
             None if profiles == 1 => (0..=last).collect(),
             None => return Err(wrong("JOB=FILE with several profiles".into(), "no job")),
         };
-        let phases = || read(path, speeds);
-        let phases = phases().with_context(|| format!("cannot use demand {}", path.display()))?;
+        let phases =
+            read(path, speeds).with_context(|| format!("cannot use demand {}", path.display()))?;
         for job in of {
             let program = &mut programs[job];
             let threads = program.profile.threads.len();
@@ -71,7 +71,7 @@ pub fn give(
     Ok(())
 }
 
-/// The job, if one is named, and the file. A job is a number: a file's name can hold a `=`, too.
+/// The job, if given, and the file. A job is a number: a file name may also contain `=`.
 fn parse(option: &str) -> (Option<&str>, &Path) {
     match option.split_once('=') {
         Some((job, file)) if !job.is_empty() && job.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -92,8 +92,8 @@ fn read(path: &Path, speeds: Option<&Performance>) -> anyhow::Result<Vec<Phase>>
     Ok(phases)
 }
 
-/// What is known of each thread of `program` beside its mix: what was given, and its rate where it was
-/// counted. Empty if that is nothing.
+/// Demand of each thread of `program` beside its mix: the given vectors, and its rate where
+/// counted. Empty if none of it is known.
 pub fn known(program: &Program) -> Vec<Phase> {
     let threads = program.profile.threads.iter().enumerate();
     let phases: Vec<Phase> = threads
@@ -107,9 +107,11 @@ pub fn known(program: &Program) -> Vec<Phase> {
     if more { phases } else { Vec::new() }
 }
 
-/// Of how many of `phases` the rate is known, on `processor` or elsewhere; behind a semicolon.
+/// A note on the number of `phases` with a rate known on `processor` or elsewhere, after a
+/// semicolon; empty without any.
 pub fn rates<'a>(phases: impl Iterator<Item = &'a Phase>, processor: Option<&str>) -> String {
-    let (mut here, mut elsewhere) = (0_usize, None);
+    let mut here = 0_usize;
+    let mut elsewhere = None;
     for phase in phases {
         match (phase.cycles_on(processor), phase.cycles.get()) {
             (Some(_), _) => here += 1,

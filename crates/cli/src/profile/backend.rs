@@ -1,4 +1,4 @@
-//! Which backend watches, and its common shape.
+//! The backends that watch threads, and their common interface.
 
 use crate::exit::no_capability;
 use colocate_linux::{Pid, SysError};
@@ -26,28 +26,28 @@ pub enum BackendChoice {
     Emulate,
 }
 
-/// What a backend has seen.
+/// Results of a backend.
 pub struct Seen {
-    /// What every thread did.
+    /// Counts of every thread.
     pub counted: Counted,
-    /// Stretches of code, if they were wanted and the backend sees code.
+    /// Stretches of code, if requested and seen by the backend.
     pub stretches: Vec<Stretch>,
-    /// What counters reported of each thread's demand; empty without counters.
+    /// Each thread's demand as counted; empty without counters.
     pub extras: Vec<Extras>,
-    /// Their events.
+    /// Events of `extras`.
     pub events: Events,
 }
 
 /// A backend at work.
 pub enum Watching {
-    /// Hardware counters, one watch for each process named.
+    /// Hardware counters, one watch for each process in the list.
     Pmu(Vec<Watch>),
-    /// Samples, and why counters were not used, if they were chosen.
+    /// Samples, and the reason why counters are not used, if they were to be.
     Sample { sampler: Box<Sampler>, because: Option<String> },
 }
 
 impl Watching {
-    /// Begins to watch `pids` and all that they create.
+    /// Begins to watch `pids` and their descendants.
     pub fn start(
         choice: BackendChoice,
         set: CounterSet,
@@ -68,7 +68,7 @@ impl Watching {
         }
     }
 
-    /// Its name, and why it was chosen.
+    /// The backend, and the reason of its choice.
     pub fn backend(&self) -> (Backend, Option<String>) {
         match self {
             Self::Pmu(_) => (Backend::Pmu, None),
@@ -81,7 +81,7 @@ impl Watching {
         }
     }
 
-    /// Descriptors that become readable when there is something to do.
+    /// Descriptors that become readable when [`Self::pump`] has work to do.
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
         match self {
             Self::Pmu(watches) => watches.iter().flat_map(Watch::fds).collect(),
@@ -89,7 +89,7 @@ impl Watching {
         }
     }
 
-    /// How long to wait for them at most.
+    /// Longest time until the next [`Self::pump`]; `None` without a limit.
     pub fn next_look(&self) -> Option<Duration> {
         match self {
             Self::Pmu(watches) => watches.iter().filter_map(Watch::poll_timeout).min(),
@@ -97,7 +97,7 @@ impl Watching {
         }
     }
 
-    /// Does what there is to do. Never waits.
+    /// Handles all pending events. Never blocks.
     pub fn pump(&mut self) {
         match self {
             Self::Pmu(watches) => watches.iter_mut().for_each(Watch::pump),
@@ -105,8 +105,8 @@ impl Watching {
         }
     }
 
-    /// To be called when a process has ended and before its exit status is taken: only until
-    /// then does `/proc` show its CPU time.
+    /// Reads the CPU times of an ended process; to be called before the process is reaped: until
+    /// then `/proc` shows them.
     pub fn before_reaping(&mut self) {
         self.pump();
         if let Self::Sample { sampler, .. } = self {
@@ -122,7 +122,7 @@ impl Watching {
         }
     }
 
-    /// Ends watching and says what was seen, with as many stretches of code as are wanted.
+    /// Ends watching; returns the results with at most `stretches` stretches of code.
     pub fn finish(self, stretches: usize) -> Seen {
         match self {
             Self::Pmu(watches) => together(watches.into_iter().map(Watch::finish_all).collect()),
@@ -139,8 +139,18 @@ impl Watching {
 fn pmu(set: CounterSet, pids: &[Pid], start: Start) -> anyhow::Result<Watching> {
     let counters = Counters::find(Path::new("/proc"), Path::new("/sys"), set)?;
     let options = Options::here()?;
-    let watch = |pid: &Pid| Watch::start(counters.clone(), *pid, start, &options);
-    Ok(Watching::Pmu(pids.iter().map(watch).collect::<Result<_, _>>()?))
+    Ok(Watching::Pmu(
+        pids.iter()
+            .map(|pid: &Pid| Watch::start(counters.clone(), *pid, start, &options))
+            .collect::<Result<_, _>>()?,
+    ))
+}
+
+/// Starts to sample `pids`, at least one.
+fn sampler(pids: &[Pid], start: Start, options: SampleOptions) -> Result<Sampler, SysError> {
+    let mut sampler = Sampler::start(pids[0], start, options)?;
+    pids[1..].iter().try_for_each(|pid| sampler.also(*pid, start))?;
+    Ok(sampler)
 }
 
 fn sample(
@@ -150,18 +160,13 @@ fn sample(
     because: Option<String>,
 ) -> anyhow::Result<Watching> {
     let options = SampleOptions { rate_hz, ..SampleOptions::here()? };
-    let begun = || -> Result<Sampler, SysError> {
-        let mut sampler = Sampler::start(pids[0], start, options)?;
-        pids[1..].iter().try_for_each(|pid| sampler.also(*pid, start))?;
-        Ok(sampler)
-    };
-    match begun() {
+    match sampler(pids, start, options) {
         Ok(sampler) => Ok(Watching::Sample { sampler: Box::new(sampler), because }),
         Err(why) => Err(denied("sample", pids, start, &why.into())),
     }
 }
 
-/// Why a backend could not begin, in one line with what to do.
+/// Error of a backend that cannot start, in a line with the remedy.
 fn denied(backend: &str, pids: &[Pid], start: Start, why: &anyhow::Error) -> anyhow::Error {
     let errno = why.downcast_ref::<SysError>().and_then(SysError::errno);
     let list = pids.iter().map(Pid::to_string).collect::<Vec<_>>().join(", ");
@@ -175,17 +180,19 @@ fn denied(backend: &str, pids: &[Pid], start: Start, why: &anyhow::Error) -> any
     ))
 }
 
-/// What several watches have seen, as one.
+/// Merges the results of several watches.
 fn together(parts: Vec<(Counted, Vec<Extras>, Events)>) -> Seen {
     let mut all = Counted { threads: vec![], watched: Nanos::ZERO, complete: true, notes: vec![] };
-    let (mut threads, mut events, mut processes) = (Vec::new(), Events::default(), 0);
+    let mut threads = Vec::new();
+    let mut events = Events::default();
+    let mut processes = 0;
     for (part, extras, counted_by) in parts {
         let count = part.threads.iter().map(|thread| thread.process + 1).max().unwrap_or(0);
         threads.extend(part.threads.into_iter().zip(extras).map(|(mut thread, extras)| {
             thread.process += processes;
             (thread, extras)
         }));
-        // All were counted with the same counters.
+        // All watches use the same counters.
         events = counted_by;
         processes += count;
         all.watched = all.watched.max(part.watched);

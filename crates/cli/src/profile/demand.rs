@@ -1,4 +1,4 @@
-//! What a program's code demands of a core: `--demand`.
+//! Demand of a program's code on a core: `--demand`.
 
 use crate::exit::no_capability;
 use colocate_machine::read::{self, ReadError};
@@ -6,19 +6,19 @@ use colocate_model::phase::Phase;
 use colocate_observe::code::{Analysis, Stretch, by_kind};
 use colocate_observe::mca::{Mca, McaError, Target};
 
-/// Stretches of sampled code. Chosen: as many as `emulate` takes at least.
+/// Stretches of sampled code. Chosen: the least that `emulate` takes.
 pub const FROM_SAMPLES: usize = 64;
 
-/// What code is held against.
+/// Core whose demand is computed.
 pub enum Core {
-    /// A processor that LLVM has a table of.
+    /// A processor with a table in LLVM.
     Table(Mca, Target),
-    /// A described core without one, by its name: its own table is by kind of work.
+    /// Name of a described core without a table in LLVM: its own table is by kind of work.
     Kinds(String),
 }
 
 impl Core {
-    /// The core that `named` names: those of a described machine, or a processor of LLVM's.
+    /// The core called `named`: that of a described machine, or a processor known to LLVM.
     pub fn find(named: &str) -> anyhow::Result<Self> {
         let cpus = match read::open(named).and_then(|_| read::performance(named)) {
             Ok(None) => {
@@ -40,15 +40,15 @@ impl Core {
             Some(cpu) => {
                 let mca = Mca::find().map_err(|why| no_capability(why.to_string()))?;
                 let target = Target { triple: std::env::consts::ARCH.to_owned(), cpu };
-                // A name that LLVM does not know is better found out before the program has run.
+                // An unknown processor name should fail before the program runs.
                 mca.analyse(&target, &["nop"])?;
                 Ok(Self::Table(mca, target))
             }
         }
     }
 
-    /// Puts into `phases`, one for each thread or one for all, what `stretches` demand. Returns a note
-    /// for the reader.
+    /// Sets the demand of `stretches` in `phases`, one a thread or one for all. Returns a note for
+    /// the reader.
     pub fn fill(&self, phases: &mut [Phase], stretches: &[Stretch]) -> Result<String, McaError> {
         let per_thread = stretches.iter().any(|stretch| stretch.thread.is_some());
         let threads = |place: usize| u32::try_from(place).ok().filter(|_| per_thread);
@@ -77,7 +77,7 @@ impl Core {
     }
 }
 
-/// What code says of `phase`, if it says something.
+/// Copies the demand found in code to `phase`, if any.
 fn put(phase: &mut Phase, found: Option<Phase>) {
     if let Some(found) = found {
         phase.slots = found.slots;

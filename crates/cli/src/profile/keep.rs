@@ -1,10 +1,10 @@
-//! Nothing that was seen is lost: the output file is tried before the program runs, and if it
-//! fails afterwards all the same, the profile goes somewhere else.
+//! Keeping a profile safe: the output file is tried before the program runs; if writing fails
+//! afterwards all the same, the profile goes to another place.
 
 use crate::output;
 use std::path::Path;
 
-/// Whether a profile can be written to `path`, tried before it is too late.
+/// Checks that a profile can be written to `path`, before the program runs.
 pub fn check(path: &Path) -> anyhow::Result<()> {
     if path == Path::new("-") {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Starting or finding the program, and watching until it is over.
+//! Launch or lookup of the program, and the loop that watches until its end.
 
 use super::Args;
 use super::demand::FROM_SAMPLES;
@@ -28,27 +28,27 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A program that was watched.
+/// A watched program.
 pub struct Watched {
-    /// What its threads did.
+    /// Profile of its threads.
     pub profile: Profile,
-    /// Stretches of its code, if they were wanted.
+    /// Stretches of its code, if requested.
     pub stretches: Vec<Stretch>,
-    /// What is known of each thread's demand without looking at its code; empty if that is no more than
-    /// the profile says.
+    /// Demand of each thread as far as known without its code; empty if the profile has all of it.
     pub phases: Vec<Phase>,
-    /// In which order one thread ran these phases, and how many instructions at a time; empty if they are not of one thread.
+    /// Order in which a thread ran these phases, as (phase, instructions); empty for phases of
+    /// several threads.
     pub course: Vec<(u32, u64)>,
 }
 
-/// Runs the command and watches it. What was seen and its exit status.
+/// Runs the command and watches it; returns the results and the exit status.
 pub fn run(args: &Args) -> anyhow::Result<(Watched, i32)> {
     let command = jobs::find(args.command.clone())?;
     let program = program(&command);
     let signals = Signals::take()?;
     let held = launch::hold(&command, Input::Inherited, signals.inherited()).map_err(failure)?;
     let pid = held.pid();
-    // Nothing has run yet: if nothing can watch, dropping `held` ends the process.
+    // Nothing has run yet: if no backend works, dropping `held` ends the process.
     let watching =
         Watching::start(args.backend, counter_set(args), args.rate, &[pid], Start::AtExec)?;
     let head = Head::new(program, &watching);
@@ -114,11 +114,13 @@ pub fn emulate(args: &Args) -> anyhow::Result<(Watched, i32)> {
         trace: None,
     };
     let ran = emulate::profile(&emulator, asked)?;
+    // 128 + N for signal N, as a shell reports it.
     let status = ran.status.code().or(ran.status.signal().map(|signal| 128 + signal)).unwrap_or(0);
     let profile = ran.profile.with_context(|| format!("no profile (exit status {status})"))?;
     let Some(phased) = ran.phased else {
         let phases = emulate::phases(&profile, &ran.misses, &ran.branches);
-        let (stretches, course) = (ran.stretches, Vec::new());
+        let stretches = ran.stretches;
+        let course = Vec::new();
         return Ok((Watched { profile, stretches, phases, course }, status));
     };
     let phases = phased.phases(&profile);
@@ -142,13 +144,13 @@ fn program(command: &Command) -> Program {
     let path = command.path.canonicalize().unwrap_or_else(|_| command.path.clone());
     let path = as_called(path, &command.name());
     let args = command.argv.iter().skip(1).map(|arg| arg.to_string_lossy().into_owned());
-    // A program that may be executed but not read has no identity, and no two runs of it match.
+    // A program that may be executed but not read has no identity; no two runs of it match.
     let identity = identity::of_file(&path).unwrap_or_else(|_| "sha256:".into());
     Program { path: path.display().to_string(), args: args.collect(), identity }
 }
 
-/// The link beside `file` that has the name by which the program was called, if there is one: on Debian redis-server is a link to
-/// redis-check-rdb, and both do different things.
+/// The link beside `file` with the name used to call the program; `file` without a link. On Debian,
+/// redis-server is a link to redis-check-rdb; the two behave differently.
 fn as_called(file: PathBuf, name: &str) -> PathBuf {
     if name.is_empty() || name.contains('/') {
         return file;
@@ -159,7 +161,8 @@ fn as_called(file: PathBuf, name: &str) -> PathBuf {
 
 /// The program of a running process, and a note on it for the reader.
 ///
-/// Counting another user's process takes `CAP_PERFMON` only, and reading its program `CAP_SYS_PTRACE`.
+/// Counting another user's process takes `CAP_PERFMON` only, but reading its program takes
+/// `CAP_SYS_PTRACE`.
 fn running(proc: &Proc, pid: Pid) -> anyhow::Result<(Program, Option<String>)> {
     let args = proc.arguments(pid);
     let link = proc.executable_link(pid);
@@ -180,7 +183,7 @@ fn running(proc: &Proc, pid: Pid) -> anyhow::Result<(Program, Option<String>)> {
     Ok((Program { path: path.display().to_string(), args, identity }, None))
 }
 
-/// What a profile says before anything was seen.
+/// A profile before anything is counted.
 struct Head(Profile);
 
 impl Head {
@@ -200,7 +203,8 @@ impl Head {
     }
 
     fn watched(self, seen: Seen) -> Watched {
-        let (mut profile, counted) = (self.0, seen.counted);
+        let mut profile = self.0;
+        let counted = seen.counted;
         profile.watched_ns = counted.watched;
         profile.complete = counted.complete;
         profile.threads = counted.threads;
@@ -217,23 +221,26 @@ impl Head {
     }
 }
 
-/// Levels and sizes of this machine's data caches, nearest first; empty if those of a level are not alike, or
-/// a size is not known.
+/// Levels and sizes of this machine's data caches, nearest first; empty if the caches of a level
+/// differ, or if a size is unknown.
 fn data_caches() -> Vec<(u8, Bytes)> {
     let Ok(machine) = read::live() else { return Vec::new() };
     let of_level = |level: u8| -> Option<Bytes> {
-        let data = |cache: &&Cache| cache.level == level && cache.kind != CacheKind::Instruction;
-        let mut sizes = machine.caches.iter().filter(data).map(|cache| cache.size);
+        let mut sizes = machine
+            .caches
+            .iter()
+            .filter(|cache: &&Cache| cache.level == level && cache.kind != CacheKind::Instruction)
+            .map(|cache| cache.size);
         let first = sizes.next()??;
         sizes.all(|size| size == Some(first)).then_some(first)
     };
     let last = machine.caches.iter().map(|cache| cache.level).max().unwrap_or(0);
-    // A curve that ends before the last cache would say that memory comes next.
+    // A curve that ends before the last cache would imply that memory comes next.
     let all: Option<Vec<_>> = (1..=last).map(|level| Some((level, of_level(level)?))).collect();
     all.unwrap_or_default()
 }
 
-/// The processor's model by its name; where it has none, as on Arm, by its maker's numbers.
+/// Name of the processor's model; without one, as on Arm, its implementer and part numbers.
 fn processor(cpuinfo: &Path) -> Option<String> {
     let text = kernel::read_text(cpuinfo).ok()?;
     if let Some(line) = text.lines().find(|line| line.starts_with("model name")) {
@@ -243,14 +250,14 @@ fn processor(cpuinfo: &Path) -> Option<String> {
     (cpu != Cpu::Other).then(|| cpu.to_string())
 }
 
-/// Watching under way.
+/// A watch in progress.
 struct Session {
     /// `None` once the time of `--for` is over.
     watching: Option<Watching>,
     seen: Option<Seen>,
     signals: Signals,
     until: Option<Nanos>,
-    /// Stretches of code that are wanted.
+    /// Most stretches of code to return.
     stretches: usize,
 }
 
@@ -260,14 +267,14 @@ impl Session {
         Self { watching: Some(watching), seen: None, signals, until: until(args), stretches }
     }
 
-    /// Until child `pid` has ended; its exit status. Signals are passed on to it.
+    /// Watches until child `pid` has ended; returns its exit status. Passes signals on to it.
     fn watch_child(&mut self, pid: Pid) -> anyhow::Result<i32> {
         loop {
             self.wait()?;
             while let Some(arrived) = self.signals.next() {
                 let asked = SignalAction::from(arrived);
                 if asked.pass_on {
-                    // It may have ended meanwhile.
+                    // The process may have ended meanwhile.
                     let _ = sys::kill(pid, arrived.signal);
                 }
                 if asked.stop {
@@ -285,7 +292,7 @@ impl Session {
         }
     }
 
-    /// Until all have ended, time is over, or a signal ends it.
+    /// Watches until all processes have ended, the time is over, or a signal arrives.
     fn watch_others(&mut self) -> anyhow::Result<()> {
         while self.watching.as_ref().is_some_and(|watching| !watching.all_ended()) {
             self.wait()?;
@@ -298,14 +305,15 @@ impl Session {
         Ok(())
     }
 
-    /// Waits for something to happen and lets the backend see to it.
+    /// Waits for an event, at most until the next poll of the backend, and lets the backend handle
+    /// it.
     fn wait(&mut self) -> anyhow::Result<()> {
         let mut fds = vec![self.signals.fd()];
         let mut longest = None;
         if let Some(watching) = &self.watching {
             fds.extend(watching.fds());
             let left = self.until.map(|until| Duration::from(until.saturating_sub(now())));
-            // What was found settled must be filed some time even if nothing new wakes us.
+            // Settled counts must be filed in time even if no event arrives.
             longest =
                 [Some(AT_LEAST_EVERY), watching.next_look(), left].into_iter().flatten().min();
         }
@@ -318,7 +326,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the watching, if it has not ended.
+    /// Ends the watch, if it is still open.
     fn end(&mut self) {
         if let Some(watching) = self.watching.take() {
             self.seen = Some(watching.finish(self.stretches));
@@ -331,5 +339,5 @@ impl Session {
     }
 }
 
-/// How often the backend is looked after while nothing wakes it. Chosen: its rings hold seconds.
+/// Longest time between two polls of the backend. Chosen: its rings hold seconds.
 const AT_LEAST_EVERY: Duration = Duration::from_millis(250);

@@ -4,10 +4,10 @@ use colocate_machine::printable;
 use colocate_model::{Class, Profile, ThreadProfile};
 use std::fmt::Write;
 
-/// More threads than this are summed up in one line. Chosen to fit a screen.
+/// Most rows; further threads are summed up in one line. Chosen to fit a screen.
 const MOST_ROWS: usize = 40;
 
-/// The profile as text, one line a thread; of many, those with the most CPU time.
+/// The profile as text, a line for each thread; of many threads, only the busiest by CPU time.
 pub fn of(profile: &Profile) -> String {
     let mut text = String::new();
     let command = std::iter::once(&profile.program.path).chain(&profile.program.args);
@@ -41,7 +41,7 @@ pub fn of(profile: &Profile) -> String {
 
 const HEAD: &str = "thread process name             cpu time       ipc  samples  branch   float     int    load   store";
 
-/// The threads with the most CPU time, in the order of creation.
+/// Threads with the most CPU time, in the order of creation.
 fn busiest(profile: &Profile) -> Vec<&ThreadProfile> {
     let mut threads: Vec<&ThreadProfile> = profile.threads.iter().collect();
     threads.sort_by_key(|thread| std::cmp::Reverse(thread.cpu_time_ns));
@@ -50,13 +50,17 @@ fn busiest(profile: &Profile) -> Vec<&ThreadProfile> {
     threads
 }
 
-/// Of the shares of all classes.
+/// Sum of the shares of all classes.
 fn sum(thread: &ThreadProfile) -> f64 {
     Class::ALL.iter().filter_map(|class| Some(thread.mix.get(*class)?.get())).sum()
 }
 
+/// A figure as text, `-` if unknown.
+fn known(value: Option<String>) -> String {
+    value.unwrap_or_else(|| "-".into())
+}
+
 fn row(thread: &ThreadProfile) -> String {
-    let known = |value: Option<String>| value.unwrap_or_else(|| "-".into());
     let time = known(thread.cpu_time_ns.map(|time| time.to_string()));
     let ipc = known(thread.ipc().map(|ipc| format!("{ipc:.2}")));
     let samples = known(thread.samples.map(|samples| samples.to_string()));

@@ -1,4 +1,4 @@
-//! What is counted while a workload runs in quanta: which jobs ran, where, beside which and how fast.
+//! Counts of a workload that runs in quanta: jobs that ran, their PUs, co-runners and rates.
 
 use crate::timeline::{Mean, Timeline};
 use colocate_engine::Round;
@@ -11,56 +11,57 @@ use colocate_policy::schedule::{Allocated, LEVELS, Selected};
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most spans that are kept for a picture. Chosen: 32 MiB, two PUs for a day at 200 ms.
+/// Most spans kept for a picture. Chosen: 32 MiB, two PUs for a day at 200 ms.
 const MOST_SPANS: usize = 1_000_000;
 
-/// Counts of a workload so far.
+/// Counts of a workload up to now.
 pub struct Counts {
     /// The machine as it was at the launch.
     pub machine: Machine,
-    /// By job.
+    /// Counts of each job.
     pub jobs: Vec<JobCounts>,
     /// Quanta so far.
     pub quanta: u64,
-    /// When the last one ended, on the host's clock.
+    /// End of the last quantum, on the host's clock.
     pub at: Nanos,
-    /// The policy's state in the last one.
+    /// State of the policy in the last quantum.
     pub state: Option<String>,
-    /// Quanta in which threads of two jobs were on one core; the smaller job first, or one job twice.
+    /// Quanta with threads of two jobs on a common core, by pair: the smaller job first, or a job
+    /// twice.
     pub shared: BTreeMap<(usize, usize), u64>,
-    /// Which job ran where, if that is kept.
+    /// Spans of tasks on PUs, if kept for a picture.
     spans: Option<Vec<TaskSpan>>,
 }
 
-/// Counts of a job, and what a report has of them.
+/// Counts of a job, as shown and as written to the report.
 #[derive(Clone, Default, Serialize)]
 pub struct JobCounts {
-    /// As shown.
+    /// Name as shown.
     #[serde(skip)]
     pub name: String,
-    /// Quanta for which it was chosen.
+    /// Quanta for which the job was chosen.
     pub quanta: u64,
-    /// Quanta in which it had to wait.
+    /// Quanta in which the job had to wait.
     pub waited: u64,
-    /// CPU time that it used in these; `None` if waiting jobs are stopped.
+    /// CPU time used while it had to wait; `None` if waiting jobs are stopped.
     #[serde(rename = "filled_ns")]
     pub filled: Option<Nanos>,
     /// Mean rates over all its quanta.
     pub rates: MeanRates,
-    /// When it was serial, parallel or asleep.
+    /// Serial, parallel and sleeping phases.
     pub phases: Timeline,
-    /// Why it ran when it last did; `None` if it never did.
+    /// Reasons of its last choice; `None` if it never ran.
     pub last_choice: Option<Choice>,
-    /// What it does now.
+    /// State now.
     #[serde(skip)]
     pub state: State,
-    /// CPU time; `None` if the host never reported it.
+    /// CPU time; `None` if the host never reported any.
     #[serde(skip)]
     pub cpu_time: Option<Nanos>,
-    /// PUs where its threads were last seen, in their order.
+    /// PUs where its threads were last seen, in the order of the threads.
     #[serde(skip)]
     pub places: Vec<PuNr>,
-    /// Quanta's worth of running alone, where the policy reports it.
+    /// Progress, in quanta of running alone, where the policy reports it.
     #[serde(skip)]
     pub progress: Option<f64>,
     /// Mean rates in the last of its quanta.
@@ -71,36 +72,36 @@ pub struct JobCounts {
 /// Why a job ran in a quantum.
 #[derive(Clone, Serialize)]
 pub struct Choice {
-    /// Why it and not another.
+    /// Reason of its selection over other jobs.
     pub selected: Selected,
-    /// Its threads.
+    /// Places of its threads.
     pub places: Vec<Placed>,
 }
 
-/// Where a thread was to run, and why there.
+/// Planned place of a thread, with the reason.
 #[derive(Clone, Serialize)]
 pub struct Placed {
     /// Its number among the threads of its job.
     pub thread: u32,
     /// The PU; `None` if the kernel chose.
     pub pu: Option<PuNr>,
-    /// Why this one.
+    /// Reason of the allocation.
     pub allocated: Allocated,
 }
 
-/// What a job does.
+/// State of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// It was chosen for the last quantum.
+    /// Chosen for the last quantum.
     Running,
-    /// It was not.
+    /// Not chosen for the last quantum.
     #[default]
     Waiting,
-    /// It has ended.
+    /// Ended.
     Ended,
 }
 
-/// Mean rates of a job's threads, weighted by the time that they ran.
+/// Mean rates of a job's threads, weighted by running time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct MeanRates {
     /// Instructions per cycle.
@@ -114,7 +115,7 @@ pub struct MeanRates {
     /// Where the cycles went.
     #[serde(flatten)]
     pub cycles: Cycles,
-    /// Which of it is estimated by the model.
+    /// Rates that the model estimated.
     #[serde(serialize_with = "names")]
     pub estimated_of: Estimated,
 }
@@ -124,7 +125,7 @@ fn names<S: Serializer>(of: &Estimated, to: S) -> Result<S::Ok, S::Error> {
     to.collect_seq(all.iter().filter(|(_, estimated)| *estimated).map(|(name, _)| name))
 }
 
-/// Where cycles went: means over time of the shares of parts.
+/// Parts of the cycle stack: means over time of each part's share.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cycles {
     parts: Parts,
@@ -150,30 +151,33 @@ impl Cycles {
         let Some(stack) = &did.ran.stack else { return };
         let estimated = did.estimated.stack;
         if self.parts != did.ran.parts {
-            // A host has one kind of parts, and the model another: of threads of both kinds, those that were counted.
+            // A host has one kind of parts and the model another. Of threads of both kinds, counted
+            // threads win.
             if !self.parts.is_empty() && (estimated || !self.estimated) {
                 return;
             }
             *self = Self { parts: did.ran.parts, ..Self::default() };
         }
         self.estimated |= estimated;
+        // Shares are weighted by time, so the sums are over seconds.
         self.sums.iter_mut().zip(stack).for_each(|(sum, share)| *sum += share * seconds);
         self.off = self.off.max(did.off);
     }
 
-    /// The share of each part; none if nothing is known.
+    /// Share of each part; empty if no cycles are known.
     pub fn shares(&self) -> Vec<(&'static str, f64)> {
         let all: f64 = self.sums.iter().sum();
         let known = self.parts.iter().filter(|_| all > 0.0);
         known.zip(self.sums).map(|(part, sum)| (*part, sum / all)).collect()
     }
 
-    /// The largest part; `None` if nothing is known.
+    /// The largest part and its share; `None` if no cycles are known.
     pub fn most(&self) -> Option<(&'static str, f64)> {
         self.shares().into_iter().reduce(|most, one| if one.1 > most.1 { one } else { most })
     }
 
-    /// By which share of the cycles the parts missed them at worst; `None` if nothing is known.
+    /// Largest deviation of the sum of the parts from all cycles, as a share; `None` if no cycles
+    /// are known.
     pub fn off(&self) -> Option<f64> {
         self.most().map(|_| self.off)
     }
@@ -198,17 +202,20 @@ impl MeanRates {
 }
 
 impl Counts {
-    /// Nothing has run yet. `fills`: whether waiting jobs fill idle PUs; `spans`: whether they are kept, which costs memory.
+    /// Counts of a workload before its first quantum. `fills`: waiting jobs fill idle PUs; `spans`:
+    /// keep the spans for a picture, which costs memory.
     pub fn new(machine: Machine, names: &[String], fills: bool, spans: bool) -> Self {
-        let job = |name: &String| JobCounts {
-            name: name.clone(),
-            filled: fills.then_some(Nanos::ZERO),
-            phases: Timeline::one_of(names.len()),
-            ..JobCounts::default()
-        };
         Self {
             machine,
-            jobs: names.iter().map(job).collect(),
+            jobs: names
+                .iter()
+                .map(|name| JobCounts {
+                    name: name.clone(),
+                    filled: fills.then_some(Nanos::ZERO),
+                    phases: Timeline::one_of(names.len()),
+                    ..JobCounts::default()
+                })
+                .collect(),
             quanta: 0,
             at: Nanos::ZERO,
             state: None,
@@ -217,21 +224,23 @@ impl Counts {
         }
     }
 
-    /// How many PUs each job uses where it has the machine to itself: as many as threads of it were runnable in the
-    /// mean, at least 1; 1 where that is unknown.
+    /// PUs that each job uses with the machine to itself: the mean number of its runnable threads,
+    /// at least 1; 1 where unknown.
     #[allow(clippy::cast_precision_loss)] // thousands at most
     pub fn widths(&self) -> Vec<f64> {
         let pus = self.machine.pus.len().max(1) as f64;
-        let width = |job: &JobCounts| job.phases.runnable.get().unwrap_or(1.0).clamp(1.0, pus);
-        self.jobs.iter().map(width).collect()
+        self.jobs
+            .iter()
+            .map(|job| job.phases.runnable.get().unwrap_or(1.0).clamp(1.0, pus))
+            .collect()
     }
 
-    /// Which job ran where and when; empty if that was not kept.
+    /// Spans of tasks on PUs; empty if they were not kept.
     pub fn spans(&self) -> &[TaskSpan] {
         self.spans.as_deref().unwrap_or_default()
     }
 
-    /// Whether there was more than can be kept.
+    /// Whether later spans were dropped for [`MOST_SPANS`].
     pub fn is_cut(&self) -> bool {
         self.spans().len() >= MOST_SPANS
     }
@@ -252,7 +261,7 @@ impl Counts {
         self.state.clone_from(&round.plan.state);
     }
 
-    /// Which jobs were chosen, wait and are over.
+    /// Updates the state of each job: chosen, waiting or ended.
     fn choose(&mut self, round: &Round<'_>) {
         let selected = round.plan.selected();
         let ended = round.seen.over();
@@ -271,7 +280,8 @@ impl Counts {
                 false => State::Waiting,
             };
         }
-        // The plan names PUs as the kernel does, which holds even when others come or go.
+        // The plan names PUs as the kernel does, so the numbers hold when CPUs go offline or come
+        // online.
         for decision in &round.plan.decisions {
             let job = self.jobs.get_mut(decision.task.job.0 as usize);
             let choice = job.and_then(|job| job.last_choice.as_mut());
@@ -285,7 +295,7 @@ impl Counts {
         }
     }
 
-    /// Takes in the phases of those that ran.
+    /// Updates the phases of the jobs that ran.
     fn follow(&mut self, round: &Round<'_>) {
         for number in round.ran {
             if let Some(job) = self.jobs.get_mut(number.0 as usize) {
@@ -295,9 +305,9 @@ impl Counts {
         }
     }
 
-    /// Counts which jobs shared a core.
+    /// Counts pairs of jobs that shared a core.
     fn share(&mut self, did: &[ThreadRates]) {
-        // Jobs, not threads: a job may have a thousand on a PU.
+        // Jobs, not threads: one job may have a thousand threads on a PU.
         let mut by_pu: BTreeMap<PuIdx, BTreeSet<usize>> = BTreeMap::new();
         for did in did {
             if let Some(pu) = did.pu.and_then(|pu| self.machine.pu_by_os(pu)) {
@@ -322,8 +332,8 @@ impl Counts {
         }
     }
 
-    /// Keeps which job ran where. Of several threads on one PU the order in which they ran is unknown: one after the
-    /// other is drawn, each as long as it ran.
+    /// Keeps the spans of a quantum. The order of several threads on a PU is unknown: their spans
+    /// follow each other, each as long as the thread ran.
     fn draw(&mut self, did: &[ThreadRates], until: Nanos) {
         let Some(spans) = &mut self.spans else { return };
         let mut taken: BTreeMap<PuIdx, Nanos> = BTreeMap::new();
@@ -351,7 +361,7 @@ impl JobCounts {
         self.now = MeanRates::default();
     }
 
-    /// It was there and not chosen; `used` is what CPU time it used all the same.
+    /// Counts a quantum in which the job had to wait; `used` is the CPU time used all the same.
     fn waited(&mut self, used: Option<Nanos>) {
         self.waited += 1;
         if let Some(used) = used.filter(|used| *used > Nanos::ZERO) {

@@ -1,5 +1,5 @@
-//! The first line of every report: what was gained over the kernel alone and for how much of the time programs were placed, or
-//! why not.
+//! The first line of every report: the gain over the kernel alone and the share of the time for
+//! which programs were placed, or the reason why there is none.
 
 use super::Report;
 use colocate_engine::guard::{Trial, Verdict};
@@ -12,93 +12,98 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Wake-ups a second from which on tasks communicate. Chosen: those of the guard's partners, about what makes two tasks share a
-/// PU under `auto`.
+/// Wake-ups a second from which on tasks communicate. Chosen: the guard's threshold for partners,
+/// about the rate at which two tasks share a PU under `auto`.
 const COMMUNICATES: f64 = 300.0;
-/// The part of the PUs' time from which on they are busy. Chosen: a thread that wakes finds a PU in use four times of five.
+/// Used share of the PUs' time of a busy machine. Chosen: a waking thread finds its PU in use four
+/// times of five.
 const BUSY: f64 = 0.8;
-/// The part of wake-ups that end on the waker's PU from which on both are on one PU. Chosen: that of `auto`.
+/// Share of wake-ups that end on the waker's PU from which on waker and wakee share a PU. Chosen:
+/// as in `auto`.
 const TOGETHER: f64 = 0.9;
-/// The part of the time for which threads that wake each other run both from which on sharing a PU costs more than it gains. Chosen.
+/// Share of the time in which a waker and its wakee both run, from which on sharing a PU costs more
+/// than it gains. Chosen.
 const RUN_TOGETHER: f64 = 0.1;
-/// A run is too short for a comparison, or to see what communicates. Chosen: five times as long as first threads are left alone.
+/// Below this turnaround, a run is too short to compare or to see communication. Chosen: five times
+/// as long as new threads are left unpinned.
 const SHORT: Nanos = Nanos::from_secs(1);
-/// Comparisons that resolve a gain, at least. Chosen: a guard stops when the first ones are bad, also by chance.
+/// Least comparisons that resolve a gain. Chosen: a guard stops when the first few are bad, also by
+/// chance.
 const LEAST_COMPARISONS: u32 = 5;
-/// The confidence of intervals.
+/// Confidence level of intervals.
 const CONFIDENCE: f64 = 0.95;
-/// Processes that are named at most.
+/// Most processes named in a line.
 const MOST_NAMED: usize = 3;
 
-/// Which comparisons there can be.
+/// Source of comparisons with the kernel alone.
 #[derive(Clone, Debug)]
 pub enum Comparing {
-    /// What the guard found.
+    /// The result of the guard.
     Guard(Trial),
-    /// The guard was switched off.
+    /// The guard is switched off.
     NoGuard,
-    /// The policy runs without one.
+    /// The policy runs without a guard.
     Unguarded,
 }
 
-/// What was gained, and for how much of the time programs were placed; or why not.
+/// The gain and the share of the time with placed programs, or the reason why there is none.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// In one line.
+    /// The summary in one line.
     line: String,
-    /// Progress of the programs while they were placed over their progress under the kernel alone, less 1; `None` if it was not
-    /// measured.
+    /// Progress of the programs while placed over their progress under the kernel alone, less 1;
+    /// `None` if not measured.
     gain: Option<f64>,
-    /// Its 95 % confidence interval.
+    /// Ends of the 95 % confidence interval of `gain`.
     gain_low: Option<f64>,
     gain_high: Option<f64>,
-    /// Quanta of the plan that were compared with quanta of the kernel alone.
+    /// Quanta of the plan compared with quanta of the kernel alone.
     comparisons: u32,
-    /// The guard's verdict at the end; `None` without one.
+    /// The guard's verdict at the end; `None` without a guard.
     verdict: Option<&'static str>,
-    /// The share of the time for which a thread was placed.
+    /// Share of the time with at least one placed thread.
     placed_share: Option<f64>,
-    /// Why nothing was placed, or not compared.
+    /// Reason why nothing was placed or compared.
     why_not: Option<&'static str>,
 }
 
-/// Why nothing was placed, or what was placed was not compared with the kernel alone.
+/// Reason why nothing was placed, or why the placement was not compared with the kernel alone.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WhyNot {
     /// The policy leaves all threads to the kernel.
     PlacesNone,
-    /// Nothing could be placed any more.
+    /// All programs were left unpinned for good.
     GivenUp,
     /// All busy threads have masks of their own.
     PinnedByProgram,
-    /// No busy thread may be put on one PU.
+    /// No busy thread may be pinned to one PU.
     Exempt(String),
-    /// The kernel refused.
+    /// The kernel refused to set a mask.
     Refused(String),
     /// Evidence that the policy needs was refused.
     NoEvidence { source: Source, why: String, remedy: &'static str },
-    /// It ended before anything could be seen, placed or compared.
+    /// The run ended before anything was seen, placed or compared.
     TooShort(Nanos),
-    /// The wakers of the programs' threads are not watched: these processes, where they are known. Whether the programs were
-    /// attached to.
+    /// The wakers of the programs' threads are not watched: their processes, where known, and
+    /// whether the programs were attached to.
     WakersOutside(Vec<i32>, bool),
-    /// All PUs are busy, and threads that wake each other too.
+    /// All PUs are busy, among others with wakers and their wakees.
     PusAreBusy(usize),
-    /// The kernel has threads that wake each other on one PU.
+    /// The kernel already runs wakers and wakees on a common PU.
     TogetherAlready,
-    /// Threads that wake each other run at the same time.
+    /// Wakers and their wakees run at the same time.
     RunTogether,
-    /// Hardly a thread wakes another one.
+    /// Hardly any thread wakes another.
     NothingCommunicates,
     /// The policy found nothing to gain.
     NothingToGain,
-    /// No quantum was the kernel's.
+    /// Every quantum was the policy's: no guard.
     NoGuard,
     /// The policy has no guard.
     Unguarded,
     /// A CPU quota throttled the programs in all quanta.
     Throttled,
-    /// The guard gave the policy up for what its quanta cost, after so many comparisons.
+    /// The guard gave the policy up for the cost of its quanta, after this many comparisons.
     OverBudget(u32),
 }
 
@@ -177,7 +182,7 @@ fn wakers_outside(pids: &[i32], is_attached: bool, f: &mut fmt::Formatter<'_>) -
     }
 }
 
-/// What a report says of why nothing was placed.
+/// Facts of a report from which its summary is made.
 pub struct Facts<'a> {
     pub report: &'a Report,
     pub comparing: &'a Comparing,
@@ -215,7 +220,8 @@ impl Facts<'_> {
             let line = format!("not compared with the kernel alone ({why}), {placed}");
             return Summary { line, why_not: Some(why.name()), ..none };
         };
-        let (from, to) = (percent(low), percent(high));
+        let from = percent(low);
+        let to = percent(high);
         let is_resolved = none.comparisons >= LEAST_COMPARISONS && (low > 0.0 || high < 0.0);
         let unresolved = if is_resolved { "" } else { "not resolved: " };
         let line = format!(
@@ -254,9 +260,13 @@ impl Facts<'_> {
         if let Some(why) = self.common_status() {
             return why;
         }
-        let is_refused = |it: &&super::Evidence| self.needs.has(it.source) && it.refused.is_some();
-        if let Some(evidence) = report.evidence.iter().find(is_refused) {
-            let (why, remedy) = (evidence.refused.clone(), evidence.remedy.unwrap_or_default());
+        if let Some(evidence) = report
+            .evidence
+            .iter()
+            .find(|it: &&super::Evidence| self.needs.has(it.source) && it.refused.is_some())
+        {
+            let why = evidence.refused.clone();
+            let remedy = evidence.remedy.unwrap_or_default();
             return WhyNot::NoEvidence {
                 source: evidence.source,
                 why: why.unwrap_or_default(),
@@ -276,16 +286,14 @@ impl Facts<'_> {
         self.why_nothing_communicates()
     }
 
-    /// Whether any plan put a task on PUs.
+    /// Whether any plan pins a task or new threads.
     fn plans_a_place(&self) -> bool {
-        let names = |plan: &Plan| plan.decisions.iter().any(|it| it.place.named_pu().is_some());
-        let is_placing = |plan: &Plan| plan.default_placement != DefaultPlacement::LeaveToKernel;
         let mut plans = self.report.plans.iter().map(|planned| &planned.plan);
-        plans.any(|plan| names(plan) || is_placing(plan))
-            || self.report.tasks.iter().any(|task| task.planned.is_some())
+        plans.any(places_any) || self.report.tasks.iter().any(|task| task.planned.is_some())
     }
 
-    /// The status of the tasks that used most of the CPU time, if it says why they were not placed.
+    /// Status of the tasks with most of the CPU time, if the status explains why they were not
+    /// placed.
     fn common_status(&self) -> Option<WhyNot> {
         let mut times: BTreeMap<(&str, Option<&str>), Nanos> = BTreeMap::new();
         for task in &self.report.tasks {
@@ -294,23 +302,23 @@ impl Facts<'_> {
         }
         let ((status, detail), _) = times.into_iter().max_by_key(|(_, time)| *time)?;
         let detail = detail.unwrap_or_default().to_owned();
-        let is = |of: &PlacementStatus| of.describe().0 == status;
-        if is(&PlacementStatus::PinnedByProgram) {
+        if status == PlacementStatus::PinnedByProgram.describe().0 {
             Some(WhyNot::PinnedByProgram)
-        } else if is(&PlacementStatus::Exempt("")) {
+        } else if status == PlacementStatus::Exempt("").describe().0 {
             Some(WhyNot::Exempt(detail))
-        } else if is(&PlacementStatus::Trouble(String::new())) {
+        } else if status == PlacementStatus::Trouble(String::new()).describe().0 {
             Some(WhyNot::Refused(detail))
         } else {
             None
         }
     }
 
-    /// Why a policy that goes by wake-ups places nothing.
+    /// Reason why a policy based on wake-ups places nothing.
     fn why_nothing_communicates(&self) -> WhyNot {
         let report = self.report;
         let Some(wake_ups) = &report.wake_ups else { return WhyNot::NothingToGain };
-        let (inside, outside) = (Rates::of(wake_ups, true), Rates::of(wake_ups, false));
+        let inside = Rates::of(wake_ups, true);
+        let outside = Rates::of(wake_ups, false);
         let seconds = report.turnaround_ns.as_secs_f64();
         let pus = report.machine.usable.len();
         if pus < 2 {
@@ -330,7 +338,7 @@ impl Facts<'_> {
         }
     }
 
-    /// Whether so many PUs were busy with the tasks.
+    /// Whether the tasks keep `pus` PUs busy.
     #[allow(clippy::cast_precision_loss)] // PUs are few
     fn are_busy(&self, pus: usize) -> bool {
         let times = self.report.tasks.iter().filter_map(|task| task.cpu_ns);
@@ -339,23 +347,31 @@ impl Facts<'_> {
     }
 }
 
+/// Whether a plan pins a task or new threads.
+fn places_any(plan: &Plan) -> bool {
+    plan.decisions.iter().any(|it| it.place.named_pu().is_some())
+        || plan.default_placement != DefaultPlacement::LeaveToKernel
+}
+
 /// Sums of wake-ups.
 #[derive(Default)]
 struct Rates {
     count: f64,
-    /// Of these, on the waker's PU, as far as that is known.
+    /// Wake-ups that end on the waker's PU, as far as known.
     same_pu: f64,
-    /// Seconds in which both ran.
+    /// Seconds in which waker and wakee both ran.
     both_ran: f64,
 }
 
 impl Rates {
-    /// Of wake-ups by other tasks, or by threads of no job and interrupts.
+    /// Sums wake-ups by other tasks (`is_inside`), or by interrupts and threads of no job.
     #[allow(clippy::cast_precision_loss)] // counts of wake-ups
     fn of(wake_ups: &[WakeUps], is_inside: bool) -> Self {
         let mut sums = Self::default();
-        let other = |it: &&WakeUps| it.waker.is_some() == is_inside && it.waker != Some(it.wakee);
-        for it in wake_ups.iter().filter(other) {
+        for it in wake_ups {
+            if it.waker.is_some() != is_inside || it.waker == Some(it.wakee) {
+                continue;
+            }
             sums.count += it.count as f64;
             sums.same_pu += it.same_pu.unwrap_or(0) as f64;
             sums.both_ran += it.both_ran.map_or(0.0, Nanos::as_secs_f64);
@@ -364,7 +380,7 @@ impl Rates {
     }
 }
 
-/// The gain and the ends of its interval; `None` if there were too few comparisons.
+/// The gain and the ends of its interval; `None` with too few comparisons.
 fn gain(trial: &Trial) -> Option<(f64, f64, f64)> {
     let freedom = f64::from(trial.compared.count.checked_sub(1)?);
     let t = t_quantile(f64::midpoint(CONFIDENCE, 1.0), freedom)?;
@@ -377,7 +393,7 @@ fn percent(part: f64) -> String {
 }
 
 impl Summary {
-    /// In one line.
+    /// The summary in one line.
     pub fn line(&self) -> &str {
         &self.line
     }

@@ -4,7 +4,7 @@ use super::counts::{JobCounts, MeanRates};
 use super::{Creation, Job, Report, SharedCore, Task};
 use crate::columns::{Column, rows, seconds, unknown};
 use crate::timeline::{self, Mean};
-use colocate_evidence::{Sharing, TaskId, WakeUps};
+use colocate_evidence::{TaskId, WakeUps};
 use colocate_figures::table::{aligned, matrix};
 use colocate_machine::{Nanos, PuNr, printable};
 use colocate_model::Backend;
@@ -14,17 +14,17 @@ use std::fmt::Write;
 
 /// Most jobs whose sharing of cores is shown as a matrix. Chosen: a line of 100 characters.
 const MOST_TOGETHER: usize = 12;
-/// Most pairs of threads that are shown; the JSON has all.
+/// Most pairs of threads shown; the JSON has all.
 const MOST_PAIRS: usize = 20;
-/// Most tasks that are shown; the JSON has all that are remembered.
+/// Most tasks shown; the JSON has all that are remembered.
 const MOST_TASKS: usize = 100;
 
-/// Instructions per cycle, marked where they are estimated.
+/// Instructions per cycle, marked where estimated.
 pub fn ipc(rates: &MeanRates) -> String {
     rate(rates.ipc, rates.estimated_of.ipc)
 }
 
-/// Requests to memory in a microsecond, marked where they are estimated.
+/// Requests to memory in a microsecond, marked where estimated.
 pub fn memory(rates: &MeanRates) -> String {
     rate(rates.memory, rates.estimated_of.traffic)
 }
@@ -33,7 +33,7 @@ fn rate(mean: Mean, estimated: bool) -> String {
     mean.get().map_or_else(unknown, |rate| format!("{}{rate:.2}", mark(estimated)))
 }
 
-/// Where most cycles went, marked where it is estimated.
+/// Largest part of the cycles, marked where estimated.
 pub fn mostly(rates: &MeanRates) -> String {
     let most = rates.cycles.most();
     most.map_or_else(unknown, |(part, share)| {
@@ -53,7 +53,8 @@ fn share(part: f64) -> String {
     format!("{:.0} %", 100.0 * part)
 }
 
-/// The PUs where a task was placed for longest, and for which part of that time where there were others.
+/// PUs where a task was placed for longest, with their share of the placed time if there were
+/// several.
 fn on(task: &Task) -> String {
     let all = task.placed.iter().fold(0.0, |sum, on| sum + on.time_ns.as_secs_f64());
     match task.placed.iter().max_by_key(|on| on.time_ns) {
@@ -63,11 +64,51 @@ fn on(task: &Task) -> String {
     }
 }
 
+/// Time in which both ran at wake-ups in the opposite direction of `pair`: zero without wake-ups,
+/// `None` if unknown.
+fn both_ran_back(wake_ups: &[WakeUps], pair: &WakeUps) -> Option<Nanos> {
+    let back =
+        wake_ups.iter().find(|it| it.waker == Some(pair.wakee) && Some(it.wakee) == pair.waker);
+    back.map_or(Some(Nanos::ZERO), |it| it.both_ran)
+}
+
+/// Mean of `sum` over the wake-ups of a pair.
+fn of_each(sum: u64, pair: &WakeUps) -> u64 {
+    sum / pair.count.max(1)
+}
+
+/// Share of wake-ups on the waker's PU; `None` if unknown.
+fn same_pu(pair: &WakeUps) -> Option<String> {
+    Some(format!("{} %", of_each(100 * pair.same_pu?, pair)))
+}
+
+/// Mean time until the woken thread had a PU; `None` if unknown.
+fn waited(pair: &WakeUps) -> Option<String> {
+    Some(Nanos(of_each(pair.waited?.0, pair)).to_string())
+}
+
+fn pu_or(pu: Option<PuNr>, none: &str) -> String {
+    pu.map_or(none.to_owned(), |pu| pu.to_string())
+}
+
+fn allowed(task: &Task) -> String {
+    task.allowed.as_ref().map_or("unseen".into(), ToString::to_string)
+}
+
+/// Placement status of a task with its detail; with `explain` also the reason, unless equal.
+fn status(task: &Task, explain: bool) -> String {
+    let why = task.why.as_ref().map_or("by default placement".into(), ToString::to_string);
+    let detail = task.detail.as_ref().map_or_else(String::new, |detail| format!(": {detail}"));
+    let says_why = explain && why != task.status;
+    let why = if says_why { format!("; {why}") } else { String::new() };
+    format!("{}{detail}{why}", task.status)
+}
+
 /// A job with its number and its counts.
 type Row<'a> = (usize, &'a Job, &'a JobCounts);
 
 impl Report {
-    /// As tables and with the notes, for a file: there they were not shown before.
+    /// The report as tables, followed by its notes: a file does not get them while the run lasts.
     pub fn text_with_notes(&self, explain: bool) -> String {
         let mut text = self.text(explain);
         if !self.notes.is_empty() {
@@ -79,7 +120,8 @@ impl Report {
         text
     }
 
-    /// As tables; with the evidence, the plans and the reason of every choice if `explain`.
+    /// The report as tables; with `explain` also the evidence, the plans and the reason of every
+    /// choice.
     pub fn text(&self, explain: bool) -> String {
         let mut text = self.head();
         text.push_str(&aligned(&self.job_rows()));
@@ -116,7 +158,8 @@ impl Report {
         if let (Some(quanta), Some(quantum)) = (self.quanta, self.quantum_ns) {
             let _ = write!(text, ", {quanta} quanta of {quantum}");
         }
-        let (living, usable) = (self.most_tasks_at_once, &self.machine.usable);
+        let living = self.most_tasks_at_once;
+        let usable = &self.machine.usable;
         let _ = writeln!(
             text,
             ", turnaround {} s, at most {living} threads alive at once on {} usable PUs ({usable})",
@@ -142,12 +185,13 @@ impl Report {
         text + "\n"
     }
 
-    /// One row a job, with a heading; figures only where one is known.
+    /// A row for each job, with a heading; columns of figures only with a known figure.
     fn job_rows(&self) -> Vec<Vec<String>> {
         let known = |is: &dyn Fn(&JobCounts) -> bool| {
             self.jobs.iter().filter_map(|job| job.counts.as_ref()).any(is)
         };
-        let (none, quanta) = (JobCounts::default(), self.quanta.is_some());
+        let none = JobCounts::default();
+        let quanta = self.quanta.is_some();
         let jobs = self.jobs.iter().enumerate();
         let jobs: Vec<Row<'_>> =
             jobs.map(|(n, job)| (n, job, job.counts.as_ref().unwrap_or(&none))).collect();
@@ -179,17 +223,6 @@ impl Report {
 
     /// One row a task, with a heading.
     fn task_rows(&self, explain: bool) -> Vec<Vec<String>> {
-        let pu = |pu: Option<PuNr>, none: &str| pu.map_or(none.to_owned(), |pu| pu.to_string());
-        let status = |task: &Task| {
-            let why = task.why.as_ref().map_or("by default placement".into(), ToString::to_string);
-            let detail =
-                task.detail.as_ref().map_or_else(String::new, |detail| format!(": {detail}"));
-            let says_why = explain && why != task.status;
-            let why = if says_why { format!("; {why}") } else { String::new() };
-            format!("{}{detail}{why}", task.status)
-        };
-        let allowed =
-            |task: &Task| task.allowed.as_ref().map_or("unseen".into(), ToString::to_string);
         let columns: [Column<'_, Task>; 11] = [
             ("task", true, &|task| task.task.to_string()),
             ("PID", true, &|task| number(task.pid)),
@@ -198,15 +231,15 @@ impl Report {
             ("CPU, s", true, &|task| seconds(task.cpu_ns)),
             ("placed", true, &|task| task.placed_share.map_or_else(unknown, share)),
             ("on", true, &on),
-            ("planned", explain, &|task| pu(task.planned, "kernel")),
+            ("planned", explain, &|task| pu_or(task.planned, "kernel")),
             ("allowed", explain, &allowed),
-            ("last on", explain, &|task| pu(task.last_ran, "unseen")),
-            ("status", true, &status),
+            ("last on", explain, &|task| pu_or(task.last_ran, "unseen")),
+            ("status", true, &|task| status(task, explain)),
         ];
         rows(&columns, &self.tasks[..self.tasks.len().min(MOST_TASKS)])
     }
 
-    /// In how many quanta threads of two jobs shared a core.
+    /// Number of quanta in which threads of two jobs shared a core, as a matrix.
     fn shared_cores(&self, text: &mut String) {
         if self.shared_core.is_empty() {
             return;
@@ -219,13 +252,14 @@ impl Report {
         }
         let mut shared = vec![vec![0; jobs]; jobs];
         for SharedCore { jobs: [a, b], quanta } in &self.shared_core {
-            (shared[*a][*b], shared[*b][*a]) = (*quanta, *quanta);
+            shared[*a][*b] = *quanta;
+            shared[*b][*a] = *quanta;
         }
         let names: Vec<String> = self.jobs.iter().map(|job| job.name.clone()).collect();
         text.push_str(&matrix(&names, |a, b| shared[a][b].to_string()));
     }
 
-    /// Which threads wake which, most wake-ups first.
+    /// Pairs of waker and wakee, most wake-ups first.
     fn wake_ups(&self, text: &mut String) {
         let Some(wake_ups) = self.wake_ups.as_deref() else { return };
         let mut pairs: Vec<&WakeUps> = wake_ups.iter().filter(|pair| pair.count > 0).collect();
@@ -233,15 +267,7 @@ impl Report {
         let more = pairs.len().saturating_sub(MOST_PAIRS);
         pairs.truncate(MOST_PAIRS);
         let name = |id| self.task_name(id);
-        let back = |pair: &WakeUps| {
-            let is_back =
-                |it: &&WakeUps| (it.waker, Some(it.wakee)) == (Some(pair.wakee), pair.waker);
-            wake_ups.iter().find(is_back).map_or(Some(Nanos::ZERO), |it| it.both_ran)
-        };
-        let of_each = |sum: u64, pair: &WakeUps| sum / pair.count.max(1);
-        let same_pu = |pair: &WakeUps| Some(format!("{} %", of_each(100 * pair.same_pu?, pair)));
-        let waited = |pair: &WakeUps| Some(Nanos(of_each(pair.waited?.0, pair)).to_string());
-        let both_ran = |pair: &WakeUps| Some(pair.both_ran? + back(pair)?);
+        let both_ran = |pair: &WakeUps| Some(pair.both_ran? + both_ran_back(wake_ups, pair)?);
         let columns: [Column<'_, &WakeUps>; 6] = [
             ("thread", true, &|pair| pair.waker.map_or("others".to_owned(), name)),
             ("wakes", true, &|pair| name(pair.wakee)),
@@ -262,11 +288,11 @@ impl Report {
         task.map_or_else(|| id.to_string(), |task| format!("{id} {}", task.name))
     }
 
-    /// Which threads use the same memory, most first: of each pair the time of both.
+    /// Pairs of threads that use the same memory, by the CPU time of both, most first.
     fn sharing(&self, text: &mut String) {
         let Some(sharing) = self.sharing.as_deref() else { return };
-        let of = |one: &Sharing| (one.task, one.with, one.time.as_secs_f64());
-        let mut pairs: Vec<_> = Matrix::of(sharing.iter().map(of)).pairs().collect();
+        let shared = sharing.iter().map(|one| (one.task, one.with, one.time.as_secs_f64()));
+        let mut pairs: Vec<_> = Matrix::of(shared).pairs().collect();
         pairs.sort_by(|a, b| b.1.total_cmp(&a.1));
         let more = pairs.len().saturating_sub(MOST_PAIRS);
         pairs.truncate(MOST_PAIRS);
@@ -293,7 +319,9 @@ impl Report {
             let _ = writeln!(text, "evidence {source}: {}", printable(&found));
         }
         for planned in &self.plans {
-            let (at, cause, tasks) = (planned.at_ns, planned.cause, planned.plan.decisions.len());
+            let at = planned.at_ns;
+            let cause = planned.cause;
+            let tasks = planned.plan.decisions.len();
             let _ = writeln!(text, "planned at {at}, cause {cause}: {tasks} tasks");
         }
         if self.quanta.is_some() {

@@ -1,37 +1,42 @@
-//! Profiles of programs that were seen before.
+//! Cache of profiles of programs.
 //!
-//! One file a program, arguments and backend, in `$XDG_CACHE_HOME/colocate/profiles` or
-//! `~/.cache/colocate/profiles`. The name is a hash of what the profile must be of, so a changed
-//! program finds nothing; what stands in the file is checked all the same. Only this user can read it: arguments can hold
-//! passwords. A cache can be lost at any time: whatever is wrong with it costs one line, never a run.
+//! One file for each program, arguments and backend, in `$XDG_CACHE_HOME/colocate/profiles` or
+//! `~/.cache/colocate/profiles`. The file name is a hash of the program's identity, its arguments
+//! and the backend, so a changed program finds no profile; the file's content is checked all the
+//! same. Only this user can read the files: arguments can hold passwords. A cache can be lost at
+//! any time: a failure costs one line, never a run.
 
 use super::jobs::Job;
-use colocate_files::{Dir, MaxSize, Mode};
+use colocate_files::{Dir, FileError, MaxSize, Mode};
 use colocate_model::{Backend, Mix, Profile, Program};
 use colocate_observe::sample::Counted;
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Backends whose profiles are looked for, the most exact one first.
+/// Backends of cached profiles, the most exact first.
 const BACKENDS: [Backend; 3] = [Backend::Emulate, Backend::Pmu, Backend::Sample];
 
-/// The cache's folder, if there is a place for one.
+/// An absolute path; `None` if relative.
+fn absolute(dir: OsString) -> Option<PathBuf> {
+    Some(PathBuf::from(dir)).filter(|dir| dir.is_absolute())
+}
+
+/// Folder of the cache; `None` without a place for it.
 pub struct Cache {
     dir: Option<PathBuf>,
 }
 
 impl Cache {
-    /// The cache below these folders, as the environment names them.
+    /// The cache below these folders, as given by the environment. A relative path is ignored.
     pub fn open(xdg_cache_home: Option<OsString>, home: Option<OsString>) -> Self {
-        let absolute = |dir: OsString| Some(PathBuf::from(dir)).filter(|dir| dir.is_absolute());
         let base = xdg_cache_home.and_then(absolute);
         let base = base.or_else(|| Some(home.and_then(absolute)?.join(".cache")));
         Self { dir: base.map(|base| base.join("colocate/profiles")) }
     }
 
-    /// The profile of a job's program, if it was seen before.
+    /// Profile of a job's program, if the cache has one.
     pub fn find(&self, job: &Job) -> Result<Option<Profile>, String> {
         let (Some(path), Ok(program)) = (&self.dir, &job.program) else { return Ok(None) };
         let Ok(dir) = Dir::open(path) else { return Ok(None) };
@@ -49,16 +54,15 @@ impl Cache {
         ignored
     }
 
-    /// Keeps what was seen of a job, for the next time; the job then has that profile. Nothing is
-    /// kept of a program that ran too shortly to say what it does.
+    /// Keeps the profile of a watched job for later runs and gives it to the job. Nothing is kept
+    /// without a known mix, as after a very short run.
     pub fn keep(
         &self,
         job: &mut Job,
         counted: Counted,
         processor: Option<String>,
     ) -> Result<(), String> {
-        let known = |mix: Mix| mix != Mix::default();
-        if !counted.threads.iter().any(|thread| known(thread.mix)) {
+        if counted.threads.iter().all(|thread| thread.mix == Mix::default()) {
             return Ok(());
         }
         let program = job.program.clone().map_err(|why| format!("cannot keep a profile: {why}"))?;
@@ -79,24 +83,27 @@ impl Cache {
         written
     }
 
-    /// Keeps a profile that was made by itself.
+    /// Keeps a finished profile.
     pub fn put(&self, profile: &Profile) -> Result<(), String> {
-        let lost = |why: String| format!("cannot keep the profile for the next time: {why}");
         let Some(dir) = &self.dir else {
-            return Err(lost("neither XDG_CACHE_HOME nor HOME is a folder".into()));
+            return Err(not_kept("neither XDG_CACHE_HOME nor HOME is a folder"));
         };
-        let written = || {
-            let dir = Dir::open_or_make(dir, 0o700)?;
-            // Once it was made for all to read. In a folder of another user there is nothing that could be done.
-            let _ = dir.set_mode(0o700);
-            let name = file_name(&profile.program, profile.backend);
-            dir.write(name, profile.to_json().as_bytes(), Mode::Private)
-        };
-        written().map_err(|why| lost(why.line()))
+        write(dir, profile).map_err(|why| not_kept(&why.line()))
     }
 }
+fn not_kept(why: &str) -> String {
+    format!("cannot keep the profile for the next time: {why}")
+}
 
-/// The profile of a program in the cache's folder, if there is one.
+fn write(dir: &Path, profile: &Profile) -> Result<(), FileError> {
+    let dir = Dir::open_or_make(dir, 0o700)?;
+    // A folder of an earlier version may be readable by all. In another user's folder, nothing can be done.
+    let _ = dir.set_mode(0o700);
+    let name = file_name(&profile.program, profile.backend);
+    dir.write(name, profile.to_json().as_bytes(), Mode::Private)
+}
+
+/// Profile of a program in the cache's folder, if kept.
 fn read(dir: &Dir, program: &Program, backend: Backend) -> Result<Option<Profile>, String> {
     const LIMIT: MaxSize = crate::input::limit(Profile::MAX_BYTES);
     let text = match dir.read_text(file_name(program, backend), LIMIT) {
@@ -110,10 +117,10 @@ fn read(dir: &Dir, program: &Program, backend: Backend) -> Result<Option<Profile
     if same { Ok(Some(profile)) } else { Err("it is of another program".into()) }
 }
 
-/// A name that only this program with these arguments and backend has.
+/// A file name unique to this program, its arguments and the backend.
 fn file_name(program: &Program, backend: Backend) -> String {
     let mut hash = Sha256::new();
-    // Lengths keep `a b` apart from `ab`.
+    // Lengths distinguish `a b` from `ab`.
     for part in
         [&program.identity, backend.name()].into_iter().chain(program.args.iter().map(|arg| &**arg))
     {

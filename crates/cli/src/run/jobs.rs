@@ -5,30 +5,29 @@ use colocate_act::launch::{Command, LaunchError};
 use colocate_model::{Profile, Program};
 use std::ffi::{OsStr, OsString};
 
-/// What stands between one command and the next.
+/// Word between two commands.
 const SEPARATOR: &str = ":::";
 
-/// A command with what is known of it.
+/// A command and facts known about its program.
 pub struct Job {
     /// The program and its arguments.
     pub command: Command,
-    /// Which program it is, or why that cannot be said.
+    /// The program's identity, or the reason why it is unknown.
     pub program: Result<Program, String>,
-    /// What it did when it was seen before.
+    /// Profile of an earlier run.
     pub profile: Option<Profile>,
 }
 
 impl Job {
-    /// A command of which nothing is known.
+    /// A command whose program is not identified.
     pub fn new(command: Command) -> Self {
         Self { command, program: Err("its program was not identified".into()), profile: None }
     }
 
-    /// Finds out which program the command is; reads all of it.
+    /// Identifies the program; reads its whole file.
     pub fn identify(&mut self) {
         let command = &self.command;
         let identity = colocate_observe::identity::of_file(&command.path);
-        let lossy = |text: &OsStr| text.to_string_lossy().into_owned();
         let program = identity.map(|identity| Program {
             path: lossy(command.path.as_os_str()),
             args: command.argv.iter().skip(1).map(|arg| lossy(arg)).collect(),
@@ -38,7 +37,11 @@ impl Job {
     }
 }
 
-/// The commands in `words`, their programs found.
+fn lossy(text: &OsStr) -> String {
+    text.to_string_lossy().into_owned()
+}
+
+/// The commands in `words`, with their programs found.
 pub fn commands(words: &[OsString]) -> anyhow::Result<Vec<Command>> {
     let parts = words.split(|word| word == SEPARATOR);
     let found = parts.map(|argv| {
@@ -52,12 +55,12 @@ pub fn commands(words: &[OsString]) -> anyhow::Result<Vec<Command>> {
     found.collect()
 }
 
-/// The command of `argv`, its program found in `PATH`.
+/// The command of `argv`, with its program found in `PATH`.
 pub fn find(argv: Vec<OsString>) -> Result<Command, Failure> {
     Command::find(argv, std::env::var_os("PATH").as_deref()).map_err(|why| failure(&why))
 }
 
-/// The failure to launch a program, with the exit code that `env` would have.
+/// Failure to launch a program, with the exit code of env(1).
 pub fn failure(why: &LaunchError) -> Failure {
     let code = u8::try_from(why.status()).unwrap_or(exit::OURS);
     Failure { code, message: why.to_string() }

@@ -1,4 +1,5 @@
-//! A server among the programs: the others begin when it is ready, and it is ended when they have ended.
+//! A server among the programs: the others start when it is ready, and it is terminated when they
+//! have ended.
 
 use crate::children::GRACE;
 use crate::{args, exit};
@@ -30,7 +31,7 @@ fn ready_time(text: &str) -> Result<Nanos, String> {
 }
 
 impl Server {
-    /// Refuses what does not fit so many programs.
+    /// Refuses options that do not fit `count` programs.
     pub fn check_words(&self, count: usize) -> anyhow::Result<()> {
         if let Some(until) = self.until.filter(|until| *until as usize >= count) {
             let last = count.saturating_sub(1);
@@ -47,7 +48,7 @@ impl Server {
         Ok(())
     }
 
-    /// Refuses what is ready before `first`, the server, runs.
+    /// Refuses a probe that succeeds before `first`, the server, is started.
     pub fn check_start(&self, first: &str) -> anyhow::Result<()> {
         match &self.ready {
             Some(probe) if probe.check().is_ok() => anyhow::bail!(
@@ -57,13 +58,13 @@ impl Server {
         }
     }
 
-    /// Readiness that all but the first program are held for.
+    /// Condition for the start of all programs but the first.
     pub fn readiness(&self) -> Option<Readiness> {
         let within = self.ready_s.unwrap_or(Nanos::from_secs(30));
         self.ready.clone().map(|probe| Readiness { probe, within })
     }
 
-    /// Of so many programs those after whose ends the others are ended.
+    /// Programs, by number, after whose ends the remaining ones are terminated.
     pub fn until(&self, programs: usize) -> Vec<usize> {
         match (self.until, &self.ready) {
             (Some(until), _) => vec![until as usize],
@@ -72,20 +73,20 @@ impl Server {
         }
     }
 
-    /// These options as a comparison keeps them.
+    /// These options in the saved state of a comparison.
     pub fn kept(&self) -> state::Server {
         let ready = self.ready.as_ref().map(ToString::to_string);
         state::Server { ready, within_ns: self.ready_s, until: self.until }
     }
 
-    /// The options that a comparison has kept.
+    /// The options in the saved state of a comparison.
     pub fn of_kept(kept: &state::Server) -> anyhow::Result<Self> {
         let ready =
             kept.ready.as_deref().map(str::parse).transpose().map_err(anyhow::Error::msg)?;
         Ok(Self { ready, ready_s: kept.within_ns, until: kept.until })
     }
 
-    /// Whether none is given.
+    /// Whether no option is given.
     pub fn is_default(&self) -> bool {
         self.ready.is_none() && self.ready_s.is_none() && self.until.is_none()
     }

@@ -1,6 +1,6 @@
-//! Whether the hypervisor takes PUs more than when this machine was calibrated.
+//! Comparison of stolen time with the figures of this machine's calibration.
 //!
-//! Reading it costs nothing while programs run: the kernel counts it anyway.
+//! Reading it costs nothing while programs run: the kernel counts stolen time anyway.
 
 use colocate_linux::proc::Proc;
 use colocate_machine::calibrated::{Calibration, What};
@@ -8,10 +8,10 @@ use colocate_machine::{Nanos, PuNr};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// A smaller share is not worth a line. Chosen: the kernel counts in ticks of 10 ms.
+/// Smallest share of stolen time worth a line. Chosen: the kernel counts in ticks of 10 ms.
 const SHOWS: f64 = 0.02;
 
-/// Since when, what was taken until then, and what was expected.
+/// Start of the run, stolen time of each PU until then, and the calibration to compare with.
 pub struct Stolen<'a> {
     begun: Instant,
     before: BTreeMap<PuNr, Nanos>,
@@ -19,13 +19,14 @@ pub struct Stolen<'a> {
 }
 
 impl<'a> Stolen<'a> {
-    /// From now on.
+    /// Starts now.
     pub fn from_now(calibration: Option<&'a Calibration>) -> Self {
         let before = Proc::default().steal().into_iter().collect();
         Self { begun: Instant::now(), before, calibration }
     }
 
-    /// A line if more was taken than when the machine was calibrated, or than [`SHOWS`] if it was not.
+    /// A line if more time was stolen than at the calibration, or more than [`SHOWS`] without a
+    /// calibration.
     pub fn note(&self) -> Option<String> {
         let seconds = self.begun.elapsed().as_secs_f64();
         note(&self.before, &Proc::default().steal(), seconds, self.calibration)
@@ -40,7 +41,7 @@ fn note(
 ) -> Option<String> {
     let shares = after.iter().filter_map(|(pu, after)| {
         let taken = after.saturating_sub(*before.get(pu)?).as_secs_f64();
-        // One tick more or less is chance.
+        // A share within one tick is noise.
         let share = (taken - 0.01).max(0.0) / seconds;
         let figure = calibration.and_then(|found| found.get(&What::Steal { pu: *pu }));
         let expected = figure.map_or(0.0, |figure| figure.high);

@@ -1,4 +1,4 @@
-//! Kinds of cores that were measured (`colocate-study bench cores`), in place of those that are reported.
+//! Kinds of cores as measured (`colocate-study bench cores`), in place of the reported kinds.
 
 use crate::input;
 use anyhow::{Context, ensure};
@@ -11,10 +11,10 @@ use colocate_policy::table::Cadence;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Most bytes that are read: a machine with as many PUs as Linux allows needs 4 MiB.
+/// Most bytes read: a machine with as many PUs as Linux allows needs 4 MiB.
 const LIMIT: MaxSize = MaxSize::mib(16);
 
-/// `machine` with the kinds that were measured, as the file at `path` says, and what the file says.
+/// `machine` with the measured kinds of the file at `path`, and the file's speeds.
 pub fn measured(path: &Path, machine: &Machine) -> anyhow::Result<(Machine, CoreSpeeds)> {
     let cannot = || format!("cannot use --core-speeds {}", path.display());
     let speeds = CoreSpeeds::from_json(&text(path).with_context(cannot)?).with_context(cannot)?;
@@ -29,29 +29,31 @@ pub fn measured(path: &Path, machine: &Machine) -> anyhow::Result<(Machine, Core
     Ok((measured, speeds))
 }
 
-/// A note for the report: where these kinds come from.
+/// A note for the report on the source of these kinds.
 pub fn note(asked: Option<&Path>, machine: &Machine) -> Option<String> {
     let path = asked?;
-    let kind = |(place, kind): (usize, &CoreKind)| {
+    let kinds = machine.kinds.iter().enumerate().map(|(place, kind)| {
         let cores = machine.cores.iter().filter(|core| core.kind.idx() == place);
         let pus: PuSet =
             cores.flat_map(|core| &core.pus).map(|pu| machine.pus[pu.idx()].os).collect();
         let known = kind.capacity.map(|capacity| format!(", capacity {capacity}"));
         format!("{}{}: PU {pus}", kind.name, known.unwrap_or_default())
-    };
-    let kinds: Vec<String> = machine.kinds.iter().enumerate().map(kind).collect();
+    });
+    let kinds: Vec<String> = kinds.collect();
     Some(format!("kinds of cores as measured ({}): {}", path.display(), kinds.join("; ")))
 }
 
-/// What a policy for fast cores lacks where it is not known how fast the kinds of usable cores are; `None` where it is, or
-/// where they are all of one kind.
+/// Note on missing speeds of the usable kinds of cores under a policy for fast cores; `None` where
+/// the speeds are known, or where all usable cores are of one kind.
 pub fn doubt(policy: &PolicySpec, machine: &Machine, usable: &[PuNr]) -> Option<String> {
-    // Those that decide each quantum and let all jobs run go by the kinds of cores.
+    // Policies that decide each quantum and stop no job use the kinds of cores.
     let wants_fast = !policy.waits() && policy.row().cadence == Cadence::EachQuantum;
-    let is_usable =
-        |core: &&Core| core.pus.iter().any(|pu| usable.contains(&machine.pus[pu.idx()].os));
-    let used: BTreeSet<usize> =
-        machine.cores.iter().filter(is_usable).map(|core| core.kind.idx()).collect();
+    let used: BTreeSet<usize> = machine
+        .cores
+        .iter()
+        .filter(|core: &&Core| core.pus.iter().any(|pu| usable.contains(&machine.pus[pu.idx()].os)))
+        .map(|core| core.kind.idx())
+        .collect();
     let kinds: Vec<&CoreKind> = used.into_iter().map(|kind| &machine.kinds[kind]).collect();
     let capacities: BTreeSet<Option<u32>> = kinds.iter().map(|kind| kind.capacity).collect();
     let what = match (capacities.first()?, capacities.len()) {
@@ -73,7 +75,7 @@ pub fn doubt(policy: &PolicySpec, machine: &Machine, usable: &[PuNr]) -> Option<
     ))
 }
 
-/// The usable PUs of cores none of which was measured.
+/// Usable PUs on cores with no measured PU.
 fn left_out(speeds: &CoreSpeeds, machine: &Machine) -> PuSet {
     let measured = speeds.measured();
     let usable = usable(machine, &Sysfs::at(Path::new("/"))).pus;

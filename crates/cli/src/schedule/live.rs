@@ -1,4 +1,4 @@
-//! What a terminal shows while a workload runs: a table, drawn anew several times a second.
+//! The table on the terminal while a workload runs, drawn anew several times a second.
 
 use super::progress::{Goal, HostReports};
 use crate::columns::{Column, rows, seconds};
@@ -11,11 +11,12 @@ use colocate_machine::printable;
 use console::truncate_str;
 use std::fmt::Write;
 
-/// Least time between two drawings: four a second, as fast as one reads.
+/// Least time between two drawings. Chosen: four a second, as fast as one reads.
 const EVERY: Nanos = Nanos::from_millis(250);
-/// Lines beside those of jobs: the sum, the heading, how many are left out, and the policy's.
+/// Lines beside the jobs' rows: the sum, the heading, the number of jobs left out, and the policy's
+/// state.
 const OTHER_LINES: usize = 4;
-/// Most columns that a name takes.
+/// Most columns for a name.
 const NAME: usize = 25;
 
 /// A table for standard error, if that is a terminal.
@@ -25,17 +26,17 @@ pub struct Live {
     goals: Vec<Goal>,
 }
 
-/// A job with how far it is.
+/// A job and its progress towards its goal.
 type Row<'a> = (&'a JobCounts, String);
 
 impl Live {
-    /// Of jobs with these goals. There is none if it is to be quiet.
+    /// A table of jobs with these goals; never drawn if `quiet`.
     pub fn new(quiet: bool, goals: Vec<Goal>) -> Self {
         let draws = !quiet && output::is_terminal(Stream::Err) && !console::is_dumb();
         Self { draws, next: Nanos::ZERO, goals }
     }
 
-    /// The table, unless there was one just before, or the terminal does not say how large it is.
+    /// The table, unless one was drawn less than [`EVERY`] ago or the terminal's size is unknown.
     pub fn frame(&mut self, counts: &Counts, reports: &HostReports) -> Option<Frame> {
         if !self.draws || counts.at < self.next {
             return None;
@@ -45,13 +46,14 @@ impl Live {
         Some(Frame { text: table(counts, &self.goals, reports, size), size })
     }
 
-    /// What takes it away; `None` if there is none.
+    /// An empty frame that removes the table; `None` if nothing is drawn.
     pub fn end(&self) -> Option<Frame> {
         self.draws.then(Frame::default)
     }
 }
 
-/// The table as it is now. Where it has not room enough those that run come first, and lines are cut.
+/// The table of this quantum. Without room for all jobs, running jobs come first; long lines are
+/// cut.
 fn table(counts: &Counts, goals: &[Goal], reports: &HostReports, size: Size) -> String {
     let of_state = |state| counts.jobs.iter().filter(move |job| job.state == state).count();
     let mut text = format!(
@@ -83,11 +85,14 @@ fn table(counts: &Counts, goals: &[Goal], reports: &HostReports, size: Size) -> 
     if let Some(state) = &counts.state {
         let _ = writeln!(text, "{}", printable(state));
     }
-    let cut = |line| truncate_str(&printable(line), size.columns, "…").into_owned();
-    text.trim_end().lines().map(cut).collect::<Vec<String>>().join("\n")
+    text.trim_end()
+        .lines()
+        .map(|line| truncate_str(&printable(line), size.columns, "…").into_owned())
+        .collect::<Vec<String>>()
+        .join("\n")
 }
 
-/// Columns of which nothing is known are left out.
+/// One row a job; columns without any known figure are left out.
 fn job_rows(jobs: &[Row<'_>]) -> Vec<Vec<String>> {
     let any = |known: &dyn Fn(&JobCounts) -> bool| jobs.iter().any(|(job, _)| known(job));
     let columns: [Column<'_, Row<'_>>; 11] = [
@@ -110,7 +115,7 @@ fn progress(job: &JobCounts) -> String {
     job.progress.map_or_else(|| "?".to_owned(), |quanta| format!("{quanta:.1}"))
 }
 
-/// Where a job that runs was last seen.
+/// PUs where a running job was last seen.
 fn places(job: &JobCounts) -> String {
     let places = job.places.iter().take(4).map(|pu| pu.0.to_string());
     let more = (job.places.len() > 4).then(|| "…".to_owned());
@@ -118,7 +123,7 @@ fn places(job: &JobCounts) -> String {
     places.collect::<Vec<String>>().join(" ")
 }
 
-/// What a job that runs was in the last quantum, and how many of its threads were runnable.
+/// Phase of a running job in the last quantum, and the mean number of its runnable threads.
 fn phase(job: &JobCounts) -> String {
     let now = job.phases.now.filter(|_| job.state == State::Running);
     now.map_or_else(String::new, |(phase, runnable)| format!("{} {runnable:.1}", phase.name()))

@@ -11,7 +11,7 @@ use std::path::Path;
 /// Largest file of coefficients. Chosen.
 const LIMIT: MaxSize = MaxSize::mib(1);
 
-/// The coefficients of the machine, if the policy needs some.
+/// CPI coefficients from the policy's file, if the policy needs them.
 pub fn cpi_model_of(policy: &PolicySpec) -> anyhow::Result<Option<CpiModel>> {
     match policy.file() {
         Some(path) => cpi_model(path).map(Some),
@@ -23,7 +23,7 @@ pub fn cpi_model_of(policy: &PolicySpec) -> anyhow::Result<Option<CpiModel>> {
     }
 }
 
-/// The coefficients in a file.
+/// CPI coefficients from a file.
 pub fn cpi_model(path: &Path) -> anyhow::Result<CpiModel> {
     let text = input::text(path, LIMIT)?;
     CpiModel::from_json(&text).map_err(|error| anyhow!("{}: {error}", path.display()))

@@ -1,4 +1,4 @@
-//! How far jobs are while they run, and what their host reports meanwhile.
+//! Progress of jobs while they run, and the reports of their host.
 
 use super::workload::Job;
 use colocate_engine::{Host, HostError, Request};
@@ -9,20 +9,20 @@ use colocate_model::stack::Parts;
 use colocate_policy::Plan;
 use std::cell::RefCell;
 
-/// What a host reports after a quantum beside its observation.
+/// Reports of a host after a quantum, beside its observation.
 #[derive(Debug, Default)]
 pub struct HostReports {
     /// Lines for the user.
     pub notes: Vec<String>,
-    /// How often each job has run to its own end.
+    /// Number of each job's runs that ended by themselves.
     pub runs: Vec<u32>,
     /// Instructions of each job in all its runs; `None` if not counted.
     pub instructions: Option<Vec<u64>>,
-    /// The parts of the stacks that are counted, or why none are.
+    /// Parts of the counted stacks, or the reason why none are counted.
     pub stack_parts: Option<Result<Parts, String>>,
 }
 
-/// A host whose reports are kept after each quantum.
+/// A host that keeps its reports after each quantum.
 pub struct ReportingHost<'a> {
     pub host: &'a mut LinuxHost,
     pub reports: &'a RefCell<HostReports>,
@@ -49,30 +49,32 @@ impl Host for ReportingHost<'_> {
         let seen = self.host.run_quantum(plan, quantum)?;
         let mut reports = self.reports.borrow_mut();
         reports.notes.extend(self.host.notes());
-        (reports.runs, reports.instructions) = (self.host.runs(), self.host.instructions());
+        reports.runs = self.host.runs();
+        reports.instructions = self.host.instructions();
         reports.stack_parts = Some(self.host.stack_parts());
         Ok(seen)
     }
 }
 
-/// What a job has to do.
+/// Goal of a job.
 #[derive(Clone, Copy, Debug)]
 pub struct Goal {
-    /// Its target.
+    /// Instructions or runs at which the job is complete.
     pub target: Target,
-    /// How long a run takes that has the machine to itself, in seconds, above 0; `None` if not given.
+    /// Duration of a run with the machine to itself, in seconds, above 0; `None` if not given.
     pub alone_s: Option<f64>,
 }
 
 impl Goal {
-    /// What `job` has to do.
+    /// The goal of `job`.
     pub fn of(job: &Job) -> Self {
         let alone_s = job.alone.map(|alone| alone.seconds).filter(|seconds| *seconds > 0.0);
         Self { target: job.target, alone_s }
     }
 
-    /// How far `job` is, as text: the share of its instructions, how many of its runs, or, with a `~`, its CPU time
-    /// over that of its solo profile, shared out to as many PUs (`width`) as it uses at a time. Empty if unknown.
+    /// Progress of `job` as text: the share of its instructions, the number of its runs or, marked
+    /// `~`, its CPU time over the product of solo time and mean PUs in use (`width`). Empty if
+    /// unknown.
     #[allow(clippy::cast_precision_loss)] // instructions of a run are far below 2^53
     pub fn done(
         &self,
@@ -99,7 +101,7 @@ impl Goal {
     }
 }
 
-/// Whole percent, rounded down, so that 100 are all of it; a job that does more than was wanted has done all.
+/// Whole percent, rounded down, so 100 means complete; at most 100.
 fn percent(share: f64) -> String {
     format!("{:.0} %", (share * 100.0).floor().min(100.0))
 }

@@ -1,10 +1,10 @@
-//! How fast this machine is, where that is known: then rates that are not counted can be estimated.
+//! Speeds of this machine, where known: they allow estimates of rates that are not counted.
 
 use super::workload::Workload;
 use anyhow::{Context, anyhow};
 use colocate_machine::{Machine, Performance, read};
 
-/// The speeds that `spec` describes, if they can be those of `machine`.
+/// Speeds from the description `spec`, checked against `machine`.
 pub fn of(spec: &str, machine: &Machine) -> anyhow::Result<Performance> {
     let cannot = || format!("cannot use --machine-speeds {spec}");
     let seen = read::load(spec).with_context(cannot)?;
@@ -16,15 +16,15 @@ pub fn of(spec: &str, machine: &Machine) -> anyhow::Result<Performance> {
     Ok(speeds)
 }
 
-/// The speeds that `colocate calibrate` measured, where a job has a demand vector to use them with. What is kept and cannot be read, or is
-/// not of `machine`, changes nothing.
+/// Speeds measured by `colocate calibrate`, if any job has a demand vector to use them with. A kept
+/// file that is unreadable or of another machine counts as none.
 pub fn measured(machine: &Machine, workload: &Workload) -> Option<Performance> {
     workload.jobs.iter().any(|job| !job.phases.is_empty()).then_some(())?;
     let speeds = read::load("live").ok()?.performance?;
     speeds.check(machine).is_ok().then_some(speeds)
 }
 
-/// A note on demand vectors and speeds that do not go together.
+/// A note if there are demand vectors without speeds, or speeds without demand vectors.
 pub fn note(speeds: Option<&Performance>, workload: &Workload) -> Option<String> {
     let demands = workload.jobs.iter().any(|job| !job.phases.is_empty());
     match (speeds, demands) {

@@ -1,26 +1,26 @@
-//! Whether CPI stacks are counted, and what there is to say if a scheduler gets none.
+//! Whether CPI stacks are counted, and the note for a scheduler without any.
 
 use colocate_model::CpiModel;
 use colocate_model::stack::Parts;
 use colocate_model::symbiosis::file::SIMULATED_PARTS;
 use colocate_policy::PolicySpec;
 
-/// Policies that use CPI stacks.
+/// The user's and the policy's need of CPI stacks.
 #[derive(Clone, Copy, Debug)]
 pub struct Stacks<'a> {
-    /// Whether the user does.
+    /// Whether the user requests stacks (`--stacks`).
     pub requested: bool,
     /// The scheduler.
     pub policy: &'a PolicySpec,
-    /// The scheduler's coefficients, if it is one that needs stacks.
+    /// The scheduler's coefficients, if it needs stacks.
     pub model: Option<&'a CpiModel>,
-    /// Whether the contention model says what is not counted.
+    /// Whether the contention model estimates rates that are not counted.
     pub estimated: bool,
 }
 
 impl Stacks<'_> {
-    /// Whether stacks are to be counted. Coefficients of simulated stacks need the contention model's, which
-    /// are only requested where none are counted.
+    /// Whether to count stacks. Coefficients trained with simulated stacks need the contention
+    /// model's stacks, which are requested only where no stacks are counted.
     pub fn count(&self) -> bool {
         match self.model {
             Some(model) => !is_simulated(model),
@@ -28,8 +28,8 @@ impl Stacks<'_> {
         }
     }
 
-    /// What to say if stacks are needed and are not reported; `counted` are the parts that counters report, or why
-    /// they report none.
+    /// A note if needed stacks are not reported. `counted` holds the parts reported by counters, or
+    /// the reason of their absence.
     pub fn trouble(&self, counted: Result<Parts, String>) -> Option<String> {
         let Some(model) = self.model else {
             let why = counted.err().filter(|_| self.requested)?;
@@ -53,7 +53,7 @@ impl Stacks<'_> {
         Some(format!("{name} gets no CPI stacks, so groups stay as they are: {why}"))
     }
 
-    /// What to say where stacks are the contention model's and were to be counted.
+    /// A note if requested stacks are estimated by the contention model instead of counted.
     fn not_counted(&self) -> Option<String> {
         let name = self.policy.name();
         self.requested.then(|| {

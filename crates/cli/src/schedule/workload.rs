@@ -1,4 +1,5 @@
-//! Workloads: which programs are scheduled, from a file (docs/reference/schedule.md) or from the command line.
+//! Workloads: the programs to schedule, from a file (docs/reference/schedule.md) or from the
+//! command line.
 
 use crate::exit::Failure;
 use crate::run::jobs;
@@ -17,47 +18,48 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 
-/// Version of the format that this build reads.
+/// Format version of this build.
 const VERSION: u32 = 1;
 /// Most jobs of a workload.
 const MOST: usize = 500;
-/// Most bytes of a file. Chosen: 500 jobs with long command lines are far less.
+/// Most bytes of a file. Chosen: 500 jobs with long command lines take far less.
 const LIMIT: MaxSize = MaxSize::mib(16);
-/// Feliu's quantum.
+/// Default quantum of policies that stop jobs: Feliu's.
 const QUANTUM: Nanos = Nanos::from_millis(200);
-/// The quantum where no job is stopped: how often it is looked in which phase jobs are. Chosen: a change
-/// is acted on within 0.2 s, and looking at 1,000 threads takes some 1 % of a PU (docs/results/benchmarks.md).
+/// Default quantum of policies that stop no job: the period at which phases are sampled. Chosen: a
+/// change of phase takes effect within 0.2 s, and sampling 1,000 threads costs some 1 % of a PU
+/// (docs/results/benchmarks.md).
 const LOOKED: Nanos = Nanos::from_millis(100);
-/// Shortest and longest quantum. Chosen: below, launching and stopping take more than running; above, a job of
-/// a full queue waits for hours.
+/// Shortest and longest quantum. Chosen: below, launching and stopping take longer than running;
+/// above, a job of a full queue waits for hours.
 const QUANTA: [Nanos; 2] = [Nanos::from_millis(10), Nanos::from_secs(60)];
 
-/// The programs to schedule.
+/// A workload: the programs to schedule and the quantum.
 pub struct Workload {
     /// Time between two decisions; `None` if not given.
     pub quantum: Option<Nanos>,
-    /// Whether jobs that have done their part go on until all have.
+    /// Whether jobs that have reached their target are started again until all have.
     pub repeat: bool,
-    /// Every job, copies one by one.
+    /// All jobs; each copy is a job of its own.
     pub jobs: Vec<Job>,
 }
 
-/// A program.
+/// A program to schedule.
 #[derive(Clone)]
 pub struct Job {
-    /// As shown; no other job has this name.
+    /// Unique name, as shown.
     pub name: String,
     /// The program.
     pub command: Command,
-    /// When it has done its part.
+    /// Runs or instructions at which the job is complete.
     pub target: Target,
-    /// Demand vectors: one for all threads, or one for each; none if unknown.
+    /// Demand vectors: one for all threads, or one for each; empty if unknown.
     pub phases: Vec<Phase>,
-    /// What is known of it from runs alone.
+    /// Solo profile, if given.
     pub alone: Option<SoloProfile>,
 }
 
-/// A workload as it is written.
+/// A workload file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct File {
@@ -82,7 +84,7 @@ struct JobForm {
     alone: Option<Spanned<SoloProfile>>,
 }
 
-/// A target as it is written.
+/// The target in a workload file.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum TargetForm {
@@ -91,51 +93,55 @@ enum TargetForm {
     Instructions(u64),
 }
 
-/// A quantum as it is written: `200 ms` or `0.2`, in seconds.
+/// Parses a quantum: `200 ms` or `0.2`, in seconds.
 pub fn quantum(text: &str) -> Result<Nanos, String> {
     args::time(text, &(QUANTA[0]..=QUANTA[1]), "a time from 10ms to 60s, such as 200ms or 0.2")
 }
 
 impl Workload {
-    /// Reads a workload; errors have the file's name, and its line where there is one.
+    /// Reads a workload; errors name the file and, where known, the line.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let text = input::text(path, LIMIT)?;
         Reader { path, text: &text }.workload()
     }
 
-    /// The programs of a command line, `:::` between one and the next.
+    /// The programs of a command line, separated by `:::`.
     pub fn of_words(words: &[OsString]) -> anyhow::Result<Self> {
         let commands = jobs::commands(words)?;
         if commands.len() > MOST {
             return Err(anyhow!("expected at most {MOST} jobs, found {}", commands.len()));
         }
-        let job = |command: Command| Job {
-            name: command.name(),
-            command,
-            target: Target::default(),
-            phases: Vec::new(),
-            alone: None,
-        };
         Ok(Self {
             quantum: None,
             repeat: false,
-            jobs: numbered(commands.into_iter().map(job).collect()),
+            jobs: numbered(
+                commands
+                    .into_iter()
+                    .map(|command: Command| Job {
+                        name: command.name(),
+                        command,
+                        target: Target::default(),
+                        phases: Vec::new(),
+                        alone: None,
+                    })
+                    .collect(),
+            ),
         })
     }
 
-    /// A demand vector of each job, that of its first thread; all unknown if not given.
+    /// Demand vector of each job's first thread; unknown if not given.
     pub fn demands(&self) -> Vec<Phase> {
         self.jobs.iter().map(|job| job.phases.first().cloned().unwrap_or_default()).collect()
     }
 
-    /// Time between two decisions of such a policy; the default if not given.
+    /// Time between two decisions of `policy`; the default if not given.
     pub fn quantum(&self, policy: &PolicySpec) -> Nanos {
         let default = if policy.waits() { QUANTUM } else { LOOKED };
         self.quantum.unwrap_or(default)
     }
 }
 
-/// Jobs that are called the same get numbers, but none that makes another's name of theirs.
+/// Numbers jobs of equal names, without producing the name of another job.
 fn numbered(mut jobs: Vec<Job>) -> Vec<Job> {
     let mut times: BTreeMap<String, usize> = BTreeMap::new();
     for job in &jobs {
@@ -155,7 +161,7 @@ fn numbered(mut jobs: Vec<Job>) -> Vec<Job> {
     jobs
 }
 
-/// A file that is read.
+/// A reader of a workload file, for errors with a line.
 struct Reader<'a> {
     path: &'a Path,
     text: &'a str,
@@ -165,6 +171,7 @@ impl Reader<'_> {
     fn workload(&self) -> anyhow::Result<Workload> {
         let file: File = toml::from_str(self.text).map_err(|error| {
             let found = error.message().lines().collect::<Vec<_>>().join(", ");
+            // An error without a span is about the whole file: line 1.
             let at = error.span().map_or(0, |span| span.start);
             self.wrong(at, "a workload (docs/reference/schedule.md)", &found)
         })?;
@@ -173,8 +180,8 @@ impl Reader<'_> {
             return Err(self.wrong(file.version.span().start, "version 1", &found));
         }
         let quantum = file.quantum.as_ref().map(|text| {
-            let said = |why| anyhow!("{}: {why}", self.place(text.span().start));
-            quantum(text.get_ref()).map_err(said)
+            quantum(text.get_ref())
+                .map_err(|why| anyhow!("{}: {why}", self.place(text.span().start)))
         });
         let quantum = quantum.transpose()?;
         let mut jobs = Vec::new();
@@ -219,7 +226,8 @@ impl Reader<'_> {
         })
     }
 
-    /// The program, found. With a slash in its name and a folder to begin in, it is looked for from there.
+    /// The command with its program found. A program name with a slash is looked up from `dir`, if
+    /// given.
     fn command(&self, argv: &Spanned<Vec<String>>, dir: Option<&Path>) -> anyhow::Result<Command> {
         let at = argv.span().start;
         if let Some(word) = argv.get_ref().iter().find(|word| word.contains('\0')) {
@@ -239,13 +247,13 @@ impl Reader<'_> {
         })?;
         found.argv = argv;
         if dir.is_some() {
-            // Found from where we are, begun elsewhere.
+            // The lookup is relative to this process's directory, the launch to `dir`.
             found.path = std::path::absolute(&found.path)?;
         }
         Ok(found)
     }
 
-    /// A folder that is there; relative to the file's.
+    /// An existing folder, relative to the workload file's.
     fn dir(&self, dir: &Spanned<PathBuf>) -> anyhow::Result<PathBuf> {
         let found = self.beside(dir.get_ref());
         if !found.is_dir() {
@@ -259,8 +267,11 @@ impl Reader<'_> {
         &self,
         env: &Spanned<BTreeMap<String, String>>,
     ) -> anyhow::Result<Vec<(OsString, OsString)>> {
-        let wrong = |name: &&String| name.is_empty() || name.contains(['=', '\0']);
-        if let Some(name) = env.get_ref().keys().find(wrong) {
+        if let Some(name) = env
+            .get_ref()
+            .keys()
+            .find(|name: &&String| name.is_empty() || name.contains(['=', '\0']))
+        {
             let expected = "names of environment variables, without =";
             return Err(self.wrong(env.span().start, expected, &format!("{name:?}")));
         }
@@ -304,12 +315,12 @@ impl Reader<'_> {
         }
     }
 
-    /// A file that this one names.
+    /// Path of a file named in the workload file, relative to its folder.
     fn beside(&self, name: &Path) -> PathBuf {
         self.path.parent().unwrap_or(Path::new("")).join(name)
     }
 
-    /// `FILE:LINE` of a byte of the text.
+    /// `FILE:LINE` of byte `at` of the text.
     fn place(&self, at: usize) -> String {
         let before = self.text.get(..at).unwrap_or(self.text);
         format!("{}:{}", self.path.display(), 1 + before.matches('\n').count())

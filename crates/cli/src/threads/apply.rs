@@ -1,4 +1,4 @@
-//! A program whose parallel regions get the number of threads that is learnt while it runs.
+//! A run of a program that learns the numbers of threads of its parallel regions while it runs.
 
 use super::library::Library;
 use super::places::Places;
@@ -16,11 +16,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Instant;
 
-/// Runs the program to its end; its exit status, 128 + the number of the signal that ended it.
+/// Runs the program to its end; returns its exit status, or 128 plus the number of the signal that
+/// ended it.
 pub fn run(command: &[OsString], report: &mut Report, stop: &AtomicBool) -> anyhow::Result<u8> {
     let library = match Library::find() {
         Ok(library) => Some(library),
-        // The program runs, as it would without us.
+        // The program runs all the same, without learning.
         Err(why) => {
             report.notes.push(format!("{why:#}; numbers of threads are the program's own"));
             None
@@ -35,7 +36,7 @@ pub fn run(command: &[OsString], report: &mut Report, stop: &AtomicBool) -> anyh
     let begin = Instant::now();
     let child = program.spawn().context("cannot start the program")?;
     let pid = Pid(child.id().cast_signed());
-    // Not before: the program would inherit what is blocked here.
+    // Not before the launch: the program would inherit the blocked signals.
     let signals = children::take_signals().ok();
     let ends = children::ends(&[pid]);
     let status = loop {
@@ -61,7 +62,7 @@ pub fn run(command: &[OsString], report: &mut Report, stop: &AtomicBool) -> anyh
     Ok(u8::try_from(status).unwrap_or(crate::exit::OURS))
 }
 
-/// Whether a signal has come since the program has ended.
+/// Whether a signal has arrived since the end of the program.
 fn is_stopped(signals: Option<&OwnedFd>, stop: &AtomicBool) -> bool {
     if signals.is_some_and(|signals| sys::next_signal(signals.as_fd()).is_some()) {
         stop.store(true, Ordering::Relaxed);
@@ -69,14 +70,15 @@ fn is_stopped(signals: Option<&OwnedFd>, stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed)
 }
 
-/// Passes on what was sent to us. Keys reach the program by themselves, and may mean something else to it than an end.
+/// Passes on signals sent to colocate. Signals of terminal keys reach the program by themselves,
+/// and may mean something else to it than termination.
 fn pass_on(pid: Pid, signals: Option<&OwnedFd>, stop: &AtomicBool) {
     while let Some(arrived) = signals.and_then(|signals| sys::next_signal(signals.as_fd())) {
         if SignalAction::from(arrived).pass_on {
             let _ = sys::kill(pid, arrived.signal);
         }
     }
-    // Of a signal that came before that it is not known which one it was.
+    // A signal from before the signal descriptor existed has no known number.
     if stop.swap(false, Ordering::Relaxed) {
         let _ = sys::kill(pid, libc::SIGTERM);
     }

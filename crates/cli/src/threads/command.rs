@@ -4,10 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::{Command, Stdio};
 
-/// What CMD has for the number of threads.
+/// Placeholder of the number of threads in CMD.
 const PLACE: &[u8] = b"{threads}";
 
-/// The command with so many threads.
+/// The command for `threads` threads.
 pub fn prepared(command: &[OsString], threads: u32) -> Command {
     let number = threads.to_string();
     let words: Vec<OsString> = command.iter().map(|word| with_number(word, &number)).collect();
@@ -17,7 +17,7 @@ pub fn prepared(command: &[OsString], threads: u32) -> Command {
     prepared
 }
 
-/// `word` with the number wherever it has a place for it.
+/// `word` with every placeholder replaced by the number.
 fn with_number(word: &OsStr, number: &str) -> OsString {
     let mut rest = word.as_bytes();
     let mut all = Vec::new();
@@ -30,7 +30,7 @@ fn with_number(word: &OsStr, number: &str) -> OsString {
     OsString::from_vec(all)
 }
 
-/// Whether CMD says where the number goes.
+/// Whether CMD has a placeholder.
 pub fn has_place(command: &[String]) -> bool {
     command.iter().any(|word| word.as_bytes().windows(PLACE.len()).any(|part| part == PLACE))
 }

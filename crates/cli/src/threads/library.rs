@@ -1,4 +1,4 @@
-//! The library that watches OpenMP programs from inside: where it is, and how a program gets it.
+//! The library that watches OpenMP programs from inside: its path, its preloading and its reports.
 
 use crate::launch::own_folder;
 use anyhow::Context;
@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The library, and a folder for what it reports.
+/// The library, and the folder of its reports.
 pub struct Library {
     file: PathBuf,
     folder: (TempDir, Dir),
@@ -24,25 +24,25 @@ const REGIONS: usize = 16_384;
 /// Most bytes of all reports together: a KiB for each region.
 const BYTES: u64 = 16 << 20;
 
-/// Most reports that are read at a time, one of each process. Chosen.
+/// Most reports read at a time, one a process. Chosen.
 const REPORTS: usize = 10_000;
 
-/// Time that reading all of them may take. Chosen.
+/// Most time to read all reports. Chosen.
 const TIME: Duration = Duration::from_secs(5);
 
-/// Reports of processes.
+/// Reports of all processes.
 #[derive(Default)]
 pub struct Reports {
-    /// Regions of all that were read.
+    /// Regions of the reports read.
     pub regions: Vec<Reported>,
-    /// Files that were left out.
+    /// Number of reports left out.
     left_out: usize,
 }
 
 impl Reports {
-    /// Adds the regions of a report, all or none.
+    /// Adds all regions of a report, or none if there is no room.
     fn add(&mut self, text: &str) {
-        // The first line is no region.
+        // The first line is a header.
         let fits = self.regions.len() + text.lines().count() <= REGIONS + 1;
         match read(text).filter(|_| fits) {
             Some(regions) => self.regions.extend(regions),
@@ -50,7 +50,7 @@ impl Reports {
         }
     }
 
-    /// How many were left out, if any were.
+    /// A note with the number of reports left out, if any.
     pub fn note(&self) -> Option<String> {
         (self.left_out > 0).then(|| {
             format!(
@@ -63,7 +63,8 @@ impl Reports {
 }
 
 impl Library {
-    /// Finds it: where cargo puts it, beside the program, the newest first, then where an installed program has it.
+    /// Finds the library: in cargo's folders beside this executable, the newest first, then where
+    /// it is installed.
     pub fn find() -> anyhow::Result<Self> {
         let own = std::env::current_exe().context("cannot find our own executable")?;
         let beside = own.parent().unwrap_or(Path::new("/"));
@@ -74,11 +75,12 @@ impl Library {
         let installed = beside.join("../lib/colocate").join(env::LIBRARY);
         let found = built.into_iter().next().or_else(|| installed.is_file().then_some(installed));
         let file = found.with_context(|| {
-            let (library, beside) = (env::LIBRARY, beside.display());
+            let library = env::LIBRARY;
+            let beside = beside.display();
             format!("expected {library} in {beside} or {beside}/../lib/colocate, found none: cargo build -p colocate-omp makes it")
         })?;
         let file = file.canonicalize().with_context(|| file.display().to_string())?;
-        // The loader takes both for the end of a name.
+        // The dynamic loader takes a blank or a colon for the end of a name.
         let strange = file.to_str().is_none_or(|path| path.contains([' ', ':']));
         anyhow::ensure!(
             !strange,
@@ -88,7 +90,8 @@ impl Library {
         Ok(Self { file, folder: own_folder("threads-")? })
     }
 
-    /// Lets `command` load it, before what it would load anyway, with at most so many threads.
+    /// Preloads the library into `command`, before other preloaded libraries, with at most `most`
+    /// threads.
     pub fn preload(&self, command: &mut Command, most: u32, apply: bool) {
         let mut list = self.file.clone().into_os_string();
         if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
@@ -103,13 +106,15 @@ impl Library {
         command.env(env::APPLY, if apply { "1" } else { "0" });
     }
 
-    /// Reads and removes what processes have reported since the last call, until `is_stopped`. A program can put anything there:
-    /// only plain files are read, no link is followed, and limits hold for all of them together.
+    /// Reads and removes the reports that processes have written since the last call, until
+    /// `is_stopped`. A program can put any file there: only plain files are read, no link is
+    /// followed, and the limits hold for all reports together.
     pub fn reports(&self, is_stopped: &dyn Fn() -> bool) -> Reports {
         let dir = &self.folder.1;
         let mut names = dir.names(REPORTS).unwrap_or_default();
         names.sort();
-        let (until, mut left) = (Instant::now() + TIME, BYTES);
+        let until = Instant::now() + TIME;
+        let mut left = BYTES;
         let mut reports = Reports::default();
         for name in names {
             let is_late = Instant::now() >= until || is_stopped();

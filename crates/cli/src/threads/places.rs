@@ -10,22 +10,23 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Time that all look-ups together may take. Chosen: debug information of 1 GB takes some seconds.
+/// Most time for all look-ups. Chosen: debug information of 1 GB takes some seconds.
 const TIME: Duration = Duration::from_secs(10);
 
-/// Most bytes of an answer: of each of the most regions a path of the longest length.
+/// Most bytes of an answer: a path of the longest length for each of the most regions.
 const ANSWER: u64 = 64 << 20;
 
-/// Places of regions as `FILE:LINE`, by the object that has them and their address there.
+/// Places of regions as `FILE:LINE`, by object and address in it.
 #[derive(Default)]
 pub struct Places {
     found: HashMap<(String, u64), String>,
-    /// Whether there was no time for all objects.
+    /// Whether the time was over before all objects.
     is_cut: bool,
 }
 
 impl Places {
-    /// Looks up the regions that the compiler has not named: once for each object, within [`TIME`], and until `is_stopped`.
+    /// Looks up the regions without a name by the compiler: once for each object, within [`TIME`],
+    /// and until `is_stopped`.
     pub fn of(reported: &[Reported], is_stopped: &dyn Fn() -> bool) -> Self {
         let until = Instant::now() + TIME;
         let is_late = || Instant::now() >= until || is_stopped();
@@ -46,7 +47,7 @@ impl Places {
         places
     }
 
-    /// A note where not all objects were looked at.
+    /// A note if not all objects were looked up.
     pub fn note(&self) -> Option<String> {
         self.is_cut.then(|| {
             format!(
@@ -56,27 +57,31 @@ impl Places {
         })
     }
 
-    /// File and line where they are known, else file and address.
+    /// File and line where known, else object and address.
     pub fn place(&self, reported: &Reported) -> String {
         let object = reported.object.as_deref().unwrap_or("unknown");
-        let found = || self.found.get(&(object.to_owned(), reported.address)).cloned();
-        said(reported).or_else(found).unwrap_or_else(|| format!("{object}+{:#x}", reported.address))
+        said(reported)
+            .or_else(|| self.found.get(&(object.to_owned(), reported.address)).cloned())
+            .unwrap_or_else(|| format!("{object}+{:#x}", reported.address))
     }
 }
 
-/// The place that the compiler has written into the program.
+/// The place that the compiler has written into the program, if any.
 fn said(reported: &Reported) -> Option<String> {
+    // The `psource` of OpenMP's `ident_t`: `;FILE;FUNCTION;LINE;COLUMN;;`.
     let mut fields = reported.said.as_deref()?.split(';').skip(1);
-    let (file, function, line) = (fields.next()?, fields.next()?, fields.next()?);
+    let file = fields.next()?;
+    let function = fields.next()?;
+    let line = fields.next()?;
     let line: u32 = line.parse().ok().filter(|line| *line > 0)?;
     Some(format!("{file}:{line} ({function})"))
 }
 
-/// Addresses to be looked up, by object.
+/// Addresses to look up, by object.
 fn addresses(reported: &[Reported]) -> BTreeMap<&str, BTreeSet<u64>> {
     let mut all: BTreeMap<&str, BTreeSet<u64>> = BTreeMap::new();
     for region in reported.iter().filter(|region| said(region).is_none()) {
-        // The program has written its name: binutils take `@` for a file with arguments.
+        // The program wrote the object's name: binutils take `@FILE` for a file of arguments.
         let object = region.object.as_deref().filter(|object| Path::new(object).is_absolute());
         if let Some(object) = object {
             all.entry(object).or_default().insert(region.address);
@@ -86,7 +91,8 @@ fn addresses(reported: &[Reported]) -> BTreeMap<&str, BTreeSet<u64>> {
     all
 }
 
-/// A line for each address from `addr2line` of binutils; `None` where it is not there, or `is_late` before it has ended.
+/// A line for each address from `addr2line` of binutils; `None` if not installed, or if `is_late`
+/// before its end.
 fn addr2line(object: &str, addresses: &[u64], is_late: &dyn Fn() -> bool) -> Option<String> {
     if is_late() {
         return None;
@@ -106,26 +112,28 @@ fn addr2line(object: &str, addresses: &[u64], is_late: &dyn Fn() -> bool) -> Opt
             }
         }
     });
+    // Fails for a child that has ended; it only has to be reaped then.
     let _ = child.kill();
     let _ = child.wait();
     text
 }
 
-/// What a child writes, once it has ended; read by a thread of its own.
+/// Output of a child, read by a separate thread and sent after the child's end.
 fn answer(child: &mut Child) -> Option<Receiver<String>> {
     let stdout = child.stdout.take()?;
     let (send, answer) = mpsc::channel();
     std::thread::spawn(move || {
         let mut text = Vec::new();
         if stdout.take(ANSWER).read_to_end(&mut text).is_ok() {
-            // Nothing waits any more where it took too long.
+            // The receiver is gone if the answer took too long.
             let _ = send.send(String::from_utf8_lossy(&text).into_owned());
         }
     });
     Some(answer)
 }
 
-/// `FILE:LINE` of a line of `addr2line`, the file without its folder; `None` of question marks. A remark may follow.
+/// `FILE:LINE` in a line of `addr2line`, without the file's folder; `None` for question marks. A
+/// remark may follow.
 fn place(line: &str) -> Option<String> {
     let found = line.split_whitespace().next().filter(|found| !found.starts_with('?'))?;
     let (file, line) = found.rsplit_once(':')?;

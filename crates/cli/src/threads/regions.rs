@@ -1,4 +1,4 @@
-//! What was seen of parallel regions, with the place of each in the program's source.
+//! Parallel regions as seen, with their places in the program's source.
 
 use super::places::Places;
 use super::report::Region;
@@ -8,7 +8,7 @@ use colocate_omp::learn::Sums;
 use colocate_omp::report::{Reported, word};
 use std::collections::HashMap;
 
-/// Regions of a program whose numbers of threads were learnt, the longest first.
+/// Regions of a program that learned their numbers of threads, the longest first.
 pub fn of_one(reported: &[Reported], places: &Places) -> Vec<Region> {
     let regions = reported.iter().map(|reported| {
         let sections = sections(reported.most, &reported.all, &reported.one);
@@ -17,7 +17,7 @@ pub fn of_one(reported: &[Reported], places: &Places) -> Vec<Region> {
     sorted(regions.collect())
 }
 
-/// Regions of two runs, with all threads and with one, the longest first.
+/// Regions of two runs, with all threads and with one thread, the longest first.
 pub fn of_runs(all: &[Reported], one: &[Reported], places: &Places) -> Vec<Region> {
     let place = |reported: &Reported| (reported.object.clone(), reported.address);
     let one: HashMap<_, _> = one.iter().map(|reported| (place(reported), reported)).collect();
@@ -41,7 +41,6 @@ fn sections(most: u32, all: &Sums, one: &Sums) -> Option<Sections> {
 fn region(places: &Places, reported: &Reported, one: &Sums, sections: Option<&Sections>) -> Region {
     let all = &reported.all;
     let lost = lost(reported.most, all, one);
-    let wall = |sums: &Sums| sums.mean(sums.wall);
     Region {
         place: places.place(reported),
         explicit: reported.explicit,
@@ -53,9 +52,9 @@ fn region(places: &Places, reported: &Reported, one: &Sums, sections: Option<&Se
         cause: lost.and_then(|lost| lost.cause()),
         model_threads: sections.map(|sections| sections.advise(reported.most)),
         executions: all.count,
-        mean_ns: wall(all),
+        mean_ns: all.mean(all.wall),
         executions_one: one.count,
-        mean_one_ns: wall(one),
+        mean_one_ns: one.mean(one.wall),
         inside_share: sections.map(Sections::share),
         sections_lost: lost.map(|lost| lost.sections),
         resource_lost: lost.and_then(|lost| lost.resource),
@@ -66,13 +65,14 @@ fn region(places: &Places, reported: &Reported, one: &Sums, sections: Option<&Se
     }
 }
 
-/// What the time of all threads goes to beside work; `None` if nothing was seen of it.
+/// Time of all threads that is not work; `None` if nothing was seen.
 fn lost(most: u32, all: &Sums, one: &Sums) -> Option<Lost> {
-    let (wall, waited) = (all.mean(all.wall)?, all.mean(all.waited)?);
+    let wall = all.mean(all.wall)?;
+    let waited = all.mean(all.waited)?;
     Lost::of(all.executed(most)?, wall, waited, one.executed(1))
 }
 
-/// How much more time outside of critical sections all threads take together than one does.
+/// Time of all threads together outside critical sections, over the time of a single thread.
 fn growth(all: &Sums, one: &Sums) -> Option<f64> {
     Some(all.executed(2)?.outside / one.executed(1)?.outside)
 }

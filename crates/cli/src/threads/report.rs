@@ -1,4 +1,4 @@
-//! What `colocate advise-threads` reports, as text and as JSON (docs/schemas/threads.json).
+//! The report of `colocate advise-threads`, as text and as JSON (docs/schemas/threads.json).
 
 use super::advice::{Advice, Cap, Limit, Most, Row, Standing};
 use super::command::has_place;
@@ -11,12 +11,12 @@ use colocate_model::threads::sections::GROWTH;
 use serde::Serialize;
 use std::fmt::Write;
 
-/// Version of the report's form.
+/// Version of the report's format.
 const VERSION: u32 = 2;
-/// Regions in the text; the JSON has all.
+/// Most regions in the text; the JSON has all.
 const SHOWN: usize = 20;
 
-/// How many threads are allowed, and what says so.
+/// The most threads allowed, and the limits that were read.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Allowed {
     pub most: Most,
@@ -25,7 +25,7 @@ pub struct Allowed {
     pub thread_limit: Option<u32>,
 }
 
-/// One parallel region. Shares are of its threads' time; unknown is `None`.
+/// One parallel region. Shares are of the time of its threads; `None` means unknown.
 #[derive(Clone, Debug, Serialize)]
 pub struct Region {
     pub place: String,
@@ -50,24 +50,24 @@ pub struct Region {
     pub learning_ns: u64,
 }
 
-/// What most of the threads' time is lost by in a run with all threads, and its share of that time.
+/// Largest loss of the threads' time in a run with all threads, and its share of that time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Reason {
     pub cause: RunCause,
     pub share: f64,
 }
 
-/// Why more threads do not make a run shorter.
+/// Reason why more threads do not make a run shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunCause {
-    /// It is outside of all parallel regions that were watched.
+    /// Time outside all watched parallel regions.
     Serial,
     #[serde(untagged)]
     Region(Cause),
 }
 
-/// The report; the schema says what each field is.
+/// The report; the schema explains each field.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     version: u32,
@@ -84,9 +84,10 @@ pub struct Report {
 }
 
 impl Report {
-    /// Before anything was run.
+    /// A report before any run.
     pub fn new(command: Vec<String>, allowed: Allowed) -> Self {
-        let (regions, notes) = (Vec::new(), Vec::new());
+        let regions = Vec::new();
+        let notes = Vec::new();
         Self {
             version: VERSION,
             command,
@@ -102,7 +103,7 @@ impl Report {
         }
     }
 
-    /// As shown.
+    /// The report as text.
     pub fn text(&self) -> String {
         let mut text = format!("{}\n", printable(&self.command.join(" ")));
         let _ = writeln!(
@@ -164,8 +165,8 @@ impl Report {
         format!("{what} {} of the threads' time", percent(share))
     }
 
-    /// What takes most of the threads' time beside work, where it is substantial; `None` where no region was watched, or no
-    /// run with all threads has ended.
+    /// Largest substantial loss of the threads' time; `None` if no region was watched, or if no run
+    /// with all threads has ended.
     pub fn found_reason(&self) -> Option<Reason> {
         let all = self
             .advice
@@ -186,7 +187,7 @@ impl Report {
         if inside <= 0.0 {
             return None;
         }
-        // A run that was watched may take longer than one that was not.
+        // A watched run may take longer than an unwatched one.
         let run_ns = run_ns.max(inside);
         let causes = [
             (sum(|region| region.sections_lost), RunCause::Region(Cause::CriticalSections)),
@@ -272,14 +273,17 @@ fn standing(standing: Standing) -> &'static str {
     }
 }
 
-/// What is known of fewer threads.
+/// Numbers below `most`: unresolved if `is_open`, else resolved.
+fn numbers(advice: &Advice, most: u32, is_open: bool) -> String {
+    let rows = advice.rows.iter().filter(|row| row.threads < most);
+    let rows = rows.filter(|row| (row.standing == Standing::NotResolved) == is_open);
+    rows.map(|row| row.threads.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Results of fewer threads, as text.
 fn fewer(advice: &Advice, most: u32) -> String {
-    let which = |open: bool| {
-        let rows = advice.rows.iter().filter(|row| row.threads < most);
-        let rows = rows.filter(|row| (row.standing == Standing::NotResolved) == open);
-        rows.map(|row| row.threads.to_string()).collect::<Vec<_>>().join(", ")
-    };
-    let (worse, open) = (which(false), which(true));
+    let worse = numbers(advice, most, false);
+    let open = numbers(advice, most, true);
     let mut text = String::new();
     if !worse.is_empty() {
         let _ = write!(text, "; slower: {worse}");
@@ -303,11 +307,11 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// What a region's threads do, as far as it was seen.
+/// Time of a region's threads by part, as far as seen.
 fn parts(region: &Region) -> String {
     let mut parts = Vec::new();
     let lost = region.sections_lost.unwrap_or(0.0);
-    // One thread may have passed by the critical sections that several enter.
+    // One thread may skip critical sections that several threads enter.
     if let Some(share) = region.inside_share.filter(|share| *share > 0.0 || lost == 0.0) {
         parts.push(format!("critical sections take {} of one thread's time", percent(share)));
     }
@@ -333,7 +337,7 @@ fn parts(region: &Region) -> String {
     if parts.is_empty() { "nothing was seen of its threads".to_owned() } else { parts.join("; ") }
 }
 
-/// Why fewer threads do as much, from the times that [`parts`] shows.
+/// Reason why fewer threads do as much, from the times shown by [`parts`].
 fn because(region: &Region) -> &'static str {
     match region.cause {
         Some(Cause::CriticalSections) => ", because of critical sections",
@@ -343,7 +347,7 @@ fn because(region: &Region) -> &'static str {
     }
 }
 
-/// A line for a region that was watched with one thread and with all.
+/// Line of a region watched with one thread and with all.
 fn watched(region: &Region) -> String {
     let model =
         region.model_threads.map_or(String::new(), |model| format!("; model: {}", threads(model)));
@@ -351,7 +355,7 @@ fn watched(region: &Region) -> String {
     format!("region {}: {}{model}{says}\n", printable(&region.place), parts(region))
 }
 
-/// A line for a region whose number was learnt.
+/// Line of a region that learned its number of threads.
 fn learnt(region: &Region) -> String {
     let what = match region.learnt {
         _ if region.explicit => "the program says how many threads".to_owned(),

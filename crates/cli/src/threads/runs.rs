@@ -17,20 +17,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-/// How long a program may take to end when it is asked to, before it is killed. Chosen.
+/// Time between SIGTERM and SIGKILL. Chosen.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How a run ended.
+/// End of a run.
 enum Ended {
-    /// By itself, after so many seconds.
+    /// The program ended, after this many seconds.
     Done(f64),
-    /// Since it took so many seconds, and was slower than others for certain.
+    /// Ended after this many seconds, certainly slower than others.
     Cut(f64),
     /// The time for all runs was over.
     Late,
 }
 
-/// Compares runs until it is decided which number of threads is best, or the time is over.
+/// Compares runs until the best number of threads is decided, or the time is over.
 pub fn study(
     command: &[OsString],
     limit_s: f64,
@@ -42,7 +42,7 @@ pub fn study(
     let left = || limit_s - begin.elapsed().as_secs_f64();
     let mut tried: Vec<Tried> = Vec::new();
     let mut complete = true;
-    // The first run finds files that later ones have in memory, so it does not count.
+    // The first run fills the page cache for the later ones, so it does not count.
     let first = whole(prepared(command, most), None, left(), stop, most)?;
     let Ended::Done(usual) = first else { return Err(too_long(limit_s)) };
     while let Some(threads) = next(&tried, most) {
@@ -70,7 +70,7 @@ pub fn study(
         .iter()
         .find(|tried| tried.threads == 1)
         .and_then(|tried| tried.seconds.last().copied());
-    // What one thread would take is not waited for if its run was ended before.
+    // The time of one thread is not waited for if its run was ended before.
     let needed = alone.map_or(usual, |alone| if most > 1 { usual + alone } else { usual });
     if left() > 2.0 * needed {
         let numbers: &[u32] = if alone.is_some() && most > 1 { &[most, 1] } else { &[most] };
@@ -88,8 +88,8 @@ fn too_long(limit_s: f64) -> anyhow::Error {
     anyhow::Error::msg(message)
 }
 
-/// Runs more in which OpenMP reports what its regions do, with all threads and then with one. They say why, and count for
-/// nothing: watching takes time.
+/// Makes further runs with reports by OpenMP on its regions, with all threads and then with one
+/// thread. These runs show reasons and do not count as measurements: watching takes time.
 fn watched(
     command: &[OsString],
     numbers: &[u32],
@@ -123,15 +123,16 @@ fn watched(
         }
     }
     let mut seen = seen.into_iter();
-    let (all, one) = (seen.next().unwrap_or_default(), seen.next().unwrap_or_default());
+    let all = seen.next().unwrap_or_default();
+    let one = seen.next().unwrap_or_default();
     let places = Places::of(&all, &|| stop.load(Ordering::Relaxed));
     report.notes.extend(places.note());
     report.regions = regions::of_runs(&all, &one, &places);
     Ok(())
 }
 
-/// One run, ended after `cut` seconds or when the time is over. When this returns, nothing of it runs on, except what
-/// has left its process group.
+/// Makes one run, ended after `cut` seconds or when the time is over. Afterwards no process of its
+/// process group runs on.
 fn whole(
     mut command: Command,
     cut: Option<f64>,
@@ -147,7 +148,7 @@ fn whole(
     let until = cut.map_or(left, |cut| cut.min(left));
     let patience = Duration::try_from_secs_f64(until).unwrap_or(Duration::MAX);
     let ended = wait(pid, begin, patience, stop);
-    // What it has left behind would disturb the next run.
+    // Processes that the run left behind would disturb the next run.
     children::kill_group(pid);
     let (End { at, waited, .. }, asked) = ended?;
     let seconds = at.duration_since(begin).as_secs_f64();
@@ -165,14 +166,15 @@ fn whole(
     }
 }
 
-/// Why a program was asked to end.
+/// Reason why a program was terminated.
 #[derive(Clone, Copy)]
 enum Asked {
     Stop,
     Time,
 }
 
-/// Waits for the end of a program, and sends it SIGTERM where time is over or a signal says so; in the end it is killed.
+/// Waits for the end of a program. Sends SIGTERM when the time is over or a signal arrives, and
+/// SIGKILL after [`GRACE`].
 fn wait(
     pid: Pid,
     begin: Instant,
@@ -182,6 +184,7 @@ fn wait(
     let ends = children::ends(&[pid]);
     let mut asked: Option<(Asked, Instant)> = None;
     loop {
+        // At least a millisecond: the loop must not spin once the time is over.
         let rest = patience.saturating_sub(begin.elapsed()).clamp(Duration::from_millis(1), POLL);
         match ends.recv_timeout(rest) {
             Ok(end) => return Ok((end?, asked.map(|(why, _)| why))),

@@ -1,36 +1,36 @@
-//! Which processes get a row, and which belong to which other. Values in, values out.
+//! Rows of processes, and the processes that belong to each row. Pure.
 
 use colocate_linux::Pid;
 use std::collections::BTreeMap;
 
-/// A process as it was listed.
+/// A listed process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// The process that created it.
+    /// Its parent process.
     pub parent: Pid,
-    /// Its user's number.
+    /// Number of its user.
     pub user: u32,
-    /// The name of its program, at most 15 bytes.
+    /// Name of its program, at most 15 bytes.
     pub name: String,
-    /// How many threads it has.
+    /// Number of its threads.
     pub threads: u32,
-    /// When it was created, in clock ticks since boot: with its number, that names it for good.
+    /// Creation time in clock ticks since boot: with the PID, a unique identity.
     pub start_ticks: u64,
 }
 
-/// Which processes get rows: all that fulfil every condition.
+/// Conditions for a row: a process must fulfil all of them.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// Those with these numbers, if any are given.
+    /// PIDs; any if empty.
     pub pids: Vec<Pid>,
-    /// Those of this user.
+    /// Number of the user.
     pub user: Option<u32>,
-    /// Those whose names contain this.
+    /// Text that the name contains.
     pub name: Option<String>,
 }
 
 impl Choice {
-    /// Whether there is no condition: then those are shown that use CPU time.
+    /// Whether there is no condition: then processes that use CPU time are shown.
     pub fn is_any(&self) -> bool {
         self.pids.is_empty() && self.user.is_none() && self.name.is_none()
     }
@@ -43,11 +43,11 @@ impl Choice {
     }
 }
 
-/// The row of each process that is in one: its own, or that of the nearest above it that has one.
+/// Row of each process: its own, or the row of its nearest ancestor with a row.
 pub fn rows(listed: &BTreeMap<Pid, Listed>, choice: &Choice) -> BTreeMap<Pid, Pid> {
     let row_of = |pid: &Pid| {
         let above = std::iter::successors(Some(*pid), |pid| Some(listed.get(pid)?.parent));
-        // The list was not made in one moment: where numbers were reused meanwhile it may even go round.
+        // The list is not a snapshot: PIDs reused meanwhile may even make a cycle.
         let mut above = above.take(listed.len() + 1);
         above.find(|pid| listed.get(pid).is_some_and(|process| choice.has(*pid, process)))
     };

@@ -1,4 +1,4 @@
-//! The kinds of cores that rows run on.
+//! Kinds of cores on which the processes of a row run.
 
 use colocate_machine::{Machine, Nanos, PuNr};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub struct Kinds(BTreeMap<PuNr, String>);
 
-/// The share of CPU time on a kind of core.
+/// Share of CPU time on a kind of core.
 #[derive(Serialize)]
 pub struct KindShare<'a> {
     pub kind: &'a str,
@@ -16,18 +16,22 @@ pub struct KindShare<'a> {
 }
 
 impl Kinds {
-    /// Those of a machine, if it is known.
+    /// Kinds of a machine's cores; empty if the machine is unknown or has one kind.
     pub fn of(machine: Option<&Machine>) -> Self {
         let kind = |machine: &Machine, pu: &colocate_machine::Pu| {
             let kind = machine.cores[pu.core.idx()].kind;
             (pu.os, machine.kinds[kind.idx()].name.clone())
         };
         let differ = machine.filter(|machine| machine.kinds.len() > 1);
-        let kinds = |machine: &Machine| machine.pus.iter().map(|pu| kind(machine, pu)).collect();
-        Self(differ.map(kinds).unwrap_or_default())
+        Self(
+            differ
+                .map(|machine: &Machine| machine.pus.iter().map(|pu| kind(machine, pu)).collect())
+                .unwrap_or_default(),
+        )
     }
 
-    /// The shares of the time on each kind, most first; none where all are alike or nothing ran.
+    /// Share of the time on each kind, largest first; empty where all kinds are alike or nothing
+    /// ran.
     pub fn shares(&self, places: &BTreeMap<PuNr, Nanos>) -> Vec<KindShare<'_>> {
         let mut ran: BTreeMap<&str, Nanos> = BTreeMap::new();
         for (pu, time) in places {
@@ -37,8 +41,9 @@ impl Kinds {
         }
         let sum = ran.values().fold(Nanos::ZERO, |sum, time| sum + *time).as_secs_f64();
         let known = ran.into_iter().filter(|_| sum > 0.0);
-        let share = |(kind, time): (_, Nanos)| KindShare { kind, share: time.as_secs_f64() / sum };
-        let mut shares: Vec<KindShare<'_>> = known.map(share).collect();
+        let mut shares: Vec<KindShare<'_>> = known
+            .map(|(kind, time): (_, Nanos)| KindShare { kind, share: time.as_secs_f64() / sum })
+            .collect();
         shares.sort_by(|one, other| other.share.total_cmp(&one.share));
         shares
     }

@@ -1,4 +1,4 @@
-//! `colocate top --matrix`: which threads of running processes communicate.
+//! `colocate top --matrix`: communication between threads of running processes.
 
 use super::forest::{Choice, rows};
 use super::watch::listed;
@@ -30,41 +30,41 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-/// Most threads of a picture: those that communicate most. Chosen: a line of 100 characters.
+/// Most threads in a picture: those with most communication. Chosen: a line of 100 characters.
 const MOST_THREADS: usize = 32;
-/// Shades of a picture: nothing, and a fifth of the most each.
+/// Shades of a picture: nothing, then a fifth of the most each.
 const SHADES: [&str; 6] = ["  ", "··", "░░", "▒▒", "▓▓", "██"];
-/// Least time between two listings of all processes. Chosen: less than a picture lasts by default.
+/// Least time between two listings of all processes. Chosen: less than the default interval.
 const LIST_EVERY: Nanos = Nanos::from_millis(500);
-/// Listing all processes takes at most one part in this many of a PU. Chosen, to stay below 1 %.
+/// Inverse share of a PU for listing all processes. Chosen, to stay below 1 %.
 const LIST_SHARE: u64 = 200;
-/// Version of the JSON's form.
+/// Version of the JSON format.
 const VERSION: u32 = 1;
 
-/// What is known of the threads.
+/// The watched threads.
 struct Threads {
     proc: Proc,
     choice: Choice,
-    /// The chosen processes with all that they have created, as they were last listed.
+    /// The chosen processes and all their descendants, as last listed.
     pids: BTreeSet<Pid>,
     next_list: Nanos,
-    /// The living threads by process and number, and their names.
+    /// Living threads by process and TID, with their names.
     living: BTreeMap<(Pid, Tid), (TaskRef, String)>,
     numbers: Numbers,
     machine: Machine,
     sharing: Option<Accesses>,
     wake_ups: Option<WakeUpCounts>,
-    /// Seconds that a wake-up costs between caches.
+    /// Cost of a wake-up between caches, in seconds.
     wake_up: f64,
     before: Matrix,
 }
 
-/// Numbers for threads: a job is a process, in the order in which processes were found.
+/// Task numbers of threads: a job is a process, in the order of discovery.
 #[derive(Default)]
 struct Numbers(BTreeMap<Pid, TaskId>);
 
 impl Numbers {
-    /// The next number in a process.
+    /// The next task number in a process.
     fn next(&mut self, pid: Pid) -> TaskId {
         let job = JobIdx(u32::try_from(self.0.len()).unwrap_or(u32::MAX));
         let next = self.0.entry(pid).or_insert(TaskId { job, order: 0 });
@@ -81,10 +81,10 @@ struct Line {
     at_ns: Nanos,
     took_ns: Nanos,
     threads: Vec<Thread>,
-    /// Since the processes are watched; `None` if unknown.
+    /// Wake-ups since the begin of the watch; `None` if unknown.
     wake_ups: Option<Vec<WakeUps>>,
     sharing: Option<Vec<Sharing>>,
-    /// Of each pair that has communicated since the line before.
+    /// Pairs that have communicated since the previous line.
     pairs: Vec<Amount>,
 }
 
@@ -99,7 +99,7 @@ struct Thread {
 #[derive(Serialize)]
 struct Amount {
     tasks: [TaskId; 2],
-    /// Seconds that it may cost, in each second.
+    /// Estimated cost, in seconds a second.
     seconds: f64,
 }
 
@@ -113,7 +113,9 @@ pub fn main(args: &Args, choice: Choice) -> anyhow::Result<ExitCode> {
     let mut threads = Threads::begin(choice)?;
     let stop = stop_flag()?;
     let mut terminal = if args.json { None } else { Redraw::of_stdout()? };
-    let (begun, mut pace, mut last) = (now(), Pace::of(args.interval), Nanos::ZERO);
+    let begun = now();
+    let mut pace = Pace::of(args.interval);
+    let mut last = Nanos::ZERO;
     for number in 1.. {
         loop {
             sleep_until(begun + pace.due(), &stop)?;
@@ -125,7 +127,7 @@ pub fn main(args: &Args, choice: Choice) -> anyhow::Result<ExitCode> {
         }
         let is_last = stop.load(Ordering::Relaxed) || threads.living.is_empty();
         if is_last && number > 1 && !args.json {
-            // Little has happened since the last picture, which stays.
+            // Little has happened since the last picture, which stays on the screen.
             break;
         }
         let at = now().saturating_sub(begun);
@@ -147,7 +149,7 @@ pub fn main(args: &Args, choice: Choice) -> anyhow::Result<ExitCode> {
 }
 
 impl Threads {
-    /// Begins to watch processes. One source is enough.
+    /// Begins to watch processes. One of the two sources is enough.
     fn begin(choice: Choice) -> anyhow::Result<Self> {
         let watch = Options::here()?;
         let pids = chosen(&choice).context("cannot list processes")?;
@@ -201,14 +203,14 @@ impl Threads {
         Ok(threads)
     }
 
-    /// Takes in which processes there are. What a watched one has created is sampled already.
+    /// Updates the list of processes. Descendants of a watched process are sampled already.
     fn list(&mut self) {
         let begun = now();
-        // Where they cannot be listed, those go on that are known.
+        // If the listing fails, the known processes stay.
         let Ok(found) = chosen(&self.choice) else { return };
         for (pid, parent) in &found {
             if !self.pids.contains(pid) && !self.pids.contains(parent) {
-                // One that has ended meanwhile, or may not be sampled, has no samples.
+                // A process that has ended meanwhile, or may not be sampled, has no samples.
                 self.sharing.iter_mut().for_each(|it| drop(it.watch(*pid, Start::Now)));
             }
         }
@@ -223,7 +225,7 @@ impl Threads {
         sharing.into_iter().chain(self.wake_ups.as_mut().map(|it| it as &mut dyn Backend))
     }
 
-    /// Takes in which threads there are, and what they have done.
+    /// Updates the list of threads and drains their events.
     fn look(&mut self) {
         if now() >= self.next_list {
             self.list();
@@ -238,6 +240,7 @@ impl Threads {
             }
         }
         for (task, _) in std::mem::replace(&mut self.living, living).into_values() {
+            // Threads left in the old map have ended.
             self.backends().for_each(|backend| backend.ended(task, &mut TaskUsage::default()));
         }
         self.sharing.iter_mut().for_each(|sharing| drop(sharing.drain()));
@@ -249,13 +252,13 @@ impl Threads {
         lines.iter().for_each(|line| output::remark(line));
     }
 
-    /// Passes a thread that is new to the backends.
+    /// Announces a new thread to the backends.
     fn begin_task(&mut self, pid: Pid, tid: Tid) -> TaskRef {
         let task = TaskRef { id: self.numbers.next(pid), pid, tid };
-        // Its creator may not have been watched.
+        // The thread's creator may not have been watched.
         let new = NewTask { task, created: Nanos::ZERO, start: Start::Now };
         for backend in self.backends() {
-            // Where there is no room for it nothing is known of it.
+            // A backend without room for the thread reports nothing of it.
             let _ = backend.created(&new);
         }
         task
@@ -265,8 +268,10 @@ impl Threads {
     fn reports(&mut self) -> Reports {
         let mut of: Vec<_> = self.living.values().map(|(task, _)| (*task, Nanos::ZERO)).collect();
         of.sort_unstable_by_key(|(task, _)| task.id);
-        let seen = |(task, at): &(TaskRef, Nanos)| SeenTask::new(task.id, "".into(), *at);
-        let mut tasks: Vec<SeenTask> = of.iter().map(seen).collect();
+        let mut tasks: Vec<SeenTask> = of
+            .iter()
+            .map(|(task, at): &(TaskRef, Nanos)| SeenTask::new(task.id, "".into(), *at))
+            .collect();
         let mut reports = Reports::NONE;
         let machine = self.machine.clone();
         let mut quantum = QuantumTasks {
@@ -280,7 +285,7 @@ impl Threads {
         reports
     }
 
-    /// What is to be shown now.
+    /// The figures to show now.
     fn line(&mut self, at_ns: Nanos, took_ns: Nanos) -> Line {
         let Reports { wake_ups, sharing, .. } = self.reports();
         let now = seen::seconds(
@@ -290,34 +295,39 @@ impl Threads {
         );
         let new = seen::since(&now, &self.before);
         self.before = now;
-        let amount = |((a, b), sum): ((TaskId, TaskId), f64)| Amount {
-            tasks: [a, b],
-            seconds: sum / took_ns.as_secs_f64(),
-        };
-        let thread = |(task, name): &(TaskRef, String)| {
-            let TaskRef { id, pid, tid } = *task;
-            Thread { task: id, pid, tid, name: name.clone() }
-        };
         Line {
             version: VERSION,
             at_ns,
             took_ns,
-            threads: self.living.values().map(thread).collect(),
+            threads: self
+                .living
+                .values()
+                .map(|(task, name): &(TaskRef, String)| {
+                    let TaskRef { id, pid, tid } = *task;
+                    Thread { task: id, pid, tid, name: name.clone() }
+                })
+                .collect(),
             wake_ups,
             sharing,
-            pairs: new.pairs().map(amount).collect(),
+            pairs: new
+                .pairs()
+                .map(|((a, b), sum): ((TaskId, TaskId), f64)| Amount {
+                    tasks: [a, b],
+                    seconds: sum / took_ns.as_secs_f64(),
+                })
+                .collect(),
         }
     }
 }
 
-/// The processes that are chosen and all that they have created, each with its creator.
+/// The chosen processes and all their descendants, each with its parent.
 fn chosen(choice: &Choice) -> io::Result<BTreeMap<Pid, Pid>> {
     let listed = listed(Path::new("/proc"))?;
     let rows = rows(&listed, choice).into_keys();
     Ok(rows.filter_map(|pid| Some((pid, listed.get(&pid)?.parent))).collect())
 }
 
-/// A heat map of the threads that communicate most.
+/// A heat map of the threads with most communication.
 fn picture(line: &Line) -> String {
     let mut sums: BTreeMap<TaskId, f64> = BTreeMap::new();
     for pair in &line.pairs {

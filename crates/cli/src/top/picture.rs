@@ -1,4 +1,4 @@
-//! The last phases of a row as a few characters.
+//! The last phases of a row, one character a time slot.
 
 use crate::timeline::Timeline;
 use colocate_machine::Nanos;
@@ -7,23 +7,25 @@ use colocate_policy::schedule::phases::JobPhase;
 /// Characters of a picture.
 pub const WIDTH: usize = 20;
 
-/// The phases of the `last` before `at`, earliest first: `-` serial, `=` parallel, `.` asleep, a space where it is
-/// unknown.
+/// Phases of the `last` before `at`, earliest first: `-` serial, `=` parallel, `.` asleep, a space
+/// where unknown.
 pub fn picture(timeline: &Timeline, at: Nanos, last: Nanos) -> String {
     let slot = last.0 / WIDTH as u64;
     let of_slot = |back: u64| {
-        // The middle of the slot stands for it.
+        // The middle of the slot represents it.
         let middle = at.0.checked_sub(back * slot - slot / 2)?;
         let within = timeline.backwards().find(|it| it.from.0 <= middle)?;
         (middle < within.to.0).then_some(within.phase)
     };
-    let character = |back| match of_slot(back) {
-        Some(JobPhase::Serial) => '-',
-        Some(JobPhase::Parallel) => '=',
-        Some(JobPhase::Asleep) => '.',
-        None => ' ',
-    };
-    (1..=WIDTH as u64).rev().map(character).collect()
+    (1..=WIDTH as u64)
+        .rev()
+        .map(|back| match of_slot(back) {
+            Some(JobPhase::Serial) => '-',
+            Some(JobPhase::Parallel) => '=',
+            Some(JobPhase::Asleep) => '.',
+            None => ' ',
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! One process: which of its threads were runnable since the last poll.
+//! One process: its threads that were runnable since the last poll.
 //!
-//! Times come from the backends that policies use ([`RunStates`] and `colocate_observe::sources::spinning`). Threads that sleep
-//! are not read, as long as the process as a whole has not run for longer than those that are
-//! ([`colocate_linux::accounting`]): a poll of a process that sleeps is one system call, however many threads it has.
+//! Times come from the backends that policies use ([`RunStates`] and
+//! `colocate_observe::sources::spinning`). Sleeping threads are not read as long as the CPU time of
+//! the process does not exceed that of its running threads ([`colocate_linux::accounting`]): a poll of a
+//! sleeping process is one system call, for any number of threads.
 
 use super::samples::Samples;
 use colocate_linux::proc::Proc;
@@ -15,72 +16,71 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// A process.
+/// A polled process.
 #[derive(Debug)]
 pub struct Process {
     pid: Pid,
-    /// Its CPU time at the last poll, of all its threads since it was created.
+    /// CPU time of all its threads since its creation, at the last poll.
     pub clock: Nanos,
     threads: BTreeMap<Tid, Thread>,
-    /// Whether all its threads were known when they were last read: then new ones were created since.
+    /// Whether all threads were known at the last listing: unknown threads are then new.
     is_known: bool,
-    /// Whether it is unknown what its threads did since the poll before.
+    /// Whether the activity of its threads since the previous poll is unknown.
     is_unknown: bool,
-    /// Whether its threads must not be read.
+    /// Whether reading its threads is not permitted.
     pub is_denied: bool,
     ran: Nanos,
     places: BTreeMap<PuNr, Nanos>,
 }
 
-/// A thread of it.
+/// A thread of the process.
 #[derive(Debug, Default)]
 struct Thread {
-    /// At the last poll; `None` if what it did before its first one does not count.
+    /// Times at the last poll; `None` if time before its first poll does not count.
     last: Option<Times>,
-    /// CPU time and time in a run queue, since the poll before, and since its process is sampled.
+    /// CPU time and time in a run queue: since the previous poll, and since the process is sampled.
     did: spun::Times,
     sampled: spun::Times,
-    /// For how long it had waited in loops at the last poll.
+    /// Spin time until the last poll.
     spun: Nanos,
-    /// Whether it was runnable then.
+    /// Whether the thread was runnable at the last poll.
     is_awake: bool,
 }
 
 /// A poll of processes.
 pub struct Poll<'a> {
-    /// Where `/proc` is.
+    /// Path of `/proc`.
     pub proc: &'a Path,
-    /// When it is.
+    /// Time of the poll.
     pub at: Nanos,
-    /// Time since the poll before.
+    /// Time since the previous poll.
     pub took: Nanos,
-    /// Times of threads.
+    /// Times of all threads.
     pub states: &'a mut RunStates<Tid>,
 }
 
-/// What a process did between two polls.
+/// Activity of a process between two polls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Activity {
-    /// CPU time that it used.
+    /// CPU time used.
     pub ran: Nanos,
-    /// Mean number of its threads that had a PU or waited for one, without time in loops in which they only waited for others;
-    /// `None` if unknown.
+    /// Mean number of threads that had a PU or waited for one, without spin time; `None` if
+    /// unknown.
     pub runnable: Option<f64>,
-    /// Mean number of those that only waited for others in a loop; `None` if unknown: then they count as runnable.
+    /// Mean number of spinning threads; `None` if unknown: they then count as runnable.
     pub spinning: Option<f64>,
-    /// CPU time of its threads by the PU where each was last seen.
+    /// CPU time by the PU where each thread was last seen.
     pub places: BTreeMap<PuNr, Nanos>,
 }
 
 impl Activity {
-    /// Of a process that did nothing.
+    /// Activity of an idle process.
     pub fn nothing() -> Self {
         Self { runnable: Some(0.0), spinning: Some(0.0), ..Self::default() }
     }
 
-    /// What two did together.
+    /// Adds the activity of another process.
     pub fn add(&mut self, other: Self) {
-        let sum = |one: Option<f64>, other| one.zip(other).map(|(one, other)| one + other);
         self.ran += other.ran;
         self.runnable = sum(self.runnable, other.runnable);
         self.spinning = sum(self.spinning, other.spinning);
@@ -91,8 +91,8 @@ impl Activity {
 }
 
 impl Process {
-    /// A process as it is now; `None` if it has ended. If its threads are to be read now, what they do is known from now on;
-    /// else from the poll after that at which it first has run.
+    /// A process as it is now; `None` if ended. With `reads`, its threads are read now and their
+    /// activity is known from now on; else from the poll after the first with new CPU time.
     pub fn new(pid: Pid, poll: &mut Poll<'_>, reads: bool) -> Option<Self> {
         let clock = poll.states.add(pid, poll.at)?;
         let mut process = Self {
@@ -111,12 +111,13 @@ impl Process {
         Some(process)
     }
 
-    /// How many of its threads are known.
+    /// Number of known threads.
     pub fn known_threads(&self) -> usize {
         self.threads.len()
     }
 
-    /// Reads what its threads did since the poll before; false if it has ended.
+    /// Reads the activity of its threads since the previous poll; returns false if the process has
+    /// ended.
     pub fn read(&mut self, poll: &mut Poll<'_>) -> bool {
         let Some(clock) = poll.states.process_time(self.pid) else { return false };
         self.ran = clock.saturating_sub(self.clock);
@@ -132,13 +133,14 @@ impl Process {
         if poll.states.has_new_cpu_time(self.pid) {
             self.read_all(poll);
         }
-        // A thread that has not run at all was not runnable either, unless it waited all the time for the first time.
+        // A thread without CPU time was not runnable either, unless it waited all the time to run
+        // at all.
         let are_known = was_known && self.is_known;
         self.is_unknown = self.is_denied || (!are_known && self.ran > Nanos::ZERO);
         true
     }
 
-    /// Reads those threads that were not awake, and new ones. Where they cannot be listed, those stay that are known.
+    /// Reads the sleeping and the new threads. If the listing fails, the known threads stay.
     fn read_all(&mut self, poll: &mut Poll<'_>) {
         let tids = match Proc::at(poll.proc).tasks(self.pid) {
             Err(why)
@@ -171,13 +173,13 @@ impl Process {
         poll.states.all_read(self.pid);
     }
 
-    /// Takes in what a thread did since the poll before. Where nothing can be opened for want of descriptors or memory, it is
-    /// not known.
+    /// Reads the activity of a thread since the previous poll. If no descriptor or memory is left
+    /// to open its files, the thread becomes unknown.
     fn read_thread(&mut self, poll: &mut Poll<'_>, tid: Tid) {
         let pid = self.pid;
         let Some(thread) = self.threads.get_mut(&tid) else { return };
         let Some(read) = poll.states.read(tid, (pid, tid), None, poll.proc, poll.at) else {
-            // One that has ended is forgotten when all are read.
+            // A thread that has ended is forgotten at the next listing.
             thread.is_awake = false;
             match poll.states.failure(tid) {
                 Some(libc::EACCES | libc::EPERM) => self.is_denied = true,
@@ -205,7 +207,8 @@ impl Process {
         }
     }
 
-    /// Its threads that were runnable since the poll before, with their times since it is sampled.
+    /// Threads that were runnable since the previous poll, with their times since the process is
+    /// sampled.
     pub fn sampled(&mut self) -> impl Iterator<Item = (Tid, Tid, spun::Times)> {
         let busy =
             self.threads.iter_mut().filter(|(_, thread)| thread.did.0 + thread.did.1 > Nanos::ZERO);
@@ -215,7 +218,7 @@ impl Process {
         })
     }
 
-    /// What it did in `took`, the time since the poll before, by what was read of its threads and sampled.
+    /// Activity in `took`, the time since the previous poll, from the read times and the samples.
     pub fn activity(&mut self, took: Nanos, mut samples: Option<&mut Samples>) -> Activity {
         let mut did = Activity {
             ran: self.ran,
@@ -237,7 +240,7 @@ impl Process {
                 ..Activity::default()
             });
         }
-        // From the poll on at which it is found running.
+        // A process is sampled from the poll that finds it running.
         let was_sampled = samples.as_ref().is_some_and(|of| of.backend.samples(self.pid));
         let is_seen = samples.as_mut().is_some_and(|of| of.sees(self.pid, self.ran, took));
         if !was_sampled {
@@ -248,19 +251,24 @@ impl Process {
         did
     }
 
-    /// It has ended, or is watched no more.
+    /// Forgets a process that has ended or is watched no more.
     pub fn forget(&self, states: &mut RunStates<Tid>, samples: Option<&mut Samples>) {
         self.threads.keys().for_each(|tid| states.ended(*tid));
         samples.into_iter().for_each(|samples| samples.forget(self.pid));
     }
 
-    /// The numbers of its threads.
+    /// TIDs of its threads.
     pub fn tids(&self) -> impl Iterator<Item = Tid> {
         self.threads.keys().copied()
     }
 }
 
-/// The part of a time that a thread did something, at most all of it.
+/// Sum of two figures; `None` if either is unknown.
+fn sum(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    Some(a? + b?)
+}
+
+/// Share of a time in which a thread was active, at most 1.
 fn share(did: Nanos, took: Nanos) -> f64 {
     let share = did.as_secs_f64() / took.as_secs_f64();
     if share.is_finite() { share.min(1.0) } else { 0.0 }

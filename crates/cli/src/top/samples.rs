@@ -1,7 +1,7 @@
-//! Which processes are sampled to find threads that only wait for others in a loop ([`colocate_observe::spin`]).
+//! Choice of the processes that are sampled for spinning threads ([`colocate_observe::spin`]).
 //!
-//! A process is sampled from the first poll on at which it has run for a good part of the time: one that sleeps costs
-//! nothing, and there may be thousands.
+//! A process is sampled from the first poll at which it has run for a good part of the time: a
+//! sleeping process costs nothing, and there may be thousands.
 
 use colocate_linux::limits::Descriptors;
 use colocate_linux::proc::Proc;
@@ -11,42 +11,44 @@ use colocate_observe::lifecycle::Options;
 use colocate_observe::sources::spinning::Spinning;
 use std::collections::BTreeSet;
 
-/// A process is sampled that has run for this part of the time between two polls. Chosen: half of what makes a phase
-/// other than asleep, so that little is missed of one.
+/// Inverse share of the time between two polls: a process that runs for more is sampled. Chosen:
+/// half the share of a serial phase, to miss little of it.
 const BUSY: u64 = 10;
-/// Events that are open at once, at most; a thread that is found running has one for each CPU. Chosen: some tenths of a
-/// second to open them all.
+/// Most events open at once; a running thread has an event for each CPU. Chosen: some tenths of a
+/// second to open all.
 const MOST_EVENTS: usize = 16_384;
 
-/// How many may be open where a process may have so many files: half of them at most, so that there is room for those
-/// of /proc.
+/// Most events open at once with a limit of `files` descriptors: at most half of them, to leave
+/// room for files of /proc.
 fn most_events(files: u64) -> usize {
     usize::try_from(files / 2).unwrap_or(usize::MAX).min(MOST_EVENTS)
 }
 
-/// Samples of processes that run.
+/// Samples of running processes.
 pub struct Samples {
     pub backend: Spinning<Tid>,
     proc: Proc,
-    /// How many CPUs each thread has events for.
+    /// CPUs for which each thread has events.
     cpus: usize,
-    /// How many events may be open.
+    /// Most events open at once.
     most: usize,
-    /// Processes that must not be sampled, or have too many threads.
+    /// Processes that may not be sampled, or have too many threads.
     refused: BTreeSet<Pid>,
 }
 
 impl Samples {
-    /// Samples no process yet, so often a second of each thread's CPU time.
+    /// Samples no process yet; `rate_hz` is the rate a second of each thread's CPU time.
     pub fn new(rate_hz: u32) -> Result<Self, SysError> {
         let here = Options::here()?;
         let backend = Spinning::new(rate_hz, &here, || {})?;
-        let (proc, cpus, most) = (here.proc, here.cpus.len(), most_events(Descriptors::now().hard));
+        let proc = here.proc;
+        let cpus = here.cpus.len();
+        let most = most_events(Descriptors::now().hard);
         Ok(Self { backend, proc, cpus, most, refused: BTreeSet::new() })
     }
 
-    /// Samples a process that has run for so long in this time, if it is worth while. False if it would be and cannot:
-    /// then it is unknown which of its threads wait.
+    /// Samples a process that has run for `ran` in `took`, if busy enough. Returns false if a busy
+    /// process cannot be sampled: its spinning threads are unknown.
     pub fn sees(&mut self, pid: Pid, ran: Nanos, took: Nanos) -> bool {
         if self.backend.samples(pid) || ran.0 <= took.0 / BUSY {
             return true;
@@ -63,7 +65,7 @@ impl Samples {
         done
     }
 
-    /// A process has ended, or is watched no more.
+    /// Forgets a process that has ended or is watched no more.
     pub fn forget(&mut self, pid: Pid) {
         self.backend.forget(pid);
         self.refused.remove(&pid);

@@ -7,7 +7,7 @@ use crate::output::{self, Redraw};
 use colocate_machine::{Nanos, printable};
 use std::fmt::Write;
 
-/// Columns and their widths; a negative one is of text, which begins at the left.
+/// Columns and their widths; a negative width is that of left-aligned text.
 const COLUMNS: [(&str, isize); 10] = [
     ("time, s", 8),
     ("PID", 8),
@@ -20,20 +20,22 @@ const COLUMNS: [(&str, isize); 10] = [
     ("last 2 s", -20),
     ("on PU", -9),
 ];
-/// Between two columns.
+/// Blanks between two columns.
 const GAP: usize = 2;
-/// Columns that a narrow terminal lacks, the first one first, until a command has [`COMMAND`] characters.
+/// Columns that a narrow terminal leaves out, in this order, until [`COMMAND`] characters remain
+/// for the command.
 const LEFT_OUT: [&str; 4] = ["last 2 s", "spinning", "CPU, s", "runnable"];
-/// Characters for a command on a narrow terminal: what `comm` has, and some more.
+/// Characters for a command on a narrow terminal: the length of `comm` and some more.
 const COMMAND: usize = 20;
-/// The picture shows so much time, a character for each poll of the default length.
+/// Time covered by the picture: a character for each poll of the default interval.
 const PICTURED: Nanos = Nanos::from_secs(2);
-/// Lines of a terminal beside those of rows: the heading, how many are left out, one that stays free.
+/// Lines of a terminal beside the rows: the heading, the number of rows left out, a free line.
 const OTHER_LINES: usize = 3;
-/// Most PUs that are named in a line.
+/// Most PUs in a row.
 const MOST_PUS: usize = 4;
 
-/// Where tables as text go: a terminal, on which each takes the place of the one before, or lines below each other.
+/// Destination of tables as text: a terminal, with each table in place of the previous, or lines
+/// below each other.
 pub struct Screen {
     terminal: Option<Redraw>,
     most: Option<usize>,
@@ -42,12 +44,12 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// Of standard output; with at most so many rows, if given.
+    /// Standard output as a screen, with at most `most` rows, if given.
     pub fn new(most: Option<usize>) -> anyhow::Result<Self> {
         Ok(Self { terminal: Redraw::of_stdout()?, most, is_headed: false })
     }
 
-    /// Shows a table. False if its reader has ended.
+    /// Shows a table. Returns false if the reader has gone away.
     pub fn show(&mut self, table: &Table<'_>) -> anyhow::Result<bool> {
         let Some(terminal) = &mut self.terminal else {
             let shown = Shown::default();
@@ -56,13 +58,13 @@ impl Screen {
             return output::print(&(head + &shown.body(table, self.most.unwrap_or(super::ROWS))));
         };
         let size = terminal.size();
-        let (shown, fits) =
-            (Shown::within(size.columns), size.lines.saturating_sub(OTHER_LINES).max(1));
+        let shown = Shown::within(size.columns);
+        let fits = size.lines.saturating_sub(OTHER_LINES).max(1);
         terminal.draw(&(shown.head() + &shown.body(table, self.most.unwrap_or(fits).min(fits))))?;
         Ok(true)
     }
 
-    /// Says a line on standard error.
+    /// Writes a line to standard error.
     pub fn remark(&mut self, line: &str) {
         match &mut self.terminal {
             Some(terminal) => terminal.remark(line),
@@ -71,18 +73,18 @@ impl Screen {
     }
 }
 
-/// The columns that are shown; the command follows them.
+/// The columns in use; the command follows them.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Shown {
     left_out: &'static [&'static str],
 }
 
 impl Shown {
-    /// Those that a terminal with so many characters a line has room for.
+    /// The columns for which a line of `characters` has room.
     fn within(characters: usize) -> Self {
-        let fits = |it: &Self| it.width() + COMMAND <= characters;
         let mut some = (0..LEFT_OUT.len()).map(|count| Self { left_out: &LEFT_OUT[..count] });
-        some.find(fits).unwrap_or(Self { left_out: &LEFT_OUT })
+        some.find(|it: &Self| it.width() + COMMAND <= characters)
+            .unwrap_or(Self { left_out: &LEFT_OUT })
     }
 
     fn has(&self, name: &str) -> bool {
@@ -113,7 +115,7 @@ impl Shown {
         text.trim_end().to_owned() + "\n"
     }
 
-    /// The lines of a table, and how many are left out.
+    /// The rows of a table, and the number of rows left out.
     fn body(&self, table: &Table<'_>, most: usize) -> String {
         let mut text: String =
             table.rows.iter().take(most).map(|line| self.line(table, line)).collect();
@@ -124,7 +126,6 @@ impl Shown {
     }
 
     fn line(&self, table: &Table<'_>, line: &Line<'_>) -> String {
-        let seconds = |time: Nanos| format!("{:.2}", time.as_secs_f64());
         let phase = line.timeline.now.map_or("?", |(phase, _)| phase.name());
         let cells = [
             seconds(table.at),
@@ -145,21 +146,28 @@ impl Shown {
     }
 }
 
-/// A number of threads.
+/// A number of threads as text.
 fn number(of: Option<f64>) -> String {
     of.map_or_else(|| "?".to_owned(), |of| format!("{of:.2}"))
 }
 
-/// Percent of one PU.
+fn seconds(time: Nanos) -> String {
+    format!("{:.2}", time.as_secs_f64())
+}
+
+/// CPU time in percent of a PU.
 fn percent(ran: Nanos, took: Nanos) -> f64 {
     let share = ran.as_secs_f64() / took.as_secs_f64();
     if share.is_finite() { 100.0 * share } else { 0.0 }
 }
 
-/// Where a row ran: kinds of cores with their shares, then PUs.
+/// PUs of a row: kinds of cores with their shares, then PU numbers.
 fn on_pus(line: &Line<'_>) -> String {
-    let kind = |of: &KindShare<'_>| format!("{} {:.0} %", of.kind, of.share * 100.0);
-    let kinds: Vec<String> = line.kinds.iter().map(kind).collect();
+    let kinds: Vec<String> = line
+        .kinds
+        .iter()
+        .map(|of: &KindShare<'_>| format!("{} {:.0} %", of.kind, of.share * 100.0))
+        .collect();
     let shown = line.pus.iter().take(MOST_PUS).map(|pu| pu.0.to_string());
     let more = (line.pus.len() > MOST_PUS).then(|| "…".to_owned());
     let pus = shown.chain(more).collect::<Vec<_>>().join(" ");

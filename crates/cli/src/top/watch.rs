@@ -1,4 +1,4 @@
-//! All processes that have rows, from poll to poll and from table to table.
+//! All processes with rows, from poll to poll and from table to table.
 
 use super::forest::{Choice, Listed, rows};
 use super::kinds::{KindShare, Kinds};
@@ -18,52 +18,52 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Version of the JSON that is printed.
+/// Version of the JSON format.
 const VERSION: u32 = 1;
-/// Listing all processes takes at most one part in this many of a PU. Chosen, to stay below 1 %.
+/// Inverse share of a PU for listing all processes. Chosen, to stay below 1 %.
 const LIST_SHARE: u64 = 200;
-/// Threads that are read at the beginning where no process was named; others are known from when they have run. Chosen:
-/// some 20 ms, and less than most systems allow to be open.
+/// Most threads read at the start if no process was requested; further threads are known once they
+/// have run. Chosen: some 20 ms, and fewer than most systems allow to be open.
 const READ_AT_ONCE: u32 = 2_000;
 
-/// Most rows whose phases are kept when they have ended. Chosen: more is of no use.
+/// Most rows whose phases are kept after their end. Chosen: more is of no use.
 const MOST_ENDED: usize = 1_000;
 
-/// What is watched.
+/// The watched processes and their rows.
 pub struct Watch {
     proc: PathBuf,
     choice: Choice,
     states: RunStates<Tid>,
-    /// Samples of running threads, if there are any.
+    /// Samples of running threads, if requested and permitted.
     samples: Option<Samples>,
-    /// Processes as they were last listed.
+    /// Processes as last listed.
     listed: BTreeMap<Pid, Listed>,
     next_list: Nanos,
-    /// The row of each process that is watched.
+    /// Row of each watched process.
     row_of: BTreeMap<Pid, Pid>,
     processes: BTreeMap<Pid, Process>,
     rows: BTreeMap<Pid, Row>,
     begun: Nanos,
-    /// When the last poll and the last table were.
+    /// Times of the last poll and the last table.
     at: Nanos,
     table_at: Nanos,
     /// Rows that have ended since the last table.
     gone: Vec<Pid>,
     denied: Vec<Pid>,
-    /// Names and phases of rows that have ended, where processes were named by number.
+    /// Names and phases of ended rows, if processes were requested by PID.
     ended: Vec<(String, Timeline)>,
 }
 
-/// A row, since it is watched.
+/// A row since the start of its watch.
 #[derive(Default)]
 struct Row {
-    /// The name of its program when it was last listed.
+    /// Name of its program at the last listing.
     name: String,
     timeline: Timeline,
     interval: Interval,
 }
 
-/// What a row did since the last table.
+/// Activity of a row since the last table.
 #[derive(Default)]
 struct Interval {
     ran: Nanos,
@@ -72,20 +72,20 @@ struct Interval {
     places: BTreeMap<PuNr, Nanos>,
 }
 
-/// What is shown of the rows, by CPU time, most first (docs/schemas/top.json).
+/// A table of rows, most CPU time first (docs/schemas/top.json).
 #[derive(Serialize)]
 pub struct Table<'a> {
     version: u32,
-    /// When, since watching began, and the time since the table before.
+    /// Time since the start of the watch, and since the previous table.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
     #[serde(rename = "took_ns")]
     pub took: Nanos,
-    /// Where no process was named, of those that ran.
+    /// The rows; without a request, only rows that ran.
     pub rows: Vec<Line<'a>>,
-    /// Processes that had rows and have ended since the table before.
+    /// Processes with rows that have ended since the previous table.
     gone: Vec<Pid>,
-    /// A line on those that cannot be read, once.
+    /// Lines on processes that cannot be read, each once.
     #[serde(skip)]
     pub denied: Vec<String>,
 }
@@ -94,29 +94,29 @@ pub struct Table<'a> {
 #[derive(Serialize)]
 pub struct Line<'a> {
     pub pid: Pid,
-    /// The name of its program, and its user.
+    /// Name of its program, and number of its user.
     pub name: &'a str,
     user: u32,
-    /// How many processes and threads it has.
+    /// Number of its processes and threads.
     pub processes: usize,
     pub threads: u64,
-    /// Mean number of runnable threads, and of those that only wait for others in a loop.
+    /// Mean number of runnable threads, and of spinning threads.
     pub runnable: Mean,
     pub spinning: Mean,
-    /// CPU time since the table before, and of all its processes since they were created.
+    /// CPU time since the previous table, and of all its processes since their creation.
     #[serde(rename = "ran_ns")]
     pub ran: Nanos,
     #[serde(rename = "cpu_ns")]
     pub cpu_time: Nanos,
-    /// PUs where threads were seen that ran, by time, most first, and the kinds of their cores.
+    /// PUs where running threads were seen, most time first, and the kinds of their cores.
     pub pus: Vec<PuNr>,
     pub kinds: Vec<KindShare<'a>>,
-    /// Its phases since it is watched.
+    /// Phases since the start of the watch.
     #[serde(flatten, serialize_with = "phases")]
     pub timeline: &'a Timeline,
 }
 
-/// The phase at the last poll, when it began, and for how long each was seen.
+/// Serializes the phase at the last poll, its begin, and the time in each phase.
 fn phases<S: Serializer>(timeline: &Timeline, to: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     struct Phases {
@@ -129,12 +129,13 @@ fn phases<S: Serializer>(timeline: &Timeline, to: S) -> Result<S::Ok, S::Error> 
     let phase = timeline.now.map(|(phase, _)| phase);
     let last = timeline.backwards().next().filter(|last| Some(last.phase) == phase);
     let [serial_ns, parallel_ns, asleep_ns] = timeline.spent;
-    let (phase, since_ns) = (phase.map(|phase| phase.name()), last.map(|last| last.from));
+    let phase = phase.map(|phase| phase.name());
+    let since_ns = last.map(|last| last.from);
     Phases { phase, since_ns, serial_ns, parallel_ns, asleep_ns }.serialize(to)
 }
 
 impl Watch {
-    /// Of those processes below `proc` that are chosen.
+    /// Begins to watch the processes below `proc` that are chosen.
     pub fn begin(proc: &Path, choice: Choice, samples: Option<Samples>) -> io::Result<Self> {
         let at = now();
         let mut states = RunStates::default();
@@ -157,12 +158,14 @@ impl Watch {
             ended: Vec::new(),
         };
         watch.list()?;
-        // What reading took is no part of the first interval.
-        (watch.begun, watch.at, watch.table_at) = (now(), now(), now());
+        // The time to read the processes is no part of the first interval.
+        watch.begun = now();
+        watch.at = now();
+        watch.table_at = now();
         Ok(watch)
     }
 
-    /// Reads what all have done since the last poll.
+    /// Reads the activity of all processes since the last poll.
     pub fn poll(&mut self) {
         let at = now();
         let took = at.saturating_sub(self.at);
@@ -187,7 +190,8 @@ impl Watch {
                 sum.add(now);
             }
         }
-        let (from, to) = (self.at.saturating_sub(self.begun), at.saturating_sub(self.begun));
+        let from = self.at.saturating_sub(self.begun);
+        let to = at.saturating_sub(self.begun);
         self.at = at;
         self.end_rows();
         for (pid, did) in did {
@@ -197,12 +201,12 @@ impl Watch {
             }
         }
         if at >= self.next_list {
-            // Where they cannot be listed, those go on that are known, and the next poll tries again.
+            // If the listing fails, the known processes stay, and the next poll tries again.
             let _ = self.list();
         }
     }
 
-    /// What is to be shown now.
+    /// The table to show now.
     pub fn table<'a>(&'a mut self, kinds: &'a Kinds) -> Table<'a> {
         let mut intervals: BTreeMap<Pid, Interval> = BTreeMap::new();
         for (pid, row) in &mut self.rows {
@@ -210,7 +214,8 @@ impl Watch {
         }
         let took = self.at.saturating_sub(self.table_at);
         self.table_at = self.at;
-        let (gone, denied) = (std::mem::take(&mut self.gone), self.newly_denied());
+        let gone = std::mem::take(&mut self.gone);
+        let denied = self.newly_denied();
         let any = self.choice.is_any();
         let lines = intervals.into_iter().filter(|(_, did)| !any || did.ran > Nanos::ZERO);
         let mut rows: Vec<Line<'_>> =
@@ -220,13 +225,13 @@ impl Watch {
         Table { version: VERSION, at, took, rows, gone, denied }
     }
 
-    /// Whether all processes that were asked for by number have ended.
+    /// Whether all processes requested by PID have ended.
     pub fn is_over(&self) -> bool {
         !self.choice.pids.is_empty() && self.rows.is_empty()
     }
 
-    /// The phases of all rows so far, also of those that have ended, by name and number; none where none was named
-    /// processes by number.
+    /// Phases of all rows up to now, ended rows included, by name and PID; empty unless processes
+    /// were requested by PID.
     pub fn phases(&self) -> Vec<(String, &Timeline)> {
         let rows = self.rows.iter().filter(|_| !self.choice.pids.is_empty());
         let living = rows.map(|(pid, row)| (format!("{} {pid}", row.name), &row.timeline));
@@ -235,7 +240,8 @@ impl Watch {
     }
 
     fn line<'a>(&'a self, pid: Pid, did: Interval, kinds: &'a Kinds) -> Option<Line<'a>> {
-        let (user, row) = (self.listed.get(&pid)?.user, self.rows.get(&pid)?);
+        let user = self.listed.get(&pid)?.user;
+        let row = self.rows.get(&pid)?;
         let members =
             || self.row_of.iter().filter(move |(_, row)| **row == pid).map(|(pid, _)| pid);
         let threads = members().filter_map(|pid| self.listed.get(pid));
@@ -256,7 +262,7 @@ impl Watch {
         })
     }
 
-    /// Notices which processes there are, and their users.
+    /// Updates the list of processes and their users.
     fn list(&mut self) -> io::Result<()> {
         let begun = cpu_time();
         let old = std::mem::replace(&mut self.listed, listed(&self.proc)?);
@@ -286,14 +292,15 @@ impl Watch {
             .copied()
             .collect::<Vec<_>>()
         {
-            let (proc, states) = (&*self.proc, &mut self.states);
+            let proc = &*self.proc;
+            let states = &mut self.states;
             let mut poll = Poll { proc, at: now(), took: Nanos::ZERO, states };
             self.processes
                 .extend(Process::new(pid, &mut poll, reads).map(|process| (pid, process)));
         }
         self.end_rows();
         for pid in self.row_of.values().filter(|row| self.processes.contains_key(row)) {
-            // Only of those that were named by number is the whole timeline reported.
+            // Only processes requested by PID have their whole timeline reported.
             let row = self.rows.entry(*pid).or_insert_with(|| match self.choice.pids[..] {
                 [] => Row { timeline: Timeline::keeping(0), ..Row::default() },
                 _ => Row::default(),
@@ -305,7 +312,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Forgets rows whose first processes have ended.
+    /// Removes rows whose first processes have ended.
     fn end_rows(&mut self) {
         let over: Vec<Pid> =
             self.rows.keys().filter(|pid| !self.processes.contains_key(pid)).copied().collect();
@@ -318,18 +325,19 @@ impl Watch {
         }
     }
 
-    /// A line for each process that must not be read and was not reported yet.
+    /// A line for each process that may not be read and was not reported yet.
     fn newly_denied(&mut self) -> Vec<String> {
         let denied = self.processes.iter().filter(|(_, process)| process.is_denied);
         let new: Vec<Pid> =
             denied.map(|(pid, _)| *pid).filter(|pid| !self.denied.contains(pid)).collect();
         self.denied.extend(&new);
-        let line = |pid| format!("threads of process {pid} must not be read: its user or root can");
-        new.into_iter().map(line).collect()
+        new.into_iter()
+            .map(|pid| format!("threads of process {pid} must not be read: its user or root can"))
+            .collect()
     }
 }
 
-/// The PUs on which there was time, most first.
+/// PUs with some time, most time first.
 fn pus(places: BTreeMap<PuNr, Nanos>) -> Vec<PuNr> {
     let mut pus: Vec<(PuNr, Nanos)> = places.into_iter().collect();
     pus.retain(|(_, ran)| *ran > Nanos::ZERO);
@@ -348,7 +356,7 @@ impl Interval {
     }
 }
 
-/// The CPU time of this process: where PUs are busy, reading takes longer than it costs.
+/// CPU time of this process. On busy PUs, elapsed time would overstate the cost of reading.
 fn cpu_time() -> Nanos {
     process_time(Pid(std::process::id().cast_signed())).unwrap_or(Nanos::ZERO)
 }
@@ -360,7 +368,8 @@ pub fn listed(proc: &Path) -> io::Result<BTreeMap<Pid, Listed>> {
         let stat = Stat::read(proc, pid, pid.first_thread())?;
         let user = proc.join(pid.to_string()).metadata().ok()?.uid();
         let name = tree.name(pid, pid.first_thread())?;
-        // Its first thread stays after its end, until the others have ended and its status was read.
+        // The first thread stays a zombie until the other threads have ended and its status was
+        // read.
         let threads = stat.threads.saturating_sub(stat.is_dead().into());
         let Stat { parent, start_ticks, .. } = stat;
         (threads > 0).then_some((pid, Listed { parent, user, name, threads, start_ticks }))

@@ -1,14 +1,14 @@
-//! Which jobs had cores of their own in a quantum.
+//! Jobs that had cores of their own in a quantum.
 
 use super::Placed;
 use colocate_evidence::JobIdx;
 use colocate_machine::{CoreIdx, Machine, PuIdx};
 use std::collections::BTreeMap;
 
-/// By chosen job, whether no other one has a thread on a core of it. A job of which a thread is left to the kernel
-/// may be anywhere, so no job has then.
+/// Whether each chosen job shares no core with a thread of another job. A thread left to the kernel
+/// may be on any core, so with such a thread no job has cores of its own.
 pub(super) fn own_cores(placed: &Placed, machine: &Machine) -> BTreeMap<JobIdx, bool> {
-    // Per core, the first job there; `None` if there is another one, too.
+    // First job on each core; `None` if another job is there, too.
     let mut owner: BTreeMap<CoreIdx, Option<JobIdx>> = BTreeMap::new();
     let mut anywhere = false;
     for (job, pus) in placed {
@@ -18,8 +18,9 @@ pub(super) fn own_cores(placed: &Placed, machine: &Machine) -> BTreeMap<JobIdx, 
             *first = first.filter(|first| first == job);
         }
     }
-    let is_own = |pu: &PuIdx| owner[&machine.core_of(*pu)].is_some();
-    let has_own = |pus: &[Option<PuIdx>]| pus.iter().flatten().all(is_own) && !anywhere;
+    let has_own = |pus: &[Option<PuIdx>]| {
+        pus.iter().flatten().all(|pu: &PuIdx| owner[&machine.core_of(*pu)].is_some()) && !anywhere
+    };
     placed.iter().map(|(job, pus)| (*job, has_own(pus))).collect()
 }
 

@@ -1,25 +1,25 @@
-//! What is remembered of each thread of a job.
+//! State of each thread of a job.
 
 use colocate_evidence::TaskId;
 use std::cell::Cell;
 
-/// Something for each thread. Threads are mostly looked up in the order of their IDs, all of them, every quantum: the
-/// one after the last that was looked up is found at once.
+/// A map by thread. All threads are usually looked up in the order of their IDs every quantum: the
+/// thread after the last look-up is found at once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Threads<T> {
-    /// In the order of the IDs.
+    /// Entries in the order of the IDs.
     all: Vec<(TaskId, T)>,
-    /// The place after the last one that was found.
+    /// Index after the last entry that was found.
     next: Cell<usize>,
 }
 
 impl<T: Default> Threads<T> {
-    /// What is remembered of a thread; `None` if nothing is.
+    /// The value of a thread, if any.
     pub fn get(&self, id: TaskId) -> Option<&T> {
         self.place(id).ok().map(|place| &self.all[place].1)
     }
 
-    /// The same, or nothing yet.
+    /// The value of a thread, created with the default if missing.
     pub fn of(&mut self, id: TaskId) -> &mut T {
         let place = self.place(id).unwrap_or_else(|place| {
             self.all.insert(place, (id, T::default()));
@@ -29,28 +29,28 @@ impl<T: Default> Threads<T> {
         &mut self.all[place].1
     }
 
-    /// What is remembered of each.
+    /// Values of all threads.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.all.iter_mut().map(|(_, value)| value)
     }
 
-    /// Forgets all but some; `keeps` is called in the order of the IDs.
+    /// Keeps only entries for which `keeps` returns true; called in the order of the IDs.
     pub fn retain(&mut self, mut keeps: impl FnMut(TaskId) -> bool) {
         self.all.retain(|(id, _)| keeps(*id));
         self.next.set(0);
     }
 
-    /// Of how many something is remembered.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Where a thread is, or belongs.
+    /// Index of a thread, or the index at which to insert it.
     fn place(&self, id: TaskId) -> Result<usize, usize> {
         let next = self.next.get();
         let found = match self.all.get(next) {
             Some((there, _)) if *there == id => Ok(next),
-            // A new thread: it has the highest number of all.
+            // A new thread has the highest ID of all.
             None if self.all.last().is_none_or(|(last, _)| *last < id) => Err(self.all.len()),
             _ => self.all.binary_search_by_key(&id, |(id, _)| *id),
         };

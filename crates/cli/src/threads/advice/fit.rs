@@ -1,36 +1,40 @@
-//! Whole runs with several numbers of threads, split into a serial part, a parallel part and what every thread adds.
+//! Fit of whole runs with several numbers of threads: a serial part, a parallel part and a cost for
+//! every thread.
 //!
 //! # Terms
-//! - `s`, `o`, `i`: seconds of the serial part, of the parallel part on one thread, and that every further thread adds.
+//! - `s`, `o`, `i`: seconds of the serial part, of the parallel part on one thread, and of each
+//!   further thread.
 //! - `T(P) = s + o / P + P · i`: Amdahl's law, and the critical sections of [`colocate_model::threads`].
 //! # Algorithm
-//! Least squares of relative errors under `s, o, i ≥ 0`. There are three unknowns, so all seven sets of those that are not
-//! 0 are solved and the best one without a negative part is taken: of that few this is exact.
+//! Least squares of relative errors under `s, o, i ≥ 0`. With three unknowns, all seven sets of
+//! non-zero unknowns are solved and the best set without a negative part is taken: for so few this
+//! is exact.
 //! # Properties
-//! - **Exact** where the runs are as the equation says. -> test `parts_come_back`
+//! - **Exact** where the runs follow the equation. -> test `parts_come_back`
 //! - **Nothing negative, and nothing better on a grid.** -> test `no_better_on_a_grid`
 
 use colocate_model::threads::Trained;
 use serde::Serialize;
 
-/// The fewest numbers of threads that give three parts and something of how well they fit.
+/// Least numbers of threads for three parts and an estimate of the error.
 pub const LEAST_NUMBERS: usize = 4;
 
-/// The parts of a program's time.
+/// Parts of a program's time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Fit {
     /// Serial part, in seconds.
     pub serial_s: f64,
     /// Parallel part on one thread, in seconds.
     pub parallel_s: f64,
-    /// What every thread adds, in seconds: the critical sections of one thread.
+    /// Seconds that each thread adds: the critical sections of one thread.
     pub each_s: f64,
     /// Root of the mean squared relative error.
     pub error: f64,
 }
 
 impl Fit {
-    /// Of mean seconds by number of threads; `None` with fewer than [`LEAST_NUMBERS`] numbers, or times that are not above 0.
+    /// Fits mean seconds by number of threads; `None` with fewer than [`LEAST_NUMBERS`] numbers, or
+    /// with a time not above 0.
     #[must_use]
     pub fn of(times: &[(u32, f64)]) -> Option<Self> {
         let usable = times.iter().all(|&(threads, time)| threads > 0 && time > 0.0);
@@ -41,7 +45,7 @@ impl Fit {
         sets.min_by(|a, b| a.error.total_cmp(&b.error))
     }
 
-    /// With the parts of `set` alone; `None` if one of them comes out negative.
+    /// Fits with the parts of `set` only; `None` if a part comes out negative.
     fn with(times: &[(u32, f64)], set: u8) -> Option<Self> {
         let mut sums = [[0.0; 4]; 3];
         for &(threads, time) in times {
@@ -71,29 +75,29 @@ impl Fit {
         Some(fit)
     }
 
-    /// Seconds with so many threads.
+    /// Seconds with `threads` threads.
     #[must_use]
     pub fn time(&self, threads: u32) -> f64 {
         let threads = f64::from(threads.max(1));
         self.serial_s + self.parallel_s / threads + self.each_s * threads
     }
 
-    /// Share of the time on one thread that is serial.
+    /// Serial share of the time on one thread.
     #[must_use]
     pub fn serial_share(&self) -> f64 {
         self.serial_s / self.time(1)
     }
 
-    /// How many of at most `most` threads take least time.
+    /// Number of threads with the least time, at most `most`.
     #[must_use]
     pub fn best(&self, most: u32) -> u32 {
-        // The serial part is the same for all of them.
+        // The serial part is the same for every number of threads.
         let trained = Trained { outside: self.parallel_s, inside: self.each_s, bandwidth: None };
         trained.advise(most).threads
     }
 }
 
-/// Three equations by elimination with the largest pivot; `None` if they do not determine the unknowns.
+/// Solves three equations by elimination with the largest pivot; `None` if they are singular.
 fn solved(mut rows: [[f64; 4]; 3]) -> Option<[f64; 3]> {
     for column in 0..3 {
         let pivot =

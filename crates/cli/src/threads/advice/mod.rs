@@ -1,24 +1,27 @@
-//! How many threads a program should have, from whole runs of it with several numbers of threads.
+//! The best number of threads for a program, from whole runs with several numbers of threads.
 //!
 //! # Problem
-//! The number that takes least time is between one and what the machine allows, runs scatter, and every run costs time.
+//! The fastest number is between one and the most that the machine allows, runs scatter, and every
+//! run costs time.
 //! # Approach
-//! Powers of two and the most that is allowed are run one after the other, up and down, so that drift hits all alike; then
-//! numbers between the best one and its neighbours. Numbers that are not resolved from the best are run again. Whole runs are
-//! compared and nothing else: instructions and CPU time say little of threads that spin. A number whose first run takes [`CUT`]
-//! times as long as the best number ever did is worse, so that run may be ended; its length stays unknown.
+//! Powers of two and the most allowed are run one after the other, up and down, so that drift
+//! affects all alike; then numbers between the best one and its neighbours. Numbers that are not
+//! resolved from the best are run again. Only whole runs are compared: instructions and CPU time
+//! say little about spinning threads. A number whose first run takes [`CUT`] times as long as the
+//! best number's slowest run is worse, so that run may be ended; its length stays unknown.
 //! # Terms
-//! - *Ratio*: geometric mean of the times with one number over that with another, with Welch's interval
-//!   ([`ratio_interval`]). It is read after every run, up to eight times, and each reading may be wrong. So each
-//!   is with `CONFIDENCE`, which makes 95 % for all of them.
+//! - *Ratio*: geometric mean of the times with one number over the mean with another, with Welch's
+//!   interval ([`ratio_interval`]). It is read after every run, up to eight times, and each reading
+//!   may be wrong. So each reading has `CONFIDENCE`, which makes 95 % for all together.
 //! # Algorithm
-//! The number with the least mean is the best measured one. Advised is the smallest number that is shown to be at most
-//! [`TOLERANCE`] slower, if it or the best is shown to be better than, or as good as, the most that is allowed. Otherwise nothing is
-//! shown, and the most stays.
+//! The number with the least mean is the best measured one. The advice is the smallest number shown
+//! to be at most [`TOLERANCE`] slower, if that number or the best is shown to be better than, or as
+//! good as, the most allowed. Otherwise nothing is shown, and the most allowed stays.
 //! # Properties
 //! - **Found** where runs do not scatter. -> test `least_of_many`
-//! - **Noise moves nothing**: where all numbers are alike but for noise that hides it, the most stays. -> test `noise_is_not_resolved`
-//! - **Bounded**: there is an end, whatever the runs say. -> test `there_is_an_end`
+//! - **Noise changes nothing**: where noise hides all differences, the most stays.
+//!   -> test `noise_is_not_resolved`
+//! - **Bounded**: the runs come to an end, whatever their times. -> test `there_is_an_end`
 
 pub mod fit;
 
@@ -28,52 +31,56 @@ use colocate_figures::stats::{
 use fit::Fit;
 use serde::Serialize;
 
-/// How much slower counts as equal, so that fewer threads are taken. Chosen: below it, what the threads leave to others
-/// is worth more.
+/// Slowdown taken as equal, in favour of fewer threads. Chosen: below it, PUs left to further
+/// programs are worth more.
 pub const TOLERANCE: f64 = 0.02;
-/// How many times as long as the slowest run with the best number a run may take before it may be ended. Chosen: noise of
-/// whole runs is far smaller.
+/// Ratio to the best number's slowest run from which on a run may be ended. Chosen: noise of whole
+/// runs is far smaller.
 pub const CUT: f64 = 2.0;
-/// The same where the best number has not been run `LEAST_RUNS` times, so that it is unknown how runs scatter. Chosen.
+/// As [`CUT`], before the best number has been run `LEAST_RUNS` times: the scatter of runs is
+/// unknown. Chosen.
 pub const FIRST_CUT: f64 = 4.0;
-/// Confidence of each reading of an interval. Pocock's levels for readings that shall be right together in 95 of 100 are 0.0158
-/// for five and 0.0106 for ten of them (remembered); 0.01 is on the careful side.
+/// Confidence of each reading of an interval. Pocock's levels for readings that are right together
+/// in 95 of 100 cases are 0.0158 for five readings and 0.0106 for ten (remembered); 0.01 is on the
+/// careful side.
 const CONFIDENCE: f64 = 0.99;
-/// Runs with every number at least. Chosen: the fewest that have a spread worth the name.
+/// Least runs with every number. Chosen: the fewest with a meaningful spread.
 const LEAST_RUNS: usize = 3;
-/// Runs with one number at most. Chosen: an interval of ten runs is half as wide as one of three or less.
+/// Most runs with a number. Chosen: an interval of ten runs is half as wide as an interval of three
+/// or less.
 const MOST_RUNS: usize = 10;
-/// Numbers with less than this ratio have none tried between them. Chosen: near its least a time changes by far less
-/// than the number does.
+/// Least ratio of two numbers between which a number is tried. Chosen: near its minimum a time
+/// changes by far less than the number.
 const NEAR: f64 = 1.25;
-/// Numbers at most that are tried. Chosen: those of a ladder up to 256 threads, and four between.
+/// Most numbers that are tried. Chosen: a ladder up to 256 threads, and four between.
 const MOST_NUMBERS: usize = 13;
 
-/// What keeps the number of threads down before any is run.
+/// Limit on the number of threads that is known before any run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cap {
-    /// There are so many PUs in the inherited mask and cpuset.
+    /// PUs in the inherited mask and cpuset.
     Mask,
-    /// The CPU quota keeps no more PUs busy.
+    /// PUs that the CPU quota keeps busy.
     Quota,
     /// `OMP_THREAD_LIMIT`.
     ThreadLimit,
-    /// The user allows no more.
+    /// The user's `--max`.
     Asked,
 }
 
-/// The most threads that are allowed, and what sets that.
+/// The most threads allowed, with the lowest limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Most {
-    /// How many; at least 1.
+    /// Number of threads; at least 1.
     pub threads: u32,
-    /// What allows no more.
+    /// The lowest limit.
     pub by: Cap,
 }
 
 impl Most {
-    /// Of so many PUs, a quota in PUs (rounded down, but not below 1), and limits.
+    /// The most threads on `pus` PUs under a quota in PUs (rounded down, but not below 1) and
+    /// limits.
     #[must_use]
     pub fn of(pus: u32, quota: Option<f64>, limit: Option<u32>, asked: Option<u32>) -> Self {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates
@@ -91,18 +98,18 @@ impl Most {
     }
 }
 
-/// What was run with one number of threads.
+/// Runs with one number of threads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tried {
-    /// The number.
+    /// Number of threads.
     pub threads: u32,
     /// Seconds of each whole run.
     pub seconds: Vec<f64>,
-    /// Seconds after which a run was ended since it was too slow already.
+    /// Seconds after which a run was ended as too slow.
     pub cut_s: Option<f64>,
 }
 
-/// A number of threads beside the best measured one.
+/// Result of a number of threads, compared with the best measured number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
@@ -110,7 +117,7 @@ pub enum Standing {
     Best,
     /// At most [`TOLERANCE`] slower.
     AsGood,
-    /// Slower.
+    /// Resolved as slower.
     Worse,
     /// Its first run was ended after [`CUT`] times the slowest run of the best, or [`FIRST_CUT`] times.
     Cut,
@@ -121,48 +128,48 @@ pub enum Standing {
 /// One number of threads in the result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// The number.
+    /// Number of threads.
     pub threads: u32,
-    /// Whole runs.
+    /// Number of whole runs.
     pub runs: usize,
-    /// Seconds of a run; `None` if none came to its end.
+    /// Seconds of a run; `None` without a whole run.
     pub seconds: Option<Estimate>,
     /// Seconds after which a run was ended.
     pub cut_s: Option<f64>,
-    /// Time over that of the best, with `CONFIDENCE`.
+    /// Time over the best number's time, with `CONFIDENCE`.
     pub over_best: Option<Interval>,
-    /// Beside the best one.
+    /// Comparison with the best number.
     pub standing: Standing,
 }
 
-/// What keeps more threads from doing more.
+/// Reason why more threads do not run faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
-    /// Nothing but what allows no more.
+    /// More threads are not allowed.
     Allowed,
-    /// Time grows again: what every thread adds, as critical sections do.
+    /// Time grows again: each thread adds some, as critical sections do.
     Grows,
-    /// Time stays: a serial part, or something shared that is used up, as the bandwidth.
+    /// Time stays: a serial part, or an exhausted shared resource such as memory bandwidth.
     Stays,
     /// Noise is larger than the differences.
     NotResolved,
 }
 
-/// How many threads, and why.
+/// Advised number of threads, with the reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
-    /// How many; the most that is allowed if nothing was shown.
+    /// Number of threads; the most allowed if nothing was shown.
     pub threads: u32,
-    /// What keeps more from doing more.
+    /// Reason why more threads do not run faster.
     pub limit: Limit,
-    /// Every number that was tried, fewest first.
+    /// All numbers tried, fewest threads first.
     pub rows: Vec<Row>,
-    /// The parts of the time; `None` if too few numbers were tried.
+    /// Parts of the time; `None` if too few numbers were tried.
     pub fit: Option<Fit>,
 }
 
-/// With how many threads to run next; `None` if more runs would add nothing that counts.
+/// Number of threads for the next run; `None` if more runs would change nothing relevant.
 #[must_use]
 pub fn next(tried: &[Tried], most: u32) -> Option<u32> {
     let first = fewest(ladder(most).iter().copied(), tried, LEAST_RUNS);
@@ -179,8 +186,8 @@ pub fn next(tried: &[Tried], most: u32) -> Option<u32> {
     })
 }
 
-/// Seconds after which a run with so many threads is slower than the best number whatever comes; `None` before the first
-/// whole run, and for a number that has had one: what is slow then is noise.
+/// Seconds after which a run is certainly slower than the best number. `None` before the first
+/// whole run, and for a number with a whole run: a slow run of that number is noise.
 #[must_use]
 pub fn cut_after(tried: &[Tried], threads: u32) -> Option<f64> {
     if runs(tried, threads).is_some_and(|tried| !tried.seconds.is_empty()) {
@@ -202,8 +209,8 @@ fn runs(tried: &[Tried], threads: u32) -> Option<&Tried> {
     tried.iter().find(|tried| tried.threads == threads)
 }
 
-/// The number with the fewest runs of those with fewer than `enough` that were not cut; the largest first and every other
-/// time the smallest.
+/// The number with the fewest runs among uncut numbers with fewer than `enough`; the largest first,
+/// then in turn with the smallest.
 fn fewest(numbers: impl Iterator<Item = u32>, tried: &[Tried], enough: usize) -> Option<u32> {
     let waiting = numbers.filter_map(|threads| match runs(tried, threads) {
         None => Some((0, threads)),
@@ -211,13 +218,15 @@ fn fewest(numbers: impl Iterator<Item = u32>, tried: &[Tried], enough: usize) ->
         Some(found) => Some((found.seconds.len(), threads)),
     });
     let waiting = waiting.filter(|(runs, _)| *runs < enough);
-    let down = |&(runs, threads): &(usize, u32)| {
-        (runs, if runs % 2 == 0 { u32::MAX - threads } else { threads })
-    };
-    waiting.min_by_key(down).map(|(_, threads)| threads)
+    waiting
+        .min_by_key(|&(runs, threads): &(usize, u32)| {
+            (runs, if runs % 2 == 0 { u32::MAX - threads } else { threads })
+        })
+        .map(|(_, threads)| threads)
 }
 
-/// A number beside the best one that has not been run often enough: half-way to the neighbour that is further by its ratio.
+/// A number beside the best one with too few runs, or half-way to the neighbour that is further by
+/// ratio.
 fn between(advice: &Advice, tried: &[Tried]) -> Option<u32> {
     let started = advice.rows.iter().map(|row| row.threads);
     if let Some(again) = fewest(started, tried, LEAST_RUNS) {
@@ -235,7 +244,7 @@ fn between(advice: &Advice, tried: &[Tried]) -> Option<u32> {
     new.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(half, _)| half)
 }
 
-/// What the runs say; `None` before the first whole one.
+/// Advice from the runs; `None` before the first whole run.
 #[must_use]
 pub fn advise(tried: &[Tried], most: u32) -> Option<Advice> {
     let means = tried.iter().filter_map(|tried| Some((tried, geometric_mean(&tried.seconds)?)));
@@ -247,11 +256,14 @@ pub fn advise(tried: &[Tried], most: u32) -> Option<Advice> {
     let candidate = good.map_or(most, |row| row.threads);
     let shown = candidate == most || is_shown(tried, best, candidate, most);
     let threads = if shown { candidate } else { most };
-    let limit = match () {
-        () if !shown => Limit::NotResolved,
-        () if threads == most => Limit::Allowed,
-        () if rows.iter().rfind(|row| row.threads > threads).is_some_and(is_worse) => Limit::Grows,
-        () => Limit::Stays,
+    let limit = if !shown {
+        Limit::NotResolved
+    } else if threads == most {
+        Limit::Allowed
+    } else if rows.iter().rfind(|row| row.threads > threads).is_some_and(is_worse) {
+        Limit::Grows
+    } else {
+        Limit::Stays
     };
     Some(Advice { threads, limit, rows, fit: Fit::of(&times) })
 }
@@ -260,7 +272,8 @@ fn is_worse(row: &Row) -> bool {
     matches!(row.standing, Standing::Worse | Standing::Cut)
 }
 
-/// Whether `candidate` is shown to be no worse than `most`: by itself, or since the best that it is as good as is better.
+/// Whether `candidate` is shown to be no worse than `most`: directly, or because the best number,
+/// which it equals, is better.
 fn is_shown(tried: &[Tried], best: &Tried, candidate: u32, most: u32) -> bool {
     let Some(all) = runs(tried, most) else { return false };
     if all.cut_s.is_some() {
