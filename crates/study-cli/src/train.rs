@@ -109,7 +109,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         Some(workload) => here::trained(args, workload, &date)?,
         None => simulated(args, &date)?,
     };
-    // What cannot be written to a file is printed.
+    // A model that cannot be written to its file is printed.
     let written = output::keep(Some(&args.output), &model.to_json(), Mode::ByUmask);
     let text = text(&model);
     let printed = if written.is_err() || args.output == Path::new("-") {
@@ -153,7 +153,7 @@ fn simulated(args: &CpiModelArgs, date: &str) -> anyhow::Result<CpiModel> {
         .with_context(|| format!("cannot train for {spec}"))
 }
 
-/// Recorded programs, each of which does its whole course in the time for which it is watched.
+/// Recorded programs, each with a length that fits the watched time.
 fn recorded_set(
     args: &CpiModelArgs,
     folder: &Path,
@@ -168,7 +168,7 @@ fn recorded_set(
     Ok((set, data))
 }
 
-/// The training set, and what it is in a line.
+/// The training set and its description in a line.
 fn set(args: &CpiModelArgs, machine: &str) -> anyhow::Result<(TrainingSet, String)> {
     if args.scenarios.is_empty() {
         let set = TrainingSet::drawn(usize::from(args.programs), args.seed);
