@@ -28,7 +28,7 @@ struct Program {
     report: Report,
 }
 
-/// What is needed of docs/schemas/bench-bandwidth.json.
+/// Used part of docs/schemas/bench-bandwidth.json.
 #[derive(Deserialize)]
 struct Report {
     level: String,

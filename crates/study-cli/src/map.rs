@@ -48,9 +48,8 @@ pub struct Args {
 #[derive(Serialize)]
 struct Mapped {
     machine: String,
-    /// The kernel's number of the PU of each thread.
-    pus: Vec<PuNr>,
     /// PU of each thread, by the kernel's number.
+    pus: Vec<PuNr>,
     cost: f64,
     cost_in_order: f64,
     heterogeneity: f64,
