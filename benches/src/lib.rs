@@ -87,7 +87,7 @@ pub fn cpu_ms<T>(runs: usize, mut call: impl FnMut() -> T) -> (f64, T) {
 #[allow(clippy::cast_precision_loss)] // far below 2^53
 pub fn yardstick() -> f64 {
     const STEPS: u64 = 50_000;
-    let stretch = || {
+    let stretches = (0..20).map(|_| {
         let mut all = [1_u64, 2, 3, 4, 5, 6, 7, 8];
         let begin = Instant::now();
         for _ in 0..STEPS {
@@ -99,8 +99,8 @@ pub fn yardstick() -> f64 {
             std::hint::black_box(&mut all);
         }
         (STEPS * all.len() as u64) as f64 / begin.elapsed().as_nanos() as f64
-    };
-    std::iter::repeat_with(stretch).take(20).fold(0.0, f64::max)
+    });
+    stretches.fold(0.0, f64::max)
 }
 
 fn cpu_now_ms() -> Option<f64> {

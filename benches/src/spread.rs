@@ -214,11 +214,11 @@ fn extremes(groups: &[Vec<PuIdx>], load: &[u32]) -> (f64, f64) {
     (f64::from(sums.clone().min().unwrap_or(0)), f64::from(sums.max().unwrap_or(0)))
 }
 
-/// Nodes; on a machine with one node, last-level caches; empty without such caches.
+/// Nodes; on a machine with one node or none, last-level caches.
 fn parts(machine: &Machine) -> Vec<Vec<PuIdx>> {
     if machine.nodes.len() > 1 {
-        let node = |n| machine.home_pus(colocate_machine::NodeIdx::new(n)).collect();
-        return (0..machine.nodes.len()).map(node).collect();
+        let nodes = (0..machine.nodes.len()).map(colocate_machine::NodeIdx::new);
+        return nodes.map(|node| machine.home_pus(node).collect()).collect();
     }
     let caches: BTreeSet<_> =
         machine.all_pus().filter_map(|pu| machine.last_level_cache(pu)).collect();
@@ -424,18 +424,18 @@ fn scenario(doing: &Doing, clock: u64, kernel: Kernel, seed: u64) -> Scenario {
 
 /// All threads on one PU, or unpinned.
 fn plan(threads: usize, pu: Option<PuNr>) -> Plan {
-    let decision = |order: usize| Decision {
+    let decisions = (0..threads).map(|order| Decision {
         task: TaskId { job: JobIdx(0), order: u32::try_from(order).unwrap_or(u32::MAX) },
         name: "".into(),
         place: pu.into(),
         why: Why::LeftToKernel,
-    };
+    });
     Plan {
         version: colocate_policy::plan::VERSION,
         machine: String::new(),
         pus: Vec::new(),
         policy: String::new(),
-        decisions: (0..threads).map(decision).collect(),
+        decisions: decisions.collect(),
         default_placement: DefaultPlacement::LeaveToKernel,
         ..Plan::default()
     }

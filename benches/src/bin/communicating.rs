@@ -152,8 +152,8 @@ impl Drawn {
     }
 
     fn draw(&mut self, tasks: u32) -> Vec<u32> {
-        let mut one = || u32::try_from(self.rng.below(tasks as usize)).expect("few");
-        (0..PARTNERS).map(|_| one()).collect()
+        let drawn = (0..PARTNERS).map(|_| self.rng.below(tasks as usize));
+        drawn.map(|task| u32::try_from(task).expect("few")).collect()
     }
 
     /// A period passes.
@@ -168,30 +168,30 @@ impl Drawn {
                 *self.sums.entry((task, partner)).or_default() += more;
             }
         }
-        let one = |(&(waker, wakee), &count): (&(u32, u32), &u64)| WakeUps {
+        let wake_ups = self.sums.iter().map(|(&(waker, wakee), &count)| WakeUps {
             waker: Some(task(waker)),
             wakee: task(wakee),
             count,
             same_pu: Some(0),
             waited: Some(Nanos(count * 30_000)),
             both_ran: Some(Nanos(count * 1_000)),
-        };
-        self.sums.iter().map(one).collect()
+        });
+        wake_ups.collect()
     }
 
     fn queue(&self, machine: &Machine) -> Vec<QueuedJob> {
         let pus: Vec<PuIdx> = machine.all_pus().collect();
-        let thread = |order: u32| Thread {
+        let tasks = u32::try_from(self.partners.len()).expect("few");
+        let threads = (0..tasks).map(|order| Thread {
             id: task(order),
             ran: None,
             pu: Some(pus[order as usize % pus.len()]),
             runnable: Some(0.2),
             bound: false,
-        };
-        let tasks = u32::try_from(self.partners.len()).expect("few");
+        });
         vec![QueuedJob {
             job: JobIdx(0),
-            threads: (0..tasks).map(thread).collect(),
+            threads: threads.collect(),
             runnable: None,
             just_ran: true,
             had_own_cores: false,

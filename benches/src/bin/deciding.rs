@@ -159,17 +159,17 @@ fn machine(size: &Size, kinds: &str) -> anyhow::Result<Machine> {
 /// A job that has run once, at an unknown place.
 fn new_job(job: u32, size: &Size, rng: &mut SplitMix64) -> QueuedJob {
     let job = JobIdx(job);
-    let thread = |order| Thread {
+    let count = u32::try_from(1 + rng.below(size.threads)).expect("few");
+    let threads = (0..count).map(|order| Thread {
         id: TaskId { job, order },
         ran: None,
         pu: None,
         runnable: None,
         bound: false,
-    };
-    let count = u32::try_from(1 + rng.below(size.threads)).expect("few");
+    });
     let mut queued = QueuedJob {
         job,
-        threads: (0..count).map(thread).collect(),
+        threads: threads.collect(),
         runnable: None,
         just_ran: false,
         had_own_cores: false,

@@ -146,10 +146,10 @@ impl<'a> Case<'a> {
     /// Costs of our mapping, EagerMap's, TreeMatch's and Scotch's; NaN where a mapping is missing.
     fn costs(&self) -> anyhow::Result<[f64; 4]> {
         let tasks: Vec<TaskId> = (0..).take(self.amounts.len()).map(task).collect();
-        let row = |(a, row): (u32, &Vec<f64>)| {
+        let amounts = (0..).zip(&self.amounts).flat_map(|(a, row): (u32, &Vec<f64>)| {
             (0..a).zip(row.clone()).map(move |(b, amount)| (task(a), task(b), amount))
-        };
-        let matrix = Matrix::of((0..).zip(&self.amounts).flat_map(row).collect::<Vec<_>>());
+        });
+        let matrix = Matrix::of(amounts.collect::<Vec<_>>());
         let of = |seats: &[PuIdx]| cost(&matrix, &tasks, &self.places, seats);
         let of_order = |order: Vec<usize>| {
             let mut seats = vec![PuIdx(0); order.len()];
@@ -297,11 +297,11 @@ fn combinations(of: usize, size: usize) -> Vec<Vec<usize>> {
     if size == 0 {
         return vec![Vec::new()];
     }
-    let with = |last: usize| {
+    let sets = (size - 1..of).flat_map(|last| {
         combinations(last, size - 1).into_iter().map(move |mut set| {
             set.push(last);
             set
         })
-    };
-    (size - 1..of).flat_map(with).collect()
+    });
+    sets.collect()
 }

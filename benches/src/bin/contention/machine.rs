@@ -166,9 +166,8 @@ fn curve(kind: &str, all: f64) -> anyhow::Result<MissCurve> {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // whole bytes
     let size = |bytes: f64| Bytes(bytes as u64);
     let points = if kind == "sweeps" {
-        let point = |part: u32| (size(LINE + all * f64::from(part) / 64.0), part);
-        let misses = |(size, part): (Bytes, u32)| (size, 1.0 - (f64::from(part) / 64.0).powi(2));
-        (0..=64).map(point).map(misses).collect()
+        let parts = (0..=64_u32).map(|part| f64::from(part) / 64.0);
+        parts.map(|part| (size(LINE + all * part), 1.0 - part.powi(2))).collect()
     } else {
         vec![(size(LINE), 1.0), (size(all - LINE), 1.0), (size(all), 0.0)]
     };

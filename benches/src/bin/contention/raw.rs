@@ -100,8 +100,8 @@ impl Raw {
 
     /// Of a thread alone.
     pub fn alone(&self, kind: &str, mib: f64) -> anyhow::Result<f64> {
-        let same = |(name, size): &Kind| name == kind && (size - mib).abs() < 1e-9;
-        let found = self.alone.iter().find(|(it, _)| same(it));
+        let mut all = self.alone.iter();
+        let found = all.find(|((name, size), _)| name == kind && (size - mib).abs() < 1e-9);
         Ok(found.with_context(|| format!("no {kind} of {mib} MiB alone"))?.1.median())
     }
 }
