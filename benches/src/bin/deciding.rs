@@ -129,24 +129,26 @@ fn draw_phase(job: &mut QueuedJob, rng: &mut SplitMix64) {
 fn hybrid(size: &Size) -> String {
     let (fast, slow): (Vec<usize>, Vec<usize>) =
         (0..size.packages * size.cores).partition(|core| core.is_multiple_of(4));
-    let kind = |name: &str, cores: Vec<usize>, capacity: u32| {
-        let cores: Vec<String> = cores.iter().map(usize::to_string).collect();
-        format!(
-            "[[kind]]\nname = \"{name}\"\ncores = \"{}\"\ncapacity = {capacity}\n",
-            cores.join(",")
-        )
-    };
-    kind("slow", slow, 512) + &kind("fast", fast, 1024)
+    kind("slow", &slow, 512) + &kind("fast", &fast, 1024)
+}
+
+/// A kind of cores as text of a described machine.
+fn kind(name: &str, cores: &[usize], capacity: u32) -> String {
+    let cores: Vec<String> = cores.iter().map(usize::to_string).collect();
+    let cores = cores.join(",");
+    format!("[[kind]]\nname = \"{name}\"\ncores = \"{cores}\"\ncapacity = {capacity}\n")
+}
+
+/// Caches of `kib` KiB for `cores` cores each, as text of a described machine.
+fn cache(level: u8, kind: &str, kib: u32, cores: u8) -> String {
+    format!(
+        "[[cache]]\nlevel = {level}\nkind = \"{kind}\"\nsize = \"{kib} KiB\"\ncores = {cores}\n"
+    )
 }
 
 /// A machine with caches of three levels and these kinds of cores.
 fn machine(size: &Size, kinds: &str) -> anyhow::Result<Machine> {
     let Size { packages, cores, .. } = size;
-    let cache = |level: u8, kind: &str, kib: u32, cores: u8| {
-        format!(
-            "[[cache]]\nlevel = {level}\nkind = \"{kind}\"\nsize = \"{kib} KiB\"\ncores = {cores}\n"
-        )
-    };
     let caches = [
         cache(1, "data", 32, 1),
         cache(1, "instruction", 32, 1),

@@ -148,12 +148,12 @@ struct Predicted {
 
 /// First components of `phase`; components that are left out are zero, not unknown.
 fn with(phase: &Phase, branches: bool, caches: bool) -> Phase {
-    let none = || Known::new(0.0, "left out");
+    let none = Known::new(0.0, "left out");
     let mut part = phase.clone();
-    part.stall_cycles = none();
-    part.shared_lines = none();
+    part.stall_cycles = none.clone();
+    part.shared_lines = none.clone();
     if !branches {
-        part.branch_misses = none();
+        part.branch_misses = none;
     }
     if !caches {
         part.misses = Known::new(typical_misses(0.0), "left out");

@@ -202,19 +202,23 @@ fn text(model: &CpiModel) -> String {
     text
 }
 
+/// Errors on held-out programs, in columns; `-` without any.
+fn errors(quality: Option<&Quality>) -> String {
+    match quality {
+        None => format!("{:>6} {:>10} {:>7}", "-", "-", "-"),
+        Some(Quality { r2, mean_error, worst_error }) => {
+            let r2 = r2.map_or_else(|| "-".to_owned(), |r2| format!("{r2:.3}"));
+            format!("{r2:>6} {mean_error:>10.4} {worst_error:>7.3}")
+        }
+    }
+}
+
 fn rows(text: &mut String, model: &CpiModel, mode: &TrainedMode) {
     let _ = writeln!(
         text,
         "{:<14} {:>7} {:>7} {:>7} {:>7}   held out: {:>6} {:>10} {:>7}",
         "component", "alpha", "beta", "gamma", "delta", "R2", "mean error", "worst"
     );
-    let errors = |quality: Option<&Quality>| match quality {
-        None => format!("{:>6} {:>10} {:>7}", "-", "-", "-"),
-        Some(Quality { r2, mean_error, worst_error }) => {
-            let r2 = r2.map_or_else(|| "-".to_owned(), |r2| format!("{r2:.3}"));
-            format!("{r2:>6} {mean_error:>10.4} {worst_error:>7.3}")
-        }
-    };
     let held_out = mode.held_out.as_ref();
     for (at, (component, c)) in model.components.iter().zip(&mode.coefficients).enumerate() {
         let _ = writeln!(

@@ -16,8 +16,9 @@ pub struct Workers {
 impl Workers {
     /// Makes `threads` threads, by default one for each PU. SIGINT or SIGTERM stops the work.
     pub fn new(threads: Option<NonZeroUsize>) -> anyhow::Result<Self> {
-        let here = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        Ok(Self { threads: threads.unwrap_or_else(here), stop: stop_flag_once()? })
+        let threads = threads
+            .unwrap_or_else(|| std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN));
+        Ok(Self { threads, stop: stop_flag_once()? })
     }
 
     /// Results of `work` for each of `count` pieces, in the order of the pieces; `None` if a signal

@@ -52,8 +52,8 @@ pub fn measure(memory: &str, rounds: u32) -> anyhow::Result<Raw> {
     let date = Command::new("date").args(["-u", "+%Y-%m-%d %H:%M"]).output()?.stdout;
     let before = load();
     let mut alone = Vec::new();
-    let kind = |(name, mib): Access| (name.to_owned(), mib);
-    let pairs = ON_MEMORY.iter().chain(&IN_CACHE).map(|&(a, b)| [kind(a), kind(b)]);
+    let pairs = ON_MEMORY.iter().chain(&IN_CACHE);
+    let pairs = pairs.map(|&(a, b)| [a, b].map(|(name, mib)| (name.to_owned(), mib)));
     let mut beside: Vec<_> = pairs.map(|pair| (pair, <[Times; 2]>::default())).collect();
     for round in 0..rounds {
         eprintln!("contention: round {} of {rounds}", round + 1);

@@ -182,8 +182,9 @@ fn question(args: &Args) -> anyhow::Result<Question> {
 }
 
 fn rows(args: &Args, machine: Option<&Machine>, pu: u32) -> anyhow::Result<u32> {
-    let known = || machine.and_then(|machine| places::rows(machine, pu, args.level));
-    match (args.rows.or_else(known), args.level) {
+    let rows =
+        args.rows.or_else(|| machine.and_then(|machine| places::rows(machine, pu, args.level)));
+    match (rows, args.level) {
         (Some(rows), _) => Ok(rows),
         (None, Level::Memory) => {
             if !args.quiet {

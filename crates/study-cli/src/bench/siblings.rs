@@ -219,8 +219,8 @@ fn pairs_of(pus: &[u32]) -> impl Iterator<Item = Pair> {
 fn joined(pairs: impl Iterator<Item = Pair>) -> Vec<Vec<u32>> {
     let mut sets: Vec<BTreeSet<u32>> = Vec::new();
     for (a, b) in pairs {
-        let touches = |set: &mut BTreeSet<u32>| set.contains(&a) || set.contains(&b);
-        let mut joined: BTreeSet<u32> = sets.extract_if(.., touches).flatten().collect();
+        let touched = sets.extract_if(.., |set| set.contains(&a) || set.contains(&b));
+        let mut joined: BTreeSet<u32> = touched.flatten().collect();
         joined.extend([a, b]);
         sets.push(joined);
     }
@@ -283,9 +283,10 @@ impl<B: Bench> Search<'_, B> {
         random: &mut Random,
     ) -> anyhow::Result<()> {
         for round in 0..MOST_ROUNDS.max(repeat) {
-            let unclear = |pair: &&Pair| verdict(&self.slowdown(**pair)) == Verdict::Unclear;
-            let open: Vec<Pair> =
-                pairs.iter().filter(|pair| round < repeat || unclear(pair)).copied().collect();
+            let open = pairs.iter().copied().filter(|pair| {
+                round < repeat || verdict(&self.slowdown(*pair)) == Verdict::Unclear
+            });
+            let open: Vec<Pair> = open.collect();
             if open.is_empty() {
                 break;
             }

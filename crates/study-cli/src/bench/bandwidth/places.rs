@@ -87,10 +87,9 @@ fn numbers(machine: &Machine, pus: &[PuIdx]) -> Vec<u32> {
 fn apart(machine: &Machine, usable: &[u32]) -> Vec<u32> {
     let cores = cores_of(machine);
     let core = |pu: u32| cores.iter().position(|core| core.contains(PuNr(pu)));
-    let is_first = |pu: u32| {
+    let (first, later): (Vec<u32>, Vec<u32>) = usable.iter().partition(|&&pu| {
         core(pu).is_none() || usable.iter().find(|&&other| core(other) == core(pu)) == Some(&pu)
-    };
-    let (first, later): (Vec<u32>, Vec<u32>) = usable.iter().partition(|&&pu| is_first(pu));
+    });
     [first, later].concat()
 }
 
