@@ -18,18 +18,18 @@ use std::time::Instant;
 
 pub mod spread;
 
-/// The QEMU and the plugin that count instructions.
+/// QEMU and the plugin that counts instructions.
 ///
 /// # Errors
-/// If one of them is not there.
+/// If QEMU or the plugin is missing.
 pub fn emulator() -> anyhow::Result<Emulator> {
     Ok(emulate::available(&Places::from_env(|name| std::env::var_os(name)))?)
 }
 
-/// What `command` does under QEMU, with its misses if they are to be counted.
+/// Profile of `command` under QEMU, with its misses if `misses` is given.
 ///
 /// # Errors
-/// If it cannot be run, or does not end with status 0.
+/// If `command` cannot be run, or does not end with status 0.
 pub fn emulated(emulator: &Emulator, command: &[&str], misses: bool) -> anyhow::Result<Ran> {
     let argv: Vec<OsString> = command.iter().map(OsString::from).collect();
     let run = emulate::Command {
@@ -54,10 +54,10 @@ pub fn mean(all: &[f64]) -> f64 {
     all.iter().sum::<f64>() / all.len().max(1) as f64
 }
 
-/// The least processor time of `runs` calls, in milliseconds, and what the last one gave.
+/// Least processor time of `runs` calls, in milliseconds, and the result of the last call.
 ///
-/// Processor time of this thread from the kernel's scheduler, to the nanosecond; wall time where the
-/// kernel does not have it.
+/// Processor time of this thread from the kernel's scheduler, to the nanosecond; wall time where
+/// the kernel does not have it.
 ///
 /// # Panics
 /// If `runs` is 0.
@@ -77,16 +77,17 @@ pub fn cpu_ms<T>(runs: usize, mut call: impl FnMut() -> T) -> (f64, T) {
     (least, last.expect("at least one run"))
 }
 
-/// How fast this machine is just now: steps a nanosecond of eight xorshift generators that do not wait for each other,
-/// the best of twenty stretches of a quarter of a millisecond or so.
+/// Current speed of this machine: steps a nanosecond of eight independent xorshift generators, the
+/// best of twenty stretches of about a quarter of a millisecond.
 ///
-/// For benchmarks with times that are held against a limit: in a virtual machine other users of the core take a part of
-/// it, which nothing else shows. Two runs of one benchmark are comparable as far as their yardsticks are alike.
+/// For benchmarks with a time limit: in a virtual machine other guests take a part of the core,
+/// which no counter of the guest shows. Two runs of a benchmark are comparable as far as their
+/// yardsticks agree.
 #[must_use]
 #[allow(clippy::cast_precision_loss)] // far below 2^53
 pub fn yardstick() -> f64 {
     const STEPS: u64 = 50_000;
-    let stretch = || {
+    let stretches = (0..20).map(|_| {
         let mut all = [1_u64, 2, 3, 4, 5, 6, 7, 8];
         let begin = Instant::now();
         for _ in 0..STEPS {
@@ -98,8 +99,8 @@ pub fn yardstick() -> f64 {
             std::hint::black_box(&mut all);
         }
         (STEPS * all.len() as u64) as f64 / begin.elapsed().as_nanos() as f64
-    };
-    std::iter::repeat_with(stretch).take(20).fold(0.0, f64::max)
+    });
+    stretches.fold(0.0, f64::max)
 }
 
 fn cpu_now_ms() -> Option<f64> {
@@ -107,7 +108,7 @@ fn cpu_now_ms() -> Option<f64> {
     Some(text.split(' ').next()?.parse::<f64>().ok()? / 1e6)
 }
 
-/// `n` tasks: "two programs" of two kinds of threads that differ a little, else all different.
+/// `n` tasks: for "two programs" two kinds of threads that differ a little, else all different.
 pub fn tasks(kind: &str, n: usize, rng: &mut SplitMix64) -> Vec<Task> {
     // Integer and floating-point programs as NPB's IS and BT: shares of branch, float, int, load, store.
     const PROGRAMS: [[f64; 5]; 2] =
@@ -135,11 +136,11 @@ pub fn tasks(kind: &str, n: usize, rng: &mut SplitMix64) -> Vec<Task> {
     (0..n).map(&mut task).collect()
 }
 
-/// A machine of so many packages with so many cores of two PUs each and a node, numbered as `pus` says; `more` describes its
-/// caches and kinds of cores.
+/// A machine of `packages` packages with `cores` cores each, two PUs a core and a node a package,
+/// numbered as `pus` says; `more` describes its caches and kinds of cores.
 ///
 /// # Errors
-/// If that describes no machine.
+/// If the description is invalid.
 pub fn machine(packages: usize, cores: usize, pus: &str, more: &str) -> anyhow::Result<Machine> {
     let text = format!(
         "version = 1\nname = \"{packages} x {cores} cores\"\n[shape]\npackages = {packages}\n\
@@ -152,11 +153,11 @@ pub fn machine(packages: usize, cores: usize, pus: &str, more: &str) -> anyhow::
 /// One kind of core.
 pub const ALIKE: &str = "[[kind]]\nname = \"core\"\n";
 
-/// The cost of the cheapest perfect matching as rustworkx-core finds it: the heaviest, of weights
-/// that the costs are taken from.
+/// Cost of the cheapest perfect matching by rustworkx-core, which finds the heaviest: weights are a
+/// constant less the costs.
 ///
 /// # Panics
-/// If it finds none, which would be an error of the library.
+/// If rustworkx-core finds no matching, which would be an error of the library.
 #[must_use]
 pub fn rustworkx(costs: &Costs) -> i64 {
     let n = costs.vertices();
@@ -201,7 +202,7 @@ fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// What a program prints that reads costs; `None` if there is no such program.
+/// Output of a program that reads costs; `None` if the program is missing.
 fn of_program(program: &mut Command, costs: &Costs) -> Option<(f64, i64)> {
     let mut child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
     let n = costs.vertices();
@@ -220,10 +221,10 @@ fn of_program(program: &mut Command, costs: &Costs) -> Option<(f64, i64)> {
     Some((ms, cost))
 }
 
-/// By how much the overlap of `plan`, two tasks a core, is above the optimum, as a share of it.
+/// Overlap of `plan`, two tasks a core, above the optimum, as a share of the optimum.
 ///
 /// # Panics
-/// If the plan leaves a task to the kernel.
+/// If the plan leaves a task unpinned.
 #[must_use]
 #[allow(clippy::cast_precision_loss)] // a share needs 15 digits at most
 pub fn over_optimum(plan: &Plan, machine: &Machine, tasks: &[Task]) -> f64 {

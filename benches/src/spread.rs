@@ -18,55 +18,55 @@ use colocate_sim::{
 };
 use std::collections::BTreeSet;
 
-/// What the threads do; the numbers are those of `spread.c`.
+/// A scenario of `spread.c`: kind, threads and times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doing {
-    /// As it stands in a log.
+    /// Name of the scenario in a log.
     pub words: String,
     /// How many threads.
     pub threads: usize,
     /// How long.
     pub time: Nanos,
-    /// What kind of scenario.
+    /// Kind of scenario.
     pub kind: Kind,
 }
 
-/// What kind of scenario.
+/// Kinds of scenarios; times as in `spread.c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// All at once.
     Together,
-    /// One after the other, so far apart.
+    /// Threads are created one after the other, with this time between two.
     Apart(Nanos),
-    /// All on one PU until then.
+    /// All threads are pinned to one PU until this time.
     Freed(Nanos),
-    /// Every second one ends when it has had so much CPU time.
+    /// Every second thread ends after this CPU time.
     Half(Nanos),
-    /// Each sleeps for the second time whenever it has had the first as CPU time.
+    /// Each thread sleeps for the second time whenever it has had the first as CPU time.
     Naps(Nanos, Nanos),
 }
 
-/// One thread's life.
+/// Log of one thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Life {
-    /// Since when it was on which PU, each another one than the last; and whether it came there by waking up.
+    /// Changes of PU: time, new PU, and whether the thread came there by waking up.
     pub places: Vec<(Nanos, PuIdx, bool)>,
-    /// CPU time that it had had, and when.
+    /// CPU time of the thread, and the time of the sample.
     pub had: Vec<(Nanos, Nanos)>,
-    /// How often it slept.
+    /// Number of sleeps.
     pub naps: u64,
-    /// When it ended.
+    /// End of the thread.
     pub end: Nanos,
 }
 
-/// What one scenario showed.
+/// Log of one scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
-    /// What was done.
+    /// The scenario.
     pub doing: Doing,
-    /// When threads that were kept on one PU were free.
+    /// Time at which pinned threads were unpinned.
     pub freed: Option<Nanos>,
-    /// CPU time that other programs had meanwhile, where that was noted.
+    /// CPU time of other programs meanwhile; `None` if it was not logged.
     pub others: Option<Nanos>,
     /// By thread.
     pub lives: Vec<Life>,
@@ -75,7 +75,7 @@ pub struct Log {
 /// Logs of one machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logs {
-    /// Lines at its head that begin with `#`, without that: which machine, when, how.
+    /// Lines of the head without their `#`: machine, time and method.
     pub head: Vec<String>,
     /// The kernel's release.
     pub kernel: String,
@@ -95,7 +95,7 @@ impl Doing {
     /// Reads `KIND:THREADS:MS...`.
     ///
     /// # Errors
-    /// If it is none.
+    /// If `words` is not of this form.
     pub fn parse(words: &str) -> anyhow::Result<Self> {
         let wrong = || format!("expected KIND:THREADS:MS..., found {words}");
         let mut parts = words.split(':');
@@ -118,10 +118,10 @@ impl Doing {
     }
 }
 
-/// Reads what `spread.c` printed, with lines that begin with `#` before it.
+/// Reads the output of `spread.c` after a head of lines that begin with `#`.
 ///
 /// # Errors
-/// If a line is none of its, or a place is no PU of `machine`.
+/// If a line is not of `spread.c`, or a place is no PU of `machine`.
 pub fn parse(text: &str, machine: &Machine) -> anyhow::Result<Logs> {
     let mut logs = Logs { head: Vec::new(), kernel: String::new(), logs: Vec::new() };
     for line in text.lines() {
@@ -175,15 +175,15 @@ fn read_line(logs: &mut Logs, line: &str, machine: &Machine) -> anyhow::Result<(
     Ok(())
 }
 
-/// What can be compared.
+/// Figures that real and simulated kernels are compared by.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
-    /// On how many cores so many threads were created: 0, 1, 2, more; threads that were kept on one PU aside.
+    /// Number of cores on which 0, 1, 2 or more threads were created; without threads pinned to one
+    /// PU.
     pub created_on_cores: Option<[f64; 4]>,
     /// Fewest and most threads created on a node, or on a last-level cache if there is one node.
     pub created_on_parts: Option<(f64, f64)>,
-    /// Late: on how many PUs so many threads were, on average over time: 0, 1, 2, more. `None` where they sleep
-    /// now and then.
+    /// Late: mean number of PUs with 0, 1, 2 or more threads. `None` where threads sleep.
     pub pus: Option<[f64; 4]>,
     /// The same of cores.
     pub cores: Option<[f64; 4]>,
@@ -191,7 +191,7 @@ pub struct Figures {
     pub parts: Option<(f64, f64)>,
     /// When first as many PUs were busy as can be, since the threads were free, or else since the last was created.
     pub filled: Option<Nanos>,
-    /// Late: moves of a thread a second, those by waking up aside.
+    /// Late: moves of a thread a second, without moves at wake-ups.
     pub moves: f64,
     /// Late: least and most CPU time of a thread that lived to the end, in parts of the time.
     pub shares: (f64, f64),
@@ -199,7 +199,7 @@ pub struct Figures {
     pub woke_elsewhere: Option<f64>,
 }
 
-/// How many of the groups have so many threads: 0, 1, 2, more.
+/// Number of groups of PUs with 0, 1, 2 or more threads.
 fn histogram(groups: &[Vec<PuIdx>], load: &[u32]) -> [f64; 4] {
     let mut found = [0.0; 4];
     for group in groups {
@@ -214,11 +214,11 @@ fn extremes(groups: &[Vec<PuIdx>], load: &[u32]) -> (f64, f64) {
     (f64::from(sums.clone().min().unwrap_or(0)), f64::from(sums.max().unwrap_or(0)))
 }
 
-/// Nodes, or last-level caches where there is one node, or none.
+/// Nodes; on a machine with one node or none, last-level caches.
 fn parts(machine: &Machine) -> Vec<Vec<PuIdx>> {
     if machine.nodes.len() > 1 {
-        let node = |n| machine.home_pus(colocate_machine::NodeIdx::new(n)).collect();
-        return (0..machine.nodes.len()).map(node).collect();
+        let nodes = (0..machine.nodes.len()).map(colocate_machine::NodeIdx::new);
+        return nodes.map(|node| machine.home_pus(node).collect()).collect();
     }
     let caches: BTreeSet<_> =
         machine.all_pus().filter_map(|pu| machine.last_level_cache(pu)).collect();
@@ -226,7 +226,7 @@ fn parts(machine: &Machine) -> Vec<Vec<PuIdx>> {
 }
 
 impl Log {
-    /// By PU how many threads are there at `at`: where each was seen last, also while it waits.
+    /// Threads on each PU at the time `at`. A waiting thread counts where it ran last.
     fn load(&self, at: Nanos, pus: usize) -> Vec<u32> {
         let mut load = vec![0; pus];
         for life in self.lives.iter().filter(|life| life.end > at) {
@@ -238,7 +238,7 @@ impl Log {
         load
     }
 
-    /// When anything changes between two times, those two with it.
+    /// Times of changes between two times, with both ends.
     fn changes(&self, from: Nanos, to: Nanos) -> Vec<Nanos> {
         let places = self.lives.iter().flat_map(|life| life.places.iter().map(|place| place.0));
         let ends = self.lives.iter().map(|life| life.end);
@@ -247,14 +247,15 @@ impl Log {
         all.into_iter().collect()
     }
 
-    /// What can be compared of it.
+    /// Figures for the comparison.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // counts
     pub fn figures(&self, machine: &Machine) -> Figures {
         let cores: Vec<_> = machine.cores.iter().map(|core| core.pus.clone()).collect();
         let pus: Vec<_> = machine.all_pus().map(|pu| vec![pu]).collect();
         let parts = parts(machine);
-        let (half, end) = (Nanos(self.doing.time.0 / 2), self.doing.time);
+        let half = Nanos(self.doing.time.0 / 2);
+        let end = self.doing.time;
         let naps = matches!(self.doing.kind, Kind::Naps(..));
         let created = (!matches!(self.doing.kind, Kind::Freed(_))).then(|| {
             let mut load = vec![0; machine.pus.len()];
@@ -325,15 +326,17 @@ impl Log {
             let [(from, before), (to, after)] = life.had[..] else { return None };
             Some((after.saturating_sub(before)).as_secs_f64() / (to - from).as_secs_f64())
         });
-        let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
+        let mut least = f64::INFINITY;
+        let mut most = 0.0_f64;
         for share in shares {
-            (least, most) = (least.min(share), most.max(share));
+            least = least.min(share);
+            most = most.max(share);
         }
         (least, most)
     }
 }
 
-/// One addition a cycle that waits for the one before: siblings leave each other alone.
+/// A chain of dependent additions, one a cycle: siblings do not slow each other.
 fn adding() -> PhaseSpec {
     let source = "made up: a chain of additions";
     PhaseSpec::of(Phase {
@@ -351,7 +354,7 @@ fn adding() -> PhaseSpec {
     })
 }
 
-/// What the simulated kernel does with the same threads.
+/// Simulates the same threads under the simulated kernel.
 ///
 /// # Errors
 /// If the machine cannot be simulated.
@@ -378,8 +381,10 @@ pub fn simulate(
 fn scenario(doing: &Doing, clock: u64, kernel: Kernel, seed: u64) -> Scenario {
     let endless = Work::Instructions(u64::MAX >> 12);
     let threads = (0..doing.threads).map(|order| {
-        let (mut born, mut work) = (Nanos::ZERO, endless);
-        let (mut instructions, mut sleep) = (u64::MAX >> 12, Nanos::ZERO);
+        let mut born = Nanos::ZERO;
+        let mut work = endless;
+        let mut instructions = u64::MAX >> 12;
+        let mut sleep = Nanos::ZERO;
         match doing.kind {
             Kind::Together | Kind::Freed(_) => {}
             Kind::Apart(gap) => born = Nanos(gap.0 * order as u64),
@@ -391,7 +396,8 @@ fn scenario(doing: &Doing, clock: u64, kernel: Kernel, seed: u64) -> Scenario {
             }
         }
         let course = vec![Stretch { phase: PhaseIdx(0), instructions, sleep, barrier: false }];
-        let (pages, resident) = (Pages::FirstTouch, Bytes::mib(1));
+        let pages = Pages::FirstTouch;
+        let resident = Bytes::mib(1);
         ThreadSpec { name: order.to_string(), born, course, work, pages, resident }
     });
     let threads = threads.collect();
@@ -416,26 +422,26 @@ fn scenario(doing: &Doing, clock: u64, kernel: Kernel, seed: u64) -> Scenario {
     }
 }
 
-/// All threads on one PU, or left to the kernel.
+/// All threads on one PU, or unpinned.
 fn plan(threads: usize, pu: Option<PuNr>) -> Plan {
-    let decision = |order: usize| Decision {
+    let decisions = (0..threads).map(|order| Decision {
         task: TaskId { job: JobIdx(0), order: u32::try_from(order).unwrap_or(u32::MAX) },
         name: "".into(),
         place: pu.into(),
         why: Why::LeftToKernel,
-    };
+    });
     Plan {
         version: colocate_policy::plan::VERSION,
         machine: String::new(),
         pus: Vec::new(),
         policy: String::new(),
-        decisions: (0..threads).map(decision).collect(),
+        decisions: decisions.collect(),
         default_placement: DefaultPlacement::LeaveToKernel,
         ..Plan::default()
     }
 }
 
-/// What the threads themselves would have logged.
+/// Logs as the threads themselves would have written them.
 fn lives(doing: &Doing, outcome: &Outcome) -> Vec<Life> {
     let mut lives = vec![Life::default(); doing.threads];
     for (life, task) in lives.iter_mut().zip(&outcome.tasks) {
@@ -502,7 +508,8 @@ mod tests {
             let (least, most) = figures.parts.unwrap();
             [&figures.pus.unwrap()[..], &figures.cores.unwrap(), &[least, most]].concat()
         };
-        let (real, simulated) = (all(&both[0]), all(&both[1]));
+        let real = all(&both[0]);
+        let simulated = all(&both[1]);
         real.iter().zip(simulated).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
     }
 

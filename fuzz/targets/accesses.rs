@@ -8,7 +8,8 @@ use std::io::Cursor;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(mut trace) = TraceFile::of(Cursor::new(bytes)) {
-        let (mut check, mut block_bytes) = (Check::default(), Vec::new());
+        let mut check = Check::default();
+        let mut block_bytes = Vec::new();
         let checked = trace.in_order().try_for_each(|(thread, block)| {
             assert!(trace.read(thread, block, &mut block_bytes).is_ok_and(|found| found));
             check.block(thread, &block_bytes)

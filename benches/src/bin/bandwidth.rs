@@ -28,7 +28,7 @@ struct Program {
     report: Report,
 }
 
-/// What is needed of docs/schemas/bench-bandwidth.json.
+/// Used part of docs/schemas/bench-bandwidth.json.
 #[derive(Deserialize)]
 struct Report {
     level: String,
@@ -58,11 +58,11 @@ fn read(text: &str) -> anyhow::Result<(Head, Vec<Program>)> {
     if head.version != 1 {
         bail!("line 1: expected version 1, found {}", head.version);
     }
-    let program = |(number, line): (usize, &str)| {
+    let programs = lines.enumerate().map(|(number, line)| {
         serde_json::from_str(line)
             .with_context(|| format!("line {}: expected a program", number + 2))
-    };
-    let programs: Vec<Program> = lines.enumerate().map(program).collect::<anyhow::Result<_>>()?;
+    });
+    let programs: Vec<Program> = programs.collect::<anyhow::Result<_>>()?;
     let Some(first) = programs.first() else { bail!("expected a program, found none") };
     let alike = |other: &Program| {
         other.report.level == first.report.level

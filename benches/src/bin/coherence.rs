@@ -65,7 +65,7 @@ fn run(
     Ok((replayed, caches.counts().clone()))
 }
 
-/// Knows the phases. PUs that follow each other share an L2.
+/// A policy with the phases known in advance. Consecutive PUs share an L2.
 struct Oracle(u32);
 
 impl Oracle {

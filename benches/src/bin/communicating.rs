@@ -22,16 +22,16 @@ use colocate_policy::schedule::{Quantum, QueuedJob, Thread};
 use colocate_policy::{Evidence, Knowledge, PolicySpec};
 use std::collections::BTreeMap;
 
-/// Runs of the sequence, of which the fastest counts for each situation.
+/// Runs of the sequence; the fastest run counts for each situation.
 const RUNS: usize = 7;
-/// Others that a task wakes.
+/// Partners that a task wakes.
 const PARTNERS: usize = 3;
 /// Time between two situations.
 const PERIOD: Nanos = Nanos::from_millis(500);
 
-/// Policies, and the time that a decision may take, in µs.
+/// Policies, and the time limit of a decision, in µs.
 type Limits = &'static [(&'static str, f64)];
-/// Packages, cores of a package with two PUs each, tasks, and what decides.
+/// Packages, cores of a package with two PUs each, tasks, and policies.
 const SIZES: [(usize, usize, u32, Limits); 4] = [
     (1, 4, 8, &[("communication", 20.0)]),
     (1, 16, 64, &[("auto", 100.0), ("communication", 1_000.0)]),
@@ -71,8 +71,8 @@ fn shaped(packages: usize, cores: usize) -> anyhow::Result<Machine> {
         .context("describe a machine")
 }
 
-/// The stages of `communication`: what is new since the last decision, what is known grows old, whether it has changed and is uneven,
-/// a PU for each task, whether that is as far for all pairs as before.
+/// Stages of `communication`: new wake-ups since the last decision; aging of known ones; the filter
+/// for changed and uneven communication; a PU for each task; the comparison with the last mapping.
 const STAGES: [&str; 5] = ["new", "aging", "filter", "mapping", "symmetry"];
 
 /// The median time of each stage, in µs, each situation by its least of several runs.
@@ -83,8 +83,10 @@ fn stages(machine: &Machine, tasks: u32, situations: usize) -> [f64; STAGES.len(
     let mut least = vec![[f64::INFINITY; STAGES.len()]; situations];
     for _ in 0..RUNS {
         let mut traffic = Drawn::new(tasks);
-        let (mut seen_before, mut known) = (Matrix::default(), Matrix::default());
-        let (mut filter, mut before) = (Filter::default(), Vec::new());
+        let mut seen_before = Matrix::default();
+        let mut known = Matrix::default();
+        let mut filter = Filter::default();
+        let mut before = Vec::new();
         for least in &mut least {
             let wake_ups = traffic.goes_on();
             let (first, (now, new)) = cpu_ms(1, || {
@@ -93,7 +95,8 @@ fn stages(machine: &Machine, tasks: u32, situations: usize) -> [f64; STAGES.len(
                 (now, new)
             });
             let (second, aged) = cpu_ms(1, || known.aged(filter.aging(), &new));
-            (seen_before, known) = (now, aged);
+            seen_before = now;
+            known = aged;
             let named = known.tasks();
             let (third, _) = cpu_ms(1, || filter.passes(&known, named.len(), wake_up));
             let (fourth, seats) = cpu_ms(1, || mapping(&known, &named, &places));
@@ -119,7 +122,8 @@ fn times(policy: &str, machine: &Machine, tasks: u32, situations: usize) -> (f64
         let mut policy = PolicySpec::named(policy).policy(&Knowledge::default());
         let pus: Vec<PuIdx> = machine.all_pus().collect();
         for (number, least) in (0..).zip(&mut least) {
-            let (queue, wake_ups) = (traffic.queue(machine), traffic.goes_on());
+            let queue = traffic.queue(machine);
+            let wake_ups = traffic.goes_on();
             let now = Quantum { number, machine, pus: &pus, queue: &queue };
             let at = Nanos(PERIOD.0 * (number + 1));
             let reports = Reports { wake_ups: Some(wake_ups), ..Reports::NONE };
@@ -148,8 +152,8 @@ impl Drawn {
     }
 
     fn draw(&mut self, tasks: u32) -> Vec<u32> {
-        let mut one = || u32::try_from(self.rng.below(tasks as usize)).expect("few");
-        (0..PARTNERS).map(|_| one()).collect()
+        let drawn = (0..PARTNERS).map(|_| self.rng.below(tasks as usize));
+        drawn.map(|task| u32::try_from(task).expect("few")).collect()
     }
 
     /// A period passes.
@@ -164,30 +168,30 @@ impl Drawn {
                 *self.sums.entry((task, partner)).or_default() += more;
             }
         }
-        let one = |(&(waker, wakee), &count): (&(u32, u32), &u64)| WakeUps {
+        let wake_ups = self.sums.iter().map(|(&(waker, wakee), &count)| WakeUps {
             waker: Some(task(waker)),
             wakee: task(wakee),
             count,
             same_pu: Some(0),
             waited: Some(Nanos(count * 30_000)),
             both_ran: Some(Nanos(count * 1_000)),
-        };
-        self.sums.iter().map(one).collect()
+        });
+        wake_ups.collect()
     }
 
     fn queue(&self, machine: &Machine) -> Vec<QueuedJob> {
         let pus: Vec<PuIdx> = machine.all_pus().collect();
-        let thread = |order: u32| Thread {
+        let tasks = u32::try_from(self.partners.len()).expect("few");
+        let threads = (0..tasks).map(|order| Thread {
             id: task(order),
             ran: None,
             pu: Some(pus[order as usize % pus.len()]),
             runnable: Some(0.2),
             bound: false,
-        };
-        let tasks = u32::try_from(self.partners.len()).expect("few");
+        });
         vec![QueuedJob {
             job: JobIdx(0),
-            threads: (0..tasks).map(thread).collect(),
+            threads: threads.collect(),
             runnable: None,
             just_ran: true,
             had_own_cores: false,

@@ -21,11 +21,11 @@ use colocate_policy::table::{self, Cadence};
 use colocate_policy::{Evidence, Knowledge, Place, Plan, Policy, PolicySpec, SoloProfile};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Runs of the sequence, of which the fastest counts for each situation.
+/// Runs of the sequence; the fastest run counts for each situation.
 const RUNS: usize = 7;
 
-/// What is decided: packages and cores of a package, two PUs a core, four cores a last-level cache; jobs,
-/// the most threads that one has, and the time that a decision may take, in µs.
+/// Size of a decision: packages and cores of a package (two PUs a core, four cores a last-level
+/// cache), jobs, most threads of a job, and the time limit of a decision in µs.
 struct Size {
     packages: usize,
     cores: usize,
@@ -41,7 +41,7 @@ const SIZES: [Size; 4] = [
     Size { packages: 2, cores: 64, jobs: 500, threads: 4, limit_us: 5_000.0 },
 ];
 
-/// Those that search for better groups in every quantum, since any gain is worth a change.
+/// Policies that search for better groups in every quantum, since any gain is worth a change.
 const SEARCHING: [&str; 2] = ["symbiotic:gain=0", "symbiotic-numa:gain=0"];
 
 fn main() -> anyhow::Result<()> {
@@ -81,7 +81,8 @@ fn row(size: &Size, machine: &Machine, kind: &PolicySpec, situations: u64) {
         }
     }
     least.sort_by(f64::total_cmp);
-    let (median, largest) = (least[least.len() / 2], least[least.len() - 1]);
+    let median = least[least.len() / 2];
+    let largest = least[least.len() - 1];
     let threads = if size.threads == 1 { "1".to_owned() } else { format!("1 to {}", size.threads) };
     let kept = if largest <= size.limit_us { "" } else { "not reached" };
     println!(
@@ -115,7 +116,7 @@ fn is_for_hybrids(kind: &PolicySpec) -> bool {
     !kind.waits() && kind.row().cadence == Cadence::EachQuantum
 }
 
-/// One thread is runnable, or all are.
+/// Makes one thread runnable, or all.
 fn draw_phase(job: &mut QueuedJob, rng: &mut SplitMix64) {
     let serial = rng.below(2) == 0;
     for (at, thread) in job.threads.iter_mut().enumerate() {
@@ -128,24 +129,26 @@ fn draw_phase(job: &mut QueuedJob, rng: &mut SplitMix64) {
 fn hybrid(size: &Size) -> String {
     let (fast, slow): (Vec<usize>, Vec<usize>) =
         (0..size.packages * size.cores).partition(|core| core.is_multiple_of(4));
-    let kind = |name: &str, cores: Vec<usize>, capacity: u32| {
-        let cores: Vec<String> = cores.iter().map(usize::to_string).collect();
-        format!(
-            "[[kind]]\nname = \"{name}\"\ncores = \"{}\"\ncapacity = {capacity}\n",
-            cores.join(",")
-        )
-    };
-    kind("slow", slow, 512) + &kind("fast", fast, 1024)
+    kind("slow", &slow, 512) + &kind("fast", &fast, 1024)
 }
 
-/// The machine, with caches of three levels and these kinds of cores.
+/// A kind of cores as text of a described machine.
+fn kind(name: &str, cores: &[usize], capacity: u32) -> String {
+    let cores: Vec<String> = cores.iter().map(usize::to_string).collect();
+    let cores = cores.join(",");
+    format!("[[kind]]\nname = \"{name}\"\ncores = \"{cores}\"\ncapacity = {capacity}\n")
+}
+
+/// Caches of `kib` KiB for `cores` cores each, as text of a described machine.
+fn cache(level: u8, kind: &str, kib: u32, cores: u8) -> String {
+    format!(
+        "[[cache]]\nlevel = {level}\nkind = \"{kind}\"\nsize = \"{kib} KiB\"\ncores = {cores}\n"
+    )
+}
+
+/// A machine with caches of three levels and these kinds of cores.
 fn machine(size: &Size, kinds: &str) -> anyhow::Result<Machine> {
     let Size { packages, cores, .. } = size;
-    let cache = |level: u8, kind: &str, kib: u32, cores: u8| {
-        format!(
-            "[[cache]]\nlevel = {level}\nkind = \"{kind}\"\nsize = \"{kib} KiB\"\ncores = {cores}\n"
-        )
-    };
     let caches = [
         cache(1, "data", 32, 1),
         cache(1, "instruction", 32, 1),
@@ -158,17 +161,17 @@ fn machine(size: &Size, kinds: &str) -> anyhow::Result<Machine> {
 /// A job that has run once, at an unknown place.
 fn new_job(job: u32, size: &Size, rng: &mut SplitMix64) -> QueuedJob {
     let job = JobIdx(job);
-    let thread = |order| Thread {
+    let count = u32::try_from(1 + rng.below(size.threads)).expect("few");
+    let threads = (0..count).map(|order| Thread {
         id: TaskId { job, order },
         ran: None,
         pu: None,
         runnable: None,
         bound: false,
-    };
-    let count = u32::try_from(1 + rng.below(size.threads)).expect("few");
+    });
     let mut queued = QueuedJob {
         job,
-        threads: (0..count).map(thread).collect(),
+        threads: threads.collect(),
         runnable: None,
         just_ran: false,
         had_own_cores: false,
@@ -177,7 +180,7 @@ fn new_job(job: u32, size: &Size, rng: &mut SplitMix64) -> QueuedJob {
     queued
 }
 
-/// Rates over four orders of magnitude, as those of programs that the caches serve and of those that stream.
+/// Rates over four orders of magnitude: of programs served by caches and of streaming programs.
 fn drawn_ran(rng: &mut SplitMix64) -> Rates {
     let first = 100.0 + 2_000.0 * rng.unit();
     let second = first * rng.unit() * 0.2;
@@ -201,7 +204,7 @@ fn drawn_alone(rng: &mut SplitMix64) -> SoloProfile {
     }
 }
 
-/// Jobs that were chosen ran, and go to the tail.
+/// Runs the chosen jobs and moves them to the tail.
 fn run(machine: &Machine, jobs: &mut [QueuedJob], plan: &Plan, rng: &mut SplitMix64) {
     let index = |place: Place| place.pu().and_then(|pu| machine.pu_by_os(pu));
     let running = plan.decisions.iter().filter(|decision| decision.place != Place::Waiting);

@@ -31,9 +31,9 @@ const MATRICES: u64 = 100;
 /// Listed of TreeMatch's groups at most, as published.
 const MOST_GROUPS: usize = 30_000;
 
-/// What tasks communicate, by their numbers.
+/// Communication of tasks, by their numbers.
 type Dense = Vec<Vec<f64>>;
-/// What two tasks of so many communicate.
+/// Communication of two tasks, for a number of tasks.
 type Pattern<'a> = &'a dyn Fn(usize, usize, usize, &mut SplitMix64) -> f64;
 
 const PATTERNS: [(&str, Pattern<'_>); 7] = [
@@ -67,7 +67,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A row for each matrix in a folder that has as many tasks as one of the machines has PUs.
+/// A row for each matrix in a folder with as many tasks as a machine has PUs.
 fn files(folder: &Path, machines: &[Machine]) -> anyhow::Result<()> {
     let entries = std::fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
     let mut paths: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
@@ -90,9 +90,10 @@ fn files(folder: &Path, machines: &[Machine]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Cells: the mean cost of our mapping, and that of the others' over it.
+/// Cells: the mean cost of our mapping, and the mean costs of other mappings divided by ours.
 fn compared(machine: &Machine, amount: Pattern<'_>) -> anyhow::Result<String> {
-    let (mut sums, mut less) = ([0.0; 4], [0; 4]);
+    let mut sums = [0.0; 4];
+    let mut less = [0; 4];
     for seed in 0..MATRICES {
         let costs = Case::new(machine, amount, seed)?.costs()?;
         for (at, cost) in costs.into_iter().enumerate() {
@@ -142,13 +143,13 @@ impl<'a> Case<'a> {
         Ok(Self { places, amounts, arities })
     }
 
-    /// Of our mapping, EagerMap's, TreeMatch's and Scotch's; what is missing is not a number.
+    /// Costs of our mapping, EagerMap's, TreeMatch's and Scotch's; NaN where a mapping is missing.
     fn costs(&self) -> anyhow::Result<[f64; 4]> {
         let tasks: Vec<TaskId> = (0..).take(self.amounts.len()).map(task).collect();
-        let row = |(a, row): (u32, &Vec<f64>)| {
+        let amounts = (0..).zip(&self.amounts).flat_map(|(a, row): (u32, &Vec<f64>)| {
             (0..a).zip(row.clone()).map(move |(b, amount)| (task(a), task(b), amount))
-        };
-        let matrix = Matrix::of((0..).zip(&self.amounts).flat_map(row).collect::<Vec<_>>());
+        });
+        let matrix = Matrix::of(amounts.collect::<Vec<_>>());
         let of = |seats: &[PuIdx]| cost(&matrix, &tasks, &self.places, seats);
         let of_order = |order: Vec<usize>| {
             let mut seats = vec![PuIdx(0); order.len()];
@@ -163,10 +164,11 @@ impl<'a> Case<'a> {
         ])
     }
 
-    /// A PU for each task by Scotch; `None` where it is not installed.
+    /// A PU for each task by Scotch; `None` if Scotch is not installed.
     fn scotch(&self) -> anyhow::Result<Option<Vec<PuIdx>>> {
         let folder = tempfile::tempdir()?;
-        let (graph, target) = (folder.path().join("graph"), folder.path().join("target"));
+        let graph = folder.path().join("graph");
+        let target = folder.path().join("target");
         let found = folder.path().join("mapping");
         let edges: usize =
             self.amounts.iter().map(|row| row.iter().filter(|it| **it > 0.0).count()).sum();
@@ -238,7 +240,8 @@ fn up_the_tree(
     elements.concat()
 }
 
-/// Each group begins with the first element that is left, and takes in what communicates most with those it has.
+/// Groups of EagerMap: each begins with the first free element, and adds the element that
+/// communicates most with the group.
 fn eager_groups(amounts: &Dense, arity: usize) -> Vec<Vec<usize>> {
     let mut left: Vec<usize> = (0..amounts.len()).collect();
     let mut groups = Vec::new();
@@ -256,8 +259,8 @@ fn eager_groups(amounts: &Dense, arity: usize) -> Vec<Vec<usize>> {
     groups
 }
 
-/// Of all groups those that communicate least with others, as far as they have no element in common: from ten starts, and the ones
-/// in order, which count a thousandth less.
+/// Groups of TreeMatch: disjoint groups that communicate least with the rest, from ten starts.
+/// Groups in order count a thousandth less.
 fn treematch_groups(amounts: &Dense, arity: usize) -> Vec<Vec<usize>> {
     let all = combinations(amounts.len(), arity);
     assert!(all.len() <= MOST_GROUPS, "{} groups", all.len());
@@ -282,7 +285,8 @@ fn treematch_groups(amounts: &Dense, arity: usize) -> Vec<Vec<usize>> {
             }
         }
         if cost(&groups) < least {
-            (least, best) = (cost(&groups), groups);
+            least = cost(&groups);
+            best = groups;
         }
     }
     best
@@ -293,11 +297,11 @@ fn combinations(of: usize, size: usize) -> Vec<Vec<usize>> {
     if size == 0 {
         return vec![Vec::new()];
     }
-    let with = |last: usize| {
+    let sets = (size - 1..of).flat_map(|last| {
         combinations(last, size - 1).into_iter().map(move |mut set| {
             set.push(last);
             set
         })
-    };
-    (size - 1..of).flat_map(with).collect()
+    });
+    sets.collect()
 }

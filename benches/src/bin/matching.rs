@@ -18,7 +18,7 @@ use colocate_policy::{Knowledge, PolicySpec};
 
 /// Vertices of the graphs.
 const SIZES: [usize; 5] = [64, 128, 256, 512, 1_024];
-/// NetworkX gets at most so many unless it is named.
+/// Most tasks for NetworkX unless it is named.
 const NETWORKX_UP_TO: usize = 256;
 
 fn main() {
@@ -38,8 +38,8 @@ fn main() {
     plans();
 }
 
-/// Matching to the end and until a gap that is enough for predictions, and the exact search alone: their times, and how far
-/// a matching with a gap is from the optimum.
+/// Times of the matching to the end, of the matching until a gap small enough for predictions, and
+/// of the exact search alone; and the distance of a matching with a gap from the optimum.
 fn ours(kind: &str, seed: u64) {
     println!("\n### Matching, weights: {kind}\n");
     println!(
@@ -60,13 +60,14 @@ fn ours(kind: &str, seed: u64) {
     }
 }
 
-/// How far a cost is above another, in percent of it.
+/// Excess of a cost over the least, in percent of the least.
 #[allow(clippy::cast_precision_loss)] // a share needs 15 digits at most
 fn over(cost: i64, least: i64) -> f64 {
     (cost - least) as f64 / least.max(1) as f64 * 100.0
 }
 
-/// Ours beside others' on the same weights. All others find the optimum, or this stops.
+/// Our matching beside other libraries' on the same weights. All other libraries find the optimum,
+/// or the benchmark stops.
 fn beside(kind: &str, seed: u64, all: bool) {
     println!("\n### Others, weights: {kind}\n");
     println!(
@@ -94,7 +95,7 @@ fn beside(kind: &str, seed: u64, all: bool) {
     }
 }
 
-/// Overlaps of mixes that are all different, of two programs' threads, or no structure at all.
+/// Overlaps of mixes: all different, threads of two programs, or no structure.
 #[allow(clippy::cast_possible_truncation)] // below 2^31
 fn weights(kind: &str, n: usize, rng: &mut SplitMix64) -> Costs {
     const STEPS: f64 = 1e8;
@@ -124,7 +125,8 @@ fn plans() {
             let usable: Vec<PuIdx> = machine.all_pus().collect();
             let runs = if n <= 256 { 9 } else { 5 };
             let time = |name: &str| {
-                let (policy, known) = (PolicySpec::named(name), Knowledge::default());
+                let policy = PolicySpec::named(name);
+                let known = Knowledge::default();
                 cpu_ms(runs, || policy.plan(&known, &machine, &usable, &tasks))
             };
             let (instruction, _) = time("instruction");

@@ -26,7 +26,7 @@ const CACHES: [(Bytes, Bytes); 4] = [
     (Bytes::kib(64), Bytes::mib(8)),
 ];
 
-/// A program as cachegrind saw it.
+/// Measurements of a program by cachegrind.
 struct Refereed {
     instructions: f64,
     references: f64,
@@ -35,13 +35,13 @@ struct Refereed {
     seconds: f64,
 }
 
-/// One cache of one program.
+/// Misses of one program in one cache.
 struct Point {
     size: Bytes,
     /// Misses per reference, in points.
     referee: f64,
     ours: f64,
-    /// What is assumed of a program that was not counted.
+    /// Assumption for a program without counts.
     guess: f64,
 }
 
@@ -69,7 +69,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A program: its points, and the seconds that it took as it is, counted, with misses, and refereed.
+/// A program: its points, and its seconds native, counted, with misses, and under cachegrind.
 struct Row {
     name: String,
     instructions: f64,
@@ -117,8 +117,8 @@ fn row(emulator: &Emulator, name: &str, command: &[&str]) -> anyhow::Result<Row>
     Ok(Row { name: name.to_owned(), instructions, references, points, seconds })
 }
 
-/// Runs `command` under QEMU: the curve of its threads and their instructions if misses are counted, and
-/// the seconds that it took.
+/// Runs `command` under QEMU: the miss curve of its threads and their instructions if misses are
+/// counted, and the seconds taken.
 #[allow(clippy::cast_precision_loss)] // counts of far less than 2^53
 fn counted(
     emulator: &Emulator,
@@ -169,16 +169,18 @@ fn cachegrind(command: &[&str], first: Bytes, last: Bytes) -> anyhow::Result<Ref
     })
 }
 
-/// Seconds of CPU of the children that `run` starts and waits for, and what it gave; of a wall clock where that is unknown.
+/// CPU seconds of the children that `run` starts and waits for, and its result; wall seconds where
+/// CPU time is unknown.
 fn cpu_seconds<T>(run: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(f64, T)> {
-    let (before, began) = (children_seconds(), Instant::now());
+    let before = children_seconds();
+    let began = Instant::now();
     let found = run()?;
     let spent = children_seconds().zip(before).map(|(after, before)| after - before);
     Ok((spent.unwrap_or_else(|| began.elapsed().as_secs_f64()), found))
 }
 
-/// User and system time of all children that have been waited for: `/proc/self/stat`, in hundredths of a
-/// second (proc(5); the unit is `USER_HZ`, 100 on every architecture that runs here).
+/// User and system time of all reaped children: `/proc/self/stat`, in hundredths of a second
+/// (proc(5); the unit is `USER_HZ`, 100 on every supported architecture).
 fn children_seconds() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/self/stat").ok()?;
     let mut words = text.rsplit_once(')')?.1.split_whitespace().skip(13);

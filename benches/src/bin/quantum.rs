@@ -20,7 +20,7 @@ use colocate_model::{Assumptions, Demand, MissCurve};
 
 const JOBS: usize = 16;
 const TASKS_PER_JOB: usize = 4;
-/// Runs of a situation of which the fastest counts.
+/// Runs of a situation; the fastest counts.
 const RUNS: usize = 15;
 
 fn main() {
@@ -44,9 +44,11 @@ fn main() {
         }
         for (name, mut row) in ["cold", "job", "task", "same"].into_iter().zip(rows) {
             row.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let (median, largest) = (row[row.len() / 2].0, row[row.len() - 1].0);
+            let median = row[row.len() / 2].0;
+            let largest = row[row.len() - 1].0;
             row.sort_by_key(|(_, rounds)| *rounds);
-            let (median_rounds, most) = (row[row.len() / 2].1, row[row.len() - 1].1);
+            let median_rounds = row[row.len() / 2].1;
+            let most = row[row.len() - 1].1;
             println!(
                 "| {overlap} | {name} | {median:.0} | {largest:.0} | {median_rounds} | {most} |"
             );
@@ -96,18 +98,17 @@ fn situation(
     ]
 }
 
-/// The least time of several runs, each after a search for how it was before.
+/// Least time of several runs, in µs, and its rounds. Before each run the search predicts `before`.
 fn least<'a>(
     search: &mut Search<'a>,
     before: &[Seat<'_>],
     run: impl Fn(&mut Search<'a>) -> Prediction,
 ) -> (f64, u32) {
-    let one = || {
+    let runs = (0..RUNS).map(|_| {
         let _ = search.predict(before);
         let (ms, prediction) = cpu_ms(1, || run(search));
         (ms * 1000.0, prediction.rounds)
-    };
-    let runs = std::iter::repeat_with(one).take(RUNS);
+    });
     runs.min_by(|a, b| a.0.total_cmp(&b.0)).expect("at least one run")
 }
 
@@ -116,7 +117,7 @@ fn between(rng: &mut SplitMix64, low: f64, high: f64) -> f64 {
     low + (high - low) * rng.unit()
 }
 
-/// A demand with all that one can have: work of every kind, misses at every level.
+/// A demand with all components: work of every kind, misses at every level.
 fn demand(core: &CorePerformance, rng: &mut SplitMix64) -> Demand {
     let kinds = WorkKind::ALL.map(|kind| {
         let most = match kind {
@@ -150,7 +151,7 @@ fn demand(core: &CorePerformance, rng: &mut SplitMix64) -> Demand {
     phase.on(core, &colocate_model::phase::Guesses::default()).expect("possible").demand
 }
 
-/// All local, all on one node, or spread over all nodes.
+/// Shares of pages by node: all local, all on one node, or spread over all nodes.
 fn pages(nodes: usize, rng: &mut SplitMix64) -> Vec<f64> {
     match rng.below(3) {
         0 => Vec::new(),

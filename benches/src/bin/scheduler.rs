@@ -9,7 +9,7 @@ use colocate_machine::{Machine, Nanos, Performance, described};
 use colocate_sim::Kernel;
 use std::path::{Path, PathBuf};
 
-/// How many simulated machines leave to chance what a real one does.
+/// Simulated machines for each real one; each has its own random choices.
 const SEEDS: u64 = 8;
 
 fn main() -> anyhow::Result<()> {
@@ -38,7 +38,7 @@ fn table(file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The machine that the head of the file names: a described one, or a file of this repository.
+/// The machine named in the file's head: a described machine, or a file of this repository.
 fn machine(text: &str) -> anyhow::Result<(Machine, Performance)> {
     let said = text.lines().find_map(|line| line.strip_prefix("# machine: "));
     let name = said.context("expected a line \"# machine: NAME\"")?;
@@ -65,7 +65,7 @@ fn heading(logs: &Logs) {
     println!("|---|---|---|---|---|---|---|---|---|---|---|");
 }
 
-/// A row of means; `–` where one of them has none.
+/// A row of means; `–` where a run has no figure.
 fn row(kernel: &str, words: &str, all: &[Figures]) {
     let four = |of: &dyn Fn(&Figures) -> Option<[f64; 4]>| {
         let means: Option<Vec<f64>> = (0..4).map(|at| mean(all, &|f| Some(of(f)?[at]))).collect();
@@ -100,7 +100,7 @@ fn mean(all: &[Figures], of: &dyn Fn(&Figures) -> Option<f64>) -> Option<f64> {
     Some(sum? / all.len() as f64)
 }
 
-/// Without a decimal place where there would be a zero.
+/// The number without a decimal place if that would be zero.
 fn short(number: f64) -> String {
     format!("{number:.1}").trim_end_matches(".0").to_owned()
 }

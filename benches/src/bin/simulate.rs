@@ -35,7 +35,8 @@ fn phase(work: [(WorkKind, f64); 2], misses: f64) -> PhaseSpec {
     })
 }
 
-/// Jobs that never end within the hour; phases of `phase_ms` or, if that is 0, one each.
+/// Jobs that do not end within the hour; phases of `phase_ms`, or one phase each if `phase_ms` is
+/// 0.
 fn scenario(jobs: u32, phase_ms: u64, hour: Nanos, grain: Nanos) -> Scenario {
     let thread = |job: u32, order: u32| {
         let stretch = |phase: u32| Stretch {

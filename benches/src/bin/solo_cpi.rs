@@ -22,9 +22,9 @@ use std::process::{Command, Stdio};
 
 /// Readings of the clock rate before and after each run, of 5 ms each.
 const READINGS: u32 = 4;
-/// Sets of assumptions that an interval is over. Chosen: many times the number of things that vary.
+/// Sets of assumptions of an interval. Chosen: many times the number of varied components.
 const ASSUMPTIONS: usize = 256;
-/// Seed of those sets.
+/// Seed of the sets of assumptions.
 const SEED: u64 = 1;
 
 fn main() -> anyhow::Result<()> {
@@ -57,7 +57,7 @@ struct Measured {
     gigahertz: f64,
     /// Per instruction.
     cycles: f64,
-    /// By how much the run that took longest was worse than the best.
+    /// Excess of the longest run over the best, in percent.
     spread_percent: f64,
 }
 
@@ -97,7 +97,7 @@ fn measure(file: &str, repeat: u32, name: &str, command: &[&str]) -> anyhow::Res
     Ok(out.write_all(measured.line().as_bytes())?)
 }
 
-/// What happened when a program ran as it is.
+/// Measurement of a native run.
 struct Timed {
     /// Seconds of CPU time outside of the kernel.
     least: f64,
@@ -105,8 +105,8 @@ struct Timed {
     hertz: f64,
 }
 
-/// Whatever else the machine does makes a run longer and the clock seem slower: so the shortest time and
-/// the fastest reading count.
+/// Times a program. Other load makes a run longer and the clock seem slower, so the shortest time
+/// and the fastest reading count.
 fn timed(pu: u32, repeat: u32, command: &[&str]) -> anyhow::Result<Timed> {
     smt_bench::thread::pin(pu)?;
     let clock = || smt_bench::clock::cycles_per_second(READINGS);
@@ -130,30 +130,30 @@ fn timed(pu: u32, repeat: u32, command: &[&str]) -> anyhow::Result<Timed> {
     Ok(timed)
 }
 
-/// What the model expects, in cycles per instruction.
+/// Prediction of the model, in cycles per instruction.
 struct Predicted {
     /// Front end, ports and dependencies.
     units: f64,
-    /// Which of the three is the limit.
+    /// Name of the greatest of the three bounds.
     limit: &'static str,
     /// And mispredicted branches.
     branches: f64,
     /// And caches and memory.
     caches: f64,
-    /// And the unknown stalls: all that the model takes into account.
+    /// Prediction with the unknown stalls: all effects of the model.
     all: f64,
-    /// The least and the most of that, over what is assumed.
+    /// Least and greatest prediction over the assumptions.
     range: (f64, f64),
 }
 
-/// The first components of `phase`; what is left out is nought, not unknown.
+/// First components of `phase`; components that are left out are zero, not unknown.
 fn with(phase: &Phase, branches: bool, caches: bool) -> Phase {
-    let none = || Known::new(0.0, "left out");
+    let none = Known::new(0.0, "left out");
     let mut part = phase.clone();
-    part.stall_cycles = none();
-    part.shared_lines = none();
+    part.stall_cycles = none.clone();
+    part.shared_lines = none.clone();
     if !branches {
-        part.branch_misses = none();
+        part.branch_misses = none;
     }
     if !caches {
         part.misses = Known::new(typical_misses(0.0), "left out");
@@ -161,7 +161,7 @@ fn with(phase: &Phase, branches: bool, caches: bool) -> Phase {
     part
 }
 
-/// A machine on which one task is predicted.
+/// A machine for the prediction of one task.
 struct Alone {
     exact: exact::Exact,
     assumptions: Vec<Assumptions>,
@@ -212,7 +212,7 @@ impl Alone {
         })
     }
 
-    /// What bounds a task that is never stalled.
+    /// Bound of a task without stalls.
     fn limit(&self, phase: &Phase) -> anyhow::Result<&'static str> {
         let demand = self.demand(phase, &self.assumptions[0])?;
         let width = self.core()?.width;
@@ -228,7 +228,7 @@ impl Alone {
     }
 }
 
-/// A program with all that is known of it.
+/// A program with its measurements and predictions.
 struct Row {
     measured: Measured,
     phase: Phase,
@@ -292,7 +292,7 @@ fn cycles_table(rows: &[Row]) -> String {
     text
 }
 
-/// What was counted, an instruction.
+/// Counts per instruction.
 fn counts_table(rows: &[Row], caches: &[Bytes]) -> String {
     let mut text = "| program | 10⁹ instructions | wrong guesses in 1,000 |".to_owned();
     for size in caches {

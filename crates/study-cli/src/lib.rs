@@ -49,11 +49,11 @@ enum Command {
 
 /// Runs the command line of this process, with the policies `more` beside colocate's own.
 ///
-/// Whatever the program's file gives, capabilities or set-user-ID, is given up first, but for watching.
+/// Capabilities and set-user-ID of the program's file are given up first, except for observation.
 #[must_use]
 pub fn main_with(more: &'static [&'static Row]) -> ExitCode {
     output::set_name("colocate-study");
-    // Before anything is read that a caller could have prepared.
+    // Before any input is read: a caller may have prepared it.
     if let Err(why) = privilege::give_up() {
         return exit::code_of(Err(why.into()));
     }

@@ -1,4 +1,4 @@
-//! `colocate-study map`: where threads go whose communication is in a file.
+//! `colocate-study map`: a mapping of threads to PUs by a file of their communication.
 
 use anyhow::Context;
 use colocate_cli::exit::usage;
@@ -48,7 +48,7 @@ pub struct Args {
 #[derive(Serialize)]
 struct Mapped {
     machine: String,
-    /// The kernel's number of the PU of each thread.
+    /// PU of each thread, by the kernel's number.
     pus: Vec<PuNr>,
     cost: f64,
     cost_in_order: f64,
@@ -96,7 +96,7 @@ fn square(path: &Path, reversed: bool) -> anyhow::Result<Square> {
     read.with_context(|| path.display().to_string())
 }
 
-/// The form that a file's ending says.
+/// File format by the name's ending.
 fn ending(path: &Path) -> anyhow::Result<&'static str> {
     let found = path.extension().and_then(|ending| ending.to_str());
     let known = ["csv", "json", "svg"].into_iter().find(|known| Some(*known) == found);
@@ -109,17 +109,17 @@ impl Mapped {
     fn text(&self) -> String {
         let mut text =
             format!("machine {}, {} threads\n", printable(&self.machine), self.pus.len());
-        let (cost, in_order) = (self.cost, self.cost_in_order);
+        let cost = self.cost;
+        let in_order = self.cost_in_order;
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
             "cost {cost}, {in_order} with PUs in logical order; H {:.2} (docs/results/communication.md)\n",
             self.heterogeneity
         );
-        let row = |(thread, pu): (usize, &PuNr)| vec![thread.to_string(), pu.0.to_string()];
-        let heading = vec!["thread".to_owned(), "PU".to_owned()];
-        let rows: Vec<Vec<String>> =
-            std::iter::once(heading).chain(self.pus.iter().enumerate().map(row)).collect();
+        let mut rows = vec![vec!["thread".to_owned(), "PU".to_owned()]];
+        let pus = self.pus.iter().enumerate();
+        rows.extend(pus.map(|(thread, pu)| vec![thread.to_string(), pu.0.to_string()]));
         text + &aligned(&rows)
     }
 }

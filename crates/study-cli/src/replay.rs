@@ -90,7 +90,7 @@ enum HeterogeneityChoice {
     Published,
 }
 
-/// Records a program, to a file in this folder.
+/// Records a program to a file in this folder.
 fn recorded(folder: &Path, command: &[OsString]) -> anyhow::Result<PathBuf> {
     let path = folder.join("trace");
     let status = trace::record(&path, command)?;
@@ -121,7 +121,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
             HeterogeneityChoice::Published => Uneven::Published,
         },
     };
-    // It is removed at the end.
+    // The folder is removed when `_scratch` is dropped.
     let (_scratch, path) = match &args.trace {
         Some(path) => (None, path.clone()),
         None => {

@@ -130,7 +130,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     done
 }
 
-/// The coefficients in a file, if they are of simulated stacks.
+/// Reads coefficients from a file; they must be of simulated stacks.
 fn simulated_cpi_model(path: &Path) -> anyhow::Result<CpiModel> {
     let model = cpi_model(path)?;
     if model.parts != SIMULATED_PARTS {
@@ -144,7 +144,7 @@ fn simulated_cpi_model(path: &Path) -> anyhow::Result<CpiModel> {
     Ok(model)
 }
 
-/// Refuses policies that make no sense in any scenario.
+/// Refuses policies that are invalid in every scenario.
 fn check_policies(args: &Args) -> anyhow::Result<()> {
     let policies = args.policies.as_deref().unwrap_or_default();
     let twice = (1..policies.len()).find(|&at| policies[..at].contains(&policies[at]));
@@ -173,10 +173,11 @@ fn overrides(args: &Args) -> Overrides {
     }
 }
 
-/// Reads every scenario, so that a mistake in the last one shows before the first is simulated. Returns
-/// how many units of work there are.
+/// Reads every scenario, so that an error in the last shows before the first is simulated. Returns
+/// the number of units of work.
 fn check_all(args: &Args, overrides: &Overrides) -> anyhow::Result<u64> {
-    let (mut units, mut said) = (0, String::new());
+    let mut units = 0;
+    let mut said = String::new();
     let mut trouble: Vec<anyhow::Error> = Vec::new();
     for path in &args.scenarios {
         match load::load(path, overrides) {
@@ -227,7 +228,7 @@ impl Run<'_> {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Simulates a scenario and keeps what came of it; `None` if it was stopped.
+    /// Simulates a scenario and keeps its figures; `None` if a signal stopped it.
     fn one(&self, path: &Path, loaded: &Loaded) -> anyhow::Result<Option<Simulated>> {
         let bench = loaded.bench();
         let cannot = || format!("cannot simulate {}", path.display());
@@ -243,7 +244,7 @@ impl Run<'_> {
         Ok(kept?.then_some(found))
     }
 
-    /// Writes the files of the options; false if it was stopped.
+    /// Writes the files of the options; false if a signal stopped the work.
     fn keep(
         &self,
         path: &Path,
@@ -261,8 +262,8 @@ impl Run<'_> {
         }
         if let Some(folder) = &self.folder {
             let policies = &loaded.experiment.policies;
-            let draw = |at: usize| gantt_of(bench, loaded, &policies[at]);
-            let drawn = self.workers.all(policies.len(), None, draw);
+            let drawn =
+                self.workers.all(policies.len(), None, |at| gantt_of(bench, loaded, &policies[at]));
             let Some(drawn) = drawn.with_context(cannot)? else { return Ok(false) };
             for (policy, drawn) in policies.iter().zip(&drawn) {
                 folder.keep_gantt(path, policy, drawn)?;

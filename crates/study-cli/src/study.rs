@@ -132,32 +132,32 @@ fn names() -> impl Iterator<Item = PossibleValue> {
     defined.chain(others.map(|(name, title)| PossibleValue::new(name).help(title)))
 }
 
-/// The study that has no file: its programs are accesses to memory.
+/// Study of communication; it has no definition file, because its programs are accesses to memory.
 const COMMUNICATION: &str = "communication";
-/// The machine that it was published for.
+/// Published machine of [`COMMUNICATION`].
 const E5405: &str = "xeon-e5405";
-/// The study whose programs use memory that one thread has set up.
+/// Study of programs whose memory was set up by one thread.
 const PICCOLI: &str = "piccoli";
-/// The machine that it was published for.
+/// Published machine of [`PICCOLI`].
 const OPTERON: &str = "opteron-6282se";
-/// The study of losses by others' traffic.
+/// Study of losses by memory traffic of co-runners.
 const CONTENTION: &str = "contention";
-/// The machine that most of it was published for.
+/// Machine of most published figures of [`CONTENTION`].
 const E5645: &str = "xeon-e5645";
-/// Programs that are drawn for it: as many as SPEC CPU2006 has.
+/// Drawn programs of [`CONTENTION`]: as many as SPEC CPU2006 has.
 const PROGRAMS: usize = 29;
-/// How long each is alone.
+/// Time alone of each program of [`CONTENTION`].
 const LENGTH: Nanos = Nanos(30_000_000_000);
-/// What stands for programs that are drawn.
+/// Value of `--programs` for drawn programs.
 const DRAWN: &str = "drawn";
-/// Sets of assumptions of it.
+/// Default sets of assumptions of [`PICCOLI`] and [`CONTENTION`].
 const DRAWS: u32 = 5;
-/// Sizes of each of its benchmarks.
+/// Default sizes of each benchmark of [`PICCOLI`].
 const SIZES: u32 = 10;
-/// Random mappings of the study of communication, whose mean others are compared with. Chosen.
+/// Default random mappings of [`COMMUNICATION`]; their mean is the baseline. Chosen.
 const RANDOM: u32 = 20;
 
-/// Least and most.
+/// Range of memory traffic, t/µs: least and most.
 #[derive(Clone, Copy, Debug)]
 struct Traffic([f64; 2]);
 
@@ -255,7 +255,7 @@ fn piccoli(args: &Args, outputs: &[outputs::Output<'_>]) -> anyhow::Result<ExitC
     })
 }
 
-/// Makes the study of losses by others' traffic.
+/// Makes the study of losses by memory traffic of co-runners.
 fn contention(args: &Args, outputs: &[outputs::Output<'_>]) -> anyhow::Result<ExitCode> {
     args.refuse_all_but_programs(&[
         ("--seeds", args.seeds.is_some()),
@@ -305,13 +305,14 @@ impl Args {
         self.programs.as_os_str() != DRAWN
     }
 
-    /// Refuses options that a study without a file has no use for: these, and those of studies with one.
+    /// Refuses options without meaning for a study without a definition file: `more` and the
+    /// options of defined studies.
     fn refuse(&self, more: &[(&str, bool)]) -> anyhow::Result<()> {
         let programs = ("--programs", self.are_recorded());
         self.refuse_all_but_programs(&[&[programs], more].concat())
     }
 
-    /// The same, where programs can be other ones.
+    /// Refuses the same options, but allows `--programs`.
     fn refuse_all_but_programs(&self, more: &[(&str, bool)]) -> anyhow::Result<()> {
         let of_files = [
             ("--length-ms", self.length_ms.is_some()),
@@ -329,10 +330,11 @@ impl Args {
         }
     }
 
-    /// The study with the given options in place of its own values.
+    /// The study's definition with the given options in place of its values.
     fn definition(&self) -> anyhow::Result<Definition> {
         let mut study = Definition::built_in(&self.name).map_err(anyhow::Error::msg)?;
-        let (pairs, mixes) = (study.has_pairs(), study.mixes().next().is_some());
+        let pairs = study.has_pairs();
+        let mixes = study.mixes().next().is_some();
         let quantum = self.quantum_ms.map(Nanos::from_millis);
         let quantum = quantum.or(self.quantum_us.map(|us| Nanos(us * 1_000)));
         for (option, is_given, applies) in [
@@ -372,7 +374,7 @@ impl Args {
     }
 }
 
-/// The programs in a folder, by the names of their files: two or more.
+/// Recorded programs in a folder, in the order of their file names; at least two.
 pub fn recorded(folder: &Path) -> anyhow::Result<Vec<Recorded>> {
     /// Most files in the folder. Chosen.
     const MOST: usize = 10_000;
@@ -407,7 +409,7 @@ fn phases(path: &Path) -> anyhow::Result<Vec<Phase>> {
     Ok(phases)
 }
 
-/// Doubles the length until the figures of `os` stay as they are; shows every step.
+/// Doubles the length until the figures of `os` settle; shows every step.
 fn find_length(runner: &Runner, study: Study<'_>) -> anyhow::Result<String> {
     let start = length::start_of(study.machine);
     let mut definition = length::of_os(study.definition);

@@ -93,7 +93,7 @@ pub fn record(path: &Path, argv: &[OsString]) -> anyhow::Result<i32> {
     Ok(status)
 }
 
-/// Writes what another tracer has recorded.
+/// Converts the recording of another tracer.
 fn convert(path: &Path, args: &Args) -> anyhow::Result<i32> {
     let open = |from: &PathBuf| {
         let file = colocate_files::open(from, Accept::FileOrPipe, MaxSize::bytes(u64::MAX))?;
@@ -111,16 +111,17 @@ fn convert(path: &Path, args: &Args) -> anyhow::Result<i32> {
     Ok(0)
 }
 
-/// The trace in a file.
+/// Opens the trace in a file.
 pub fn open(path: &Path) -> anyhow::Result<TraceFile<File>> {
-    // Its size is that of the program's run.
+    // No limit: the size grows with the program's run.
     let file = colocate_files::open(path, Accept::File, MaxSize::bytes(u64::MAX))?;
     TraceFile::of(file).with_context(|| path.display().to_string())
 }
 
 fn checked(path: &Path) -> anyhow::Result<Summary> {
     let mut trace = open(path)?;
-    let (mut check, mut bytes) = (Check::default(), Vec::new());
+    let mut check = Check::default();
+    let mut bytes = Vec::new();
     let what = || path.display().to_string();
     for (thread, block) in trace.in_order() {
         trace.read(thread, block, &mut bytes).with_context(what)?;

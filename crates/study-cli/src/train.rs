@@ -109,7 +109,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         Some(workload) => here::trained(args, workload, &date)?,
         None => simulated(args, &date)?,
     };
-    // What cannot be written to a file is printed.
+    // A model that cannot be written to its file is printed.
     let written = output::keep(Some(&args.output), &model.to_json(), Mode::ByUmask);
     let text = text(&model);
     let printed = if written.is_err() || args.output == Path::new("-") {
@@ -153,7 +153,7 @@ fn simulated(args: &CpiModelArgs, date: &str) -> anyhow::Result<CpiModel> {
         .with_context(|| format!("cannot train for {spec}"))
 }
 
-/// Recorded programs, each of which does its whole course in the time for which it is watched.
+/// Recorded programs, each with a length that fits the watched time.
 fn recorded_set(
     args: &CpiModelArgs,
     folder: &Path,
@@ -168,7 +168,7 @@ fn recorded_set(
     Ok((set, data))
 }
 
-/// The training set, and what it is in a line.
+/// The training set and its description in a line.
 fn set(args: &CpiModelArgs, machine: &str) -> anyhow::Result<(TrainingSet, String)> {
     if args.scenarios.is_empty() {
         let set = TrainingSet::drawn(usize::from(args.programs), args.seed);
@@ -202,19 +202,23 @@ fn text(model: &CpiModel) -> String {
     text
 }
 
+/// Errors on held-out programs, in columns; `-` without any.
+fn errors(quality: Option<&Quality>) -> String {
+    match quality {
+        None => format!("{:>6} {:>10} {:>7}", "-", "-", "-"),
+        Some(Quality { r2, mean_error, worst_error }) => {
+            let r2 = r2.map_or_else(|| "-".to_owned(), |r2| format!("{r2:.3}"));
+            format!("{r2:>6} {mean_error:>10.4} {worst_error:>7.3}")
+        }
+    }
+}
+
 fn rows(text: &mut String, model: &CpiModel, mode: &TrainedMode) {
     let _ = writeln!(
         text,
         "{:<14} {:>7} {:>7} {:>7} {:>7}   held out: {:>6} {:>10} {:>7}",
         "component", "alpha", "beta", "gamma", "delta", "R2", "mean error", "worst"
     );
-    let errors = |quality: Option<&Quality>| match quality {
-        None => format!("{:>6} {:>10} {:>7}", "-", "-", "-"),
-        Some(Quality { r2, mean_error, worst_error }) => {
-            let r2 = r2.map_or_else(|| "-".to_owned(), |r2| format!("{r2:.3}"));
-            format!("{r2:>6} {mean_error:>10.4} {worst_error:>7.3}")
-        }
-    };
     let held_out = mode.held_out.as_ref();
     for (at, (component, c)) in model.components.iter().zip(&mode.coefficients).enumerate() {
         let _ = writeln!(

@@ -1,4 +1,4 @@
-//! Pieces of work that do not depend on each other, on several threads.
+//! Independent pieces of work on several threads.
 
 use colocate_cli::output::Bar;
 use colocate_cli::stop::stop_flag_once;
@@ -9,19 +9,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Threads that simulate.
 pub struct Workers {
     threads: NonZeroUsize,
-    /// Ends everything after the pieces that are under way.
+    /// Stops the work after the pieces under way.
     stop: Arc<AtomicBool>,
 }
 
 impl Workers {
-    /// So many, or as many as there are PUs, until a signal that is to end us.
+    /// Makes `threads` threads, by default one for each PU. SIGINT or SIGTERM stops the work.
     pub fn new(threads: Option<NonZeroUsize>) -> anyhow::Result<Self> {
-        let here = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-        Ok(Self { threads: threads.unwrap_or_else(here), stop: stop_flag_once()? })
+        let threads = threads
+            .unwrap_or_else(|| std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN));
+        Ok(Self { threads, stop: stop_flag_once()? })
     }
 
-    /// What `work` gives for each of `count` pieces, in their order, whichever was first; `None` if it was stopped before the
-    /// end. The bar shows how many are done.
+    /// Results of `work` for each of `count` pieces, in the order of the pieces; `None` if a signal
+    /// stopped the work. The bar shows the number of finished pieces.
     pub fn all<T: Send, E: Send>(
         &self,
         count: usize,
@@ -66,12 +67,12 @@ impl Workers {
     }
 }
 
-/// A bar on standard error, drawn only where that is a terminal.
+/// A bar on standard error; drawn only on a terminal.
 pub fn bar(quiet: bool, pieces: u64) -> Bar {
     Bar::new(pieces, "simulating {bar:30} {pos}/{len} {eta} {wide_msg}", quiet)
 }
 
-/// A thread that panicked ends the scope, so what it held is never looked at.
+/// Locks `mutex`. A thread that panicked ends the scope, so a poisoned value is never used.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,15 +6,15 @@ use anyhow::{Context, bail};
 use colocate_machine::{Bytes, described, exact};
 use colocate_model::{Demand, MissCurve};
 
-/// What eight channels of DDR5-4800 have at most is 307 GB/s (8 × 8 B × 4.8 GHz); four fifths of it are
-/// taken to be had, as of the servers in `model::memory`. The processor's name is hidden here; that many
-/// channels belong to its caches' sizes.
+/// Bandwidth of memory. Eight channels of DDR5-4800 have at most 307 GB/s (8 × 8 B × 4.8 GHz); four
+/// fifths are assumed usable, as for the servers in `model::memory`. The processor's name is hidden
+/// here; the number of channels fits the sizes of its caches.
 const BANDWIDTH: &str = "246 GB/s";
 /// Size of a line.
 pub const LINE: f64 = 64.0;
 const MIB: f64 = 1_048_576.0;
 
-/// What threads alone show, in nanoseconds and MiB.
+/// Figures of threads alone, in nanoseconds and MiB.
 pub struct Figures {
     pub clock: f64,
     caches_kib: [u32; 3],
@@ -31,12 +31,16 @@ pub struct Figures {
 impl Figures {
     pub fn of(raw: &Raw) -> anyhow::Result<Self> {
         let at = |kind: &str, mib: f64| raw.alone(kind, mib);
-        let (second, last) = (at("chase", 1.0)?, at("chase", 4.0)?);
+        let second = at("chase", 1.0)?;
+        let last = at("chase", 4.0)?;
         // A stream does not wait for address translation; its lines at a time come of the last cache.
-        let (busy, near, far) = (at("stream", 1.0)?, at("stream", 16.0)?, at("stream", 512.0)?);
+        let busy = at("stream", 1.0)?;
+        let near = at("stream", 16.0)?;
+        let far = at("stream", 512.0)?;
         let together = last / (near - busy);
         let memory = (far - busy) * together;
-        let (near, far) = (at("write", 16.0)?, at("write", 512.0)?);
+        let near = at("write", 16.0)?;
+        let far = at("write", 512.0)?;
         let writes_together = (memory - last) / (far - near);
         let writes_busy = (near - last / writes_together).max(0.0);
         let ways = vec![
@@ -47,7 +51,8 @@ impl Figures {
             (("chases", 512.0), 0.0, 8.0, (at("chases", 512.0)? - memory / 8.0).max(0.0)),
         ];
         let half_way = half_way(|mib| at("stream", mib))?;
-        let (clock, caches_kib) = (raw.circumstances.clock_hz, raw.circumstances.caches_kib);
+        let clock = raw.circumstances.clock_hz;
+        let caches_kib = raw.circumstances.caches_kib;
         Ok(Self { clock, caches_kib, second, last, memory, half_way, ways })
     }
 
@@ -56,7 +61,7 @@ impl Figures {
         f64::from(self.caches_kib[2]) / 1024.0
     }
 
-    /// With a last cache of `last_mib`, and a third core, for other users of that cache.
+    /// The machine with a last cache of `last_mib`, and a third core, for other users of the cache.
     pub fn machine(&self, last_mib: f64) -> anyhow::Result<exact::Exact> {
         let cycles = |ns: f64| ns * 1e-9 * self.clock;
         let [first_kib, second_kib, _] = self.caches_kib;
@@ -123,7 +128,7 @@ line = {{ value = "64 B", source = "/sys" }}
         described::from_toml(&text).context("the figures make no machine")
     }
 
-    /// The demand of one line.
+    /// Demand of one line.
     pub fn demand(&self, (kind, mib): &Kind) -> anyhow::Result<Demand> {
         let access = if kind == "sweeps" { "stream" } else { kind };
         let way = self.ways.iter().filter(|((name, _), ..)| *name == access);
@@ -154,22 +159,23 @@ pub fn lines(busy_cycles: f64, misses: MissCurve) -> Demand {
     }
 }
 
-/// Round and round over all lines: a cache that is smaller, if by one, has none in time. Sweeps of random length:
-/// the lines used since are as many as the last sweep over this line was long.
+/// Miss curve of an access pattern. Circular over all lines: a smaller cache holds no line until
+/// its next use. Sweeps of random length: the lines used since the last use are as many as the last
+/// sweep over the line was long.
 fn curve(kind: &str, all: f64) -> anyhow::Result<MissCurve> {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // whole bytes
     let size = |bytes: f64| Bytes(bytes as u64);
     let points = if kind == "sweeps" {
-        let point = |part: u32| (size(LINE + all * f64::from(part) / 64.0), part);
-        let misses = |(size, part): (Bytes, u32)| (size, 1.0 - (f64::from(part) / 64.0).powi(2));
-        (0..=64).map(point).map(misses).collect()
+        let parts = (0..=64_u32).map(|part| f64::from(part) / 64.0);
+        parts.map(|part| (size(LINE + all * part), 1.0 - part.powi(2))).collect()
     } else {
         vec![(size(LINE), 1.0), (size(all - LINE), 1.0), (size(all), 0.0)]
     };
     MissCurve::new(points).map_err(anyhow::Error::msg)
 }
 
-/// The size at which a stream is half-way between the last cache and memory, and its time there.
+/// Size at which the time of a stream is half-way between the last cache and memory, and the time
+/// there.
 fn half_way(at: impl Fn(f64) -> anyhow::Result<f64>) -> anyhow::Result<(f64, f64)> {
     let half = f64::midpoint(at(16.0)?, at(512.0)?);
     let mut before = (0.0, 0.0);

@@ -6,17 +6,17 @@ use std::process::Command;
 
 /// Seconds of one measurement.
 const SECONDS: &str = "0.2";
-/// A time counts if each thread had its CPU for this share of it, or after so many attempts. The kernel leaves
-/// real-time threads 95 %; what takes more is the host of a virtual machine.
+/// Least share of its CPU for each thread, or the measurement is repeated. The kernel leaves
+/// real-time threads 95 %; the host of a virtual machine takes more.
 const ENOUGH: f64 = 0.9;
 const ATTEMPTS: u32 = 4;
 
-/// Sizes over which a stream alone shows how large the last cache is, in MiB.
+/// Sizes of a stream alone that show the size of the last cache, in MiB.
 pub const SIZES: [f64; 11] = [8.0, 16.0, 24.0, 32.0, 40.0, 48.0, 56.0, 64.0, 80.0, 96.0, 512.0];
 
 type Access = (&'static str, f64);
 
-/// Side by side on the memory; what fits into the last cache leaves it alone.
+/// Pairs with traffic to memory; streams that fit into the last cache have none.
 pub const ON_MEMORY: [(Access, Access); 6] = [
     (("stream", 512.0), ("stream", 512.0)),
     (("write", 512.0), ("write", 512.0)),
@@ -52,8 +52,8 @@ pub fn measure(memory: &str, rounds: u32) -> anyhow::Result<Raw> {
     let date = Command::new("date").args(["-u", "+%Y-%m-%d %H:%M"]).output()?.stdout;
     let before = load();
     let mut alone = Vec::new();
-    let kind = |(name, mib): Access| (name.to_owned(), mib);
-    let pairs = ON_MEMORY.iter().chain(&IN_CACHE).map(|&(a, b)| [kind(a), kind(b)]);
+    let pairs = ON_MEMORY.iter().chain(&IN_CACHE);
+    let pairs = pairs.map(|&(a, b)| [a, b].map(|(name, mib)| (name.to_owned(), mib)));
     let mut beside: Vec<_> = pairs.map(|pair| (pair, <[Times; 2]>::default())).collect();
     for round in 0..rounds {
         eprintln!("contention: round {} of {rounds}", round + 1);
@@ -84,8 +84,8 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Nanoseconds a line of threads that run at the same time, the first on PU `from` of the two; once more
-    /// where one had too little of its CPU.
+    /// Nanoseconds a line of concurrent threads, the first on PU `from` of the two; repeated if a
+    /// thread had too little of its CPU.
     fn run(&mut self, kinds: &[Kind], from: usize) -> anyhow::Result<Vec<f64>> {
         let mut best = self.once(kinds, from)?;
         for _ in 1..ATTEMPTS {
@@ -99,7 +99,7 @@ impl Bench<'_> {
         Ok(best.0)
     }
 
-    /// The times, and the least share of its CPU that one had.
+    /// Times, and the least share of its CPU of any thread.
     fn once(&self, kinds: &[Kind], from: usize) -> anyhow::Result<(Vec<f64>, f64)> {
         let mut command = Command::new(self.memory);
         command.arg(SECONDS);
@@ -109,7 +109,8 @@ impl Bench<'_> {
         let output = command.output().context("cannot run the program")?;
         ensure!(output.status.success(), "it failed: {}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8(output.stdout)?;
-        let (mut times, mut least) = (Vec::new(), 1.0_f64);
+        let mut times = Vec::new();
+        let mut least = 1.0_f64;
         for line in text.lines() {
             let (ns, share) = line.split_once(' ').context("expected two numbers a line")?;
             times.push(ns.parse()?);
@@ -119,7 +120,7 @@ impl Bench<'_> {
         Ok((times, least))
     }
 
-    /// Everything that is needed alone, by turns on both PUs.
+    /// Measures all threads alone, in turn on both PUs.
     fn alone(&mut self, alone: &mut Vec<(Kind, Times)>, round: u32) -> anyhow::Result<()> {
         let of_pairs = ON_MEMORY.iter().chain(&IN_CACHE).flat_map(|(a, b)| [*a, *b]);
         let small = [("stream", 1.0), ("write", 16.0), ("chase", 1.0)];
@@ -147,7 +148,7 @@ fn load() -> String {
     text.split(' ').next().unwrap_or("?").to_owned()
 }
 
-/// What the kernel calls the processor; with its numbers, since a virtual machine may hide the name.
+/// Name of the processor by the kernel, with its numbers: a virtual machine may hide the name.
 fn processor() -> anyhow::Result<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").context("/proc/cpuinfo")?;
     let value = |key: &str| {
@@ -155,7 +156,9 @@ fn processor() -> anyhow::Result<String> {
         Some(line.split_once(':')?.1.trim())
     };
     let of = |key| value(key).unwrap_or("?");
-    let (name, family, model) = (of("model name"), of("cpu family"), of("model"));
+    let name = of("model name");
+    let family = of("cpu family");
+    let model = of("model");
     Ok(format!("{name}, family {family} model {model}"))
 }
 

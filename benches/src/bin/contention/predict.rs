@@ -8,10 +8,10 @@ use colocate_machine::{Bytes, PuIdx, exact};
 use colocate_model::{Assumptions, Demand, MissCurve, Model, Seat};
 use std::fmt::Write;
 
-/// What is assumed of the last cache's replacement, and what that is called; the second is the default.
+/// Assumptions on the last cache's replacement, with names; the second is the default.
 const REPLACEMENTS: [(f64, &str); 3] = [(0.0, "LRU"), (0.5, "random"), (1.0, "few new")];
 
-/// One way to explain why a stream alone is half-way to memory where it is.
+/// An explanation of the size at which a stream alone is half-way to memory.
 struct Case {
     name: String,
     machine: exact::Exact,
@@ -20,7 +20,7 @@ struct Case {
 }
 
 impl Case {
-    /// Nanoseconds a line of threads that run at the same time.
+    /// Nanoseconds a line of concurrent threads.
     fn predicted(&self, demands: &[&Demand]) -> anyhow::Result<Vec<f64>> {
         let performance = self.machine.performance.as_ref().context("no figures")?;
         let model = Model::new(&self.machine.machine, performance, self.assumptions)?;
@@ -41,7 +41,8 @@ impl Case {
             let name = format!("{name}, {last_mib:.0} MiB");
             Ok(Self { name, machine, assumptions: assumed(chance), others: None })
         };
-        let (mut low, mut high) = (0.2 * mib, 1.1 * mib);
+        let mut low = 0.2 * mib;
+        let mut high = 1.1 * mib;
         for _ in 0..30 {
             let middle = f64::midpoint(low, high);
             let slow = with(middle)?.predicted(&[&stream])?[0] > half;
@@ -50,7 +51,7 @@ impl Case {
         with(high)
     }
 
-    /// It is as large as the system says, and others bring in lines at a steady rate.
+    /// The cache has the reported size, and other users bring in lines at a steady rate.
     fn shared(figures: &Figures, (chance, name): (f64, &str)) -> anyhow::Result<Self> {
         let (mib, half) = figures.half_way;
         let stream = figures.demand(&("stream".into(), mib))?;
@@ -70,7 +71,8 @@ impl Case {
             })
         };
         // Nanoseconds between two lines of the others.
-        let (mut low, mut high) = (0.3_f64, 3000.0_f64);
+        let mut low = 0.3_f64;
+        let mut high = 3000.0_f64;
         for _ in 0..40 {
             let middle = (low * high).sqrt();
             let slow = with(middle)?.predicted(&[&stream])?[0] > half;
@@ -128,7 +130,7 @@ fn names(cases: &[Case]) -> String {
     cases.iter().map(|case| format!(" {} |", case.name)).collect()
 }
 
-/// Threads alone: what they took, and what each case makes of it.
+/// Threads alone: measured times, and the time predicted by each case.
 fn alone(raw: &Raw, figures: &Figures, cases: &[Case]) -> anyhow::Result<String> {
     let mut text = format!("| alone | ns a line |{}\n|---|---|", names(cases));
     text += &"---|".repeat(cases.len());
@@ -154,7 +156,8 @@ fn alone(raw: &Raw, figures: &Figures, cases: &[Case]) -> anyhow::Result<String>
     Ok(text + "\n\n")
 }
 
-/// Pairs: how much slower each was beside the other, and what each case expects.
+/// Pairs: measured slowdown of each thread beside the other, and the slowdown predicted by each
+/// case.
 fn table(
     what: &str,
     pairs: &[([Kind; 2], [Times; 2])],
@@ -169,7 +172,8 @@ fn table(
     );
     text += &"---|".repeat(cases.len());
     let mut errors = vec![Vec::new(); cases.len()];
-    let (mut unslowed, mut inside) = (Vec::new(), 0_usize);
+    let mut unslowed = Vec::new();
+    let mut inside = 0_usize;
     for (kinds, times) in pairs {
         for (place, one) in kinds.iter().enumerate() {
             let same = kinds[0] == kinds[1];
@@ -220,8 +224,8 @@ fn table(
     Ok(text)
 }
 
-/// Whether the smallest and the largest expectation have it between them, to half of the last digit that is
-/// printed.
+/// Whether `found` lies between the least and the greatest prediction, to half of the last printed
+/// digit.
 fn is_within(expected: &[f64], found: f64) -> bool {
     let least = expected.iter().copied().fold(f64::INFINITY, f64::min);
     let most = expected.iter().copied().fold(0.0, f64::max);

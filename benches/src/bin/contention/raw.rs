@@ -15,14 +15,14 @@ pub struct Circumstances {
     pub version: u32,
     pub command: String,
     pub processor: String,
-    /// As the kernel writes it: UTC.
+    /// UTC, in the kernel's form.
     pub date: String,
     pub clock_hz: f64,
     /// Of the first level's data cache, the second and the third, as /sys says.
     pub caches_kib: [u32; 3],
     /// Load of the machine before and after.
     pub load: [String; 2],
-    /// The least share of its CPU that a thread had, among the times that were kept.
+    /// Least share of its CPU of any thread, over the kept times.
     pub least_share: f64,
 }
 
@@ -53,7 +53,7 @@ enum Line {
     Beside { beside: [Kind; 2], ns: [Times; 2] },
 }
 
-/// All of it.
+/// The whole file.
 #[derive(Clone, Debug)]
 pub struct Raw {
     pub circumstances: Circumstances,
@@ -79,7 +79,9 @@ impl Raw {
     }
 
     pub fn read(text: &str) -> anyhow::Result<Self> {
-        let (mut circumstances, mut alone, mut beside) = (None, Vec::new(), Vec::new());
+        let mut circumstances = None;
+        let mut alone = Vec::new();
+        let mut beside = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
             let line = serde_json::from_str(line).with_context(|| format!("line {number}"))?;
             match line {
@@ -98,8 +100,8 @@ impl Raw {
 
     /// Of a thread alone.
     pub fn alone(&self, kind: &str, mib: f64) -> anyhow::Result<f64> {
-        let same = |(name, size): &Kind| name == kind && (size - mib).abs() < 1e-9;
-        let found = self.alone.iter().find(|(it, _)| same(it));
+        let mut all = self.alone.iter();
+        let found = all.find(|((name, size), _)| name == kind && (size - mib).abs() < 1e-9);
         Ok(found.with_context(|| format!("no {kind} of {mib} MiB alone"))?.1.median())
     }
 }

@@ -1,7 +1,7 @@
-//! `colocate-study bench bandwidth`: how much a program loses by others' traffic.
+//! `colocate-study bench bandwidth`: loss of a program by memory traffic of co-runners.
 //!
-//! After Feliu et al.: the program runs alone, and beside copies of a program that requests lines of one
-//! level of the memory at a rate that can be tuned (`smt_bench::traffic`).
+//! After Feliu et al.: the program runs alone, and beside copies of a program that requests lines of
+//! one level of the memory at an adjustable rate (`smt_bench::traffic`).
 
 mod keeper;
 mod measure;
@@ -96,7 +96,7 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// Most copies that can be asked for: more PUs than there are in one machine today.
+/// Greatest number of copies: more PUs than one machine has today.
 const MOST_COPIES: u32 = 4096;
 
 fn rate(text: &str) -> Result<f64, String> {
@@ -117,15 +117,16 @@ fn cpus(text: &str) -> Result<RangeInclusive<u32>, String> {
     span(text, 0..=8191).ok_or_else(|| format!("expected PUs, as in 0,2-3, found {text:?}"))
 }
 
-/// A number or a range of them, as in `1-3`, all of them within `allowed`.
+/// A number or a range of numbers, as in `1-3`, all within `allowed`.
 fn span(text: &str, allowed: RangeInclusive<u32>) -> Option<RangeInclusive<u32>> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+    let first: u32 = first.trim().parse().ok()?;
+    let last: u32 = last.trim().parse().ok()?;
     let sound = first <= last && allowed.contains(&first) && allowed.contains(&last);
     sound.then_some(first..=last)
 }
 
-/// What was asked for, on this machine.
+/// The request, resolved for this machine.
 struct Question {
     places: Places,
     rates: Vec<f64>,
@@ -143,8 +144,9 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let stop = stop_flag()?;
     let program = Program::new(found, question.places.program, keeper, stop)?;
     let report = measured(args, &question, program)?;
-    // What was measured for hours is not lost because one of them cannot be written.
-    let (kept, drawn) = (keep(args, &report), draw(args, &report));
+    // Both are tried: hours of measurement are not lost if one file cannot be written.
+    let kept = keep(args, &report);
+    let drawn = draw(args, &report);
     kept.and(drawn)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -180,8 +182,9 @@ fn question(args: &Args) -> anyhow::Result<Question> {
 }
 
 fn rows(args: &Args, machine: Option<&Machine>, pu: u32) -> anyhow::Result<u32> {
-    let known = || machine.and_then(|machine| places::rows(machine, pu, args.level));
-    match (args.rows.or_else(known), args.level) {
+    let rows =
+        args.rows.or_else(|| machine.and_then(|machine| places::rows(machine, pu, args.level)));
+    match (rows, args.level) {
         (Some(rows), _) => Ok(rows),
         (None, Level::Memory) => {
             if !args.quiet {
@@ -208,22 +211,24 @@ fn measured(args: &Args, question: &Question, program: Program) -> anyhow::Resul
     let generators: Vec<Generator> = generators.collect::<Result<_, _>>()?;
     let rates = question.rates.iter().map(|&rate| calibrated(&generators[0], rate));
     let rates: Vec<Rate> = rates.collect::<Result<_, _>>()?;
-    let with_rates =
-        |&copies: &u32| question.rates.iter().map(move |&rate| Condition { rate, copies });
-    let conditions: Vec<Condition> = question.copies.iter().flat_map(with_rates).collect();
+    let conditions = question
+        .copies
+        .iter()
+        .flat_map(|&copies| question.rates.iter().map(move |&rate| Condition { rate, copies }));
+    let conditions: Vec<Condition> = conditions.collect();
     let cells: Vec<_> = conditions.iter().copied().map(Some).chain([None]).collect();
     let nops = rates.iter().map(|rate| (rate.wanted, rate.nops)).collect();
     let mut here = Here { program, generators, nops };
     let random = &mut Random::new(args.seed);
     let taken = harness::rounds(&mut here, &cells, args.repeat, random, args.quiet)?;
-    let run = |Taken { round, cell, sample }: Taken<Measured>| Run {
+    let runs = taken.into_iter().map(|Taken { round, cell, sample }: Taken<Measured>| Run {
         block: round,
         beside: cells[cell],
         wall_ns: sample.times.wall,
         cpu_ns: sample.times.cpu,
         copies: sample.copies,
-    };
-    let runs: Vec<Run> = taken.into_iter().map(run).collect();
+    });
+    let runs: Vec<Run> = runs.collect();
     Ok(Report {
         version: 1,
         command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
@@ -250,7 +255,8 @@ fn measured(args: &Args, question: &Question, program: Program) -> anyhow::Resul
 
 fn calibrated(generator: &Generator, wanted: f64) -> anyhow::Result<Rate> {
     let found = generator.calibrate(wanted);
-    let (nops, alone) = (found.found.nops, found.found.rate());
+    let nops = found.found.nops;
+    let alone = found.found.rate();
     anyhow::ensure!(
         alone > 0.0,
         "a copy on PU {} never had it: others have all of it",

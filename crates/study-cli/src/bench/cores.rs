@@ -1,7 +1,8 @@
-//! `colocate-study bench cores`: how fast each core is, whatever is reported of it.
+//! `colocate-study bench cores`: measured speed of each core, independent of reported capacities.
 //!
 //! Every round visits each PU once, in random order, and does the same portions of work there
-//! (`smt_bench::speed`). What comes of it is a [`CoreSpeeds`], which `colocate schedule --core-speeds` reads.
+//! (`smt_bench::speed`). The result is a [`CoreSpeeds`], which `colocate schedule --core-speeds`
+//! reads.
 
 mod figures;
 mod text;
@@ -74,7 +75,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether the topology has a core for each of `pus`: where /sys is not mounted it may have other numbers.
+/// Checks that the topology has a core for each of `pus`: without /sys its numbers may differ.
 fn in_cores(machine: &Machine, pus: &[u32]) -> anyhow::Result<()> {
     let places = machine.places();
     let lost: PuSet =

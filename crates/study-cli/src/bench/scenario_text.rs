@@ -5,10 +5,10 @@ use colocate_figures::stats::{Estimate, geometric_mean};
 use smt_bench::Workload;
 use std::fmt::Write;
 
-/// The paper's figures, on two EPYC 7301 (Serpa et al., section 3.2), in percent.
+/// Published figures on two EPYC 7301 (Serpa et al., section 3.2).
 const PAPER: [&str; 3] = ["100.0 %", "187.2 %", "102.7 %"];
 
-/// The scenarios, the kernels and, with `matrix`, each kernel beside each.
+/// Scenarios, kernels and, with `matrix`, the time of each kernel beside each.
 pub fn text(report: &Report, matrix: bool) -> String {
     let mut text = head(report) + &summary(report) + "\n" + &by_kernel(report);
     if matrix {

@@ -1,10 +1,10 @@
-//! The answer to `--find-siblings` as text.
+//! Result of `--find-siblings` as text.
 
 use super::siblings::{Answer, Finding, Report, THRESHOLD, Verdict};
 use colocate_figures::stats::Estimate;
 use std::fmt::Write;
 
-/// The answer first, then what it rests on.
+/// The answer, then its evidence.
 pub fn text(report: &Report) -> String {
     let mut text = match report.answer {
         Answer::OnePu => return one_pu(report),
@@ -26,10 +26,6 @@ fn one_pu(report: &Report) -> String {
 }
 
 fn none(report: &Report) -> String {
-    let largest = |finding: &Finding| {
-        let values = finding.slowdown.iter().flatten().map(|slowdown| slowdown.value);
-        values.fold(0.0, f64::max)
-    };
     let most = report.pairs.iter().max_by(|a, b| largest(a).total_cmp(&largest(b)));
     let evidence = match most {
         Some(pair) => {
@@ -42,6 +38,11 @@ fn none(report: &Report) -> String {
     format!(
         "no two of the {count} PUs share execution units ({evidence}; threshold {THRESHOLD:.2})\n"
     )
+}
+
+fn largest(finding: &Finding) -> f64 {
+    let values = finding.slowdown.iter().flatten().map(|slowdown| slowdown.value);
+    values.fold(0.0, f64::max)
 }
 
 fn shared(report: &Report) -> String {
@@ -58,7 +59,7 @@ fn shared(report: &Report) -> String {
     text
 }
 
-/// A line for each pair that could not be decided, and one for those that were not tested.
+/// A line for each undecided pair, and a line for the untested pairs.
 fn too_busy(report: &Report) -> String {
     let mut text = String::new();
     for pair in report.pairs.iter().filter(|pair| pair.verdict == Verdict::Unclear) {

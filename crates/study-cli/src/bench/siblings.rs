@@ -1,11 +1,11 @@
-//! Which PUs share execution units, whatever the topology claims.
+//! Measurement of shared execution units, independent of the topology.
 //!
 //! # Problem
 //! Hypervisors often hide or invent SMT siblings, so the topology cannot be believed.
 //!
 //! # Approach
 //! A loop that saturates a unit takes twice as long beside itself on a sibling, and as long as
-//! ever elsewhere. What slows all loops alike (clock rate, a hypervisor that takes time away) is
+//! alone elsewhere. Effects on all loops (clock rate, a hypervisor that takes time away) are
 //! divided out: each time is taken in *steps*, the time of a loop that waits for its own loads and
 //! leaves the units idle, measured under the same conditions.
 //!
@@ -38,12 +38,12 @@ use smt_bench::measure::Job;
 use smt_bench::{Kernel, ListSize, Workload};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The loops that saturate one unit: a multiplier that takes one operation a cycle and a divider
-/// that takes one in several. Few programs use either much, so a strange neighbour on the sibling
-/// hardly changes the time alone. Two, because some cores share only their floating-point units.
+/// Loops that saturate one unit: a multiplier with one operation a cycle and a divider with one in
+/// several cycles. Few programs use either much, so an unrelated program on the sibling hardly
+/// changes the time alone. Two probes, because some cores share only their floating-point units.
 pub const PROBES: [Kernel; 2] = [Kernel::IntMul, Kernel::FpDiv];
 
-/// The loop that a sibling does not slow: one load in flight, in a list that fits every L1 twice.
+/// Loop that a sibling does not slow: one load in flight, in a list that fits every L1 twice.
 const METER: Workload = Workload {
     kernel: Kernel::LoadDep,
     list: match ListSize::from_kib(4) {
@@ -55,81 +55,81 @@ const METER: Workload = Workload {
 /// √2, the geometric middle between 1 (nothing shared) and 2 (a saturated unit, shared by halves).
 pub const THRESHOLD: f64 = std::f64::consts::SQRT_2;
 
-/// How sure a verdict is. Chosen above the common 95 %, because many pairs are tested and each is
-/// looked at again after every repetition.
+/// Confidence of a verdict. Chosen above the common 95 %, because many pairs are tested and each is
+/// evaluated again after every repetition.
 const CONFIDENCE: f64 = 0.999;
 
-/// Up to this many PUs (28 pairs), every pair is tested. Chosen: about 6 s at 20 ms a measurement.
+/// Most PUs of which every pair is tested (28 pairs). Chosen: about 6 s at 20 ms a measurement.
 const ALL_PAIRS_UP_TO: usize = 8;
 
-/// A pair that is still unclear after so many repetitions stays so. Chosen.
+/// Most repetitions of a pair that stays unclear. Chosen.
 pub const MOST_ROUNDS: u32 = 12;
 
-/// Groups tested at most. Chosen: about 8 s at 20 ms a measurement; a random half
-/// holds both PUs of one pair in four, and three in four of those have one that is not slowed on a
-/// two-way machine: 3 in 16 are cleared, so 40 groups leave less than one false one of 2,016.
+/// Most groups that are tested. Chosen: about 8 s at 20 ms a measurement. A random half holds both
+/// PUs of a pair in one case of four. On a two-way machine, three in four of these pairs have a PU
+/// that is not slowed: 3 in 16 are cleared, so 40 groups leave less than one false pair of 2,016.
 const MOST_GROUPS: usize = 128;
 
-/// Groups without a result after which we give up.
+/// Groups without a result after which the test of groups ends.
 const LOST_GROUPS: usize = 3;
 
 type Pair = (u32, u32);
-/// The cost of each probe.
+/// Cost of each probe.
 type Costs = [f64; PROBES.len()];
 
-/// What is asked.
+/// Parameters of a search.
 pub struct Question<'a> {
-    /// The PUs to look at, in ascending order.
+    /// PUs to test, in ascending order.
     pub pus: &'a [u32],
-    /// The sets of PUs that share a core, says the topology, or `None` if it is unknown.
+    /// Sets of PUs that share a core by the topology; `None` if the topology is unknown.
     pub claimed: Option<Vec<Vec<u32>>>,
-    /// The least repetitions of a pair, at least 3.
+    /// Least repetitions of a pair, at least 3.
     pub repeat: u32,
-    /// Decides the order.
+    /// Seed of the order of measurements.
     pub seed: u64,
 }
 
-/// What a pair of PUs is found to be.
+/// Verdict on a pair of PUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// They share execution units.
+    /// The PUs share execution units.
     Shared,
-    /// They share none.
+    /// The PUs share no execution units.
     Separate,
     /// The measurements do not decide.
     Unclear,
 }
 
-/// A pair of PUs and what was measured.
+/// A pair of PUs and its measurements.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
     /// The two PUs, by the kernel's numbers.
     pub pus: Pair,
-    /// Whether the topology says that they share a core; `None` if it is unknown.
+    /// Whether the PUs share a core by the topology; `None` if the topology is unknown.
     pub claimed: Option<bool>,
-    /// Slowdown beside each other by probe, in the order of the report's `probes`, with its
-    /// 99.9 % interval from three rounds on; `None` if nothing could be measured.
+    /// Slowdown beside each other by probe, in the order of the report's `probes`, with its 99.9 %
+    /// interval from three rounds on; `None` if no time could be measured.
     pub slowdown: [Option<Estimate>; PROBES.len()],
-    /// What follows.
+    /// Verdict of the measurements.
     pub verdict: Verdict,
 }
 
-/// The whole answer.
+/// Answer for all PUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
     /// Some PUs share execution units.
     Shared,
-    /// No two do.
+    /// No two PUs share execution units.
     None,
     /// Other load leaves too little undisturbed time to decide.
     TooBusy,
-    /// There is only one PU.
+    /// Fewer than two PUs.
     OnePu,
 }
 
-/// What was found (docs/schemas/bench-siblings.json).
+/// Result of the search (docs/schemas/bench-siblings.json).
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub version: u32,
@@ -146,7 +146,7 @@ pub struct Report {
     pub quality: Quality,
 }
 
-/// Finds out which PUs share execution units on `bench`.
+/// Finds the PUs that share execution units on `bench`.
 pub fn find(bench: &mut impl Bench, question: &Question) -> anyhow::Result<Report> {
     let mut random = Random::new(question.seed);
     let mut search = Search {
@@ -162,17 +162,17 @@ pub fn find(bench: &mut impl Bench, question: &Question) -> anyhow::Result<Repor
     if question.pus.len() > ALL_PAIRS_UP_TO {
         groups = search.clear(question.pus, &mut suspects, &mut random)?;
     }
-    // More suspects than this are no result of group tests but of none.
+    // With more suspects than this, the tests of groups have failed.
     let cleared = suspects.len() <= 4 * question.pus.len().max(ALL_PAIRS_UP_TO);
     let nominated = if cleared { suspects.clone() } else { BTreeSet::new() };
     let tested: BTreeSet<Pair> = nominated.union(&claimed).copied().collect();
     search.test(&tested, question.repeat, &mut random)?;
-    let finding = |&pus: &Pair| {
+    let pairs = tested.iter().map(|&pus| {
         let slowdown = search.slowdown(pus);
         let claimed = question.claimed.as_ref().map(|_| claimed.contains(&pus));
         Finding { pus, claimed, verdict: verdict(&slowdown), slowdown }
-    };
-    let pairs: Vec<Finding> = tested.iter().map(finding).collect();
+    });
+    let pairs: Vec<Finding> = pairs.collect();
     let untested = suspects.difference(&tested).count();
     Ok(concluded(question, pairs, groups, untested, search.quality))
 }
@@ -212,16 +212,15 @@ fn concluded(
 
 /// All pairs of an ascending list.
 fn pairs_of(pus: &[u32]) -> impl Iterator<Item = Pair> {
-    let from = move |place: usize| pus[place + 1..].iter().map(move |&b| (pus[place], b));
-    (0..pus.len()).flat_map(from)
+    (0..pus.len()).flat_map(move |place| pus[place + 1..].iter().map(move |&b| (pus[place], b)))
 }
 
-/// The sets that pairs connect, each ascending, in ascending order of their first.
+/// Sets connected by pairs, each ascending, in ascending order of their first PU.
 fn joined(pairs: impl Iterator<Item = Pair>) -> Vec<Vec<u32>> {
     let mut sets: Vec<BTreeSet<u32>> = Vec::new();
     for (a, b) in pairs {
-        let touches = |set: &mut BTreeSet<u32>| set.contains(&a) || set.contains(&b);
-        let mut joined: BTreeSet<u32> = sets.extract_if(.., touches).flatten().collect();
+        let touched = sets.extract_if(.., |set| set.contains(&a) || set.contains(&b));
+        let mut joined: BTreeSet<u32> = touched.flatten().collect();
         joined.extend([a, b]);
         sets.push(joined);
     }
@@ -229,7 +228,7 @@ fn joined(pairs: impl Iterator<Item = Pair>) -> Vec<Vec<u32>> {
     sets.into_iter().map(|set| set.into_iter().collect()).collect()
 }
 
-/// What a pair's measurements say.
+/// Verdict of a pair's measurements.
 fn verdict(slowdown: &[Option<Estimate>]) -> Verdict {
     let known: Option<Vec<_>> = slowdown.iter().map(|s| s.and_then(|s| s.interval)).collect();
     match known {
@@ -242,16 +241,16 @@ fn verdict(slowdown: &[Option<Estimate>]) -> Verdict {
 struct Search<'a, B> {
     bench: &'a mut B,
     quality: Quality,
-    /// The latest costs of each PU alone.
+    /// Latest costs of each PU alone.
     alone: BTreeMap<u32, Costs>,
-    /// Slowdowns by pair, one for each round that could be used.
+    /// Slowdowns by pair, one for each usable round.
     samples: BTreeMap<Pair, Vec<Costs>>,
 }
 
 impl<B: Bench> Measurement for Search<'_, B> {
     /// PUs that all work.
     type Cell = Vec<u32>;
-    /// The costs on each of them, or `None` without undisturbed time.
+    /// Costs on each PU, or `None` without undisturbed time.
     type Sample = Option<Vec<Costs>>;
     const UNIT: &'static str = "groups of PUs";
 
@@ -284,9 +283,10 @@ impl<B: Bench> Search<'_, B> {
         random: &mut Random,
     ) -> anyhow::Result<()> {
         for round in 0..MOST_ROUNDS.max(repeat) {
-            let unclear = |pair: &&Pair| verdict(&self.slowdown(**pair)) == Verdict::Unclear;
-            let open: Vec<Pair> =
-                pairs.iter().filter(|pair| round < repeat || unclear(pair)).copied().collect();
+            let open = pairs.iter().copied().filter(|pair| {
+                round < repeat || verdict(&self.slowdown(*pair)) == Verdict::Unclear
+            });
+            let open: Vec<Pair> = open.collect();
             if open.is_empty() {
                 break;
             }
@@ -308,19 +308,19 @@ impl<B: Bench> Search<'_, B> {
             self.alone.extend(costs.as_ref().map(|costs| (pu, costs[0])));
         }
         for (&(a, b), costs) in pairs.iter().zip(together) {
-            // Where this round lost a PU's costs alone, those of an earlier one serve.
+            // If this round lost a PU's costs alone, the costs of an earlier round serve.
             let alone = (self.alone.get(&a), self.alone.get(&b));
             if let (Some(costs), (Some(of_a), Some(of_b))) = (costs, alone) {
-                let slowdown = |probe: usize| {
+                let slowdowns = std::array::from_fn(|probe| {
                     (costs[0][probe] / of_a[probe] * (costs[1][probe] / of_b[probe])).sqrt()
-                };
-                self.samples.entry((a, b)).or_default().push(std::array::from_fn(slowdown));
+                });
+                self.samples.entry((a, b)).or_default().push(slowdowns);
             }
         }
         Ok(())
     }
 
-    /// The slowdown of a pair by probe.
+    /// Slowdown of a pair by probe.
     fn slowdown(&self, pus: Pair) -> [Option<Estimate>; PROBES.len()] {
         let samples = self.samples.get(&pus).map_or(&[][..], Vec::as_slice);
         // Fewer than three rounds make no interval worth the name.
@@ -332,7 +332,7 @@ impl<B: Bench> Search<'_, B> {
         })
     }
 
-    /// Takes pairs off the suspects by tests of groups; how many groups were tested.
+    /// Removes pairs from the suspects by tests of groups; returns the number of tested groups.
     fn clear(
         &mut self,
         pus: &[u32],
@@ -343,10 +343,12 @@ impl<B: Bench> Search<'_, B> {
             let costs = self.measure(&vec![pu])?.flatten();
             self.alone.extend(costs.map(|costs| (pu, costs[0])));
         }
-        let (mut groups, mut lost) = (0, 0);
+        let mut groups = 0;
+        let mut lost = 0;
         while groups < MOST_GROUPS && lost < LOST_GROUPS && suspects.len() > pus.len() {
-            let drawn = |_: &u32| groups == 0 || random.below(2) == 0;
-            let group: Vec<u32> = pus.iter().copied().filter(drawn).collect();
+            // The first group is all PUs, the others are random halves.
+            let drawn = pus.iter().copied().filter(|_| groups == 0 || random.below(2) == 0);
+            let group: Vec<u32> = drawn.collect();
             groups += 1;
             match self.measure(&group)?.flatten() {
                 None => lost += 1,
@@ -357,7 +359,7 @@ impl<B: Bench> Search<'_, B> {
     }
 }
 
-/// Takes the PUs that `group` did not slow, and their pairs within it, off the suspects.
+/// Removes the PUs that `group` did not slow, and their pairs within it, from the suspects.
 fn clear(
     suspects: &mut BTreeSet<Pair>,
     group: &[u32],

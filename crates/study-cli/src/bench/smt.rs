@@ -1,4 +1,4 @@
-//! `colocate-study bench smt`: arguments, and what they mean on this machine.
+//! `colocate-study bench smt`: arguments, and their meaning on this machine.
 
 use super::{scenario_text, sibling_text, siblings};
 use colocate_cli::measure::beside::Here;
@@ -98,18 +98,18 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The sets of at least two of `pus` that share a core, says the topology.
+/// Sets of at least two of `pus` that share a core by the topology.
 fn claimed(machine: &Machine, pus: &[u32]) -> Vec<Vec<u32>> {
-    let known = |core: &PuSet| -> Vec<u32> {
+    let cores = cores_of(machine);
+    let sets = cores.iter().map(|core| -> Vec<u32> {
         harness::numbers(core).into_iter().filter(|pu| pus.contains(pu)).collect()
-    };
-    let mut sets: Vec<_> =
-        cores_of(machine).iter().map(known).filter(|set| set.len() > 1).collect();
+    });
+    let mut sets: Vec<_> = sets.filter(|set| set.len() > 1).collect();
     sets.sort();
     sets
 }
 
-/// The two PUs for the scenarios.
+/// The PUs of the scenarios.
 fn two(asked: &[u32], named: bool, claimed: &[Vec<u32>]) -> anyhow::Result<[u32; 2]> {
     match (asked, claimed) {
         (&[a, b], _) => Ok([a, b]),
@@ -140,8 +140,9 @@ fn find_siblings(
 }
 
 fn measure(args: &Args, pus: [u32; 2], share_core: Option<bool>) -> anyhow::Result<String> {
-    let paper = || Kernels(Kernel::PAPER.map(Workload::from).to_vec());
-    let Kernels(kernels) = args.kernels.clone().unwrap_or_else(paper);
+    let kernels = args.kernels.clone();
+    let Kernels(kernels) =
+        kernels.unwrap_or_else(|| Kernels(Kernel::PAPER.map(Workload::from).to_vec()));
     let seconds = args.seconds.unwrap_or(0.1);
     let repeat = args.repeat.unwrap_or(5);
     let settings = scenarios::Settings { pus, share_core, seconds, repeat, seed: args.seed };

@@ -1,4 +1,4 @@
-//! The directory with what came of scenarios.
+//! Directory with the figures of scenarios.
 
 use super::load::Loaded;
 use anyhow::{Context, anyhow};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// The directory `dir` for the figures of `scenarios`; made if it is missing.
+    /// Opens the directory `dir` for the figures of `scenarios`; makes it if it is missing.
     pub fn open(dir: &Path, scenarios: &[PathBuf]) -> anyhow::Result<Self> {
         let mut stems: Vec<_> = scenarios.iter().map(|path| path.file_stem()).collect();
         stems.sort_unstable();
@@ -35,7 +35,7 @@ impl Folder {
         self.0.join(name)
     }
 
-    /// The figures of a scenario that are there already.
+    /// Figures of a scenario that an earlier run has kept.
     pub fn finished(
         &self,
         scenario: &Path,
@@ -61,7 +61,8 @@ impl Folder {
         Ok(Some(found))
     }
 
-    /// Keeps what came of a scenario. The JSON comes last: where it is, all is.
+    /// Keeps the figures of a scenario. The JSON is written last: its presence means that all files
+    /// are complete.
     pub fn keep(&self, scenario: &Path, loaded: &Loaded, found: &Simulated) -> anyhow::Result<()> {
         let drawn = picture::svg(found).map_err(anyhow::Error::msg)?;
         output::write(Some(&self.file(scenario, ".toml")), &loaded.effective)?;
@@ -73,7 +74,7 @@ impl Folder {
         output::write(Some(&self.file(scenario, ".json")), &json(found))
     }
 
-    /// Keeps a picture of which job ran where.
+    /// Keeps a picture of the jobs on the PUs over time.
     pub fn keep_gantt(
         &self,
         scenario: &Path,

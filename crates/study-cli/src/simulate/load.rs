@@ -14,22 +14,22 @@ use colocate_study::simulate::scenario::{Experiment, MAX_BYTES, Overrides, Scena
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
-/// A scenario that can be simulated.
+/// A scenario, ready to be simulated.
 pub struct Loaded {
-    /// The scenario as it is simulated, which can be read again.
+    /// The scenario as simulated, in the file's form.
     pub effective: String,
-    /// What the file beside it is called that describes the machine, if the machine needs one.
+    /// Name of the file beside it that describes the machine; `None` for a built-in machine.
     pub machine_file: Option<String>,
-    /// The same, ready to run.
+    /// The scenario in the simulator's form.
     pub experiment: Experiment,
-    /// The machine it is on.
+    /// Machine of the scenario.
     pub machine: Machine,
     performance: Performance,
-    /// What was measured on it, if it is not only described.
+    /// Measurements of the machine; `None` for a described one.
     calibration: Option<Calibration>,
-    /// What sharing a core makes of CPI stacks, if a file says so.
+    /// Coefficients of CPI stacks on a shared core; `None` without a file.
     cpi: Option<CpiModel>,
-    /// A digest of all that the figures depend on.
+    /// Digest of all inputs of the figures.
     pub inputs: String,
 }
 
@@ -39,7 +39,7 @@ impl Loaded {
         Bench::new(&self.machine, &self.performance, &self.experiment).knowing(self.cpi.as_ref())
     }
 
-    /// The same, where schedulers have coefficients of CPI stacks on a shared core.
+    /// The scenario with coefficients of CPI stacks on a shared core for the schedulers.
     pub fn knowing(self, cpi: Option<&CpiModel>) -> Self {
         let Some(cpi) = cpi else { return self };
         let inputs = hex(&format!("{}{}", self.inputs, cpi.to_json()));
@@ -48,11 +48,12 @@ impl Loaded {
 
     /// The machine with its speeds, as `--machine` reads it.
     pub fn machine_json(&self) -> String {
-        let (performance, calibration) = (Some(self.performance.clone()), self.calibration.clone());
+        let performance = Some(self.performance.clone());
+        let calibration = self.calibration.clone();
         Exact { performance, calibration, ..Exact::new(self.machine.clone(), None) }.to_json()
     }
 
-    /// What would be simulated, on one line.
+    /// Summary of the simulation, in one line.
     pub fn summary(&self) -> String {
         let settings = self.bench().settings();
         format!(
@@ -68,7 +69,8 @@ impl Loaded {
     }
 }
 
-/// Reads the scenario in `path`, with what is decided elsewhere in place of what it says; errors have the path and the line.
+/// Reads the scenario in `path`, with `overrides` in place of its values; errors have the path and
+/// the line.
 pub fn load(path: &Path, overrides: &Overrides) -> anyhow::Result<Loaded> {
     loaded(path, overrides).with_context(|| format!("cannot use scenario {}", path.display()))
 }
@@ -78,7 +80,7 @@ fn loaded(path: &Path, overrides: &Overrides) -> anyhow::Result<Loaded> {
     let line = file.machine_line();
     let folder = path.parent().unwrap_or(Path::new(""));
     file.put(overrides);
-    // What the command line names is relative to where we are, what a file names to the file.
+    // A path of the command line is relative to the working directory, a path of a file to the file.
     let spec = match &overrides.machine {
         Some(_) => PathBuf::from(file.machine()),
         None if is_file(file.machine()) => folder.join(file.machine()),
@@ -89,8 +91,8 @@ fn loaded(path: &Path, overrides: &Overrides) -> anyhow::Result<Loaded> {
         (Err(error), None) => return Err(error.context(format!("line {line}"))),
         (found, _) => found?,
     };
-    let phases = |name: &str| demand::phases(&folder.join(name));
-    let mut experiment = file.experiment(&machine, &performance, &phases)?;
+    let mut experiment =
+        file.experiment(&machine, &performance, &|name: &str| demand::phases(&folder.join(name)))?;
     if let Some(found) = &calibration {
         experiment.scenario.kernel.wake_ups = WakeUpCosts::measured(found);
     }
@@ -117,17 +119,17 @@ fn loaded(path: &Path, overrides: &Overrides) -> anyhow::Result<Loaded> {
     })
 }
 
-/// A digest of a text.
+/// SHA-256 digest of a text.
 pub fn hex(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The machine that `spec` names, if its speeds are known.
+/// The machine `spec`, if its speeds are known.
 pub fn machine(spec: &str) -> anyhow::Result<(Machine, Performance)> {
     seen(spec).map(|(seen, performance)| (seen.machine, performance))
 }
 
-/// The same with what else was seen of it.
+/// The machine `spec` and its speeds, with its calibration and other observations.
 fn seen(spec: &str) -> anyhow::Result<(Seen, Performance)> {
     let mut seen = read::load(spec)?;
     let performance = seen.performance.take().ok_or_else(|| {
@@ -139,7 +141,7 @@ fn seen(spec: &str) -> anyhow::Result<(Seen, Performance)> {
     Ok((seen, performance))
 }
 
-/// Whether a machine is described in a file of the user's.
+/// Whether a machine is described in a user's file.
 fn is_file(machine: &str) -> bool {
     let ending = Path::new(machine).extension().and_then(|extension| extension.to_str());
     ending.is_some_and(|ending| ["toml", "json", "xml"].contains(&ending))

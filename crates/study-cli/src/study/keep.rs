@@ -1,10 +1,10 @@
-//! What is done of a study, in a file, so that nothing of it is lost.
+//! Finished pieces of a study in a file, so that a stopped study can continue.
 //!
-//! A line a piece, written at once: its number and its figures, `-` where there is none, in the order of
-//! policy, seed and metric. Rust writes numbers with as many digits as bring them back as they were. A last
-//! line that was cut short, as by `kill -9`, does not count.
+//! A line a piece, written at once: its number and its figures, `-` for a missing figure, in the
+//! order of policy, seed and metric. Rust writes numbers with enough digits to read them back
+//! exactly. A truncated last line, as after `kill -9`, does not count.
 //!
-//! Lines are appended whole, so that two commands with the same file lose nothing of each other.
+//! Lines are appended whole, so that two commands with the same file lose no pieces.
 
 use anyhow::{Context, bail};
 use colocate_cli::input;
@@ -17,7 +17,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// A file that keeps pieces.
+/// File of finished pieces.
 pub(super) struct Kept {
     path: PathBuf,
     file: Mutex<File>,
@@ -25,9 +25,9 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// The file at `path` for work with the `head`, the name of a study, a digest of what is simulated and what
-    /// the program is known by; made if it is missing. `shape` says how many policies, seeds and metrics a piece has,
-    /// if there is such a piece.
+    /// Opens the file at `path`, or makes it. `head` is the name of a study, a digest of its inputs
+    /// and the identity of the program. `shape` gives the numbers of policies, seeds and metrics of
+    /// a piece; `None` if the piece does not exist.
     pub fn open(
         path: &Path,
         head: &str,
@@ -38,13 +38,13 @@ impl Kept {
             read => read?,
         };
         let head = format!("colocate-study-{head}\n");
-        // What follows the last end of a line was cut short.
+        // Text after the last end of a line was cut short.
         let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
         let mut done = HashMap::new();
         if let Some(lines) = whole.strip_prefix(&head) {
-            // Two commands that started at the same time have both written it.
-            let again = |line: &str| line == head.trim_end();
-            for (line, number) in lines.lines().zip(2..).filter(|(line, _)| !again(line)) {
+            // Two commands that started at the same time have both written the head.
+            let pieces = lines.lines().zip(2..).filter(|(line, _)| *line != head.trim_end());
+            for (line, number) in pieces {
                 let piece = parse(line, &shape);
                 let (piece, runs) = piece.with_context(|| {
                     format!(
@@ -72,12 +72,12 @@ impl Kept {
         Ok(Self { path: path.to_owned(), file: Mutex::new(file), done })
     }
 
-    /// What came of a piece in an earlier run of the command.
+    /// Result of a piece from an earlier run of the command.
     pub fn get(&self, piece: usize) -> Option<&Done> {
         self.done.get(&piece)
     }
 
-    /// Keeps what came of a piece.
+    /// Keeps the result of a piece.
     pub fn put(&self, piece: usize, done: &Done) -> anyhow::Result<()> {
         let line = line(piece, done);
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,7 +86,7 @@ impl Kept {
     }
 }
 
-/// Number, policies, seeds, then the figures.
+/// A piece as a line: number, policies, seeds, then the figures.
 fn line(piece: usize, done: &Done) -> String {
     let seeds = done.first().map_or(0, Vec::len);
     let mut line = format!("{piece} {} {seeds}", done.len());
@@ -100,17 +100,17 @@ fn line(piece: usize, done: &Done) -> String {
     line
 }
 
-/// A piece of the form of `line`, if it has as many figures as `shape` says.
+/// The piece of a line; `None` unless the line has as many figures as `shape` says.
 fn parse(line: &str, shape: impl Fn(usize) -> Option<[usize; 3]>) -> Option<(usize, Done)> {
     let mut words = line.split(' ');
     let mut number = || words.next()?.parse::<usize>().ok();
     let (piece, counts) = (number()?, [number()?, number()?]);
     let [policies, seeds, metrics] = shape(piece)?;
-    let figure = |word: &str| match word {
+    let figures = words.map(|word| match word {
         "-" => Some(None),
         word => word.parse::<f64>().ok().filter(|figure| figure.is_finite()).map(Some),
-    };
-    let figures = words.map(figure).collect::<Option<Vec<Option<f64>>>>()?;
+    });
+    let figures = figures.collect::<Option<Vec<Option<f64>>>>()?;
     if counts != [policies, seeds] || figures.len() != policies * seeds * metrics {
         return None;
     }

@@ -28,7 +28,7 @@ pub(super) struct Course {
 }
 
 impl Course {
-    /// Whether what is done is to be kept.
+    /// Whether finished pieces are kept.
     pub const fn keeps(&self) -> bool {
         self.keep.is_some()
     }
@@ -42,20 +42,22 @@ pub(super) struct Runner {
 }
 
 impl Runner {
-    /// By the options.
+    /// Makes a runner by the options.
     pub fn new(course: &Course) -> anyhow::Result<Self> {
-        let (keep, workers) = (course.keep.clone(), Workers::new(course.threads)?);
-        Ok(Self { keep, workers, quiet: course.quiet })
+        let workers = Workers::new(course.threads)?;
+        Ok(Self { keep: course.keep.clone(), workers, quiet: course.quiet })
     }
 
-    /// The report of a study; pieces that are kept are not simulated again, and those that are simulated are kept.
+    /// Report of a study. Kept pieces are not simulated again; new pieces are kept.
     pub fn study(&self, name: &str, study: &Work<'_>) -> anyhow::Result<Report> {
         let inputs = load::hex(&format!("{}{}", env!("CARGO_PKG_VERSION"), study.inputs()));
-        let open = |path: &PathBuf| {
-            let head = of_this_build(&format!("{name} {inputs}"))?;
-            Kept::open(path, &head, |piece| study.shape(piece))
+        let kept = match &self.keep {
+            Some(path) => {
+                let head = of_this_build(&format!("{name} {inputs}"))?;
+                Some(Kept::open(path, &head, |piece| study.shape(piece))?)
+            }
+            None => None,
         };
-        let kept = self.keep.as_ref().map(open).transpose()?;
         let done = self.all("", study.count(), |piece| {
             if let Some(done) = kept.as_ref().and_then(|kept| kept.get(piece)) {
                 return Ok(done.clone());
@@ -67,7 +69,7 @@ impl Runner {
         Ok(study.report(&done, &inputs)?)
     }
 
-    /// All pieces.
+    /// Results of all pieces.
     pub fn all<T: Send>(
         &self,
         what: &str,
@@ -88,10 +90,10 @@ impl Runner {
     }
 }
 
-/// `head`, and what this program is known by: figures of two builds are not to be mixed, and two that differ may
-/// have the same version.
+/// `head` with the identity of this program: figures of two builds must not be mixed, and two
+/// builds may have the same version.
 fn of_this_build(head: &str) -> anyhow::Result<String> {
-    // The file that is running, also if another one has its name by now.
+    // The running file, even if its name has been given to a new file.
     let own = "/proc/self/exe";
     let build = identity::of_file(Path::new(own)).with_context(|| format!("cannot read {own}"))?;
     Ok(format!("{head} {build}"))

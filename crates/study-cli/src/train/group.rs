@@ -49,7 +49,7 @@ pub struct Args {
     output: PathBuf,
 }
 
-/// How long the ends of the programs are waited for at a time.
+/// Time of one wait for the ends of the programs.
 const ENDING: Nanos = Nanos::from_millis(100);
 
 /// Runs `colocate-study train group`.
@@ -80,13 +80,13 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn siblings(machine: &Machine, pus: &[u32]) -> anyhow::Result<Vec<PuIdx>> {
-    let idx = |wanted: &u32| {
+    let siblings = pus.iter().map(|wanted| {
         let found = (0..).zip(&machine.pus).find(|(_, pu)| pu.os.0 == *wanted);
         found
             .map(|(place, _)| PuIdx(place))
             .with_context(|| format!("expected PU {wanted}, found none"))
-    };
-    pus.iter().map(idx).collect()
+    });
+    siblings.collect()
 }
 
 fn watch(args: &Args, host: &mut LinuxHost, siblings: &[PuIdx]) -> anyhow::Result<Watched> {
@@ -99,14 +99,19 @@ fn watch(args: &Args, host: &mut LinuxHost, siblings: &[PuIdx]) -> anyhow::Resul
         let is_usable = host.usable().iter().any(|usable| usable.0 == *pu);
         ensure!(is_usable, "expected PU {pu} to be usable, found that it is not");
     }
-    let (components, step, samples) =
-        (counted_components(parts), Nanos(args.step_ns), args.samples);
+    let components = counted_components(parts);
     let parts: Vec<String> = parts.iter().map(|part| (*part).to_owned()).collect();
-    let watch = Watch { siblings, parts: &parts, components: &components, step, samples };
+    let watch = Watch {
+        siblings,
+        parts: &parts,
+        components: &components,
+        step: Nanos(args.step_ns),
+        samples: args.samples,
+    };
     Ok(watch.tracks(host, siblings.len())?)
 }
 
-/// Waits until nothing of the programs is left.
+/// Waits until all processes of the programs have ended.
 fn until_ended(host: &mut LinuxHost) -> Result<(), HostError> {
     while host.run_quantum(&Plan::default(), ENDING)?.end != QuantumEnd::AllJobsEnded {}
     Ok(())

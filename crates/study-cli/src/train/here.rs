@@ -1,6 +1,6 @@
-//! A training set on this machine: each group is run by a process of its own.
+//! A training set on this machine: each group runs in its own process.
 //!
-//! A host forks, and takes signals and priorities over for good, so one process serves one group.
+//! A host forks, and takes over signals and priorities for good, so a process serves one group.
 
 use super::CpiModelArgs;
 use anyhow::{Context, anyhow, ensure};
@@ -27,12 +27,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
 
-/// How it is trained here unless something else is requested. Chosen: intervals of half a quantum, so that what reading counters costs is
-/// small, and two seconds of each program.
+/// Default settings on this machine. Chosen: intervals of half a quantum, so that the cost of
+/// reading counters is small, and two seconds of each program.
 pub const SETTINGS: Settings =
     Settings { interval: Nanos::from_millis(100), intervals: 20, groups: 300, seed: 0 };
 
-/// Most bytes of what a group has done. Chosen: 1,000 intervals of eight programs are a tenth of it.
+/// Greatest size of a group's result. Chosen: 1,000 intervals of eight programs take a tenth of it.
 const LIMIT: MaxSize = MaxSize::mib(16);
 
 /// Trains with the jobs of a workload file on the siblings of a core of this machine.
@@ -81,7 +81,7 @@ pub fn trained(args: &CpiModelArgs, path: &Path, date: &str) -> anyhow::Result<C
     trained.with_context(|| format!("cannot train with {}", path.display()))
 }
 
-/// For how long the user has to wait.
+/// Estimated duration, as a line for the user.
 fn expected_time(runs: usize, settings: &Settings) -> String {
     let each = settings.interval.as_secs_f64() * f64::from(settings.intervals + 1);
     #[allow(clippy::cast_precision_loss)] // some thousands
@@ -90,13 +90,13 @@ fn expected_time(runs: usize, settings: &Settings) -> String {
     format!("{runs} runs of {each:.1} s each take {all} or more")
 }
 
-/// The PUs of the first core that has most of them for us.
+/// Usable PUs of the first core with most usable PUs.
 fn siblings(machine: &Machine, pretend: bool) -> anyhow::Result<Vec<PuNr>> {
     let usable = read::usable(machine, &Sysfs::at(Path::new("/"))).pus;
     let cores = machine.cores.iter().map(|core| -> Vec<PuIdx> {
         core.pus.iter().copied().filter(|pu| usable.contains(pu)).collect()
     });
-    // Of several the last would be taken.
+    // Reversed, because max_by_key returns the last of several maxima.
     let most = cores.rev().max_by_key(Vec::len).unwrap_or_default();
     let found = if pretend { usable.into_iter().take(2).collect() } else { most };
     ensure!(
@@ -107,7 +107,7 @@ fn siblings(machine: &Machine, pretend: bool) -> anyhow::Result<Vec<PuNr>> {
     Ok(found.iter().map(|pu| machine.pus[pu.idx()].os).collect())
 }
 
-/// The parts of the stacks that this machine's counters report.
+/// Parts of the CPI stacks that this machine's counters report.
 fn parts(pretend: bool) -> anyhow::Result<Parts> {
     let refused = |why: String| {
         no_capability(format!(
@@ -137,7 +137,8 @@ struct Here<'a> {
 }
 
 impl Bench for Here<'_> {
-    /// A program has what idle siblings leave of the core, however many threads it is split among when they are not.
+    /// Runs a group. A program gets the share of the core that idle siblings leave, for any number
+    /// of threads of the core.
     fn run(
         &mut self,
         group: &[usize],
@@ -155,7 +156,7 @@ impl Bench for Here<'_> {
 }
 
 impl Here<'_> {
-    /// Runs a group in a process of its own.
+    /// Runs a group in its own process.
     fn tracks(&mut self, group: &[usize], step: Nanos, samples: u32) -> anyhow::Result<Vec<Track>> {
         let [result, log] = ["tracks", "log"].map(|name| self.folder.path().join(name));
         colocate_files::remove_if_exists(&result)?;
@@ -169,13 +170,19 @@ impl Here<'_> {
         command.args(self.pretend.then_some("--pretend"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
         let child = children::start(&mut command).context("cannot start a run")?;
-        let ask = |pid| drop(sys::kill(pid, libc::SIGTERM));
-        let Some(ends) = children::wait_all(&[child], &[], &self.stop, ask, || Ok(()))? else {
+        let ends = children::wait_all(
+            &[child],
+            &[],
+            &self.stop,
+            |pid| drop(sys::kill(pid, libc::SIGTERM)),
+            || Ok(()),
+        )?;
+        let Some(ends) = ends else {
             self.is_stopped = true;
             return Err(anyhow!("stopped"));
         };
         if ends.iter().any(|end| end.waited.status != 0) {
-            // Should it have been killed, its programs run on in its process group.
+            // If the process was killed, its programs run on in its process group.
             children::kill_group(child);
             let said = input::text(&log, input::REPORT)?;
             let mut own =

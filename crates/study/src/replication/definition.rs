@@ -15,7 +15,7 @@ use std::str::FromStr;
 /// Version of the form of a definition.
 const VERSION: u32 = 1;
 
-/// The studies that are built in: name, what it is, definition.
+/// Built-in studies: name, description, definition.
 pub const BUILT_IN: [(&str, &str, &str); 6] = [
     (
         "serpa",
@@ -51,37 +51,37 @@ pub const BUILT_IN: [(&str, &str, &str); 6] = [
 const KERNELS: &str = include_str!("../../../../studies/serpa/kernels.toml");
 const APPLICATIONS: &str = include_str!("../../../../studies/serpa/nas.toml");
 
-/// What a reader should know of recorded programs, in place of what is said of drawn ones.
+/// Notes for recorded programs; they replace the definition's notes on drawn programs.
 const RECORDED: [&str; 2] = [
     "the programs are recorded ones with small inputs, each prolonged to the same time alone; what was not recorded of them is guessed",
     "ranges and intervals hold what the model assumes against and what chance does, not what the model leaves out, nor other programs: --seed draws other mixes of the same ones",
 ];
 
-/// A study.
+/// A study, as read from its TOML file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Definition {
     pub(super) version: u32,
-    /// Its name, as `feliu-1`.
+    /// Name, as `feliu-1`.
     pub name: String,
-    /// What programs are like, with `{length}`, `{quantum}` and `{round}` in seconds.
+    /// Description of the programs, with `{length}`, `{quantum}` and `{round}` in seconds.
     pub summary: String,
-    /// The machine that is simulated unless another one is given.
+    /// Default machine.
     pub machine: String,
-    /// How many sets of assumptions; at least 1.
+    /// Number of sets of assumptions; at least 1.
     pub draws: u32,
-    /// How many seeds for each; at least 1.
+    /// Seeds for each set of assumptions; at least 1.
     pub seeds: u32,
-    /// How many programs are drawn, where there are mixes.
+    /// Number of drawn programs; 0 without mixes.
     #[serde(default)]
     pub programs: usize,
-    /// Programs of the mixes in place of drawn ones; empty: they are drawn.
+    /// Recorded programs of the mixes; empty if programs are drawn.
     #[serde(skip)]
     pub recorded: Vec<Recorded>,
-    /// How long a program takes alone. Never 0.
+    /// Time that a program takes alone. Never 0.
     #[serde(deserialize_with = "text")]
     pub length: Nanos,
-    /// How long a serial and a parallel phase take together, where there are some. Never 0.
+    /// Time of a serial and a parallel phase together, for phased programs. Never 0.
     #[serde(default, deserialize_with = "some_text")]
     pub round: Option<Nanos>,
     /// Time between two decisions. Never 0.
@@ -93,33 +93,33 @@ pub struct Definition {
     /// The tables.
     #[serde(rename = "part")]
     pub parts: Vec<Part>,
-    /// What a reader should know, one sentence each.
+    /// Notes for the reader, one sentence each.
     pub notes: Vec<String>,
     /// SMT-Bench's demand vectors.
     #[serde(skip)]
     pub kernels: Vec<Phase>,
-    /// Demand vectors of which all pairs are simulated.
+    /// Demand vectors of the applications; all pairs are simulated.
     #[serde(skip)]
     pub applications: Vec<Phase>,
 }
 
-/// Figures that need no simulation.
+/// Figures without simulation.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Facts {
-    /// Which.
+    /// Kind of figures.
     pub kind: FactKind,
-    /// What they are, in a line.
+    /// Description, in a line.
     pub text: String,
 }
 
-/// Which figures.
+/// Kinds of figures without simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FactKind {
     /// SMT-Bench on one core.
     SmtBench,
-    /// A thread alone on a fast core.
+    /// A thread alone on a fast core, relative to a slow core.
     FastCore,
 }
 
@@ -127,25 +127,25 @@ pub enum FactKind {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Part {
-    /// Its name.
+    /// Name of the part.
     pub name: String,
-    /// What it shows, in a line.
+    /// Title of the table, in a line.
     pub text: String,
-    /// Policies, the first of `baselines` first. Those that colocate does not have are left out.
+    /// Policies, the first of `baselines` first. Policies that colocate does not have are left out.
     pub policies: Vec<String>,
-    /// What the others are compared to.
+    /// Policies to compare with.
     #[serde(default = "os")]
     pub baselines: Vec<String>,
-    /// What is kept of a run.
+    /// Kept metrics of a run.
     pub metrics: Vec<Metric>,
     /// How ratios are shown.
     #[serde(default)]
     pub ratios: Ratios,
     /// A picture of the first metric.
     pub picture: Option<Picture>,
-    /// A mix that is shown in detail.
+    /// Detailed view of a mix.
     pub detail: Option<Detail>,
-    /// What is simulated.
+    /// Simulated cells.
     pub cells: Cells,
 }
 
@@ -153,7 +153,7 @@ pub struct Part {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ratios {
-    /// By how many percent a time is shorter or a speed greater; what has no unit as a ratio.
+    /// Percent by which a time is shorter or a speed greater; a metric without unit as a ratio.
     #[default]
     Better,
     /// In percent of the baseline.
@@ -164,39 +164,39 @@ pub enum Ratios {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Picture {
-    /// The label along the axis.
+    /// Name of the cell label along the axis.
     pub x: String,
-    /// What is above it.
+    /// Title above the picture.
     pub title: String,
-    /// What the axis counts, with its unit.
+    /// Label of the axis, with its unit.
     pub axis: String,
 }
 
-/// A mix that is shown in detail.
+/// Detailed view of a mix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Detail {
-    /// Its number, from 1.
+    /// Number of the mix, from 1.
     pub mix: usize,
-    /// What is printed of it.
+    /// Printed view of the mix.
     pub what: Shown,
 }
 
-/// What is printed of a mix.
+/// Views of a mix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shown {
-    /// How unequal the requests of the last caches are.
+    /// Imbalance of the requests to the last-level caches.
     Imbalance,
-    /// How often programs share a core.
+    /// Share of the time for which two programs share a core.
     CoreSharing,
-    /// How far the programs are, and how many are left.
+    /// Progress of the programs, and the number that has not ended.
     Progress,
-    /// What the first caches are requested over time, and how many quanta of a PU each program has had.
+    /// Requests to the first caches over time, and the quanta of a PU that each program has had.
     FirstCaches,
 }
 
-/// What is simulated.
+/// Kinds of cells.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cells {
@@ -209,7 +209,7 @@ pub enum Cells {
         /// Placements that only the oracle may choose.
         also: Vec<String>,
     },
-    /// Two copies of an application, the length of the second in percent of the first's.
+    /// Two copies of an application: length of the second in percent of the first.
     Shorter(Vec<u32>),
 }
 
@@ -217,18 +217,19 @@ pub enum Cells {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Mixes {
-    /// How many.
+    /// Number of mixes.
     pub count: usize,
-    /// Cores that mixes have: one after the other, from the first.
+    /// Cores of a mix; mixes take the values in rotation.
     pub cores: Vec<usize>,
     /// PUs of each core that are used.
     pub pus_per_core: usize,
-    /// Programs for each PU: 2 where they are selected, 1 where they are only placed.
+    /// Programs for each PU: 2 if a policy selects programs, 1 if it only places them.
     pub programs_per_pu: usize,
-    /// Requests of all contexts to the memory, t/µs; `None` if nothing was published.
+    /// Range of requests of all contexts to memory, t/µs; `None` if no range was published.
     #[serde(default)]
     pub traffic: Option<[f64; 2]>,
-    /// Of four programs so many are of the half with most requests to the first cache; mixes take turns. Empty: any.
+    /// Programs out of four from the half with most requests to the first cache; mixes take the
+    /// values in rotation. Empty: programs are drawn from all.
     #[serde(default)]
     pub shapes: Vec<usize>,
 }
@@ -239,65 +240,73 @@ pub struct Mixes {
 pub struct Phased {
     /// Serial shares of the time on slow cores, percent.
     pub serial: Vec<u32>,
-    /// Where the fast cores are.
+    /// Positions of the fast cores.
     #[serde(default = "friendly")]
     pub layouts: Vec<Layout>,
-    /// How long serial and parallel phases are each, in milliseconds; empty: a round together.
+    /// Lengths of serial and of parallel phases, in milliseconds; empty: half a round each.
     #[serde(default)]
     pub phases_ms: Vec<u64>,
-    /// Which thread does the serial phases.
+    /// Thread of the serial phases.
     #[serde(default)]
     pub serial_by: SerialBy,
-    /// What waiting threads do.
+    /// Behaviour of waiting threads.
     #[serde(default = "sleep")]
     pub waiting: Vec<Waiting>,
-    /// Whether fast cores are as slow as the others, and only said to be fast.
+    /// True if fast cores are as slow as the others and only described as fast.
     #[serde(default)]
     pub levelled: bool,
-    /// Whether threads stream through memory; then every policy is also simulated with fewer threads.
+    /// True if threads stream through memory; then every policy is also simulated with fewer
+    /// threads.
     #[serde(default)]
     pub streaming: bool,
-    /// Whether threads do what recorded programs do, each in its turn.
+    /// True if threads have the demand of recorded programs, one program after the other.
     #[serde(default)]
     pub recorded: bool,
-    /// How many programs there are at once.
+    /// Numbers of concurrent programs.
     #[serde(default = "one")]
     pub programs: Vec<u32>,
 }
 
-/// Where the fast cores are: the two configurations of figure 5 of Fedorova et al.
+/// Positions of the fast cores: the two configurations of figure 5 of Fedorova et al.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Layout {
     /// A fast core and slow ones under every last-level cache, as the machine is described.
     Friendly,
-    /// As many cores of each kind, but the fast ones first: under last-level caches of their own, so that every move
-    /// between a fast and a slow core leaves the caches behind.
+    /// As many cores of each kind, but the fast cores first, under last-level caches of their own.
+    /// A move between a fast and a slow core loses the contents of the caches.
     Unfriendly,
 }
 
-/// Which thread does the serial phases.
+/// Thread of the serial phases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SerialBy {
-    /// Another thread each time, as where the last one at a barrier goes on.
+    /// Threads in rotation, as where the last thread at a barrier does the serial phase.
     #[default]
     InTurn,
-    /// Always the program's first thread, as OpenMP's between two parallel regions.
+    /// Always the program's first thread, as in OpenMP between two parallel regions.
     First,
 }
 
-/// What waiting threads do, and whether that is reported.
+/// Behaviour of waiting threads, and its report to the scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Waiting {
-    /// They sleep.
+    /// Waiting threads sleep.
     Sleep,
-    /// They spin, and the scheduler gets a report of which do.
+    /// Waiting threads spin, and the scheduler gets a report of spinning threads.
     Spin,
-    /// They spin, and to the scheduler they look like threads that work.
+    /// Waiting threads spin, and the scheduler cannot distinguish them from working threads.
     SpinUnknown,
 }
+
+/// Demand vectors of a built-in file.
+fn phases(text: &str) -> Result<Vec<Phase>, String> {
+    PhaseFile::from_toml(text).map(|file| file.phases).map_err(|error| error.to_string())
+}
+
+// Defaults for serde, and functions that read text such as "500 ms".
 
 fn os() -> Vec<String> {
     vec!["os".to_owned()]
@@ -328,31 +337,28 @@ fn some_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Nanos>
 }
 
 impl Definition {
-    /// A built-in study.
+    /// Reads a built-in study.
     ///
     /// # Errors
-    /// If there is none of that name.
+    /// If no study has this name, or its file is invalid.
     pub fn built_in(name: &str) -> Result<Self, String> {
         let text = BUILT_IN.iter().find(|(own, ..)| *own == name);
         let (.., text) = text.ok_or_else(|| format!("expected a study, found {name:?}"))?;
         let mut study: Self = toml::from_str(text).map_err(|error| format!("{name}: {error}"))?;
-        let phases = |text| -> Result<Vec<Phase>, String> {
-            let file = PhaseFile::from_toml(text).map_err(|error| error.to_string())?;
-            Ok(file.phases)
-        };
         if study.facts.iter().any(|facts| facts.kind == FactKind::SmtBench) {
-            (study.kernels, study.applications) = (phases(KERNELS)?, phases(APPLICATIONS)?);
+            study.kernels = phases(KERNELS)?;
+            study.applications = phases(APPLICATIONS)?;
         }
         if study.version == VERSION { Ok(study) } else { Err(format!("{name}: version")) }
     }
 
-    /// Makes mixes of these programs in place of drawn ones.
+    /// Makes mixes of `programs` in place of drawn programs.
     pub fn use_recorded(&mut self, programs: Vec<Recorded>) {
         self.recorded = programs;
         self.notes = RECORDED.map(str::to_owned).to_vec();
     }
 
-    /// Its random mixes.
+    /// Parts with random mixes.
     pub fn mixes(&mut self) -> impl Iterator<Item = &mut Mixes> {
         self.parts.iter_mut().filter_map(|part| match &mut part.cells {
             Cells::Mixes(mixes) => Some(mixes),
@@ -368,19 +374,19 @@ impl Definition {
 }
 
 impl Part {
-    /// Its policies that colocate has, by name.
+    /// Policies of the part that colocate has, by name.
     pub fn known(&self) -> impl Iterator<Item = (&String, Contender)> {
         self.policies.iter().filter_map(|name| Some((name, self.contender(name)?)))
     }
 
-    /// Names of those that it does not have.
+    /// Names of the policies that colocate does not have.
     #[must_use]
     pub fn missing(&self) -> Vec<String> {
-        let unknown = |name: &&String| self.contender(name).is_none();
-        self.policies.iter().filter(unknown).cloned().collect()
+        self.policies.iter().filter(|name| self.contender(name).is_none()).cloned().collect()
     }
 
-    /// Jobs wait, and a guard compares quanta, in mixes only.
+    /// The named policy; `None` if colocate does not have it. Waiting jobs and guards exist in
+    /// mixes only.
     fn contender(&self, name: &str) -> Option<Contender> {
         let found: Contender = name.parse().ok()?;
         let is_plain = !found.guarded && found.waiting != Some(Meanwhile::Fill);
@@ -405,16 +411,18 @@ impl Part {
         matches!(&self.cells, Cells::Phased(all) if all.iter().any(|phased| phased.streaming))
     }
 
-    /// What is compared, in the order of a run's figures.
+    /// Names of the compared policies, in the order of a piece's runs.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
-        let names = || self.known().map(|(name, _)| name.clone());
-        let fewer = names().map(|name| format!("{name}, fdt")).filter(|_| self.has_fewer_threads());
-        let oracle = self.has_oracle().then(|| "oracle".to_owned());
-        names().chain(fewer).chain(oracle).collect()
+        let mut names: Vec<String> = self.known().map(|(name, _)| name.clone()).collect();
+        if self.has_fewer_threads() {
+            names.extend(self.known().map(|(name, _)| format!("{name}, fdt")));
+        }
+        names.extend(self.has_oracle().then(|| "oracle".to_owned()));
+        names
     }
 
-    /// Where a metric is among the kept ones.
+    /// Index of a metric among the kept metrics.
     #[must_use]
     pub fn place(&self, metric: Metric) -> Option<usize> {
         self.metrics.iter().position(|each| *each == metric)

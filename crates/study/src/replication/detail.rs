@@ -1,4 +1,5 @@
-//! One mix in more detail, under the default assumptions and with the first seed: what the slides show as pictures.
+//! One mix in more detail, under the default assumptions and with the first seed: the figures behind
+//! the slides' pictures.
 
 use super::definition::{Cells, Shown};
 use super::report::{Course, Details, Imbalance};
@@ -11,17 +12,17 @@ use colocate_machine::{Cache, CacheKind, CoreIdx, Machine, Nanos, PuNr};
 use colocate_sim::{Outcome, Platform, alone_of};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Tenths of the baseline's turnaround at which the programs that are left are counted.
+/// Tenths of the baseline's turnaround at which unfinished programs are counted.
 const TENTHS: u64 = 12;
 
-/// The mix at a place of a table, under all its schedulers.
+/// Details of the mix at index `place` of a table, under all its schedulers.
 pub(super) fn of(
     work: &Work<'_>,
     table: &Table<'_>,
     place: usize,
     what: Shown,
 ) -> Result<Details, StudyError> {
-    let (study, programs) = (&work.study, &work.programs);
+    let Work { study, programs, .. } = work;
     let (Cells::Mixes(form), Cell::Mix(mix)) = (&table.part.cells, &table.cells[place]) else {
         unreachable!("only mixes are shown in detail")
     };
@@ -31,59 +32,64 @@ pub(super) fn of(
     let mut ran = Vec::new();
     for (name, policy) in table.part.known() {
         let mut watch = Watch::new(study.machine, &mix.pus);
-        let mut each = |round: &Round<'_>| watch.sample(round);
-        let outcome = mixes::under(study, &platform, &scenario, (policy, &alone), &mut each)?;
+        let contender = (policy, &*alone);
+        let outcome =
+            mixes::under(study, &platform, &scenario, contender, &mut |round: &Round<'_>| {
+                watch.sample(round)
+            })?;
         ran.push((name.clone(), watch, outcome));
     }
     let baseline = ran.first().and_then(|(_, _, outcome)| outcome.turnaround()).unwrap_or_default();
-    let course = |(name, watch, outcome): (String, Watch<'_>, Outcome)| Course {
-        policy: name,
+    let policies = ran.into_iter().map(|(policy, watch, outcome)| Course {
+        policy,
         progress: watch.progress(&outcome),
         left: (0..=TENTHS).map(|k| left(&outcome, Nanos(baseline.0 / 10 * k))).collect(),
         imbalance: watch.imbalance(),
         first_caches: watch.first_caches(&outcome),
         slots: slots(&outcome, study.definition.quantum),
         core_sharing: together(&outcome),
-    };
+    });
     Ok(Details {
         mix: mix.name.clone(),
         what,
         programs: scenario.jobs.iter().map(|job| job.name.clone()).collect(),
-        policies: ran.into_iter().map(course).collect(),
+        policies: policies.collect(),
     })
 }
 
-/// Programs that have not reached their targets at a time.
+/// Programs that have not reached their targets at the time `at`.
 fn left(outcome: &Outcome, at: Nanos) -> u32 {
     count(outcome.jobs.iter().filter(|job| job.done.is_none_or(|done| done > at)).count())
 }
 
-/// For how many quanta each program had a PU.
+/// Quanta for which each program had a PU.
 fn slots(outcome: &Outcome, quantum: Nanos) -> Vec<f64> {
-    let all = |job: u32| {
+    let slots = (0..count(outcome.jobs.len())).map(|job| {
         let own = outcome.tasks.iter().filter(|task| task.id.job.0 == job);
         own.fold(0.0, |sum, task| sum + task.ran.as_secs_f64() / quantum.as_secs_f64())
-    };
-    (0..count(outcome.jobs.len())).map(all).collect()
+    });
+    slots.collect()
 }
 
-/// Samples of every quantum.
+/// Samples of a run, one a quantum.
 struct Watch<'a> {
     machine: &'a Machine,
     contexts: usize,
-    /// The cores that the mix uses.
+    /// Cores that the mix uses.
     cores: BTreeSet<CoreIdx>,
-    /// The caches that are compared, and the place of their level among those that hold data, nearest first.
+    /// Compared caches, and the index of their level among the levels that hold data, nearest
+    /// first.
     shared: Option<(Vec<&'a Cache>, usize)>,
     at: Nanos,
-    /// When, and instructions by job.
+    /// Time of the sample, and instructions by job.
     done: Vec<(Nanos, Vec<f64>)>,
-    /// Misses of the next nearer cache, by job.
+    /// Misses of the next nearer cache at the last sample, by job.
     misses: Vec<u64>,
+    /// Requests to the most requested cache less the least requested, t/µs, by quantum.
     differences: Vec<f64>,
-    /// Requests to the first cache, by job.
+    /// Accesses of the first cache at the last sample, by job.
     accesses: Vec<u64>,
-    /// When, and what the first caches were requested: the least and the most.
+    /// Time of the sample, and requests to the least and the most requested first cache, t/µs.
     first_caches: Vec<(Nanos, [f64; 2])>,
 }
 
@@ -121,8 +127,8 @@ impl<'a> Watch<'a> {
             let misses = task.counts.as_ref().and_then(|counts| counts.misses.as_ref());
             let now = misses.and_then(|misses| misses.get(*place - 1)).copied().unwrap_or(*before);
             let pu = task.last_ran.and_then(|pu| self.machine.pu_by_os(pu));
-            let over = |pu| caches.iter().position(|cache| cache.pus.contains(&pu));
-            if let Some(cache) = pu.and_then(over) {
+            let cache = pu.and_then(|pu| caches.iter().position(|it| it.pus.contains(&pu)));
+            if let Some(cache) = cache {
                 requests[cache] += (now - *before) as f64 / took_us;
             }
             *before = now;
@@ -134,7 +140,7 @@ impl<'a> Watch<'a> {
         self.differences.push(most - least);
     }
 
-    /// What the first cache of each core was requested by the tasks that were seen there.
+    /// Samples the requests to the first cache of each core, by the tasks last seen on it.
     #[allow(clippy::cast_precision_loss)] // counts of far less than 2^53
     fn sample_first_caches(&mut self, tasks: &[SeenTask], took_us: f64) {
         let mut requests: BTreeMap<CoreIdx, f64> =
@@ -158,29 +164,33 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// The means of each tenth of the time until the first program is done.
+    /// Means of each tenth of the time until the first program is done.
     fn first_caches(&self, outcome: &Outcome) -> Vec<[f64; 2]> {
         let first = outcome.jobs.iter().filter_map(|job| job.done).min();
         let Some(first) = first.filter(|_| !self.first_caches.is_empty()) else {
             return Vec::new();
         };
-        let tenth = |k: u64| {
-            let (from, to) = (Nanos(first.0 / 10 * k), Nanos(first.0 / 10 * (k + 1)));
+        let tenths = (0..10).map(|k: u64| {
+            let from = Nanos(first.0 / 10 * k);
+            let to = Nanos(first.0 / 10 * (k + 1));
             let first = self.first_caches.partition_point(|(at, _)| *at <= from);
             let end = self.first_caches.partition_point(|(at, _)| *at <= to);
-            // Where no quantum ends in it, the one that lasts beyond it.
+            // Where no quantum ends in the tenth, the quantum that lasts beyond it.
             let own = &self.first_caches[first..end.max(first + 1).min(self.first_caches.len())];
-            let of = |end: usize| own.iter().map(|(_, ends)| ends[end]).collect::<Vec<f64>>();
-            [0, 1].map(|end| stats::mean(&of(end)).unwrap_or(0.0))
-        };
-        (0..10).map(tenth).collect()
+            [0, 1].map(|end| {
+                let values: Vec<f64> = own.iter().map(|(_, ends)| ends[end]).collect();
+                stats::mean(&values).unwrap_or(0.0)
+            })
+        });
+        tenths.collect()
     }
 
     fn progress(&self, outcome: &Outcome) -> Vec<[f64; 3]> {
         let Some(first) = outcome.jobs.iter().filter_map(|job| job.done).min() else {
             return Vec::new();
         };
-        let at = |tenth: u64| {
+        let progress = (0..=10).map(|tenth: u64| {
+            // Exact at the end: the division rounds down.
             let when = Nanos(if tenth == 10 { first.0 } else { first.0 / 10 * tenth });
             let seen = self.done.partition_point(|(at, _)| *at <= when);
             let done = seen.checked_sub(1).map(|last| &self.done[last].1);
@@ -190,8 +200,8 @@ impl<'a> Watch<'a> {
             let parts: Vec<f64> = parts.collect();
             let (least, most) = stats::ends(parts.iter().copied());
             [least, stats::mean(&parts).unwrap_or(0.0), most]
-        };
-        (0..=10).map(at).collect()
+        });
+        progress.collect()
     }
 
     fn imbalance(&self) -> Option<Imbalance> {
@@ -204,23 +214,28 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// The caches of the last level of which there are several with several cores each, and its place among the
-/// levels that hold data, nearest first. The first level has none before it of which the misses are its
-/// requests, and is left out.
+/// Caches of the last level with several caches that serve several cores each, and the index of the
+/// level among the levels that hold data, nearest first. The first level is left out: requests are
+/// counted as misses of the next nearer level, and it has none.
 fn shared(machine: &Machine) -> Option<(Vec<&Cache>, usize)> {
-    let data = || machine.caches.iter().filter(|cache| cache.kind != CacheKind::Instruction);
-    let mut levels: Vec<u8> = data().map(|cache| cache.level).collect();
+    let data = machine.caches.iter().filter(|cache| cache.kind != CacheKind::Instruction);
+    let data: Vec<&Cache> = data.collect();
+    let mut levels: Vec<u8> = data.iter().map(|cache| cache.level).collect();
     levels.sort_unstable();
     levels.dedup();
-    let cores = |cache: &Cache| {
-        let mut cores: Vec<_> = cache.pus.iter().map(|&pu| machine.core_of(pu)).collect();
-        cores.dedup();
-        cores.len()
-    };
-    let of = |level: u8| data().filter(move |cache| cache.level == level);
-    let several = |&level: &u8| of(level).filter(|cache| cores(cache) > 1).count() > 1;
-    let place = levels.iter().rposition(several)?;
-    (place > 0).then(|| (of(levels[place]).collect(), place))
+    let place = levels.iter().rposition(|level| {
+        let own = data.iter().filter(|cache| cache.level == *level);
+        own.filter(|cache| cores_of(machine, cache) > 1).count() > 1
+    })?;
+    let own = data.into_iter().filter(|cache| cache.level == levels[place]);
+    (place > 0).then(|| (own.collect(), place))
+}
+
+/// Number of cores under a cache.
+fn cores_of(machine: &Machine, cache: &Cache) -> usize {
+    let mut cores: Vec<_> = cache.pus.iter().map(|&pu| machine.core_of(pu)).collect();
+    cores.dedup();
+    cores.len()
 }
 
 #[cfg(test)]

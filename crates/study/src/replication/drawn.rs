@@ -1,22 +1,23 @@
-//! Programs that stand for SPEC CPU2006's, of which the slides publish no figures: demand vectors drawn so that
-//! their traffic alone lies where that of the published workloads does.
+//! Stand-ins for the programs of SPEC CPU2006, for which the slides publish no figures: demand
+//! vectors drawn so that their traffic alone lies in the range of the published workloads.
 //!
 //! # Problem
-//! What the programs of the studies demand of a core and of the memory was not published with what we have.
+//! The available publications do not give the programs' demands of a core and of memory.
 //! # Approach
-//! Every component of a demand vector is drawn from what is plausible for it ([`Guessed::plausible`], which
-//! docs/method/assumptions.md gives account of). Traffic is drawn first, and the misses are made
+//! Every component of a demand vector is drawn from its plausible range ([`Guessed::plausible`]; see
+//! docs/method/assumptions.md). Traffic is drawn first, and the misses are made
 //! to fit, alone on the machine under the default assumptions.
 //! # Terms
 //! - *Traffic*: requests to memory, lines a microsecond (t/µs), alone on the machine.
-//! - `a`: how fast misses fall with the size of the cache: as its power `−a`.
+//! - `a`: exponent of the misses: they fall with the size of the cache as its power `−a`.
 //! # Algorithm
 //! 1. Traffic of the program: log-uniform in [`TRAFFIC`]; `a` uniform in [`POWER`]; all else uniform over the
 //!    plausible range, the lower and the upper half equally likely.
-//! 2. One to [`PHASES`] phases, each with up to twice or half of the program's traffic, and a length alone
-//!    that is log-uniform in [`LENGTH_S`]. Otherwise phases of a program are alike.
-//! 3. The misses of each phase are scaled until it has its traffic. Where that cannot be, as there are too few
-//!    misses at a time, all but the traffic of the program is drawn anew, and after [`TRIES`] the traffic, too.
+//! 2. One to [`PHASES`] phases, each with half to twice the program's traffic, and a length alone
+//!    that is log-uniform in [`LENGTH_S`]. The other components are the same in all phases.
+//! 3. The misses of each phase are scaled until the phase has its traffic. If no scale is enough, with
+//!    too few misses in parallel, the program is drawn anew with the same traffic. After [`TRIES`]
+//!    draws the traffic is drawn anew, too.
 //!
 //! # Properties
 //! - **Traffic is as drawn** -> test `traffic_is_as_drawn`
@@ -30,55 +31,57 @@ use colocate_model::phase::{Demand, Guessed, Known, Work as PortWork};
 use colocate_model::{Assumptions, MissCurve, Model, Phase, Seat};
 use colocate_sim::{PhaseIdx, Stretch};
 
-/// Traffic of a program. Chosen: its mean, 8 t/µs, is in the middle of what each context has in the published
-/// workloads (20 to 40 t/µs on four cores, 50 to 130 on twelve contexts: 5 to 10, 4 to 11), and the ends are as
-/// far apart as those of the published micro-benchmark with its `nop`s and a program that fits into its cache.
+/// Range of a program's traffic, t/µs. Chosen: its mean, 8 t/µs, is in the middle of the traffic of
+/// a context in the published workloads (20 to 40 t/µs on four cores, 50 to 130 on twelve contexts:
+/// 5 to 10, 4 to 11). Its ends are as far apart as the published micro-benchmark with its `nop`s
+/// and a program that fits into its cache.
 pub const TRAFFIC: [f64; 2] = [0.3, 40.0];
-/// How fast misses fall. Chosen, around the square root that `typical_misses` takes for a rule of thumb.
+/// Range of `a`. Chosen, around the square root that `typical_misses` takes for a rule of thumb.
 pub const POWER: [f64; 2] = [0.3, 0.7];
 /// Most phases of a program. Chosen.
 pub const PHASES: usize = 4;
-/// Length of a phase alone, in seconds. Chosen: from one quantum to ten, so that what a scheduler saw
-/// in the last quantum is mostly, not always, true in the next.
+/// Length of a phase alone, in seconds. Chosen: one quantum to ten, so that the scheduler's figures
+/// of the last quantum mostly, not always, hold in the next.
 pub const LENGTH_S: [f64; 2] = [0.2, 2.0];
-/// How often a program is drawn anew that cannot have its traffic. One in a few cannot.
+/// Draws of a program that cannot have its traffic. About one in a few cannot.
 const TRIES: u32 = 200;
-/// How often its traffic is, too: the most that one program can have on a machine may be less than what is drawn.
+/// Draws of the traffic: the greatest possible traffic of a program on a machine may be less than
+/// the drawn one.
 const TRAFFICS: u32 = 20;
-/// Sizes of the curve of misses: the first, and four times the last one each.
+/// Sizes of the miss curve: the first in bytes, and the number of sizes, each four times the last.
 const SIZES: (u64, u32) = (32 << 10, 7);
 
 /// A program of one thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// Its name: `p` and a number.
+    /// Name: `p` and a number.
     pub name: String,
-    /// What it does.
+    /// Phases.
     pub phases: Vec<Phase>,
-    /// Places of phases in the order in which it does them, with their instructions; then it begins anew.
+    /// Indices of phases in the order of execution, with their instructions. The course repeats.
     pub course: Vec<(u32, u64)>,
     /// Mean traffic alone, t/µs.
     pub traffic: f64,
 }
 
 impl Program {
-    /// Its course, when its first phase is the scenario's at place `first`.
+    /// Course in a scenario in which the program's first phase has the index `first`.
     #[must_use]
     pub fn course(&self, first: u32) -> Vec<Stretch> {
-        let stretch = |&(phase, instructions): &(u32, u64)| Stretch {
+        let stretches = self.course.iter().map(|&(phase, instructions)| Stretch {
             phase: PhaseIdx(first + phase),
             instructions,
             sleep: Nanos::ZERO,
             barrier: false,
-        };
-        self.course.iter().map(stretch).collect()
+        });
+        stretches.collect()
     }
 }
 
-/// As many programs, drawn for a machine.
+/// Draws `count` programs for a machine.
 ///
 /// # Errors
-/// [`StudyError`] if the machine cannot be modelled, or no program on it can have so much traffic.
+/// [`StudyError`] if the machine cannot be modelled, or no program on it can have the traffic.
 pub fn draw(
     machine: &Machine,
     performance: &Performance,
@@ -114,13 +117,15 @@ impl Draw<'_> {
         Err(StudyError::Unsuitable(expected, self.machine.name.clone()))
     }
 
-    /// `None` if it cannot have its traffic.
+    /// Draws a program; `None` if it cannot have its traffic.
     fn try_program(&mut self, number: usize, traffic: f64) -> Result<Option<Program>, StudyError> {
         let power = self.between(POWER);
         let base = self.base(number);
         let count = 1 + self.random.below(PHASES);
-        let (mut phases, mut instructions) = (Vec::new(), Vec::new());
-        let (mut lines, mut seconds) = (0.0, 0.0);
+        let mut phases = Vec::new();
+        let mut instructions = Vec::new();
+        let mut lines = 0.0;
+        let mut seconds = 0.0;
         for _ in 0..count {
             let target = if count == 1 { traffic } else { traffic * self.between_logs([0.5, 2.0]) };
             let length = self.between_logs(LENGTH_S);
@@ -141,38 +146,47 @@ impl Draw<'_> {
         }))
     }
 
-    /// All but the misses.
+    /// Draws all components but the misses.
     fn base(&mut self, number: usize) -> Phase {
-        let mut known = |guessed: Guessed| known(guessed.plausible().at(self.unit()));
-        let slots = known(Guessed::Slots);
-        let dependent = known(Guessed::DependentCycles);
-        let divided = known(Guessed::DividedFactor);
-        let (stall, branch) = (known(Guessed::StallCycles), known(Guessed::BranchMisses));
-        let (parallel, written) = (known(Guessed::ParallelMisses), known(Guessed::WrittenBack));
-        let cycles = dependent.get().zip(divided.get()).map_or(0.0, |(whole, by)| whole * by);
+        // The order of the draws is part of a seed's meaning.
+        let slots = self.plausible(Guessed::Slots);
+        let dependent = self.plausible(Guessed::DependentCycles);
+        let divided = self.plausible(Guessed::DividedFactor);
+        let stall = self.plausible(Guessed::StallCycles);
+        let branch = self.plausible(Guessed::BranchMisses);
+        let parallel = self.plausible(Guessed::ParallelMisses);
+        let written = self.plausible(Guessed::WrittenBack);
         Phase {
             name: format!("p{number}"),
-            slots,
+            slots: known(slots),
             work: Known::new(PortWork::Kinds(self.kinds()), SOURCE),
-            dependent_cycles: dependent,
-            dependent_cycles_divided: self::known(cycles),
-            stall_cycles: stall,
-            branch_misses: branch,
-            parallel_misses: parallel,
-            written_back: written,
-            shared_lines: self::known(0.0),
+            dependent_cycles: known(dependent),
+            dependent_cycles_divided: known(dependent * divided),
+            stall_cycles: known(stall),
+            branch_misses: known(branch),
+            parallel_misses: known(parallel),
+            written_back: known(written),
+            shared_lines: known(0.0),
             ..Phase::default()
         }
     }
 
+    /// A random value of the component's plausible range.
+    fn plausible(&mut self, guessed: Guessed) -> f64 {
+        guessed.plausible().at(self.unit())
+    }
+
     /// Work by kind, one operation an instruction.
     fn kinds(&mut self) -> Vec<(WorkKind, f64)> {
-        let mut of = |guessed: Guessed| guessed.plausible().at(self.unit());
-        let (branch, int, float) =
-            (of(Guessed::BranchShare), of(Guessed::IntShare), of(Guessed::FloatShare));
-        let (load, store) = (of(Guessed::LoadShare), of(Guessed::StoreShare));
-        let (mul, div) = (of(Guessed::IntMulPart), of(Guessed::IntDivPart));
-        let (float_mul, float_div) = (of(Guessed::FloatMulPart), of(Guessed::FloatDivPart));
+        let branch = self.plausible(Guessed::BranchShare);
+        let int = self.plausible(Guessed::IntShare);
+        let float = self.plausible(Guessed::FloatShare);
+        let load = self.plausible(Guessed::LoadShare);
+        let store = self.plausible(Guessed::StoreShare);
+        let mul = self.plausible(Guessed::IntMulPart);
+        let div = self.plausible(Guessed::IntDivPart);
+        let float_mul = self.plausible(Guessed::FloatMulPart);
+        let float_div = self.plausible(Guessed::FloatDivPart);
         let whole = branch + int + float + load + store;
         let kinds = [
             (WorkKind::Branch, branch),
@@ -188,7 +202,8 @@ impl Draw<'_> {
         kinds.into_iter().map(|(kind, share)| (kind, share / whole)).collect()
     }
 
-    /// The phase with misses that give it so much traffic, and its instructions a second; `None` if none do.
+    /// The phase with misses that give it the traffic `target`, and its instructions a second;
+    /// `None` if no misses do.
     fn with_traffic(
         &self,
         base: &Phase,
@@ -197,12 +212,13 @@ impl Draw<'_> {
     ) -> Result<Option<(Phase, f64)>, StudyError> {
         let kind = &self.performance.kinds[0];
         let mut demand = demand(base, kind, &Assumptions::default())?;
-        // Every load and store can miss, and no more.
-        let (mut least, mut most) = (1e-7, requests(base));
+        // At most every load and store misses.
+        let mut least = 1e-7;
+        let mut most = requests(base);
         if self.traffic(&mut demand, curve(most, power)).0 < target {
             return Ok(None);
         }
-        // Halved 40 times: to nine digits of the ratio, far more than counts.
+        // 40 halvings give nine digits of the ratio, more than needed.
         for _ in 0..40 {
             let middle = (least * most).sqrt();
             let less = self.traffic(&mut demand, curve(middle, power)).0 < target;
@@ -222,7 +238,7 @@ impl Draw<'_> {
         (rate.misses.last().copied().unwrap_or(0.0) * speed / 1e6, speed)
     }
 
-    /// From 0 to 1.
+    /// A random number from 0 to 1.
     #[allow(clippy::cast_precision_loss)] // 53 bits fit
     fn unit(&mut self) -> f64 {
         (self.random.bits() >> 11) as f64 / (1_u64 << 53) as f64
@@ -250,12 +266,13 @@ fn requests(phase: &Phase) -> f64 {
     of.map(|(_, share)| share).sum()
 }
 
-/// So many misses with the least size, falling with the power `−power` of the size.
+/// Miss curve with `first` misses at the least size; misses fall with the power `−power` of the
+/// size.
 fn curve(first: f64, power: f64) -> MissCurve {
     let (size, count) = SIZES;
-    let point =
-        |step: u32| (Bytes(size << (2 * step)), first * 4_f64.powf(-power * f64::from(step)));
-    MissCurve::new((0..count).map(point)).unwrap_or_default()
+    let points = (0..count)
+        .map(|step| (Bytes(size << (2 * step)), first * 4_f64.powf(-power * f64::from(step))));
+    MissCurve::new(points).unwrap_or_default()
 }
 
 #[cfg(test)]

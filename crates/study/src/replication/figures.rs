@@ -1,10 +1,11 @@
-//! From what came of all pieces to the report.
+//! From the results of all pieces to the report.
 //!
-//! Where figures are means over cells, they are geometric ones; ratios, intervals and verdicts are those of
-//! [`crate::simulate::figures`]. The *order* of two schedulers is reported beside the published one, for each pair of which one
-//! was published: their ratio with its interval, and whether its sign is the same under all assumptions. That needs no
-//! difference of a certain size, for what the model leaves out is left out for both; but a difference that is smaller than the
-//! model can resolve is marked. One seed or one set of assumptions decides nothing.
+//! Means over cells are geometric. Ratios, intervals and verdicts come from
+//! [`crate::simulate::figures`]. For each pair of schedulers with a published *order*, the report
+//! has their ratio with its interval, and whether its sign is the same under all assumptions. No
+//! least difference is needed: effects outside the model are missing for both schedulers. A
+//! difference below the resolution of the model is marked. One seed or one set of assumptions
+//! decides nothing.
 
 use super::definition::{Detail, FactKind, Facts};
 use super::pace::{Kind, Pace};
@@ -19,17 +20,17 @@ use crate::metric::Metric;
 use crate::published;
 use crate::simulate::figures::{Column, RESOLUTION, Spread};
 use colocate_figures::stats;
-use colocate_machine::Nanos;
+use colocate_machine::{Machine, Nanos};
 use colocate_model::Assumptions;
 
 impl Work<'_> {
     /// The report of all pieces, in their order; `inputs` is a digest of [`Self::inputs`].
     ///
     /// # Errors
-    /// If something that is shown beside the pieces cannot be modelled.
+    /// [`StudyError`] if a fact or a detail cannot be modelled.
     ///
     /// # Panics
-    /// If there are not as many pieces as [`Self::count`] says.
+    /// If `done` does not have [`Self::count`] pieces.
     pub fn report(&self, done: &[Done], inputs: &str) -> Result<Report, StudyError> {
         assert_eq!(done.len(), self.count(), "every piece");
         let study = &self.study;
@@ -51,6 +52,7 @@ impl Work<'_> {
         let times = [
             ("{length}", definition.length),
             ("{quantum}", definition.quantum),
+            // 0 where the summary has no {round}.
             ("{round}", round),
         ];
         let summary = times.into_iter().fold(definition.summary.clone(), |text, (name, time)| {
@@ -96,19 +98,23 @@ fn facts(study: &Study<'_>, form: &Facts) -> Result<FactFigures, StudyError> {
         FactKind::SmtBench => siblings::facts(study, &study.definition.kernels)?,
         FactKind::FastCore => {
             let slow = layout::all_slow(study.machine);
-            let of = |draw: &Assumptions| -> Result<f64, StudyError> {
-                let pace = |machine| Pace::new(machine, study.performance, *draw, Kind::Typical);
-                Ok(pace(study.machine)?.alone() / pace(&slow)?.alone())
-            };
-            let each = study.draws.iter().map(of).collect::<Result<Vec<_>, _>>()?;
-            let (name, value) = ("a fast core".to_owned(), Spread::over(&each, 0.0));
-            vec![Fact { name, value, published: None }]
+            let each = study.draws.iter().map(|draw| fast_core(study, &slow, *draw));
+            let each = each.collect::<Result<Vec<_>, _>>()?;
+            let value = Spread::over(&each, 0.0);
+            vec![Fact { name: "a fast core".to_owned(), value, published: None }]
         }
     };
     Ok(FactFigures { text: form.text.clone(), facts })
 }
 
-/// What came of the cells of a part.
+/// Speed of a typical thread alone on a fast core, relative to a core of the `slow` machine.
+fn fast_core(study: &Study<'_>, slow: &Machine, draw: Assumptions) -> Result<f64, StudyError> {
+    let fast = Pace::new(study.machine, study.performance, draw, Kind::Typical)?;
+    let slow = Pace::new(slow, study.performance, draw, Kind::Typical)?;
+    Ok(fast.alone() / slow.alone())
+}
+
+/// Results of the cells of a part.
 #[derive(Clone, Copy)]
 struct Compared<'a> {
     study: &'a Study<'a>,
@@ -146,39 +152,48 @@ impl Compared<'_> {
         })
     }
 
-    /// How many sets of assumptions and how many seeds.
+    /// Numbers of sets of assumptions and of seeds.
     fn repetitions(self) -> [usize; 2] {
         [self.study.draws.len(), self.study.definition.seeds as usize]
     }
 
-    /// A figure of a policy in one cell, or the geometric mean over all.
+    /// Figures of a policy in one cell, or of the geometric mean over all cells.
     fn column(self, cell: Option<usize>, policy: usize, metric: usize) -> Column {
         let [draws, seeds] = self.repetitions();
-        let run = |cell: usize, draw: usize, seed: usize| {
-            let (_, cell) = &self.table.reported[cell];
-            self.done[cell * draws + draw][policy][seed][metric]
-        };
-        let figure = |(draw, seed): (usize, usize)| match cell {
-            Some(cell) => run(cell, draw, seed),
+        let runs = (0..draws * seeds).map(|run| [run / seeds, run % seeds]);
+        let figures = runs.map(|run| match cell {
+            Some(cell) => self.of_run(cell, policy, metric, run),
             None => {
-                let each = (0..self.table.reported.len()).map(|cell| run(cell, draw, seed));
+                let cells = 0..self.table.reported.len();
+                let each = cells.map(|cell| self.of_run(cell, policy, metric, run));
                 stats::geometric_mean(&each.collect::<Option<Vec<f64>>>()?)
             }
-        };
-        let runs = (0..draws * seeds).map(|run| (run / seeds, run % seeds));
-        Column { figures: runs.map(figure).collect(), seeds }
+        });
+        Column { figures: figures.collect(), seeds }
+    }
+
+    /// Figure of a policy in one cell under one set of assumptions and one seed.
+    fn of_run(
+        self,
+        cell: usize,
+        policy: usize,
+        metric: usize,
+        [draw, seed]: [usize; 2],
+    ) -> Option<f64> {
+        let [draws, _] = self.repetitions();
+        let (_, simulated) = &self.table.reported[cell];
+        self.done[simulated * draws + draw][policy][seed][metric]
     }
 
     fn row(self, cell: Option<usize>) -> Row {
-        let policy = |(place, policy): (usize, String)| PolicyFigures {
+        let names = self.table.part.names();
+        let policies = names.into_iter().enumerate().map(|(place, policy)| PolicyFigures {
             metrics: (0..self.table.part.metrics.len())
                 .map(|metric| self.metric(cell, (place, &policy), metric))
                 .collect(),
             policy,
-        };
-        let names = self.table.part.names();
-        let policies = names.into_iter().enumerate().map(policy).collect();
-        Row { cell: cell.map(count), policies }
+        });
+        Row { cell: cell.map(count), policies: policies.collect() }
     }
 
     fn metric(
@@ -191,35 +206,49 @@ impl Compared<'_> {
         let metric = part.metrics[at];
         let own = self.column(cell, place, at);
         let bases = part.baselines.iter().filter(|base| *base != policy && metric.is_compared());
-        let beside = |base: &String| {
-            let of = part.names().iter().position(|name| name == base)?;
-            let base_column = self.column(cell, of, at);
-            let (ratio, less) = match metric {
-                Metric::Time => (base_column.ratio(&own), false),
-                _ => (own.ratio(&base_column), metric.less_is_better()),
-            };
-            let (verdict, unresolved) = own.judged(less, ratio);
-            let [draws, _] = self.repetitions();
-            let by_cell = |(_, cell): &(CellFigures, usize)| {
-                let done = &self.done[cell * draws..][..draws];
-                Spread::over_draws(done.iter().map(|done| ratio_of(done, [place, of], at)))
-            };
-            let cells = self.table.reported.iter().filter(|_| cell.is_none());
-            let by_cell = cells.map(by_cell).collect();
-            Some(Beside { baseline: base.clone(), ratio, verdict, unresolved, by_cell })
-        };
+        let beside = bases.filter_map(|base| self.beside(cell, place, at, &own, base));
         let mut published = published::rows(&self.study.definition.name);
         let published = published.find(|row| row.case == policy && row.figure == metric.name());
         MetricFigures {
             metric,
             value: own.spread(),
-            beside: bases.filter_map(beside).collect(),
+            beside: beside.collect(),
             of_oracle: cell.and_then(|cell| self.of_oracle(cell, place, at)),
             published: published.map(Published::from),
         }
     }
 
-    /// Of means over the seeds, so that seeds with which the first policy is lucky count as much as they are.
+    /// Comparison of the policy at `place` with a baseline; `None` if the part does not have it.
+    fn beside(
+        self,
+        cell: Option<usize>,
+        place: usize,
+        at: usize,
+        own: &Column,
+        base: &str,
+    ) -> Option<Beside> {
+        let part = self.table.part;
+        let metric = part.metrics[at];
+        let of = part.names().iter().position(|name| name == base)?;
+        let base_column = self.column(cell, of, at);
+        // The ratio of times is a speed-up, so the baseline is the numerator.
+        let (ratio, less) = match metric {
+            Metric::Time => (base_column.ratio(own), false),
+            _ => (own.ratio(&base_column), metric.less_is_better()),
+        };
+        let (verdict, unresolved) = own.judged(less, ratio);
+        let [draws, _] = self.repetitions();
+        let cells = self.table.reported.iter().filter(|_| cell.is_none());
+        let by_cell = cells.map(|(_, simulated)| {
+            let done = &self.done[simulated * draws..][..draws];
+            Spread::over_draws(done.iter().map(|done| ratio_of(done, [place, of], at)))
+        });
+        let by_cell = by_cell.collect();
+        Some(Beside { baseline: base.to_owned(), ratio, verdict, unresolved, by_cell })
+    }
+
+    /// The policy's part of the time that the oracle saves. It is taken of means over the seeds, so
+    /// that seeds lucky for the first policy get no more weight.
     fn of_oracle(self, cell: usize, policy: usize, metric: usize) -> Option<Spread> {
         let part = self.table.part;
         let oracle = part.names().len() - 1;
@@ -228,19 +257,16 @@ impl Compared<'_> {
             return None;
         }
         let [draws, _] = self.repetitions();
-        let share = |done: &Done| {
-            let mean = |policy: usize| {
-                let each = done[policy].iter().map(|run| run[metric]);
-                stats::mean(&each.collect::<Option<Vec<f64>>>()?)
-            };
-            let (os, own, best) = (mean(0)?, mean(policy)?, mean(oracle)?);
-            (os / best - 1.0 >= RESOLUTION).then(|| (os - own) / (os - best))
-        };
         let (_, cell) = self.table.reported[cell];
-        Spread::over_draws(self.done[cell * draws..][..draws].iter().map(share))
+        Spread::over_draws(self.done[cell * draws..][..draws].iter().map(|done| {
+            let os = mean_over_seeds(done, 0, metric)?;
+            let own = mean_over_seeds(done, policy, metric)?;
+            let best = mean_over_seeds(done, oracle, metric)?;
+            (os / best - 1.0 >= RESOLUTION).then(|| (os - own) / (os - best))
+        }))
     }
 
-    /// The published orders of policies that are here, by metrics that are here.
+    /// Published orders between policies of the part, by metrics of the part.
     fn orders(self) -> Vec<Order> {
         let orders = published::orders(&self.study.definition.name);
         orders.filter_map(|each| self.order(each)).collect()
@@ -251,10 +277,9 @@ impl Compared<'_> {
         let part = self.table.part;
         let at = part.metrics.iter().position(|metric| metric.name() == figure)?;
         let names = part.names();
-        let place = |name: &str| names.iter().position(|each| each == name);
-        let column = |policy| self.column(None, policy, at);
-        let ratio = column(place(better)?).ratio(&column(place(than)?));
-        // Only a range over several holds chance and assumptions.
+        let [first, second] = [better, than].map(|name| names.iter().position(|each| each == name));
+        let ratio = self.column(None, first?, at).ratio(&self.column(None, second?, at));
+        // Chance and assumptions show only in a range over several seeds and sets.
         let [draws, seeds] = self.repetitions();
         let known = ratio.filter(|_| seeds > 1 && draws > 1);
         let found = found(known, part.metrics[at].less_is_better());
@@ -271,7 +296,13 @@ impl Compared<'_> {
     }
 }
 
-/// Whether the sign of a ratio is that of "better", under all assumptions.
+/// Mean of a policy's figure over the seeds of a piece; `None` if a run did not end.
+fn mean_over_seeds(done: &Done, policy: usize, metric: usize) -> Option<f64> {
+    let each = done[policy].iter().map(|run| run[metric]);
+    stats::mean(&each.collect::<Option<Vec<f64>>>()?)
+}
+
+/// Whether the ratio has the published sign under all assumptions.
 fn found(ratio: Option<Spread>, less_is_better: bool) -> Found {
     match ratio {
         Some(ratio) if ratio.high < 1.0 && less_is_better => Found::Same,
@@ -281,11 +312,12 @@ fn found(ratio: Option<Spread>, less_is_better: bool) -> Found {
     }
 }
 
-/// The cells with their names.
+/// Cells with names made of the labels in which they differ, or of the first label if none differ.
 fn named(mut cells: Vec<CellFigures>) -> Vec<CellFigures> {
     let labels = cells.first().map_or(&[][..], |cell| &cell.labels).to_vec();
-    let varies = |place: &usize| cells.iter().any(|cell| cell.labels[*place] != labels[*place]);
-    let shown: Vec<usize> = (0..labels.len()).filter(varies).collect();
+    let shown = (0..labels.len())
+        .filter(|&place| cells.iter().any(|cell| cell.labels[place] != labels[place]));
+    let shown: Vec<usize> = shown.collect();
     let shown = if shown.is_empty() { vec![0] } else { shown };
     for cell in &mut cells {
         let name = shown.iter().map(|&place| &*cell.labels[place].1);

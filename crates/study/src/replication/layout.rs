@@ -1,4 +1,5 @@
-//! How fast and slow cores lie under the last-level caches, and what else the study does to the described machine.
+//! Positions of fast and slow cores under the last-level caches, and other changes of the described
+//! machine.
 
 use super::StudyError;
 use super::definition::Layout;
@@ -7,7 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 impl Layout {
-    /// The machine with its cores so.
+    /// The machine with its cores in this layout.
     #[must_use]
     pub fn of(self, machine: &Machine) -> Machine {
         match self {
@@ -21,14 +22,14 @@ impl Layout {
     }
 }
 
-/// The same machine with slow cores only: what serial shares are shares of.
+/// The same machine with slow cores only: the reference of serial shares.
 #[must_use]
 pub fn all_slow(machine: &Machine) -> Machine {
     with_kinds(machine, vec![KindIdx::new(0); machine.cores.len()], "slow cores only")
 }
 
-/// The same speeds with fast cores that are as slow as the slow ones. By their capacities they are still fast:
-/// what moves there gains nothing, and what it loses is the cost of moves.
+/// The same speeds with fast cores as slow as the slow cores. Their capacities still name them
+/// fast, so a move to them gains nothing and its loss is the cost of the move.
 #[must_use]
 pub fn levelled(performance: &Performance) -> Performance {
     let mut levelled = performance.clone();
@@ -38,19 +39,19 @@ pub fn levelled(performance: &Performance) -> Performance {
     levelled
 }
 
-/// Whether the machine is one for this study: migration-friendly, with two kinds of cores or more.
+/// Checks that the machine suits the study: migration-friendly, with two kinds of cores or more.
 ///
 /// # Errors
 /// [`StudyError::Unsuitable`] if not.
 pub fn check(machine: &Machine) -> Result<(), StudyError> {
-    let kinds_under = |place: usize| -> BTreeSet<usize> {
-        let pus = machine.caches[place].pus.iter();
-        pus.map(|&pu| machine.cores[machine.core_of(pu).idx()].kind.idx()).collect()
-    };
     let last: Option<BTreeSet<_>> =
         machine.all_pus().map(|pu| machine.last_level_cache(pu)).collect();
     let last = last.unwrap_or_default();
-    let friendly = last.iter().all(|cache| kinds_under(cache.idx()).len() == machine.kinds.len());
+    let friendly = last.iter().all(|cache| {
+        let pus = machine.caches[cache.idx()].pus.iter();
+        let kinds = pus.map(|&pu| machine.cores[machine.core_of(pu).idx()].kind.idx());
+        kinds.collect::<BTreeSet<usize>>().len() == machine.kinds.len()
+    });
     if machine.kinds.len() > 1 && last.len() > 1 && friendly {
         return Ok(());
     }

@@ -1,20 +1,21 @@
-//! How long applications have to be for figures beside `os` to be those of its steady state.
+//! Length of applications at which figures beside `os` are those of its steady state.
 //!
 //! # Problem
-//! The simulated kernel starts all threads of an application on the socket of its parent, and spreads them one
-//! at a time. The figures of an application that ends before are those of its start and of little else.
+//! The simulated kernel starts all threads of an application on the socket of its parent, and spreads
+//! them one at a time. The figures of an application that ends before show little but its start.
 //!
 //! # Approach
-//! The length is doubled until the figures of `os` stay as they are, by a rule that reads nothing but `os`:
-//! - The *figures* of a length are the time of the slower application over its length, and the throughput
-//!   (STP), under `os`: geometric means over all pairs and seeds.
-//! - Lengths are [`FIRST`], twice that, and so on. The first one counts of which neither figure differs from
-//!   that of half the length by [`RESOLUTION`] or more, under any set of assumptions, if half the length is
-//!   at least [`start_of`] the machine: while a start goes on, nothing changes either.
+//! The length is doubled until the figures of `os` settle; the rule reads the figures of `os` only:
+//! - The *figures* of a length are the time of the slower application over its length, and the
+//!   throughput (STP), under `os`: geometric means over all pairs and seeds.
+//! - Lengths are [`FIRST`], twice [`FIRST`], and so on. A length is enough if neither figure differs
+//!   from the figure of half the length by [`RESOLUTION`] or more, under any set of assumptions, and
+//!   if half the length is at least [`start_of`] the machine: figures are also constant during a
+//!   start. The first such length counts.
 //!
-//! Where a start costs the same time whatever the length is, its part in the figure is halved with each
-//! doubling, so that what is left of it at the length that counts is as large as the last change: less than
-//! the model resolves.
+//! Where the cost of a start does not depend on the length, each doubling halves its part in the
+//! figure. At the settled length the rest of it is as large as the last change: less than the model
+//! resolves.
 
 use super::definition::{Cells, Definition, Part};
 use super::{Done, Study, Work};
@@ -25,16 +26,17 @@ use colocate_machine::{Machine, Nanos, printable};
 use colocate_sim::Kernel;
 use std::fmt::Write;
 
-/// The first length that is tried: that of the first predictions.
+/// First length: the length of the first predictions.
 pub const FIRST: Nanos = Nanos::from_millis(500);
 
-/// The longest. Chosen: what has not settled after a minute will not within an hour of simulated time.
+/// Greatest length. Chosen: figures that have not settled after a minute will not within an hour of
+/// simulated time.
 pub const LAST: Nanos = Nanos::from_secs(64);
 
-/// How long the simulated kernel may need until every rule of it has had its effect on an application that
-/// was started on one half of the machine: half of the threads, one a core, are moved to the other half, one
-/// at a time, after as many rounds in vain as a running thread is spared; then two rounds of NUMA balancing bring
-/// their memory.
+/// Time that the simulated kernel may need until all its rules have taken effect on an application
+/// started on one half of the machine. Half of the threads, one a core, are moved to the other
+/// half, one at a time, each after the failed rounds for which a running thread is spared. Then two
+/// rounds of NUMA balancing move their memory.
 ///
 /// Two EPYC 7301, 64 PUs and 32 cores: 64 ms × 5 × 16 + 2 × 1 s = 7.12 s.
 fn start(machine: &Machine, kernel: &Kernel) -> Nanos {
@@ -47,20 +49,21 @@ fn start(machine: &Machine, kernel: &Kernel) -> Nanos {
     Nanos(balancing.saturating_add(memory))
 }
 
-/// [`start`] with the kernel that studies are made with.
+/// [`start`] with the kernel of the studies.
 #[must_use]
 pub fn start_of(machine: &Machine) -> Nanos {
     start(machine, &Kernel::default())
 }
 
-/// The figures of one length, one pair of them for each set of assumptions; `None` where a run did not end.
+/// Figures of one length: slowest time over length and STP for each set of assumptions; `None`
+/// where a run did not end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
     length: Nanos,
     draws: Vec<[Option<f64>; 2]>,
 }
 
-/// Whether the figures stay as they are from half the length to this one, and half the length is at least the
+/// Whether the figures of half the length hold at this length, and half the length is at least the
 /// time `start`.
 #[must_use]
 pub fn settled(half: Option<&Figures>, now: &Figures, start: Nanos) -> bool {
@@ -69,7 +72,7 @@ pub fn settled(half: Option<&Figures>, now: &Figures, start: Nanos) -> bool {
     })
 }
 
-/// The study with nothing but its pairs under `os`, and the two figures.
+/// The study reduced to its pairs under `os` and the two figures.
 #[must_use]
 pub fn of_os(study: &Definition) -> Definition {
     let pairs = Part {
@@ -82,23 +85,25 @@ pub fn of_os(study: &Definition) -> Definition {
 }
 
 impl Figures {
-    /// From what came of all pieces of [`of_os`], in their order.
+    /// Figures from the results of all pieces of [`of_os`], in their order.
     #[must_use]
     pub fn of(work: &Work<'_>, done: &[Done]) -> Self {
         let draws = work.study.draws.len();
         let length = work.study.definition.length;
         let pairs = &work.tables[0].reported;
-        let figure = |draw: usize, metric: usize, unit: f64| {
-            let runs = pairs.iter().flat_map(|(_, cell)| &done[cell * draws + draw][0]);
-            let each = runs.map(|run| Some(run[metric]? / unit));
-            stats::geometric_mean(&each.collect::<Option<Vec<f64>>>()?)
-        };
-        let of_draw = |draw| [figure(draw, 0, length.as_secs_f64()), figure(draw, 1, 1.0)];
-        Self { length, draws: (0..draws).map(of_draw).collect() }
+        let of_draws = (0..draws).map(|draw| {
+            // Time of the slowest relative to the length; STP has no unit.
+            [(0, length.as_secs_f64()), (1, 1.0)].map(|(metric, unit): (usize, f64)| {
+                let runs = pairs.iter().flat_map(|(_, cell)| &done[cell * draws + draw][0]);
+                let each = runs.map(|run| Some(run[metric]? / unit));
+                stats::geometric_mean(&each.collect::<Option<Vec<f64>>>()?)
+            })
+        });
+        Self { length, draws: of_draws.collect() }
     }
 
-    /// The greatest difference of either figure from that of half the length under the same assumptions, as
-    /// a part of it; `None` if a run did not end.
+    /// Greatest relative difference of a figure from half the length's under the same assumptions;
+    /// `None` if a run did not end.
     fn change(&self, half: &Self) -> Option<f64> {
         let both = self.draws.iter().flatten().zip(half.draws.iter().flatten());
         let changes = both.map(|(now, before)| Some(((*now)? / (*before)? - 1.0).abs()));
@@ -106,7 +111,7 @@ impl Figures {
     }
 }
 
-/// The figures of all lengths that were tried, and which counts; ends in a newline.
+/// Figures of all tried lengths, and the settled length; ends in a newline.
 #[must_use]
 pub fn text(study: &Study<'_>, steps: &[Figures]) -> String {
     let mut out = format!(

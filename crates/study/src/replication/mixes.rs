@@ -1,14 +1,16 @@
-//! Mixes of drawn programs, made so that their traffic covers the published range, and one mix under every scheduler.
+//! Mixes of drawn programs with traffic over the published range, and one mix under every
+//! scheduler.
 //!
 //! # Terms
-//! - *Traffic of a mix*: contexts × the mean traffic of its programs, which take equally long alone. Xu's `IABW`, and what the
-//!   slides' "average TR_MM of the workloads" is read as here.
+//! - *Traffic of a mix*: contexts × the mean traffic of its programs, which take equally long alone.
+//!   It is Xu's `IABW`; the slides' "average TR_MM of the workloads" is read in the same way.
 //! # Algorithm
-//! - Programs are drawn with replacement. Where a range of traffic was published it is cut into as many equal parts as there are
-//!   mixes, and each mix is drawn until its traffic lies in its part. For the published mixes called *balanced*, half of the
-//!   programs are those with most requests to the first cache; for the others three quarters or one quarter.
-//! - As published, a program that ends before its target begins anew, which its course does; one that has reached its target
-//!   leaves, so that the last ones have more room.
+//! - Programs are drawn with replacement. A published range of traffic is cut into one equal part
+//!   for each mix. Each mix is drawn until its traffic lies in its part. In the published mixes
+//!   called *balanced*, half of the programs come from the half with most requests to the first
+//!   cache; in the others three quarters or one quarter.
+//! - As published, a program that ends before its target begins anew (its course repeats). A program
+//!   that has reached its target leaves, so the last programs have less contention.
 
 use super::definition::{Mixes, Part};
 use super::drawn::Program;
@@ -18,7 +20,7 @@ use crate::simulate::contender::Contender;
 use colocate_engine::guard::{Guard, Guarding};
 use colocate_engine::{Meanwhile, Round};
 use colocate_figures::stats::Random;
-use colocate_machine::{Bytes, Core, Machine, Nanos, PuNr};
+use colocate_machine::{Bytes, Machine, Nanos, PuNr};
 use colocate_model::Assumptions;
 use colocate_policy::table::Prior;
 use colocate_policy::{Knowledge, SoloProfile};
@@ -27,25 +29,25 @@ use colocate_sim::{
     Kernel, Options, Outcome, Platform, alone_of, courses_of, demands_of, simulate_with,
 };
 
-/// How often a mix is drawn anew until its traffic lies in its part of the range. Parts are hit about once in
-/// twenty draws in the middle, in some thousand at the ends.
+/// Draws of a mix until its traffic must lie in its part of the range. A part in the middle is hit
+/// about once in twenty draws, a part at an end about once in some thousand.
 const TRIES: u32 = 1_000_000;
 
-/// Programs that run together.
+/// Concurrent programs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {
-    /// Its name, as `M3`.
+    /// Name, as `M3`.
     pub name: String,
-    /// Places of its programs in what was drawn.
+    /// Indices of its programs among the drawn programs.
     pub programs: Vec<usize>,
-    /// PUs that it has.
+    /// PUs of the mix.
     pub pus: Vec<PuNr>,
-    /// Requests of all contexts to the memory together, t/µs.
+    /// Requests of all contexts to memory together, t/µs.
     pub traffic: f64,
 }
 
 impl Mix {
-    /// What is reported of it.
+    /// Report of the mix.
     pub(super) fn figures(&self, programs: &[Program]) -> CellFigures {
         #[allow(clippy::cast_precision_loss)] // a few PUs
         let values = [("contexts", self.pus.len() as f64), ("traffic", self.traffic)];
@@ -54,9 +56,10 @@ impl Mix {
     }
 }
 
-/// Whether the machine has the cores and PUs that mixes need.
+/// Checks that the machine has the cores and PUs of the mixes.
 pub(super) fn fits(machine: &Machine, form: &Mixes) -> Result<(), StudyError> {
-    let (cores, pus) = (form.cores.iter().copied().max().unwrap_or(1), form.pus_per_core);
+    let cores = form.cores.iter().copied().max().unwrap_or(1);
+    let pus = form.pus_per_core;
     let enough = machine.cores.iter().take(cores).all(|core| core.pus.len() >= pus);
     if machine.cores.len() >= cores && enough {
         return Ok(());
@@ -65,10 +68,10 @@ pub(super) fn fits(machine: &Machine, form: &Mixes) -> Result<(), StudyError> {
     Err(StudyError::Unsuitable(expected, machine.name.clone()))
 }
 
-/// The mixes of a part.
+/// Draws the mixes of a part.
 ///
 /// # Errors
-/// [`StudyError::Unsuitable`] if none lies in a part of the range.
+/// [`StudyError::Unsuitable`] if no mix lies in a part of the range.
 pub fn draw(
     form: &Mixes,
     machine: &Machine,
@@ -87,17 +90,17 @@ pub fn draw(
         let part = form.traffic.map(|range| part(range, number, form.count));
         let shape = form.shapes.get(number % form.shapes.len().max(1));
         let mut drawn = (0..TRIES).map(|_| choose(&mut random, &order, count, shape));
-        let traffic = |chosen: &[usize]| traffic(chosen, programs, pus.len());
-        let fits = |chosen: &Vec<usize>| {
-            part.is_none_or(|[low, high]| (low..high).contains(&traffic(chosen)))
-        };
-        let chosen = drawn.find(fits);
+        let chosen = drawn.find(|chosen| {
+            part.is_none_or(|[low, high]| {
+                (low..high).contains(&traffic(chosen, programs, pus.len()))
+            })
+        });
         let chosen = chosen.ok_or_else(|| {
             let [low, high] = part.unwrap_or_default();
             let expected = format!("mixes with {low:.1} to {high:.1} t/µs of memory traffic");
             StudyError::Unsuitable(expected, "none among a million drawn".to_owned())
         })?;
-        let traffic = traffic(&chosen);
+        let traffic = traffic(&chosen, programs, pus.len());
         let name = format!("M{}", number + 1);
         mixes.push(Mix { name, programs: chosen, pus, traffic });
     }
@@ -107,8 +110,7 @@ pub fn draw(
 /// The `number`th of `count` equal parts of a range.
 #[allow(clippy::cast_precision_loss)] // a few mixes
 fn part([low, high]: [f64; 2], number: usize, count: usize) -> [f64; 2] {
-    let at = |place: usize| low + (high - low) * place as f64 / count as f64;
-    [at(number), at(number + 1)]
+    [number, number + 1].map(|place| low + (high - low) * place as f64 / count as f64)
 }
 
 /// Contexts × the mean traffic of the programs.
@@ -118,33 +120,31 @@ fn traffic(chosen: &[usize], programs: &[Program], contexts: usize) -> f64 {
     sum / chosen.len() as f64 * contexts as f64
 }
 
-/// Places of the programs, that with most requests to the first cache first.
+/// Indices of the programs by their requests to the first cache, most requests first.
 fn by_first_cache(first_cache: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..first_cache.len()).collect();
     order.sort_by(|&a, &b| first_cache[b].total_cmp(&first_cache[a]));
     order
 }
 
-/// `count` programs of all, or so many parts of four of them of the half with most requests.
+/// Draws `count` programs of all, or `shape` quarters of them from the half with most requests.
 fn choose(random: &mut Random, order: &[usize], count: usize, shape: Option<&usize>) -> Vec<usize> {
     let Some(&quarters) = shape else {
         return (0..count).map(|_| order[random.below(order.len())]).collect();
     };
     let (most, least) = order.split_at(order.len() / 2);
     let of_most = count * quarters / 4;
-    let from = |place: usize| if place < of_most { most } else { least };
-    (0..count).map(|place| from(place)[random.below(from(place).len())]).collect()
+    let halves = (0..count).map(|place| if place < of_most { most } else { least });
+    halves.map(|half| half[random.below(half.len())]).collect()
 }
 
-/// The first PUs of the first cores, so many of each, in logical order.
+/// The first `each` PUs of each of the first `cores` cores, in logical order.
 fn pus(machine: &Machine, cores: usize, each: usize) -> Vec<PuNr> {
-    let of_core = |core: &Core| -> Vec<PuNr> {
-        core.pus.iter().take(each).map(|pu| machine.pus[pu.idx()].os).collect()
-    };
-    machine.cores.iter().take(cores).flat_map(of_core).collect()
+    let pus = machine.cores.iter().take(cores).flat_map(|core| core.pus.iter().take(each));
+    pus.map(|pu| machine.pus[pu.idx()].os).collect()
 }
 
-/// All programs alone, under the default assumptions.
+/// Solo profiles of all programs, under the default assumptions.
 pub(super) fn alone(
     study: &Study<'_>,
     programs: &[Program],
@@ -161,12 +161,11 @@ pub(super) fn alone(
     }
     let mut scenario = scenario(study, 1, programs, &all, 0);
     // In the order of the programs, not of their queue.
-    let place = |job: &JobSpec| programs.iter().position(|program| program.name == job.name);
-    scenario.jobs.sort_by_key(place);
+    scenario.jobs.sort_by_key(|job| programs.iter().position(|program| program.name == job.name));
     Ok(alone_of(&platform, &scenario)?)
 }
 
-/// A mix with one set of assumptions under each of the schedulers.
+/// Simulates a mix under each scheduler, with one set of assumptions.
 pub(super) fn under_all(
     study: &Study<'_>,
     part: &Part,
@@ -188,10 +187,11 @@ pub(super) fn under_all(
     Ok(runs)
 }
 
-/// A scenario under a scheduler that draws by the scenario's seed, with a callback for every quantum.
+/// Simulates a scenario under a scheduler, which draws by the scenario's seed. `each_quantum` is
+/// called after every quantum.
 ///
 /// # Errors
-/// The [`StudyError`] of the simulation.
+/// [`StudyError`] of the simulation.
 pub fn under(
     study: &Study<'_>,
     platform: &Platform<'_>,
@@ -202,10 +202,8 @@ pub fn under(
     let mut policy = contender.policy;
     let _ = policy.set("seed", &scenario.seed.to_string()); // only those that draw have one
     let name = policy.to_string();
-    let courses = match policy.has_prior(Prior::Courses) {
-        true => courses_of(platform, scenario)?,
-        false => Vec::new(),
-    };
+    let courses =
+        if policy.has_prior(Prior::Courses) { courses_of(platform, scenario)? } else { Vec::new() };
     let demands = demands_of(scenario);
     let performance = Some(platform.performance());
     let known = Knowledge {
@@ -223,12 +221,12 @@ pub fn under(
     let options = Options { meanwhile, ..Options::each_quantum() };
     let mut outcome =
         simulate_with(platform, scenario, (&mut *made, &name), &options, each_quantum)?;
-    // A target is what a program does in so long alone.
+    // The target of a program is its work in this time alone.
     outcome.jobs.iter_mut().for_each(|job| job.alone = Some(study.definition.length));
     Ok(outcome)
 }
 
-/// A mix as a scenario; the seed draws the order in which its programs begin.
+/// A mix as a scenario. The seed draws the order in which its programs begin.
 #[must_use]
 pub fn scenario(
     study: &Study<'_>,
@@ -281,8 +279,8 @@ pub fn scenario(
     }
 }
 
-/// The kernel of those years, CFS, as far as it differs from the simulated one: a PU is shared out in
-/// `sched_latency`, 6 ms times 1 + log2 of at most 8 CPUs, divided by the runnable threads
+/// The CFS of the studies' years, as far as it differs from the simulated kernel. A PU is shared
+/// out in `sched_latency`, 6 ms times 1 + log2 of at most 8 CPUs, divided by the runnable threads
 /// (kernel/sched/fair.c before 6.6; remembered).
 fn kernel(pus: usize, threads_per_pu: usize) -> Kernel {
     const LATENCY: u64 = 6;

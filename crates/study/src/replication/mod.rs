@@ -1,14 +1,16 @@
 //! Published studies, simulated again.
 //!
-//! Nothing here was measured, and nothing is fitted to what was published. A study is a [`Definition`], a TOML file; one engine
-//! simulates its cells and makes one form of [`report::Report`] of them.
+//! Nothing here was measured, and nothing is fitted to the published figures. A study is a
+//! [`Definition`], a TOML file. One engine simulates its cells and writes a [`report::Report`].
 //!
 //! # Terms
 //! - A *cell* is one situation: a program on a layout of cores, a mix of programs, a pair of applications.
-//! - A *piece* is a cell under one set of assumptions, with all policies and seeds. Pieces do not depend on each other.
-//! - A *run* is one policy with one seed in a piece. Of each, the metrics of the cell's part are kept.
+//! - A *piece* is a cell under one set of assumptions, with all policies and seeds. Pieces are
+//!   independent of each other.
+//! - A *run* is one policy with one seed in a piece. The metrics of the cell's part are kept.
 //!
-//! What a cell is made of needs code of its own: [`mixes`] of [`drawn`] or [`recorded`] programs, [`phased`] programs, [`pairs`].
+//! Each kind of cell has a module: [`mixes`] of [`drawn`] or [`recorded`] programs, [`phased`]
+//! programs, [`pairs`].
 
 pub mod definition;
 mod detail;
@@ -40,41 +42,42 @@ use pairs::Pairs;
 use phased::Point;
 use thiserror::Error;
 
-/// The metrics of a run; `None` if it did not come to its end.
+/// Metrics of a run, in the order of [`Part::metrics`]; `None` if the run did not end.
 pub type Kept = Vec<Option<f64>>;
 
-/// What came of a piece: runs by policy, then by seed.
+/// Results of a piece: runs by policy, then by seed.
 pub type Done = Vec<Vec<Kept>>;
 
-/// What a study is made with.
+/// Inputs of a study: definition, machine, assumptions and seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Study<'a> {
-    /// The study.
+    /// The definition.
     pub definition: &'a Definition,
     /// The machine.
     pub machine: &'a Machine,
-    /// How fast it is.
+    /// Speeds of the machine.
     pub performance: &'a Performance,
-    /// The sets of assumptions, the default one first; never empty.
+    /// Sets of assumptions, the default set first; never empty.
     pub draws: &'a [Assumptions],
-    /// The first seed; also that of drawn programs and mixes.
+    /// First seed; drawn programs and mixes use it, too.
     pub seed: u64,
 }
 
 impl Study<'_> {
-    /// The seeds. A seed decides what the kernel leaves to chance, and in which order the programs of a mix begin.
+    /// Seeds of the runs. A seed decides the kernel's random choices and the order in which the
+    /// programs of a mix begin.
     fn seeds(&self) -> impl Iterator<Item = u64> + use<> {
         let first = self.seed;
         (0..self.definition.seeds).map(move |seed| first.wrapping_add(seed.into()))
     }
 
-    /// How long a serial and a parallel phase take together.
+    /// Length of a serial and a parallel phase together.
     fn round(&self) -> Nanos {
         self.definition.round.unwrap_or(self.definition.length)
     }
 }
 
-/// One situation.
+/// A simulated situation.
 #[derive(Clone, Debug)]
 pub enum Cell<'a> {
     /// A mix of programs.
@@ -83,22 +86,22 @@ pub enum Cell<'a> {
     Phased(Point),
     /// Two applications.
     Pair([&'a Phase; 2]),
-    /// Two copies of one application, the length of the second in percent of the first's.
+    /// Two copies of one application: length of the second in percent of the first.
     Shorter(u32),
 }
 
 /// A part with its cells.
 #[derive(Debug)]
 pub struct Table<'a> {
-    /// What it shows.
+    /// Definition of the table.
     pub part: &'a Part,
-    /// What is simulated.
+    /// Simulated cells.
     pub cells: Vec<Cell<'a>>,
-    /// What is reported, each with the place of the cell that it is simulated by.
+    /// Reported cells, each with the index of its simulated cell.
     pub reported: Vec<(report::CellFigures, usize)>,
 }
 
-/// All that is to be simulated.
+/// All cells of a study, ready to be simulated.
 #[derive(Debug)]
 pub struct Work<'a> {
     study: Study<'a>,
@@ -108,10 +111,11 @@ pub struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    /// The cells of a study; programs and mixes are drawn.
+    /// Makes the cells of a study; draws programs and mixes.
     ///
     /// # Errors
-    /// [`StudyError`] if the machine is not of the studied kind or cannot be modelled, or there are no such programs or mixes.
+    /// [`StudyError`] if the machine is not of the studied kind or cannot be modelled, or if no
+    /// programs or mixes fit.
     pub fn new(study: Study<'a>) -> Result<Self, StudyError> {
         let parts = &study.definition.parts;
         for part in parts {
@@ -123,75 +127,50 @@ impl<'a> Work<'a> {
                 }
             }
         }
-        let (machine, performance) = (study.machine, study.performance);
+        let Study { machine, performance, .. } = study;
         let Definition { programs, recorded, length, .. } = study.definition;
         let programs = match &recorded[..] {
             [] => drawn::draw(machine, performance, *programs, study.seed)?,
             recorded => recorded::programs(machine, performance, recorded, *length)?,
         };
         let alone = mixes::alone(&study, &programs)?;
-        let table = |part: &'a Part| -> Result<Table<'a>, StudyError> {
-            let each = |cells: Vec<(report::CellFigures, Cell<'a>)>| {
-                let (reported, cells): (Vec<_>, Vec<_>) = cells.into_iter().unzip();
-                (reported.into_iter().zip(0..).collect(), cells)
-            };
-            let (reported, cells) = match &part.cells {
-                Cells::Mixes(form) => {
-                    let mixes = mixes::draw(form, machine, &programs, &alone, study.seed)?;
-                    let cell = |mix: Mix| (mix.figures(&programs), Cell::Mix(mix));
-                    each(mixes.into_iter().map(cell).collect())
-                }
-                Cells::Phased(forms) => {
-                    let points = forms.iter().flat_map(|form| phased::points(&study, form));
-                    each(points.map(|point| (point.figures(), Cell::Phased(point))).collect())
-                }
-                Cells::Pairs { .. } => {
-                    let pairs = Pairs::new(&study.definition.applications);
-                    (pairs.reported(), pairs.cells().map(Cell::Pair).collect())
-                }
-                Cells::Shorter(lengths) => {
-                    let cell = |&length| (pairs::shorter(length), Cell::Shorter(length));
-                    each(lengths.iter().map(cell).collect())
-                }
-            };
-            Ok(Table { part, cells, reported })
-        };
-        let tables = parts.iter().map(table).collect::<Result<_, _>>()?;
+        let tables = parts.iter().map(|part| cells_of(&study, part, &programs, &alone));
+        let tables = tables.collect::<Result<_, _>>()?;
         Ok(Self { study, programs, alone, tables })
     }
 
-    /// The programs of the mixes.
+    /// Programs of the mixes.
     #[must_use]
     pub fn programs(&self) -> &[Program] {
         &self.programs
     }
 
-    /// The parts with their cells.
+    /// Parts with their cells.
     #[must_use]
     pub fn tables(&self) -> &[Table<'a>] {
         &self.tables
     }
 
-    /// All that the figures depend on, as text: a digest of it identifies them.
+    /// Everything that the figures depend on, as text. Its digest identifies the figures.
     #[must_use]
     pub fn inputs(&self) -> String {
         format!("{:?}{:?}", self.study, self.programs)
     }
 
-    /// How many pieces there are: the first cell with all sets of assumptions, then the second, and so on.
+    /// Number of pieces. Their order: the first cell with all sets of assumptions, then the second.
     #[must_use]
     pub fn count(&self) -> usize {
         self.tables.iter().map(|table| table.cells.len()).sum::<usize>() * self.study.draws.len()
     }
 
-    /// The part and the cell of a piece; `None` if there is no such piece.
+    /// Part and cell of a piece; `None` beyond the last piece.
     fn cell(&self, piece: usize) -> Option<(&Part, &Cell<'a>)> {
         let mut cells =
             self.tables.iter().flat_map(|it| it.cells.iter().map(|cell| (it.part, cell)));
         cells.nth(piece / self.study.draws.len())
     }
 
-    /// How many policies, seeds and metrics a piece has; `None` if there is no such piece.
+    /// Numbers of policies, seeds and metrics of a piece; `None` beyond the last piece.
     #[must_use]
     pub fn shape(&self, piece: usize) -> Option<[usize; 3]> {
         let (part, _) = self.cell(piece)?;
@@ -201,10 +180,10 @@ impl<'a> Work<'a> {
     /// Simulates one piece.
     ///
     /// # Errors
-    /// That of a simulation.
+    /// [`StudyError`] of the simulation.
     ///
     /// # Panics
-    /// If there is no such piece.
+    /// If `piece` is not below [`Self::count`].
     pub fn piece(&self, piece: usize) -> Result<Done, StudyError> {
         let (part, cell) = self.cell(piece).expect("one of the pieces");
         let draw = piece % self.study.draws.len();
@@ -222,51 +201,87 @@ impl<'a> Work<'a> {
     }
 }
 
+/// Cells of one part; mixes are drawn from `programs`.
+fn cells_of<'a>(
+    study: &Study<'a>,
+    part: &'a Part,
+    programs: &[Program],
+    alone: &[SoloProfile],
+) -> Result<Table<'a>, StudyError> {
+    let (reported, cells) = match &part.cells {
+        Cells::Mixes(form) => {
+            let mixes = mixes::draw(form, study.machine, programs, alone, study.seed)?;
+            one_each(mixes.into_iter().map(|mix| (mix.figures(programs), Cell::Mix(mix))))
+        }
+        Cells::Phased(forms) => {
+            let points = forms.iter().flat_map(|form| phased::points(study, form));
+            one_each(points.map(|point| (point.figures(), Cell::Phased(point))))
+        }
+        Cells::Pairs { .. } => {
+            let pairs = Pairs::new(&study.definition.applications);
+            (pairs.reported(), pairs.cells().map(Cell::Pair).collect())
+        }
+        Cells::Shorter(lengths) => {
+            one_each(lengths.iter().map(|&length| (pairs::shorter(length), Cell::Shorter(length))))
+        }
+    };
+    Ok(Table { part, cells, reported })
+}
+
+/// Reported cells, each with the index of its own simulated cell, and the simulated cells.
+fn one_each<'a>(
+    cells: impl Iterator<Item = (report::CellFigures, Cell<'a>)>,
+) -> (Vec<(report::CellFigures, usize)>, Vec<Cell<'a>>) {
+    let (reported, cells): (Vec<_>, Vec<_>) = cells.unzip();
+    (reported.into_iter().zip(0..).collect(), cells)
+}
+
 impl Part {
-    /// What is kept of a run.
+    /// Metrics of a run.
     fn kept(&self, outcome: &Outcome) -> Kept {
         self.metrics.iter().map(|metric| metric.of(outcome)).collect()
     }
 }
 
-/// The demand of a phase on a core.
+/// Demand of a phase on a core.
 pub(crate) fn demand(
     phase: &Phase,
     core: &CorePerformance,
     assumptions: &Assumptions,
 ) -> Result<Demand, StudyError> {
-    let wrong = |reason| StudyError::Phase(phase.name.clone(), reason);
-    Ok(phase.on(core, &assumptions.guesses).map_err(wrong)?.demand)
+    let on_core = phase.on(core, &assumptions.guesses);
+    Ok(on_core.map_err(|reason| StudyError::Phase(phase.name.clone(), reason))?.demand)
 }
 
-/// The geometric mean over the seeds of a figure of a policy over that of another one in a piece.
+/// Geometric mean, over the seeds of a piece, of a policy's figure divided by the baseline's.
 fn ratio(done: &Done, [policy, base]: [usize; 2], metric: usize) -> Option<f64> {
     let both = done[policy].iter().zip(&done[base]);
     let ratios = both.map(|(own, base)| Some(own[metric]? / base[metric]?));
     stats::geometric_mean(&ratios.collect::<Option<Vec<f64>>>()?)
 }
 
-/// As a report counts; never more than `u32::MAX`.
+/// `count` as the type of counts in reports; at most `u32::MAX`.
 pub(crate) fn count(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// Why a study cannot be made.
+/// Reasons for which a study cannot be made.
 #[derive(Debug, Error)]
 pub enum StudyError {
     /// The machine cannot be modelled.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// A demand vector is not one.
+    /// A demand vector is invalid: phase and reason.
     #[error("demand of {0}: {1}")]
     Phase(String, PhaseError),
     /// A simulation cannot be made.
     #[error(transparent)]
     Sim(#[from] SimError),
-    /// The machine is not of the studied kind, or has no such programs or mixes: what is needed, what is there.
+    /// The machine is not of the studied kind, or no programs or mixes fit: requirement and
+    /// finding.
     #[error("expected {0}, found {1}")]
     Unsuitable(String, String),
-    /// A run on a real machine failed, for the reason given in one line.
+    /// A run on a real machine failed; the reason in one line.
     #[error("{0}")]
     Run(String),
 }

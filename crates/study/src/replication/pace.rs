@@ -1,24 +1,28 @@
 //! The study's programs: parallel parts with a barrier behind each, and a serial part between every two.
 //!
 //! # Problem
-//! The fragment at hand says of its programs only how much of them is sequential, and not what that is a share of.
+//! The available fragment of the paper gives the sequential part of each program, but not the total
+//! of which it is a share.
 //! # Approach
-//! A program has `n` threads, one for each core. *Serial share* is defined here: the share of its time for which one
-//! thread works and all others wait, when it runs with a thread on each core of a machine of the same build that has
-//! slow cores only. So the share is the program's and not the scheduler's. The demand of the threads is that of a
-//! typical program: all components are unknown, and drawn with the assumptions. Another one streams through memory, for
-//! the question of how many threads are worth while; see [`fed`]. Others are those of programs that were recorded.
+//! A program has `n` threads, one for each core. *Serial share* is defined here: the share of the
+//! program's time for which one thread works and all others wait, on a machine of the same build
+//! with slow cores only and a thread on each core. So the share does not depend on the scheduler.
+//! By default the threads have the demand of a typical program: all components are unknown, and
+//! drawn with the assumptions. A second kind streams through memory, for the number of threads that
+//! pays; see [`fed`]. A third kind has the demand of recorded programs.
 //! # Terms
 //! - `T`: time of the program on the machine of slow cores; `s`: serial share.
-//! - `R`: parallel parts, at least 2; there are `R − 1` serial ones.
-//! - `p(M, n)`: seconds until threads that do `n` instructions each are done, one on each core of `M`.
+//! - `R`: parallel parts, at least 2; the program has `R − 1` serial parts.
+//! - `p(M, n)`: seconds until threads that do `n` instructions each are done, one on each core of
+//!   `M`.
 //! - `v(M)`: instructions per second of one thread alone, on a core of the fastest kind of `M`.
 //! # Equations
 //! - A parallel part has as many instructions a thread as take `(1 − s) T / R` on the slow machine.
 //! - A serial part has `s T / (R − 1) · v(slow)` instructions.
-//! - *Oracle* (Amdahl's law with a faster core for the serial part): `R · p(M, parallel) + (R − 1) · serial / v(M)`. Nothing
-//!   moves, nothing is cold, and each thread has a core: the fast ones are done first and wait. It bounds what can be had by
-//!   running serial parts on fast cores; a scheduler that also shared the fast cores in parallel parts could be better.
+//! - *Oracle* (Amdahl's law with a faster core for the serial part): `R · p(M, parallel) + (R − 1) ·
+//!   serial / v(M)`. No thread moves, no cache is cold, and each thread has a core: threads on fast
+//!   cores are done first and wait. The oracle bounds the gain from serial parts on fast cores. A
+//!   scheduler that also shares the fast cores in parallel parts could be better.
 //!
 //! # Properties
 //! - **The simulator agrees** with the oracle where serial parts are on a fast core and nothing moves, and with `T` on the
@@ -26,7 +30,7 @@
 
 use super::layout;
 use super::{StudyError, demand};
-use colocate_machine::performance::{CorePerformance, WorkKind};
+use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, Nanos, Performance, PuIdx};
 use colocate_model::phase::{Demand, Known, PhaseFile, Work as PortWork};
 use colocate_model::threads::Trained;
@@ -34,21 +38,21 @@ use colocate_model::{Assumptions, MissCurve, Model, Phase, Seat};
 use std::cmp::Reverse;
 use std::sync::LazyLock;
 
-/// What the threads of a program do when they work.
+/// Demand of a program's threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// What a program does of which nothing is known.
+    /// A program of unknown demand.
     Typical,
-    /// They stream through memory that no cache holds.
+    /// Streams through memory that no cache holds.
     Streaming,
-    /// What one of [`recorded`] does, by its place.
+    /// Demand of a program of [`recorded`], by its index.
     Recorded(usize),
 }
 
-/// The nine programs like those of NAS whose demand vectors were recorded; see docs/results/serpa.md.
+/// The nine recorded programs, which are like those of NAS; see docs/results/serpa.md.
 ///
 /// # Panics
-/// Not with the file that is built in.
+/// Never with the built-in file.
 #[must_use]
 pub fn recorded() -> &'static [Phase] {
     const TEXT: &str = include_str!("../../../../studies/serpa/recorded.json");
@@ -57,10 +61,10 @@ pub fn recorded() -> &'static [Phase] {
     &PHASES
 }
 
-/// What a program is to be like.
+/// Parameters of a program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// What its threads do.
+    /// Demand of its threads.
     pub kind: Kind,
     /// Serial share, 0 to 1; below 1.
     pub serial: f64,
@@ -70,12 +74,12 @@ pub struct Shape {
     pub parts: u64,
 }
 
-/// A program in instructions, for one set of assumptions.
+/// Sizes of a program in instructions, for one set of assumptions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sizes {
-    /// Of each thread in a parallel part. Never 0.
+    /// Instructions of each thread in a parallel part. Never 0.
     pub parallel: u64,
-    /// Of a serial part; 0 if there is none.
+    /// Instructions of a serial part; 0 if there is none.
     pub serial: u64,
     /// Parallel parts.
     pub parts: u64,
@@ -83,20 +87,20 @@ pub struct Sizes {
     pub threads: usize,
 }
 
-/// How fast a program is on a machine, under one set of assumptions.
+/// Speed of a program on a machine, under one set of assumptions.
 #[derive(Debug)]
 pub struct Pace<'a> {
     model: Model<'a>,
     machine: &'a Machine,
-    /// By kind of core.
+    /// Demand by kind of core.
     demands: Vec<Demand>,
 }
 
 impl<'a> Pace<'a> {
-    /// On that machine.
+    /// Models a program of `kind` on `machine`.
     ///
     /// # Errors
-    /// [`StudyError`] if it cannot be modelled.
+    /// [`StudyError`] if the program or the machine cannot be modelled.
     pub fn new(
         machine: &'a Machine,
         performance: &'a Performance,
@@ -105,25 +109,24 @@ impl<'a> Pace<'a> {
     ) -> Result<Self, StudyError> {
         let model = Model::new(machine, performance, assumptions)?;
         let phase = kind.phase();
-        let on = |core: &CorePerformance| demand(&phase, core, &assumptions);
-        let demands = performance.kinds.iter().map(on).collect::<Result<_, _>>()?;
-        Ok(Self { model, machine, demands })
+        let demands = performance.kinds.iter().map(|core| demand(&phase, core, &assumptions));
+        Ok(Self { model, machine, demands: demands.collect::<Result<_, _>>()? })
     }
 
-    /// Instructions per second of one thread alone, on the first core of the fastest kind that there is.
+    /// Instructions per second of one thread alone, on the first core of the fastest kind.
     #[must_use]
     pub fn alone(&self) -> f64 {
         self.model.alone(&self.seat(self.fastest_first()[0])).instructions_per_second
     }
 
-    /// Bytes per second that it reads from memory and writes back there.
+    /// Bytes per second that one thread alone reads from memory and writes back.
     #[must_use]
     pub fn traffic_alone(&self) -> f64 {
         self.model.alone(&self.seat(self.fastest_first()[0])).memory.0
     }
 
-    /// Seconds until so many threads that do so many instructions each are done, a core for each, fast ones first: a thread
-    /// that is done waits and leaves the others more of what they share.
+    /// Seconds until `threads` threads with `instructions` each are done, a core for each, fast
+    /// cores first. A thread that is done waits, which leaves the others more of shared resources.
     #[must_use]
     pub fn together(&self, instructions: f64, threads: usize) -> f64 {
         let cores = self.fastest_first().into_iter().take(threads);
@@ -142,7 +145,7 @@ impl<'a> Pace<'a> {
         seconds
     }
 
-    /// The first PU of every core, those of the fastest kind first.
+    /// First PU of every core, cores of the fastest kind first.
     fn fastest_first(&self) -> Vec<PuIdx> {
         let mut cores: Vec<&colocate_machine::Core> = self.machine.cores.iter().collect();
         cores.sort_by_key(|core| Reverse(core.kind.idx()));
@@ -155,14 +158,14 @@ impl<'a> Pace<'a> {
     }
 }
 
-/// Of the instructions of a part, what rounding can leave.
+/// Part of a part's instructions that rounding can leave.
 const ROUNDING: f64 = 1e-9;
 
 impl Sizes {
-    /// Of a program on `machine`, whose slow cores say how long things take.
+    /// Sizes of a program on `machine`; the times in `shape` hold on its slow cores.
     ///
     /// # Errors
-    /// [`StudyError`] if it cannot be modelled.
+    /// [`StudyError`] if the program or the machine cannot be modelled.
     pub fn of(
         shape: &Shape,
         machine: &Machine,
@@ -171,23 +174,24 @@ impl Sizes {
     ) -> Result<Self, StudyError> {
         let slow = layout::all_slow(machine);
         let pace = Pace::new(&slow, performance, assumptions, shape.kind)?;
-        let (length, threads) = (shape.length.as_secs_f64(), machine.cores.len());
+        let length = shape.length.as_secs_f64();
+        let threads = machine.cores.len();
         let each = pace.together(1.0, threads);
         let parts = float(shape.parts);
-        let parallel = (1.0 - shape.serial) * length / parts / each;
-        let serial = shape.serial * length / (parts - 1.0) * pace.alone();
-        let (parallel, serial) = (whole(parallel).max(1), whole(serial));
+        let parallel = whole((1.0 - shape.serial) * length / parts / each).max(1);
+        let serial = whole(shape.serial * length / (parts - 1.0) * pace.alone());
         Ok(Self { parallel, serial, parts: shape.parts, threads })
     }
 
-    /// The same work of the parallel parts, divided among so many threads.
+    /// The same work of the parallel parts, divided among `threads` threads.
     #[must_use]
     pub fn among(self, threads: usize) -> Self {
-        let (from, to) = (self.threads as u64, threads.max(1) as u64);
-        Self { parallel: (self.parallel * from / to).max(1), threads: threads.max(1), ..self }
+        let threads = threads.max(1);
+        let parallel = self.parallel * self.threads as u64 / threads as u64;
+        Self { parallel: parallel.max(1), threads, ..self }
     }
 
-    /// Seconds that the oracle takes on a machine.
+    /// Seconds of the oracle on a machine.
     #[must_use]
     pub fn oracle(&self, pace: &Pace<'_>) -> f64 {
         let serial = float(self.serial) / pace.alone();
@@ -196,12 +200,12 @@ impl Sizes {
     }
 }
 
-/// How many threads feedback-driven threading gives a program: one thread runs on a slow core, and says what share of
-/// the bandwidth it takes. There are no critical sections. What the machine's peak is was measured, so it is that of the
-/// set of assumptions.
+/// Number of threads that feedback-driven threading gives a program. One thread runs on a slow
+/// core, and its share of the bandwidth is measured. There are no critical sections. The machine's
+/// peak was measured, so the set of assumptions scales it.
 ///
 /// # Errors
-/// [`StudyError`] if it cannot be modelled.
+/// [`StudyError`] if the program or the machine cannot be modelled.
 pub fn fed(
     shape: &Shape,
     machine: &Machine,
@@ -217,15 +221,15 @@ pub fn fed(
     Ok(trained.advise(cores).threads as usize)
 }
 
-/// Lines of an instruction that streams. Chosen: the triad of STREAM takes three lines for eight elements of some five
-/// instructions each, 0.075.
+/// Lines of an instruction of the streaming program. Chosen: STREAM's triad takes three lines for
+/// eight elements of about five instructions each, 0.075.
 const STREAMED: f64 = 0.05;
 
 impl Kind {
-    /// The demand of its instructions. What is not said is unknown.
+    /// Demand of the instructions; components that are not set are unknown.
     ///
     /// # Panics
-    /// If so many are not recorded.
+    /// If [`Kind::Recorded`] has no recorded program at its index.
     #[must_use]
     pub fn phase(self) -> Phase {
         match self {
@@ -244,25 +248,23 @@ impl Kind {
     }
 }
 
-/// A loop that reads a word in its first cache until that changes: a load, a comparison and a branch, which wait for the
-/// load (3 cycles on the described cores). Its demand is no more than that; its speed has no effect on cores without
-/// siblings.
+/// A loop that reads a word in the first cache until it changes: a load, a comparison and a branch,
+/// which wait for the load (3 cycles on the described cores). Its speed has no effect on cores
+/// without siblings.
 #[must_use]
 pub fn spinning() -> Phase {
-    const SOURCE: &str = "a loop of three instructions: load, compare, branch";
-    let known = |value: f64| Known::new(value, SOURCE);
     let third = 1.0 / 3.0;
     let kinds = vec![(WorkKind::Load, third), (WorkKind::Int, third), (WorkKind::Branch, third)];
     Phase {
         name: "spinning".to_owned(),
         slots: known(1.0),
-        work: Known::new(PortWork::Kinds(kinds), SOURCE),
+        work: Known::new(PortWork::Kinds(kinds), SPIN_LOOP),
         dependent_cycles: known(1.0),
         dependent_cycles_divided: known(1.0),
         stall_cycles: known(0.0),
         branch_misses: known(0.0),
         misses: MissCurve::new([(Bytes(64), 0.0)])
-            .map_or(Known::Unknown, |curve| Known::new(curve, SOURCE)),
+            .map_or(Known::Unknown, |curve| Known::new(curve, SPIN_LOOP)),
         parallel_misses: known(1.0),
         written_back: known(0.0),
         shared_lines: known(0.0),
@@ -270,8 +272,15 @@ pub fn spinning() -> Phase {
     }
 }
 
+/// Source of the figures of [`spinning`].
+const SPIN_LOOP: &str = "a loop of three instructions: load, compare, branch";
+
+fn known(value: f64) -> Known<f64> {
+    Known::new(value, SPIN_LOOP)
+}
+
 #[allow(clippy::cast_precision_loss)] // parts of seconds are far below 2^53 instructions
-fn float(count: u64) -> f64 {
+pub(super) fn float(count: u64) -> f64 {
     count as f64
 }
 

@@ -1,13 +1,12 @@
 //! Two applications with a thread a core each, under every policy.
 //!
-//! Applications of which the same is known behave alike, so pairs of them are simulated once and counted as often as they
-//! stand for.
+//! Applications with equal demand vectors behave alike, so equal pairs are simulated once and counted
+//! as often as they occur.
 
 use super::definition::Part;
 use super::report::CellFigures;
 use super::{Done, Kept, Study, StudyError};
 use crate::metric::Metric;
-use crate::simulate::contender::Contender;
 use colocate_machine::{Bytes, Nanos};
 use colocate_model::Phase;
 use colocate_policy::PolicySpec;
@@ -21,25 +20,23 @@ use colocate_sim::{Kernel, Options, Outcome, Platform, simulate};
 #[derive(Debug)]
 pub struct Pairs<'a> {
     applications: &'a [Phase],
-    /// Of every pair, the place of the one in `distinct` that stands for it.
+    /// Every pair, and the index of its equal in `distinct`.
     all: Vec<([usize; 2], usize)>,
     distinct: Vec<[usize; 2]>,
 }
 
 impl<'a> Pairs<'a> {
-    /// All pairs of `applications`.
+    /// Makes all pairs of `applications`.
     #[must_use]
     pub fn new(applications: &'a [Phase]) -> Self {
-        // Whether the same is known of both, their names aside.
-        let alike = |a: usize, b: usize| {
-            let [a, b] = [a, b].map(|place| &applications[place]);
-            *a == Phase { name: a.name.clone(), ..b.clone() }
-        };
         let mut pairs = Self { applications, all: Vec::new(), distinct: Vec::new() };
         for a in 0..applications.len() {
             for b in a + 1..applications.len() {
-                let same = |&[c, d]: &[usize; 2]| alike(a, c) && alike(b, d);
-                let place = pairs.distinct.iter().position(same).unwrap_or_else(|| {
+                let equal = pairs.distinct.iter().position(|&[c, d]| {
+                    is_equal(&applications[a], &applications[c])
+                        && is_equal(&applications[b], &applications[d])
+                });
+                let place = equal.unwrap_or_else(|| {
                     pairs.distinct.push([a, b]);
                     pairs.distinct.len() - 1
                 });
@@ -49,30 +46,34 @@ impl<'a> Pairs<'a> {
         pairs
     }
 
-    /// The pairs that are simulated.
+    /// Simulated pairs.
     pub fn cells(&self) -> impl Iterator<Item = [&'a Phase; 2]> {
         self.distinct.iter().map(|pair| pair.map(|place| &self.applications[place]))
     }
 
-    /// Every pair, with the place of the one that stands for it.
+    /// Every pair, with the index of its simulated cell.
     #[must_use]
     pub fn reported(&self) -> Vec<(CellFigures, usize)> {
-        let names = |pair: [usize; 2]| pair.map(|place| self.applications[place].name.clone());
-        let figures = |&(pair, cell): &([usize; 2], usize)| {
-            let names = names(pair);
+        let figures = self.all.iter().map(|&(pair, cell)| {
+            let names = pair.map(|place| self.applications[place].name.clone());
             (CellFigures::of(&[("pair", names.join("+"))], &[], names.to_vec()), cell)
-        };
-        self.all.iter().map(figures).collect()
+        });
+        figures.collect()
     }
 }
 
-/// What is reported of a length of the second copy.
+/// Whether two applications have equal demand vectors; names do not count.
+fn is_equal(a: &Phase, b: &Phase) -> bool {
+    *a == Phase { name: a.name.clone(), ..b.clone() }
+}
+
+/// Report of a length of the second copy.
 pub(super) fn shorter(percent: u32) -> CellFigures {
     let length = f64::from(percent) / 100.0;
     CellFigures::of(&[("length", format!("{percent} %"))], &[("length", length)], Vec::new())
 }
 
-/// A pair under every policy and the oracle, which may choose the placements `also` as well.
+/// Simulates a pair under every policy and the oracle, which may also choose the placements `also`.
 pub(super) fn under_all(
     study: &Study<'_>,
     part: &Part,
@@ -85,17 +86,18 @@ pub(super) fn under_all(
     policies.extend(also.iter().map(|name| PolicySpec::named(name)));
     let mut runs = under(study, part, pair, draw, &policies)?;
     let stp = part.place(Metric::Stp).unwrap_or(0);
-    let best = |seed: usize| {
+    let oracle = (0..runs[0].len()).filter_map(|seed| {
         let of_seed = runs.iter().map(|runs| &runs[seed]);
         of_seed.max_by(|a, b| a[stp].unwrap_or(0.0).total_cmp(&b[stp].unwrap_or(0.0))).cloned()
-    };
-    let oracle: Vec<Kept> = (0..runs[0].len()).filter_map(best).collect();
+    });
+    let oracle: Vec<Kept> = oracle.collect();
     runs.truncate(own);
     runs.push(oracle);
     Ok(runs)
 }
 
-/// A pair under each of `policies`. An application that ends begins anew until both have ended.
+/// Simulates a pair under each of `policies`. An application that ends begins anew until both have
+/// ended.
 fn under(
     study: &Study<'_>,
     part: &Part,
@@ -119,7 +121,8 @@ fn under(
     Ok(runs)
 }
 
-/// Two copies of a typical application, the second of `percent` of the length.
+/// Simulates two copies of a typical application; the length of the second is `percent` of the
+/// first.
 pub(super) fn tail(
     study: &Study<'_>,
     part: &Part,
@@ -127,19 +130,22 @@ pub(super) fn tail(
     draw: usize,
 ) -> Result<Done, StudyError> {
     let platform = Platform::new(study.machine, study.performance, study.draws[draw])?;
-    let (phase, length) = (Phase::default(), study.definition.length);
+    let phase = Phase::default();
+    let length = study.definition.length;
     let shorter = Nanos(length.0 / 100 * u64::from(percent));
-    let under_one = |(_, Contender { policy, .. }): (_, Contender)| {
-        let one = |seed| -> Result<Kept, StudyError> {
+    let mut runs = Done::new();
+    for (_, contender) in part.known() {
+        let mut own: Vec<Kept> = Vec::new();
+        for seed in study.seeds() {
             let mut scenario = scenario(study, [&phase, &phase], seed);
             scenario.method = Method::Leave;
             scenario.jobs =
                 vec![job(study, "longer", 0, length), job(study, "shorter", 1, shorter)];
-            Ok(part.kept(&once(&platform, &scenario, &policy)?))
-        };
-        study.seeds().map(one).collect()
-    };
-    part.known().map(under_one).collect()
+            own.push(part.kept(&once(&platform, &scenario, &contender.policy)?));
+        }
+        runs.push(own);
+    }
+    Ok(runs)
 }
 
 fn once(
@@ -151,8 +157,8 @@ fn once(
     Ok(simulate(platform, scenario, policy, &options)?)
 }
 
-/// Two applications with a thread a core each. A simulation that does not end is ended after an hour, or a hundred times the
-/// length where that is later.
+/// Two applications with a thread a core each. The time limit is an hour, or a hundred times the
+/// length if that is later.
 fn scenario(study: &Study<'_>, pair: [&Phase; 2], seed: u64) -> Scenario {
     let length = study.definition.length;
     let jobs = pair.iter().zip(0..).map(|(phase, place)| job(study, &phase.name, place, length));
@@ -171,9 +177,9 @@ fn scenario(study: &Study<'_>, pair: [&Phase; 2], seed: u64) -> Scenario {
     }
 }
 
-/// An application with a thread a core, whose threads do the phase at `phase`.
+/// An application with a thread a core; its threads do the phase with index `phase`.
 fn job(study: &Study<'_>, name: &str, phase: u32, length: Nanos) -> JobSpec {
-    let thread = |order: usize| ThreadSpec {
+    let threads = (0..study.machine.cores.len()).map(|order| ThreadSpec {
         name: format!("{name}-{order}"),
         born: Nanos::ZERO,
         course: vec![Stretch {
@@ -185,12 +191,12 @@ fn job(study: &Study<'_>, name: &str, phase: u32, length: Nanos) -> JobSpec {
         work: Work::AloneFor(length),
         pages: Pages::FirstTouch,
         resident: Bytes::mib(32),
-    };
+    });
     JobSpec {
         memory: Vec::new(),
         name: name.to_owned(),
         arrives: Nanos::ZERO,
-        threads: (0..study.machine.cores.len()).map(thread).collect(),
+        threads: threads.collect(),
         barrier: None,
     }
 }

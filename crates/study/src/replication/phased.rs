@@ -1,13 +1,13 @@
-//! Programs with serial and parallel phases under every scheduler, and what the oracle makes of them.
+//! Programs with serial and parallel phases under every scheduler and the oracle.
 
 use super::definition::{Layout, Part, Phased, SerialBy, Waiting};
 use super::layout::levelled;
-use super::pace::{Kind, Pace, Shape, Sizes, fed, recorded, spinning};
+use super::pace::{Kind, Pace, Shape, Sizes, fed, float, recorded, spinning};
 use super::report::CellFigures;
 use super::{Done, Kept, Study, StudyError};
 use crate::metric::Metric;
 use colocate_machine::{Bytes, Nanos};
-use colocate_policy::{Policy, PolicySpec};
+use colocate_policy::Policy;
 use colocate_sim::{
     Barrier, BarrierWait, JobSpec, Kernel, Method, Options, Outcome, Pages, PhaseIdx, PhaseSpec,
     Platform, Scenario, Serial, Stretch, ThreadSpec, Work, simulate_with,
@@ -16,23 +16,23 @@ use colocate_sim::{
 /// One situation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Where the fast cores are.
+    /// Positions of the fast cores.
     pub layout: Layout,
-    /// What the program is like.
+    /// Parameters of the program.
     pub shape: Shape,
-    /// Which of its threads does the serial phases.
+    /// Thread of the serial phases.
     pub serial_by: SerialBy,
-    /// What its waiting threads do.
+    /// Behaviour of waiting threads.
     pub waiting: Waiting,
-    /// Whether fast cores are as slow as the others, and only said to be fast.
+    /// True if fast cores are as slow as the others and only described as fast.
     pub levelled: bool,
-    /// How many such programs there are, with as many threads together as there are cores. Never 0.
+    /// Number of such programs. All together have as many threads as there are cores. Never 0.
     pub programs: u32,
 }
 
 /// Every combination of the values of a form.
 pub(super) fn points(study: &Study<'_>, form: &Phased) -> impl Iterator<Item = Point> + use<> {
-    // So many serial phases that every thread does as many.
+    // The number of serial phases is a multiple of the threads, so that each thread does as many.
     let threads = study.machine.cores.len().max(1) as u64;
     let length = study.definition.length;
     let kinds = if form.streaming {
@@ -41,12 +41,6 @@ pub(super) fn points(study: &Study<'_>, form: &Phased) -> impl Iterator<Item = P
         (0..recorded().len()).map(Kind::Recorded).collect()
     } else {
         vec![Kind::Typical]
-    };
-    let shape = |kind: Kind, serial: u32, round: Nanos| Shape {
-        kind,
-        serial: f64::from(serial) / 100.0,
-        length,
-        parts: (length.0 / round.0.max(1) / threads).max(1) * threads + 1,
     };
     let mut rounds: Vec<Nanos> =
         form.phases_ms.iter().map(|phase| Nanos::from_millis(2 * phase)).collect();
@@ -57,21 +51,20 @@ pub(super) fn points(study: &Study<'_>, form: &Phased) -> impl Iterator<Item = P
     let mut points = Vec::new();
     for &layout in &form.layouts {
         for &serial in &form.serial {
-            let shapes = rounds.iter().flat_map(|&round| {
-                let shape = &shape;
-                kinds.iter().map(move |&kind| shape(kind, serial, round))
-            });
-            for shape in shapes {
-                for &waiting in &form.waiting {
-                    let point = |&programs: &u32| Point {
-                        layout,
-                        shape,
-                        serial_by,
-                        waiting,
-                        levelled,
-                        programs,
-                    };
-                    points.extend(form.programs.iter().map(point));
+            for &round in &rounds {
+                let serial = f64::from(serial) / 100.0;
+                let parts = (length.0 / round.0.max(1) / threads).max(1) * threads + 1;
+                for shape in kinds.iter().map(|&kind| Shape { kind, serial, length, parts }) {
+                    for &waiting in &form.waiting {
+                        points.extend(form.programs.iter().map(|&programs| Point {
+                            layout,
+                            shape,
+                            serial_by,
+                            waiting,
+                            levelled,
+                            programs,
+                        }));
+                    }
                 }
             }
         }
@@ -80,12 +73,10 @@ pub(super) fn points(study: &Study<'_>, form: &Phased) -> impl Iterator<Item = P
 }
 
 impl Point {
-    /// What is reported of it.
+    /// Report of the situation.
     pub(super) fn figures(&self) -> CellFigures {
         let Shape { serial, length, parts, .. } = self.shape;
-        #[allow(clippy::cast_precision_loss)] // a few thousand at most
-        let count = |parts: u64| parts as f64;
-        let parallel_s = (1.0 - serial) * length.as_secs_f64() / count(parts);
+        let parallel_s = (1.0 - serial) * length.as_secs_f64() / float(parts);
         let labels = [
             ("serial", format!("{:.0} %", serial * 100.0)),
             (
@@ -95,7 +86,8 @@ impl Point {
                     Layout::Unfriendly => "unfriendly".to_owned(),
                 },
             ),
-            ("phases", format!("{:.0} ms", length.as_secs_f64() / count(parts) * 500.0)),
+            // Half a round, in milliseconds.
+            ("phases", format!("{:.0} ms", length.as_secs_f64() / float(parts) * 500.0)),
             (
                 "by",
                 match self.serial_by {
@@ -124,13 +116,13 @@ impl Point {
         let values = [
             ("serial", serial),
             ("parallel_s", parallel_s),
-            ("serial_s", serial * length.as_secs_f64() / count(parts - 1)),
+            ("serial_s", serial * length.as_secs_f64() / float(parts - 1)),
         ];
         CellFigures::of(&labels, &values, Vec::new())
     }
 }
 
-/// A situation with one set of assumptions under each of the schedulers, and what the oracle takes.
+/// Simulates a situation under each scheduler, with one set of assumptions; the oracle is last.
 pub(super) fn under_all(
     study: &Study<'_>,
     part: &Part,
@@ -147,33 +139,37 @@ pub(super) fn under_all(
     if part.has_fewer_threads() {
         threads.push(sizes.among(fed(&point.shape, &machine, performance, assumptions)?));
     }
-    let under_one = |(sizes, policy): (&Sizes, PolicySpec)| {
-        let one = |seed| -> Result<Kept, StudyError> {
-            let scenario = scenario(study, point, sizes, seed);
-            let mut scheduler = policy.plain();
-            Ok(part.kept(&under(&platform, point, &scenario, (&mut *scheduler, policy.name()))?))
-        };
-        study.seeds().map(one).collect()
-    };
-    let contenders = threads.iter().flat_map(|it| part.known().map(move |(_, of)| (it, of.policy)));
-    let mut runs = contenders.map(under_one).collect::<Result<Done, StudyError>>()?;
+    let mut runs = Done::new();
+    for sizes in &threads {
+        for (_, contender) in part.known() {
+            let mut own: Vec<Kept> = Vec::new();
+            for seed in study.seeds() {
+                let scenario = scenario(study, point, sizes, seed);
+                let mut scheduler = contender.policy.plain();
+                let name = contender.policy.name();
+                let outcome = under(&platform, point, &scenario, (&mut *scheduler, name))?;
+                own.push(part.kept(&outcome));
+            }
+            runs.push(own);
+        }
+    }
     let pace = Pace::new(&machine, performance, assumptions, point.shape.kind)?;
     // The oracle is arithmetic, of one program alone.
-    let oracle = |metric: &Metric| match metric {
+    let oracle = part.metrics.iter().map(|metric| match metric {
         _ if point.programs > 1 => None,
         Metric::Time => Some(sizes.oracle(&pace)),
         Metric::Moves | Metric::Crossings => Some(0.0),
         _ => None,
-    };
-    let oracle: Kept = part.metrics.iter().map(oracle).collect();
+    });
+    let oracle: Kept = oracle.collect();
     runs.push(study.seeds().map(|_| oracle.clone()).collect());
     Ok(runs)
 }
 
-/// A scenario under a scheduler.
+/// Simulates a scenario under a scheduler.
 ///
 /// # Errors
-/// The [`StudyError`] of the simulation.
+/// [`StudyError`] of the simulation.
 pub fn under(
     platform: &Platform<'_>,
     point: &Point,
@@ -185,41 +181,30 @@ pub fn under(
     Ok(simulate_with(platform, scenario, scheduler, &options, &mut |_| ())?)
 }
 
-/// The programs as a scenario, each with as many threads as its share of the cores. They begin one after another within the
-/// first round, so that their serial phases do not all begin together.
+/// The programs as a scenario, each with its share of the cores as threads. Starts are spread over
+/// the first round, so that the serial phases do not all begin together.
 #[must_use]
 pub fn scenario(study: &Study<'_>, point: &Point, sizes: &Sizes, seed: u64) -> Scenario {
     let programs = point.programs as usize;
     let sizes = &Sizes { threads: (sizes.threads / programs).max(1), ..*sizes };
-    let thread = |order: usize| {
-        let (course, instructions) = course(point.serial_by, sizes, order);
-        ThreadSpec {
-            name: format!("t{order}"),
-            born: Nanos::ZERO,
-            course,
-            work: Work::Instructions(instructions),
-            pages: Pages::FirstTouch,
-            resident: Bytes::mib(32),
-        }
-    };
     let wait = match point.waiting {
         Waiting::Sleep => BarrierWait::Sleep,
         Waiting::Spin | Waiting::SpinUnknown => BarrierWait::Spin(SPINNING),
     };
     let by_first = point.serial_by == SerialBy::First && sizes.serial > 0;
     let serial = by_first.then_some(Serial { phase: WORK, instructions: sizes.serial });
-    let job = |order: usize| JobSpec {
+    let jobs = (0..programs).map(|order| JobSpec {
         memory: Vec::new(),
         name: format!("program {order}"),
         arrives: Nanos(study.round().0 * order as u64 / programs as u64),
-        threads: (0..sizes.threads).map(thread).collect(),
+        threads: (0..sizes.threads).map(|order| thread(point.serial_by, sizes, order)).collect(),
         barrier: Some(Barrier { wait, serial }),
-    };
+    });
     Scenario {
         name: format!("{:.0} % serial", point.shape.serial * 100.0),
         seed,
         phases: vec![PhaseSpec::of(point.shape.kind.phase()), PhaseSpec::of(spinning())],
-        jobs: (0..programs).map(job).collect(),
+        jobs: jobs.collect(),
         method: Method::Leave,
         quantum: study.definition.quantum,
         grain: Nanos::ZERO,
@@ -230,28 +215,44 @@ pub fn scenario(study: &Study<'_>, point: &Point, sizes: &Sizes, seed: u64) -> S
     }
 }
 
-/// What threads do that work, and what those that spin.
+/// Phase of working threads.
 const WORK: PhaseIdx = PhaseIdx(0);
+/// Phase of spinning threads.
 const SPINNING: PhaseIdx = PhaseIdx(1);
 
-/// Times of the program on slow cores after which a run is given up. Chosen: all threads on one slow core would take sixteen.
+/// Limit of a run, in times of the program on slow cores. Chosen: all threads on one slow core
+/// would take sixteen.
 const HORIZON: u64 = 20;
 
-/// What a thread does, and how many instructions that is in all. Where threads do serial phases in turn, the others come to
-/// the next barrier at once: after one instruction, since there is no stretch without any.
+fn thread(by: SerialBy, sizes: &Sizes, order: usize) -> ThreadSpec {
+    let (course, instructions) = course(by, sizes, order);
+    ThreadSpec {
+        name: format!("t{order}"),
+        born: Nanos::ZERO,
+        course,
+        work: Work::Instructions(instructions),
+        pages: Pages::FirstTouch,
+        resident: Bytes::mib(32),
+    }
+}
+
+/// Course of a thread, and its instructions in all. Where threads do the serial phases in turn, the
+/// other threads reach the next barrier after one instruction, because a stretch without
+/// instructions is not possible.
 fn course(by: SerialBy, sizes: &Sizes, order: usize) -> (Vec<Stretch>, u64) {
-    let stretch = |instructions: u64| Stretch {
-        phase: WORK,
-        instructions,
-        sleep: Nanos::ZERO,
-        barrier: true,
-    };
     let parallel = stretch(sizes.parallel);
     if by == SerialBy::First || sizes.serial == 0 {
         return (vec![parallel], sizes.parallel * sizes.parts);
     }
-    let between = |thread: usize| if thread == order { sizes.serial } else { 1 };
-    let rounds = (0..sizes.threads).flat_map(|thread| [parallel, stretch(between(thread))]);
-    let serial = (0..sizes.threads).cycle().take(usize::try_from(sizes.parts - 1).unwrap_or(0));
-    (rounds.collect(), sizes.parallel * sizes.parts + serial.map(between).sum::<u64>())
+    // One serial phase by each thread, as this thread sees them.
+    let serial: Vec<u64> =
+        (0..sizes.threads).map(|thread| if thread == order { sizes.serial } else { 1 }).collect();
+    let rounds = serial.iter().flat_map(|&instructions| [parallel, stretch(instructions)]);
+    let all = serial.iter().cycle().take(usize::try_from(sizes.parts - 1).unwrap_or(0));
+    (rounds.collect(), sizes.parallel * sizes.parts + all.sum::<u64>())
+}
+
+/// Work that ends at a barrier.
+fn stretch(instructions: u64) -> Stretch {
+    Stretch { phase: WORK, instructions, sleep: Nanos::ZERO, barrier: true }
 }

@@ -6,10 +6,10 @@ use crate::simulate::figures::Spread;
 use colocate_figures::stats::Estimate;
 use colocate_machine::printable;
 
-/// The tables that have an axis, one below the other, as an SVG document.
+/// Tables with an axis, one below the other, as an SVG document.
 ///
 /// # Errors
-/// If no table has one, or the drawing library fails; its line says which.
+/// If no table has an axis, or the drawing library fails; the line gives the reason.
 pub fn svg(report: &Report) -> Result<String, String> {
     let curves: Vec<Curves> = report.parts.iter().filter_map(|part| curves(report, part)).collect();
     if curves.is_empty() {
@@ -48,7 +48,8 @@ fn curves(report: &Report, part: &PartFigures) -> Option<Curves> {
     })
 }
 
-/// Where a cell is along the axis: its serial share in percent, or the power of ten of milliseconds of its phases.
+/// Position of a cell along the axis: its serial share in percent, or the power of ten of
+/// milliseconds of its phases.
 fn along(cell: &CellFigures, x: &str) -> f64 {
     match x {
         "serial" => cell.values["serial"] * 100.0,
@@ -56,12 +57,11 @@ fn along(cell: &CellFigures, x: &str) -> f64 {
     }
 }
 
-/// The labels of a cell that are not along the axis and differ from those of other cells.
+/// Labels of a cell that differ between cells, without the label along the axis.
 fn others(part: &PartFigures, cell: &CellFigures, x: &str) -> Vec<String> {
-    let varies = |name: &str, label: &str| {
+    let others = cell.labels.iter().filter(|(name, label)| {
         let mut labels = part.cells.iter().flat_map(|cell| &cell.labels);
-        labels.any(|(other, another)| other == name && another != label)
-    };
-    let others = cell.labels.iter().filter(|(name, label)| name != x && varies(name, label));
+        name != x && labels.any(|(other, another)| other == name && another != label)
+    });
     others.map(|(_, label)| label.clone()).collect()
 }

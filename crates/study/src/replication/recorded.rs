@@ -1,8 +1,9 @@
-//! Programs that were recorded (`colocate profile --phases`), in place of drawn ones.
+//! Recorded programs (`colocate profile --phases`), in place of drawn programs.
 //!
 //! # Approach
-//! Demand vectors and their order are as recorded; what was not recorded is guessed, as everywhere. Recorded runs are short, so each
-//! stretch of a run is prolonged by one factor: alone, under the default assumptions, a run takes as long as the study's programs do.
+//! Demand vectors and their order are as recorded; components that were not recorded are guessed, as
+//! everywhere. Recorded runs are short, so each stretch of a run is prolonged by one factor: alone,
+//! under the default assumptions, a run takes as long as the study's programs do.
 //! # Properties
 //! - **A run takes as long as requested**, and its traffic is that of its phases by their times -> test `a_run_is_prolonged`
 
@@ -12,7 +13,7 @@ use colocate_machine::{Machine, Nanos, Performance};
 use colocate_model::phase::PhaseFile;
 use colocate_model::{Assumptions, Model, Phase, Seat};
 
-/// A program that was recorded.
+/// A recorded program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recorded {
     name: String,
@@ -21,7 +22,7 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// A program of a file of demand vectors; `None` if the file says no course, and has more than one vector.
+    /// A program of a file of demand vectors; `None` if the file has several vectors and no course.
     #[must_use]
     pub fn new(name: String, file: PhaseFile) -> Option<Self> {
         let PhaseFile { phases, mut course, .. } = file;
@@ -32,10 +33,10 @@ impl Recorded {
     }
 }
 
-/// Recorded programs on a machine, each of `length` alone.
+/// Recorded programs on a machine; each takes `length` alone.
 ///
 /// # Errors
-/// [`StudyError`] if the machine cannot be modelled, or a demand vector is not for its cores.
+/// [`StudyError`] if the machine cannot be modelled, or a demand vector does not fit its cores.
 pub fn programs(
     machine: &Machine,
     performance: &Performance,
@@ -45,36 +46,37 @@ pub fn programs(
     let assumptions = Assumptions::default();
     let model = Model::new(machine, performance, assumptions)?;
     let pu = machine.cores[0].pus[0];
-    // Instructions and lines from memory a second.
-    let alone = |phase: &Phase| -> Result<(f64, f64), StudyError> {
-        let demand = demand(phase, &performance.kinds[0], &assumptions)?;
-        let rate = model.alone(&Seat { pu, demand: &demand, pages: &[], space: 0 });
-        let speed = rate.instructions_per_second;
-        Ok((speed, rate.misses.last().copied().unwrap_or(0.0) * speed))
-    };
-    let program = |recorded: &Recorded| -> Result<Program, StudyError> {
-        let Recorded { name, phases, course } = recorded.clone();
-        let rates = phases.iter().map(alone).collect::<Result<Vec<_>, _>>()?;
-        #[allow(clippy::cast_precision_loss)] // far less than 2^53
-        let times =
-            course.iter().map(|&(phase, ran)| (phase, ran as f64 / rates[phase as usize].0));
-        let (mut seconds, mut lines) = (0.0, 0.0);
-        for (phase, time) in times {
+    let mut programs = Vec::new();
+    for Recorded { name, phases, course } in recorded.iter().cloned() {
+        // Instructions and lines from memory a second, by phase.
+        let mut rates: Vec<(f64, f64)> = Vec::new();
+        for phase in &phases {
+            let demand = demand(phase, &performance.kinds[0], &assumptions)?;
+            let rate = model.alone(&Seat { pu, demand: &demand, pages: &[], space: 0 });
+            let speed = rate.instructions_per_second;
+            rates.push((speed, rate.misses.last().copied().unwrap_or(0.0) * speed));
+        }
+        let mut seconds = 0.0;
+        let mut lines = 0.0;
+        for &(phase, ran) in &course {
+            let (speed, traffic) = rates[phase as usize];
+            #[allow(clippy::cast_precision_loss)] // far less than 2^53
+            let time = ran as f64 / speed;
             seconds += time;
-            lines += time * rates[phase as usize].1;
+            lines += time * traffic;
         }
         let factor = length.as_secs_f64() / seconds;
-        #[allow(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            clippy::cast_precision_loss
-        )]
-        let longer =
-            |(phase, ran): (u32, u64)| (phase, (ran as f64 * factor).round().max(1.0) as u64);
-        let course = course.into_iter().map(longer).collect();
-        Ok(Program { name, phases, course, traffic: lines / seconds / 1e6 })
-    };
-    recorded.iter().map(program).collect()
+        let course = course.into_iter().map(|(phase, ran)| (phase, prolonged(ran, factor)));
+        let course = course.collect();
+        programs.push(Program { name, phases, course, traffic: lines / seconds / 1e6 });
+    }
+    Ok(programs)
+}
+
+/// Instructions times `factor`; at least 1.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+fn prolonged(instructions: u64, factor: f64) -> u64 {
+    (instructions as f64 * factor).round().max(1.0) as u64
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What came of a study: one form for all of them.
+//! Report of a study: one form for all studies.
 
 use super::definition::{Picture, Ratios, Shown};
 use crate::metric::Metric;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Version of the report that this build writes.
 pub const VERSION: u32 = 1;
 
-/// What came of a study, simulated (`docs/schemas/study.json`).
+/// Results of a study, simulated (`docs/schemas/study.json`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Format version, [`VERSION`].
@@ -19,121 +19,121 @@ pub struct Report {
     pub simulated: bool,
     /// Version of colocate.
     pub colocate: String,
-    /// Which study.
+    /// Name of the study.
     pub study: String,
-    /// What programs are like, in a line.
+    /// Description of the programs, in a line.
     pub summary: String,
-    /// The machine that is simulated.
+    /// Simulated machine.
     pub machine: String,
-    /// How many sets of assumptions.
+    /// Number of sets of assumptions.
     pub draws: u32,
-    /// How many seeds for each.
+    /// First seed.
     pub seeds: u32,
     /// The first seed.
     pub seed: u64,
-    /// How long a program takes alone, in seconds.
+    /// Time that a program takes alone, in seconds.
     pub length_s: f64,
     /// Time between two decisions, in seconds.
     pub quantum_s: f64,
-    /// How long a serial and a parallel phase take together, in seconds, where there are some.
+    /// Time of a serial and a parallel phase together, in seconds; `None` without phased programs.
     pub round_s: Option<f64>,
-    /// A digest of the machine, the programs and all settings.
+    /// Digest of the machine, the programs and all settings.
     pub inputs: String,
-    /// Least difference that counts as resolved.
+    /// Least relative difference that counts as resolved.
     pub resolution: f64,
-    /// The drawn programs.
+    /// Drawn programs.
     pub programs: Vec<ProgramFigures>,
     /// Figures of the model alone.
     pub facts: Vec<FactFigures>,
-    /// The tables.
+    /// Tables.
     pub parts: Vec<PartFigures>,
-    /// What a reader should know, one sentence each.
+    /// Notes for the reader, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// What a drawn program does alone, under the default assumptions.
+/// Figures of a drawn program alone, under the default assumptions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProgramFigures {
-    /// Its name.
+    /// Name of the program.
     pub name: String,
-    /// Phases.
+    /// Number of phases.
     pub phases: u32,
     /// Requests to memory, t/µs.
     pub memory: f64,
     /// Requests to the first cache, t/µs.
     pub first_cache: f64,
-    /// Share of its speed that it loses for each t/µs of others.
+    /// Share of its speed that the program loses for each t/µs of other programs.
     pub loss: f64,
 }
 
-/// Figures that need no simulation.
+/// Figures without simulation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FactFigures {
-    /// What they are, in a line.
+    /// Description, in a line.
     pub text: String,
-    /// The figures.
+    /// Figures.
     pub facts: Vec<Fact>,
 }
 
-/// A figure that needs no simulation, as a ratio.
+/// A ratio from the model alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fact {
-    /// Its name.
+    /// Name of the figure.
     pub name: String,
-    /// The figure.
+    /// Value with its range over the sets of assumptions.
     pub value: Spread,
-    /// What was published of it, if anything was.
+    /// Published figure; `None` if nothing was published.
     pub published: Option<Published>,
 }
 
 /// A published figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Published {
-    /// The figure over that under Linux or alone; `None` where the text has no number.
+    /// The figure divided by the figure under Linux or alone; `None` where the text has no number.
     pub ratio: Option<f64>,
-    /// As it stands there.
+    /// Published wording.
     pub text: String,
-    /// Where.
+    /// Publication and place.
     pub source: String,
 }
 
-/// One table.
+/// A table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PartFigures {
-    /// Its name.
+    /// Name of the table.
     pub name: String,
-    /// What it shows, in a line.
+    /// Title, in a line.
     pub text: String,
     /// How ratios are shown.
     pub ratios: Ratios,
     /// Policies of the study that colocate does not have.
     pub missing: Vec<String>,
-    /// What the others are compared to.
+    /// Policies to compare with.
     pub baselines: Vec<String>,
-    /// What is simulated.
+    /// Reported cells.
     pub cells: Vec<CellFigures>,
-    /// A row a cell, or one of means over all cells.
+    /// A row a cell, or a row of means over all cells.
     pub rows: Vec<Row>,
     /// Published orders of policies.
     pub orders: Vec<Order>,
-    /// What else was published.
+    /// Other published figures.
     pub published: Vec<Published>,
-    /// The first metric along an axis.
+    /// Picture of the first metric along an axis.
     pub picture: Option<Picture>,
-    /// One mix in detail.
+    /// Detailed view of a mix.
     pub detail: Option<Details>,
 }
 
-/// What is simulated in a cell.
+/// Description of a cell.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CellFigures {
-    /// What it is, as shown: the labels that are not the same for all cells of its part.
+    /// Name as shown: the labels in which the cells of the part differ.
     pub name: String,
-    /// What it is: name and value, in the order in which they are shown.
+    /// Labels, name and value, in display order.
     pub labels: Vec<(String, String)>,
-    /// Numbers of it.
+    /// Labels as numbers; the unit is in the name.
     pub values: BTreeMap<String, f64>,
-    /// Its programs.
+    /// Programs of the cell.
     pub programs: Vec<String>,
 }
 
@@ -149,83 +149,86 @@ impl CellFigures {
     }
 }
 
-/// A cell, or the mean of all, under every policy.
+/// Figures of a cell, or of the mean over all cells, under every policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The cell's place; `None` for the mean of all.
+    /// Index of the cell; `None` for the mean over all cells.
     pub cell: Option<u32>,
-    /// The policies.
+    /// Figures by policy.
     pub policies: Vec<PolicyFigures>,
 }
 
-/// One policy.
+/// Figures of a policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PolicyFigures {
-    /// Its name; `fdt` is with fewer threads, and `oracle` the best that can be had.
+    /// Name; `fdt` means with fewer threads, and `oracle` is the upper bound.
     pub policy: String,
-    /// Its figures.
+    /// Figures by metric.
     pub metrics: Vec<MetricFigures>,
 }
 
-/// One metric of one policy.
+/// A metric of a policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MetricFigures {
     /// The metric.
     pub metric: Metric,
-    /// Its value; `None` if a run did not end, and where there is none of an oracle.
+    /// Value; `None` if a run did not end, or if the metric is unknown for the oracle.
     pub value: Option<Spread>,
-    /// Beside each baseline but itself, where policies are compared by the metric.
+    /// Comparisons with the other baselines, where the metric compares policies.
     pub beside: Vec<Beside>,
-    /// The part of the time that the oracle saves beside the first policy that it saves, too; `None` where the oracle saves
-    /// less than can be resolved.
+    /// Time saved against the first policy, as a part of the time that the oracle saves. `None`
+    /// where the oracle saves less than the resolution.
     pub of_oracle: Option<Spread>,
-    /// What was published of it, if anything was.
+    /// Published figure; `None` if nothing was published.
     pub published: Option<Published>,
 }
 
-/// A policy beside a baseline.
+/// Comparison of a policy with a baseline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Beside {
     /// The baseline.
     pub baseline: String,
-    /// The ratio to its value and the interval, of `time` the baseline's over the policy's; `None` if a run did not end.
+    /// Ratio to the baseline's value and its interval; for `time`, the baseline's value over the
+    /// policy's. `None` if a run did not end.
     pub ratio: Option<Spread>,
-    /// What may be said.
+    /// Verdict of the comparison.
     pub verdict: Verdict,
-    /// Why nothing may be said.
+    /// Reason for an unresolved verdict.
     pub unresolved: Option<Unresolved>,
-    /// Where the ratio is a mean, that in each cell, seeds together, and its range over the assumptions.
+    /// Where the ratio is a mean: the ratio in each cell over all seeds, with its range over the
+    /// assumptions.
     pub by_cell: Vec<Option<Spread>>,
 }
 
-/// Two schedulers of which it was published which is better.
+/// Published order of two schedulers, and the simulated one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Order {
-    /// By what.
+    /// Metric by which the schedulers are ordered.
     pub metric: Metric,
-    /// The one that was published to be better.
+    /// Scheduler published as better.
     pub better: String,
-    /// The other.
+    /// Scheduler published as worse.
     pub than: String,
-    /// Ratio of the first to the second; `None` if a run did not end.
+    /// Ratio of the better to the worse scheduler; `None` if a run did not end.
     pub ratio: Option<Spread>,
-    /// Whether it is so here.
+    /// Simulated order.
     pub found: Found,
-    /// Whether it is decided, and the difference as large as the model can resolve.
+    /// True if the order is decided and the difference is at least the resolution of the model.
     pub resolved: bool,
-    /// Where the order was published.
+    /// Publication of the order.
     pub source: String,
 }
 
-/// An order beside the published one.
+/// Simulated order, relative to the published one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Found {
     /// As published, under all assumptions.
     Same,
-    /// The other way round, under all assumptions.
+    /// Reversed, under all assumptions.
     Reversed,
-    /// It depends on the assumptions or on chance, or there is only one set of them or one seed.
+    /// Not decided: the order depends on the assumptions or on chance, or only one set of
+    /// assumptions or one seed was simulated.
     Open,
 }
 
@@ -235,50 +238,52 @@ impl From<&published::Row> for Published {
     }
 }
 
-/// One mix under every scheduler.
+/// A mix under every scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Details {
-    /// Its name.
+    /// Name of the mix.
     pub mix: String,
-    /// What is printed of it.
+    /// Printed view.
     pub what: Shown,
-    /// Its programs, in the order of their jobs.
+    /// Programs, in the order of their jobs.
     pub programs: Vec<String>,
-    /// The schedulers, the baseline first.
+    /// Courses by scheduler, the baseline first.
     pub policies: Vec<Course>,
 }
 
-/// The course of a mix under one scheduler.
+/// Course of a mix under a scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Course {
-    /// Its name.
+    /// Name of the scheduler.
     pub policy: String,
-    /// How far the programs have come at each tenth of the time until the first has reached its target,
-    /// begin and end included: the part of its target that the least, the mean and the farthest program
-    /// has reached.
+    /// Progress of the least advanced program, mean progress, and progress of the most advanced
+    /// program, as parts of the target. Eleven points: tenths of the time until the first program
+    /// has reached its target, from 0 to 10.
     pub progress: Vec<[f64; 3]>,
-    /// How many programs have not reached their targets at each tenth of the baseline's turnaround, from its
-    /// start to a fifth after its end.
+    /// Programs that have not reached their targets, at each tenth of the baseline's turnaround,
+    /// from its start to a fifth after its end.
     pub left: Vec<u32>,
-    /// The requests of the caches of which there are several with several cores each, t/µs: the greatest less the least,
-    /// in quanta with as many programs as contexts or more. `None` if there are no such caches.
+    /// Imbalance of the shared caches: the most requested cache less the least requested, in quanta
+    /// with at least as many programs as contexts. `None` if no level has several caches with
+    /// several cores each.
     pub imbalance: Option<Imbalance>,
-    /// Requests of the cores' first caches, t/µs, in each tenth of the time until the first program has reached its target: of the core that is
-    /// requested least in a quantum, and of the one that is requested most. Empty if they are not reported.
+    /// Requests to the first caches, t/µs, in each tenth of the time until the first program has
+    /// reached its target: the least and the most requested core. Empty if accesses are not
+    /// reported.
     pub first_caches: Vec<[f64; 2]>,
-    /// For how many quanta each program had a PU until it reached its target.
+    /// Quanta for which each program had a PU until it reached its target.
     pub slots: Vec<f64>,
     /// Part of the run's time for which two programs were on one core, row by row.
     pub core_sharing: Vec<Vec<f64>>,
 }
 
-/// Differences of quanta, t/µs.
+/// Differences over quanta, t/µs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Imbalance {
-    /// The mean.
+    /// Mean.
     pub mean: f64,
-    /// The median.
+    /// Median.
     pub median: f64,
-    /// Nine of ten are smaller.
+    /// 90th percentile.
     pub ninth_tenth: f64,
 }

@@ -10,35 +10,38 @@ use colocate_machine::{Machine, PuIdx};
 use colocate_model::phase::Demand;
 use colocate_model::{Assumptions, Model, Phase, Seat};
 
-/// Times under one set of assumptions.
+/// Slowdowns under one set of assumptions: time beside another kernel over time alone.
 struct Drawn {
+    /// Each kernel beside a copy of itself.
     same: Vec<f64>,
+    /// Each kernel beside each other kernel.
     all: Vec<f64>,
+    /// Each kernel beside the partner that slows it down least.
     best: Vec<f64>,
 }
 
-/// SMT-Bench's scenarios with these kernels: each beside a copy of itself; the geometric mean and the greatest of these; the
-/// geometric mean of both times of every pair of different kernels; that of the times beside the partners that slow down least.
+/// SMT-Bench's scenarios with `kernels`: each kernel beside a copy of itself; the geometric mean
+/// and the greatest of these slowdowns; the geometric mean over all pairs of different kernels; the
+/// geometric mean beside the partners that slow down least.
 ///
 /// # Errors
-/// [`StudyError`] if the machine has no siblings, or it or a kernel cannot be modelled.
+/// [`StudyError`] if the machine has no siblings, or the machine or a kernel cannot be modelled.
 pub fn facts(study: &Study<'_>, kernels: &[Phase]) -> Result<Vec<Fact>, StudyError> {
     let siblings = siblings(study.machine)?;
-    let one = |draw| one(study, siblings, kernels, draw);
-    let drawn: Vec<Drawn> = study.draws.iter().map(one).collect::<Result<_, _>>()?;
-    let over =
-        |of: &dyn Fn(&Drawn) -> f64| Spread::over(&drawn.iter().map(of).collect::<Vec<_>>(), 0.0);
+    let drawn = study.draws.iter().map(|draw| one(study, siblings, kernels, draw));
+    let drawn = drawn.collect::<Result<Vec<Drawn>, _>>()?;
     let mut facts: Vec<Fact> = Vec::new();
     for (place, kernel) in kernels.iter().enumerate() {
         let name = format!("{} beside itself", kernel.name);
-        facts.push(Fact { name, value: over(&|drawn| drawn.same[place]), published: None });
+        let value = over(&drawn, |drawn| drawn.same[place]);
+        facts.push(Fact { name, value, published: None });
     }
-    let mean = |times: &[f64]| stats::geometric_mean(times).unwrap_or(1.0);
+    // In the order of the published rows.
     let means = [
-        over(&|drawn| mean(&drawn.same)),
-        over(&|drawn| drawn.same.iter().copied().fold(0.0, f64::max)),
-        over(&|drawn| mean(&drawn.all)),
-        over(&|drawn| mean(&drawn.best)),
+        over(&drawn, |drawn| mean(&drawn.same)),
+        over(&drawn, |drawn| drawn.same.iter().copied().fold(0.0, f64::max)),
+        over(&drawn, |drawn| mean(&drawn.all)),
+        over(&drawn, |drawn| mean(&drawn.best)),
     ];
     let rows = published::rows("serpa").filter(|row| row.figure == "SMT-Bench");
     facts.extend(rows.zip(means).map(|(row, value)| Fact {
@@ -49,10 +52,18 @@ pub fn facts(study: &Study<'_>, kernels: &[Phase]) -> Result<Vec<Fact>, StudyErr
     Ok(facts)
 }
 
-/// Two PUs of the first core that has two.
+fn over(drawn: &[Drawn], of: impl Fn(&Drawn) -> f64) -> Spread {
+    Spread::over(&drawn.iter().map(of).collect::<Vec<_>>(), 0.0)
+}
+
+fn mean(times: &[f64]) -> f64 {
+    stats::geometric_mean(times).unwrap_or(1.0)
+}
+
+/// First two PUs of the first core with two PUs or more.
 ///
 /// # Errors
-/// [`StudyError::Unsuitable`] if there is none.
+/// [`StudyError::Unsuitable`] if no core has two PUs.
 pub fn siblings(machine: &Machine) -> Result<[PuIdx; 2], StudyError> {
     let core = machine.cores.iter().find_map(|core| core.pus.first_chunk());
     core.copied().ok_or_else(|| {
@@ -61,6 +72,7 @@ pub fn siblings(machine: &Machine) -> Result<[PuIdx; 2], StudyError> {
     })
 }
 
+/// Slowdowns under the assumptions `draw`.
 fn one(
     study: &Study<'_>,
     siblings: [PuIdx; 2],

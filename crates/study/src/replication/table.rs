@@ -1,9 +1,9 @@
-//! A study as text for a terminal: one form of table for all of them.
+//! Report of a study as text for a terminal: one form of table for all studies.
 
 use super::definition::{Ratios, Shown};
 use super::report::{
     Beside, CellFigures, Course, Details, FactFigures, Found, MetricFigures, Order, PartFigures,
-    Published, Report, Row,
+    Published, Report,
 };
 use crate::metric::Metric;
 use crate::simulate::figures::Spread;
@@ -12,12 +12,12 @@ use colocate_figures::table::{aligned, row};
 use colocate_machine::printable;
 use std::fmt::Write;
 
-/// Most programs of which a matrix is printed. Chosen: a line of 100 characters.
+/// Most programs in a printed matrix. Chosen: a line of 100 characters.
 const MOST_IN_MATRIX: usize = 12;
-/// Pairs that are named where there is no room for a matrix. Chosen.
+/// Pairs printed where a matrix is too wide. Chosen.
 const PAIRS: usize = 5;
 
-/// The report as tables and their legend; ends in a newline.
+/// Tables of the report and their legend; ends in a newline.
 #[must_use]
 pub fn text(report: &Report) -> String {
     let mut out = String::new();
@@ -40,7 +40,7 @@ pub fn text(report: &Report) -> String {
         );
     }
     report.facts.iter().for_each(|each| facts(&mut out, each));
-    // Why an order is not decided, also where there are too few repetitions.
+    // Reason for an open order; with too few repetitions no order is decided.
     let open = match (seeds, draws) {
         (1, _) => "not decided by one seed",
         (_, 1) => "not decided by one set of assumptions",
@@ -75,8 +75,7 @@ fn part(out: &mut String, part: &PartFigures, open: &str) {
     let _ = writeln!(out, "\n{}{}", part.text, traffic.unwrap_or_default());
     let metrics = part.rows.first().and_then(|row| row.policies.first());
     let metrics = metrics.map_or(&[][..], |policy| &policy.metrics);
-    let compared = |at: &usize| metrics[*at].metric.is_compared();
-    for at in (0..metrics.len()).filter(compared) {
+    for at in (0..metrics.len()).filter(|&at| metrics[at].metric.is_compared()) {
         out.push_str(&metric(part, metrics, at));
     }
     for Published { text, source, .. } in &part.published {
@@ -84,8 +83,8 @@ fn part(out: &mut String, part: &PartFigures, open: &str) {
     }
     if !part.orders.is_empty() {
         out.push_str("the published order\n");
-        let row = |each: &Order| order(each, part.ratios, open);
-        out.push_str(&aligned(&part.orders.iter().map(row).collect::<Vec<_>>()));
+        let rows = part.orders.iter().map(|each| order(each, part.ratios, open));
+        out.push_str(&aligned(&rows.collect::<Vec<_>>()));
     }
     if let Some(details) = &part.detail {
         match details.what {
@@ -99,14 +98,15 @@ fn part(out: &mut String, part: &PartFigures, open: &str) {
     }
 }
 
-/// A row for every policy in every cell: a metric that policies are compared by, and with the first one all others.
+/// Rows of every policy in every cell for a metric that compares policies. With the first metric,
+/// also the metrics that do not.
 fn metric(part: &PartFigures, metrics: &[MetricFigures], at: usize) -> String {
     let metric = metrics[at].metric;
     let others: Vec<usize> = (0..metrics.len())
         .filter(|&other| at == 0 && !metrics[other].metric.is_compared())
         .collect();
-    let has_oracle = part.rows.iter().flat_map(|row| &row.policies);
-    let has_oracle = has_oracle.into_iter().any(|policy| policy.metrics[at].of_oracle.is_some());
+    let mut policies = part.rows.iter().flat_map(|row| &row.policies);
+    let has_oracle = policies.any(|policy| policy.metrics[at].of_oracle.is_some());
     let unit = if metric.is_time() { ", s" } else { "" };
     let mut head = vec![String::new(), String::new(), format!("{}{unit}", metric.name())];
     for base in &part.baselines {
@@ -120,12 +120,12 @@ fn metric(part: &PartFigures, metrics: &[MetricFigures], at: usize) -> String {
         head.push("of oracle's gain".to_owned());
     }
     head.extend(others.iter().map(|&other| metrics[other].metric.name().to_owned()));
-    let is_published = |row: &Row| row.policies.iter().any(|it| it.metrics[at].published.is_some());
     let is_mean = part.rows.iter().any(|row| row.cell.is_none());
     if is_mean {
         head.push("best in".to_owned());
     }
-    if part.rows.iter().any(is_published) {
+    let mut policies = part.rows.iter().flat_map(|row| &row.policies);
+    if policies.any(|policy| policy.metrics[at].published.is_some()) {
         head.push("published".to_owned());
     }
     let mut rows = vec![head];
@@ -152,12 +152,15 @@ fn metric(part: &PartFigures, metrics: &[MetricFigures], at: usize) -> String {
                         .map_or_else(String::new, |share| format!("{:.0} %", share.value * 100.0)),
                 );
             }
-            let other = |&other: &usize| {
-                let decimals = usize::from(policy.metrics[other].metric == Metric::Uneven) * 2
-                    + usize::from(policy.metrics[other].metric == Metric::Busy);
-                policy.metrics[other].value.map_or("-".to_owned(), |it| it.text(decimals))
-            };
-            cells.extend(others.iter().map(other));
+            cells.extend(others.iter().map(|&other| {
+                let other = &policy.metrics[other];
+                let decimals = match other.metric {
+                    Metric::Uneven => 2,
+                    Metric::Busy => 1,
+                    _ => 0,
+                };
+                other.value.map_or("-".to_owned(), |it| it.text(decimals))
+            }));
             if is_mean {
                 let best = figures.beside.iter().map(|it| best(part, metric, it));
                 cells.push(best.collect::<Vec<_>>().join("; "));
@@ -169,19 +172,18 @@ fn metric(part: &PartFigures, metrics: &[MetricFigures], at: usize) -> String {
     aligned(&rows)
 }
 
-/// Of an oracle, some figures are not known.
+/// Text for a missing figure. The oracle is not simulated, so some of its figures are unknown.
 fn unended(policy: &str) -> String {
     if policy == "oracle" { "-" } else { "did not end" }.to_owned()
 }
 
-/// The cell with the best ratio, and in how many there is none.
+/// Name of the cell with the best ratio, and the number of cells in which a run did not end.
 fn best(part: &PartFigures, metric: Metric, beside: &Beside) -> String {
     let ended = part.cells.iter().zip(&beside.by_cell);
     let ended: Vec<(&CellFigures, Spread)> =
         ended.filter_map(|(cell, ratio)| Some((cell, (*ratio)?))).collect();
     let sign = if metric.less_is_better() { 1.0 } else { -1.0 };
-    let value = |spread: &Spread| spread.value * sign;
-    let most = ended.iter().min_by(|a, b| value(&a.1).total_cmp(&value(&b.1)));
+    let most = ended.iter().min_by(|(_, a), (_, b)| (a.value * sign).total_cmp(&(b.value * sign)));
     let missing = match beside.by_cell.len() - ended.len() {
         0 => String::new(),
         missing => format!("{missing} of {} did not end", beside.by_cell.len()),
@@ -197,7 +199,8 @@ fn best(part: &PartFigures, metric: Metric, beside: &Beside) -> String {
     )
 }
 
-/// A ratio, or by how much a time is shorter or a speed greater; that of `time` is a speed-up.
+/// The ratio, or the percent by which a time is shorter or a speed greater. The ratio of `time` is
+/// a speed-up.
 fn gain(metric: Metric, ratios: Ratios, ratio: Spread) -> String {
     if ratios == Ratios::Percent {
         return percent(ratio);
@@ -250,27 +253,29 @@ fn core_sharing(out: &mut String, details: &Details, course: &Course) {
         "mix {mix} under {}: percent of the time for which two share a core",
         course.policy
     );
-    let share = |(a, b): (usize, usize)| course.core_sharing[a][b];
-    let percent = |pair: (usize, usize)| format!("{:.0}", share(pair) * 100.0);
+    let share = &course.core_sharing;
     if count > MOST_IN_MATRIX {
         let pairs = (0..count).flat_map(|a| (a + 1..count).map(move |b| (a, b)));
         let mut pairs: Vec<(usize, usize)> = pairs.collect();
-        pairs.sort_by(|x, y| share(*y).total_cmp(&share(*x)));
-        let named = pairs.iter().take(PAIRS);
-        let named =
-            named.map(|&(a, b)| format!("{}+{} {}", programs[a], programs[b], percent((a, b))));
+        pairs.sort_by(|x, y| share[y.0][y.1].total_cmp(&share[x.0][x.1]));
+        let named = pairs
+            .iter()
+            .take(PAIRS)
+            .map(|&(a, b)| format!("{}+{} {:.0}", programs[a], programs[b], share[a][b] * 100.0));
         let _ = writeln!(out, "  most often: {}", named.collect::<Vec<_>>().join(", "));
         return;
     }
     let mut rows = vec![row("", programs.iter().cloned())];
     for (a, name) in programs.iter().enumerate() {
-        let cells = (0..count).map(|b| if a == b { "-".to_owned() } else { percent((a, b)) });
+        let cells = share[a].iter().enumerate().map(|(b, share)| {
+            if a == b { "-".to_owned() } else { format!("{:.0}", share * 100.0) }
+        });
         rows.push(labelled(name, cells));
     }
     out.push_str(&aligned(&rows));
 }
 
-/// A row with its label, set in.
+/// A row with an indented label.
 fn labelled(label: &str, cells: impl IntoIterator<Item = String>) -> Vec<String> {
     row(&format!("  {label}"), cells)
 }
@@ -282,19 +287,21 @@ fn progress(out: &mut String, details: &Details) {
          the first is done",
         details.mix
     );
-    let least = |course: &Course| {
+    let least = details.policies.iter().map(|course| {
         let cells = course.progress.iter().map(|[least, ..]| format!("{:.0}", least * 100.0));
         labelled(&course.policy, cells)
-    };
-    out.push_str(&aligned(&details.policies.iter().map(least).collect::<Vec<_>>()));
+    });
+    out.push_str(&aligned(&least.collect::<Vec<_>>()));
     let _ = writeln!(
         out,
         "mix {}: programs that are left, at tenths of the time that os takes, and two more",
         details.mix
     );
-    let left =
-        |course: &Course| labelled(&course.policy, course.left.iter().map(ToString::to_string));
-    out.push_str(&aligned(&details.policies.iter().map(left).collect::<Vec<_>>()));
+    let left = details
+        .policies
+        .iter()
+        .map(|course| labelled(&course.policy, course.left.iter().map(ToString::to_string)));
+    out.push_str(&aligned(&left.collect::<Vec<_>>()));
 }
 
 fn first_caches(out: &mut String, details: &Details) {
@@ -304,11 +311,11 @@ fn first_caches(out: &mut String, details: &Details) {
          the time until the first program is done",
         details.mix
     );
-    let difference = |course: &Course| {
+    let differences = details.policies.iter().map(|course| {
         let cells = course.first_caches.iter().map(|[least, most]| format!("{:.0}", most - least));
         labelled(&course.policy, cells)
-    };
-    out.push_str(&aligned(&details.policies.iter().map(difference).collect::<Vec<_>>()));
+    });
+    out.push_str(&aligned(&differences.collect::<Vec<_>>()));
     let _ = writeln!(out, "mix {}: quanta of a PU that programs need", details.mix);
     let mut rows = vec![["", "mean", "least", "most"].map(str::to_owned).to_vec()];
     rows.extend(details.policies.iter().map(|course| {

@@ -9,36 +9,36 @@ use smt_bench::thread::wall_ns;
 use smt_bench::traffic::{Generator, Tally};
 use std::time::Duration;
 
-/// What a run gave.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// What the program took.
+    /// Times of the program.
     pub times: Times,
-    /// What each copy did meanwhile.
+    /// Requests of each copy meanwhile.
     pub copies: Vec<Copied>,
 }
 
-/// The program and the copies, on this machine.
+/// The program and its copies on this machine.
 pub struct Here {
     /// The program.
     pub program: Program,
-    /// As many as there are PUs for them.
+    /// Copies, one for each of their PUs.
     pub generators: Vec<Generator>,
-    /// How many times a copy does nothing after each line, for each rate.
+    /// For each rate in t/µs: the `nop`s of a copy after each line.
     pub nops: Vec<(f64, u64)>,
 }
 
-/// How long copies request lines before the program begins. Chosen: caches have theirs then; 105 MiB at 10 t/µs
-/// take 172 ms.
+/// Time for which copies request lines before the program begins. Chosen: by then the copies' lines
+/// fill the caches; 105 MiB at 10 t/µs take 172 ms.
 const BEFORE: Duration = Duration::from_millis(200);
 
 impl Measurement for Here {
-    /// What the program runs beside; `None` if it is alone.
+    /// Traffic beside the program; `None` for the program alone.
     type Cell = Option<Condition>;
     type Sample = Measured;
     const UNIT: &'static str = "runs";
 
-    /// A run alone, which brings the program and its files into memory.
+    /// A run alone, which loads the program and its files into memory.
     fn warm_up(&self) -> Option<Option<Condition>> {
         Some(None)
     }
@@ -64,7 +64,7 @@ impl Here {
     }
 }
 
-/// What a copy has done until a moment.
+/// Requests of a copy until a moment.
 struct Look {
     at: Nanos,
     tally: Tally,
@@ -75,14 +75,14 @@ fn look(generators: &[Generator]) -> Vec<Look> {
 }
 
 fn copied(before: &[Look], after: &[Look]) -> Vec<Copied> {
-    let one = |(before, after): (&Look, &Look)| {
+    let copied = before.iter().zip(after).map(|(before, after)| {
         let done = after.tally.since(before.tally);
         let wall = after.at.saturating_sub(before.at).as_secs_f64();
         let share = Nanos(done.cpu_ns).as_secs_f64() / wall;
-        // What was counted last lies a little back, at both ends.
+        // A tally lags a little behind the clock, at both ends, so the share may exceed 1.
         Copied { reached: done.rate(), share_of_pu: (wall > 0.0).then_some(share.min(1.0)) }
-    };
-    before.iter().zip(after).map(one).collect()
+    });
+    copied.collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where program and copies run, and how much memory a copy traverses. Pure.
+//! PUs of the program and its copies, and the size of a copy's memory. Pure.
 
 use colocate_cli::exit::{self, no_capability};
 use colocate_cli::measure::harness::{asked, list};
@@ -20,23 +20,24 @@ pub enum Level {
 /// PUs, by the kernel's numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Places {
-    /// The program's.
+    /// PU of the program.
     pub program: u32,
-    /// One for each copy, in the order in which they are used.
+    /// PUs of the copies, in the order of use.
     pub copies: Vec<u32>,
 }
 
-/// Rows of the published matrix; 108 MiB of ours.
+/// Rows of the published matrix; 108 MiB with rows of [`ROW_BYTES`].
 const PUBLISHED_ROWS: u64 = 196_608;
-/// How many times as large as the cache that must not hold them the lines are. Derived: walked in a circle,
-/// a cache that gives up lines at random still holds a share h of them with h = exp(-4 (1 - h)), which is
-/// 2 %; one that gives up the oldest holds none.
+/// Size of a copy's lines, in times of the cache that must not hold them. Derived for lines in
+/// circular order: a cache with random replacement still holds a share h of them with h = exp(-4 (1
+/// - h)), which is 2 %; a cache with LRU replacement holds none.
 const TIMES: u64 = 4;
-/// Most copies unless a number is given, as published for the main memory.
+/// Default limit of copies, as published for main memory.
 const PUBLISHED_COPIES: usize = 3;
 
-/// Where the program runs and where up to `wanted` copies do: on PUs that are `named`, the first of them
-/// the program's, or else as `level` requires: far from each other, or beside the program's second cache.
+/// PUs of the program and of up to `wanted` copies. Named PUs are used in their order, the
+/// program's first. Without names, `level` decides: PUs of different cores for memory, PUs of one
+/// second cache for [`Level::L2`].
 pub fn places(
     machine: Option<&Machine>,
     usable: &[u32],
@@ -82,27 +83,26 @@ fn numbers(machine: &Machine, pus: &[PuIdx]) -> Vec<u32> {
     pus.iter().map(|pu| machine.pus[pu.idx()].os.0).collect()
 }
 
-/// The usable PUs, one of each core first.
+/// Usable PUs, the first of each core before the rest.
 fn apart(machine: &Machine, usable: &[u32]) -> Vec<u32> {
     let cores = cores_of(machine);
     let core = |pu: u32| cores.iter().position(|core| core.contains(PuNr(pu)));
-    let is_first = |pu: u32| {
+    let (first, later): (Vec<u32>, Vec<u32>) = usable.iter().partition(|&&pu| {
         core(pu).is_none() || usable.iter().find(|&&other| core(other) == core(pu)) == Some(&pu)
-    };
-    let (first, later): (Vec<u32>, Vec<u32>) = usable.iter().partition(|&&pu| is_first(pu));
+    });
     [first, later].concat()
 }
 
-/// The usable PUs of the first second-level cache that has two of them.
+/// Usable PUs of the first second-level cache with at least two of them.
 fn sharers(machine: &Machine, usable: &[u32]) -> anyhow::Result<Vec<u32>> {
     let caches = machine.caches.iter().filter(|cache| cache.level == 2 && holds_data(cache));
-    let of_cache = |cache: &Cache| {
+    let mut shared = caches.map(|cache| {
         let mut pus = numbers(machine, &cache.pus);
         pus.retain(|pu| usable.contains(pu));
         pus.sort_unstable();
         pus
-    };
-    caches.map(of_cache).find(|pus| pus.len() > 1).ok_or_else(|| {
+    });
+    shared.find(|pus| pus.len() > 1).ok_or_else(|| {
         no_capability(format!(
             "no two of the usable PUs {} share a second cache, so copies cannot request lines of the program's: \
              name PUs with --cpus to measure all the same, or use --level memory",
@@ -115,8 +115,8 @@ fn holds_data(cache: &Cache) -> bool {
     cache.kind != CacheKind::Instruction
 }
 
-/// Rows of a copy's matrix, so that its lines do not fit in the cache above `level` of PU `pu`; `None` if
-/// the sizes of that cache, and for [`Level::L2`] of the second one, are not known.
+/// Rows of a copy's matrix, so that its lines do not fit in the cache above `level` of PU `pu`.
+/// `None` if the size of that cache, or for [`Level::L2`] of the second cache, is unknown.
 pub fn rows(machine: &Machine, pu: u32, level: Level) -> Option<u32> {
     let size = |wanted: Option<u8>| {
         let mine = machine.caches.iter().filter(|cache| {
@@ -129,22 +129,24 @@ pub fn rows(machine: &Machine, pu: u32, level: Level) -> Option<u32> {
     let rows = match level {
         Level::Memory => rows_of(TIMES * size(None)?.0).max(PUBLISHED_ROWS),
         Level::L2 => {
-            let (first, second) = (size(Some(1))?.0, size(Some(2))?.0);
+            let first = size(Some(1))?.0;
+            let second = size(Some(2))?.0;
             rows_of((TIMES * first).min(second / 2)).max(1)
         }
     };
     u32::try_from(rows).ok()
 }
 
-/// Rows of a copy's matrix for [`Level::Memory`] if the caches' sizes are not known.
+/// Rows of a copy's matrix for [`Level::Memory`] if the sizes of the caches are unknown.
 pub const ROWS_IF_UNKNOWN: u32 = 196_608;
 
 fn rows_of(bytes: u64) -> u64 {
     bytes.div_ceil(ROW_BYTES as u64)
 }
 
-/// Whether `copies` matrices of `rows` rows are too much for a machine that says in /proc/meminfo what
-/// `meminfo` holds. Half of what is available is left to the program.
+/// Refuses `copies` matrices of `rows` rows if they need more than half of the available memory in
+/// `meminfo`, the text of /proc/meminfo. The other half is left to the program. Accepts any number
+/// if the available memory is unknown.
 pub fn check_memory(meminfo: &str, copies: usize, rows: u32) -> anyhow::Result<()> {
     let Some(available) = available_kib(meminfo) else { return Ok(()) };
     let needed = copies as u64 * u64::from(rows) * ROW_BYTES as u64 / 1024;

@@ -1,4 +1,4 @@
-//! One run of the program, on a PU of its own.
+//! One run of the program, on its own PU.
 
 use super::keeper::Keeper;
 use anyhow::Context;
@@ -18,27 +18,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// A program that is measured again and again.
+/// A program that is measured repeatedly.
 pub struct Program {
     found: Found,
     pu: PuNr,
-    /// Where this process may run.
+    /// Affinity mask of this process before the first run.
     original: PuSet,
     keeper: Keeper,
     stop: Arc<AtomicBool>,
 }
 
-/// What a run took.
+/// Times of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// From its start to its end.
+    /// From the start to the end.
     pub wall: Nanos,
-    /// CPU time of it, and of its children that it waited for.
+    /// CPU time of the program and of its reaped children.
     pub cpu: Nanos,
 }
 
 impl Program {
-    /// The program of `found`, to be run on `pu`. `stop` ends a run.
+    /// Makes the program of `found`, to run on `pu`. `stop` ends a run.
     pub fn new(
         found: Found,
         pu: u32,
@@ -49,8 +49,8 @@ impl Program {
         Ok(Self { found, pu: PuNr(pu), original, keeper, stop })
     }
 
-    /// Runs it once; `None` if a signal is to end us. When this returns, nothing of it runs on, except what
-    /// has left its process group.
+    /// Runs the program once; `None` if a signal stopped the run. On return its process group has
+    /// ended. A process that left the group may run on.
     pub fn run(&self) -> anyhow::Result<Option<Times>> {
         if self.stop.load(Ordering::Relaxed) {
             return Ok(None);
@@ -59,9 +59,10 @@ impl Program {
         let begun = Instant::now();
         let pid = self.start(&stderr)?;
         let kept = self.keeper.mind(Some(pid));
-        let check = || self.read_back(pid);
-        let ended = children::wait_all(&[pid], &[], &self.stop, children::terminate_group, check);
-        // What it has left behind would disturb the next run.
+        let ended = children::wait_all(&[pid], &[], &self.stop, children::terminate_group, || {
+            self.read_back(pid)
+        });
+        // Left-over processes would disturb the next run.
         children::kill_group(pid);
         kept.and_then(|()| self.keeper.mind(None))
             .context("the keeper of the program was killed")?;
@@ -74,8 +75,8 @@ impl Program {
         }
     }
 
-    /// Starts it. Where this thread may run is what it inherits, so it is on its PU from its first
-    /// instruction on, and so is what it starts.
+    /// Starts the program. It inherits the mask of this thread, so the program and its children are
+    /// on its PU from the first instruction.
     fn start(&self, stderr: &File) -> anyhow::Result<Pid> {
         let mut command = Command::new(&self.found.path);
         command.arg0(&self.found.argv[0]).args(&self.found.argv[1..]);
@@ -90,7 +91,7 @@ impl Program {
         })
     }
 
-    /// Makes sure that its first thread is where it should be. One that has ended was.
+    /// Checks that the program's first thread is on its PU; a thread that has ended passes.
     fn read_back(&self, pid: Pid) -> anyhow::Result<()> {
         let Ok(process) = ProcessHandle::open(Path::new("/proc"), pid) else { return Ok(()) };
         let found = match affinity::allowed(&process, pid.first_thread()) {
@@ -108,7 +109,7 @@ impl Program {
         )
     }
 
-    /// The failure of a run that ended with `status`, with the last line that it wrote to standard error.
+    /// Failure of a run that ended with `status`, with the last line of its standard error.
     fn failed(&self, status: i32, mut stderr: File) -> anyhow::Error {
         let mut bytes = Vec::new();
         let _ = stderr.rewind().and_then(|()| stderr.read_to_end(&mut bytes));

@@ -1,4 +1,4 @@
-//! What `colocate-study bench bandwidth` reports (docs/schemas/bench-bandwidth.json).
+//! Report of `colocate-study bench bandwidth` (docs/schemas/bench-bandwidth.json).
 
 use super::places::Level;
 use colocate_figures::state::Quiet;
@@ -6,7 +6,7 @@ use colocate_figures::stats::Estimate;
 use colocate_study::traffic::{Point, Run};
 use serde::{Deserialize, Serialize};
 
-/// A rate, in t/µs, and what was found for it.
+/// A requested rate in t/µs, and its calibration.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rate {
@@ -16,7 +16,7 @@ pub struct Rate {
     pub too_fast: bool,
 }
 
-/// The report; the schema says what each field is.
+/// The report; the schema describes each field.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Report {

@@ -1,4 +1,4 @@
-//! The curve as text, as a line for a workload file, and as a picture.
+//! Curve of losses as text, as a line for a workload file, and as a picture.
 
 use super::places::Level;
 use super::report::Report;
@@ -10,7 +10,7 @@ use colocate_study::traffic::{self, Point};
 use smt_bench::traffic::ROW_BYTES;
 use std::fmt::Write;
 
-/// Everything; `memory` is what the program requests of main memory alone, t/µs, if it is known.
+/// The whole report; `memory` is the program's traffic to main memory alone, t/µs, if it is known.
 pub fn text(report: &Report, memory: Option<f64>) -> String {
     let mut text = head(report) + &curve(report);
     text += &remarks(report);
@@ -21,7 +21,7 @@ pub fn text(report: &Report, memory: Option<f64>) -> String {
     text
 }
 
-/// The program's name: the last part of its path, in one line.
+/// Name of the program: the last part of its path, in one line.
 pub fn name(report: &Report) -> String {
     let program = report.command.first().map_or("", String::as_str);
     program.rsplit('/').next().unwrap_or(program).to_owned()
@@ -76,11 +76,12 @@ fn load(quiet: Quiet) -> String {
 /// `LOW to HIGH UNIT`; `None` without an interval.
 fn range(estimate: Estimate, scale: f64, digits: usize, unit: &str) -> Option<String> {
     let found = estimate.interval?;
-    let (low, high) = (found.low * scale, found.high * scale);
+    let low = found.low * scale;
+    let high = found.high * scale;
     Some(format!("{low:.digits$} to {high:.digits$}{unit}"))
 }
 
-/// The same behind a figure, in brackets; nothing without an interval.
+/// The range in brackets, to follow a figure; empty without an interval.
 fn bracketed(range: Option<String>) -> String {
     range.map_or_else(String::new, |range| format!(" ({range})"))
 }
@@ -101,7 +102,8 @@ fn row(point: &Point) -> String {
     let time = point.time.map_or("-".to_owned(), |time| format!("{:.1} %", time.value * 100.0));
     let interval = point.time.and_then(|time| range(time, 100.0, 1, " %"));
     let interval = interval.unwrap_or_else(|| "-".to_owned());
-    let (rate, copies) = (point.beside.rate, point.beside.copies);
+    let rate = point.beside.rate;
+    let copies = point.beside.copies;
     format!("{rate:>10}{copies:>8}{reached:>14}{time:>16}{interval:>24}\n")
 }
 
@@ -139,7 +141,8 @@ fn loss(report: &Report) -> String {
     )
 }
 
-/// What `colocate schedule` needs of the program. Traffic of the second cache has no place there.
+/// Line of the program for a workload file of `colocate schedule`; `None` for traffic of the second
+/// cache, which has no key there.
 fn alone_line(report: &Report, memory: Option<f64>) -> Option<String> {
     let loss = report.loss.filter(|_| report.level == Level::Memory)?;
     let seconds = report.alone_wall_s?.value;
@@ -150,7 +153,7 @@ fn alone_line(report: &Report, memory: Option<f64>) -> Option<String> {
             "  # and memory = its own t/µs alone, which was not counted: --memory writes it",
         ),
     };
-    // Noise can make it less than none, which no workload file has.
+    // Noise can make the loss negative, which a workload file does not allow.
     let loss = format!("{:.6}", loss.value.max(0.0));
     Some(format!("alone = {{ seconds = {seconds:.3},{memory} loss = {loss} }}{remark}\n"))
 }
@@ -160,13 +163,13 @@ pub fn curves(report: &Report) -> Curves {
     let mut counts: Vec<u32> = report.points.iter().map(|point| point.beside.copies).collect();
     counts.sort_unstable();
     counts.dedup();
-    let series = |copies: u32| {
+    let series = counts.into_iter().map(|copies| {
         let here = report.points.iter().filter(|point| point.beside.copies == copies);
         let plural = if copies == 1 { "copy" } else { "copies" };
         traffic::line(format!("{copies} {plural}"), here)
-    };
+    });
     let caption = format!("{} beside traffic to {}", name(report), asked(report.level));
-    traffic::curves(caption, counts.into_iter().map(series).collect())
+    traffic::curves(caption, series.collect())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! From times of visits to what is reported of each PU and each kind of core.
+//! From times of visits to the speed of each PU and each kind of core.
 
 use colocate_figures::stats::median;
 use colocate_machine::measured::{MeasuredKind, PuSpeed, Reported};
@@ -6,28 +6,30 @@ use colocate_machine::{Hertz, PuNr, PuSet};
 use colocate_study::cores::{Speeds, speeds};
 use smt_bench::speed::Visit;
 
-/// What was measured of all PUs.
+/// Measured speeds.
 pub struct Measured {
-    /// In the order in which PUs were given.
+    /// PUs, in the order of the request.
     pub pus: Vec<PuSpeed>,
-    /// Slowest first.
+    /// Kinds of cores, slowest first.
     pub kinds: Vec<MeasuredKind>,
 }
 
-/// What `visits` of `pus`, PU by PU and round by round, say of `cores`. `None` if a PU was not visited three times, or
-/// is in none of `cores`. A PU's rate in a round is the portions in a second on the wall.
+/// Speeds of `cores` from `visits` of `pus`, PU by PU and round by round. `None` if a PU was not
+/// visited three times, or is in none of `cores`. The rate of a PU in a round is portions per
+/// second of wall time.
 pub fn of(
     cores: &[PuSet],
     pus: &[PuNr],
     visits: &[Vec<Visit>],
     reported: Vec<Reported>,
 ) -> Option<Measured> {
-    let rate = |visit: &Visit| ratio(visit.portions, visit.wall_ns);
-    let rates: Vec<Vec<f64>> =
-        visits.iter().map(|visits| visits.iter().map(rate).collect()).collect();
+    let rates = visits
+        .iter()
+        .map(|visits| visits.iter().map(|visit| ratio(visit.portions, visit.wall_ns)).collect());
+    let rates: Vec<Vec<f64>> = rates.collect();
     let Speeds { pus: speeds, kinds } = speeds(cores, pus, &rates)?;
     let running = running(visits)?;
-    let one = |(index, reported): (usize, Reported)| -> Option<PuSpeed> {
+    let pus = reported.into_iter().enumerate().map(|(index, reported)| -> Option<PuSpeed> {
         Some(PuSpeed {
             pu: pus[index],
             speed: speeds[index],
@@ -36,32 +38,32 @@ pub fn of(
             clock: clock(&visits[index])?,
             reported,
         })
-    };
-    let pus = reported.into_iter().enumerate().map(one).collect::<Option<_>>()?;
-    Some(Measured { pus, kinds })
+    });
+    Some(Measured { pus: pus.collect::<Option<_>>()?, kinds })
 }
 
-/// Portions in a second of CPU time, relative to the fastest PU.
+/// Portions per second of CPU time, relative to the fastest PU.
 fn running(visits: &[Vec<Visit>]) -> Option<Vec<f64>> {
-    let rate = |visits: &Vec<Visit>| {
+    let rates = visits.iter().map(|visits| {
         median(&visits.iter().map(|visit| ratio(visit.portions, visit.cpu_ns)).collect::<Vec<_>>())
-    };
-    let rates: Vec<f64> = visits.iter().map(rate).collect::<Option<_>>()?;
+    });
+    let rates: Vec<f64> = rates.collect::<Option<_>>()?;
     let fastest = rates.iter().copied().fold(0.0, f64::max);
     Some(rates.into_iter().map(|rate| rate / fastest).collect())
 }
 
-/// The share of all visits' time in which the thread had the PU.
+/// Share of the visits' time for which the thread had the PU.
 fn share(visits: &[Visit]) -> f64 {
-    let sum = |of: fn(&Visit) -> u64| visits.iter().map(of).sum();
-    // The clocks are read one after the other.
-    ratio(sum(|visit| visit.cpu_ns), sum(|visit| visit.wall_ns)).min(1.0)
+    let cpu = visits.iter().map(|visit| visit.cpu_ns).sum();
+    let wall = visits.iter().map(|visit| visit.wall_ns).sum();
+    // The two clocks are not read at the same moment, so the ratio may exceed 1.
+    ratio(cpu, wall).min(1.0)
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // above 0 and short of 2⁶⁴
 fn clock(visits: &[Visit]) -> Option<Hertz> {
-    let rate = |visit: &Visit| ratio(visit.additions, visit.additions_cpu_ns) * 1e9;
-    median(&visits.iter().map(rate).collect::<Vec<_>>()).map(|rate| Hertz(rate.round() as u64))
+    let rates = visits.iter().map(|visit| ratio(visit.additions, visit.additions_cpu_ns) * 1e9);
+    median(&rates.collect::<Vec<_>>()).map(|rate| Hertz(rate.round() as u64))
 }
 
 #[allow(clippy::cast_precision_loss)] // counts and times short of 2⁵³

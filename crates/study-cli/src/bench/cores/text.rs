@@ -4,7 +4,7 @@ use colocate_cli::measure::harness::SHARED_WITH_OTHERS;
 use colocate_machine::measured::{CoreSpeeds, PuSpeed};
 use std::fmt::Write;
 
-/// The kinds, the PUs, and what is odd.
+/// Kinds of cores, PUs, and disturbances.
 pub fn text(speeds: &CoreSpeeds) -> String {
     let mut text = kinds(speeds);
     // Writing to a string cannot fail.
@@ -65,7 +65,7 @@ fn kinds(speeds: &CoreSpeeds) -> String {
     }
 }
 
-/// What firmware and kernel say of a PU, in a few words.
+/// Figures of firmware and kernel for a PU, in a few words.
 fn reported(pu: &PuSpeed) -> String {
     let found = &pu.reported;
     let words = [
@@ -79,7 +79,7 @@ fn reported(pu: &PuSpeed) -> String {
     if words.is_empty() { "nothing".into() } else { words.join(", ") }
 }
 
-/// A line if others held PUs.
+/// A line on PUs shared with other load; `None` if there are none.
 fn held(speeds: &CoreSpeeds) -> Option<String> {
     let held = speeds.pus.iter().filter(|pu| pu.share_of_pu < SHARED_WITH_OTHERS);
     let held: Vec<String> =
@@ -87,7 +87,8 @@ fn held(speeds: &CoreSpeeds) -> Option<String> {
     (!held.is_empty()).then(|| format!("others held PU {}", held.join(", ")))
 }
 
-/// A line if others ran beside it: the kernel moves them to where there is room, which makes PUs more alike.
+/// A line on other running tasks; `None` if there are none. The kernel moves them to idle PUs,
+/// which makes PUs look more alike.
 fn busy(speeds: &CoreSpeeds) -> Option<String> {
     let others = speeds.others_runnable.filter(|&others| others > 0)?;
     Some(format!(
