@@ -1,6 +1,6 @@
 //! Observations: the state of every task, and the reports of every source, at the end of a quantum.
 
-use crate::{JobIdx, PageGroup, PagesMoved, Place, Sharing, TaskId, WakeUps};
+use crate::{Exemption, JobIdx, PageGroup, PagesMoved, Place, Sharing, TaskId, WakeUps};
 use colocate_machine::{Nanos, PuNr};
 use colocate_model::{Mix, Stack};
 use std::collections::BTreeSet;
@@ -30,8 +30,8 @@ pub enum PlacementStatus {
     Waiting,
     /// It will be put on its PU when its process has counted the PUs that it may use.
     Settling,
-    /// It must not be put on one PU, for the reason given.
-    Exempt(&'static str),
+    /// It must not be pinned to one PU.
+    Exempt(Exemption),
     /// The program chose its own PUs, and that is respected.
     PinnedByProgram,
     /// It ended before it could be placed.
@@ -49,7 +49,7 @@ impl PlacementStatus {
             Self::LeftToKernel => ("left to the kernel", None),
             Self::Waiting => ("waiting", None),
             Self::Settling => ("not placed yet", None),
-            Self::Exempt(why) => ("not placed", Some(why)),
+            Self::Exempt(exemption) => ("not placed", Some(exemption.reason())),
             Self::PinnedByProgram => ("pinned by the program", None),
             Self::Missed => ("ended before it could be placed", None),
             Self::Trouble(why) => ("trouble", Some(why)),

@@ -3,7 +3,7 @@
 use crate::placed::PlacedTimes;
 use colocate_act::affinity::Pinned;
 use colocate_act::thread::Thread;
-use colocate_evidence::{PlacementStatus, TaskId};
+use colocate_evidence::{Exemption, PlacementStatus, TaskId};
 use colocate_linux::{Pid, Tid};
 use colocate_machine::{Nanos, PuSet};
 use colocate_observe::sources::{TaskRef, TaskUsage};
@@ -53,12 +53,12 @@ pub struct Placement {
     pub target: Place,
     /// Whether it is there.
     pub status: PlacementStatus,
-    /// Why it must not be put on one PU, if so.
-    pub exempt: Option<&'static str>,
-    /// Until when it must not, as it has created a process; zero if it never has.
+    /// Reason why it must not be pinned to one PU.
+    pub exempt: Option<Exemption>,
+    /// End of its exemption as it has created a process; zero if it never has.
     pub forked_until: Nanos,
-    /// Whether it was put back once after its program had set the original mask.
-    pub was_widened: bool,
+    /// Whether its program has set the original mask on it while it was pinned.
+    pub was_reset: bool,
     /// For how long it was placed, and where.
     pub times: PlacedTimes,
 }
@@ -71,7 +71,7 @@ impl Placement {
             status: PlacementStatus::LeftToKernel,
             exempt: None,
             forked_until: Nanos::ZERO,
-            was_widened: false,
+            was_reset: false,
             times: PlacedTimes::default(),
         }
     }

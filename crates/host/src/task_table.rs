@@ -82,14 +82,14 @@ pub struct Process {
     pub runtime: Runtime,
     /// When it will have counted them, on the kernel's clock.
     pub settled_at: Nanos,
-    /// How often that was put off.
-    pub put_off: u32,
+    /// Postponements of that.
+    pub postponements: u32,
     /// Until when its first thread had one PU by our doing, also before its program began; zero if it never had.
     pub narrow_until: Nanos,
     /// Threads created since its program began, without the first one.
     pub further: u32,
     /// Whether its program creates threads faster than they can be followed.
-    pub storms: bool,
+    pub is_storm: bool,
     /// Whether it, or one that it descends from, had lost its creator before it was seen.
     pub is_orphan: bool,
     /// CPU time of the children that it had waited for before it was attached to.
@@ -106,10 +106,10 @@ impl Process {
             creator: None,
             runtime,
             settled_at: Nanos::ZERO,
-            put_off: 0,
+            postponements: 0,
             narrow_until: Nanos::ZERO,
             further: 0,
-            storms: false,
+            is_storm: false,
             is_orphan: false,
             children_before: Nanos::ZERO,
             living,

@@ -3,8 +3,7 @@
 
 use super::Report;
 use colocate_engine::guard::{Trial, Verdict};
-use colocate_evidence::PlacementStatus;
-use colocate_evidence::{Source, SourceSet, WakeUps};
+use colocate_evidence::{Exemption, PlacementStatus, Source, SourceSet, WakeUps};
 use colocate_figures::stats::t_quantile;
 use colocate_machine::{Nanos, printable};
 use colocate_policy::{DefaultPlacement, Plan};
@@ -297,7 +296,7 @@ impl Facts<'_> {
         let is = |of: &PlacementStatus| of.describe().0 == status;
         if is(&PlacementStatus::PinnedByProgram) {
             Some(WhyNot::PinnedByProgram)
-        } else if is(&PlacementStatus::Exempt("")) {
+        } else if is(&PlacementStatus::Exempt(Exemption::Orphan)) {
             Some(WhyNot::Exempt(detail))
         } else if is(&PlacementStatus::Trouble(String::new())) {
             Some(WhyNot::Refused(detail))
