@@ -3,6 +3,7 @@
 //! A host is asked for [`Source`]s and answers each with a [`Grant`]. Tasks are named by job and order of creation ([`TaskId`]), as a
 //! plan is often made before a task exists. Values in, values out: nothing here watches anything.
 
+mod exemption;
 mod ids;
 mod observation;
 mod pages;
@@ -11,6 +12,7 @@ mod sharing;
 mod source;
 mod wake_ups;
 
+pub use exemption::Exemption;
 pub use ids::{JobIdx, TaskId, TaskSpan};
 pub use observation::{
     Counts, JobEnd, Observation, PlacementStatus, QuantumEnd, Reports, SeenTask,

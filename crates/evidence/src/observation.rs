@@ -1,6 +1,6 @@
 //! Observations: the state of every task, and the reports of every source, at the end of a quantum.
 
-use crate::{JobIdx, PageGroup, PagesMoved, Place, Sharing, TaskId, WakeUps};
+use crate::{Exemption, JobIdx, PageGroup, PagesMoved, Place, Sharing, TaskId, WakeUps};
 use colocate_machine::{Nanos, PuNr};
 use colocate_model::{Mix, Stack};
 use std::collections::BTreeSet;
@@ -31,8 +31,8 @@ pub enum PlacementStatus {
     Waiting,
     /// Placement is deferred until the process has counted its usable PUs.
     Settling,
-    /// Single PUs are forbidden for the task, for the reason given.
-    Exempt(&'static str),
+    /// Single PUs are forbidden for the task.
+    Exempt(Exemption),
     /// The program chose its own PUs, and its choice is respected.
     PinnedByProgram,
     /// Ended before its placement.
@@ -50,7 +50,7 @@ impl PlacementStatus {
             Self::LeftToKernel => ("left to the kernel", None),
             Self::Waiting => ("waiting", None),
             Self::Settling => ("not placed yet", None),
-            Self::Exempt(why) => ("not placed", Some(why)),
+            Self::Exempt(exemption) => ("not placed", Some(exemption.reason())),
             Self::PinnedByProgram => ("pinned by the program", None),
             Self::Missed => ("ended before it could be placed", None),
             Self::Trouble(why) => ("trouble", Some(why)),

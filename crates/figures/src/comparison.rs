@@ -4,9 +4,9 @@
 //! - A run's *time* is the time of its slowest job, launch to end (the metric of Serpa et al.).
 //! - A policy's *ratio* is the geometric mean, over the blocks, of its time divided by the
 //!   baseline's time in the same block. Its interval is Student's t on the logarithms of the
-//! ratios, with n − 1 degrees of freedom for n blocks, transformed back. With `d_b = ln(t_b /
-//! base_b)`, mean `m` and sample deviation `s`, the interval is `exp(m ± t(0.975, n − 1) · s /
-//! √n)`.
+//!   ratios, with n − 1 degrees of freedom for n blocks, transformed back. With
+//!   `d_b = ln(t_b / base_b)`, mean `m` and sample deviation `s`, the interval is
+//!   `exp(m ± t(0.975, n − 1) · s / √n)`.
 //! - A difference is *resolved* when the interval excludes 1. Only resolved differences are called
 //!   faster or slower. The intervals are not corrected for the number of policies: of twenty
 //!   policies without any effect, one is expected to look resolved.

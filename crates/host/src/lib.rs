@@ -14,7 +14,7 @@ mod notes;
 mod paging;
 mod pausing;
 mod placed;
-mod placing;
+mod placement;
 mod polling;
 mod preparing;
 mod ready;
@@ -61,7 +61,7 @@ use lives::Runs;
 use notes::Notes;
 use paging::Pager;
 use pausing::Pausing;
-use placing::Placing;
+use placement::Placing;
 use polling::Polling;
 use preparing::{
     Safeguards, begin_safeguards, can_count, hold_all, jobs_of, late_creation, masks, reserve,
@@ -69,7 +69,6 @@ use preparing::{
 };
 use ready::Probing;
 use sources::Sources;
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -418,7 +417,7 @@ impl LinuxHost {
         self.stop_pages();
         // No child of ours is to be taken for a program's process.
         foreign::end();
-        self.placing.plan = None;
+        self.placing.set_plan(None);
         self.continue_all();
         let is_restored = self.restore_all();
         self.note_detached();
@@ -483,14 +482,15 @@ impl LinuxHost {
         for event in events {
             match event {
                 TaskEvent::Created { at, pid, tid, parent_pid, parent_tid, found } => {
-                    self.created(Creation { at, pid, tid, parent_pid, parent_tid, lost: found });
+                    let lost = found;
+                    self.on_creation(Creation { at, pid, tid, parent_pid, parent_tid, lost });
                 }
                 TaskEvent::Ended { at, tid, .. } => self.ended(at, tid),
                 TaskEvent::Named { at, pid, tid, name, exec } => {
-                    self.named(at, pid, tid, name, exec)
+                    self.on_rename(at, pid, tid, &name, exec);
                 }
                 TaskEvent::Lost { count } => self.counts.lost += count,
-                TaskEvent::Storm { pid, .. } => self.storms(pid),
+                TaskEvent::Storm { pid, .. } => self.on_storm(pid),
             }
         }
         if is_news {
@@ -598,7 +598,7 @@ impl LinuxHost {
     fn sleep(&mut self, until: Nanos, is_short: bool) -> Result<(), SysError> {
         let at = now();
         let quantum = self.quantum.launched.unwrap_or(at) + until;
-        let settled = self.placing.settling.peek().map(|Reverse((at, _))| *at);
+        let settled = self.placing.next_check();
         let awaits = !is_short && self.sources.mixes.awaited().is_some();
         let quantum = (!awaits).then_some(quantum);
         let polling = self.polling.next_machine_check.min(self.polling.next_poll);

@@ -4,7 +4,7 @@
 //! the place is read only if they ran. All that runs is read as a whole once a second or less often.
 
 use crate::pausing::group;
-use crate::placing::{Delay, WIDENED};
+use crate::placement::{Event, after_reset};
 use crate::preparing::{MOST_CPUSETS, attached_pus, usable};
 use crate::{LinuxHost, own_time};
 use colocate_act::actuators::Actuators;
@@ -29,8 +29,6 @@ use std::sync::Arc;
 const CHECK_MACHINE_EVERY: Nanos = Nanos::from_secs(1);
 /// Least time between two polls of where tasks are. Chosen, for the same reason.
 const POLL_EVERY: Nanos = Nanos::from_secs(1);
-/// A thread that was created less than this before its mask was polled may have set it as it began. Chosen: two polls.
-const BEGINS_WITHIN: Nanos = Nanos::from_secs(2);
 /// Polling takes at most one part in this many of a PU. Chosen, to stay far below 1 %.
 const POLL_SHARE: u64 = 500;
 /// Tasks that are polled in one go, at most. Chosen: some 8 ms (measured on a virtual machine of 2 PUs, 16 µs each).
@@ -220,7 +218,7 @@ impl LinuxHost {
             if stat.is_some_and(|stat| !stat.is_dead()) {
                 self.tasks.revive(id);
                 self.tasks.hold(id, process);
-                self.start(id, Delay::No);
+                self.place(id, Event::Restored, now());
             }
         }
     }
@@ -305,7 +303,7 @@ impl LinuxHost {
                 self.actuators.respect(&mut task.thread);
                 task.placement.status = PlacementStatus::PinnedByProgram;
             }
-            MaskOwner::Widened => self.widened(id, at),
+            MaskOwner::Widened => self.on_mask_reset(id, at),
             MaskOwner::Original | MaskOwner::Ours | MaskOwner::Hidden => {}
         }
     }
@@ -320,15 +318,13 @@ impl LinuxHost {
             return;
         }
         task.placement.status = PlacementStatus::LeftToKernel;
-        let Some(plan) = &self.placing.plan else { return };
-        let target = self.tasks.target_of(plan, id);
-        self.tasks.set_target(id, target);
-        self.start(id, Delay::No);
+        if self.reset_target(id) {
+            self.place(id, Event::Restored, now());
+        }
     }
 
-    /// A task that was put somewhere has the original mask again. Threads of LLVM's OpenMP set it when they begin, so one that is new is
-    /// put there once more. Any other is left as it is.
-    fn widened(&mut self, id: TaskId, at: Nanos) {
+    /// Takes in that a task that was put somewhere has the original mask again.
+    fn on_mask_reset(&mut self, id: TaskId, at: Nanos) {
         let Some(task) = self.tasks.task(id) else { return };
         if task.placement.status != PlacementStatus::Placed {
             return;
@@ -339,12 +335,10 @@ impl LinuxHost {
             return;
         }
         let Some(task) = self.tasks.task(id) else { return };
-        let is_new = at < task.created + BEGINS_WITHIN;
-        if is_new && !std::mem::replace(&mut task.placement.was_widened, true) {
-            self.start(id, Delay::No);
-        } else {
-            self.start(id, Delay::Forever(WIDENED));
-        }
+        let age = at.saturating_sub(task.created);
+        let event = after_reset(age, task.placement.was_reset);
+        task.placement.was_reset = true;
+        self.place(id, event, at);
     }
 
     /// Counts in how many polls of all tasks in a row a job was found stopped.

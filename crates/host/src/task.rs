@@ -3,7 +3,7 @@
 use crate::placed::PlacedTimes;
 use colocate_act::affinity::Pinned;
 use colocate_act::thread::Thread;
-use colocate_evidence::{PlacementStatus, TaskId};
+use colocate_evidence::{Exemption, PlacementStatus, TaskId};
 use colocate_linux::{Pid, Tid};
 use colocate_machine::{Nanos, PuSet};
 use colocate_observe::sources::{TaskRef, TaskUsage};
@@ -55,12 +55,12 @@ pub struct Placement {
     /// Status of the placement.
     pub status: PlacementStatus,
     /// Reason that forbids a single PU; `None` if allowed.
-    pub exempt: Option<&'static str>,
+    pub exempt: Option<Exemption>,
     /// End of the ban on single PUs after the creation of a process; zero if the task never created
     /// any.
     pub forked_until: Nanos,
-    /// Whether the placement was restored once after the program had set the original mask.
-    pub was_widened: bool,
+    /// Whether the program has set the original mask on the task while it was pinned.
+    pub was_reset: bool,
     /// Times of placement, by mask.
     pub times: PlacedTimes,
 }
@@ -73,7 +73,7 @@ impl Placement {
             status: PlacementStatus::LeftToKernel,
             exempt: None,
             forked_until: Nanos::ZERO,
-            was_widened: false,
+            was_reset: false,
             times: PlacedTimes::default(),
         }
     }

@@ -83,14 +83,14 @@ pub struct Process {
     /// Time at which the process will have counted its PUs, on the kernel's clock.
     pub settled_at: Nanos,
     /// Number of postponements of `settled_at`.
-    pub put_off: u32,
+    pub postponements: u32,
     /// Time until which colocate kept the first thread on one PU, also before the program began;
     /// zero if never.
     pub narrow_until: Nanos,
     /// Threads created since the program began, without the first thread.
     pub further: u32,
     /// Whether the program creates threads faster than they can be followed.
-    pub storms: bool,
+    pub is_storm: bool,
     /// Whether the process or an ancestor had lost its creator before it was seen.
     pub is_orphan: bool,
     /// CPU time of the children that were reaped before the process was attached.
@@ -106,10 +106,10 @@ impl Process {
             creator: None,
             runtime,
             settled_at: Nanos::ZERO,
-            put_off: 0,
+            postponements: 0,
             narrow_until: Nanos::ZERO,
             further: 0,
-            storms: false,
+            is_storm: false,
             is_orphan: false,
             children_before: Nanos::ZERO,
             living: BTreeSet::new(),

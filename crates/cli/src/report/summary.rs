@@ -3,8 +3,7 @@
 
 use super::Report;
 use colocate_engine::guard::{Trial, Verdict};
-use colocate_evidence::PlacementStatus;
-use colocate_evidence::{Source, SourceSet, WakeUps};
+use colocate_evidence::{Exemption, PlacementStatus, Source, SourceSet, WakeUps};
 use colocate_figures::stats::t_quantile;
 use colocate_machine::{Nanos, printable};
 use colocate_policy::{DefaultPlacement, Plan};
@@ -304,7 +303,7 @@ impl Facts<'_> {
         let detail = detail.unwrap_or_default().to_owned();
         if status == PlacementStatus::PinnedByProgram.describe().0 {
             Some(WhyNot::PinnedByProgram)
-        } else if status == PlacementStatus::Exempt("").describe().0 {
+        } else if status == PlacementStatus::Exempt(Exemption::Orphan).describe().0 {
             Some(WhyNot::Exempt(detail))
         } else if status == PlacementStatus::Trouble(String::new()).describe().0 {
             Some(WhyNot::Refused(detail))
