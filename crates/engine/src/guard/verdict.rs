@@ -42,7 +42,7 @@ impl Verdict {
 }
 
 impl fmt::Display for Verdict {
-    /// What follows the policy's name.
+    /// Rest of a sentence that begins with the policy's name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Undecided => f.write_str("is being tried"),
@@ -104,22 +104,10 @@ const MOST: f64 = 1.99;
 /// Grounds of a verdict. Its display is the end of a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Basis {
-    /// Comparisons: the mean difference, their number, and the greatest chance of error.
-    Comparisons {
-        /// Mean difference of progress, as a part.
-        mean: f64,
-        /// Comparisons.
-        count: u32,
-        /// Greatest chance of error.
-        error: f64,
-    },
-    /// The budget.
-    Budget {
-        /// Seconds lost.
-        lost: f64,
-        /// Seconds so far.
-        elapsed: f64,
-    },
+    /// Mean difference of progress in `count` comparisons, and the greatest chance of error.
+    Comparisons { mean: f64, count: u32, error: f64 },
+    /// Seconds lost of the seconds so far.
+    Budget { lost: f64, elapsed: f64 },
 }
 
 impl fmt::Display for Basis {
@@ -141,9 +129,7 @@ impl fmt::Display for Basis {
 /// A verdict with its grounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// The verdict.
     pub verdict: Verdict,
-    /// Its grounds.
     pub basis: Basis,
 }
 
