@@ -16,7 +16,7 @@ use crate::{args, exit, input, output};
 use anyhow::Context;
 use cache::Cache;
 use colocate_act::launch::Command;
-use colocate_engine::guard::{self, Guard, Guarded, Guarding};
+use colocate_engine::guard::{self, Guarded};
 use colocate_engine::{Cause, HostError, KnownJob, Planned, Round, Until, Workload, first_plan};
 use colocate_evidence::{Grant, JobIdx, Observation, Source, SourceSet, TaskId};
 use colocate_host::{LinuxHost, Sampling, Setup};
@@ -159,8 +159,7 @@ impl Options {
             return Guarded::Without(policy);
         }
         let name = name.split(':').next().filter(|name| !name.is_empty());
-        let guard = Guard::standing(policy, name.unwrap_or("the plan"), Guarding::STANDING);
-        Guarded::By(Box::new(guard))
+        Guarded::standing(policy, name.unwrap_or("the plan"))
     }
 
     fn workload<'a>(
@@ -431,7 +430,7 @@ impl Decided {
         notes.say(host.notes());
         notes.say(state);
         let watch = policy.needs().has(Source::Mix).then_some(workload.watch);
-        let comparing = policy.trial().map_or(Comparing::NoGuard, Comparing::Guard);
+        let comparing = policy.outcome().map_or(Comparing::NoGuard, Comparing::Guard);
         Self { plans, grants, watch, comparing, needs: policy.needs(), done }
     }
 

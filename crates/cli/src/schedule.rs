@@ -18,7 +18,7 @@ use crate::report::{Program, Report};
 use crate::run::jobs;
 use anyhow::bail;
 use colocate_engine::estimate::{ByModel, Estimate};
-use colocate_engine::guard::{Guard, Guarded, Guarding};
+use colocate_engine::guard::Guarded;
 use colocate_engine::{Host, HostError, KnownJob, Meanwhile, Round, Until, Workload as Work};
 use colocate_evidence::{Grant, Observation, Source, SourceSet};
 use colocate_files::Mode;
@@ -188,8 +188,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Comparisons with the kernel alone that this run could make.
 fn comparing(args: &Args, policy: &Guarded) -> Comparing {
-    match policy.trial() {
-        Some(trial) => Comparing::Guard(trial),
+    match policy.outcome() {
+        Some(outcome) => Comparing::Guard(outcome),
         None if args.no_guard => Comparing::NoGuard,
         None => Comparing::Unguarded,
     }
@@ -312,8 +312,7 @@ impl Facts {
         if args.no_guard || !self.policy.waits() {
             Guarded::Without(policy)
         } else {
-            let guard = Guard::new(policy, self.policy.name(), Guarding::default());
-            Guarded::By(Box::new(guard))
+            Guarded::each_quantum(policy, self.policy.name())
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::outcome::Outcome;
 use crate::platform::{Demands, Life, Platform, float};
 use crate::scenario::{JobSpec, Method, Scenario, ThreadSpec};
 use crate::sources::mix::mean_mix;
-use colocate_engine::guard::{Guard, Guarding};
+use colocate_engine::guard::{Guarding, QuantumGuard};
 use colocate_engine::{KnownJob, Meanwhile, Round, Until, Workload};
 use colocate_evidence::SourceSet;
 use colocate_machine::Nanos;
@@ -107,7 +107,7 @@ pub fn simulate(
     let mut made = policy.policy(&known);
     let name = policy.to_string();
     if options.guarded && options.each_quantum {
-        made = Box::new(Guard::new(made, &name, Guarding::default()));
+        made = Box::new(QuantumGuard::new(made, &name, Guarding::default()));
     }
     simulate_with(platform, scenario, (&mut *made, &name), options, &mut |_| ())
 }

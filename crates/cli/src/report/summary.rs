@@ -2,7 +2,7 @@
 //! which programs were placed, or the reason why there is none.
 
 use super::Report;
-use colocate_engine::guard::{Trial, Verdict};
+use colocate_engine::guard::{Outcome, Verdict};
 use colocate_evidence::{Exemption, PlacementStatus, Source, SourceSet, WakeUps};
 use colocate_figures::stats::t_quantile;
 use colocate_machine::{Nanos, printable};
@@ -38,7 +38,7 @@ const MOST_NAMED: usize = 3;
 #[derive(Clone, Debug)]
 pub enum Comparing {
     /// The result of the guard.
-    Guard(Trial),
+    Guard(Outcome),
     /// The guard is switched off.
     NoGuard,
     /// The policy runs without a guard.
@@ -193,17 +193,17 @@ impl Facts<'_> {
     /// The summary.
     pub fn summary(&self) -> Summary {
         let share = self.placed_share();
-        let trial = match self.comparing {
-            Comparing::Guard(trial) => Some(trial),
+        let outcome = match self.comparing {
+            Comparing::Guard(outcome) => Some(outcome),
             Comparing::NoGuard | Comparing::Unguarded => None,
         };
-        let verdict = trial.map(|trial| trial.verdict.name());
+        let verdict = outcome.map(|outcome| outcome.verdict.name());
         let none = Summary {
             line: String::new(),
             gain: None,
             gain_low: None,
             gain_high: None,
-            comparisons: trial.map_or(0, |trial| trial.compared.count),
+            comparisons: outcome.map_or(0, |outcome| outcome.compared.count),
             verdict,
             placed_share: share,
             why_not: None,
@@ -214,7 +214,7 @@ impl Facts<'_> {
             return Summary { line, why_not: Some(why.name()), ..none };
         }
         let placed = format!("placed {:.0} % of the time", 100.0 * share.unwrap_or(0.0));
-        let Some((gain, low, high)) = trial.and_then(gain) else {
+        let Some((gain, low, high)) = outcome.and_then(gain) else {
             let why = self.why_not_compared();
             let line = format!("not compared with the kernel alone ({why}), {placed}");
             return Summary { line, why_not: Some(why.name()), ..none };
@@ -243,9 +243,9 @@ impl Facts<'_> {
         match self.comparing {
             Comparing::NoGuard => WhyNot::NoGuard,
             Comparing::Unguarded => WhyNot::Unguarded,
-            Comparing::Guard(trial) if trial.throttled > 0 => WhyNot::Throttled,
-            Comparing::Guard(trial) if trial.verdict == Verdict::OverBudget => {
-                WhyNot::OverBudget(trial.compared.count)
+            Comparing::Guard(outcome) if outcome.throttled > 0 => WhyNot::Throttled,
+            Comparing::Guard(outcome) if outcome.verdict == Verdict::OverBudget => {
+                WhyNot::OverBudget(outcome.compared.count)
             }
             Comparing::Guard(_) => WhyNot::TooShort(self.report.turnaround_ns),
         }
@@ -272,7 +272,7 @@ impl Facts<'_> {
                 remedy,
             };
         }
-        if matches!(self.comparing, Comparing::Guard(trial) if trial.throttled > 0) {
+        if matches!(self.comparing, Comparing::Guard(outcome) if outcome.throttled > 0) {
             return WhyNot::Throttled;
         }
         let plans_a_place = self.plans_a_place();
@@ -380,11 +380,11 @@ impl Rates {
 }
 
 /// The gain and the ends of its interval; `None` with too few comparisons.
-fn gain(trial: &Trial) -> Option<(f64, f64, f64)> {
-    let freedom = f64::from(trial.compared.count.checked_sub(1)?);
+fn gain(outcome: &Outcome) -> Option<(f64, f64, f64)> {
+    let freedom = f64::from(outcome.compared.count.checked_sub(1)?);
     let t = t_quantile(f64::midpoint(CONFIDENCE, 1.0), freedom)?;
-    let (low, high) = trial.compared.ratios_within(t)?;
-    Some((trial.compared.ratio()? - 1.0, low - 1.0, high - 1.0))
+    let (low, high) = outcome.compared.ratios_within(t)?;
+    Some((outcome.compared.ratio()? - 1.0, low - 1.0, high - 1.0))
 }
 
 fn percent(part: f64) -> String {
@@ -419,17 +419,17 @@ mod tests {
         report.text(false).lines().next().unwrap().to_owned()
     }
 
-    fn trial(differences: &[f64], throttled: u64) -> Comparing {
+    fn outcome(differences: &[f64], throttled: u64) -> Comparing {
         let mut compared = Compared::default();
         differences.iter().for_each(|x| compared.take(*x));
-        Comparing::Guard(Trial { verdict: Verdict::Pays, compared, throttled })
+        Comparing::Guard(Outcome { verdict: Verdict::Pays, compared, throttled })
     }
 
     /// Differences around 0.1 of the mean: 2.1/1.9 is 10.5 % more. The standard error of five is 0.0071, and t 2.776: from 0.0804 to
     /// 0.1196.
     #[test]
     fn a_gain_has_its_interval_and_its_time() {
-        let of = |differences: &[f64]| line(placed(), &trial(differences, 0), WAKE_UPS);
+        let of = |differences: &[f64]| line(placed(), &outcome(differences, 0), WAKE_UPS);
         let resolved =
             "colocate: +10.5 % (8.4 to 12.7) over the kernel alone, placed 50 % of the time";
         assert_eq!(of(&[0.08, 0.09, 0.10, 0.11, 0.12]), resolved);
@@ -444,8 +444,8 @@ mod tests {
 
     /// Comparisons of a guard that gave the policy up over its budget.
     fn gave_up(differences: &[f64]) -> Comparing {
-        let Comparing::Guard(tried) = trial(differences, 0) else { unreachable!() };
-        Comparing::Guard(Trial { verdict: Verdict::OverBudget, ..tried })
+        let Comparing::Guard(tried) = outcome(differences, 0) else { unreachable!() };
+        Comparing::Guard(Outcome { verdict: Verdict::OverBudget, ..tried })
     }
 
     #[test]
@@ -454,8 +454,8 @@ mod tests {
         for (comparing, why) in [
             (Comparing::NoGuard, "--no-guard, so no quantum was the kernel's"),
             (Comparing::Unguarded, "the policy runs without a guard"),
-            (trial(&[0.1], 0), "the run was too short (250.0 ms)"),
-            (trial(&[], 7), "a CPU quota throttled the programs"),
+            (outcome(&[0.1], 0), "the run was too short (250.0 ms)"),
+            (outcome(&[], 7), "a CPU quota throttled the programs"),
             (gave_up(&[]), "the guard's budget was spent after 0 comparisons"),
             (gave_up(&[-0.5]), "the guard's budget was spent after 1 comparison"),
         ] {
@@ -488,7 +488,7 @@ mod tests {
 
     #[test]
     fn what_was_not_placed_says_why() {
-        let said = |report| line(report, &trial(&[], 0), WAKE_UPS);
+        let said = |report| line(report, &outcome(&[], 0), WAKE_UPS);
         let outside = "colocate: not placed: the wakers are outside: wake-ups come from interrupts or processes that are not \
                        watched";
         assert_eq!(said(unplaced(137_000, 20, 15)), outside);
@@ -511,7 +511,7 @@ mod tests {
         bound.tasks[0].status = PlacementStatus::PinnedByProgram.describe().0;
         let by_program = "colocate: not placed: masks are set by the program or by its owner";
         assert_eq!(said(bound), by_program);
-        let os = line(unplaced(0, 0, 0), &trial(&[], 0), SourceSet::NONE);
+        let os = line(unplaced(0, 0, 0), &outcome(&[], 0), SourceSet::NONE);
         assert_eq!(os, "colocate: not placed: the policy leaves every thread to the kernel");
     }
 

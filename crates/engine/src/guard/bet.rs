@@ -19,8 +19,8 @@ pub const MOST: f64 = 0.25;
 /// quarters of the wealth.
 const BOLDEST: f64 = 0.75;
 
-/// What the first stakes rest on: one number of this size, square, that speaks for neither side. Chosen: quanta
-/// that are compared differ by some percent.
+/// Basis of the first stakes: the size of one number whose square speaks for neither side. Chosen: quanta that are compared
+/// differ by some percent.
 const DOUBT: f64 = 0.05;
 
 /// A bet against "not above 0 on average".
@@ -33,7 +33,7 @@ pub struct Bet {
 }
 
 impl Bet {
-    /// Stakes on `x`, then learns from it. What is beyond [`MOST`] is cut off.
+    /// Stakes on `x`, then learns from it. Numbers are cut off at [`MOST`].
     pub fn take(&mut self, x: f64) {
         let x = x.clamp(-MOST, MOST);
         let stake = (self.sum / (self.squares + DOUBT * DOUBT)).clamp(0.0, BOLDEST / MOST);
@@ -42,7 +42,7 @@ impl Bet {
         self.squares += x * x;
     }
 
-    /// How many times what it had at first the gambler has now.
+    /// The gambler's wealth, over that at first.
     pub fn wealth(&self) -> f64 {
         self.wealth.exp()
     }

@@ -1,23 +1,23 @@
 //! Jobs that hand work to each other.
 //!
-//! A client and its server are one service: what one of them does in a second depends on the other. On one PU the server is
-//! preempted by the client that it answers, and hardly waits of its own accord any more, while the client waits for each answer.
-//! So what both do together is what their placement is judged by.
+//! A client and its server are one service: the progress of each depends on the other. On one PU the server is preempted by the
+//! client that it answers, and hardly waits of its own accord any more, while the client waits for each answer. So their
+//! placement is judged by their joint progress.
 
 use colocate_evidence::{JobIdx, WakeUps};
 use colocate_machine::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Wake-ups a second from which on two jobs are partners. Chosen: about what makes tasks share a PU under `auto`, where a wake-up takes
-/// 30 µs.
+/// Wake-ups a second from which on two jobs are partners. Chosen: about the rate at which tasks share a PU under `auto`, where a
+/// wake-up takes 30 µs.
 const PARTNERS: f64 = 300.0;
-/// Less time than this says nothing. Chosen: most of a quantum of a guard whose plans stand.
+/// Shortest time, in seconds, over which wake-ups are counted. Chosen: most of a quantum of a guard whose plans stand.
 const SHORTEST: f64 = 0.04;
 
 /// Two jobs, the lesser first.
 type Two = (JobIdx, JobIdx);
 
-/// Which jobs hand work to each other.
+/// Jobs that hand work to each other.
 #[derive(Clone, Debug, Default)]
 pub struct Partners {
     at: Nanos,
@@ -28,8 +28,8 @@ pub struct Partners {
 }
 
 impl Partners {
-    /// Takes in how often tasks have woken each other until `at`, of the jobs that there are. Partners stay so. Whether other
-    /// jobs are judged together from now on.
+    /// Takes in the wake-ups until `at`, of the current jobs. Partners stay partners. Returns whether other jobs are judged
+    /// together from now on.
     #[allow(clippy::cast_precision_loss)] // counts of wake-ups
     pub fn note(
         &mut self,
@@ -48,7 +48,8 @@ impl Partners {
                 self.pairs.insert(*two);
             }
         }
-        (self.at, self.sums) = (at, sums);
+        self.at = at;
+        self.sums = sums;
         self.pairs.retain(|(a, b)| is_there(*a) && is_there(*b));
         let first = firsts(&self.pairs);
         let is_new = first != self.first;
@@ -56,12 +57,12 @@ impl Partners {
         is_new
     }
 
-    /// The job under which what this one does is counted.
+    /// The job under which the progress of this one is counted.
     pub fn first(&self, job: JobIdx) -> JobIdx {
         self.first.get(&job).copied().unwrap_or(job)
     }
 
-    /// What a message calls the jobs that are counted under this one.
+    /// Words for the jobs that are counted under this one.
     pub fn named(&self, job: JobIdx) -> String {
         let others = self.first.iter().filter(|(_, first)| **first == job);
         let others: Vec<String> = others.map(|(other, _)| format!(" and {}", other.0)).collect();
@@ -88,8 +89,7 @@ fn firsts(pairs: &BTreeSet<Two>) -> BTreeMap<JobIdx, JobIdx> {
     let mut first: BTreeMap<JobIdx, JobIdx> = BTreeMap::new();
     for _ in 0..pairs.len() {
         for (a, b) in pairs {
-            let of = |job: &JobIdx| first.get(job).copied().unwrap_or(*job);
-            let least = of(a).min(of(b));
+            let least = *first.get(a).unwrap_or(a).min(first.get(b).unwrap_or(b));
             first.insert(*a, least);
             first.insert(*b, least);
         }

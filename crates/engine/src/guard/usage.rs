@@ -1,4 +1,4 @@
-//! What jobs did between two observations, for the guard.
+//! Usage of jobs between two observations, for the guard.
 
 use crate::lookup::{TaskLookup, by_job};
 use colocate_evidence::JobIdx;
@@ -7,10 +7,10 @@ use colocate_machine::Nanos;
 use colocate_policy::schedule::JobUsage;
 use std::collections::BTreeMap;
 
-/// What was counted of one job's threads.
+/// Counts of one job's threads.
 #[derive(Default)]
 struct Sums {
-    /// CPU time of the threads of which it is known; `None` if of none.
+    /// CPU time of the threads whose CPU time is known; `None` without such a thread.
     cpu: Option<Nanos>,
     instructions: u64,
     uncounted: bool,
@@ -18,13 +18,13 @@ struct Sums {
     unknown_switches: bool,
 }
 
-/// By so much CPU times may be too long. Chosen: the kernel's longest clock tick.
+/// Error by which CPU times may be too long. Chosen: the kernel's longest clock tick.
 const TICK: Nanos = Nanos::from_millis(10);
 
-/// What each job did that has a thread which was there in the quantum, in the order of the jobs.
+/// Usage of each job with a thread that existed in the quantum, in the order of the jobs.
 ///
-/// Threads that ended before they could be read are left out: they did little. So are those that are read for the first time
-/// and have run for longer than they were followed: what a program did before it was attached to is not of this quantum.
+/// Threads that ended before they could be read are left out: they did little. So are threads that are read for the first time
+/// and have run for longer than they were followed: usage before a program was attached to is not of this quantum.
 pub fn job_usage(before: &Observation, after: &Observation) -> Vec<JobUsage> {
     let mut jobs: BTreeMap<JobIdx, Sums> = BTreeMap::new();
     let mut before = TaskLookup::through(&before.tasks);
@@ -41,16 +41,19 @@ pub fn job_usage(before: &Observation, after: &Observation) -> Vec<JobUsage> {
         }
         jobs.extend(sums.map(|sums| (job, sums)));
     }
-    let usage = |(job, sums): (JobIdx, Sums)| JobUsage {
-        job,
-        cpu_time: sums.cpu,
-        instructions: (!sums.uncounted).then_some(sums.instructions),
-        switches: (!sums.unknown_switches).then_some(sums.switches),
-    };
-    jobs.into_iter().map(usage).collect()
+    jobs.into_iter().map(|(job, sums)| sums.usage(job)).collect()
 }
 
 impl Sums {
+    fn usage(&self, job: JobIdx) -> JobUsage {
+        JobUsage {
+            job,
+            cpu_time: self.cpu,
+            instructions: (!self.uncounted).then_some(self.instructions),
+            switches: (!self.unknown_switches).then_some(self.switches),
+        }
+    }
+
     fn add(&mut self, task: &SeenTask, before: Option<&SeenTask>) {
         let Some(now) = task.cpu_time else { return };
         let used = now.saturating_sub(before.and_then(|task| task.cpu_time).unwrap_or(Nanos::ZERO));

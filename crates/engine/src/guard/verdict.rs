@@ -1,12 +1,6 @@
-//! Verdicts of a guard on its policy, and the comparisons that they rest on.
+//! Verdicts of a guard on its policy, their grounds, and the words for them.
 
-use colocate_evidence::SourceSet;
-use colocate_policy::{Plan, Policy};
 use std::fmt;
-
-use super::Guard;
-use colocate_machine::Nanos;
-use colocate_policy::Evidence;
 
 /// Verdict of a guard on its policy. Messages, states and reports use these words and no others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,7 +42,7 @@ impl Verdict {
 }
 
 impl fmt::Display for Verdict {
-    /// What follows the policy's name.
+    /// Rest of a sentence that begins with the policy's name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Undecided => f.write_str("is being tried"),
@@ -71,7 +65,7 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// Takes in by how much more the policy did than the kernel, as a part of their mean: from -2 to 2.
+    /// Takes in the difference of the policy's and the kernel's progress, as a part of their mean: from -2 to 2.
     pub fn take(&mut self, x: f64) {
         self.count += 1;
         self.sum += x;
@@ -84,7 +78,7 @@ impl Compared {
         (self.count > 0).then(|| ratio(self.mean()))
     }
 
-    /// The same, between the ends that are `t` standard errors of the mean away; `None` with fewer than two comparisons.
+    /// Both ends of that ratio's interval, `t` standard errors of the mean away; `None` with fewer than two comparisons.
     #[must_use]
     pub fn ratios_within(&self, t: f64) -> Option<(f64, f64)> {
         let n = f64::from(self.count);
@@ -98,7 +92,7 @@ impl Compared {
     }
 }
 
-/// Two quantities' ratio, by their difference as a part of their mean.
+/// Ratio of two quantities, by their difference as a part of their mean.
 fn ratio(x: f64) -> f64 {
     let x = x.clamp(-MOST, MOST);
     (2.0 + x) / (2.0 - x)
@@ -107,57 +101,67 @@ fn ratio(x: f64) -> f64 {
 /// Differences beyond this are ratios beyond 399.
 const MOST: f64 = 1.99;
 
+/// Grounds of a verdict. Its display is the end of a message.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Basis {
+    /// Mean difference of progress in `count` comparisons, and the greatest chance of error.
+    Comparisons { mean: f64, count: u32, error: f64 },
+    /// Seconds lost of the seconds so far.
+    Budget { lost: f64, elapsed: f64 },
+}
+
+impl fmt::Display for Basis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Comparisons { mean, count, error } => write!(
+                f,
+                "{:+.1} % progress against the kernel alone, {count} comparisons, chance of error at most {:.0} %",
+                100.0 * mean,
+                100.0 * error
+            ),
+            Self::Budget { lost, elapsed } => {
+                write!(f, "{lost:.2} of {elapsed:.1} s so far; kernel-scheduled for some time")
+            }
+        }
+    }
+}
+
+/// A verdict with its grounds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    pub verdict: Verdict,
+    pub basis: Basis,
+}
+
+/// Evidence that a guard lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// CPU time of a job.
+    CpuTime,
+    /// Instructions of a job.
+    Instructions,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::CpuTime => "CPU time is not known: the guard cannot compare, and the kernel chooses",
+            Self::Instructions => {
+                "instructions are not counted: the guard sees PUs that are left idle, but not contention"
+            }
+        })
+    }
+}
+
 /// Outcome of a guard at the end of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Trial {
+pub struct Outcome {
     /// The verdict in force.
     pub verdict: Verdict,
-    /// What was compared.
+    /// All comparisons.
     pub compared: Compared,
-    /// Quanta that were compared with none, as the programs were throttled by a CPU quota.
+    /// Quanta that were compared with none, as a CPU quota throttled the programs.
     pub throttled: u64,
-}
-
-/// A policy, under a guard or without one.
-pub enum Guarded {
-    /// Under a guard.
-    By(Box<Guard>),
-    /// Without one.
-    Without(Box<dyn Policy>),
-}
-
-impl Guarded {
-    /// What the guard found; `None` without one.
-    #[must_use]
-    pub fn trial(&self) -> Option<Trial> {
-        match self {
-            Self::By(guard) => Some(guard.trial()),
-            Self::Without(_) => None,
-        }
-    }
-}
-
-impl Policy for Guarded {
-    fn needs(&self) -> SourceSet {
-        match self {
-            Self::By(guard) => guard.needs(),
-            Self::Without(policy) => policy.needs(),
-        }
-    }
-
-    fn period(&self) -> Option<Nanos> {
-        match self {
-            Self::By(guard) => guard.period(),
-            Self::Without(policy) => policy.period(),
-        }
-    }
-
-    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        match self {
-            Self::By(guard) => guard.decide(evidence),
-            Self::Without(policy) => policy.decide(evidence),
-        }
-    }
 }
 
 #[cfg(test)]

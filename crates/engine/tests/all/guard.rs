@@ -2,7 +2,7 @@
 
 #![allow(clippy::cast_precision_loss)] // small counts
 
-use colocate_engine::guard::{Guard, Guarding};
+use colocate_engine::guard::{Guarding, QuantumGuard};
 use colocate_evidence::{JobIdx, SourceSet, TaskId};
 use colocate_machine::{
     Core, CoreIdx, KindIdx, Machine, Nanos, Package, PackageIdx, Pu, PuIdx, PuNr,
@@ -120,7 +120,7 @@ impl Toy {
 
     /// One quantum; whether it was the kernel's.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    fn go(&mut self, guard: &mut Guard) -> bool {
+    fn go(&mut self, guard: &mut QuantumGuard) -> bool {
         let pus: Vec<PuIdx> = self.machine.all_pus().collect();
         let queue = self.queued();
         let number = self.number;
@@ -151,13 +151,13 @@ impl Toy {
     }
 
     /// So many quanta; how many were the kernel's.
-    fn run(&mut self, guard: &mut Guard, quanta: usize) -> usize {
+    fn run(&mut self, guard: &mut QuantumGuard, quanta: usize) -> usize {
         (0..quanta).filter(|_| self.go(guard)).count()
     }
 }
 
-fn guard(starved: Option<u32>) -> Guard {
-    Guard::new(Box::new(Heads { starved }), "heads", Guarding::default())
+fn guard(starved: Option<u32>) -> QuantumGuard {
+    QuantumGuard::new(Box::new(Heads { starved }), "heads", Guarding::default())
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn keeps_what_is_better() {
         let state = toy.state.unwrap();
         assert!(state.starts_with("heads run; guard: heads pays, "), "{state}");
         assert!(state.ends_with(", lost 0.00 s"), "a gain is no loss below 0: {state}");
-        let (low, high) = guard.trial().compared.ratios_within(2.0).unwrap();
+        let (low, high) = guard.outcome().compared.ratios_within(2.0).unwrap();
         assert!(low > 1.0 && (low..=high).contains(&speed), "{speed}: {low} to {high}");
     }
 }
@@ -286,7 +286,7 @@ fn the_scheduler_learns_from_each_of_its_quanta() {
     for jobs in [4, 8] {
         let learned = Arc::new(Mutex::new(Vec::new()));
         let pupil = Pupil { chosen: Vec::new(), learned: learned.clone() };
-        let mut guard = Guard::new(Box::new(pupil), "pupil", Guarding::default());
+        let mut guard = QuantumGuard::new(Box::new(pupil), "pupil", Guarding::default());
         let mut toy = Toy::new(jobs, 1.0);
         let own: Vec<u64> = (0..400).filter(|_| !toy.go(&mut guard)).collect();
         assert!(own.len() > 40, "{jobs}: {own:?}");

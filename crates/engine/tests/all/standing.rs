@@ -3,7 +3,7 @@
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // small counts
 
 use crate::guard::machine;
-use colocate_engine::guard::{Guard, Guarding, QUANTUM, Verdict};
+use colocate_engine::guard::{Guarding, QUANTUM, StandingGuard, Verdict};
 use colocate_evidence::{JobIdx, Reports, SourceSet, TaskId, WakeUps};
 use colocate_machine::{Nanos, PuIdx, PuNr};
 use colocate_policy::rng::SplitMix64;
@@ -100,7 +100,7 @@ impl Toy {
     }
 
     /// For as long as the plan is; how long that is, and whether it was the policy's.
-    fn go(&mut self, guard: &mut Guard, has_event: bool) -> (Nanos, bool) {
+    fn go(&mut self, guard: &mut StandingGuard, has_event: bool) -> (Nanos, bool) {
         let machine = machine();
         let pus: Vec<PuIdx> = machine.all_pus().collect();
         let queued = |job| {
@@ -160,7 +160,7 @@ impl Toy {
     }
 
     /// A minute; how many seconds of it the policy had, and the least of what the jobs did over what they would have done.
-    fn minute(&mut self, guard: &mut Guard) -> (f64, f64) {
+    fn minute(&mut self, guard: &mut StandingGuard) -> (f64, f64) {
         let begun = self.at;
         let mut had = 0.0;
         while self.at < begun + Nanos::from_secs(60) {
@@ -172,10 +172,10 @@ impl Toy {
     }
 }
 
-fn guarded(place: Place) -> (Guard, Arc<AtomicUsize>) {
+fn guarded(place: Place) -> (StandingGuard, Arc<AtomicUsize>) {
     let asked = Arc::<AtomicUsize>::default();
     let puts = Puts { place, asked: asked.clone(), period: None };
-    (Guard::standing(Box::new(puts), "puts", Guarding::STANDING), asked)
+    (StandingGuard::new(Box::new(puts), "puts", Guarding::STANDING), asked)
 }
 
 /// Five times as much, or a third, is no matter of chance.
@@ -275,7 +275,7 @@ fn a_plan_stands_until_something_happens() {
 fn a_policy_with_a_period_is_asked_again() {
     let (asked, period) = (Arc::<AtomicUsize>::default(), Some(Nanos::from_secs(1)));
     let puts = Puts { place: Place::Pu(PuNr(1)), asked: asked.clone(), period };
-    let mut guard = Guard::standing(Box::new(puts), "puts", Guarding::STANDING);
+    let mut guard = StandingGuard::new(Box::new(puts), "puts", Guarding::STANDING);
     Toy::new([1.5, 1.0]).minute(&mut guard);
     let asked = asked.load(Ordering::Relaxed);
     assert!((30..=60).contains(&asked), "{asked} times in a minute");
@@ -286,7 +286,7 @@ fn a_policy_with_a_period_is_asked_again() {
 fn what_moves_nothing_is_left_alone() {
     for (period, quanta) in [(None, 8), (Some(Nanos::from_millis(200)), 4)] {
         let puts = Puts { place: Place::LeftToKernel, asked: Arc::default(), period };
-        let mut guard = Guard::standing(Box::new(puts), "puts", Guarding::STANDING);
+        let mut guard = StandingGuard::new(Box::new(puts), "puts", Guarding::STANDING);
         let mut toy = Toy::new([1.0, 1.0]);
         toy.minute(&mut guard);
         let often = toy.at.0 / QUANTUM.0 / quanta;
@@ -320,7 +320,7 @@ fn the_state_has_the_word_of_the_last_message() {
         while !is_said(&toy) {
             toy.go(&mut guard, false);
             assert!(toy.at < begun + Nanos::from_secs(600), "{awaited}: {:?}", toy.messages);
-            let (verdict, state) = (guard.trial().verdict, guard.state());
+            let (verdict, state) = (guard.outcome().verdict, guard.state());
             assert!(state.starts_with(&format!("guard: puts {verdict}, ")), "{verdict}: {state}");
             let said = toy.messages.last().map_or("", |(_, message)| message);
             let is_tried = verdict == Verdict::Undecided;
@@ -337,6 +337,6 @@ fn what_a_quota_takes_is_no_loss() {
     toy.minute(&mut guard);
     assert!(toy.messages.is_empty(), "{:?}", toy.messages);
     assert!(guard.state().ends_with(", lost 0.00 s"), "{}", guard.state());
-    let trial = guard.trial();
-    assert!(trial.throttled > 0 && trial.compared.count == 0, "{trial:?}");
+    let outcome = guard.outcome();
+    assert!(outcome.throttled > 0 && outcome.compared.count == 0, "{outcome:?}");
 }

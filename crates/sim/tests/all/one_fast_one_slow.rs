@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use colocate_engine::guard::{Guard, Guarding};
+use colocate_engine::guard::{Guarding, QuantumGuard};
 use colocate_machine::Nanos;
 use colocate_model::Assumptions;
 use colocate_policy::PolicySpec;
@@ -135,7 +135,7 @@ fn lasts(percent: u64, quantum: u64, seed: u64, name: &str) -> (f64, u64) {
     let kind: PolicySpec = unguarded.unwrap_or(name).parse().unwrap();
     let mut scheduler = kind.plain();
     if unguarded.is_some() {
-        scheduler = Box::new(Guard::new(scheduler, kind.name(), Guarding::default()));
+        scheduler = Box::new(QuantumGuard::new(scheduler, kind.name(), Guarding::default()));
     }
     let options = Options::each_quantum();
     let outcome =

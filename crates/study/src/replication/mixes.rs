@@ -17,7 +17,7 @@ use super::drawn::Program;
 use super::report::CellFigures;
 use super::{Done, Study, StudyError};
 use crate::simulate::contender::Contender;
-use colocate_engine::guard::{Guard, Guarding};
+use colocate_engine::guard::{Guarding, QuantumGuard};
 use colocate_engine::{Meanwhile, Round};
 use colocate_figures::stats::Random;
 use colocate_machine::{Bytes, Machine, Nanos, PuNr};
@@ -215,7 +215,7 @@ pub fn under(
     };
     let mut made = policy.policy(&known);
     if contender.guarded {
-        made = Box::new(Guard::new(made, &name, Guarding::default()));
+        made = Box::new(QuantumGuard::new(made, &name, Guarding::default()));
     }
     let meanwhile = contender.waiting.unwrap_or(Meanwhile::Stop);
     let options = Options { meanwhile, ..Options::each_quantum() };

@@ -1,7 +1,7 @@
 //! PUs that go offline and come back while a scheduler has chosen them.
 
 use super::*;
-use crate::guard::{Guard, Guarding};
+use crate::guard::{Guarding, QuantumGuard};
 use colocate_machine::CoreKind;
 use colocate_policy::table;
 
@@ -84,7 +84,7 @@ fn a_machine_that_shrinks_and_grows() {
             let mut host = Changing::new(7);
             let plain = kind.plain();
             let mut policy: Box<dyn Policy> = match guarded {
-                true => Box::new(Guard::new(plain, "test", Guarding::default())),
+                true => Box::new(QuantumGuard::new(plain, "test", Guarding::default())),
                 false => plain,
             };
             let mut turns = 0;

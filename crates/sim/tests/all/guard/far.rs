@@ -3,7 +3,7 @@
 use super::cases::Case;
 use super::study::OTHER_LUCK;
 use super::under::Under;
-use colocate_engine::guard::{Guard, Guarding};
+use colocate_engine::guard::{Guarding, QuantumGuard};
 use colocate_machine::Nanos;
 use colocate_policy::{Policy, PolicySpec};
 use colocate_sim::{Options, Scenario, TaskOutcome, simulate_with};
@@ -48,7 +48,7 @@ pub fn table(case: &Case, under: Under) -> String {
         let (kernel, _) = run(case, &scenario, &mut *PolicySpec::named("os").plain());
         scenario.seed ^= OTHER_LUCK;
         let inner = under.scheduler(&case.platform(), &scenario);
-        let mut guard = Guard::new(inner, &under.name(), Guarding::default());
+        let mut guard = QuantumGuard::new(inner, &under.name(), Guarding::default());
         let (seconds, far) = run(case, &scenario, &mut guard);
         let effect = 100.0 * (seconds / kernel - 1.0);
         let state = guard.state();

@@ -14,7 +14,7 @@ use super::cases::Case;
 use super::study::OTHER_LUCK;
 use super::under::Under;
 use colocate_engine::Round;
-use colocate_engine::guard::{Guard, Guarding};
+use colocate_engine::guard::{Guarding, QuantumGuard};
 use colocate_evidence::JobIdx;
 use colocate_machine::Nanos;
 use colocate_policy::{Policy, PolicySpec};
@@ -140,7 +140,7 @@ impl Alone {
         for mut scenario in case.again(0, times) {
             scenario.seed ^= OTHER_LUCK;
             let inner = under.scheduler(&platform, &scenario);
-            let mut guard = Guard::new(inner, &under.name(), settings);
+            let mut guard = QuantumGuard::new(inner, &under.name(), settings);
             let one = run(case, &scenario, &mut guard);
             let first = one.first.clone().unwrap_or_default();
             verdicts = (one.verdicts, first, guard.state());

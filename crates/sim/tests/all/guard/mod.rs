@@ -20,7 +20,7 @@ mod under;
 
 use cases::{QUANTUM, any_case};
 use colocate_engine::Meanwhile;
-use colocate_engine::guard::{Guard, Guarding};
+use colocate_engine::guard::{Guarding, QuantumGuard};
 use colocate_evidence::SourceSet;
 use colocate_model::Assumptions;
 use colocate_policy::schedule::{Allocated, Choice, Selected};
@@ -192,7 +192,8 @@ fn a_guarded_scheduler_keeps_what_it_gains() {
         let gained = kernel - run(&mut Mixes);
         assert!(gained > 0.1 * kernel, "{gained} of {kernel} s gained");
         free += gained;
-        guarded += kernel - run(&mut Guard::new(Box::new(Mixes), "mixes", Guarding::default()));
+        guarded +=
+            kernel - run(&mut QuantumGuard::new(Box::new(Mixes), "mixes", Guarding::default()));
     }
     assert!(guarded > 0.7 * free, "{guarded} of {free} s gained");
 }

@@ -20,7 +20,7 @@ use super::cases::{Case, any_case};
 use super::kept::Kept;
 use super::under::Under;
 use super::{Runs, turnaround};
-use colocate_engine::guard::{Guard, Guarding};
+use colocate_engine::guard::{Guarding, QuantumGuard};
 use colocate_policy::PolicySpec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -91,7 +91,7 @@ impl Bench<'_> {
             if !guarded {
                 return turnaround(&platform, &scenario, &mut *inner);
             }
-            let mut guard = Guard::new(inner, &under.name(), Guarding::default());
+            let mut guard = QuantumGuard::new(inner, &under.name(), Guarding::default());
             let seconds = turnaround(&platform, &scenario, &mut guard);
             let (quanta, kernels) = guard.quanta();
             controls += kernels as f64 / quanta as f64 / times as f64;
