@@ -18,5 +18,5 @@ pub use observation::{
 pub use pages::{AddressRange, PageGroup, PageUse, PagesMoved};
 pub use place::Place;
 pub use sharing::Sharing;
-pub use source::{Provider, Grant, Refusal, Source, SourceSet};
+pub use source::{Grant, Provider, Refusal, Source, SourceSet};
 pub use wake_ups::WakeUps;

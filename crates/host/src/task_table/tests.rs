@@ -184,10 +184,7 @@ fn a_task_that_ends_while_it_settles_was_missed() {
     let first = table.living(Tid(10)).unwrap();
     table.task(first).unwrap().placement.status = PlacementStatus::Settling;
     table.ended(Tid(10), Nanos(5));
-    assert_eq!(
-        table.seen(Nanos(1), &BTreeSet::new())[0].status,
-        PlacementStatus::Missed
-    );
+    assert_eq!(table.seen(Nanos(1), &BTreeSet::new())[0].status, PlacementStatus::Missed);
     assert_eq!(table.seen(Nanos(1), &BTreeSet::new())[0].ended, Some(Nanos(4)));
 }
 
