@@ -251,21 +251,21 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use colocate_testing::need;
+    use colocate_testing::skip::{Missing, installed};
     use std::process::{Command, Output, Stdio};
 
-    /// Runs a program with `input`; `None` where it is not installed.
-    fn peer(program: &str, words: &[&str], folder: &Path, input: &[u8]) -> Option<Output> {
+    /// Runs a program with `input`.
+    fn peer(program: &str, words: &[&str], folder: &Path, input: &[u8]) -> Result<Output, Missing> {
+        installed(program)?;
         let mut command = Command::new(program);
         command.args(words).current_dir(folder).stdin(Stdio::piped());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let Ok(mut child) = command.spawn() else {
-            println!("skipped: {program} is not installed");
-            return None;
-        };
+        let mut child = command.spawn().expect("runs");
         child.stdin.take().expect("piped").write_all(input).expect("taken");
         let output = child.wait_with_output().expect("waited for");
         assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
-        Some(output)
+        Ok(output)
     }
 
     fn archive() -> Vec<u8> {
@@ -280,9 +280,7 @@ mod tests {
 
     #[test]
     fn cpio_lists_what_was_put_in() {
-        let Some(output) = peer("cpio", &["-t", "--quiet"], Path::new("/"), &archive()) else {
-            return;
-        };
+        let output = need!(peer("cpio", &["-t", "--quiet"], Path::new("/"), &archive()));
         let listed = String::from_utf8(output.stdout).expect("text");
         assert_eq!(listed, "a\na/b\na/b/odd.txt\na/empty\na/link\n");
     }
@@ -290,9 +288,7 @@ mod tests {
     #[test]
     fn cpio_unpacks_what_was_put_in() {
         let folder = tempfile::tempdir().expect("a folder");
-        if peer("cpio", &["-i", "--quiet"], folder.path(), &archive()).is_none() {
-            return;
-        }
+        need!(peer("cpio", &["-i", "--quiet"], folder.path(), &archive()));
         let at = |path| folder.path().join(path);
         assert_eq!(std::fs::read(at("a/b/odd.txt")).expect("there"), b"seven b");
         assert_eq!(std::fs::read_link(at("a/link")).expect("a link"), Path::new("b/odd.txt"));

@@ -571,7 +571,8 @@ fn read(dir: &Dir, name: &OsStr) -> Result<Journal, FoundError> {
 mod tests {
     use super::*;
     use colocate_machine::PuNr;
-    use colocate_testing::{wait_until, within};
+    use colocate_testing::skip::{Missing, Requirement, two_pus};
+    use colocate_testing::{need, wait_until, within};
     use std::os::unix::process::CommandExt as _;
     use std::process::{Child, Command, Stdio};
 
@@ -637,19 +638,17 @@ mod tests {
         }
     }
 
-    /// The PU to pin to, unless this process has only one.
-    fn a_pu(original: &PuSet) -> Option<PuNr> {
-        if original.len() < 2 {
-            eprintln!("skipped: one PU only, nothing can be narrowed");
-        }
-        original.iter().next().filter(|_| original.len() > 1)
+    /// The PU to pin to.
+    fn a_pu(original: &PuSet) -> Result<PuNr, Missing> {
+        two_pus()?;
+        Ok(original.iter().next().unwrap())
     }
 
     #[test]
     fn a_placed_thread_gets_its_mask_back() {
         let sleeper = Sleeper::start();
         let original = sleeper.mask();
-        let Some(pu) = a_pu(&original) else { return };
+        let pu = need!(a_pu(&original));
         place(sleeper.pid, pu);
         let journal = journal(&original, vec![sleeper.entry(Mark::On(pu), Mark::Original)]);
 
@@ -666,9 +665,7 @@ mod tests {
     /// One that the journal says was put under SCHED_IDLE, and one that its own program has put there.
     #[test]
     fn a_lowered_thread_gets_its_policy_back() {
-        if !may_idle() {
-            return;
-        }
+        need!(sched_idle());
         let (known, other) = (Sleeper::start(), Sleeper::start());
         [&known, &other].into_iter().for_each(|sleeper| lower(sleeper.pid));
         let lowered = Some(Fair::Other);
@@ -745,20 +742,15 @@ mod tests {
         }
     }
 
-    fn may_idle() -> bool {
-        let may = sched_class::permission().is_ok();
-        if !may {
-            eprintln!("skipped: SCHED_IDLE cannot be left again");
-        }
-        may
+    fn sched_idle() -> Result<(), Missing> {
+        let permission = sched_class::permission();
+        permission.map(drop).map_err(|why| Requirement::SchedIdle.missing(why))
     }
 
     /// The journal has the shell alone, and not what it has created by way of another one.
     #[test]
     fn grandchildren_get_their_policy_back() {
-        if !may_idle() {
-            return;
-        }
+        need!(sched_idle());
         let mut family = Family::start("sh -c 'echo $$; sleep 60 & echo $!; wait' & wait");
         lower(family.pid);
         let entry = family.entry(Some(Fair::Batch));
@@ -777,9 +769,7 @@ mod tests {
     /// That there are jobs which fill idle PUs shows by a third one.
     #[test]
     fn a_child_of_a_thread_that_was_just_raised() {
-        if !may_idle() {
-            return;
-        }
+        need!(sched_idle());
         let mut families = [(); 2].map(|()| Family::start("sleep 60 & echo $!"));
         let third = Sleeper::start();
         let entries = vec![
@@ -801,11 +791,12 @@ mod tests {
     /// Its creator has ended, so it has no known ancestor; but it is in the cgroup of a job.
     #[test]
     fn an_orphan_in_a_cgroup_has_all_of_it_back() {
-        let Some(freezer) = freezer::cgroups_for_a_test(3, 1) else { return };
+        let freezer = need!(freezer::cgroups_for_a_test(3, 1));
         // The second number comes when the creator has ended.
         let mut family = Family::start("(sleep 60 & echo $!); echo $$");
         let original = allowed(family.pid);
-        let Some(pu) = a_pu(&original).filter(|_| may_idle()) else { return };
+        need!(sched_idle());
+        let pu = need!(a_pu(&original));
         freezer.enter(crate::pause::Group(0), family.pid).unwrap();
         lower(family.pid);
         place(family.pid, pu);
@@ -830,7 +821,7 @@ mod tests {
     fn a_crash_between_line_and_deed() {
         let sleeper = Sleeper::start();
         let original = sleeper.mask();
-        let Some(pu) = a_pu(&original) else { return };
+        let pu = need!(a_pu(&original));
         let other = original.iter().last().unwrap();
         place(sleeper.pid, pu);
         let entry = sleeper.entry(Mark::On(other), Mark::On(pu));
@@ -844,7 +835,7 @@ mod tests {
     fn where_a_later_thread_executed_a_program() {
         let sleeper = Sleeper::start();
         let original = sleeper.mask();
-        let Some(pu) = a_pu(&original) else { return };
+        let pu = need!(a_pu(&original));
         let other = original.iter().last().unwrap();
         place(sleeper.pid, pu);
         let first = sleeper.entry(Mark::On(other), Mark::Original);
@@ -863,7 +854,7 @@ mod tests {
     fn a_thread_on_a_set_of_pus_gets_its_mask_back() {
         let sleeper = Sleeper::start();
         let set = sleeper.mask();
-        let Some(pu) = a_pu(&set) else { return };
+        let pu = need!(a_pu(&set));
         let original = affinity::only(pu);
         let put = sleeper.entry(Mark::Among(1), Mark::Original);
         let freed = |entry| {
@@ -885,7 +876,7 @@ mod tests {
     fn what_is_not_ours_is_left() {
         let sleeper = Sleeper::start();
         let original = sleeper.mask();
-        let Some(pu) = a_pu(&original) else { return };
+        let pu = need!(a_pu(&original));
         let other = original.iter().last().unwrap();
         place(sleeper.pid, pu);
         let ours = sleeper.entry(Mark::On(pu), Mark::Original);
@@ -904,7 +895,7 @@ mod tests {
     #[test]
     fn a_process_that_is_about_to_stop_continues() {
         let proc = Path::new(PROC);
-        let Some(freezer) = freezer::cgroups_for_a_test(2, 1) else { return };
+        let freezer = need!(freezer::cgroups_for_a_test(2, 1));
         let (sleeper, job) = (Sleeper::start(), crate::pause::Group(0));
         freezer.enter(job, sleeper.pid).unwrap();
         freezer.freeze(job, true).unwrap();
@@ -947,7 +938,7 @@ mod tests {
     fn a_program_with_masks_like_ours_is_no_endless_search() {
         let first = Sleeper::start();
         let original = first.mask();
-        let Some(pu) = a_pu(&original) else { return };
+        let pu = need!(a_pu(&original));
         place(first.pid, pu);
         let entry = first.entry(Mark::On(pu), Mark::Original);
         let mut command = Command::new("sh");

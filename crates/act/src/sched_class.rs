@@ -242,19 +242,15 @@ mod tests {
     use crate::affinity;
     use crate::thread::Inherited;
     use colocate_machine::Nanos;
+    use colocate_testing::need;
+    use colocate_testing::skip::Requirement;
     use std::sync::mpsc::channel;
 
     /// A thread with a slice of its own, under either policy, has all of it again, and a thread that has it from its
     /// creator, too.
     #[test]
     fn what_a_thread_had_is_restored() {
-        let permission = match permission() {
-            Ok(permission) => permission,
-            Err(why) => {
-                eprintln!("skipped: {why}");
-                return;
-            }
-        };
+        let permission = need!(permission().map_err(|why| Requirement::SchedIdle.missing(why)));
         let ((sender, receiver), (end, ended)) = (channel(), channel::<()>());
         let thread = std::thread::spawn(move || {
             sys::set_slice_and_nice(Nanos::from_millis(2), sys::nice()).unwrap();

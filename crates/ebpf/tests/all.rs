@@ -1,25 +1,26 @@
 //! The eBPF program on this kernel: what it counts of threads whose wake-ups are known.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
-#![allow(clippy::print_stderr)] // why nothing was tested
 
 use colocate_ebpf::{EbpfError, Follow, OTHERS, PairCounts, State, Watch};
+use colocate_testing::need;
+use colocate_testing::skip::{Missing, Requirement};
 use std::hint::spin_loop;
 use std::io::{Read, Write, pipe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A watch; `None`, with a line, where this build, this user or this kernel can have none.
-fn watch() -> Option<Watch> {
-    match Watch::start(Follow { pairs: true, phases: true }) {
-        Ok(watch) => Some(watch),
-        Err(why) => {
-            assert!(why == EbpfError::NotBuilt || !may_load(), "{why}");
-            eprintln!("skipped: {why}");
-            None
-        }
-    }
+/// A watch, which this build, this user or this kernel may not have.
+fn watch() -> Result<Watch, Missing> {
+    started(Watch::start(Follow { pairs: true, phases: true }))
+}
+
+fn started(watch: Result<Watch, EbpfError>) -> Result<Watch, Missing> {
+    watch.map_err(|why| {
+        assert!(why == EbpfError::NotBuilt || !may_load(), "{why}");
+        Requirement::Ebpf.missing(why)
+    })
 }
 
 /// Whether this user has `CAP_PERFMON` and `CAP_BPF` (linux/capability.h), and the kernel type information.
@@ -75,7 +76,7 @@ fn play(rounds: usize) -> (u32, u64) {
 /// thread is watched. One of the two may rarely sleep: where both have one PU, what it waits for is there when it runs again.
 #[test]
 fn threads_that_wait_for_each_other() {
-    let Some(watch) = watch() else { return };
+    let watch = need!(watch());
     watch.add(my_tid(), 0).unwrap();
     let before = slept();
     let (other, other_slept) = play(2_000);
@@ -99,7 +100,7 @@ fn threads_that_wait_for_each_other() {
 /// On one PU no two threads run at the same time, and each wakee is where its waker was.
 #[test]
 fn on_one_pu() {
-    let Some(watch) = watch() else { return };
+    let watch = need!(watch());
     let done = thread::spawn(move || {
         let first = rustix::thread::sched_getaffinity(None).unwrap();
         let mut one = rustix::thread::CpuSet::new();
@@ -121,7 +122,7 @@ fn on_one_pu() {
 /// What finds no room is counted: threads that are created beyond it, and wake-ups of pairs.
 #[test]
 fn what_finds_no_room() {
-    let Ok(watch) = Watch::with_room(Follow { pairs: true, phases: false }, 8) else { return };
+    let watch = need!(started(Watch::with_room(Follow { pairs: true, phases: false }, 8)));
     watch.add(my_tid(), 0).unwrap();
     let (done, end) = (AtomicBool::new(false), Duration::from_millis(1));
     thread::scope(|scope| {
@@ -144,7 +145,7 @@ fn what_finds_no_room() {
 /// Of threads that are not watched nothing is counted, and what they wake was woken by others.
 #[test]
 fn others_are_not_counted() {
-    let Some(watch) = watch() else { return };
+    let watch = need!(watch());
     let (mut from_watched, mut to_other) = pipe().unwrap();
     let (mut from_other, mut to_watched) = pipe().unwrap();
     let other = thread::spawn(move || {
@@ -172,7 +173,7 @@ fn others_are_not_counted() {
 /// A thread that sleeps is woken by a timer, not by what runs when that expires, and that is a watched thread here.
 #[test]
 fn timers_are_others() {
-    let Some(watch) = watch() else { return };
+    let watch = need!(watch());
     watch.add(my_tid(), 0).unwrap();
     let done = AtomicBool::new(false);
     let sleeper = thread::scope(|scope| {
@@ -210,7 +211,7 @@ fn spin_for(time: Duration) {
 /// What is known of a thread after it has computed, has slept, and computes again, beside what the kernel says of it.
 #[test]
 fn times_of_a_thread() {
-    let Some(watch) = watch() else { return };
+    let watch = need!(watch());
     watch.add(my_tid(), 0).unwrap();
     let find = |tid| watch.times(tid).unwrap();
     thread::scope(|scope| {
@@ -254,7 +255,7 @@ fn times_of_a_thread() {
 /// Two threads compute for longer than a phase has to last to be reported, and end; then many times for less.
 #[test]
 fn phases_that_end() {
-    let Some(watch) = watch() else { return };
+    let watch = need!(watch());
     watch.add(my_tid(), 5).unwrap();
     let both = |time| {
         thread::scope(|scope| {
@@ -283,7 +284,7 @@ fn phases_that_end() {
 /// Between two windows nothing is counted, and what happened before a window is not of it.
 #[test]
 fn windows() {
-    let Some(mut watch) = watch() else { return };
+    let mut watch = need!(watch());
     let now = || {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         (time.tv_sec * 1_000_000_000 + time.tv_nsec).cast_unsigned()

@@ -80,6 +80,8 @@ fn contains(bytes: &[u8], name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use colocate_testing::need;
+    use colocate_testing::skip::Requirement;
 
     #[test]
     fn a_plain_program_and_what_is_none() {
@@ -92,10 +94,7 @@ mod tests {
     #[test]
     fn java_is_known_where_it_is_installed() {
         let java = Path::new("/usr/bin/java");
-        if !java.exists() {
-            eprintln!("skipped: no /usr/bin/java");
-            return;
-        }
+        need!(Requirement::Java.if_there(java.exists(), "no /usr/bin/java"));
         assert_eq!(Runtimes::default().of(java), Runtime::Jvm);
     }
 }

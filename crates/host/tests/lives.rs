@@ -20,7 +20,7 @@ use colocate_observe::pmu::stack::{self, StackPlan};
 use colocate_observe::pmu::{Counters, Start};
 use colocate_observe::sources::counters::TaskCounters;
 use colocate_policy::{Evidence, Knowledge, PageMove, Plan, Policy, PolicySpec};
-use colocate_testing::wait_for;
+use colocate_testing::{skip, wait_for};
 use std::path::PathBuf;
 
 /// The kernel's numbers of its own events (`enum perf_sw_ids`, linux/perf_event.h).
@@ -170,7 +170,7 @@ fn the_load_stays() {
 
 fn without_counters_it_is_refused() {
     if TaskCounters::find("/proc".as_ref(), false).is_ok() {
-        return println!("skipped: the processor counts");
+        skip!(NoPmu, "the processor counts");
     }
     let sampling = Sampling::default();
     let setup = Setup { sampling, ..setup(&[WORK], &[Target::Instructions(7)]) };
@@ -293,7 +293,7 @@ impl Policy for Orders {
 fn memory_is_moved_as_ordered() {
     let machine = read::live().unwrap();
     let Some(node) = machine.nodes.first().map(|node| node.os) else {
-        return println!("skipped: no NUMA node is shown");
+        skip!(Numa, "no NUMA node is shown");
     };
     let order = |to| PageMove {
         job: JobIdx(0),
@@ -312,7 +312,7 @@ fn memory_is_moved_as_ordered() {
     let notes = host.finish();
     nothing_is_left();
     if reported.first().is_some_and(|first| first.trouble.is_some()) {
-        return println!("skipped: {reported:?}");
+        skip!(Numa, "{reported:?}");
     }
     assert_eq!(reported.len(), 2, "{reported:?} {notes:?}");
     assert_eq!(
@@ -327,13 +327,13 @@ fn memory_is_moved_as_ordered() {
 fn tasks_created_on_a_pu_that_came_later_are_found() {
     let mut setup = setup(&[], &[]);
     let (Some(last), true) = (setup.lifecycle.cpus.pop(), !setup.lifecycle.cpus.is_empty()) else {
-        return println!("skipped: one PU");
+        skip!(TwoPus, "one PU");
     };
     let script = format!("exec taskset -c {} sh -c 'sleep 2 & sleep 2 & exec sleep 2.5'", last.0);
     setup.commands = self::setup(&[&script], &[]).commands;
     let mut host = LinuxHost::prepare(read::live().unwrap(), &setup).unwrap();
     if host.creation_without_perf().is_some() || !host.usable().contains(&last) {
-        return println!("skipped: thread creations are not reported, or not on PU {last}");
+        skip!(Perf, "thread creations are not reported, or not on PU {last}");
     }
     let notes = host.notes();
     assert!(notes.iter().any(|note| note.contains(&format!("on PU {},", last.0))), "{notes:?}");
@@ -365,8 +365,7 @@ fn main() {
         ("memory_is_moved_as_ordered", &memory_is_moved_as_ordered),
     ];
     if let Err(why) = clock().open(Tid(0), Start::Now) {
-        println!("skipped: the kernel allows no counting: {why}");
-        return;
+        skip!(Perf, "the kernel allows no counting: {why}");
     }
     if let Some(wanted) = std::env::var_os(ONE) {
         return tests.into_iter().filter(|(name, _)| wanted == *name).for_each(|(_, test)| test());

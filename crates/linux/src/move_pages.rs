@@ -132,6 +132,7 @@ pub fn put(pid: Pid, pages: &[Addr], node: NodeNr, shared: bool) -> Put {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use colocate_testing::skip;
 
     #[test]
     fn answers_of_the_manual() {
@@ -157,10 +158,7 @@ mod tests {
         let pid = Pid(std::process::id().cast_signed());
         let status = match query(pid, &[Addr(at), Addr(0)]) {
             Ok(status) => status,
-            Err(error) => {
-                println!("skipped: {error}");
-                return;
-            }
+            Err(error) => skip!(Numa, "{error}"),
         };
         assert!(matches!(seen(status[0]), Some(Seen::On(_))), "{status:?}");
         assert_eq!(seen(status[1]), Some(Seen::Not(Stay::Unmovable)));

@@ -7,6 +7,7 @@
 
 use colocate_machine::exact::Exact;
 use colocate_machine::{Machine, picture, read};
+use colocate_testing::skip;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -125,11 +126,9 @@ fn hwloc_tools_see_the_same_machine() {
 }
 
 /// Compares `machine` with what hwloc-calc says of `source`.
-#[allow(clippy::print_stdout)] // says why a test did nothing
 fn compare_with_calc(source: &str, name: &str, machine: &Machine) {
     let Some(all) = calc(source, &["-I", "pu", "--po", "all"]) else {
-        println!("skipped: hwloc-calc is not installed (package hwloc)");
-        return;
+        skip!(HwlocPrograms, "hwloc-calc is not installed (package hwloc)");
     };
     assert_eq!(all, pus(machine), "{name}: PUs");
     let count = |what: &str| calc(source, &["-N", what, "all"]).unwrap().parse::<usize>().unwrap();

@@ -1,13 +1,16 @@
-//! Waits with a limit, for tests: each names what did not happen.
+//! For tests. Waits with a limit, each of which names what did not happen; [`skip`] for what a machine may lack.
 //!
 //! A condition that can be polled fails its own test. A call that blocks cannot be interrupted, so there the whole test
 //! program ends.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
+#[cfg(feature = "emulator")]
+pub mod emulator;
 pub mod help;
 pub mod hostile;
 pub mod printed;
+pub mod skip;
 
 use std::io::Write as _;
 use std::process::{Child, ExitStatus, Output};

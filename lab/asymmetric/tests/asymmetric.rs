@@ -1,7 +1,8 @@
-//! The tool as a whole: one line per error, the program's status, and no thread left after a kill.
-#![allow(clippy::unwrap_used, clippy::print_stderr)] // a test that cannot go on has failed
+//! The tool as a whole: one line for each thing that is wrong, the program's status, nothing left when it is killed.
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
-use colocate_testing::{wait_until, within};
+use colocate_testing::skip::{Missing, Requirement, two_pus};
+use colocate_testing::{need, wait_until, within};
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -44,32 +45,25 @@ fn quick(cpu: &str) -> [&str; 6] {
 /// Held by a test with a slow PU: two such tests on a PU would find the PU slower than requested.
 static SLOW: Mutex<()> = Mutex::new(());
 
-/// A PU that can be made slow here, while the guard lives; prints a line if there is none.
-fn slow() -> Option<(String, MutexGuard<'static, ()>)> {
+/// A PU that can be made slow here, while the guard lives.
+fn slow() -> Result<(String, MutexGuard<'static, ()>), Missing> {
     let alone = SLOW.lock().unwrap_or_else(PoisonError::into_inner);
-    if usable().len() < 2 {
-        eprintln!("skipped: one PU only");
-        return None;
-    }
+    two_pus()?;
     let cpu = usable().last().unwrap().to_string();
     let tried = output(asymmetric(&quick(&cpu)).args(["--", "true"]));
     let printed = String::from_utf8(tried.stderr).unwrap();
     if printed.contains("cannot make a real-time thread") {
-        eprintln!("skipped: {}", printed.trim_end());
-        return None;
+        return Err(Requirement::RealTime.missing(printed));
     }
     assert!(tried.status.success(), "{printed}");
-    Some((cpu, alone))
+    Ok((cpu, alone))
 }
 
-/// True if a wrapper of util-linux can run `true` here.
-fn works(wrapper: &[&str]) -> bool {
+/// A wrapper of util-linux that works here: it runs `true`.
+fn works(wrapper: &[&str]) -> Result<(), Missing> {
     let done = Command::new(wrapper[0]).args(&wrapper[1..]).arg("true").output();
-    let works = done.is_ok_and(|done| done.status.success());
-    if !works {
-        eprintln!("skipped: cannot run {}", wrapper.join(" "));
-    }
-    works
+    let is_run = done.is_ok_and(|done| done.status.success());
+    Requirement::Tools.if_there(is_run, format_args!("cannot run {}", wrapper.join(" ")))
 }
 
 /// The fields of a thread's stat after its name, the third first; `None` if there is no such
@@ -111,9 +105,7 @@ fn a_pu_that_is_not_there_is_refused() {
 fn one_pu_alone_is_not_enough() {
     let cpu = usable()[0].to_string();
     let wrapper = ["taskset", "-c", &cpu];
-    if !works(&wrapper) {
-        return;
-    }
+    need!(works(&wrapper));
     let mut command = Command::new("taskset");
     command.args(["-c", &cpu, env!("CARGO_BIN_EXE_asymmetric"), "--cpu", &cpu, "--", "true"]);
     let (status, printed) = refused(&mut command);
@@ -135,9 +127,9 @@ fn a_ratio_below_1_is_wrong_usage() {
 #[test]
 fn a_refused_real_time_thread_names_the_missing_privilege() {
     let wrapper = ["setpriv", "--bounding-set=-sys_nice", "--inh-caps=-sys_nice"];
-    if usable().len() < 2 || !works(&wrapper) || !works(&["prlimit", "--rtprio=0"]) {
-        return;
-    }
+    need!(two_pus());
+    need!(works(&wrapper));
+    need!(works(&["prlimit", "--rtprio=0"]));
     let mut command = Command::new("prlimit");
     command.arg("--rtprio=0").args(wrapper);
     command.args([
@@ -158,7 +150,7 @@ fn a_refused_real_time_thread_names_the_missing_privilege() {
 
 #[test]
 fn the_status_is_the_programs() {
-    let Some((cpu, _alone)) = slow() else { return };
+    let (cpu, _alone) = need!(slow());
     let status = |words: &[&str]| {
         let done = output(asymmetric(&quick(&cpu)).args(["--quiet", "--"]).args(words));
         (done.status.code().unwrap(), String::from_utf8(done.stderr).unwrap())
@@ -174,7 +166,7 @@ fn the_status_is_the_programs() {
 
 #[test]
 fn the_program_is_no_real_time_one_and_may_use_every_pu() {
-    let Some((cpu, _alone)) = slow() else { return };
+    let (cpu, _alone) = need!(slow());
     let words = ["--", "cat", "/proc/self/stat", "/proc/self/status"];
     let done = output(asymmetric(&quick(&cpu)).args(words));
     let printed = String::from_utf8(done.stdout).unwrap();
@@ -202,7 +194,7 @@ fn at_work(cpu: &str) -> (Child, u32, u32) {
 
 #[test]
 fn nothing_is_left_when_it_is_killed() {
-    let Some((cpu, _alone)) = slow() else { return };
+    let (cpu, _alone) = need!(slow());
     for signal in [libc::SIGKILL, libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
         let (mut child, hog, program) = at_work(&cpu);
         let sent =
@@ -218,7 +210,7 @@ fn nothing_is_left_when_it_is_killed() {
 /// The kernel moves the thread to another PU, as when its PU goes offline.
 #[test]
 fn a_thread_on_another_pu_ends_and_is_reported() {
-    let Some((cpu, _alone)) = slow() else { return };
+    let (cpu, _alone) = need!(slow());
     let mut command = asymmetric(&quick(&cpu));
     command.args(["--quiet", "--again", "--", "sh", "-c", "sleep 5; exit 4"]);
     let child = command.stderr(Stdio::piped()).spawn().unwrap();
@@ -240,7 +232,7 @@ fn a_thread_on_another_pu_ends_and_is_reported() {
 
 #[test]
 fn the_status_is_the_programs_whatever_goes_wrong_after_it() {
-    let Some((cpu, _alone)) = slow() else { return };
+    let (cpu, _alone) = need!(slow());
     let folder = tempfile::tempdir().unwrap();
     let within = folder.path().join("within");
     fs::create_dir(&within).unwrap();
@@ -254,7 +246,7 @@ fn the_status_is_the_programs_whatever_goes_wrong_after_it() {
 
 #[test]
 fn what_was_measured_is_kept() {
-    let Some((cpu, _alone)) = slow() else { return };
+    let (cpu, _alone) = need!(slow());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("slow.json");
     // The program finds the file written before it begins.

@@ -293,11 +293,12 @@ fn ns(length: Duration) -> u64 {
 mod tests {
     use super::*;
     use crate::thread::usable;
+    use colocate_testing::skip;
 
     #[test]
     fn a_line_passes_between_two_pus() {
         let pus = usable().unwrap();
-        let [a, b, ..] = pus[..] else { return println!("skipped: one PU") };
+        let [a, b, ..] = pus[..] else { skip!(TwoPus, "one PU") };
         match line([a, b], Duration::from_millis(5)).unwrap() {
             Some(found) => assert!(found > 1.0 && found < 1e6, "{found}"),
             None => println!("other load left no undisturbed stretch"),

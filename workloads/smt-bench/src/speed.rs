@@ -154,6 +154,7 @@ impl Work {
 mod tests {
     use super::*;
     use crate::thread::usable;
+    use colocate_testing::skip;
 
     const SHORT: Length =
         Length { warm_up: Duration::from_micros(100), timed: Duration::from_millis(3) };
@@ -179,7 +180,7 @@ mod tests {
     #[test]
     fn a_thread_that_was_moved_has_measured_nothing() {
         let cpus = usable().unwrap();
-        let Some(&other) = cpus.get(1) else { return };
+        let Some(&other) = cpus.get(1) else { skip!(TwoPus, "one PU") };
         let message = on(cpus[0], || pin(other).unwrap()).unwrap_err().to_string();
         let expected = format!("cannot run on PU {}: the mask read back is [{other}]", cpus[0]);
         assert_eq!(message, expected);

@@ -286,21 +286,24 @@ fn clear(
     }
 }
 
-/// Unique cgroups for a test; `None`, with a line, if none can be made.
+/// Cgroups for a test, which no other one has.
 #[cfg(test)]
-pub(crate) fn cgroups_for_a_test(start_ticks: u64, jobs: usize) -> Option<Freezer> {
+pub(crate) fn cgroups_for_a_test(
+    start_ticks: u64,
+    jobs: usize,
+) -> Result<Freezer, colocate_testing::skip::Missing> {
     let owner = Owner { start_ticks, ..Owner::ours(Path::new("/proc")) };
     let made = own_cgroup(Path::new("/proc")).and_then(|own| {
         let freezer = Freezer::below(&own, owner, jobs);
         freezer.make().map(|()| freezer)
     });
-    made.map_err(|why| eprintln!("skipped: no cgroups can be made here: {why}")).ok()
+    made.map_err(|why| colocate_testing::skip::Requirement::Cgroups.missing(why))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use colocate_testing::{wait_until, within};
+    use colocate_testing::{need, wait_until, within};
     use std::fs;
 
     #[test]
@@ -364,7 +367,7 @@ mod tests {
     /// cgroup no sooner.
     #[test]
     fn an_exiting_process_is_waited_for() {
-        let Some(freezer) = cgroups_for_a_test(4, 1) else { return };
+        let freezer = need!(cgroups_for_a_test(4, 1));
         let hold = "read go; head -c 300000000 /dev/zero | exec tail -c 300000000";
         let mut child = std::process::Command::new("sh")
             .args(["-c", hold])
@@ -396,7 +399,7 @@ mod tests {
     /// Where this user may make cgroups: three generations of processes stop and continue together.
     #[test]
     fn a_family_is_frozen() {
-        let Some(freezer) = cgroups_for_a_test(1, 2) else { return };
+        let freezer = need!(cgroups_for_a_test(1, 2));
         let mut child = std::process::Command::new("sh")
             .args(["-c", "read go; (while :; do sleep 0.001; done) & wait"])
             .stdin(std::process::Stdio::piped())

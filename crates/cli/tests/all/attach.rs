@@ -1,13 +1,14 @@
 //! `colocate attach`: programs that run already are placed, followed and restored.
 
 use crate::run_support::{
-    Scratch, allowed, await_that, child_called, children, exclusive, have, is_root, masks,
-    original, text, two_pus,
+    Scratch, allowed, await_that, child_called, children, exclusive, masks, original, text,
 };
 use crate::schedule_support::{signal, stat, wait_until};
-use colocate_testing::Ends;
+use colocate_testing::skip::{Missing, Requirement, installed, root, two_pus};
+use colocate_testing::{Ends, need, skip};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -32,11 +33,11 @@ impl Drop for Working {
 }
 
 /// Three threads beside the first one, for far longer than a test.
-fn busy(scratch: &Scratch) -> Option<Working> {
+fn busy(scratch: &Scratch) -> Result<Working, Missing> {
     let program = scratch.program("busy", &["-pthread"])?;
     let working = Working::start(Command::new(program).args(["3", "1000000000"]));
     wait_until("it has its threads", || masks(working.pid()).len() == 4);
-    Some(working)
+    Ok(working)
 }
 
 fn attach(scratch: &Scratch, words: &[&str]) -> Child {
@@ -67,7 +68,8 @@ fn are_free(pid: i32) -> bool {
 #[test]
 fn placed_and_restored() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(program) = busy(&scratch).filter(|_| two_pus()) else { return };
+    need!(two_pus());
+    let program = need!(busy(&scratch));
     for name in ["-TERM", "-INT", "-HUP"] {
         let mut colocate = attach(&scratch, &["-p", &program.pid().to_string()]);
         wait_until("it is placed", || are_placed(program.pid()));
@@ -105,7 +107,8 @@ fn time_placed(on: &Value) -> u64 {
 #[test]
 fn cpu_time_is_of_this_run() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(program) = busy(&scratch).filter(|_| two_pus()) else { return };
+    need!(two_pus());
+    let program = need!(busy(&scratch));
     wait_until("it has worked", || stat(program.pid()).unwrap().1 >= 300);
     let begun = std::time::Instant::now();
     let mut colocate = attach(&scratch, &["-p", &program.pid().to_string()]);
@@ -126,7 +129,7 @@ fn cpu_time_is_of_this_run() {
 #[test]
 fn children_that_it_waits_for_count() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(busy) = scratch.program("busy", &["-pthread"]) else { return };
+    let busy = need!(scratch.program("busy", &["-pthread"]));
     let script = format!("while :; do {} 1 10000; done", busy.display());
     let program = Working::start(Command::new("sh").args(["-c", &script]));
     let used = || {
@@ -153,9 +156,9 @@ fn children_that_it_waits_for_count() {
 #[test]
 fn wakers_outside_are_named() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(turns) = scratch.program("turns", &[]).filter(|_| is_root() && two_pus()) else {
-        return;
-    };
+    need!(root());
+    need!(two_pus());
+    let turns = need!(scratch.program("turns", &[]));
     let mut program = Command::new(turns).stdin(Stdio::null()).spawn().unwrap();
     let both = await_that("its two processes", || {
         Some(children(program.id())).filter(|children| children.len() == 2)
@@ -171,7 +174,7 @@ fn wakers_outside_are_named() {
     program.wait().unwrap();
     let report = report(&scratch);
     if report["wake_ups"].is_null() {
-        return eprintln!("skipped: wake-ups are not known: {}", report["evidence"]);
+        skip!(Ebpf, "wake-ups are not known: {}", report["evidence"]);
     }
     let line = report["summary"]["line"].as_str().unwrap();
     assert!(line.starts_with("not placed: the wakers are outside: "), "{line}");
@@ -183,7 +186,8 @@ fn wakers_outside_are_named() {
 #[test]
 fn what_has_ended_does_not_continue() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(mut program) = busy(&scratch).filter(|_| two_pus()) else { return };
+    need!(two_pus());
+    let mut program = need!(busy(&scratch));
     let mut colocate = attach(&scratch, &["-p", &program.pid().to_string()]);
     wait_until("it is placed", || are_placed(program.pid()));
     signal("-STOP", colocate.id().cast_signed());
@@ -198,7 +202,8 @@ fn what_has_ended_does_not_continue() {
 #[test]
 fn killed_by_force() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(program) = busy(&scratch).filter(|_| two_pus()) else { return };
+    need!(two_pus());
+    let program = need!(busy(&scratch));
     let mut colocate = attach(&scratch, &["-p", &program.pid().to_string()]);
     wait_until("it is placed", || are_placed(program.pid()));
     signal("-KILL", colocate.id().cast_signed());
@@ -211,7 +216,8 @@ fn killed_by_force() {
 #[test]
 fn killed_with_its_guardian() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(program) = busy(&scratch).filter(|_| two_pus()) else { return };
+    need!(two_pus());
+    let program = need!(busy(&scratch));
     let mut colocate = attach(&scratch, &["-p", &program.pid().to_string()]);
     wait_until("it is placed", || are_placed(program.pid()));
     signal("-KILL", child_called(&colocate, "colocate-guard"));
@@ -225,12 +231,9 @@ fn killed_with_its_guardian() {
 #[test]
 fn threads_that_have_hardly_run_are_placed() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(program) = scratch.program("busy", &["-pthread"]).filter(|_| two_pus()) else {
-        return;
-    };
-    if !have("chrt") {
-        return;
-    }
+    need!(two_pus());
+    let program = need!(scratch.program("busy", &["-pthread"]));
+    need!(installed("chrt"));
     let start = |command: &mut Command| Working::start(command.args(["3", "1000000000"]));
     let _others = start(&mut Command::new(&program));
     let starved = start(Command::new("chrt").args(["--idle", "0"]).arg(&program));
@@ -243,7 +246,7 @@ fn threads_that_have_hardly_run_are_placed() {
 }
 
 /// A program in which two threads live, or its first thread has ended and one lives.
-fn headless(scratch: &Scratch, how: &str, living: usize) -> Option<Working> {
+fn headless(scratch: &Scratch, how: &str, living: usize) -> Result<Working, Missing> {
     let program = scratch.program("headless", &[])?;
     let working = Working::start(Command::new(program).arg(how));
     let first = working.pid();
@@ -254,14 +257,15 @@ fn headless(scratch: &Scratch, how: &str, living: usize) -> Option<Working> {
         _ => stat(first).is_some_and(|(state, _)| state == 'Z'),
     };
     wait_until("it has its threads", || is_ready() && masks(first).len() == living);
-    Some(working)
+    Ok(working)
 }
 
 /// It has no command line, no executable and no memory by its first thread.
 #[test]
 fn a_process_whose_first_thread_has_ended() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(program) = headless(&scratch, "free", 1).filter(|_| two_pus()) else { return };
+    need!(two_pus());
+    let program = need!(headless(&scratch, "free", 1));
     let pid = program.pid().to_string();
     let mut colocate = attach(&scratch, &["-p", &pid]);
     let living = || {
@@ -288,7 +292,8 @@ fn a_process_whose_first_thread_has_ended() {
 #[test]
 fn a_process_that_has_cleared_its_command_line() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(program) = headless(&scratch, "bare", 2).filter(|_| two_pus()) else { return };
+    need!(two_pus());
+    let program = need!(headless(&scratch, "bare", 2));
     let mut colocate = attach(&scratch, &["-p", &program.pid().to_string()]);
     wait_until("it is placed", || are_placed(program.pid()));
     signal("-TERM", colocate.id().cast_signed());
@@ -300,7 +305,8 @@ fn a_process_that_has_cleared_its_command_line() {
 #[test]
 fn for_a_time() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(program) = busy(&scratch).filter(|_| two_pus()) else { return };
+    need!(two_pus());
+    let program = need!(busy(&scratch));
     let pid = program.pid().to_string();
     let mut colocate = attach(&scratch, &["--for", "3", "-p", &pid]);
     wait_until("it says what it does", || said(&scratch).ends_with('\n'));
@@ -320,7 +326,8 @@ fn for_a_time() {
 #[test]
 fn what_is_created_later_is_followed() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(busy) = scratch.program("busy", &["-pthread"]).filter(|_| two_pus()) else { return };
+    need!(two_pus());
+    let busy = need!(scratch.program("busy", &["-pthread"]));
     let (go, end) = (scratch.path("go"), scratch.path("end"));
     let script = format!(
         "while [ ! -e {0} ]; do sleep 0.01; done; {1} 2 1000000000 & while [ ! -e {2} ]; do sleep 0.01; done; kill $!",
@@ -345,10 +352,9 @@ fn what_is_created_later_is_followed() {
 #[test]
 fn masks_of_others_are_respected() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    if !two_pus() || !have("taskset") {
-        return;
-    }
-    let Some(program) = busy(&scratch) else { return };
+    need!(two_pus());
+    need!(installed("taskset"));
+    let program = need!(busy(&scratch));
     let pid = program.pid().to_string();
     // The PU that the policy would not give it: the first one goes to the first thread.
     let pinned = Command::new("taskset").args(["-p", "-c", "1", &pid]).output().unwrap();
@@ -364,23 +370,26 @@ fn masks_of_others_are_respected() {
     assert_eq!(masks.iter().filter(|mask| **mask == original()).count(), 3, "{masks:?}");
 }
 
+/// The hierarchy of control groups in which a test makes its own.
+fn cgroups() -> Result<&'static Path, Missing> {
+    let roots = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(Path::new);
+    let found = roots.into_iter().find(|root| root.join("cgroup.procs").exists());
+    found.ok_or_else(|| Requirement::Cgroups.missing("no hierarchy of control groups"))
+}
+
 /// All that are in a cgroup; those that others of them have created are of their jobs.
 #[test]
 fn the_processes_of_a_cgroup() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let roots = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(std::path::Path::new);
-    let Some(root) = roots.into_iter().find(|root| root.join("cgroup.procs").exists()) else {
-        return;
-    };
-    let Some(busy) = scratch.program("busy", &["-pthread"]) else { return };
-    if !two_pus() || !is_root() {
-        return;
-    }
+    let cgroups = need!(cgroups());
+    let busy = need!(scratch.program("busy", &["-pthread"]));
+    need!(two_pus());
+    need!(root());
     let script = format!("{} 3 1000000000 & wait", busy.display());
     let program = Working::start(Command::new("sh").args(["-c", &script]));
     let created = child_called(&program.0, "busy");
     wait_until("it has its threads", || masks(created).len() == 4);
-    let folder = root.join(format!("colocate-test-{}", std::process::id()));
+    let folder = cgroups.join(format!("colocate-test-{}", std::process::id()));
     let inner = folder.join("inner");
     std::fs::create_dir_all(&inner).unwrap();
     std::fs::write(folder.join("cgroup.procs"), program.pid().to_string()).unwrap();
@@ -406,14 +415,14 @@ struct Sleepers {
 }
 
 impl Sleepers {
-    fn start(scratch: &Scratch, count: u32) -> Option<Self> {
+    fn start(scratch: &Scratch, count: u32) -> Result<Self, Missing> {
         let program = scratch.program("sleepers", &[])?;
         let mut command = Command::new(program);
         let mut creator = command.arg(count.to_string()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(creator.stdout.take().unwrap()).lines().map(Result::unwrap);
         let pids = lines.take_while(|line| !line.is_empty()).map(|line| line.parse().unwrap());
         let pids = pids.collect();
-        Some(Self { creator: Working(creator), pids })
+        Ok(Self { creator: Working(creator), pids })
     }
 
     fn words(&self) -> Vec<String> {
@@ -432,7 +441,7 @@ fn cost(pid: u32) -> (u64, u64) {
 }
 
 /// What attaching to sleeping processes costs, in CPU time until it ends, and then in readings a second.
-fn cost_of_sleepers(scratch: &Scratch, count: u32) -> Option<(u64, u64)> {
+fn cost_of_sleepers(scratch: &Scratch, count: u32) -> Result<(u64, u64), Missing> {
     let sleepers = Sleepers::start(scratch, count)?;
     assert_eq!(sleepers.pids.len(), count as usize);
     let words = sleepers.words();
@@ -452,7 +461,7 @@ fn cost_of_sleepers(scratch: &Scratch, count: u32) -> Option<(u64, u64)> {
     signal("-TERM", pid.cast_signed());
     assert_eq!(colocate.ended().code(), Some(0));
     drop(sleepers.creator);
-    Some((ran_ms, reads))
+    Ok((ran_ms, reads))
 }
 
 /// Four times as many processes cost some four times as much, not sixteen times, and those that sleep are read about once a second,
@@ -460,8 +469,8 @@ fn cost_of_sleepers(scratch: &Scratch, count: u32) -> Option<(u64, u64)> {
 #[test]
 fn very_many_processes_that_sleep() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some((few, _)) = cost_of_sleepers(&scratch, 500) else { return };
-    let Some((many, reads)) = cost_of_sleepers(&scratch, 2_000) else { return };
+    let (few, _) = need!(cost_of_sleepers(&scratch, 500));
+    let (many, reads) = need!(cost_of_sleepers(&scratch, 2_000));
     println!("{few} ms for 500 processes, {many} for 2,000, which are read {reads} times a second");
     assert!(many < 9 * few, "{few} ms for 500 processes, {many} for 2,000");
     assert!(reads < 5 * 2_000, "{reads} readings a second for 2,000 processes that sleep");
@@ -471,19 +480,17 @@ fn very_many_processes_that_sleep() {
 #[test]
 fn a_cgroup_is_one_job() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let roots = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(std::path::Path::new);
-    let Some(root) = roots.into_iter().find(|root| root.join("cgroup.procs").exists()) else {
-        return;
-    };
-    let Some(sleepers) = Sleepers::start(&scratch, 3).filter(|_| is_root()) else { return };
-    let folder = root.join(format!("colocate-one-{}", std::process::id()));
+    let cgroups = need!(cgroups());
+    need!(root());
+    let sleepers = need!(Sleepers::start(&scratch, 3));
+    let folder = cgroups.join(format!("colocate-one-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     for pid in &sleepers.pids {
         std::fs::write(folder.join("cgroup.procs"), pid.to_string()).unwrap();
     }
     let mut colocate = attach(&scratch, &["--cgroup", folder.to_str().unwrap()]);
     wait_until("they are placed", || {
-        sleepers.pids.iter().all(|pid| are_placed(*pid)) || !two_pus()
+        sleepers.pids.iter().all(|pid| are_placed(*pid)) || two_pus().is_err()
     });
     signal("-KILL", sleepers.pids[0]);
     wait_until("the first one has ended", || masks(sleepers.pids[0]).is_empty());
@@ -506,7 +513,8 @@ fn a_cgroup_is_one_job() {
 #[test]
 fn what_runs_already_is_watched() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(program) = busy(&scratch).filter(|_| two_pus()) else { return };
+    need!(two_pus());
+    let program = need!(busy(&scratch));
     let pid = program.pid().to_string();
     let words = ["--policy", "mix", "--watch-s", "1", "--wake-ups", "-p", &pid];
     // In clock ticks of 10 ms: enough samples of three threads, however busy the machine is.

@@ -1,10 +1,9 @@
 //! `auto`: programs that take turns share a PU, and have their masks again afterwards.
 
-use crate::run_support::{
-    Scratch, await_that, children, exclusive, is_root, masks, original, two_pus,
-};
+use crate::run_support::{Scratch, await_that, children, exclusive, masks, original};
 use crate::schedule_support::signal;
-use colocate_testing::Ends;
+use colocate_testing::skip::{root, two_pus};
+use colocate_testing::{Ends, need, skip};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -14,9 +13,9 @@ use std::time::Duration;
 #[test]
 fn a_pair_that_takes_turns_is_together() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(turns) = scratch.program("turns", &[]).filter(|_| is_root() && two_pus()) else {
-        return;
-    };
+    need!(root());
+    need!(two_pus());
+    let turns = need!(scratch.program("turns", &[]));
     let mut program = Command::new(turns).stdin(Stdio::null()).spawn().unwrap();
     let both = await_that("its two processes", || {
         Some(children(program.id())).filter(|children| children.len() == 2)
@@ -35,7 +34,7 @@ fn a_pair_that_takes_turns_is_together() {
     let report: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
     let Some(pairs) = report["wake_ups"].as_array().filter(|pairs| !pairs[0]["same_pu"].is_null())
     else {
-        return eprintln!("skipped: it is not known where wake-ups are: {}", report["evidence"]);
+        skip!(Ebpf, "it is not known where wake-ups are: {}", report["evidence"]);
     };
     let of_both = || pairs.iter().filter(|pair| !pair["waker"].is_null());
     let sum = |what: &str| of_both().map(|pair| pair[what].as_u64().unwrap()).sum::<u64>();

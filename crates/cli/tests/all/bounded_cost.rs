@@ -1,6 +1,8 @@
 //! What colocate costs at the worst: threads that are created as fast as can be, and very many that sleep.
 
-use crate::run_support::{Scratch, await_that, child_called, exclusive, masks, original, two_pus};
+use crate::run_support::{Scratch, await_that, child_called, exclusive, masks, original};
+use colocate_testing::need;
+use colocate_testing::skip::two_pus;
 use std::io::Read;
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -28,7 +30,8 @@ fn ends(child: &mut Child) -> u64 {
 fn a_storm_of_threads_is_not_followed_one_by_one() {
     let _exclusive = exclusive();
     let scratch = Scratch::new();
-    let Some(program) = scratch.program("creates", &[]).filter(|_| two_pus()) else { return };
+    need!(two_pus());
+    let program = need!(scratch.program("creates", &[]));
     let (said, file) = (scratch.path("said"), std::fs::File::create(scratch.path("said")).unwrap());
     let mut command = scratch.run(&["--policy", "scatter", "--settle-ms", "0"]);
     command.arg(&program).args(["threads", "5"]).stdout(Stdio::piped()).stderr(file);
@@ -60,7 +63,7 @@ fn a_storm_of_threads_is_not_followed_one_by_one() {
 fn what_lives_on_is_followed_later() {
     let _exclusive = exclusive();
     let scratch = Scratch::new();
-    let Some(program) = scratch.program("phases", &[]) else { return };
+    let program = need!(scratch.program("phases", &[]));
     let mut command = scratch.run(&["--policy", "scatter"]);
     command.arg(&program).args(["2499", "1:8000"]).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
@@ -103,7 +106,7 @@ fn readings_for_sleepers(
 fn threads_that_sleep_are_hardly_read() {
     let _exclusive = exclusive();
     let scratch = Scratch::new();
-    let Some(program) = scratch.program("phases", &[]) else { return };
+    let program = need!(scratch.program("phases", &[]));
     let (few, _) = readings_for_sleepers(&scratch, &program, 2_000);
     let (many, asleep) = readings_for_sleepers(&scratch, &program, 8_000);
     println!("{few} readings for 2,000, {many} for 8,000, then {asleep} a second");

@@ -2,6 +2,7 @@
 
 use colocate_machine::exact::Exact;
 use colocate_testing::printed::{conforms, printed, refusal};
+use colocate_testing::skip;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -44,7 +45,7 @@ fn measured_once_and_used() {
     // In a container without reported caches there are no speeds, and that is said.
     if exact.performance.is_none() {
         assert!(found.absent.iter().any(|line| line.starts_with("speeds that predictions need")));
-        return;
+        skip!(CacheSizes, "there are no speeds: {:?}", found.absent);
     }
     let profile = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/golden/profile.json");
     let plan = |machine: &str| {

@@ -1,7 +1,7 @@
 //! `colocate cc` with the compiler pass and the runtime, as programs are built with it.
-//!
-//! Skipped, with a printed reason, where the pass is not built, unless `COLOCATE_REQUIRE_COMPILER` is set.
 
+use colocate_testing::skip::{Missing, Requirement};
+use colocate_testing::{need, skip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -43,14 +43,14 @@ contains
 end program
 ";
 
-fn is_built() -> bool {
-    let has = Command::new(COLOCATE).args(["cc", "--version"]).output().unwrap();
-    if !has.status.success() {
-        let why = String::from_utf8_lossy(&has.stderr).into_owned();
-        assert!(std::env::var_os("COLOCATE_REQUIRE_COMPILER").is_none(), "{why}");
-        println!("skipped: {why}");
-    }
-    has.status.success()
+/// The compiler behind `colocate cc`, or `colocate fc`.
+fn works_here(command: &str, what: Requirement) -> Result<(), Missing> {
+    let has = Command::new(COLOCATE).args([command, "--version"]).output().unwrap();
+    what.if_there(has.status.success(), String::from_utf8_lossy(&has.stderr))
+}
+
+fn compiler_pass() -> Result<(), Missing> {
+    works_here("cc", Requirement::CompilerPass)
 }
 
 fn written(folder: &TempDir, name: &str, text: &str) -> PathBuf {
@@ -76,9 +76,7 @@ fn works(program: &Path) {
 
 #[test]
 fn compiles_and_links() {
-    if !is_built() {
-        return;
-    }
+    need!(compiler_pass());
     let folder = TempDir::new().unwrap();
     let source = written(&folder, "a.c", SOURCE);
     let program = folder.path().join("a");
@@ -103,16 +101,8 @@ fn compiles_and_links() {
 /// A program of Fortran, where flang is.
 #[test]
 fn fortran_compiles_links_and_runs() {
-    if !is_built() {
-        return;
-    }
-    let has = Command::new(COLOCATE).args(["fc", "--version"]).output().unwrap();
-    if !has.status.success() {
-        let why = String::from_utf8_lossy(&has.stderr).into_owned();
-        assert!(std::env::var_os("COLOCATE_REQUIRE_COMPILER").is_none(), "{why}");
-        println!("skipped: {why}");
-        return;
-    }
+    need!(compiler_pass());
+    need!(works_here("fc", Requirement::Fortran));
     let folder = TempDir::new().unwrap();
     let source = written(&folder, "a.f90", FORTRAN);
     let program = folder.path().join("a");
@@ -125,9 +115,7 @@ fn fortran_compiles_links_and_runs() {
 /// The two lines of docs/guide/compile.md for each.
 #[test]
 fn recipes_for_make_and_cmake() {
-    if !is_built() {
-        return;
-    }
+    need!(compiler_pass());
     let folder = TempDir::new().unwrap();
     written(&folder, "a.c", SOURCE);
     written(&folder, "Makefile", "CFLAGS = -O2\na: a.c\n");
@@ -145,9 +133,7 @@ fn recipes_for_make_and_cmake() {
 
 #[test]
 fn the_compilers_status_is_passed_on() {
-    if !is_built() {
-        return;
-    }
+    need!(compiler_pass());
     let folder = TempDir::new().unwrap();
     let wrong = written(&folder, "a.c", "int main(void) { return x; }\n");
     let done =
@@ -157,9 +143,7 @@ fn the_compilers_status_is_passed_on() {
 
 #[test]
 fn without_a_compiler_one_line_says_so() {
-    if !is_built() {
-        return;
-    }
+    need!(compiler_pass());
     let done = Command::new(COLOCATE).args(["cc", "a.c"]).env("PATH", "/nowhere").output().unwrap();
     let said = colocate_testing::printed::refusal(&done, 3);
     assert!(said.contains("clang-19") && said.contains("found none"), "{said}");
@@ -178,9 +162,7 @@ fn cc(folder: &TempDir, words: &str) {
 /// input; assembler alone; and headers that are compiled before.
 #[test]
 fn as_build_systems_call_it() {
-    if !is_built() {
-        return;
-    }
+    need!(compiler_pass());
     let folder = TempDir::new().unwrap();
     written(&folder, "a.c", SOURCE);
     let part = |name: &str| {
@@ -218,9 +200,7 @@ fn as_build_systems_call_it() {
 /// A linker's arguments in `-Wl,` end at a comma.
 #[test]
 fn installed_in_a_folder_with_a_comma() {
-    if !is_built() {
-        return;
-    }
+    need!(compiler_pass());
     let folder = TempDir::new().unwrap();
     let (bin, lib) = (folder.path().join("a,b c/bin"), folder.path().join("a,b c/lib/colocate"));
     std::fs::create_dir_all(&bin).unwrap();
@@ -230,8 +210,7 @@ fn installed_in_a_folder_with_a_comma() {
     let built = Path::new(COLOCATE).parent().unwrap().join("../spm");
     for name in ["spm-19.so", "libcolocate_spm_rt.a"] {
         if std::fs::copy(built.join(name), lib.join(name)).is_err() {
-            println!("skipped: no {name} in {}", built.display());
-            return;
+            skip!(CompilerPass, "no {name} in {}", built.display());
         }
     }
     let source = written(&folder, "a.c", SOURCE);

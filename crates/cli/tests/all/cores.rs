@@ -4,6 +4,7 @@ use crate::run_support::{Scratch, text};
 use colocate_machine::PuNr;
 use colocate_machine::measured::{CoreSpeeds, cores_of};
 use colocate_testing::printed::{printed, refusal};
+use colocate_testing::skip;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -93,7 +94,9 @@ fn schedule_refuses_half_a_measurement() {
     let machine = colocate_machine::read::live().unwrap();
     let usable = smt_bench::thread::usable().unwrap();
     let core = |pu: u32| machine.pu_by_os(PuNr(pu)).map(|pu| machine.core_of(pu));
-    let Some(&other) = usable.iter().find(|&&pu| core(pu) != core(usable[0])) else { return };
+    let Some(&other) = usable.iter().find(|&&pu| core(pu) != core(usable[0])) else {
+        skip!(TwoCores, "one core only");
+    };
     let scratch = Scratch::new();
     let file = kept(&scratch, &speeds_of(|pu| core(pu.0) == core(usable[0])));
     let told = refusal(&schedule(&scratch, &file), 125);

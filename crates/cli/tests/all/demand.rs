@@ -1,12 +1,11 @@
 //! `colocate profile --demand`: what a loop asks of a core whose tables are known.
-//!
-//! Skipped, with a printed reason, where llvm-mca or what the backend needs is missing, unless
-//! `COLOCATE_REQUIRE_QEMU` is set.
 #![cfg(target_arch = "x86_64")]
 
 use colocate_machine::performance::WorkKind;
 use colocate_model::Phase;
 use colocate_model::phase::{PhaseFile, Work};
+use colocate_testing::need;
+use colocate_testing::skip::{Missing, Requirement};
 use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -34,21 +33,24 @@ fn profile(folder: &TempDir, options: &[&str], file: &str) -> (Output, Option<Ph
     (output, read)
 }
 
-/// The only phase of the file, or `None` with a printed reason if something is missing here.
-fn phase(options: &[&str], file: &str) -> Option<Phase> {
+/// The only phase of the file.
+fn phase(options: &[&str], file: &str) -> Result<Phase, Missing> {
     let folder = TempDir::new().unwrap();
     let (output, read) = profile(&folder, options, file);
     if output.status.code() == Some(3) {
         let said = String::from_utf8_lossy(&output.stderr);
-        let needed =
-            options.contains(&"emulate") && std::env::var_os("COLOCATE_REQUIRE_QEMU").is_some();
-        assert!(!needed, "COLOCATE_REQUIRE_QEMU is set, but {said}");
-        println!("skipped: {said}");
-        return None;
+        let what = if said.contains("no llvm-mca") {
+            Requirement::Llvm
+        } else if options.contains(&"emulate") {
+            Requirement::Qemu
+        } else {
+            Requirement::Perf
+        };
+        return Err(what.missing(said));
     }
     assert!(output.status.success(), "{output:?}");
-    let [phase] = &read?.phases[..] else { panic!("one phase") };
-    Some(phase.clone())
+    let [phase] = &read.unwrap().phases[..] else { panic!("one phase") };
+    Ok(phase.clone())
 }
 
 fn near(found: Option<&f64>, expected: f64) {
@@ -73,26 +75,24 @@ fn check_chain(phase: &Phase) {
 #[test]
 fn counted_under_qemu() {
     let options = ["--backend", "emulate", "--demand", "skylake"];
-    if let Some(phase) = phase(&options, "chain.toml") {
-        check_chain(&phase);
-        assert!(phase.misses.get().is_some());
-    }
+    let phase = need!(phase(&options, "chain.toml"));
+    check_chain(&phase);
+    assert!(phase.misses.get().is_some());
 }
 
 #[test]
 fn sampled() {
     let options = ["--backend", "sample", "--rate", "2000", "--demand", "skylake"];
-    if let Some(phase) = phase(&options, "chain.json") {
-        check_chain(&phase);
-        assert!(phase.misses.get().is_none());
-    }
+    let phase = need!(phase(&options, "chain.json"));
+    check_chain(&phase);
+    assert!(phase.misses.get().is_none());
 }
 
 /// A machine that LLVM has no table of says which ports do which kind of work.
 #[test]
 fn work_by_kind_for_other_machines() {
     let options = ["--backend", "sample", "--rate", "2000", "--demand", "power8-10c"];
-    let Some(phase) = phase(&options, "chain.json") else { return };
+    let phase = need!(phase(&options, "chain.json"));
     let Some(Work::Kinds(kinds)) = phase.work.get() else { panic!("{phase:?}") };
     for (kind, count) in [(WorkKind::IntMul, 4.0), (WorkKind::Int, 1.0), (WorkKind::Branch, 1.0)] {
         near(kinds.iter().find(|(of, _)| *of == kind).map(|(_, count)| count), count / 6.0);

@@ -3,6 +3,8 @@
 #![allow(unsafe_code)] // a child that installs a seccomp filter before it executes colocate
 
 use crate::run_support::copy_program;
+use colocate_testing::skip::root;
+use colocate_testing::{need, skip};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -103,20 +105,14 @@ fn a_file_that_cannot_be_written_is_named() {
 
 #[test]
 fn another_user_gets_a_lower_tier_and_the_commands_for_more() {
-    if !is_root() {
-        println!("skipped: only root can become another user");
-        return;
-    }
+    need!(root());
     let cache = empty();
     let mut command = doctor(cache.path());
     // The number of the user nobody on Debian; it needs no name.
     command.arg("--json").uid(65_534).gid(65_534);
     let output = match command.output() {
         Ok(output) => output,
-        Err(error) => {
-            println!("skipped: user 65534 cannot execute {PROGRAM}: {error}");
-            return;
-        }
+        Err(error) => skip!(OtherUser, "user 65534 cannot execute {PROGRAM}: {error}"),
     };
     let diagnosis = json(&output);
     assert_eq!(diagnosis["tier"], "own-process");
@@ -139,18 +135,14 @@ fn another_user_gets_a_lower_tier_and_the_commands_for_more() {
 /// A program with file capabilities is closed to others of its user; those that it starts are not.
 #[test]
 fn the_capabilities_that_it_advises_take_nothing_away() {
-    if !is_root() {
-        println!("skipped: only root can give a file capabilities");
-        return;
-    }
+    need!(root());
     let folder = empty();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let program = folder.path().join("colocate");
     copy_program(Path::new(PROGRAM), &program);
     let given = Command::new("setcap").arg("cap_perfmon+ep").arg(&program).status();
     if !given.as_ref().is_ok_and(ExitStatus::success) {
-        println!("skipped: setcap: {given:?}");
-        return;
+        skip!(FileCapabilities, "setcap: {given:?}");
     }
     let examined = |program: &Path| {
         let mut command = Command::new(program);
@@ -165,11 +157,6 @@ fn the_capabilities_that_it_advises_take_nothing_away() {
         let refused = status(&without) != "yes";
         assert!(refused || status(&with) == "yes", "{name}: {}", why(&with, name));
     }
-}
-
-fn is_root() -> bool {
-    // SAFETY: takes nothing.
-    unsafe { libc::geteuid() == 0 }
 }
 
 /// Lets `command` run with a seccomp filter that answers `perf_event_open` with `errno`.
@@ -211,15 +198,11 @@ fn filters_are_named_and_distinguished_from_missing_kernels() {
         let mut command = doctor(cache.path());
         let output = match without_perf(command.arg("--json"), errno).output() {
             Ok(output) => output,
-            Err(error) => {
-                println!("skipped: this kernel has no seccomp filters: {error}");
-                return;
-            }
+            Err(error) => skip!(Seccomp, "this kernel has no seccomp filters: {error}"),
         };
         let diagnosis = json(&output);
         if !Path::new("/proc/sys/kernel/perf_event_paranoid").exists() {
-            println!("skipped: this kernel has no perf events");
-            return;
+            skip!(Perf, "this kernel has no perf events");
         }
         // Nothing is left to watch with.
         assert_eq!(output.status.code(), Some(3));
@@ -254,7 +237,7 @@ fn run_says_that_a_filter_refuses_to_place() {
     ]);
     command.env("XDG_CACHE_HOME", cache.path()).env("XDG_RUNTIME_DIR", cache.path());
     let output = without(libc::SYS_sched_setaffinity, &mut command, libc::EPERM).output();
-    let Ok(output) = output else { return println!("skipped: this kernel has no seccomp filters") };
+    let Ok(output) = output else { skip!(Seccomp, "this kernel has no seccomp filters") };
     let said = String::from_utf8_lossy(&output.stderr);
     let why = "a seccomp filter answers sched_setaffinity with EPERM";
     assert_eq!(output.status.code(), Some(0), "{said}");

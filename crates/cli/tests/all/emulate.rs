@@ -1,36 +1,20 @@
 //! Exact counts under the real QEMU, of programs whose counts are known.
-//!
-//! Skipped, with a printed reason, where QEMU is not built, unless `COLOCATE_REQUIRE_QEMU` is set.
 #![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 
 use colocate_model::mix::Class;
 use colocate_model::phase::PhaseFile;
 use colocate_model::profile::{Profile, ThreadProfile};
 use colocate_observe::emulate::{
-    Command, EmulateError, Emulator, Loss, Places, Ran, Refusal, Trace, available, parse, profile,
+    Command, EmulateError, Emulator, Loss, Ran, Refusal, Trace, parse, profile,
 };
-use colocate_testing::{END_LIMIT, Ends, Limit};
+use colocate_testing::emulator::emulator;
+use colocate_testing::skip::{Missing, Requirement};
+use colocate_testing::{END_LIMIT, Ends, Limit, need};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process;
 use tempfile::TempDir;
-
-/// QEMU and the plugin, or `None` with a printed reason.
-pub fn emulator() -> Option<Emulator> {
-    let mut places = Places::from_env(|name| std::env::var_os(name));
-    places.beside = Path::new(env!("CARGO_BIN_EXE_colocate")).parent().map(Path::to_owned);
-    match available(&places) {
-        Ok(found) => Some(found),
-        Err(why) if std::env::var_os("COLOCATE_REQUIRE_QEMU").is_some() => {
-            panic!("COLOCATE_REQUIRE_QEMU is set, but {why}")
-        }
-        Err(why) => {
-            println!("skipped: {why}");
-            None
-        }
-    }
-}
 
 /// A folder with programs made from tests/emulate.
 struct Bench {
@@ -41,8 +25,9 @@ struct Bench {
 }
 
 impl Bench {
-    fn new() -> Option<Self> {
-        Some(Self { emulator: emulator()?, folder: TempDir::new().unwrap(), misses: false })
+    fn new() -> Result<Self, Missing> {
+        let emulator = emulator(env!("CARGO_BIN_EXE_colocate"))?;
+        Ok(Self { emulator, folder: TempDir::new().unwrap(), misses: false })
     }
 
     /// Compiles `source` with `options`; the program's path.
@@ -106,19 +91,10 @@ fn all_counts(thread: &ThreadProfile) -> [u64; 6] {
     [thread.instructions.unwrap(), branch, float, int, load, store]
 }
 
-macro_rules! bench {
-    () => {
-        match Bench::new() {
-            Some(bench) => bench,
-            None => return,
-        }
-    };
-}
-
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn a_loop_is_counted_to_the_instruction() {
-    let bench = bench!();
+    let bench = need!(Bench::new());
     let program = bench.build("loops.s", &["-nostdlib", "-static"]);
     let profile = bench.profile(&program, &[], 0);
     let [thread] = &profile.threads[..] else { panic!("{profile:?}") };
@@ -135,7 +111,7 @@ fn a_loop_is_counted_to_the_instruction() {
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn a_repeated_string_instruction_counts_once() {
-    let bench = bench!();
+    let bench = need!(Bench::new());
     let program = bench.build("repeat.s", &["-nostdlib", "-static"]);
     let profile = bench.profile(&program, &[], 0);
     // Ten times: rep stosb, dec, jnz; three times: imul, jmp, rep lodsb, dec, jnz; sub and xor.
@@ -145,7 +121,7 @@ fn a_repeated_string_instruction_counts_once() {
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn code_made_at_run_time_is_counted() {
-    let bench = bench!();
+    let bench = need!(Bench::new());
     let program = bench.build("jit.c", &["-O1"]);
     let startup = floats_of_startup(&bench);
     let profile = bench.profile(&program, &[], 0);
@@ -159,7 +135,7 @@ fn floats_of_startup(bench: &Bench) -> u64 {
 
 #[test]
 fn each_thread_has_its_own_counts() {
-    let bench = bench!();
+    let bench = need!(Bench::new());
     let startup = floats_of_startup(&bench);
     let profile = bench.tasks(&["threads", "8"], 0);
     let found: Vec<(u32, &str, u64)> =
@@ -172,7 +148,7 @@ fn each_thread_has_its_own_counts() {
 
 #[test]
 fn ten_thousand_short_threads_are_all_there() {
-    let bench = bench!();
+    let bench = need!(Bench::new());
     let profile = bench.tasks(&["one-by-one", "10000"], 0);
     assert_eq!(profile.threads.len(), 10_001);
     assert!(profile.threads[1..].iter().all(|t| floats(t) == 3 && t.name == "adds-3"));
@@ -182,7 +158,7 @@ fn ten_thousand_short_threads_are_all_there() {
 
 #[test]
 fn threads_that_live_at_the_end_are_counted() {
-    let bench = bench!();
+    let bench = need!(Bench::new());
     let profile = bench.tasks(&["exit-group", "5"], 4);
     assert_eq!(profile.threads.len(), 6);
     assert!(profile.threads[1..].iter().all(|t| floats(t) == 11), "{:?}", profile.threads);
@@ -190,7 +166,7 @@ fn threads_that_live_at_the_end_are_counted() {
 
 #[test]
 fn the_first_thread_may_end_first() {
-    let bench = bench!();
+    let bench = need!(Bench::new());
     let profile = bench.tasks(&["main-goes-first"], 0);
     assert_eq!(profile.threads.len(), 2);
     assert_eq!(floats(&profile.threads[1]), 500);
@@ -198,7 +174,7 @@ fn the_first_thread_may_end_first() {
 
 #[test]
 fn a_forked_child_counts_for_itself() {
-    let bench = bench!();
+    let bench = need!(Bench::new());
     let startup = floats_of_startup(&bench);
     let profile = bench.tasks(&["fork", "4"], 6);
     let of = |process| profile.threads.iter().filter(move |t| t.process == process).map(floats);
@@ -210,7 +186,7 @@ fn a_forked_child_counts_for_itself() {
 /// Each of many processes ends as soon as it has joined its thread.
 #[test]
 fn a_thread_that_ends_beside_its_process_is_counted() {
-    let bench = bench!();
+    let bench = need!(Bench::new());
     let profile = bench.tasks(&["join-and-exit", "200"], 0);
     let of = |process| profile.threads.iter().filter(move |t| t.process == process).map(floats);
     for process in 1..=200 {
@@ -220,7 +196,7 @@ fn a_thread_that_ends_beside_its_process_is_counted() {
 
 #[test]
 fn a_program_that_executes_another_is_refused() {
-    let bench = bench!();
+    let bench = need!(Bench::new());
     let ran = bench.run(&bench.build_tasks(), &["execute"]).unwrap();
     assert_eq!(ran.status.code(), Some(0));
     assert_eq!(ran.profile.unwrap_err(), Refusal::Executes("/bin/true".into()));
@@ -233,7 +209,7 @@ fn a_program_that_executes_another_is_refused() {
 
 #[test]
 fn a_failed_execution_is_no_execution() {
-    let bench = bench!();
+    let bench = need!(Bench::new());
     let startup = floats_of_startup(&bench);
     let profile = bench.tasks(&["execute-nothing"], 0);
     assert_eq!(floats(&profile.threads[0]) - startup, 9);
@@ -241,7 +217,7 @@ fn a_failed_execution_is_no_execution() {
 
 #[test]
 fn a_program_that_a_signal_ends_is_counted() {
-    let bench = bench!();
+    let bench = need!(Bench::new());
     let startup = floats_of_startup(&bench);
     for signal in [libc::SIGTERM, libc::SIGPIPE, libc::SIGABRT, libc::SIGSEGV] {
         let ran = bench.run(&bench.build_tasks(), &["raise", &signal.to_string()]).unwrap();
@@ -252,7 +228,7 @@ fn a_program_that_a_signal_ends_is_counted() {
 
 #[test]
 fn a_killed_program_is_refused() {
-    let bench = bench!();
+    let bench = need!(Bench::new());
     let ran = bench.run(&bench.build_tasks(), &["raise", "9"]).unwrap();
     assert_eq!(ran.status.signal(), Some(libc::SIGKILL));
     assert!(matches!(ran.profile, Err(Refusal::Lost(_, Loss::Killed))));
@@ -260,7 +236,7 @@ fn a_killed_program_is_refused() {
 
 #[test]
 fn a_program_that_leaves_a_process_behind_is_refused() {
-    let bench = bench!();
+    let bench = need!(Bench::new());
     let ran = bench.run(&bench.build_tasks(), &["left-behind", "30"]).unwrap();
     assert_eq!(ran.status.code(), Some(0));
     assert!(matches!(ran.profile, Err(Refusal::Lost(_, Loss::StillRunning))));
@@ -269,7 +245,7 @@ fn a_program_that_leaves_a_process_behind_is_refused() {
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn an_instruction_that_qemu_lacks_is_named() {
-    let bench = bench!();
+    let bench = need!(Bench::new());
     let ran = bench.run(&bench.build_tasks(), &["avx512"]).unwrap();
     assert_eq!(ran.status.signal(), Some(libc::SIGILL));
     let line = ran.profile.unwrap_err().to_string();
@@ -278,7 +254,7 @@ fn an_instruction_that_qemu_lacks_is_named() {
 
 #[test]
 fn descriptors_belong_to_the_program() {
-    let bench = bench!();
+    let bench = need!(Bench::new());
     let startup = floats_of_startup(&bench);
     let profile = bench.tasks(&["close-all"], 0);
     assert_eq!(floats(&profile.threads[0]) - startup, 17);
@@ -286,7 +262,7 @@ fn descriptors_belong_to_the_program() {
 
 #[test]
 fn an_ignored_pipe_signal_stays_ignored() {
-    let _bench = bench!();
+    let _bench = need!(Bench::new());
     for (before, ignored) in [("", false), ("trap '' PIPE; ", true)] {
         let program = "grep SigIgn /proc/self/status";
         let script =
@@ -302,7 +278,7 @@ fn an_ignored_pipe_signal_stays_ignored() {
 
 #[test]
 fn a_program_may_leave_its_working_folder() {
-    let bench = bench!();
+    let bench = need!(Bench::new());
     let mut command = command_line(&bench);
     command.current_dir(bench.folder.path()).env("TMPDIR", ".");
     assert!(command.args(["/bin/sh", "-c", "cd /"]).status().unwrap().success());
@@ -311,7 +287,7 @@ fn a_program_may_leave_its_working_folder() {
 
 #[test]
 fn a_script_runs_under_its_interpreter() {
-    let bench = bench!();
+    let bench = need!(Bench::new());
     let script = bench.folder.path().join("a script");
     crate::run_support::script(&script, "#!/bin/sh -e\nfalse\nexit 3\n");
     // With -e, `false` ends it.
@@ -349,7 +325,7 @@ fn trace(bench: &Bench, more: &[&str], command: &[&str]) -> Trace {
 /// The parent's word is what tells of a child that was killed before it left anything itself.
 #[test]
 fn a_child_is_noted_after_a_thread_that_could_not_be_made() {
-    let bench = bench!();
+    let bench = need!(Bench::new());
     let program = bench.build_tasks();
     let command = [program.to_str().unwrap(), "fork-after-failure"];
     let (_out, files) = left_by(&bench, &[], &command);
@@ -363,7 +339,7 @@ fn a_child_is_noted_after_a_thread_that_could_not_be_made() {
 /// about blocks, comes to the same counts.
 #[test]
 fn blocks_add_up_to_their_instructions() {
-    let bench = bench!();
+    let bench = need!(Bench::new());
     let input = bench.folder.path().join("input");
     let lines: String = (0..20_000_u32).map(|n| format!("{}\n", n.wrapping_mul(n))).collect();
     std::fs::write(&input, lines).unwrap();
@@ -380,7 +356,7 @@ fn blocks_add_up_to_their_instructions() {
 /// Programs that are there, and nothing in them that cannot be decoded.
 #[test]
 fn real_programs_are_counted_whole() {
-    let bench = bench!();
+    let bench = need!(Bench::new());
     let input = bench.folder.path().join("input");
     std::fs::write(&input, "to be compressed, again and again\n".repeat(20_000)).unwrap();
     let input = input.to_str().unwrap();
@@ -389,11 +365,12 @@ fn real_programs_are_counted_whole() {
     let seven = ["/usr/bin/7zz", "/usr/lib/7zip/7z", "/usr/lib/p7zip/7za"];
     let commands = seven.map(|seven| vec![seven, "a", "-mmt2", archive, input]);
     let speed = vec!["/usr/bin/openssl", "speed", "-seconds", "1", "-bytes", "64", "sha256"];
+    let mut counted = 0;
     for command in commands.into_iter().chain([speed]) {
         if !Path::new(command[0]).exists() {
-            println!("skipped: no {}", command[0]);
             continue;
         }
+        counted += 1;
         let _ = std::fs::remove_file(archive);
         let trace = trace(&bench, &[], &command);
         for thread in &trace.threads {
@@ -402,13 +379,15 @@ fn real_programs_are_counted_whole() {
         }
         assert!(trace.threads[0].counts.instructions > 100_000, "{command:?}");
     }
+    let why = "7-Zip or OpenSSL is not installed";
+    need!(Requirement::Tools.if_there(counted >= 2, why));
 }
 
 /// Caches of 96 lines and fewer miss every access, those of 104 and more only the first 100.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn misses_of_a_loop_over_known_lines() {
-    let bench = Bench { misses: true, ..bench!() };
+    let bench = Bench { misses: true, ..need!(Bench::new()) };
     let program = bench.build("lines.s", &["-nostdlib", "-static"]);
     let ran = bench.run(&program, &[]).unwrap();
     let [Some(counts)] = &ran.misses[..] else { panic!("{:?}", ran.misses) };
@@ -423,7 +402,7 @@ fn misses_of_a_loop_over_known_lines() {
 /// Misses are counted for every thread by itself, and a child begins anew.
 #[test]
 fn misses_of_threads_and_children() {
-    let bench = Bench { misses: true, ..bench!() };
+    let bench = Bench { misses: true, ..need!(Bench::new()) };
     for args in [["one-by-one", "20"], ["fork", "0"], ["threads", "3"]] {
         let ran = bench.run(&bench.build_tasks(), &args).unwrap();
         let threads = ran.profile.unwrap().threads.len();
@@ -435,7 +414,7 @@ fn misses_of_threads_and_children() {
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn the_demand_of_a_program_is_a_file() {
-    let bench = bench!();
+    let bench = need!(Bench::new());
     let program = bench.build("lines.s", &["-nostdlib", "-static"]);
     let file = bench.folder.path().join("demand.json");
     let mut command = process::Command::new(env!("CARGO_BIN_EXE_colocate"));
@@ -468,7 +447,7 @@ fn command_line(bench: &Bench) -> process::Command {
 #[test]
 fn the_programs_own_streams_and_status_pass_through() {
     use std::io::Write;
-    let bench = bench!();
+    let bench = need!(Bench::new());
     let script = "read line; echo \"got $line\"; echo oh >&2; exit 9";
     let mut child = command_line(&bench)
         .args(["/bin/sh", "-c", script])
@@ -489,7 +468,7 @@ fn the_programs_own_streams_and_status_pass_through() {
 #[test]
 fn a_signal_to_colocate_reaches_the_program() {
     use std::io::{BufRead, BufReader};
-    let bench = bench!();
+    let bench = need!(Bench::new());
     let script = "trap 'echo caught; exit 4' TERM; echo ready; while :; do :; done";
     let mut child = command_line(&bench)
         .args(["/bin/sh", "-c", script])
@@ -507,7 +486,7 @@ fn a_signal_to_colocate_reaches_the_program() {
 
 #[test]
 fn a_refused_count_is_one_line_and_no_file() {
-    let bench = bench!();
+    let bench = need!(Bench::new());
     let ended = command_line(&bench).args(["/bin/sh", "-c", "/bin/true; :"]).output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert!(said.contains("the program executed /bin/true, which runs outside QEMU"), "{said}");

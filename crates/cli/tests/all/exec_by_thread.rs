@@ -3,34 +3,36 @@
 //! looked for in `/proc`.
 
 use crate::run_support::{
-    Scratch, allowed, await_that, child_called, children, masks, name, original, two_pus,
+    Scratch, allowed, await_that, child_called, children, masks, name, original,
 };
 use crate::schedule_support::{called, signal, stat, unique, wait_until};
-use colocate_testing::Ends;
+use colocate_testing::skip::{Missing, two_pus};
+use colocate_testing::{Ends, need};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// `colocate`, without events of the kernel if asked for; `None` if there is no compiler.
-fn colocate(scratch: &Scratch, without_perf: bool) -> Option<Command> {
+/// `colocate`, without events of the kernel if asked for.
+fn colocate(scratch: &Scratch, without_perf: bool) -> Result<Command, Missing> {
     if !without_perf {
-        return Some(scratch.colocate());
+        return Ok(scratch.colocate());
     }
     let mut command = Command::new(scratch.program("noperf", &[])?);
     scratch.homes(&mut command);
     command.arg(env!("CARGO_BIN_EXE_colocate"));
-    Some(command)
+    Ok(command)
 }
 
 /// `colocate run` of a program in which, in a child process if there is a file, a thread executes sleep(1).
-fn run(scratch: &Scratch, without_perf: bool, file: &Path) -> Option<Command> {
-    let program = scratch.program("exec_by_thread", &[]).filter(|_| two_pus())?;
+fn run(scratch: &Scratch, without_perf: bool, file: &Path) -> Result<Command, Missing> {
+    two_pus()?;
+    let program = scratch.program("exec_by_thread", &[])?;
     let mut command = colocate(scratch, without_perf)?;
     command.args(["run", "--no-guard", "--json", "-o"]).arg(scratch.path("report"));
     command.args(["--policy", "round-robin", "--settle-ms", "0", "--"]);
     command.arg(program).arg(file).args(["sleep", "60"]);
     command.stdin(Stdio::null()).stderr(Stdio::null());
-    Some(command)
+    Ok(command)
 }
 
 /// Waits until a process is where the journal says that its first thread was put.
@@ -50,7 +52,7 @@ fn its_mask_is_restored_at_the_end() {
     for without_perf in [false, true] {
         let scratch = Scratch::new();
         let end = scratch.path("end");
-        let Some(mut command) = run(&scratch, without_perf, &end) else { return };
+        let mut command = need!(run(&scratch, without_perf, &end));
         let mut colocate = command.spawn().unwrap();
         let parent = child_called(&colocate, "exec_by_thread").cast_unsigned();
         let pid = await_that("a thread executes a program", || {
@@ -72,7 +74,7 @@ fn its_mask_is_restored_at_the_end() {
 fn its_mask_is_restored_by_the_guardian() {
     for without_perf in [false, true] {
         let scratch = Scratch::new();
-        let Some(mut command) = run(&scratch, without_perf, Path::new("-")) else { return };
+        let mut command = need!(run(&scratch, without_perf, Path::new("-")));
         let mut colocate = command.spawn().unwrap();
         let guardian = child_called(&colocate, "colocate-guard");
         let pid = child_called(&colocate, "sleep");
@@ -91,8 +93,8 @@ fn its_mask_is_restored_by_the_guardian() {
 fn it_is_stopped_with_its_job() {
     for without_perf in [false, true] {
         let scratch = Scratch::new();
-        let Some(program) = scratch.program("exec_by_thread", &[]) else { return };
-        let Some(mut command) = colocate(&scratch, without_perf) else { return };
+        let program = need!(scratch.program("exec_by_thread", &[]));
+        let mut command = need!(colocate(&scratch, without_perf));
         let jobs = std::thread::available_parallelism().unwrap().get() + 1;
         let (program, end) = (program.display(), scratch.path("end"));
         let word = unique("turns");

@@ -1,9 +1,9 @@
 //! Where hardly a file can be opened, or `/proc` cannot be used, every program runs to its end: nothing is concluded from
 //! what cannot be read.
 
-use crate::run_support::{
-    Scratch, await_that, children, has_cgroups, is_root, masks, name, original, text, two_pus,
-};
+use crate::run_support::{Scratch, await_that, children, has_cgroups, masks, name, original, text};
+use colocate_testing::skip::{installed, root, two_pus};
+use colocate_testing::{need, skip};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 
@@ -109,9 +109,8 @@ fn three_jobs_with_hardly_any_files() {
 /// stays stopped, nor placed.
 #[test]
 fn files_run_out_while_programs_run() {
-    if !two_pus() || !crate::run_support::have("prlimit") {
-        return;
-    }
+    need!(two_pus());
+    need!(installed("prlimit"));
     for how in [COMMANDS[0], COMMANDS[1]] {
         let scratch = Scratch::new();
         let go = scratch.path("go");
@@ -151,14 +150,11 @@ fn without_proc() {
         (vec!["--mount"], "mount -t tmpfs none /proc;"),
         (vec!["--pid", "--fork", "--kill-child"], ""),
     ];
-    let may = |space: &[&str]| {
-        is_root()
-            && Command::new("unshare").args(space).arg("true").status().is_ok_and(|it| it.success())
-    };
+    need!(root());
     for (space, before) in spaces {
-        if !may(&space) {
-            eprintln!("skipped: no namespaces ({space:?})");
-            continue;
+        let made = Command::new("unshare").args(&space).arg("true").status();
+        if !made.is_ok_and(|status| status.success()) {
+            skip!(Namespaces, "unshare {space:?} fails");
         }
         for how in COMMANDS {
             let scratch = Scratch::new();

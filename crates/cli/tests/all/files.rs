@@ -1,7 +1,7 @@
 //! Files that other users or programs may have prepared: whole runs.
 
 use crate::run_support::Scratch;
-use colocate_testing::Ends;
+use colocate_testing::{Ends, skip};
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
@@ -280,8 +280,7 @@ fn root_undoes_nothing_in_a_folder_that_a_user_can_change() {
     assert!(said.contains("expected a cgroup of version 2"), "{said}");
     assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
     if chown(&runtime, Some(65_534), None).is_err() {
-        eprintln!("skipped: only root can give a folder to another user");
-        return;
+        skip!(Root, "only root can give a folder to another user");
     }
     // Others may run colocate as well.
     let said = String::from_utf8(restore().stdout).unwrap();
@@ -294,8 +293,7 @@ fn root_undoes_nothing_in_a_folder_that_a_user_can_change() {
 fn what_a_program_puts_beside_its_reports_is_not_read() {
     let library = Path::new(env!("CARGO_BIN_EXE_colocate")).with_file_name("libcolocate_omp.so");
     if !library.exists() {
-        eprintln!("skipped: {} is not built", library.display());
-        return;
+        skip!(Omp, "{} is not built", library.display());
     }
     let scratch = Scratch::new();
     // One run is not asked for a report.

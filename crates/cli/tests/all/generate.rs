@@ -1,5 +1,6 @@
 //! `colocate generate`: manual pages and completions.
 
+use colocate_testing::skip;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -115,8 +116,7 @@ fn destdir_of_the_environment_is_heeded() {
     make.args(["-n", "install", "BUILT=/bin/true"]).current_dir(root());
     make.env("DESTDIR", "/nowhere").env_remove("MAKEFLAGS").env_remove("PREFIX");
     let Ok(done) = make.output() else {
-        eprintln!("skipped: make is not installed");
-        return;
+        skip!(Tools, "make is not installed");
     };
     let said = String::from_utf8(done.stdout).unwrap();
     assert!(said.contains("\"/usr/local\" \"/nowhere\""), "{said}");

@@ -1,10 +1,9 @@
 //! `colocate run` and `attach` under a guard: a plan that does harm is given up, and a report says so.
 
-use crate::run_support::{
-    Scratch, await_that, children, exclusive, masks, name, original, text, two_pus,
-};
+use crate::run_support::{Scratch, await_that, children, exclusive, masks, name, original, text};
 use crate::schedule_support::{signal, wait_until};
-use colocate_testing::Ends;
+use colocate_testing::skip::{Missing, Requirement, two_pus};
+use colocate_testing::{Ends, need};
 use serde_json::{Value, json};
 use std::process::{Child, Command, Stdio};
 
@@ -30,9 +29,8 @@ fn start(scratch: &Scratch, command: &mut Command) -> Child {
 #[test]
 fn a_plan_that_does_harm_is_given_up() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(program) = scratch.program("busy", &["-pthread"]).filter(|_| two_pus()) else {
-        return;
-    };
+    need!(two_pus());
+    let program = need!(scratch.program("busy", &["-pthread"]));
     let plan = all_on_one(&scratch);
     let mut command = scratch.colocate();
     command.args(["run", "--settle-ms", "0", "--json", "--plan"]).arg(plan).arg("--");
@@ -77,7 +75,7 @@ struct TenthPu(std::path::PathBuf);
 
 impl TenthPu {
     /// `None`, with a line, where there can be none.
-    fn new() -> Option<Self> {
+    fn new() -> Result<Self, Missing> {
         let name = format!("colocate-test-{}", std::process::id());
         let limits = [
             (
@@ -94,11 +92,10 @@ impl TenthPu {
             let tenth = Self(group);
             let write = |(file, text)| std::fs::write(tenth.0.join(file), text).is_ok();
             if files.into_iter().all(write) {
-                return Some(tenth);
+                return Ok(tenth);
             }
         }
-        eprintln!("skipped: no control group with a CPU quota can be made");
-        None
+        Err(Requirement::CpuQuota.missing("no control group with a CPU quota can be made"))
     }
 }
 
@@ -112,10 +109,9 @@ impl Drop for TenthPu {
 #[test]
 fn what_a_quota_takes_is_not_the_plans() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(program) = scratch.program("busy", &["-pthread"]).filter(|_| two_pus()) else {
-        return;
-    };
-    let Some(tenth) = TenthPu::new() else { return };
+    need!(two_pus());
+    let program = need!(scratch.program("busy", &["-pthread"]));
+    let tenth = need!(TenthPu::new());
     let mut command = Command::new("sh");
     scratch.homes(&mut command);
     command.args(["-c", "echo $$ > \"$0/cgroup.procs\" && exec \"$@\""]).arg(&tenth.0);

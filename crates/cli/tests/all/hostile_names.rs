@@ -2,8 +2,8 @@
 
 use crate::run_support::{Scratch, await_that, copy_program, script};
 use crate::terminal_support::Pty;
-use colocate_testing::Ends;
 use colocate_testing::hostile::{HOSTILE, check, file_name, quoted};
+use colocate_testing::{Ends, skip};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -108,8 +108,9 @@ fn pages_and_move_show_names_and_paths() {
     let place = Place::new();
     let sleeping = Sleeping::new(&place);
     let pid = sleeping.pid();
-    if place.run(&["pages", &pid]).status.code() == Some(3) {
-        return;
+    let pages = place.run(&["pages", &pid]);
+    if pages.status.code() == Some(3) {
+        skip!(Numa, "{}", text(&pages.stderr));
     }
     let shown = text(&place.ends(0, &["pages", &pid]).stdout);
     assert!(shown.starts_with(&format!("process {pid} (e\\x1b[2J\\x0aFORGED")), "{shown}");
@@ -345,11 +346,11 @@ fn control_groups_are_shown_escaped() {
     let place = Place::new();
     let roots = ["/sys/fs/cgroup/freezer", "/sys/fs/cgroup"].map(Path::new);
     let Some(root) = roots.into_iter().find(|root| root.join("cgroup.procs").exists()) else {
-        return;
+        skip!(Cgroups, "no hierarchy of control groups");
     };
     let group = root.join(HOSTILE.replace('\n', ""));
-    if fs::create_dir(&group).is_err() {
-        return;
+    if let Err(why) = fs::create_dir(&group) {
+        skip!(Cgroups, "cannot make {group:?}: {why}");
     }
     for words in [
         "doctor",

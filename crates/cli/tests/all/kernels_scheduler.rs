@@ -1,18 +1,19 @@
 //! A scheduler that is loaded by sched_ext, and Java programs: placed threads of either see less than their programs expect.
 //! The state of sched_ext is a file below a file system of its own, in a mount namespace, which takes root.
 
-use crate::run_support::{Scratch, exclusive, have, is_root, original, text, two_pus};
+use crate::run_support::{Scratch, exclusive, original, text};
 use crate::schedule_support::wait_until;
-use colocate_testing::Ends;
+use colocate_testing::skip::{Missing, Requirement, installed, root, two_pus};
+use colocate_testing::{Ends, need};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// `colocate run` of a program that works for ever, where the kernel says that sched_ext is in this state.
-fn run_with(scratch: &Scratch, state: &str) -> Option<Command> {
-    if !is_root() || !have("unshare") || !two_pus() || !Path::new("/sys/kernel").is_dir() {
-        eprintln!("skipped: only root can mount another /sys/kernel");
-        return None;
-    }
+fn run_with(scratch: &Scratch, state: &str) -> Result<Command, Missing> {
+    root()?;
+    installed("unshare")?;
+    two_pus()?;
+    Requirement::Namespaces.if_there(Path::new("/sys/kernel").is_dir(), "no /sys/kernel")?;
     let program = scratch.program("busy", &["-pthread"])?;
     let script = format!(
         "mount -t tmpfs t /sys/kernel && mkdir -p /sys/kernel/sched_ext/root && \
@@ -25,7 +26,7 @@ fn run_with(scratch: &Scratch, state: &str) -> Option<Command> {
     scratch.homes(&mut command);
     command.args(["-m", "sh", "-c", &script]).stdin(Stdio::null()).stdout(Stdio::null());
     command.stderr(std::fs::File::create(scratch.path("said")).unwrap());
-    Some(command)
+    Ok(command)
 }
 
 fn said(scratch: &Scratch) -> String {
@@ -51,7 +52,7 @@ fn are_single(masks: &[String]) -> bool {
 #[test]
 fn with_a_scheduler_that_is_loaded_no_thread_is_on_one_pu() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(mut command) = run_with(&scratch, "enabled") else { return };
+    let mut command = need!(run_with(&scratch, "enabled"));
     let mut colocate = command.spawn().unwrap();
     wait_until("it says so", || {
         said(&scratch).contains("the sched_ext scheduler simple is loaded")
@@ -75,7 +76,7 @@ fn with_a_scheduler_that_is_loaded_no_thread_is_on_one_pu() {
 #[test]
 fn a_scheduler_that_is_loaded_later_undoes_placements() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(mut command) = run_with(&scratch, "disabled") else { return };
+    let mut command = need!(run_with(&scratch, "disabled"));
     let mut colocate = command.spawn().unwrap();
     let state = format!("/proc/{}/root/sys/kernel/sched_ext/state", colocate.id());
     wait_until("it is placed", || are_single(&masks_below(colocate.id())));
@@ -97,10 +98,9 @@ fn a_scheduler_that_is_loaded_later_undoes_placements() {
 #[test]
 fn a_java_program_whose_threads_are_placed_is_named() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    if !have("java") || !have("javac") || !two_pus() {
-        eprintln!("skipped: no Java");
-        return;
-    }
+    need!(installed("java"));
+    need!(installed("javac"));
+    need!(two_pus());
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/Pus.java");
     let mut javac = Command::new("javac");
     let done = javac.arg("-d").arg(scratch.dir.path()).arg(source).status().unwrap();

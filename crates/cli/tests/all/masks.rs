@@ -1,11 +1,11 @@
 //! Whose a mask is: masks of programs, of cpusets and of colocate, with `run` and `attach`, and what is restored of them.
 
 use crate::run_support::{
-    Cpuset, Scratch, allowed, await_that, child_called, exclusive, have, is_root, masks, original,
-    text, two_pus,
+    Cpuset, Scratch, allowed, await_that, child_called, exclusive, masks, original, text,
 };
 use crate::schedule_support::{signal, wait_until};
-use colocate_testing::Ends;
+use colocate_testing::skip::{installed, root, two_pus};
+use colocate_testing::{Ends, need, skip};
 use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -60,9 +60,8 @@ fn both() -> BTreeSet<String> {
 #[test]
 fn a_program_in_a_cpuset_is_placed_from_outside() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some((busy, cpuset)) = scratch.program("busy", &["-pthread"]).zip(Cpuset::new()) else {
-        return;
-    };
+    let busy = need!(scratch.program("busy", &["-pthread"]));
+    let cpuset = need!(Cpuset::new());
     cpuset.set_to("1");
     let mut command = cpuset.command();
     command.arg(busy);
@@ -86,9 +85,8 @@ fn a_program_in_a_cpuset_is_placed_from_outside() {
 #[test]
 fn a_program_that_is_moved_to_another_cpuset_has_its_masks_back() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some((busy, cpuset)) = scratch.program("busy", &["-pthread"]).zip(Cpuset::new()) else {
-        return;
-    };
+    let busy = need!(scratch.program("busy", &["-pthread"]));
+    let cpuset = need!(Cpuset::new());
     cpuset.set_to("1");
     for is_killed in [false, true] {
         let program = Working::start(Command::new(&busy));
@@ -113,9 +111,8 @@ fn a_program_that_is_moved_to_another_cpuset_has_its_masks_back() {
 #[test]
 fn colocate_in_a_narrower_cpuset_uses_the_programs_pus() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some((busy, cpuset)) = scratch.program("busy", &["-pthread"]).zip(Cpuset::new()) else {
-        return;
-    };
+    let busy = need!(scratch.program("busy", &["-pthread"]));
+    let cpuset = need!(Cpuset::new());
     cpuset.set_to("1");
     let program = Working::start(Command::new(busy));
     let mut narrow = cpuset.command();
@@ -132,9 +129,8 @@ fn colocate_in_a_narrower_cpuset_uses_the_programs_pus() {
 #[test]
 fn a_programs_own_pu_is_kept_where_another_thread_was_given_the_same() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(program) = scratch.program("binds_itself", &["-pthread"]).filter(|_| two_pus()) else {
-        return;
-    };
+    need!(two_pus());
+    let program = need!(scratch.program("binds_itself", &["-pthread"]));
     for words in [&["0", "3"][..], &["1", "3"], &["1", "3", "0"]] {
         let mut command = scratch.run(&["--policy", "round-robin"]);
         let output = command.arg(&program).args(words).output().unwrap();
@@ -146,9 +142,8 @@ fn a_programs_own_pu_is_kept_where_another_thread_was_given_the_same() {
 #[test]
 fn a_thread_that_sets_all_pus_again() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(program) = scratch.program("widens", &["-pthread"]).filter(|_| two_pus()) else {
-        return;
-    };
+    need!(two_pus());
+    let program = need!(scratch.program("widens", &["-pthread"]));
     for (later, pus) in [("0", "1\n1"), ("4", "2\n2")] {
         let mut command = scratch.run(&["--policy", "round-robin"]);
         let output = command.arg(&program).args(["7", later]).output().unwrap();
@@ -164,13 +159,11 @@ fn a_thread_that_sets_all_pus_again() {
 fn what_takes_over_the_number_of_an_attached_process_is_a_stranger() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
     let last = std::path::Path::new("/proc/sys/kernel/ns_last_pid");
-    let Some(busy) = scratch.program("busy", &["-pthread"]).filter(|_| two_pus() && is_root())
-    else {
-        return;
-    };
+    need!(two_pus());
+    need!(root());
+    let busy = need!(scratch.program("busy", &["-pthread"]));
     if !last.exists() {
-        eprintln!("skipped: the kernel has no ns_last_pid");
-        return;
+        skip!(NsLastPid, "the kernel has no ns_last_pid");
     }
     let script = format!("{} 2 1000000000 & wait", busy.display());
     let mut first = Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).spawn().unwrap();
@@ -197,9 +190,8 @@ fn what_takes_over_the_number_of_an_attached_process_is_a_stranger() {
 #[test]
 fn daemons_of_an_attached_program_are_restored() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(program) = scratch.program("daemons", &["-pthread"]).filter(|_| two_pus()) else {
-        return;
-    };
+    need!(two_pus());
+    let program = need!(scratch.program("daemons", &["-pthread"]));
     for end in ["-TERM", "-KILL", "restore"] {
         let dir = scratch.path(end);
         std::fs::create_dir(&dir).unwrap();
@@ -247,13 +239,11 @@ fn daemons_of_an_attached_program_are_restored() {
 #[test]
 fn a_journal_of_another_time_namespace_is_left() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(busy) = scratch.program("busy", &["-pthread"]).filter(|_| two_pus() && is_root())
-    else {
-        return;
-    };
-    if !have("unshare") || !have("nsenter") {
-        return;
-    }
+    need!(two_pus());
+    need!(root());
+    let busy = need!(scratch.program("busy", &["-pthread"]));
+    need!(installed("unshare"));
+    need!(installed("nsenter"));
     let mut command = Command::new("unshare");
     command
         .args([
@@ -266,7 +256,7 @@ fn a_journal_of_another_time_namespace_is_left() {
             "echo; \"$0\" 2 1000000000; sleep 60",
         ])
         .arg(&busy);
-    let Ok(mut shell) = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn() else { return };
+    let mut shell = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let inner =
         await_that("a namespace", || crate::run_support::children(shell.id()).into_iter().next());
     let program = await_that("the program", || {
@@ -304,7 +294,7 @@ fn a_journal_of_another_time_namespace_is_left() {
 #[test]
 fn a_run_ends_where_kill_is_denied() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(nokill) = scratch.program("nokill", &[]) else { return };
+    let nokill = need!(scratch.program("nokill", &[]));
     for words in [
         &["run", "--policy", "round-robin", "--no-guard", "--"][..],
         &["schedule", "--policy", "round-robin", "--"],
@@ -322,9 +312,8 @@ fn a_run_ends_where_kill_is_denied() {
 #[test]
 fn a_bound_program_stays_bound_after_a_cpuset_of_one_pu() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some((busy, cpuset)) = scratch.program("busy", &["-pthread"]).zip(Cpuset::new()) else {
-        return;
-    };
+    let busy = need!(scratch.program("busy", &["-pthread"]));
+    let cpuset = need!(Cpuset::new());
     cpuset.set_to("0");
     for policy in ["auto", "scatter"] {
         let mut bound = Command::new("taskset");
@@ -355,9 +344,9 @@ fn quiet(scratch: &Scratch, mut command: Command) -> Child {
 #[test]
 fn new_threads_of_a_bound_program_keep_its_mask() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let programs = scratch.program("busy", &["-pthread"]);
-    let creators = scratch.program("live_threads", &["-pthread"]).filter(|_| two_pus());
-    let Some((busy, creates)) = programs.zip(creators) else { return };
+    need!(two_pus());
+    let busy = need!(scratch.program("busy", &["-pthread"]));
+    let creates = need!(scratch.program("live_threads", &["-pthread"]));
     for end in ["-TERM", "-KILL"] {
         let placed = Working::start(Command::new(&busy));
         let mut bound = Command::new("taskset");
@@ -386,7 +375,8 @@ fn new_threads_of_a_bound_program_keep_its_mask() {
 #[test]
 fn a_stranger_that_its_user_has_bound_is_left() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(busy) = scratch.program("busy", &["-pthread"]).filter(|_| two_pus()) else { return };
+    need!(two_pus());
+    let busy = need!(scratch.program("busy", &["-pthread"]));
     for end in ["-TERM", "-KILL"] {
         let mut placed = Command::new("setsid");
         placed.arg(&busy);
@@ -421,9 +411,7 @@ fn a_stranger_that_its_user_has_bound_is_left() {
 #[test]
 fn children_of_what_has_executed_colocate_are_left() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    if !two_pus() {
-        return;
-    }
+    need!(two_pus());
     let path = scratch.path("server");
     let script = format!(
         "taskset -c 1 sleep 100 & echo $! > {}; exec {} run --policy scatter --no-guard -- sleep 1",
@@ -444,7 +432,8 @@ fn children_of_what_has_executed_colocate_are_left() {
 #[test]
 fn a_program_that_another_colocate_places_is_refused() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(busy) = scratch.program("busy", &["-pthread"]).filter(|_| two_pus()) else { return };
+    need!(two_pus());
+    let busy = need!(scratch.program("busy", &["-pthread"]));
     let program = Working::start(Command::new(busy));
     let mut first = attach(&scratch, scratch.colocate(), program.pid());
     wait_until("it is placed", || program.masks() == both());
@@ -465,7 +454,8 @@ fn a_program_that_another_colocate_places_is_refused() {
 #[test]
 fn a_program_that_forks_has_a_pu_for_each_process() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(forks) = scratch.program("forks", &[]).filter(|_| two_pus()) else { return };
+    need!(two_pus());
+    let forks = need!(scratch.program("forks", &[]));
     let have_both = |pids: &[i32]| {
         let found: BTreeSet<String> = pids.iter().flat_map(|pid| masks(*pid)).collect();
         pids.len() == 2 && found == both()

@@ -1,36 +1,15 @@
 //! Miss curves of real programs beside the caches that cachegrind simulates.
 //!
-//! Two programs, in seconds; `scripts/miss-curves` does the same with eleven. Skipped, with a printed
-//! reason, where QEMU is not built or valgrind is missing, unless `COLOCATE_REQUIRE_QEMU` is set.
+//! Two programs, in seconds; `scripts/miss-curves` does the same with eleven.
 #![cfg(target_arch = "x86_64")]
 
 use colocate_model::{MissCounts, MissCurve};
-use colocate_observe::emulate::{Command, Emulator, Places, available, profile};
+use colocate_observe::emulate::{Command, Emulator, profile};
+use colocate_testing::emulator::emulator;
+use colocate_testing::{need, skip};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{self, Stdio};
-
-/// QEMU with its plugin, if valgrind is there, too; else `None` with a printed reason.
-fn emulator() -> Option<Emulator> {
-    let mut places = Places::from_env(|name| std::env::var_os(name));
-    places.beside = Path::new(env!("CARGO_BIN_EXE_colocate")).parent().map(Path::to_owned);
-    let valgrind = process::Command::new("valgrind").arg("--version").output();
-    let found = available(&places).map_err(|why| why.to_string());
-    let found = match valgrind {
-        Ok(_) => found,
-        Err(why) => Err(format!("no valgrind: {why}; run scripts/install test")),
-    };
-    match found {
-        Ok(found) => Some(found),
-        Err(why) if std::env::var_os("COLOCATE_REQUIRE_QEMU").is_some() => {
-            panic!("COLOCATE_REQUIRE_QEMU is set, but {why}")
-        }
-        Err(why) => {
-            println!("skipped: {why}");
-            None
-        }
-    }
-}
 
 /// Lines of words, some much more frequent than others, from a fixed seed.
 fn text() -> String {
@@ -105,7 +84,10 @@ fn program(name: &str) -> PathBuf {
 /// The aim is 2 points of miss ratio on average; here every single cache must be that near.
 #[test]
 fn miss_curves_agree_with_simulated_caches() {
-    let Some(emulator) = emulator() else { return };
+    let emulator = need!(emulator(env!("CARGO_BIN_EXE_colocate")));
+    if let Err(why) = process::Command::new("valgrind").arg("--version").output() {
+        skip!(Valgrind, "no valgrind: {why}; run scripts/install test");
+    }
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("text");
     std::fs::write(&input, text()).unwrap();

@@ -5,10 +5,9 @@
 //! begins so), `COLOCATE_BINARY` which program is tested; docs/results/restore.md has the figures of a long run. Needs root, unshare(1) and a C compiler, for strangers Linux 6.14 as
 //! well.
 
-use crate::run_support::{
-    Scratch, await_that, children, exclusive, have, is_root, name, original, two_pus,
-};
-use colocate_testing::{END_LIMIT, Ends, Limit};
+use crate::run_support::{Scratch, await_that, children, exclusive, name, original};
+use colocate_testing::skip::{Missing, Requirement, installed, root, two_pus};
+use colocate_testing::{END_LIMIT, Ends, Limit, need, skip};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -98,11 +97,11 @@ fn number(variable: &str, default: usize) -> usize {
     std::env::var(variable).ok().map_or(default, |text| text.parse().unwrap())
 }
 
-/// The programs of these tests, compiled; `None`, with a line, where this cannot be tested.
-fn programs(scratch: &Scratch) -> Option<()> {
-    if !is_root() || !have("unshare") || !two_pus() {
-        return None;
-    }
+/// The programs of these tests, compiled.
+fn programs(scratch: &Scratch) -> Result<(), Missing> {
+    root()?;
+    installed("unshare")?;
+    two_pus()?;
     ["storm", "strangers", "noperf"].iter().try_for_each(|it| scratch.program(it, &[]).map(drop))
 }
 
@@ -257,9 +256,7 @@ fn is_dead(pid: i32) -> bool {
 fn after_a_kill_nothing_stays() {
     let _exclusive = exclusive();
     let scratch = Scratch::new();
-    if programs(&scratch).is_none() {
-        return;
-    }
+    need!(programs(&scratch));
     let kills = number("COLOCATE_KILLS", 30);
     let mut all: BTreeMap<String, (usize, BTreeMap<&'static str, usize>)> = BTreeMap::new();
     for round in 0..kills {
@@ -280,9 +277,7 @@ fn after_a_kill_nothing_stays() {
 fn other_processes_are_not_touched() {
     let _exclusive = exclusive();
     let scratch = Scratch::new();
-    if programs(&scratch).is_none() {
-        return;
-    }
+    need!(programs(&scratch));
     let ways = ways();
     let strangers = number("COLOCATE_STRANGERS", 10_000) / ways.len();
     // Before Linux 6.14 the limit is the whole machine's.
@@ -299,10 +294,9 @@ fn other_processes_are_not_touched() {
         let here = std::fs::read_to_string("/proc/sys/kernel/pid_max").unwrap();
         if !limited || here != before {
             let _ = std::fs::write("/proc/sys/kernel/pid_max", &before);
-            eprintln!("skipped: process numbers have no limit of their own in a namespace here");
             drop(shell.stdin.take());
             shell.ended();
-            return;
+            skip!(NamespacePids, "process numbers have no limit of their own in a namespace here");
         }
         shell.stdin.take().unwrap().write_all(b"go\n").unwrap();
         let found = answers.next().unwrap().unwrap();
@@ -358,9 +352,8 @@ fn what_waits_continues_while_colocate_is_stopped() {
     while frozen() == 0 && begun.elapsed() < Duration::from_secs(10) {
         std::thread::sleep(Duration::from_millis(20));
     }
-    if frozen() == 0 {
-        eprintln!("skipped: no cgroups can be made here");
-    } else {
+    let is_frozen = frozen() > 0;
+    if is_frozen {
         let send = |signal: &str| {
             let pid = colocate.id().to_string();
             assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
@@ -374,4 +367,5 @@ fn what_waits_continues_while_colocate_is_stopped() {
         let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).status();
     }
     colocate.ended();
+    need!(Requirement::Cgroups.if_there(is_frozen, "no cgroups can be made here"));
 }

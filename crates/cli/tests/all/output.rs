@@ -1,20 +1,20 @@
 //! Files that results are written to where they cannot be replaced by other files.
 
+use colocate_testing::need;
+use colocate_testing::skip::{Missing, Requirement};
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// What a shell does in `dir` with mounts of its own; `colocate` is `$0`. `None` with a line where there can be none.
-fn with_mounts(dir: &Path, script: &str) -> Option<Output> {
+/// What a shell does in `dir` with mounts of its own; `colocate` is `$0`.
+fn with_mounts(dir: &Path, script: &str) -> Result<Output, Missing> {
     let ours = env!("CARGO_BIN_EXE_colocate");
     let mut shell = Command::new("unshare");
     shell.args(["-m", "sh", "-c", &format!("set -e; {script}"), ours]).current_dir(dir);
     let mut possible = Command::new("unshare");
     possible.args(["-m", "mount", "--bind", ".", "."]);
     let possible = possible.current_dir(dir).output().is_ok_and(|done| done.status.success());
-    if !possible {
-        eprintln!("skipped: no mounts of our own here");
-    }
-    possible.then(|| shell.output().unwrap())
+    Requirement::Namespaces.if_there(possible, "no mounts of our own here")?;
+    Ok(shell.output().unwrap())
 }
 
 fn is_written(done: &Output, file: &Path) {
@@ -31,7 +31,7 @@ fn a_file_that_is_a_mount_point_is_written_over() {
         std::fs::write(dir.path().join(name), "old").unwrap();
     }
     let script = "mount --bind real there; exec \"$0\" topo --json -o there";
-    let Some(done) = with_mounts(dir.path(), script) else { return };
+    let done = need!(with_mounts(dir.path(), script));
     is_written(&done, &dir.path().join("real"));
     assert_eq!(std::fs::read_to_string(dir.path().join("there")).unwrap(), "old");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
@@ -46,7 +46,7 @@ fn a_file_in_an_unwritable_folder_is_written_over() {
     }
     let script = "mount --bind shut shut; mount --bind real shut/there; mount -o remount,bind,ro shut; \
                   exec \"$0\" topo --json -o shut/there";
-    let Some(done) = with_mounts(dir.path(), script) else { return };
+    let done = need!(with_mounts(dir.path(), script));
     is_written(&done, &dir.path().join("real"));
 }
 

@@ -2,7 +2,8 @@
 //! the lab's guests, which have several.
 #![allow(unsafe_code)] // a child that installs a seccomp filter before it executes colocate
 
-use colocate_testing::{wait_until, within};
+use colocate_testing::skip::{Missing, Requirement, root};
+use colocate_testing::{need, skip, wait_until, within};
 use serde_json::Value;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -52,14 +53,10 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).trim_end().to_owned()
 }
 
-/// Whether this kernel can be asked for pages; says so if not.
-fn numa() -> bool {
+/// A kernel that reports where pages are.
+fn numa() -> Result<(), Missing> {
     let output = colocate(&["pages", &std::process::id().to_string()]);
-    let able = output.status.code() != Some(3);
-    if !able {
-        println!("skipped: {}", said(&output));
-    }
-    able
+    Requirement::Numa.if_there(output.status.code() != Some(3), said(&output))
 }
 
 /// The nodes with memory.
@@ -91,9 +88,7 @@ fn refused(words: &[&str], expected: &str) {
 
 #[test]
 fn the_memory_of_a_process_is_somewhere() {
-    if !numa() {
-        return;
-    }
+    need!(numa());
     let waiting = Waiting::new();
     let report = checked(&colocate(&["pages", &waiting.pid(), "--json"]), "pages.json");
     assert_eq!(report["name"], "sh");
@@ -116,9 +111,7 @@ fn the_memory_of_a_process_is_somewhere() {
 /// With one node, everything is there already.
 #[test]
 fn what_is_there_stays_there() {
-    if !numa() {
-        return;
-    }
+    need!(numa());
     let waiting = Waiting::new();
     let first = nodes().split(['-', ',']).next().unwrap().to_owned();
     let words =
@@ -149,9 +142,7 @@ fn what_is_there_stays_there() {
 
 #[test]
 fn what_cannot_be_is_said_in_a_line() {
-    if !numa() {
-        return;
-    }
+    need!(numa());
     let waiting = Waiting::new();
     let pid = waiting.pid();
     let nobody = i32::MAX.to_string();
@@ -180,9 +171,7 @@ fn what_cannot_be_is_said_in_a_line() {
 
 #[test]
 fn a_process_that_has_ended_has_no_memory() {
-    if !numa() {
-        return;
-    }
+    need!(numa());
     // Dead, but not reaped by us, so that its number stays its own.
     let mut waiting = Waiting::new();
     waiting.0.kill().unwrap();
@@ -217,11 +206,8 @@ fn wrong_usage_is_refused() {
 
 #[test]
 fn another_users_process_is_left_alone() {
-    // SAFETY: takes nothing.
-    if !numa() || unsafe { libc::geteuid() } != 0 {
-        println!("skipped: only root can become another user");
-        return;
-    }
+    need!(numa());
+    need!(root());
     let waiting = Waiting::new();
     for words in [&["pages"][..], &["pages", "move", "--all", "--to", "0"]] {
         let mut command = Command::new(PROGRAM);
@@ -229,10 +215,7 @@ fn another_users_process_is_left_alone() {
         command.args(words).arg(waiting.pid()).uid(65_534).gid(65_534);
         let output = match command.output() {
             Ok(output) => output,
-            Err(error) => {
-                println!("skipped: user 65534 cannot execute {PROGRAM}: {error}");
-                return;
-            }
+            Err(error) => skip!(OtherUser, "user 65534 cannot execute {PROGRAM}: {error}"),
         };
         assert_eq!(output.status.code(), Some(125));
         let said = said(&output);
@@ -243,11 +226,8 @@ fn another_users_process_is_left_alone() {
 /// The capability that the message names is enough.
 #[test]
 fn the_capability_that_is_named_lifts_it() {
-    // SAFETY: takes nothing.
-    if !numa() || unsafe { libc::geteuid() } != 0 {
-        println!("skipped: only root can become another user");
-        return;
-    }
+    need!(numa());
+    need!(root());
     let waiting = Waiting::new();
     let with = |capability: &str, words: &[&str]| {
         let mut command = Command::new("setpriv");
@@ -256,12 +236,10 @@ fn the_capability_that_is_named_lifts_it() {
         command.output()
     };
     let Ok(without) = with("+sys_nice", &["pages"]) else {
-        println!("skipped: setpriv is not installed");
-        return;
+        skip!(Tools, "setpriv is not installed");
     };
     if !said(&without).contains("or with CAP_SYS_PTRACE") {
-        println!("skipped: user 65534 cannot execute {PROGRAM}: {}", said(&without));
-        return;
+        skip!(OtherUser, "user 65534 cannot execute {PROGRAM}: {}", said(&without));
     }
     for words in [&["pages"][..], &["pages", "move", "--all", "--to", "0"]] {
         let output = with("+sys_ptrace", words).unwrap();
@@ -304,10 +282,7 @@ fn a_filter_is_named() {
         command.args(["pages", "move", &waiting.pid(), "--all", "--to", "0"]);
         let output = match without_move_pages(&mut command, errno).output() {
             Ok(output) => output,
-            Err(error) => {
-                println!("skipped: this kernel has no seccomp filters: {error}");
-                return;
-            }
+            Err(error) => skip!(Seccomp, "this kernel has no seccomp filters: {error}"),
         };
         assert_eq!(output.status.code(), Some(3));
         let said = said(&output);

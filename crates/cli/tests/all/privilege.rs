@@ -1,8 +1,9 @@
 //! A program that has capabilities or set-user-ID from its file, called by a user who has none: what that user may not
 //! touch, colocate does not touch either. Needs root, to give a copy of the program these; says so where that is missing.
 
-use crate::run_support::{Scratch, child_called, copy_program, masks, original, script, two_pus};
-use colocate_testing::{Ends, within};
+use crate::run_support::{Scratch, child_called, copy_program, masks, original, script};
+use colocate_testing::skip::{Missing, Requirement, part, two_pus};
+use colocate_testing::{Ends, need, skip, within};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
@@ -27,14 +28,12 @@ struct Copy {
 }
 
 impl Copy {
-    fn new() -> Option<Self> {
+    fn new() -> Result<Self, Missing> {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let copy = Self { folder };
-        if chown(copy.folder.path(), Some(0), Some(0)).is_err() {
-            eprintln!("skipped: only root can give a file capabilities");
-            return None;
-        }
+        chown(copy.folder.path(), Some(0), Some(0))
+            .map_err(|why| Requirement::Root.missing(why))?;
         copy_program(Path::new(env!("CARGO_BIN_EXE_colocate")), &copy.program());
         fs::set_permissions(copy.program(), fs::Permissions::from_mode(0o755)).unwrap();
         for home in ["runtime", "cache"] {
@@ -42,31 +41,28 @@ impl Copy {
             fs::set_permissions(copy.path(home), fs::Permissions::from_mode(0o700)).unwrap();
             chown(copy.path(home), Some(NOBODY), Some(NOBODY)).unwrap();
         }
-        Some(copy)
+        Ok(copy)
     }
 
     /// With these capabilities.
-    fn with(capabilities: &str) -> Option<Self> {
+    fn with(capabilities: &str) -> Result<Self, Missing> {
         let copy = Self::new()?;
         let done = Command::new("setcap").arg(capabilities).arg(copy.program()).output();
-        match done {
-            Ok(done) if done.status.success() => Some(copy),
-            done => {
-                eprintln!("skipped: setcap gives no capabilities here: {done:?}");
-                None
-            }
-        }
+        let is_given = done.as_ref().is_ok_and(|done| done.status.success());
+        let why = format!("setcap gives no capabilities here: {done:?}");
+        Requirement::FileCapabilities.if_there(is_given, why)?;
+        Ok(copy)
     }
 
     /// With root as the user that it is executed as.
-    fn set_user_id() -> Option<Self> {
+    fn set_user_id() -> Result<Self, Missing> {
         let copy = Self::new()?;
         fs::set_permissions(copy.program(), fs::Permissions::from_mode(0o6755)).unwrap();
-        Some(copy)
+        Ok(copy)
     }
 
     fn both() -> impl Iterator<Item = Self> {
-        [Self::with(MANY), Self::set_user_id()].into_iter().flatten()
+        [Self::with(MANY), Self::set_user_id()].into_iter().filter_map(|copy| part(copy))
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -102,7 +98,7 @@ impl Copy {
 /// Nothing could be placed: it does not wait for the end of what it can only watch.
 #[test]
 fn another_users_process_is_refused_at_once() {
-    let Some(copy) = Copy::new() else { return };
+    let copy = need!(Copy::new());
     let root = Roots::new();
     let output = copy.run(&["attach", "-p", &root.pid()]);
     assert_eq!(output.status.code(), Some(125), "{}", text(&output.stderr));
@@ -136,8 +132,9 @@ impl Drop for Roots {
 fn a_forged_journal_changes_no_thread_of_others() {
     let copies: Vec<Copy> = Copy::both().collect();
     let scratch = Scratch::new();
-    let Some(threads) = scratch.program("threads", &[]) else { return };
-    if copies.is_empty() || !two_pus() {
+    let threads = need!(scratch.program("threads", &[]));
+    need!(two_pus());
+    if copies.is_empty() {
         return;
     }
     let mut command = scratch.run(&["--policy", "scatter", "--settle-ms", "0"]);
@@ -226,7 +223,7 @@ fn only_the_right_to_watch_is_kept() {
     let none = "0000000000000000";
     let copies = [(Copy::with(MANY), PERFMON), (Copy::set_user_id(), none)];
     for (copy, kept) in copies {
-        let Some(copy) = copy else { continue };
+        let Some(copy) = part(copy) else { continue };
         let mut command = copy.by_nobody();
         command.args([
             "run",
@@ -263,7 +260,7 @@ fn only_the_right_to_watch_is_kept() {
 /// With both capabilities of the file colocate counts wake-ups by its eBPF program, and `doctor` says so.
 #[test]
 fn wake_ups_are_counted_by_capabilities_of_the_file() {
-    let Some(copy) = Copy::with("cap_bpf,cap_perfmon+ep") else { return };
+    let copy = need!(Copy::with("cap_bpf,cap_perfmon+ep"));
     let doctor = |copy: &Copy| {
         let output = copy.run(&["doctor", "--json"]);
         let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -272,14 +269,14 @@ fn wake_ups_are_counted_by_capabilities_of_the_file() {
     };
     let root = Command::new(env!("CARGO_BIN_EXE_colocate")).args(["doctor", "--json"]).output();
     if !text(&root.unwrap().stdout).contains("sched_waking and sched_switch: works") {
-        return eprintln!("skipped: no eBPF");
+        skip!(Ebpf, "no eBPF");
     }
     assert_eq!(doctor(&copy)["status"], "yes");
     let output = copy.run(&["run", "--no-guard", "--json", "--", "sh", "-c", "seq 9 | cat >&2"]);
     let said = text(&output.stderr);
     assert!(said.contains("eBPF: sched_waking and sched_switch"), "{said}");
     assert!(!said.contains("cannot report which threads wake which"), "{said}");
-    let Some(plain) = Copy::new() else { return };
+    let plain = need!(Copy::new());
     let verdict = doctor(&plain);
     assert_eq!((&verdict["name"], &verdict["status"]), (&"auto".into(), &"no".into()));
 }
@@ -301,8 +298,7 @@ fn no_variable_loads_code_into_colocate() {
         let mut cc = Command::new("cc");
         cc.args(["-shared", "-fPIC", "-o"]).arg(&plugin).arg(&source);
         if !cc.status().is_ok_and(|status| status.success()) {
-            eprintln!("skipped: no C compiler");
-            return;
+            skip!(Compiler, "no C compiler");
         }
         // Root, who has no power from the file, may load what it wants.
         let ours = Command::new(env!("CARGO_BIN_EXE_colocate"))
@@ -312,8 +308,7 @@ fn no_variable_loads_code_into_colocate() {
             .unwrap();
         assert!(ours.status.success());
         if !mark.exists() {
-            eprintln!("skipped: this hwloc has no plugins");
-            return;
+            skip!(HwlocPlugins, "this hwloc has no plugins");
         }
         fs::remove_file(&mark).unwrap();
         for preload in [None, Some(&plugin)] {
@@ -374,11 +369,11 @@ fn helpers_from_path_have_no_capabilities() {
 /// What the capability is for still works.
 #[test]
 fn doctor_finds_the_right_to_watch() {
-    let Some(copy) = Copy::with("cap_perfmon+ep") else { return };
+    let copy = need!(Copy::with("cap_perfmon+ep"));
     let output = copy.run(&["doctor", "--json"]);
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(found["tier"], "perfmon", "{found}");
-    let Some(plain) = Copy::set_user_id() else { return };
+    let plain = need!(Copy::set_user_id());
     let output = plain.run(&["doctor", "--json"]);
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(found["tier"], "own-process", "{found}");
@@ -387,11 +382,11 @@ fn doctor_finds_the_right_to_watch() {
 /// Root's program is counted with the capability and refused without; its code is read in neither case.
 #[test]
 fn programs_of_others_are_counted_and_not_read() {
-    let (Some(with), Some(without)) = (Copy::with("cap_perfmon+ep"), Copy::new()) else { return };
+    let with = need!(Copy::with("cap_perfmon+ep"));
+    let without = need!(Copy::new());
     let doctor = text(&with.run(&["doctor"]).stdout);
     if !doctor.contains("   yes  sample ") {
-        eprintln!("skipped: nobody can sample here");
-        return;
+        skip!(Perf, "nobody can sample here");
     }
     let busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
     let busy = Roots(busy);

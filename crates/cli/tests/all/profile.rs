@@ -1,7 +1,8 @@
 //! `colocate profile`, run as users run it.
 
 use colocate_model::{Backend, Class, Profile, ThreadProfile};
-use colocate_testing::{END_LIMIT, Ends, Limit, within};
+use colocate_testing::skip::{Missing, Requirement};
+use colocate_testing::{END_LIMIT, Ends, Limit, need, skip, within};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -23,22 +24,23 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Profiles a command with the backend `sample`; `None`, with a printed reason, where perf events
-/// are denied.
-fn sampled(args: &[&str]) -> Option<Profile> {
+/// Profiles a command with the backend `sample`.
+fn sampled(args: &[&str]) -> Result<Profile, Missing> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("profile.json");
     let mut all = vec!["--backend", "sample", "--output", file.to_str().unwrap()];
     all.extend(args);
     let output = output(&all);
-    if output.status.code() == Some(3) {
-        println!("skipped: {}", stderr(&output));
-        return None;
-    }
+    has_watched(&output)?;
     assert!(output.status.success(), "{}", stderr(&output));
     let profile = Profile::from_json(&std::fs::read_to_string(file).unwrap()).unwrap();
     assert_eq!(profile.backend, Backend::Sample);
-    Some(profile)
+    Ok(profile)
+}
+
+/// What the status says: perf events are denied, or not.
+fn has_watched(output: &Output) -> Result<(), Missing> {
+    Requirement::Perf.if_there(output.status.code() != Some(3), stderr(output))
 }
 
 /// Compiles `code` as C without optimisation that could remove it.
@@ -137,7 +139,7 @@ fn check_two_kinds(profile: &Profile) {
 #[test]
 fn threads_with_names_and_their_own_mix() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(profile) = sampled(&["--", &two_kinds(&folder, &[])]) else { return };
+    let profile = need!(sampled(&["--", &two_kinds(&folder, &[])]));
     check_two_kinds(&profile);
 }
 
@@ -145,7 +147,7 @@ fn threads_with_names_and_their_own_mix() {
 fn a_static_and_stripped_program() {
     let folder = tempfile::tempdir().unwrap();
     let program = two_kinds(&folder, &["-static", "-s"]);
-    let Some(profile) = sampled(&["--", &program]) else { return };
+    let profile = need!(sampled(&["--", &program]));
     check_two_kinds(&profile);
 }
 
@@ -154,7 +156,7 @@ fn forks_and_execs_are_followed() {
     let folder = tempfile::tempdir().unwrap();
     let program = two_kinds(&folder, &[]);
     let script = format!("{program} & (exec {program}) & wait; exec true");
-    let Some(profile) = sampled(&["--", "sh", "-c", &script]) else { return };
+    let profile = need!(sampled(&["--", "sh", "-c", &script]));
     let floats = profile.threads.iter().filter(|thread| thread.name == "floats");
     let mut processes: Vec<u32> = floats.map(|thread| thread.process).collect();
     processes.sort_unstable();
@@ -178,7 +180,7 @@ fn ten_thousand_short_threads() {
         }";
     let folder = tempfile::tempdir().unwrap();
     let program = compile(&folder, "many", code, &["-pthread"]);
-    let Some(profile) = sampled(&["--", &program]) else { return };
+    let profile = need!(sampled(&["--", &program]));
     let lost = profile.notes.iter().any(|note| note.contains("lost"));
     assert!(lost || profile.threads.len() == 10_001, "{}", profile.threads.len());
 }
@@ -193,7 +195,7 @@ fn a_running_process_with_its_threads() {
     let profile = sampled(&["--for", "0.5", "--pid", &pid]);
     spin.kill().unwrap();
     spin.ended();
-    let Some(profile) = profile else { return };
+    let profile = need!(profile);
     assert_eq!(profile.threads.len(), 1);
     assert!(!profile.complete);
     assert!(profile.program.path.ends_with("/spin"));
@@ -214,7 +216,8 @@ fn a_program_has_the_name_that_it_was_called_by() {
     ];
     runs.kill().unwrap();
     runs.ended();
-    for profile in profiles.into_iter().flatten() {
+    for profile in profiles {
+        let profile = need!(profile);
         assert!(profile.program.path.ends_with("/the-server"), "{}", profile.program.path);
     }
 }
@@ -235,7 +238,7 @@ fn what_was_before_does_not_count() {
     let profile = sampled(&["--for", "0.5", "--pid", &std::process::id().to_string()]);
     drop(done);
     thread.join().unwrap();
-    let Some(profile) = profile else { return };
+    let profile = need!(profile);
     let seen = profile.threads.iter().find(|thread| thread.name == "worked-before").unwrap();
     assert!(seen.cpu_time_ns.is_some_and(|time| time.0 < 100_000_000), "{seen:?}");
 }
@@ -244,10 +247,7 @@ fn what_was_before_does_not_count() {
 fn watching_can_end_before_the_program_does() {
     let script = "echo begun; sleep 1.2; echo done; exit 7";
     let output = output(&["--quiet", "--for", "0.2", "--", "sh", "-c", script]);
-    if output.status.code() == Some(3) {
-        println!("skipped: {}", stderr(&output));
-        return;
-    }
+    need!(has_watched(&output));
     assert_eq!(output.status.code(), Some(7));
     assert_eq!(output.stdout, b"begun\ndone\n");
     assert_eq!(stderr(&output), "");
@@ -263,10 +263,7 @@ fn the_programs_streams_and_status_are_its_own() {
         .unwrap();
     child.stdin.take().unwrap().write_all(b"in\n").unwrap();
     let output = child.ended_with_output();
-    if output.status.code() == Some(3) {
-        println!("skipped: {}", stderr(&output));
-        return;
-    }
+    need!(has_watched(&output));
     assert_eq!((output.stdout.as_slice(), output.status.code()), (&b"in\n"[..], Some(42)));
     assert_eq!(stderr(&output), "error\n");
 }
@@ -283,8 +280,7 @@ fn signals_reach_the_program() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let Some(first) = lines.next() else {
         assert_eq!(child.ended().code(), Some(3));
-        println!("skipped: nothing can watch here");
-        return;
+        skip!(Perf, "nothing can watch here");
     };
     assert_eq!(first.unwrap(), "ready");
     let pid = child.id().to_string();
@@ -333,10 +329,7 @@ fn a_full_disk_loses_nothing() {
         .env("TMPDIR", folder.path())
         .output()
         .unwrap();
-    if output.status.code() == Some(3) {
-        println!("skipped: {}", stderr(&output));
-        return;
-    }
+    need!(has_watched(&output));
     assert_eq!(output.status.code(), Some(125));
     assert!(stderr(&output).contains("instead: cannot write /dev/full"), "{}", stderr(&output));
     let kept = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
@@ -401,8 +394,7 @@ fn another_users_process_is_refused() {
         command.uid(65534).gid(65534);
     }
     let Ok(output) = command.output() else {
-        println!("skipped: nobody may not execute this build's folder");
-        return;
+        skip!(OtherUser, "nobody may not execute this build's folder");
     };
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(3), "{said}");

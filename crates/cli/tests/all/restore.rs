@@ -1,7 +1,8 @@
 //! Whole runs of `colocate restore`.
 
-use crate::run_support::{Scratch, child_called, masks, original, two_pus};
-use colocate_testing::Ends;
+use crate::run_support::{Scratch, child_called, masks, original};
+use colocate_testing::skip::two_pus;
+use colocate_testing::{Ends, need};
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
 
@@ -36,10 +37,8 @@ fn there_is_nothing_to_undo() {
 #[test]
 fn what_both_left_behind_is_undone() {
     let scratch = Scratch::new();
-    let Some(threads) = scratch.program("threads", &[]) else { return };
-    if !two_pus() {
-        return;
-    }
+    let threads = need!(scratch.program("threads", &[]));
+    need!(two_pus());
     let mut command = scratch.run(&["--policy", "scatter", "--settle-ms", "0"]);
     command.arg(threads).args(["0", "3"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();

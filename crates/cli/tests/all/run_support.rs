@@ -2,6 +2,7 @@
 //! reports read back.
 
 use crate::schedule_support::stat;
+use colocate_testing::skip::{Missing, Requirement, installed, root, two_pus};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -60,24 +61,19 @@ impl Scratch {
         serde_json::from_str(&std::fs::read_to_string(self.path("report")).unwrap()).unwrap()
     }
 
-    /// The program in tests/programs/NAME.c, compiled; `None` with a line if there is no compiler.
-    pub fn program(&self, name: &str, flags: &[&str]) -> Option<PathBuf> {
+    /// The program in tests/programs/NAME.c, compiled.
+    pub fn program(&self, name: &str, flags: &[&str]) -> Result<PathBuf, Missing> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name);
         let program = self.path(name);
         let mut cc = Command::new("cc");
         cc.arg("-O1").arg("-o").arg(&program).arg(source.with_extension("c")).arg("-pthread");
-        match cc.args(flags).output() {
-            Ok(output) if output.status.success() => Some(program),
-            Ok(output) => {
-                let why = String::from_utf8_lossy(&output.stderr).into_owned();
-                eprintln!("skipped: cc {flags:?} cannot compile {name}.c: {why}");
-                None
-            }
-            Err(why) => {
-                eprintln!("skipped: no C compiler: {why}");
-                None
-            }
-        }
+        let output = cc.args(flags).output();
+        let output =
+            output.map_err(|why| Requirement::Compiler.missing(format_args!("cc: {why}")))?;
+        let why = String::from_utf8_lossy(&output.stderr);
+        let why = format!("cc {flags:?} cannot compile {name}.c: {why}");
+        Requirement::Compiler.if_there(output.status.success(), why)?;
+        Ok(program)
     }
 
     /// Waits until this many tasks were put on a PU: the only journal says so, as a thread is born
@@ -195,34 +191,6 @@ pub fn original() -> String {
     allowed(pid, pid).unwrap()
 }
 
-/// Whether this test may use two PUs; says so if not.
-pub fn two_pus() -> bool {
-    let two = std::thread::available_parallelism().is_ok_and(|n| n.get() > 1);
-    if !two {
-        eprintln!("skipped: one PU only, nothing can be narrowed");
-    }
-    two
-}
-
-/// Whether a program is installed; says so if not.
-pub fn have(program: &str) -> bool {
-    let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
-        .any(|dir| dir.join(program).is_file());
-    if !found {
-        eprintln!("skipped: {program} is not installed");
-    }
-    found
-}
-
-pub fn is_root() -> bool {
-    let root = std::fs::read_to_string("/proc/self/status")
-        .is_ok_and(|text| text.lines().any(|line| line.starts_with("Uid:\t0\t0")));
-    if !root {
-        eprintln!("skipped: not root");
-    }
-    root
-}
-
 /// Child processes of a process.
 pub fn children(pid: u32) -> Vec<i32> {
     let path = format!("/proc/{pid}/task/{pid}/children");
@@ -252,17 +220,15 @@ pub fn child_called(colocate: &Child, wanted: &str) -> i32 {
     await_that(wanted, || children(colocate.id()).into_iter().find(|&pid| name(pid) == wanted))
 }
 
-/// A program of workloads/, compiled with threads; `None`, with a line, where that cannot be.
-pub fn workload(scratch: &Scratch, source: &str) -> Option<PathBuf> {
-    let program = scratch.dir.path().join(Path::new(source).file_stem()?);
+/// A program of workloads/, compiled with threads.
+pub fn workload(scratch: &Scratch, source: &str) -> Result<PathBuf, Missing> {
+    let program = scratch.dir.path().join(Path::new(source).file_stem().unwrap());
     let source = format!("{}/../../workloads/{source}", env!("CARGO_MANIFEST_DIR"));
     let mut cc = Command::new("cc");
     let compiled = cc.args(["-O2", "-pthread", "-o"]).arg(&program).arg(&source).status();
-    if compiled.is_ok_and(|status| status.success()) {
-        return Some(program);
-    }
-    eprintln!("skipped: cc does not compile {source}");
-    None
+    let is_compiled = compiled.is_ok_and(|status| status.success());
+    Requirement::Compiler.if_there(is_compiled, format_args!("cc does not compile {source}"))?;
+    Ok(program)
 }
 
 /// What a program wrote.
@@ -270,13 +236,12 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// colocate as the user 65534 with these homes, and a program that becomes root; `None`, with a
-/// line, if there is no such thing here.
-pub fn as_nobody(scratch: &Scratch) -> Option<(Command, PathBuf)> {
+/// colocate as the user 65534 with these homes, and a program that becomes root.
+pub fn as_nobody(scratch: &Scratch) -> Result<(Command, PathBuf), Missing> {
     use std::os::unix::fs::{PermissionsExt, chown};
-    if !is_root() || !have("setpriv") || !two_pus() {
-        return None;
-    }
+    root()?;
+    installed("setpriv")?;
+    two_pus()?;
     let mode = |path: &Path, mode| {
         std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
     };
@@ -296,32 +261,30 @@ pub fn as_nobody(scratch: &Scratch) -> Option<(Command, PathBuf)> {
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
         command
     };
-    let honoured = nobody(&program).arg("true").status().unwrap().success();
-    if !honoured {
-        eprintln!("skipped: no set-user-ID programs in {}", scratch.dir.path().display());
-    }
-    honoured.then(|| (nobody(&binary), program))
+    let is_honoured = nobody(&program).arg("true").status().unwrap().success();
+    let why = format!("no set-user-ID programs in {}", scratch.dir.path().display());
+    Requirement::FileCapabilities.if_there(is_honoured, why)?;
+    Ok((nobody(&binary), program))
 }
 
 /// A cpuset with all PUs of the machine, removed when dropped.
 pub struct Cpuset(PathBuf);
 
 impl Cpuset {
-    /// `None` with a line where there can be none.
-    pub fn new() -> Option<Self> {
+    pub fn new() -> Result<Self, Missing> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let root = Path::new("/sys/fs/cgroup/cpuset");
-        if !is_root() || !two_pus() || !root.join("cpuset.cpus").exists() {
-            eprintln!("skipped: needs root, two PUs and the cpuset controller of cgroup v1");
-            return None;
-        }
+        self::root()?;
+        two_pus()?;
+        let is_there = root.join("cpuset.cpus").exists();
+        Requirement::Cpuset.if_there(is_there, "no cpuset controller of cgroup v1")?;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let group = root.join(format!("colocate-test-{}-{number}", std::process::id()));
         std::fs::create_dir(&group).unwrap();
         for name in ["cpuset.cpus", "cpuset.mems"] {
             std::fs::write(group.join(name), std::fs::read(root.join(name)).unwrap()).unwrap();
         }
-        Some(Self(group))
+        Ok(Self(group))
     }
 
     /// A command that runs another one, whose words are to be added, in the cpuset.

@@ -1,7 +1,9 @@
 //! Whole runs of `colocate schedule`.
 
 use crate::run_support::{Scratch, text};
+use colocate_testing::need;
 use colocate_testing::printed::conforms;
+use colocate_testing::skip::{Missing, Requirement};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -263,23 +265,22 @@ fn no_table_in_a_pipe() {
     assert!(quiet.stderr.is_empty(), "{}", text(&quiet.stderr));
 }
 
-/// Speeds for this machine, made of those of a described one: only their form matters here. `None` if this
-/// machine's caches are not known.
-fn speeds_of_here(scratch: &Scratch) -> Option<PathBuf> {
+/// Speeds for this machine, made of those of a described one: only their form matters here.
+fn speeds_of_here(scratch: &Scratch) -> Result<PathBuf, Missing> {
     let topo = |machine: &str| -> Value {
         let output = scratch.colocate().args(["topo", "--json", "--machine", machine]).output();
         serde_json::from_slice(&output.unwrap().stdout).unwrap()
     };
     let (mut here, model) = (topo("live"), topo("xeon-x3320"));
     let data: Vec<&Value> = here["machine"]["caches"]
-        .as_array()?
-        .iter()
+        .as_array()
+        .into_iter()
+        .flatten()
         .filter(|c| c["kind"] != "instruction")
         .collect();
-    if data.is_empty() || data.iter().any(|cache| cache["size"].is_null()) {
-        eprintln!("skipped: this machine does not say how large its caches are");
-        return None;
-    }
+    let are_known = !data.is_empty() && data.iter().all(|cache| !cache["size"].is_null());
+    let why = "this machine does not say how large its caches are";
+    Requirement::CacheSizes.if_there(are_known, why)?;
     let mut levels: Vec<u64> = data.iter().map(|cache| cache["level"].as_u64().unwrap()).collect();
     levels.sort_unstable();
     levels.dedup();
@@ -290,10 +291,10 @@ fn speeds_of_here(scratch: &Scratch) -> Option<PathBuf> {
         cache["latency"] = json!(10 * level);
         cache
     };
-    let nodes = here["machine"]["nodes"].as_array()?.len().max(1);
+    let nodes = here["machine"]["nodes"].as_array().unwrap().len().max(1);
     let mut speeds = of.clone();
     speeds["kinds"] =
-        json!(vec![of["kinds"][0].clone(); here["machine"]["kinds"].as_array()?.len()]);
+        json!(vec![of["kinds"][0].clone(); here["machine"]["kinds"].as_array().unwrap().len()]);
     speeds["caches"] = json!(levels.iter().map(cache).collect::<Vec<Value>>());
     speeds["memory"] = json!(vec![of["memory"][0].clone(); nodes]);
     speeds["hops"] = json!(vec![vec![0; nodes]; nodes]);
@@ -302,7 +303,7 @@ fn speeds_of_here(scratch: &Scratch) -> Option<PathBuf> {
     here["usable"] = Value::Null;
     let path = scratch.path("speeds.json");
     std::fs::write(&path, here.to_string()).unwrap();
-    Some(path)
+    Ok(path)
 }
 
 /// A workload of two shells that count, of which one's demand vector is known.
@@ -339,7 +340,7 @@ fn what_is_not_counted_is_estimated() {
     let (without, said) = run(&[]);
     assert_eq!(without["jobs"][0]["rates"]["estimated_of"], json!([]));
     assert!(said.contains("--machine-speeds"), "{said}");
-    let Some(speeds) = speeds_of_here(&scratch) else { return };
+    let speeds = need!(speeds_of_here(&scratch));
     let (with, _) = run(&["--machine-speeds", speeds.to_str().unwrap()]);
     let [known, unknown] = [0, 1].map(|job| &with["jobs"][job]["rates"]);
     assert!(known["ipc"].as_f64().unwrap() > 0.0, "{with}");

@@ -1,10 +1,11 @@
 //! Whole runs of `colocate schedule` that are ended from outside: nothing stays stopped or placed.
 
-use crate::run_support::{Scratch, await_that, child_called, has_cgroups, have, masks, original};
+use crate::run_support::{Scratch, await_that, child_called, has_cgroups, masks, original};
 use crate::schedule_support::{
     WAYS, called, out, said, signal, start, stat, unique, until, wait_until, workload,
 };
-use colocate_testing::Ends;
+use colocate_testing::skip::{Missing, Requirement, installed, part, two_pus};
+use colocate_testing::{Ends, need};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -32,18 +33,19 @@ fn go_on_unplaced(word: &str) {
     wait_until("all have ended", || called(word).is_empty());
 }
 
-/// Whether this process ignores a signal, as those do that nohup(1) has started: then all that it starts do, too.
-fn is_ignored(number: i32) -> bool {
+/// A signal that this process does not ignore, as those do that nohup(1) has started: then all that it starts do, too.
+fn heeded(number: i32) -> Result<(), Missing> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
-    u64::from_str_radix(mask.trim(), 16).unwrap() >> (number - 1) & 1 == 1
+    let is_ignored = u64::from_str_radix(mask.trim(), 16).unwrap() >> (number - 1) & 1 == 1;
+    Requirement::Signals.if_there(!is_ignored, format_args!("signal {number} is ignored"))
 }
 
 #[test]
 fn signals_end_the_programs() {
     for way in WAYS {
         for (name, number) in [("TERM", 15), ("INT", 2), ("HUP", 1), ("QUIT", 3)] {
-            if is_ignored(number) {
+            if part(heeded(number)).is_none() {
                 continue;
             }
             let scratch = Scratch::new();
@@ -60,9 +62,7 @@ fn signals_end_the_programs() {
 /// Servers read their settings anew when they hear SIGHUP, and live on: unstopped, and where the kernel wants them.
 #[test]
 fn a_program_that_survives_a_signal_is_left_to_the_kernel() {
-    if is_ignored(1) {
-        return;
-    }
+    need!(heeded(1));
     for way in WAYS {
         let scratch = Scratch::new();
         let word = unique("survives");
@@ -167,10 +167,8 @@ fn that_run(program: &std::path::Path) -> Vec<i32> {
 #[test]
 fn killed_while_a_process_without_its_first_thread_is_stopped() {
     let scratch = Scratch::new();
-    let Some(program) = scratch.program("headless", &[]) else { return };
-    if !crate::run_support::two_pus() {
-        return;
-    }
+    let program = need!(scratch.program("headless", &[]));
+    need!(two_pus());
     let work = format!("({} &); sleep 8", program.display());
     let file = workload(&scratch, "", &[(&work, "copies = 7")]);
     let mut child = start(&scratch, &["--only-signals"], &file);
@@ -255,9 +253,7 @@ fn group(number: u32) -> Vec<i32> {
 /// send SIGHUP to all of it, as some are stopped: first the one, then the other.
 #[test]
 fn a_hang_up_reaches_no_program() {
-    if is_ignored(1) {
-        return;
-    }
+    need!(heeded(1));
     let copies = std::thread::available_parallelism().unwrap().get() + 2;
     for script in ["exec \"$@\"", "\"$@\" & read end"] {
         let scratch = Scratch::new();
@@ -338,9 +334,7 @@ fn a_job_that_has_stopped_itself_ends_too() {
 /// The key reaches programs that run and such that wait.
 #[test]
 fn ctrl_c_at_a_terminal() {
-    if !have("script") {
-        return;
-    }
+    need!(installed("script"));
     for way in WAYS {
         let scratch = Scratch::new();
         let word = unique("key");

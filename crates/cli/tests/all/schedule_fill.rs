@@ -2,13 +2,13 @@
 //! again when they are chosen, and at the end, whatever it is.
 
 use crate::run_support::{
-    Scratch, as_nobody, await_that, child_called, children, exclusive, have, masks, name, original,
-    two_pus,
+    Scratch, as_nobody, await_that, child_called, children, exclusive, masks, name, original,
 };
 use crate::schedule_support::{
     WAYS, called, out, said, signal, start, stat, unique, until, wait_until, workload,
 };
-use colocate_testing::Ends;
+use colocate_testing::skip::{Missing, Requirement, installed, two_pus};
+use colocate_testing::{Ends, need, skip};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -31,15 +31,14 @@ fn schedules(pid: i32) -> Vec<(i32, i32)> {
     texts.filter_map(of).collect()
 }
 
-/// Whether this user may let threads leave SCHED_IDLE again.
-fn may_fill() -> bool {
+/// A user that may let threads leave SCHED_IDLE again.
+fn sched_idle() -> Result<(), Missing> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
     let may = u64::from_str_radix(mask.trim(), 16).unwrap() >> 23 & 1 == 1;
-    if !may {
-        eprintln!("skipped: no CAP_SYS_NICE, so nobody can leave SCHED_IDLE again");
-    }
-    may && have("renice")
+    Requirement::SchedIdle
+        .if_there(may, "no CAP_SYS_NICE, so no thread leaves SCHED_IDLE again")?;
+    installed("renice")
 }
 
 /// A shell script that has the nice value of all jobs here, is known by a word, and then goes on.
@@ -81,9 +80,9 @@ fn pus(list: &str) -> Vec<u32> {
 #[test]
 fn idle_pus_are_filled() {
     let _exclusive = exclusive();
-    if !may_fill() || !have("taskset") || !two_pus() {
-        return;
-    }
+    need!(sched_idle());
+    need!(installed("taskset"));
+    need!(two_pus());
     for way in WAYS {
         let scratch = Scratch::new();
         let (enough, word) = (scratch.path("enough"), unique("fills"));
@@ -141,9 +140,7 @@ fn as_before(word: &str) {
 #[test]
 fn rounds_change_policies() {
     let _exclusive = exclusive();
-    if !may_fill() {
-        return;
-    }
+    need!(sched_idle());
     for of in WAYS {
         let scratch = Scratch::new();
         let (mut child, word) = at_work(&scratch, of, "turns");
@@ -161,9 +158,7 @@ fn rounds_change_policies() {
 
 #[test]
 fn killed_by_force() {
-    if !may_fill() {
-        return;
-    }
+    need!(sched_idle());
     for of in WAYS {
         let scratch = Scratch::new();
         let (mut child, word) = at_work(&scratch, of, "force");
@@ -179,9 +174,7 @@ fn killed_by_force() {
 #[test]
 fn killed_by_force_while_processes_are_created() {
     let _exclusive = exclusive();
-    if !may_fill() {
-        return;
-    }
+    need!(sched_idle());
     for of in WAYS {
         let scratch = Scratch::new();
         let word = unique("born");
@@ -227,9 +220,7 @@ fn killed_by_force_while_processes_are_created() {
 /// With the guardian killed before, nothing helps but `colocate restore`.
 #[test]
 fn killed_with_its_guardian() {
-    if !may_fill() {
-        return;
-    }
+    need!(sched_idle());
     for of in WAYS {
         let scratch = Scratch::new();
         let (mut child, word) = at_work(&scratch, of, "both");
@@ -268,16 +259,12 @@ fn four_at_work(command: &mut Command) -> String {
 /// are given back all the same, with a first thread that has ended or waits.
 #[test]
 fn threads_of_unknown_creators_are_restored() {
-    if !may_fill() || !two_pus() {
-        return;
-    }
+    need!(sched_idle());
+    need!(two_pus());
     for (way, first) in [(["--waiting", "fill"], " ends"), (["--waiting", "stop"], "")] {
         let scratch = Scratch::new();
-        let (Some(noperf), Some(nest)) =
-            (scratch.program("noperf", &[]), scratch.program("nest", &[]))
-        else {
-            return;
-        };
+        let noperf = need!(scratch.program("noperf", &[]));
+        let nest = need!(scratch.program("nest", &[]));
         let files = ["a", "b", "c"].map(|name| scratch.path(name));
         let script = |file: &Path| format!("exec {} {}{first}", nest.display(), file.display());
         let scripts = files.each_ref().map(|file| script(file));
@@ -316,7 +303,7 @@ fn threads_of_unknown_creators_are_restored() {
 #[test]
 fn without_a_way_back_jobs_are_stopped() {
     let scratch = Scratch::new();
-    let Some((mut command, _)) = as_nobody(&scratch) else { return };
+    let (mut command, _) = need!(as_nobody(&scratch));
     let said = four_at_work(&mut command);
     let line = "waiting jobs are stopped and fill no idle PUs: to leave SCHED_IDLE again takes CAP_SYS_NICE or an \
                 RLIMIT_NICE of ";
@@ -327,15 +314,15 @@ fn without_a_way_back_jobs_are_stopped() {
 #[test]
 fn a_limit_is_a_way_back() {
     let scratch = Scratch::new();
-    let Some((nobody, _)) = as_nobody(&scratch) else { return };
+    let (nobody, _) = need!(as_nobody(&scratch));
     let limit = |words: &[&str]| {
         let mut command = Command::new("prlimit");
         command.arg("--nice=40:40").args(words);
         command
     };
-    if !have("prlimit") || !limit(&["true"]).status().unwrap().success() {
-        eprintln!("skipped: the limit of nice values cannot be raised here");
-        return;
+    need!(installed("prlimit"));
+    if !limit(&["true"]).status().unwrap().success() {
+        skip!(NiceLimit, "the limit of nice values cannot be raised here");
     }
     let mut command = limit(&["setpriv"]);
     scratch.homes(&mut command);
@@ -373,11 +360,10 @@ fn one_is_stopped(purpose: &str, how: &str, why: &[&str]) {
 
 #[test]
 fn fixed_priorities_are_not_lowered() {
-    let allowed = |program: &str, args: &[&str]| {
-        Command::new(program).args(args).status().is_ok_and(|status| status.success())
-    };
-    if !may_fill() || !have("chrt") || !allowed("chrt", &["-f", "1", "true"]) {
-        return;
+    need!(sched_idle());
+    need!(installed("chrt"));
+    if !Command::new("chrt").args(["-f", "1", "true"]).status().unwrap().success() {
+        skip!(RealTime, "chrt -f 1 fails");
     }
     let why = ["has a scheduling policy of its own", "to be read back, found 1"];
     one_is_stopped("fixed", "exec chrt -f 1 sh -c \"NAPS\"", &why);
@@ -386,8 +372,10 @@ fn fixed_priorities_are_not_lowered() {
 #[test]
 fn other_sessions_are_not_lowered() {
     let groups = std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled");
-    if !may_fill() || !have("setsid") || groups.is_ok_and(|groups| groups.trim() != "1") {
-        return;
+    need!(sched_idle());
+    need!(installed("setsid"));
+    if groups.is_ok_and(|groups| groups.trim() != "1") {
+        skip!(Autogroup, "sched_autogroup_enabled is 0");
     }
     one_is_stopped("session", "exec setsid -w sh -c \"NAPS\"", &["has a session of its own"]);
 }

@@ -6,7 +6,7 @@ use crate::run_support::{
 use crate::schedule_support::{
     WAYS, called, out, said, signal, start, stat, unique, until, wait_until, workload,
 };
-use colocate_testing::{Ends, LIMIT, Limit, within};
+use colocate_testing::{Ends, LIMIT, Limit, need, skip, within};
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -230,7 +230,7 @@ fn few_descriptors() {
 fn a_program_that_takes_long_to_begin() {
     for way in WAYS {
         let scratch = Scratch::new();
-        let Some(lease) = scratch.program("lease", &[]) else { return };
+        let lease = need!(scratch.program("lease", &[]));
         // The interpreter, as colocate itself has a look at the program before anything begins.
         copy_program(Path::new("/bin/echo"), &scratch.path("slow"));
         let text = format!("#!{} late\n", scratch.path("slow").display());
@@ -241,8 +241,7 @@ fn a_program_that_takes_long_to_begin() {
         let mut ready = [0; 6];
         if holder.stdout.take().unwrap().read_exact(&mut ready).is_err() {
             holder.ended();
-            eprintln!("skipped: no leases in {}", scratch.dir.path().display());
-            return;
+            skip!(Leases, "no leases in {}", scratch.dir.path().display());
         }
         let work = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; echo done";
         let others = format!(
@@ -314,7 +313,7 @@ fn a_job_that_fills_its_pipe() {
 fn a_daemon_outlives_its_job() {
     for (way, does, state) in [(WAYS[0], "", 'S'), (WAYS[1], "", 'S'), (WAYS[0], " works", 'R')] {
         let scratch = Scratch::new();
-        let Some(daemon) = scratch.program("daemon", &[]) else { return };
+        let daemon = need!(scratch.program("daemon", &[]));
         let (number, enough) = (scratch.path("number"), scratch.path("enough"));
         let leaves = format!("{} {}{does}", daemon.display(), number.display());
         let work = until(&enough);
@@ -346,8 +345,7 @@ fn a_job_that_makes_a_cgroup() {
     assert!(start(&scratch, &[], &file).ended().success(), "{}", said(&scratch));
     let made = out(&scratch);
     let Some(cgroup) = made.trim().strip_prefix("made ") else {
-        eprintln!("skipped: no cgroups can be made here");
-        return;
+        skip!(Cgroups, "no cgroups can be made here");
     };
     assert!(!Path::new(cgroup).parent().unwrap().exists(), "{}", said(&scratch));
     assert!(!said(&scratch).contains("cannot remove"), "{}", said(&scratch));
@@ -357,7 +355,7 @@ fn a_job_that_makes_a_cgroup() {
 #[test]
 fn a_job_of_another_user() {
     let scratch = Scratch::new();
-    let Some((mut command, becomes_root)) = as_nobody(&scratch) else { return };
+    let (mut command, becomes_root) = need!(as_nobody(&scratch));
     let enough = scratch.path("enough");
     let (work, over) = (until(&enough), scratch.path("over"));
     let other = format!("{work}; echo done");
@@ -396,7 +394,7 @@ fn a_job_of_another_user() {
 fn short_lives() {
     for way in WAYS {
         let scratch = Scratch::new();
-        let Some(threads) = scratch.program("threads", &[]) else { return };
+        let threads = need!(scratch.program("threads", &[]));
         let threads = format!("{} 1000 0 < /dev/null", threads.display());
         let programs = "i=0; while [ $i -lt 200 ]; do /bin/true; i=$((i+1)); done; echo ready";
         let execs = "exec sh -c \"exec sh -c \\\"exec sh -c \\\\\\\"echo ready\\\\\\\"\\\"\"";
@@ -412,7 +410,8 @@ fn short_lives() {
 #[test]
 fn a_cpuset_that_grows() {
     let scratch = Scratch::new();
-    let (Some(cpuset), Some(nest)) = (Cpuset::new(), scratch.program("nest", &[])) else { return };
+    let cpuset = need!(Cpuset::new());
+    let nest = need!(scratch.program("nest", &[]));
     let first = original().split([',', '-']).next().unwrap().to_owned();
     cpuset.set_to(&first);
     let files = ["a", "b"].map(|name| scratch.path(name));
@@ -447,7 +446,7 @@ fn a_cpuset_that_grows() {
 fn a_cpuset_that_shrinks() {
     for way in WAYS {
         let scratch = Scratch::new();
-        let Some(cpuset) = Cpuset::new() else { return };
+        let cpuset = need!(Cpuset::new());
         let enough = scratch.path("enough");
         let word = unique("shrinks");
         let work = format!(": {word}; {}; echo done", until(&enough));

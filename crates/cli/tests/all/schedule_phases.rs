@@ -1,9 +1,10 @@
 //! Whole runs of `colocate schedule` with programs whose phases are known.
 
-use crate::run_support::{Scratch, child_called, exclusive, have, original};
+use crate::run_support::{Scratch, child_called, exclusive, original};
 use crate::schedule_support::{called, signal, stat, unique, until, wait_until, workload};
-use colocate_testing::Ends;
 use colocate_testing::printed::conforms;
+use colocate_testing::skip::installed;
+use colocate_testing::{Ends, need};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -134,7 +135,7 @@ fn serial_parallel_serial_asleep() {
 fn a_phase_that_ends_is_seen_at_once() {
     let _exclusive = exclusive();
     let scratch = Scratch::new();
-    let Some(program) = scratch.program("phases", &[]) else { return };
+    let program = need!(scratch.program("phases", &[]));
     let mut command = scratch.colocate();
     command.args(["schedule", "--no-guard", "--quiet", "--policy", "parallelism-aware"]);
     command.args(["--quantum", "60s", "-o"]).arg(scratch.path("report.json")).arg("--");
@@ -158,7 +159,7 @@ fn a_phase_that_ends_is_seen_at_once() {
 fn threads_that_wake_are_seen() {
     let _exclusive = exclusive();
     let scratch = Scratch::new();
-    let Some(program) = scratch.program("phases", &[]) else { return };
+    let program = need!(scratch.program("phases", &[]));
     let (begun, report) = (scratch.path("begun"), scratch.path("report.json"));
     let mut command = scratch.colocate();
     command.args([
@@ -198,9 +199,8 @@ fn threads_that_wake_are_seen() {
 #[test]
 fn a_wait_that_outlasts_quanta_is_seen() {
     let _exclusive = exclusive();
-    if !have("taskset") || !have("nice") {
-        return;
-    }
+    need!(installed("taskset"));
+    need!(installed("nice"));
     let scratch = Scratch::new();
     let word = unique("starved");
     let end = scratch.path("end");

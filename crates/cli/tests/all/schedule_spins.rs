@@ -1,21 +1,16 @@
 //! Whole runs of `colocate schedule` that sample which threads only wait in a loop.
 
-use crate::run_support::{Scratch, exclusive, text};
+use crate::run_support::{Scratch, exclusive, text, workload};
 use colocate_observe::lifecycle::Options;
 use colocate_observe::spin::{DEFAULT_RATE_HZ, SpinSampler};
+use colocate_testing::skip::{Missing, Requirement};
+use colocate_testing::{need, skip};
 use serde_json::Value;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// Mean number of runnable threads of a program of which one thread works and one waits in a loop.
-fn runnable(scratch: &Scratch, options: &[&str], kind: &str) -> Option<f64> {
-    let program = scratch.path("waits");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads/spin/waits.c");
-    let mut cc = Command::new("cc");
-    let compiled = cc.args(["-O2", "-pthread", "-o"]).arg(&program).arg(source).status();
-    if !compiled.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: cc does not compile {source}");
-        return None;
-    }
+fn runnable(scratch: &Scratch, options: &[&str], kind: &str) -> Result<f64, Missing> {
+    let program = workload(scratch, "spin/waits.c")?;
     let report = scratch.path("report.json");
     let mut command = scratch.colocate();
     command.args(["schedule", "--no-guard", "--quantum", "50ms"]).args(options);
@@ -23,7 +18,8 @@ fn runnable(scratch: &Scratch, options: &[&str], kind: &str) -> Option<f64> {
     let out = command.stdin(Stdio::null()).output().unwrap();
     assert!(out.status.success(), "{kind}: {}", text(&out.stderr));
     let report: Value = serde_json::from_str(&std::fs::read_to_string(report).unwrap()).unwrap();
-    report["jobs"][0]["phases"]["runnable"].as_f64()
+    let runnable = report["jobs"][0]["phases"]["runnable"].as_f64();
+    runnable.ok_or_else(|| Requirement::Ebpf.missing("phases are not known"))
 }
 
 /// One thread is runnable, and two without samples, however busy the machine is: waits for a PU count as well.
@@ -31,17 +27,16 @@ fn runnable(scratch: &Scratch, options: &[&str], kind: &str) -> Option<f64> {
 fn spinning_threads_are_not_runnable() {
     let _exclusive = exclusive();
     if let Err(why) = SpinSampler::new(DEFAULT_RATE_HZ, &Options::here().unwrap()) {
-        eprintln!("skipped: {why}");
-        return;
+        skip!(Perf, "{why}");
     }
     for kind in ["flag", "spinlock", "bare"] {
         let scratch = Scratch::new();
         let looked = ["--policy", "parallelism-aware"];
-        let Some(seen) = runnable(&scratch, &looked, kind) else { return };
+        let seen = need!(runnable(&scratch, &looked, kind));
         assert!(seen < 1.4, "{kind}: {seen}");
     }
     let scratch = Scratch::new();
     let options = ["--policy", "os", "--spin-rate", "0"];
-    let Some(unseen) = runnable(&scratch, &options, "flag") else { return };
+    let unseen = need!(runnable(&scratch, &options, "flag"));
     assert!(unseen > 1.6, "{unseen}");
 }

@@ -1,28 +1,28 @@
 //! What `make demo` prints of its measurement (scripts/communication): the condition, and whether a ratio is resolved.
 
-use crate::run_support::{have, text};
+use crate::run_support::text;
+use colocate_testing::need;
+use colocate_testing::skip::{Missing, installed};
 use std::path::Path;
 use std::process::Command;
 
 /// What the script prints when this Python code calls its functions as `it`.
-fn printed(code: &str) -> Option<String> {
-    if !have("python3") {
-        return None;
-    }
+fn printed(code: &str) -> Result<String, Missing> {
+    installed("python3")?;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/communication");
     let load = "import sys, types; it = types.ModuleType('it'); it.__file__ = sys.argv[1]; \
                 exec(compile(open(sys.argv[1]).read(), sys.argv[1], 'exec'), it.__dict__)";
     let mut python = Command::new("python3");
     let done = python.args(["-c", &format!("{load}\n{code}")]).arg(script).output().unwrap();
     assert!(done.status.success(), "{done:?}");
-    Some(text(&done.stdout))
+    Ok(text(&done.stdout))
 }
 
 /// 1.164 (0.920 to 1.474) was printed without a word; the interval of the other one is above 1.
 #[test]
 fn a_ratio_whose_interval_holds_1_is_not_resolved() {
     let code = "print(it.interval([1.0, 1.2, 1.3])); print(it.interval([2.5, 2.6, 2.55])); print(it.interval([2.0]))";
-    let Some(printed) = printed(code) else { return };
+    let printed = need!(printed(code));
     let lines: Vec<&str> = printed.lines().collect();
     assert!(lines[0].ends_with(", not resolved"), "{printed}");
     assert_eq!(lines[1..], ["2.550 (2.429 to 2.677)", "2.000, one round: not resolved"]);
@@ -31,7 +31,7 @@ fn a_ratio_whose_interval_holds_1_is_not_resolved() {
 #[test]
 fn the_condition_says_whether_the_machine_is_idle() {
     let code = "print(it.condition(0.02, 2)); print(it.condition(0.63, 2)); print(it.measured_condition())";
-    let Some(printed) = printed(code) else { return };
+    let printed = need!(printed(code));
     let lines: Vec<&str> = printed.lines().collect();
     assert!(
         lines[0].contains(" with 2 PUs, idle (other programs keep 0.02 PUs busy), Linux "),
@@ -49,7 +49,7 @@ fn the_condition_says_whether_the_machine_is_idle() {
 fn the_picture_has_the_range_of_the_kernel_alone() {
     let code =
         "it.picture('redis', 'auto', [((100, None), (250, None)), ((110, None), (240, None))])";
-    let Some(printed) = printed(code) else { return };
+    let printed = need!(printed(code));
     assert!(printed.contains("kernel alone from 100 to 110 in 2 rounds\n"), "{printed}");
     assert!(printed.trim_end().ends_with(", not resolved"), "{printed}");
 }

@@ -2,8 +2,9 @@
 
 use crate::run_support::{Scratch, child_called, text, workload};
 use crate::schedule_support::{signal, wait_until};
-use colocate_testing::Ends;
 use colocate_testing::printed::{conforms, refusal};
+use colocate_testing::skip::{Missing, Requirement};
+use colocate_testing::{Ends, need, skip};
 use serde_json::Value;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
@@ -16,12 +17,10 @@ const MATRIX: &str = include_str!("../../../../docs/schemas/top-matrix.json");
 /// Threads of the pattern, and cache lines that each writes for the next one.
 const RING: [&str; 4] = ["ring", "4", "30000", "8192"];
 
-/// workloads/communication/patterns.c, compiled; `None`, with a line, where accesses are not sampled.
-fn patterns(scratch: &Scratch) -> Option<PathBuf> {
-    if !cfg!(target_arch = "x86_64") {
-        eprintln!("skipped: accesses are sampled on x86-64 only");
-        return None;
-    }
+/// workloads/communication/patterns.c, compiled.
+fn patterns(scratch: &Scratch) -> Result<PathBuf, Missing> {
+    let why = "accesses are sampled on x86-64 only";
+    Requirement::X86_64.if_there(cfg!(target_arch = "x86_64"), why)?;
     workload(scratch, "communication/patterns.c")
 }
 
@@ -36,7 +35,7 @@ fn is_denied(report: &Value) -> bool {
 #[test]
 fn neighbours_share() {
     let scratch = Scratch::new();
-    let Some(program) = patterns(&scratch) else { return };
+    let program = need!(patterns(&scratch));
     let file = scratch.path("report.json");
     let mut run = scratch.colocate();
     run.args(["run", "--policy", "os", "--sharing", "--json", "-o"]).arg(&file).arg("--");
@@ -45,7 +44,7 @@ fn neighbours_share() {
     let report: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
     conforms(&report, SCHEMA);
     if is_denied(&report) {
-        return eprintln!("skipped: perf events are denied");
+        skip!(Perf, "perf events are denied");
     }
     let mut shared = [[0.0; 4]; 4];
     for one in report["sharing"].as_array().unwrap() {
@@ -72,7 +71,7 @@ impl Drop for Program {
 #[test]
 fn a_heat_map_of_a_running_program() {
     let scratch = Scratch::new();
-    let Some(program) = patterns(&scratch) else { return };
+    let program = need!(patterns(&scratch));
     let mut ring = Command::new(program);
     let ring = ring.args(["ring", "4", "1000000", "4096"]).stdout(Stdio::null()).spawn().unwrap();
     let ring = Program(ring);
@@ -83,7 +82,7 @@ fn a_heat_map_of_a_running_program() {
     };
     let output = top(&["--json"]);
     if !output.status.success() {
-        return eprintln!("skipped: {}", text(&output.stderr));
+        skip!(Perf, "{}", text(&output.stderr));
     }
     let lines = text(&output.stdout);
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -91,7 +90,7 @@ fn a_heat_map_of_a_running_program() {
     let last = lines.last().unwrap();
     assert_eq!(last["threads"].as_array().unwrap().len(), 4);
     if last["sharing"].is_null() {
-        return eprintln!("skipped: {}", text(&output.stderr));
+        skip!(Perf, "{}", text(&output.stderr));
     }
     assert!(!last["sharing"].as_array().unwrap().is_empty(), "{last}");
     let output = top(&[]);
@@ -111,7 +110,7 @@ fn a_matrix_needs_processes() {
 #[test]
 fn a_heat_map_has_what_a_process_has_created() {
     let scratch = Scratch::new();
-    let Some(program) = patterns(&scratch) else { return };
+    let program = need!(patterns(&scratch));
     let script = format!("{} ring 4 1000000 4096 & wait", program.display());
     let mut parent = Command::new("sh");
     let parent = parent.args(["-c", &script]).stdout(Stdio::null()).process_group(0);
@@ -123,8 +122,8 @@ fn a_heat_map_has_what_a_process_has_created() {
         top.args(["top", "--matrix", "--json", "-n", "1"]).args(words);
         let output = top.output().unwrap();
         if text(&output.stderr).contains("cannot report") {
-            eprintln!("skipped: {}", text(&output.stderr));
-            break;
+            signal("-KILL", created);
+            skip!(Perf, "{}", text(&output.stderr));
         }
         assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
         let line: Value =
@@ -140,7 +139,7 @@ fn a_heat_map_has_what_a_process_has_created() {
 #[test]
 fn ctrl_c_leaves_the_last_heat_map() {
     let scratch = Scratch::new();
-    let Some(program) = patterns(&scratch) else { return };
+    let program = need!(patterns(&scratch));
     let mut ring = Command::new(program);
     let ring = ring.args(["ring", "4", "1000000", "4096"]).stdout(Stdio::null()).spawn().unwrap();
     let ring = Program(ring);
@@ -153,7 +152,7 @@ fn ctrl_c_leaves_the_last_heat_map() {
     let has_ended = |top: &mut Child| top.try_wait().unwrap().is_some();
     wait_until("the first picture", || has_ended(&mut top) || pictures() == 1);
     if has_ended(&mut top) {
-        return eprintln!("skipped: top cannot report what communicates");
+        skip!(Perf, "top cannot report what communicates");
     }
     signal("-INT", top.id().cast_signed());
     assert!(top.ended().success());

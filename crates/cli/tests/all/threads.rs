@@ -1,9 +1,10 @@
 //! Whole runs of `colocate advise-threads`, on programs that sleep: what they take depends on the number of threads, and
 //! hardly on who else uses the PUs.
 
-use crate::run_support::{Scratch, await_that, have};
-use colocate_testing::Ends;
+use crate::run_support::{Scratch, await_that};
 use colocate_testing::printed::{conforms, printed, refusal};
+use colocate_testing::skip::{Missing, Requirement, installed, part, record, two_pus};
+use colocate_testing::{Ends, need};
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -37,36 +38,41 @@ fn report(scratch: &Scratch, options: &[&str], command: &[&str]) -> Value {
 /// The program of regions for both runtimes, where their compilers are.
 fn programs(scratch: &Scratch) -> Vec<PathBuf> {
     let built = ["gcc", "clang"].map(|compiler| openmp(scratch, compiler, "regions", &[]));
-    built.into_iter().flatten().collect()
+    built.into_iter().filter_map(|program| part(program)).collect()
 }
 
-/// The program in tests/programs/NAME.c for the runtime of a compiler; `None` with a line if it does not make it.
-fn openmp(scratch: &Scratch, compiler: &str, name: &str, flags: &[&str]) -> Option<PathBuf> {
+/// The program in tests/programs/NAME.c for the runtime of a compiler.
+fn openmp(
+    scratch: &Scratch,
+    compiler: &str,
+    name: &str,
+    flags: &[&str],
+) -> Result<PathBuf, Missing> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
     built(scratch, compiler, &folder.join(name).with_extension("c"), flags)
 }
 
-fn built(scratch: &Scratch, compiler: &str, source: &Path, flags: &[&str]) -> Option<PathBuf> {
+fn built(
+    scratch: &Scratch,
+    compiler: &str,
+    source: &Path,
+    flags: &[&str],
+) -> Result<PathBuf, Missing> {
     let name = source.file_stem().unwrap().to_str().unwrap();
     let program = scratch.path(&format!("{name}-{compiler}"));
     let mut command = Command::new(compiler);
     command.args(["-O1", "-g", "-fopenmp"]).arg(source);
-    match command.arg("-o").arg(&program).args(flags).output() {
-        Ok(out) if out.status.success() => Some(program),
-        other => {
-            eprintln!("skipped: {compiler} -fopenmp: {other:?}");
-            None
-        }
-    }
+    let done = command.arg("-o").arg(&program).args(flags).output();
+    let is_built = done.as_ref().is_ok_and(|done| done.status.success());
+    let what = if compiler == "clang" { Requirement::Clang } else { Requirement::Compiler };
+    what.if_there(is_built, format_args!("{compiler} -fopenmp: {done:?}"))?;
+    Ok(program)
 }
 
 /// A program that is not OpenMP's and takes the number as a parameter: twice as fast with two, and the other way round.
 #[test]
 fn whole_runs_decide_the_number() {
-    if pus() < 2 {
-        eprintln!("skipped: one PU");
-        return;
-    }
+    need!(two_pus());
     let scratch = Scratch::new();
     let of =
         |script: &str| report(&scratch, &["--max", "2"], &["sh", "-c", script, "sh", "{threads}"]);
@@ -86,10 +92,7 @@ fn whole_runs_decide_the_number() {
 /// The number stands in `OMP_NUM_THREADS`. A run that hangs with one thread is ended, and not waited for again.
 #[test]
 fn slow_runs_are_ended() {
-    if pus() < 2 {
-        eprintln!("skipped: one PU");
-        return;
-    }
+    need!(two_pus());
     let scratch = Scratch::new();
     let script = "if [ $OMP_NUM_THREADS = 1 ]; then sleep 600; else sleep 0.1; fi";
     let found = report(&scratch, &["--max", "2"], &["sh", "-c", script]);
@@ -126,7 +129,8 @@ fn one_thread_where_critical_sections_are_all() {
         // What is learnt from given times the library's own tests say. Here times are real, and on a noisy machine they
         // tell nothing: then it says so and leaves the threads alone, which is looked at in any case.
         if !(0..ATTEMPTS).any(|_| learns_one_thread(&scratch, &program)) {
-            eprintln!("skipped: not resolved in {ATTEMPTS} runs of {}", program.display());
+            let why = format!("not resolved in {ATTEMPTS} runs of {}", program.display());
+            record(&Requirement::Idle.missing(why));
         }
     }
 }
@@ -200,17 +204,14 @@ impl Loop {
 fn loops(scratch: &Scratch) -> Vec<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads/threads/loop.c");
     let built = ["gcc", "clang"].map(|compiler| built(scratch, compiler, &source, &["-pthread"]));
-    built.into_iter().flatten().collect()
+    built.into_iter().filter_map(|program| part(program)).collect()
 }
 
 /// One execution of one loop. Its last quarter has the number of threads that its first iterations taught, whatever gives
 /// its threads their iterations, and its results are what they were.
 #[test]
 fn threads_are_set_inside_of_one_loop() {
-    if pus() < 2 {
-        eprintln!("skipped: one PU");
-        return;
-    }
+    need!(two_pus());
     let scratch = Scratch::new();
     let cases: [(&[&str], u32, &str); 6] = [
         // Nearly all of an iteration is in its critical section.
@@ -245,7 +246,8 @@ fn threads_are_set_inside_of_one_loop() {
                 }
             }
             let Some(found) = resolved else {
-                eprintln!("skipped: not resolved in {ATTEMPTS} runs of {words:?}");
+                let why = format!("not resolved in {ATTEMPTS} runs of {words:?}");
+                record(&Requirement::Idle.missing(why));
                 continue;
             };
             let Loop { printed, region, .. } = &found;
@@ -264,10 +266,7 @@ fn threads_are_set_inside_of_one_loop() {
 /// Where a thread that runs waits for one that is held, all go on after a while.
 #[test]
 fn threads_that_wait_for_each_other_go_on() {
-    if pus() < 2 {
-        eprintln!("skipped: one PU");
-        return;
-    }
+    need!(two_pus());
     let scratch = Scratch::new();
     for program in loops(&scratch) {
         let found = Loop::new(&scratch, &program, &["waits", "dynamic", "2000", "0", "500"]);
@@ -307,10 +306,7 @@ fn a_second_loop_of_a_region_has_all_threads() {
 /// Nothing is in critical sections and two threads are twice as fast, so all stay.
 #[test]
 fn all_threads_where_they_help() {
-    if pus() < 2 {
-        eprintln!("skipped: one PU");
-        return;
-    }
+    need!(two_pus());
     let scratch = Scratch::new();
     for program in programs(&scratch) {
         let file = scratch.path("learnt");
@@ -374,7 +370,8 @@ fn a_program_that_relies_on_a_number_gets_it() {
         ("gcc", &["max", "max_", "set", "set_", "set_8_"][..]),
         ("clang", &["max", "max_", "set", "set_"]),
     ] {
-        let Some(program) = openmp(&scratch, compiler, "relies", &["-ldl"]) else { continue };
+        let program = openmp(&scratch, compiler, "relies", &["-ldl"]);
+        let Some(program) = part(program) else { continue };
         for kind in kinds {
             let (text, regions) = relies(&scratch, &program, kind);
             assert_eq!(text, "800 2\n", "{compiler} {kind}: {regions:#}");
@@ -388,7 +385,8 @@ fn a_program_that_relies_on_a_number_gets_it() {
 fn a_program_that_begins_with_one_thread_gets_more() {
     let scratch = Scratch::new();
     for compiler in ["gcc", "clang"] {
-        let Some(program) = openmp(&scratch, compiler, "relies", &["-ldl"]) else { continue };
+        let program = openmp(&scratch, compiler, "relies", &["-ldl"]);
+        let Some(program) = part(program) else { continue };
         let (text, regions) = relies(&scratch, &program, "grows");
         assert_eq!(text, "1600 2\n", "{compiler}: {regions:#}");
         assert_eq!(regions[0]["most"], 2, "{compiler}: {regions:#}");
@@ -401,7 +399,8 @@ fn a_program_that_begins_with_one_thread_gets_more() {
 fn reductions_over_tasks_come_out() {
     let scratch = Scratch::new();
     for compiler in ["gcc", "clang"] {
-        let Some(program) = openmp(&scratch, compiler, "relies", &["-ldl"]) else { continue };
+        let program = openmp(&scratch, compiler, "relies", &["-ldl"]);
+        let Some(program) = part(program) else { continue };
         assert_eq!(relies(&scratch, &program, "reduction").0, "800 0\n", "{compiler}");
     }
 }
@@ -410,9 +409,8 @@ fn reductions_over_tasks_come_out() {
 #[test]
 fn a_program_without_openmp_runs_as_it_is() {
     let scratch = Scratch::new();
-    if let Some(program) = scratch.program("relies", &[]) {
-        assert_eq!(relies(&scratch, &program, "none").0, "1\n");
-    }
+    let program = need!(scratch.program("relies", &[]));
+    assert_eq!(relies(&scratch, &program, "none").0, "1\n");
 }
 
 /// A constructor of a library that is being loaded may wait for a thread that is the first to call OpenMP: GNU's, since
@@ -421,7 +419,7 @@ fn a_program_without_openmp_runs_as_it_is() {
 fn constructors_may_wait_for_threads() {
     let scratch = Scratch::new();
     let shared = ["-DPLUGIN", "-shared", "-fPIC", "-pthread"];
-    let Some(plugin) = openmp(&scratch, "gcc", "constructor", &shared) else { return };
+    let plugin = need!(openmp(&scratch, "gcc", "constructor", &shared));
     let file = scratch.path("constructor.so");
     std::fs::rename(plugin, &file).unwrap();
     let linked = ["-pthread", "-ldl", "-Wl,--no-as-needed"];
@@ -463,9 +461,7 @@ const NOTES: &str = "n=0; trap 'n=$((n+1)); : > int' INT; trap 'exit $((40+n))' 
 /// Ctrl-C is the program's: it gets the key from the terminal, once, and nothing from us that would end it.
 #[test]
 fn ctrl_c_is_the_programs_own() {
-    if !have("script") {
-        return;
-    }
+    need!(installed("script"));
     let scratch = Scratch::new();
     std::fs::write(scratch.path("notes"), NOTES).unwrap();
     let ours = env!("CARGO_BIN_EXE_colocate");

@@ -4,7 +4,8 @@ use crate::run_support::{Scratch, await_that, children, exclusive, masks, worklo
 use colocate_observe::lifecycle::Options;
 use colocate_observe::spin::{DEFAULT_RATE_HZ, SpinSampler};
 use colocate_testing::printed::{conforms, printed, refusal};
-use colocate_testing::{Ends, within};
+use colocate_testing::skip::Missing;
+use colocate_testing::{Ends, need, skip, within};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -39,7 +40,7 @@ impl Drop for Program {
 }
 
 /// workloads/spin/waits.c, compiled; `None`, with a line, where that cannot be.
-fn waits(scratch: &Scratch) -> Option<PathBuf> {
+fn waits(scratch: &Scratch) -> Result<PathBuf, Missing> {
     workload(scratch, "spin/waits.c")
 }
 
@@ -92,7 +93,7 @@ fn await_row(
 fn phases_of_a_process_with_a_thousand_threads() {
     let _exclusive = exclusive();
     let scratch = Scratch::new();
-    let Some(program) = scratch.program("phases", &[]) else { return };
+    let program = need!(scratch.program("phases", &[]));
     let program = Program::phases(&program, &["1000", "1:0", "3:0", "0:0", "1:0"]);
     let pid = program.pid();
     // With so many, threads are seldom listed again.
@@ -129,7 +130,7 @@ fn phases_of_a_process_with_a_thousand_threads() {
 #[test]
 fn a_tree_is_one_row() {
     let scratch = Scratch::new();
-    let Some(program) = scratch.program("phases", &[]) else { return };
+    let program = need!(scratch.program("phases", &[]));
     let path = program.to_str().unwrap().to_owned();
     let script = format!(
         "{path} 0 1:60000 & one=$!; {path} 0 1:60000 & read x; kill $one $!; exec {path} 5 1:0"
@@ -154,7 +155,7 @@ fn a_tree_is_one_row() {
 #[test]
 fn processes_that_are_shown() {
     let scratch = Scratch::new();
-    let Some(program) = scratch.program("phases", &[]) else { return };
+    let program = need!(scratch.program("phases", &[]));
     let [works, sleeps] = ["1:0", "0:0"].map(|plan| Program::phases(&program, &["0", plan]));
     let (_all, mut out) = top(&["-d", "200ms", "--json"]);
     let working = await_row(&mut out, works.pid(), "it uses CPU time", |_| true);
@@ -180,11 +181,10 @@ fn processes_that_are_shown() {
 fn spinning_threads_are_not_runnable() {
     let _exclusive = exclusive();
     if let Err(why) = SpinSampler::new(DEFAULT_RATE_HZ, &Options::here().unwrap()) {
-        eprintln!("skipped: {why}");
-        return;
+        skip!(Perf, "{why}");
     }
     let scratch = Scratch::new();
-    let Some(program) = waits(&scratch) else { return };
+    let program = need!(waits(&scratch));
     // Who executes it has worked before, so it is sampled by then.
     let script = format!(
         "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; {0} flag 60000 & read x; kill $!; wait; exec {0} spinlock 60000",
@@ -219,7 +219,7 @@ fn spinning_threads_are_not_runnable() {
 #[test]
 fn plain_lines() {
     let scratch = Scratch::new();
-    let Some(program) = scratch.program("phases", &[]) else { return };
+    let program = need!(scratch.program("phases", &[]));
     let program = Program::phases(&program, &["2", "2:0"]);
     let pid = program.pid().to_string();
     let lines = |options: &[&str]| {

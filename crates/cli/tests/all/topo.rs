@@ -1,6 +1,8 @@
 //! Whole runs of `colocate topo`.
 
 use assert_cmd::Command;
+use colocate_testing::need;
+use colocate_testing::skip::{Missing, Requirement};
 use std::path::{Path, PathBuf};
 
 fn corpus() -> PathBuf {
@@ -329,28 +331,26 @@ fn output_that_cannot_be_written() {
     assert!(text.starts_with("colocate: cannot write /nonexistent/out.txt"), "{text}");
 }
 
-/// A process with these mounts that runs colocate; `None`, with a line, where there can be none.
-fn within(mounts: &str) -> Option<std::process::Command> {
+/// A process with these mounts that runs colocate.
+fn within(mounts: &str) -> Result<std::process::Command, Missing> {
     let unshare = |script: &str| {
         let mut command = std::process::Command::new("unshare");
         command.args(["--mount", "sh", "-ec", script, "sh"]);
         command
     };
-    if !unshare(mounts).status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: nothing can be mounted");
-        return None;
-    }
+    let is_mounted = unshare(mounts).status().is_ok_and(|status| status.success());
+    Requirement::Namespaces.if_there(is_mounted, "nothing can be mounted")?;
     let mut command = unshare(&format!("{mounts}\nexec \"$@\""));
     command.arg(env!("CARGO_BIN_EXE_colocate"));
-    Some(command)
+    Ok(command)
 }
 
 /// Output and lines on standard error of a run that must succeed, with these mounts.
-fn shown_within(mounts: &str, args: &[&str]) -> Option<(String, String)> {
+fn shown_within(mounts: &str, args: &[&str]) -> Result<(String, String), Missing> {
     let output = within(mounts)?.args(args).output().unwrap();
     assert!(output.status.success(), "{args:?}: {output:?}");
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    Some((text(output.stdout), text(output.stderr)))
+    Ok((text(output.stdout), text(output.stderr)))
 }
 
 /// Without a list of PUs, what may be used is.
@@ -366,7 +366,7 @@ fn without_sys_programs_run() {
         &["schedule", "--", "echo", "it ran"],
         &["profile", "--", "echo", "it ran"],
     ] {
-        let Some((out, said)) = shown_within(NO_SYS, args) else { return };
+        let (out, said) = need!(shown_within(NO_SYS, args));
         assert!(out.contains(if args[0] == "topo" { "usable: " } else { "it ran\n" }), "{out}");
         assert_eq!(
             said.matches(line).count(),
@@ -380,7 +380,7 @@ fn without_sys_programs_run() {
 #[test]
 fn an_empty_folder_of_nodes_ends_no_command() {
     const NO_NODES: &str = "mount -t tmpfs none /sys/devices/system/node";
-    let Some((picture, said)) = shown_within(NO_NODES, &["topo"]) else { return };
+    let (picture, said) = need!(shown_within(NO_NODES, &["topo"]));
     assert!(picture.contains(" 1 node, ") && said.lines().count() <= 1, "{picture}{said}");
     let usual = shown(&[]);
     let cores = |text: &str| text[text.find("caches").unwrap()..].to_owned();
@@ -433,7 +433,7 @@ fn eight_pus(nodes: &[&str]) -> tempfile::TempDir {
 fn nodes_that_cross_packages_have_the_pus_of_the_kernels_lists() {
     let dir = eight_pus(&["0-1,4-5", "2-3,6-7"]);
     let mount = format!("mount --bind {} /sys/devices/system", dir.path().display());
-    let Some((text, said)) = shown_within(&mount, &["topo"]) else { return };
+    let (text, said) = need!(shown_within(&mount, &["topo"]));
     assert!(text.contains("\n  node 0   1 GiB  PUs 0-1,4-5  10 20\n"), "{text}");
     assert!(text.contains("\n  node 1   1 GiB  PUs 2-3,6-7  20 10\n"), "{text}");
     assert!(text.contains("\npackage 1\n  node 0  shared by packages\n"), "{text}");
@@ -445,7 +445,7 @@ fn nodes_that_cross_packages_have_the_pus_of_the_kernels_lists() {
 fn a_synthetic_machine_that_ends_hwloc_is_refused() {
     let text = "node:22(indexes=core:pu) pack:1 l2:4(size=1MB) core:1 pu:1";
     if topo(&["--synthetic", text]).output().unwrap().status.success() {
-        return eprintln!("skipped: hwloc makes a machine of it in this build");
+        return;
     }
     let (code, line) = refused(&["--synthetic", text]);
     assert_eq!(code, 125);

@@ -1,8 +1,9 @@
 //! A program whose memory is in a file of a FUSE server that never answers: colocate places it, and ends.
 
-use crate::run_support::{Scratch, allowed, children, exclusive, is_root, name, original, two_pus};
+use crate::run_support::{Scratch, allowed, children, exclusive, name, original};
 use crate::schedule_support::{signal, stat, wait_until};
-use colocate_testing::Ends;
+use colocate_testing::skip::{Missing, Requirement, root, two_pus};
+use colocate_testing::{Ends, need};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,10 +15,10 @@ const ENDS_WITHIN: Duration = Duration::from_secs(20);
 struct Unanswered(Child);
 
 impl Unanswered {
-    fn start(scratch: &Scratch, kind: &str) -> Option<Self> {
-        if !is_root() || !two_pus() || !cfg!(target_arch = "x86_64") {
-            return None;
-        }
+    fn start(scratch: &Scratch, kind: &str) -> Result<Self, Missing> {
+        root()?;
+        two_pus()?;
+        Requirement::X86_64.if_there(cfg!(target_arch = "x86_64"), "not on x86-64")?;
         let program = scratch.program("unanswered", &[])?;
         let folder = scratch.path("served");
         std::fs::create_dir_all(&folder).unwrap();
@@ -26,10 +27,9 @@ impl Unanswered {
         let mut program = Self(command.spawn().unwrap());
         let mut line = String::new();
         BufReader::new(program.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        if line.is_empty() {
-            eprintln!("skipped: no FUSE file system can be mounted");
-        }
-        (line == "unanswered\n").then_some(program)
+        let is_mounted = line == "unanswered\n";
+        Requirement::Fuse.if_there(is_mounted, "no FUSE file system can be mounted")?;
+        Ok(program)
     }
 
     fn pid(&self) -> i32 {
@@ -92,7 +92,7 @@ fn await_stuck_reader(colocate: &Child) {
 fn a_program_whose_mappings_are_locked() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
     for name in ["-TERM", "-KILL"] {
-        let Some(program) = Unanswered::start(&scratch, "lock") else { return };
+        let program = need!(Unanswered::start(&scratch, "lock"));
         let mut colocate = attach(&scratch, &[], &program);
         wait_until("it is placed", || program.is_placed());
         let took = ends_after(&mut colocate, name);
@@ -106,7 +106,7 @@ fn a_program_whose_mappings_are_locked() {
 fn memory_that_never_comes() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
     for name in ["-TERM", "-KILL"] {
-        let Some(program) = Unanswered::start(&scratch, "code") else { return };
+        let program = need!(Unanswered::start(&scratch, "code"));
         let mut colocate = attach(&scratch, &["--sharing"], &program);
         wait_until("it is placed", || program.is_placed());
         await_stuck_reader(&colocate);
@@ -120,7 +120,7 @@ fn memory_that_never_comes() {
 #[test]
 fn top_of_memory_that_never_comes() {
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
-    let Some(program) = Unanswered::start(&scratch, "code") else { return };
+    let program = need!(Unanswered::start(&scratch, "code"));
     let mut command = scratch.colocate();
     command.args(["top", "-p", &program.pid().to_string()]).stdin(Stdio::null());
     let mut top = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

@@ -2,6 +2,8 @@
 
 use crate::run_support::{Scratch, text};
 use colocate_testing::printed::conforms;
+use colocate_testing::skip::{Missing, Requirement};
+use colocate_testing::{need, skip};
 use serde_json::Value;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -63,22 +65,20 @@ fn count(report: &Value, one: &str, other: &str) -> u64 {
     pairs.map(|pair| pair["count"].as_u64().unwrap()).sum()
 }
 
-/// colocate where bpf(2) is denied, with tracefs in a mount namespace of its own; `None`, with a line, where there is none.
-fn without_ebpf(scratch: &Scratch) -> Option<Command> {
+/// colocate where bpf(2) is denied, with tracefs in a mount namespace of its own.
+fn without_ebpf(scratch: &Scratch) -> Result<Command, Missing> {
     let mount = "mount -t tracefs tracefs /sys/kernel/tracing";
     let unshare = |script: &str| {
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-c", script, "sh"]);
         command
     };
-    if !unshare(mount).status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: tracefs cannot be mounted");
-        return None;
-    }
+    let is_mounted = unshare(mount).status().is_ok_and(|status| status.success());
+    Requirement::Namespaces.if_there(is_mounted, "tracefs cannot be mounted")?;
     let mut command = unshare(&format!("{mount} && exec \"$@\""));
     command.arg(scratch.program("nobpf", &[])?).arg(env!("CARGO_BIN_EXE_colocate"));
     scratch.homes(&mut command);
-    Some(command)
+    Ok(command)
 }
 
 /// What wakes what is reported, or why it is not known; in either case the program runs.
@@ -89,7 +89,7 @@ fn threads_that_wait_for_each_other_are_reported() {
         if backend(&report).is_none() {
             assert!(said.contains("cannot report which threads wake which"), "{said}");
             assert_eq!(report["wake_ups"], Value::Null);
-            continue;
+            skip!(Ebpf, "{said}");
         }
         let pairs = &report["wake_ups"];
         assert!(count(&report, "seq", "cat") > 3, "{command}: {pairs:#?}");
@@ -103,9 +103,9 @@ fn without_ebpf_they_are_sampled() {
     let _alone = MANY.lock().unwrap_or_else(PoisonError::into_inner);
     for front in ["run", "schedule"] {
         let scratch = Scratch::new();
-        let Some(command) = without_ebpf(&scratch) else { return };
+        let command = need!(without_ebpf(&scratch));
         let (report, said) = report_of(&scratch, command, &[front, "--wake-ups"], LONG_PIPE);
-        let Some(backend) = backend(&report) else { return eprintln!("skipped: {said}") };
+        let Some(backend) = backend(&report) else { skip!(Perf, "{said}") };
         assert_eq!(backend, "perf events: sched_waking, sampled");
         assert_eq!(said.matches("wake-ups are sampled").count(), 1, "{said}");
         let pairs = &report["wake_ups"];
@@ -126,15 +126,15 @@ fn without_ebpf_they_are_sampled() {
 fn samples_stand_for_as_many_as_are_counted() {
     let _alone = MANY.lock().unwrap_or_else(PoisonError::into_inner);
     let scratch = Scratch::new();
-    let Some(program) = scratch.program("pingpong", &[]) else { return };
+    let program = need!(scratch.program("pingpong", &[]));
     let script = format!("{} 100000", program.display());
     let words = ["run", "--no-guard", "--policy", "os", "--wake-ups"];
     let (counted, _) = report_of(&scratch, scratch.colocate(), &words, &script);
-    let Some(command) = without_ebpf(&scratch) else { return };
+    let command = need!(without_ebpf(&scratch));
     let (sampled, said) = report_of(&scratch, command, &words, &script);
     let backends = [&counted, &sampled].map(backend);
     if !matches!(backends, [Some("eBPF: sched_waking and sched_switch"), Some(_)]) {
-        return eprintln!("skipped: {backends:?}, {said}");
+        skip!(Ebpf, "{backends:?}, {said}");
     }
     let [counted, sampled] = [counted, sampled].map(|it| count(&it, "pingpong", "pingpong"));
     assert!(counted > 10_000, "{counted}");
@@ -145,8 +145,8 @@ fn samples_stand_for_as_many_as_are_counted() {
 #[test]
 fn with_neither_they_are_unknown() {
     let scratch = Scratch::new();
-    let Some(noperf) = scratch.program("noperf", &[]) else { return };
-    let Some(nobpf) = without_ebpf(&scratch) else { return };
+    let noperf = need!(scratch.program("noperf", &[]));
+    let nobpf = need!(without_ebpf(&scratch));
     let mut command = Command::new(noperf);
     command.arg(nobpf.get_program()).args(nobpf.get_args());
     scratch.homes(&mut command);
@@ -171,7 +171,7 @@ fn threads_of_another_pid_namespace() {
         command
     };
     if !unshare().arg("true").status().is_ok_and(|status| status.success()) {
-        return eprintln!("skipped: there can be no other PID namespace");
+        skip!(Namespaces, "there can be no other PID namespace");
     }
     let colocate = || {
         let mut command = unshare();
@@ -180,7 +180,7 @@ fn threads_of_another_pid_namespace() {
     };
     let (outside, _) = report(&["run", "--wake-ups"]);
     if backend(&outside) != Some("eBPF: sched_waking and sched_switch") {
-        return eprintln!("skipped: no eBPF");
+        skip!(Ebpf, "no eBPF");
     }
     let (inside, said) = report_of(&scratch, colocate(), &["run", "--wake-ups"], PIPE);
     assert_eq!(backend(&inside), backend(&outside), "{said}");
@@ -192,7 +192,7 @@ fn threads_of_another_pid_namespace() {
     let evidence = report["evidence"].as_array().unwrap();
     let phases = evidence.iter().find(|it| it["source"] == "phases").unwrap();
     assert!(phases["refused"].is_null() && phases["backend"].is_string(), "{phases} {said}");
-    let Some(no_ebpf) = scratch.program("nobpf", &[]) else { return };
+    let no_ebpf = need!(scratch.program("nobpf", &[]));
     let mut command = unshare();
     command.arg(no_ebpf).arg(env!("CARGO_BIN_EXE_colocate"));
     let (report, said) = report_of(&scratch, command, &["run", "--wake-ups"], PIPE);
@@ -211,7 +211,7 @@ fn they_are_not_counted_without_a_request() {
 #[test]
 fn without_privilege_it_is_said() {
     let scratch = Scratch::new();
-    let Some((mut colocate, program)) = crate::run_support::as_nobody(&scratch) else { return };
+    let (mut colocate, program) = need!(crate::run_support::as_nobody(&scratch));
     colocate.args(["run", "--wake-ups", "--"]).arg(program);
     let output = colocate.output().unwrap();
     let said = text(&output.stderr);

@@ -296,6 +296,7 @@ mod tests {
     use crate::pmu::plan::{grouping, wanted};
     use crate::pmu::{extras, table};
     use colocate_model::Class;
+    use colocate_testing::skip;
     use perf_event_open_sys::bindings as c;
     use proptest::prelude::*;
 
@@ -513,10 +514,7 @@ mod tests {
         counters.pmus[0].stack = Some(StackPlan { table: table::stack("arm-cycles"), width: 0.0 });
         let mut meter = match counters.meter(Tid(0), Start::Now) {
             Ok(meter) => meter,
-            Err(error) => {
-                println!("skipped: {error}");
-                return;
-            }
+            Err(error) => skip!(Perf, "{error}"),
         };
         let before = meter.read(&counters, false).unwrap();
         touch(3_000 * 4096);

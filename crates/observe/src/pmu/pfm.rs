@@ -157,6 +157,7 @@ fn loader_message() -> String {
 mod tests {
     use super::*;
     use crate::pmu::table;
+    use colocate_testing::skip;
     use std::process::Command;
 
     /// libpfm4 reads this once, when it starts; it then also encodes for other processors.
@@ -178,8 +179,7 @@ mod tests {
     #[test]
     fn codes_of_the_table_are_libpfms() {
         if let Err(PfmError::Missing(why)) = Pfm::get() {
-            println!("skipped: libpfm4 is not installed: {why}");
-            return;
+            skip!(Libpfm, "libpfm4 is not installed: {why}");
         }
         again_with("compare_all_codes", INACTIVE_TOO, "1");
     }
@@ -222,11 +222,10 @@ mod tests {
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn a_forced_processor_answers_without_its_name() {
-        if Pfm::get().is_ok() {
-            again_with("encode_as_sapphire_rapids", "LIBPFM_FORCE_PMU", "spr");
-        } else {
-            println!("skipped: libpfm4 is not installed");
+        if let Err(why) = Pfm::get() {
+            skip!(Libpfm, "libpfm4 is not installed: {why}");
         }
+        again_with("encode_as_sapphire_rapids", "LIBPFM_FORCE_PMU", "spr");
     }
 
     #[test]
@@ -242,8 +241,7 @@ mod tests {
     #[test]
     fn an_unknown_event_is_named_in_the_error() {
         let Ok(pfm) = Pfm::get() else {
-            println!("skipped: libpfm4 is not installed");
-            return;
+            skip!(Libpfm, "libpfm4 is not installed");
         };
         let error = pfm.config("no_such_pmu::NO_SUCH_EVENT").unwrap_err();
         assert_eq!(

@@ -377,7 +377,8 @@ mod tests {
     use crate::pmu::open::tests::touch;
     use crate::pmu::plan::Role;
     use colocate_linux::poll::wait_readable;
-    use colocate_testing::{LIMIT, Limit, within};
+    use colocate_testing::skip::{Missing, Requirement};
+    use colocate_testing::{LIMIT, Limit, need, within};
     use perf_event_open_sys::bindings as c;
     use std::io::{BufRead, BufReader, Write};
     use std::process::{Child, Command, Stdio};
@@ -469,20 +470,15 @@ mod tests {
         }
     }
 
-    /// Skips, with a line, where the kernel denies events.
-    fn may_count() -> bool {
+    /// A kernel that permits events.
+    fn perf() -> Result<(), Missing> {
         let tried = faults_and_time().open(Tid(0), Start::Now);
-        if let Err(error) = &tried {
-            println!("skipped: {error}");
-        }
-        tried.is_ok()
+        tried.map(drop).map_err(|why| Requirement::Perf.missing(why))
     }
 
     #[test]
     fn each_thread_of_a_launched_program_is_counted_by_itself() {
-        if !may_count() {
-            return;
-        }
+        need!(perf());
         let mut child = held();
         let pid = Pid(child.id().cast_signed());
         let options = Options::here().unwrap();
@@ -506,9 +502,7 @@ mod tests {
 
     #[test]
     fn a_running_program_is_counted_from_here_on() {
-        if !may_count() {
-            return;
-        }
+        need!(perf());
         let mut child = held();
         child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
         wait_ready(&mut child);
@@ -524,9 +518,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_stopped_being_watched_is_incomplete() {
-        if !may_count() {
-            return;
-        }
+        need!(perf());
         let mut child = held();
         let options = Options::here().unwrap();
         let pid = Pid(child.id().cast_signed());
@@ -541,9 +533,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_is_gone_already_is_unknown_not_zero() {
-        if !may_count() {
-            return;
-        }
+        need!(perf());
         // Not this process, whose other tests' threads come and go.
         let mut child = held();
         let pid = Pid(child.id().cast_signed());
@@ -568,9 +558,7 @@ mod tests {
     fn a_process_that_may_not_be_watched_any_more_is_unknown() {
         use std::os::unix::fs::PermissionsExt;
         use std::os::unix::process::CommandExt;
-        if !may_count() {
-            return;
-        }
+        need!(perf());
         let copy = std::env::temp_dir().join(format!("colocate-unreadable-{}", std::process::id()));
         std::fs::copy("/bin/sh", &copy).unwrap();
         std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o111)).unwrap();
@@ -645,9 +633,7 @@ mod tests {
 
     #[test]
     fn too_few_descriptors() {
-        if !may_count() {
-            return;
-        }
+        need!(perf());
         let limit = Descriptors::now().hard.min(200);
         for (option, name) in [("-S", "below"), ("", "beyond")] {
             let test = format!("pmu::watch::tests::many_threads_{name}_the_hard_limit");

@@ -389,6 +389,7 @@ mod tests {
     use crate::spin::SpinSampler;
     use crate::spin::judge::Judge;
     use colocate_linux::proc::Proc;
+    use colocate_testing::skip;
     use std::path::Path;
     use std::process::{Child, Command};
     use std::time::{Duration, Instant};
@@ -436,12 +437,11 @@ mod tests {
             let path = folder.path().join(kind);
             let made = Command::new("mknod").arg(&path).arg(kind).args(numbers).status().unwrap();
             if !made.success() {
-                eprintln!("skipped: {kind} cannot be made");
-                continue;
+                skip!(Root, "mknod cannot make {kind}");
             }
             let opened = Opened::watch(&path);
             let Some(program) = Elsewhere::run(&path) else {
-                return eprintln!("skipped: no mount namespace");
+                skip!(Namespaces, "no mount namespace");
             };
             assert_eq!(opened.count(), 0, "the program itself");
             let options = SampleOptions { rate_hz: 1_000, ..SampleOptions::here().unwrap() };
@@ -450,7 +450,7 @@ mod tests {
                 SpinSampler::new(1_000, &options.watch),
             ) {
                 (Ok(sampler), Ok(spins)) => (sampler, spins),
-                (Err(why), _) | (_, Err(why)) => return eprintln!("skipped: {why}"),
+                (Err(why), _) | (_, Err(why)) => skip!(Perf, "{why}"),
             };
             spins.also(program.pid(), Start::Now).unwrap();
             let (mut judge, mut questions, mut sampled) = (Judge::default(), 0, 0);

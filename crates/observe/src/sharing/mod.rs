@@ -248,6 +248,8 @@ fn next_access(code: &mut Code, pid: Pid, ip: u64, rest: &[u8]) -> Option<Access
 #[cfg(test)]
 mod tests {
     use super::*;
+    use colocate_testing::skip::Requirement;
+    use colocate_testing::{need, skip};
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::sync::mpsc;
     use std::time::{Duration, Instant};
@@ -273,12 +275,10 @@ mod tests {
     /// Two threads write to one page, and a third to its own.
     #[test]
     fn threads_of_this_process() {
-        if !cfg!(target_arch = "x86_64") {
-            return;
-        }
+        need!(Requirement::X86_64.if_there(cfg!(target_arch = "x86_64"), "not on x86-64"));
         let mut sampler = match AccessSampler::new(1_000, &Options::here().unwrap()) {
             Ok(sampler) => sampler,
-            Err(why) => return eprintln!("skipped: {why}"),
+            Err(why) => skip!(Perf, "{why}"),
         };
         let (shared, own) = (Page::new(), Page::new());
         sampler.also(Pid(std::process::id().cast_signed()), Start::Now).unwrap();

@@ -278,6 +278,7 @@ mod tests {
     use crate::lifecycle::Options;
     use crate::sample::clock::SETTLED;
     use crate::sample::file::FileId;
+    use colocate_testing::skip;
     use std::collections::BTreeSet;
     use std::os::unix::fs::MetadataExt;
     use std::process::Command;
@@ -287,7 +288,7 @@ mod tests {
     fn a_program_that_is_replaced_is_another_file() {
         let mut sampler = match SpinSampler::new(DEFAULT_RATE_HZ, &Options::here().unwrap()) {
             Ok(sampler) => sampler,
-            Err(why) => return eprintln!("skipped: {why}"),
+            Err(why) => skip!(Perf, "{why}"),
         };
         sampler.also(Pid(std::process::id().cast_signed()), Start::Now).unwrap();
         let folder = tempfile::tempdir().unwrap();

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a helper of the test
 
 use colocate_isa::{Decoder, Isa, assembly};
+use colocate_testing::skip;
 use object::{Object, ObjectSection};
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -45,8 +46,7 @@ fn texts(path: &Path) -> BTreeSet<String> {
 #[test]
 fn llvm_takes_the_text_of_real_programs() {
     let (Some(assembler), Some(_)) = (assembler(), Isa::native()) else {
-        println!("skipped: no llvm-mc here");
-        return;
+        skip!(Llvm, "no llvm-mc here");
     };
     let own = std::env::current_exe().unwrap();
     let others = ["libc.so.6", "libm.so.6", "libstdc++.so.6"];

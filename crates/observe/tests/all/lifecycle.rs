@@ -1,11 +1,12 @@
 //! Creations, names and ends of real threads and processes.
-#![allow(clippy::unwrap_used, clippy::print_stdout)] // tests panic, and say why they are skipped
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 #![allow(clippy::zombie_processes)] // a skipped test ends at once
 
 use colocate_linux::poll::wait_readable;
 use colocate_linux::{Pid, Tid};
 use colocate_observe::{LifecycleEvents, Options, TaskEvent};
-use colocate_testing::{LIMIT, Limit, within};
+use colocate_testing::skip::{Missing, Requirement};
+use colocate_testing::{LIMIT, Limit, need, skip, within};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
@@ -40,12 +41,9 @@ fn without_perf(options: Options) -> Options {
     Options { without_perf: true, ..options }
 }
 
-/// Whether this kernel lets us watch; prints why not.
-fn perf_works(lifecycle: &LifecycleEvents) -> bool {
-    if let Some(why) = lifecycle.without_perf() {
-        println!("skipped: no kernel events here: {why}");
-    }
-    lifecycle.without_perf().is_none()
+/// A kernel that reports task events.
+fn perf(lifecycle: &LifecycleEvents) -> Result<(), Missing> {
+    lifecycle.without_perf().map_or(Ok(()), |why| Err(Requirement::Perf.missing(why)))
 }
 
 /// What must hold of any list of events: creations first and once, ends last.
@@ -84,9 +82,7 @@ fn a_tree_of_forks_and_execs() {
     let child = waiting("(true; exec sleep 0) & (exec env sleep 0) & wait; exec true");
     let pid = pid_of(&child);
     let lifecycle = LifecycleEvents::watch(pid, &Options::here().unwrap());
-    if !perf_works(&lifecycle) {
-        return;
-    }
+    need!(perf(&lifecycle));
     let events = watch_to_the_end(lifecycle, child);
     check_order(&events);
     assert_eq!(created_of(&events), 3, "{events:?}");
@@ -102,9 +98,7 @@ fn children_have_their_parent() {
     let child = waiting("(sleep 0) & wait");
     let pid = pid_of(&child);
     let lifecycle = LifecycleEvents::watch(pid, &Options::here().unwrap());
-    if !perf_works(&lifecycle) {
-        return;
-    }
+    need!(perf(&lifecycle));
     let events = watch_to_the_end(lifecycle, child);
     let parents = |event: &TaskEvent| match event {
         TaskEvent::Created { pid: created, parent_pid, parent_tid, .. } if *created != pid => {
@@ -122,9 +116,7 @@ fn ten_thousand_short_processes_in_turn() {
     // `bash` forks for each pair of parentheses and waits for it, so at most one more lives.
     let child = waiting("for ((i = 0; i < 10000; i++)); do (:); done");
     let lifecycle = LifecycleEvents::watch(pid_of(&child), &Options::here().unwrap());
-    if !perf_works(&lifecycle) {
-        return;
-    }
+    need!(perf(&lifecycle));
     let events = watch_to_the_end(lifecycle, child);
     check_order(&events);
     let lost = events.iter().any(|event| matches!(event, TaskEvent::Lost { .. }));
@@ -136,9 +128,7 @@ fn ten_thousand_short_processes_in_turn() {
 fn nothing_is_lost_when_events_may_wait() {
     let mut child = waiting("for i in {1..500}; do /bin/true; done");
     let mut lifecycle = LifecycleEvents::watch(pid_of(&child), &Options::here().unwrap());
-    if !perf_works(&lifecycle) {
-        return;
-    }
+    need!(perf(&lifecycle));
     drop(child.stdin.take().unwrap().write_all(b"go\n"));
     let (mut events, mut is_prompt) = (Vec::new(), true);
     let _limit = Limit::start(LIMIT, "an end was not reported");
@@ -166,9 +156,7 @@ fn ends_that_found_no_room_are_noticed() {
         pid_of(&child),
         &Options { ring_pages: 1, ..Options::here().unwrap() },
     );
-    if !perf_works(&lifecycle) {
-        return;
-    }
+    need!(perf(&lifecycle));
     drop(child.stdin.take().unwrap().write_all(b"go\n"));
     within("the end of the program", || child.wait()).unwrap();
     let mut events = Vec::new();
@@ -192,18 +180,16 @@ fn threads_created_on_a_cpu_that_came_later_are_found() {
     let mut options = Options::here().unwrap();
     let all = options.cpus.clone();
     let (Some(last), true) = (options.cpus.pop(), all.len() > 1) else {
-        return println!("skipped: one CPU");
+        skip!(TwoPus, "one CPU");
     };
     let there = Command::new("taskset").args(["-c", &last.0.to_string(), "true"]).status();
     if !there.is_ok_and(|status| status.success()) {
-        return println!("skipped: nothing may run on CPU {last}");
+        skip!(TwoPus, "nothing may run on CPU {last}");
     }
     let sleeps = "exec taskset -c CPU bash -c 'sleep 2 & sleep 2 & wait'";
     let child = waiting(&sleeps.replace("CPU", &last.0.to_string()));
     let mut lifecycle = LifecycleEvents::watch(pid_of(&child), &options);
-    if !perf_works(&lifecycle) {
-        return;
-    }
+    need!(perf(&lifecycle));
     assert_eq!(lifecycle.set_allowed_cpus(options.cpus.clone()), []);
     assert!(
         lifecycle.poll_timeout().is_some_and(|timeout| timeout.is_zero()),

@@ -1,5 +1,5 @@
 //! Samples of real programs, and when sampling ends.
-#![allow(clippy::unwrap_used, clippy::print_stdout)] // tests panic, and say why they are skipped
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
 use colocate_linux::clock::now;
 use colocate_linux::poll::wait_readable;
@@ -8,6 +8,8 @@ use colocate_machine::Nanos;
 use colocate_model::Share;
 use colocate_observe::sample::{LEAST_SAMPLES, SampleOptions, Sampler, Start, ThreadSamples};
 use colocate_observe::{LifecycleEvents, Options, TaskEvent};
+use colocate_testing::need;
+use colocate_testing::skip::{Missing, Requirement};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -49,20 +51,17 @@ impl Drop for Program {
     }
 }
 
-/// A sampler at 1,000 Hz, so that tests are short; prints why there is none.
-fn sampler(of: &Program) -> Option<Sampler> {
+/// A sampler at 1,000 Hz, so that tests are short.
+fn sampler(of: &Program) -> Result<Sampler, Missing> {
     started(of, SampleOptions { rate_hz: 1_000, ..SampleOptions::here().unwrap() })
 }
 
-fn started(of: &Program, options: SampleOptions) -> Option<Sampler> {
-    match Sampler::start(of.pid(), Start::Now, options) {
-        Ok(sampler) => Some(sampler),
-        Err(error) if matches!(error.errno(), Some(libc::EACCES | libc::EPERM | libc::ENOSYS)) => {
-            println!("skipped: no kernel events here: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+fn started(of: &Program, options: SampleOptions) -> Result<Sampler, Missing> {
+    Sampler::start(of.pid(), Start::Now, options).map_err(|error| {
+        let denied = [libc::EACCES, libc::EPERM, libc::ENOSYS];
+        assert!(error.errno().is_some_and(|errno| denied.contains(&errno)), "{error}");
+        Requirement::Perf.missing(error)
+    })
 }
 
 /// Drains until `done` or panics.
@@ -95,7 +94,7 @@ fn count(threads: &[ThreadSamples]) -> u64 {
 fn a_snapshot_of_a_busy_program_has_a_mix() {
     let _alone = crate::alone();
     let program = Program::busy();
-    let Some(mut sampler) = sampler(&program) else { return };
+    let mut sampler = need!(sampler(&program));
     drain_until(&mut sampler, "enough samples", |sampler| has_enough(sampler, &program));
     let thread = first_thread(&mut sampler, &program);
     assert_eq!((thread.pid, thread.process, thread.ended), (program.pid(), 0, None));
@@ -124,7 +123,7 @@ fn create_twenty_after(time: Nanos, lifecycle: &mut LifecycleEvents) {
 fn after_stop_creations_are_reported_without_samples() {
     let _alone = crate::alone();
     let program = Program::running(&["bash", "-c", "while :; do (:); done"]);
-    let Some(mut sampler) = sampler(&program) else { return };
+    let mut sampler = need!(sampler(&program));
     let mut lifecycle = LifecycleEvents::watch(program.pid(), &Options::here().unwrap());
     drain_until(&mut sampler, "a sample", |sampler| count(&sampler.snapshot()) > 0);
     sampler.stop();
@@ -143,7 +142,7 @@ fn after_stop_creations_are_reported_without_samples() {
 fn two_programs_in_one_sampler() {
     let _alone = crate::alone();
     let (first, second) = (Program::busy(), Program::busy());
-    let Some(mut sampler) = sampler(&first) else { return };
+    let mut sampler = need!(sampler(&first));
     sampler.also(second.pid(), Start::Now).unwrap();
     drain_until(&mut sampler, "enough samples of both", |sampler| {
         has_enough(sampler, &first) && has_enough(sampler, &second)
@@ -161,7 +160,7 @@ fn a_process_that_is_gone() {
     gone.0.wait().unwrap();
     let is_gone = |error: SysError| error.errno() == Some(libc::ESRCH);
     let live = Program::busy();
-    let Some(mut sampler) = sampler(&live) else { return };
+    let mut sampler = need!(sampler(&live));
     assert!(sampler.also(gone.pid(), Start::Now).is_err_and(is_gone));
     let options = SampleOptions::here().unwrap();
     assert!(Sampler::start(gone.pid(), Start::Now, options).is_err_and(is_gone));
@@ -175,7 +174,7 @@ fn a_process_that_has_ended_but_is_not_reaped() {
     let _alone = crate::alone();
     let mut zombie = Program::busy();
     let live = Program::busy();
-    let Some(mut sampler) = sampler(&live) else { return };
+    let mut sampler = need!(sampler(&live));
     zombie.0.kill().unwrap();
     drain_until(&mut sampler, "an error", |sampler| {
         let error = sampler.also(zombie.pid(), Start::Now).err();
@@ -190,7 +189,7 @@ fn ends_that_found_no_room_are_noticed() {
     let mut options = SampleOptions { rate_hz: 10_000, ..SampleOptions::here().unwrap() };
     options.watch.ring_pages = 1;
     let proc = options.watch.proc.clone();
-    let Some(mut sampler) = started(&program, options) else { return };
+    let mut sampler = need!(started(&program, options));
     // A page has room for a hundredth of what this leaves behind, unless it ran on many CPUs.
     let deadline = Instant::now() + PATIENCE;
     let used = || proc.cpu_time(program.pid(), program.pid().first_thread()).unwrap_or_default();
@@ -210,7 +209,7 @@ fn ends_that_found_no_room_are_noticed() {
 fn all_have_ended_after_a_kill() {
     let _alone = crate::alone();
     let (mut first, mut second) = (Program::busy(), Program::busy());
-    let Some(mut sampler) = sampler(&first) else { return };
+    let mut sampler = need!(sampler(&first));
     sampler.also(second.pid(), Start::Now).unwrap();
     drain_until(&mut sampler, "a sample", |sampler| count(&sampler.snapshot()) > 0);
     assert!(!sampler.all_ended());

@@ -1,13 +1,14 @@
 //! Real programs whose threads wait in loops, or only look so, under the sampler.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr)] // a test that cannot go on has failed
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
 use colocate_linux::Pid;
 use colocate_observe::lifecycle::Options;
 use colocate_observe::pmu::Start;
 use colocate_observe::spin::judge::Judge;
 use colocate_observe::spin::{Share, SpinSampler};
-use colocate_testing::{LIMIT, Limit, within};
+use colocate_testing::skip::{Missing, Requirement, part, two_pus};
+use colocate_testing::{LIMIT, Limit, need, skip, within};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -25,39 +26,38 @@ fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads/spin").join(name)
 }
 
-/// Compiles a program of workloads/spin; `None`, with a line that says so, where that compiler is not there.
-fn compiled(folder: &Path, compiler: &str, flags: &[&str], name: &str) -> Option<PathBuf> {
+/// Compiles a program of workloads/spin.
+fn compiled(folder: &Path, compiler: &str, flags: &[&str], name: &str) -> Result<PathBuf, Missing> {
     let program = folder.join(name.trim_end_matches(".c"));
     let mut command = Command::new(compiler);
     command.args(flags).arg("-o").arg(&program).arg(source(name));
-    match command.stderr(Stdio::null()).status() {
-        Ok(status) if status.success() => Some(program),
-        _ => {
-            eprintln!("skipped: {compiler} {} does not compile {name} here", flags.join(" "));
-            None
-        }
-    }
+    let is_compiled = command.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+    let what = if compiler == "clang" { Requirement::Clang } else { Requirement::Compiler };
+    what.if_there(is_compiled, format_args!("{compiler} {flags:?} does not compile {name}"))?;
+    Ok(program)
 }
 
-/// Samples of the waiting and of the working thread; `None`, with a line, where events are not permitted.
-fn sampled(program: &Path, words: &[&str]) -> Option<[Share; 2]> {
+fn spin_sampler() -> Result<SpinSampler, Missing> {
+    let sampler = SpinSampler::new(RATE_HZ, &Options::here().unwrap());
+    sampler.map_err(|why| Requirement::Perf.missing(why))
+}
+
+/// Samples of the waiting and of the working thread.
+fn sampled(program: &Path, words: &[&str]) -> Result<[Share; 2], Missing> {
     let (threads, said) = all_sampled(program, words)?;
     let of = |name: &str| {
         let tid = said.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
         threads.get(tid).copied().unwrap_or_default()
     };
-    Some([of("waits "), of("works ")])
+    Ok([of("waits "), of("works ")])
 }
 
 /// Samples of each thread by its number, and what the program printed.
-fn all_sampled(program: &Path, words: &[&str]) -> Option<(BTreeMap<String, Share>, String)> {
-    let mut sampler = match SpinSampler::new(RATE_HZ, &Options::here().unwrap()) {
-        Ok(sampler) => sampler,
-        Err(why) => {
-            eprintln!("skipped: {why}");
-            return None;
-        }
-    };
+fn all_sampled(
+    program: &Path,
+    words: &[&str],
+) -> Result<(BTreeMap<String, Share>, String), Missing> {
+    let mut sampler = spin_sampler()?;
     let mut command = Command::new(program);
     command.args(words).stdout(Stdio::piped()).env("OMP_WAIT_POLICY", "active");
     command.env("GLIBC_TUNABLES", "glibc.pthread.mutex_spin_count=32767");
@@ -89,19 +89,18 @@ fn all_sampled(program: &Path, words: &[&str]) -> Option<(BTreeMap<String, Share
         }
     }
     let said = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
-    Some((threads, said))
+    Ok((threads, said))
 }
 
 /// The working thread works, and at least this part of the samples of the waiting one are seen to wait, if it was on a PU for long
 /// enough.
 fn check(program: &Path, words: &[&str], least: f64) {
-    let Some([waits, works]) = sampled(program, words) else { return };
+    let [waits, works] = need!(sampled(program, words));
     assert!(works.works >= ENOUGH, "{words:?}: {works:?}");
     assert!(works.waits * 20 <= works.works, "{words:?}: working thread: {works:?}");
     let all = waits.waits + waits.works;
     if all < ENOUGH {
-        eprintln!("{words:?}: {all} samples of the waiting thread, too few");
-        return;
+        skip!(Idle, "{words:?}: {all} samples of the waiting thread, too few");
     }
     // Three standard deviations of as many draws are chance.
     let chance = 3.0 * (f64::from(all) * least * (1.0 - least)).sqrt();
@@ -115,7 +114,7 @@ fn locks_and_flags() {
     let folder = tempfile::tempdir().unwrap();
     for optimised in ["-O0", "-O2"] {
         let flags = [optimised, "-pthread"];
-        let Some(program) = compiled(folder.path(), "cc", &flags, "waits.c") else { return };
+        let program = need!(compiled(folder.path(), "cc", &flags, "waits.c"));
         for kind in
             ["flag", "bare", "spinlock", "exchange", "compare", "backoff", "yield", "patient"]
         {
@@ -129,9 +128,7 @@ fn locks_and_flags() {
 fn rounds_that_are_counted() {
     let _alone = crate::alone();
     let folder = tempfile::tempdir().unwrap();
-    let Some(program) = compiled(folder.path(), "cc", &["-O2", "-pthread"], "waits.c") else {
-        return;
-    };
+    let program = need!(compiled(folder.path(), "cc", &["-O2", "-pthread"], "waits.c"));
     check(&program, &["timed", MS], 0.9);
 }
 
@@ -139,10 +136,8 @@ fn rounds_that_are_counted() {
 fn sleeping_threads_are_not_sampled() {
     let _alone = crate::alone();
     let folder = tempfile::tempdir().unwrap();
-    let Some(program) = compiled(folder.path(), "cc", &["-O2", "-pthread"], "waits.c") else {
-        return;
-    };
-    let Some([waits, works]) = sampled(&program, &["asleep", MS]) else { return };
+    let program = need!(compiled(folder.path(), "cc", &["-O2", "-pthread"], "waits.c"));
+    let [waits, works] = need!(sampled(&program, &["asleep", MS]));
     assert!(waits.waits == 0 && waits.works * 10 < works.works, "{waits:?} {works:?}");
 }
 
@@ -151,13 +146,11 @@ fn sleeping_threads_are_not_sampled() {
 fn openmp_waits_actively() {
     let _alone = crate::alone();
     let folder = tempfile::tempdir().unwrap();
-    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
-        eprintln!("skipped: expected two PUs, found one");
-        return;
-    }
+    need!(two_pus());
     for compiler in ["gcc", "clang"] {
         let flags = ["-O2", "-fopenmp"];
-        let Some(program) = compiled(folder.path(), compiler, &flags, "teams.c") else { continue };
+        let program = compiled(folder.path(), compiler, &flags, "teams.c");
+        let Some(program) = part(program) else { continue };
         for kind in ["end", "start", "critical"] {
             check(&program, &[kind, MS], 0.9);
         }
@@ -169,9 +162,7 @@ fn openmp_waits_actively() {
 fn adaptive_mutexes() {
     let _alone = crate::alone();
     let folder = tempfile::tempdir().unwrap();
-    let Some(program) = compiled(folder.path(), "cc", &["-O2", "-pthread"], "waits.c") else {
-        return;
-    };
+    let program = need!(compiled(folder.path(), "cc", &["-O2", "-pthread"], "waits.c"));
     check(&program, &["adaptive", MS], 0.9);
 }
 
@@ -182,8 +173,8 @@ fn work_that_gives_way_now_and_then() {
     let folder = tempfile::tempdir().unwrap();
     for optimised in ["-O0", "-O2"] {
         let flags = [optimised, "-pthread"];
-        let Some(program) = compiled(folder.path(), "cc", &flags, "works.c") else { return };
-        let Some(threads) = all_sampled(&program, &["yield", MS]) else { return };
+        let program = need!(compiled(folder.path(), "cc", &flags, "works.c"));
+        let threads = need!(all_sampled(&program, &["yield", MS]));
         let [only] = threads.0.into_values().collect::<Vec<_>>()[..] else { panic!("one thread") };
         assert!(only.works >= ENOUGH && only.waits * 20 <= only.works, "{only:?}");
     }
@@ -193,10 +184,7 @@ fn work_that_gives_way_now_and_then() {
 #[test]
 fn inherited_sampling_is_known() {
     let _alone = crate::alone();
-    let mut sampler = match SpinSampler::new(RATE_HZ, &Options::here().unwrap()) {
-        Ok(sampler) => sampler,
-        Err(why) => return eprintln!("skipped: {why}"),
-    };
+    let mut sampler = need!(spin_sampler());
     let mut command = Command::new("sh");
     command.args(["-c", "read x; sleep 1000 & echo $!; read x; kill $!; wait; read x"]);
     let mut shell = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

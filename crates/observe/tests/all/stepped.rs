@@ -15,7 +15,8 @@ use colocate_observe::sample::file::CodeFile;
 use colocate_observe::spin::judge::{Judge, Source};
 use colocate_observe::spin::loops::Verdict;
 use colocate_observe::spin::{Place, Question, Seen, Site};
-use colocate_testing::wait_for;
+use colocate_testing::skip::{Requirement, part};
+use colocate_testing::{skip, wait_for};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Write as _};
@@ -251,7 +252,7 @@ fn judged(judge: &mut Judge, path: &str, at: u64) -> Option<Verdict> {
     judge.judge(&Question { site, source: Source::File(file, at), of })
 }
 
-/// Compiles a program of workloads/; `None`, with a line that says so, where that compiler is not there.
+/// Compiles a program of workloads/, where that compiler is there.
 fn compiled(folder: &Path, compiler: &str, level: &str, name: &str) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads").join(name);
     let program = folder.join(format!("{compiler}{level}-{}", source.file_stem()?.to_str()?));
@@ -261,13 +262,10 @@ fn compiled(folder: &Path, compiler: &str, level: &str, name: &str) -> Option<Pa
         command.arg("-fopenmp");
     }
     let status = command.arg("-o").arg(&program).arg(&source).stderr(Stdio::null()).status();
-    if status.is_ok_and(|status| status.success()) {
-        return Some(program);
-    }
-    let required = std::env::var_os("COLOCATE_REQUIRE_COMPILER").is_some();
-    assert!(!required, "{compiler} {level} does not compile {name}");
-    eprintln!("skipped: {compiler} {level} does not compile {name} here");
-    None
+    let is_compiled = status.is_ok_and(|status| status.success());
+    let what = if compiler == "gcc" { Requirement::Compiler } else { Requirement::Clang };
+    part(what.if_there(is_compiled, format_args!("{compiler} {level} does not compile {name}")))?;
+    Some(program)
 }
 
 /// The kinds of a program.
@@ -332,9 +330,7 @@ fn waiting_is_seen_and_work_is_none() {
         match report {
             Ok(report) => all.merge(&report),
             Err(why) if why.raw_os_error() == Some(libc::EPERM) => {
-                return eprintln!(
-                    "skipped: no thread can be run instruction by instruction: {why}"
-                );
+                skip!(Ptrace, "no thread can be run instruction by instruction: {why}");
             }
             Err(why) => panic!("{why}"),
         }

@@ -1,7 +1,8 @@
 //! Whole runs of `colocate-study bench bandwidth` with tiny matrices and programs: what is printed is checked, and
 //! that nothing runs on afterwards; not what was measured.
 
-use colocate_testing::Ends;
+use colocate_testing::skip::{Missing, Requirement};
+use colocate_testing::{Ends, need};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::Path;
@@ -28,14 +29,11 @@ fn succeeded(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// Two PUs as an argument, or `None`, said aloud, on a machine with one.
-fn two_pus() -> Option<(u32, u32)> {
+/// Two PUs as an argument.
+fn two_pus() -> Result<(u32, u32), Missing> {
     match smt_bench::thread::usable().unwrap().as_slice() {
-        &[a, b, ..] => Some((a, b)),
-        _ => {
-            println!("skipped: only one PU is usable");
-            None
-        }
+        &[a, b, ..] => Ok((a, b)),
+        _ => Err(Requirement::TwoPus.missing("only one PU is usable")),
     }
 }
 
@@ -63,7 +61,7 @@ fn until(what: &str, mut found: impl FnMut() -> bool) {
 
 #[test]
 fn json_has_every_run_and_is_as_its_schema_says() {
-    let Some(pus) = two_pus() else { return };
+    let pus = need!(two_pus());
     let found =
         succeeded(&bench(&format!("{} --json", quick(&list(pus))), &["true"]).output().unwrap());
     let found: Value = serde_json::from_str(&found).unwrap();
@@ -88,7 +86,7 @@ fn json_has_every_run_and_is_as_its_schema_says() {
 
 #[test]
 fn text_picture_and_file() {
-    let Some(pus) = two_pus() else { return };
+    let pus = need!(two_pus());
     let dir = tempfile::tempdir().unwrap();
     let (text, svg) = (dir.path().join("curve.txt"), dir.path().join("curve.svg"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_colocate-study"));
@@ -117,7 +115,7 @@ fn text_picture_and_file() {
 
 #[test]
 fn a_file_that_cannot_be_written_costs_no_report() {
-    let Some(pus) = two_pus() else { return };
+    let pus = need!(two_pus());
     for option in ["--svg", "-o"] {
         let options = format!("{} {option} /dev/full", quick(&list(pus)));
         let output = bench(&options, &["true"]).output().unwrap();
@@ -141,7 +139,7 @@ fn a_missing_folder_is_reported_first() {
 
 #[test]
 fn the_program_is_on_its_pu_alone_and_leaves_nothing() {
-    let Some(pus) = two_pus() else { return };
+    let pus = need!(two_pus());
     let dir = tempfile::tempdir().unwrap();
     let (masks, left) = (dir.path().join("masks"), dir.path().join("left"));
     let script = format!(
@@ -176,7 +174,7 @@ fn long_run(pus: (u32, u32), dir: &Path) -> (std::process::Child, Vec<String>) {
 
 #[test]
 fn a_killed_bench_takes_the_program_with_it() {
-    let Some(pus) = two_pus() else { return };
+    let pus = need!(two_pus());
     let dir = tempfile::tempdir().unwrap();
     let (mut child, pids) = long_run(pus, dir.path());
     assert_eq!(pids.len(), 2);
@@ -187,7 +185,7 @@ fn a_killed_bench_takes_the_program_with_it() {
 
 #[test]
 fn a_signal_stops_it() {
-    let Some(pus) = two_pus() else { return };
+    let pus = need!(two_pus());
     for signal in ["-INT", "-TERM"] {
         let dir = tempfile::tempdir().unwrap();
         let (child, pids) = long_run(pus, dir.path());
@@ -206,7 +204,7 @@ fn a_signal_stops_it() {
 
 #[test]
 fn a_failed_program_is_reported_with_its_last_line() {
-    let Some(pus) = two_pus() else { return };
+    let pus = need!(two_pus());
     let (code, told) = code(
         &bench(&quick(&list(pus)), &["sh", "-c", "echo no disk >&2; exit 3"]).output().unwrap(),
     );
@@ -217,7 +215,7 @@ fn a_failed_program_is_reported_with_its_last_line() {
 
 #[test]
 fn a_program_that_places_itself_is_refused() {
-    let Some(pus) = two_pus() else { return };
+    let pus = need!(two_pus());
     let other = pus.1.to_string();
     let (code, told) = code(
         &bench(&quick(&list(pus)), &["taskset", "-c", &other, "sleep", "600"]).output().unwrap(),

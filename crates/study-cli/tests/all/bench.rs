@@ -2,6 +2,8 @@
 //! checked, not what was measured.
 
 use assert_cmd::Command;
+use colocate_testing::need;
+use colocate_testing::skip::{Missing, Requirement};
 use serde_json::Value;
 use std::path::Path;
 
@@ -39,20 +41,17 @@ fn usable() -> Vec<u32> {
     smt_bench::thread::usable().unwrap()
 }
 
-/// Two PUs as an argument, or `None`, said aloud, on a machine with one.
-fn two_pus() -> Option<String> {
+/// Two PUs as an argument.
+fn two_pus() -> Result<String, Missing> {
     match usable().as_slice() {
-        [a, b, ..] => Some(format!("--cpus {a},{b}")),
-        _ => {
-            println!("skipped: only one PU is usable");
-            None
-        }
+        [a, b, ..] => Ok(format!("--cpus {a},{b}")),
+        _ => Err(Requirement::TwoPus.missing("only one PU is usable")),
     }
 }
 
 #[test]
 fn json_has_every_kernel_and_every_pair() {
-    let Some(cpus) = two_pus() else { return };
+    let cpus = need!(two_pus());
     let found = json(&format!("{cpus} --json --seconds 0.001 --repeat 2 --seed 7"), "bench-smt");
     let kernels =
         ["branch", "fp-add", "fp-mul", "fp-div", "int-add", "int-mul", "int-div", "load-dep"];
@@ -82,7 +81,7 @@ fn json_has_every_kernel_and_every_pair() {
 
 #[test]
 fn text_has_scenarios_kernels_and_matrix() {
-    let Some(cpus) = two_pus() else { return };
+    let cpus = need!(two_pus());
     let text = output(&format!(
         "{cpus} --seconds 0.001 --repeat 1 --matrix --kernels fp-div,int-div-tp,load-dep:32"
     ));
@@ -98,7 +97,7 @@ fn text_has_scenarios_kernels_and_matrix() {
 
 #[test]
 fn the_result_goes_to_a_file() {
-    let Some(cpus) = two_pus() else { return };
+    let cpus = need!(two_pus());
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("bench.json");
     let args = format!("{cpus} --seconds 0.001 --repeat 1 --kernels int-mul --json -o");

@@ -1,6 +1,7 @@
 //! Files that other users or programs may have prepared: whole runs.
 
-use colocate_testing::Ends;
+use colocate_testing::skip::root;
+use colocate_testing::{Ends, need, skip};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -55,9 +56,8 @@ fn files_of_others_are_not_read() {
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
     let done = command.arg(&copy).arg("simulate").arg(&secret).output();
-    let Some(done) = done.ok().filter(|_| rustix::process::geteuid().is_root()) else {
-        return println!("skipped: needs root and setpriv");
-    };
+    need!(root());
+    let Ok(done) = done else { skip!(Tools, "setpriv is not installed") };
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(!done.status.success() && said.contains("Permission denied"), "{said}");
     assert!(!said.contains("the secret"), "{said}");

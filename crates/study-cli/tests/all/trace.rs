@@ -1,54 +1,40 @@
 //! `colocate-study trace` under the real QEMU, and `colocate-study replay` of what it wrote.
-//!
-//! Recording is skipped, with a printed reason, where QEMU is not built, unless `COLOCATE_REQUIRE_QEMU` is set.
 
 use crate::described;
 use assert_cmd::Command;
-use colocate_observe::emulate::{Emulator, Places, available};
+use colocate_testing::emulator::emulator;
+use colocate_testing::need;
+use colocate_testing::skip::Missing;
 use colocate_trace::form::{Access, Block, header};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// QEMU and the plugin, or `None` with a printed reason.
-fn emulator() -> Option<Emulator> {
-    let mut places = Places::from_env(|name| std::env::var_os(name));
-    places.beside = Path::new(env!("CARGO_BIN_EXE_colocate-study")).parent().map(Path::to_owned);
-    match available(&places) {
-        Ok(found) => Some(found),
-        Err(why) if std::env::var_os("COLOCATE_REQUIRE_QEMU").is_some() => {
-            panic!("COLOCATE_REQUIRE_QEMU is set, but {why}")
-        }
-        Err(why) => {
-            println!("skipped: {why}");
-            None
-        }
-    }
-}
+const PROGRAM: &str = env!("CARGO_BIN_EXE_colocate-study");
 
 fn colocate() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_colocate-study"))
+    Command::new(PROGRAM)
 }
 
-/// Builds the program with known patterns; `None` where nothing can be recorded.
-fn patterns(folder: &TempDir) -> Option<PathBuf> {
-    emulator()?;
+/// Builds the program with known patterns.
+fn patterns(folder: &TempDir) -> Result<PathBuf, Missing> {
+    emulator(PROGRAM)?;
     let from =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads/communication/patterns.c");
     let to = folder.path().join("patterns");
     let mut cc = std::process::Command::new("cc");
     let built = cc.args(["-O2", "-pthread", "-o"]).arg(&to).arg(from).status();
     assert!(built.unwrap().success());
-    Some(to)
+    Ok(to)
 }
 
 /// Records a pattern with so many threads, and returns the trace.
-fn recorded(folder: &TempDir, pattern: &str, threads: usize) -> Option<PathBuf> {
+fn recorded(folder: &TempDir, pattern: &str, threads: usize) -> Result<PathBuf, Missing> {
     let program = patterns(folder)?;
     let trace = folder.path().join("trace");
     let mut command = colocate();
     command.arg("trace").arg("-o").arg(&trace).arg("--").arg(program);
     command.args([pattern, &threads.to_string(), "40", "32"]).assert().success();
-    Some(trace)
+    Ok(trace)
 }
 
 /// What the simulated detector found.
@@ -95,7 +81,7 @@ fn is_pair(pattern: &str, a: usize, b: usize) -> bool {
 fn known_patterns_are_detected_in_traces() {
     for pattern in ["stencil", "ring", "reduction", "master-worker", "producer-consumer"] {
         let folder = TempDir::new().unwrap();
-        let Some(trace) = recorded(&folder, pattern, 8) else { return };
+        let trace = need!(recorded(&folder, pattern, 8));
         let found = matrix(&trace);
         assert_eq!(found.len(), 8);
         let pairs = (0..8).flat_map(|a| (a + 1..8).map(move |b| (a, b)));
@@ -111,7 +97,7 @@ fn known_patterns_are_detected_in_traces() {
 fn a_program_is_replayed_at_once() {
     colocate().arg("replay").assert().failure().code(2);
     let folder = TempDir::new().unwrap();
-    let Some(program) = patterns(&folder) else { return };
+    let program = need!(patterns(&folder));
     let mut replay = colocate();
     replay.env("TMPDIR", folder.path()).args(["replay", "--random", "1", "--"]).arg(program);
     let out = replay.args(["ring", "2", "10", "8"]).assert().success().get_output().stdout.clone();
@@ -152,7 +138,7 @@ fn a_machine_with_too_large_caches_is_refused() {
 #[test]
 fn a_trace_is_checked() {
     let folder = TempDir::new().unwrap();
-    let Some(trace) = recorded(&folder, "ring", 3) else { return };
+    let trace = need!(recorded(&folder, "ring", 3));
     let check = |path: &Path| {
         let mut command = colocate();
         command.arg("trace").arg("--check").arg(path);
@@ -183,9 +169,7 @@ fn a_trace_is_checked() {
 /// The program's exit status is ours, and a program that is killed leaves no whole trace.
 #[test]
 fn a_killed_program_leaves_no_whole_trace() {
-    if emulator().is_none() {
-        return;
-    }
+    need!(emulator(PROGRAM));
     let folder = TempDir::new().unwrap();
     let source = folder.path().join("killed.c");
     std::fs::write(&source, "#include <signal.h>\nint main(void) { return raise(SIGKILL); }\n")

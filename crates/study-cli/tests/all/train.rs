@@ -2,7 +2,7 @@
 
 use crate::interfering::{colocate, interfering, train_here};
 use colocate_model::CpiModel;
-use colocate_testing::wait_for;
+use colocate_testing::{skip, wait_for};
 use rustix::process::{Pid, Signal};
 use std::path::Path;
 
@@ -172,7 +172,7 @@ fn a_training_that_is_stopped_leaves_nothing() {
         None => (programs() > 0).then_some(false),
     });
     if is_refused {
-        return println!("skipped: {:?}", training.wait_with_output());
+        skip!(Perf, "{:?}", training.wait_with_output());
     }
     rustix::process::kill_process(Pid::from_child(&training), Signal::TERM).unwrap();
     let output = training.wait_with_output().unwrap();

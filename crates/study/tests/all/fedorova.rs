@@ -7,10 +7,10 @@ use colocate_machine::{Machine, Nanos, Performance, PuIdx};
 use colocate_model::Assumptions;
 use colocate_policy::schedule::{Allocated, Choice, Selected};
 use colocate_policy::{Evidence, Plan, Policy, PolicySpec};
-use colocate_sim::{Moves, Platform};
+use colocate_sim::Platform;
 use colocate_study::replication::Study;
 use colocate_study::replication::definition::{Definition, Layout, SerialBy, Waiting};
-use colocate_study::replication::layout::{all_slow, levelled};
+use colocate_study::replication::layout::all_slow;
 use colocate_study::replication::pace::{self, Kind, Pace, Shape, Sizes};
 use colocate_study::replication::phased::{self, Point};
 
@@ -154,63 +154,6 @@ fn programs_begin_in_different_parts_of_a_round() {
             assert_eq!(created.collect::<Vec<_>>(), vec![begin; 16 / programs as usize]);
         }
     }
-}
-
-/// What fast cores are worth in either layout, and what moves cost where they are only said to be fast: half of the time serial, by
-/// all threads in turn. `cargo test --release -p colocate-study --test all fedorova -- --ignored --nocapture`
-#[test]
-#[ignore = "prints a table"]
-fn fast_cores_in_either_layout() {
-    let (machine, performance) = machine(MACHINE);
-    let draws = [Assumptions::default()];
-    let definition = definition();
-    let study = study(&definition, (&machine, &performance), &draws);
-    println!(
-        "| layout | phases, ms | fast cores | scheduler | faster than os, % | moves a second, across |"
-    );
-    println!("|---|---|---|---|---|---|");
-    for (layout, levelled) in
-        [Layout::Friendly, Layout::Unfriendly].into_iter().flat_map(|of| [(of, false), (of, true)])
-    {
-        for phase in [5, 10, 20] {
-            let parts = 400 / (2 * phase) + 1;
-            let shape = Shape { parts, ..point(0.5, Waiting::Sleep).shape };
-            let serial_by = SerialBy::InTurn;
-            let point = Point { layout, levelled, shape, serial_by, ..point(0.5, Waiting::Sleep) };
-            let os = seconds(&study, &point, "os").0;
-            for name in ["parallelism-aware", "parallelism-aware:spare=no"] {
-                let (ours, moves, across) = seconds(&study, &point, name);
-                let kind = if levelled { "said to be" } else { "are" };
-                let faster = (os / ours - 1.0) * 100.0;
-                println!(
-                    "| {} | {phase} | {kind} | `{name}` | {faster:+.1} | {moves:.0}, {across:.0} |",
-                    if layout == Layout::Friendly { "friendly" } else { "unfriendly" }
-                );
-            }
-        }
-    }
-}
-
-/// Seconds of a situation under a scheduler, the mean of two seeds, and moves a second, also those to another last-level cache.
-fn seconds(study: &Study<'_>, point: &Point, name: &str) -> (f64, f64, f64) {
-    let machine = point.layout.of(study.machine);
-    let flat = levelled(study.performance);
-    let performance = if point.levelled { &flat } else { study.performance };
-    let platform = Platform::new(&machine, performance, study.draws[0]).unwrap();
-    let sizes = Sizes::of(&point.shape, &machine, performance, study.draws[0]).unwrap();
-    let kind = PolicySpec::named(name);
-    let one = |seed| {
-        let scenario = phased::scenario(study, point, &sizes, seed);
-        let mut scheduler = kind.plain();
-        let outcome = phased::under(&platform, point, &scenario, (&mut *scheduler, name)).unwrap();
-        let seconds = outcome.slowest().unwrap().as_secs_f64();
-        let sum = |of: fn(&Moves) -> u32| {
-            outcome.tasks.iter().map(|task| f64::from(of(&task.moves))).sum::<f64>() / seconds
-        };
-        (seconds, sum(Moves::total), sum(|moves| moves.same_node + moves.other_node))
-    };
-    let (a, b) = (one(0), one(1));
-    ((a.0 + b.0) / 2.0, (a.1 + b.1) / 2.0, (a.2 + b.2) / 2.0)
 }
 
 /// The page's table of recorded programs is that which is kept.

@@ -6,7 +6,6 @@ mod feliu;
 mod kept;
 mod orders;
 mod serpa;
-mod train;
 
 use colocate_machine::{Machine, Performance, described};
 

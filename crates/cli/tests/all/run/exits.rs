@@ -1,8 +1,9 @@
 //! Exit status, standard streams, signals.
 
 use super::{run, send};
-use crate::run_support::{Scratch, await_that, child_called, have, script, text};
-use colocate_testing::{END_LIMIT, Ends, Limit};
+use crate::run_support::{Scratch, await_that, child_called, script, text};
+use colocate_testing::skip::installed;
+use colocate_testing::{END_LIMIT, Ends, Limit, need};
 use std::io::Read;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -134,9 +135,7 @@ fn a_signal_sent_to_us_reaches_every_program() {
 /// On a terminal, Ctrl-C reaches the program once: from the terminal, and not from us again.
 #[test]
 fn ctrl_c_reaches_the_program_once() {
-    if !have("script") {
-        return;
-    }
+    need!(installed("script"));
     let scratch = Scratch::new();
     // What is sent to us after the key is passed on after what we would have made of the key.
     let counter = "n=0; trap 'n=$((n+1)); kill -USR1 $PPID' INT; trap 'over=1' USR1; echo ready; \

@@ -4,7 +4,8 @@ use super::run;
 use crate::run_support::{
     Cpuset, Scratch, await_that, child_called, masks, original, stands, text,
 };
-use colocate_testing::Ends;
+use colocate_testing::skip::{Missing, Requirement};
+use colocate_testing::{Ends, need};
 use serde_json::Value;
 use std::io::Read;
 use std::path::PathBuf;
@@ -14,9 +15,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The cpuset shrinks to one PU while the program runs: planned again, and nothing is placed.
 #[test]
 fn a_cpuset_that_shrinks() {
-    let Some(cpuset) = Cpuset::new() else { return };
+    let cpuset = need!(Cpuset::new());
     let scratch = Scratch::new();
-    let Some(threads) = scratch.program("threads", &[]) else { return };
+    let threads = need!(scratch.program("threads", &[]));
     let mut command = cpuset.command();
     scratch.homes(&mut command);
     command.arg(env!("CARGO_BIN_EXE_colocate")).args(["run", "--no-guard", "--policy", "scatter"]);
@@ -52,16 +53,13 @@ struct Switch {
 }
 
 impl Switch {
-    fn asked_for() -> Option<Self> {
+    fn asked_for() -> Result<Self, Missing> {
         static TURN: Mutex<()> = Mutex::new(());
-        let Some(file) = std::env::var_os("COLOCATE_TEST_OFFLINE") else {
-            eprintln!(
-                "skipped: set COLOCATE_TEST_OFFLINE to a file like .../cpu1/online to run it"
-            );
-            return None;
-        };
+        const REMEDY: &str = "set COLOCATE_TEST_OFFLINE to a file like .../cpu1/online to run it";
+        let file = std::env::var_os("COLOCATE_TEST_OFFLINE");
+        let file = file.ok_or_else(|| Requirement::OfflinePu.missing(REMEDY))?;
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(Self { file: file.into(), _turn: turn })
+        Ok(Self { file: file.into(), _turn: turn })
     }
 
     fn set(&self, online: bool) {
@@ -79,7 +77,7 @@ impl Drop for Switch {
 /// use it when it comes back.
 #[test]
 fn a_pu_that_is_offline_at_the_start() {
-    let Some(switch) = Switch::asked_for() else { return };
+    let switch = need!(Switch::asked_for());
     let scratch = Scratch::new();
     let grep = ["grep", "Cpus_allowed:", "/proc/self/status"];
     switch.set(false);
@@ -92,7 +90,7 @@ fn a_pu_that_is_offline_at_the_start() {
 /// A PU goes offline and comes back.
 #[test]
 fn a_pu_that_goes_offline() {
-    let Some(switch) = Switch::asked_for() else { return };
+    let switch = need!(Switch::asked_for());
     let scratch = Scratch::new();
     let pu = switch.file.parent().unwrap().file_name().unwrap().to_str().unwrap();
     let pu = pu.strip_prefix("cpu").unwrap();

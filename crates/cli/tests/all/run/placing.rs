@@ -2,11 +2,11 @@
 
 use super::{ANSWERS, answering, catch_up, run, send};
 use crate::run_support::{
-    Scratch, allowed, await_that, child_called, exclusive, have, masks, original, stands, text,
-    two_pus,
+    Scratch, allowed, await_that, child_called, exclusive, masks, original, stands, text,
 };
 use crate::schedule_support::wait_until;
-use colocate_testing::Ends;
+use colocate_testing::skip::{installed, two_pus};
+use colocate_testing::{Ends, need, skip};
 use serde_json::Value;
 use std::io::Read;
 use std::path::Path;
@@ -17,7 +17,7 @@ use std::time::Duration;
 #[test]
 fn threads_are_placed_and_read_back() {
     let scratch = Scratch::new();
-    let Some(threads) = scratch.program("threads", &[]) else { return };
+    let threads = need!(scratch.program("threads", &[]));
     let mut command = scratch.run(&["--policy", "round-robin", "--settle-ms", "0"]);
     command.arg(threads).args(["0", "3"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -35,13 +35,13 @@ fn threads_are_placed_and_read_back() {
     }
     // Round robin over the usable PUs, in the order of birth.
     let planned = |task: usize| report["tasks"][task]["planned"].clone();
-    assert_eq!(planned(0) == planned(1), !two_pus());
+    assert_eq!(planned(0) == planned(1), two_pus().is_err());
 }
 
 #[test]
 fn a_static_program_is_placed() {
     let scratch = Scratch::new();
-    let Some(threads) = scratch.program("threads", &["-static"]) else { return };
+    let threads = need!(scratch.program("threads", &["-static"]));
     let output = run(
         &scratch,
         &["--policy", "scatter", "--settle-ms", "0"],
@@ -55,9 +55,7 @@ fn a_static_program_is_placed() {
 #[test]
 fn a_program_that_may_have_counted_one_pu_is_named() {
     let scratch = Scratch::new();
-    if !two_pus() {
-        return;
-    }
+    need!(two_pus());
     let go = scratch.path("go");
     let script = format!("while [ ! -e {} ]; do :; done; exec sleep 1", go.display());
     let mut command = scratch.run(&["--policy", "scatter", "--settle-ms", "50"]);
@@ -80,7 +78,7 @@ fn a_program_that_may_have_counted_one_pu_is_named() {
 #[test]
 fn ten_thousand_short_threads() {
     let scratch = Scratch::new();
-    let Some(threads) = scratch.program("threads", &[]) else { return };
+    let threads = need!(scratch.program("threads", &[]));
     let output = run(
         &scratch,
         &["--policy", "scatter", "--settle-ms", "0"],
@@ -96,7 +94,7 @@ fn ten_thousand_short_threads() {
 #[test]
 fn an_openmp_program_creates_its_threads() {
     let scratch = Scratch::new();
-    let Some(program) = scratch.program("openmp", &["-fopenmp"]) else { return };
+    let program = need!(scratch.program("openmp", &["-fopenmp"]));
     let bare = Command::new(&program).env_remove("OMP_NUM_THREADS").output().unwrap();
     let words = [program.to_str().unwrap()];
     let output = run(&scratch, &["--policy", "scatter", "--settle-ms", "60000"], &words);
@@ -111,10 +109,8 @@ fn an_openmp_program_creates_its_threads() {
 #[test]
 fn a_thread_that_its_program_has_bound_is_left() {
     let scratch = Scratch::new();
-    let Some(threads) = scratch.program("threads", &[]) else { return };
-    if !two_pus() {
-        return;
-    }
+    let threads = need!(scratch.program("threads", &[]));
+    need!(two_pus());
     let options = ["--policy", "round-robin", "--settle-ms", "60000"];
     let mut command = scratch.run(&options);
     command.arg(threads).args(["0", "1", "own"]);
@@ -134,9 +130,8 @@ fn a_thread_that_its_program_has_bound_is_left() {
 
 #[test]
 fn taskset_is_respected() {
-    if !two_pus() || !have("taskset") {
-        return;
-    }
+    need!(two_pus());
+    need!(installed("taskset"));
     let scratch = Scratch::new();
     let last = original().rsplit([',', '-']).next().unwrap().to_owned();
     let mut command = scratch.run(&["--policy", "scatter", "--settle-ms", "60000"]);
@@ -152,9 +147,8 @@ fn taskset_is_respected() {
 /// A program that gets hardly any of two busy PUs counts both, although that is long after it began.
 #[test]
 fn a_starved_program_counts_all_pus() {
-    if !have("chrt") || !two_pus() {
-        return;
-    }
+    need!(installed("chrt"));
+    need!(two_pus());
     let (_exclusive, scratch) = (exclusive(), Scratch::new());
     let busy = |_| Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
     let mut busy: Vec<_> = (0..4).map(busy).collect();
@@ -170,9 +164,8 @@ fn a_starved_program_counts_all_pus() {
 /// Go counts PUs again every second; were its monitor put on one PU, the last number would be 1.
 #[test]
 fn a_go_program_keeps_all_its_pus() {
-    if !have("go") || !two_pus() {
-        return;
-    }
+    need!(installed("go"));
+    need!(two_pus());
     let scratch = Scratch::new();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/pus.go");
     let mut go = Command::new("go");
@@ -180,8 +173,7 @@ fn a_go_program_keeps_all_its_pus() {
     go.env("GOCACHE", scratch.path("gocache")).env("GO111MODULE", "off").env("CGO_ENABLED", "0");
     let built = go.output().unwrap();
     if !built.status.success() {
-        eprintln!("skipped: go cannot build: {}", text(&built.stderr));
-        return;
+        skip!(Go, "go cannot build: {}", text(&built.stderr));
     }
     let bare = Command::new(scratch.path("pus")).output().unwrap();
     let pus = scratch.path("pus");
@@ -191,16 +183,15 @@ fn a_go_program_keeps_all_its_pus() {
 
 #[test]
 fn a_java_program_keeps_all_its_pus() {
-    if !have("javac") || !have("java") || !two_pus() {
-        return;
-    }
+    need!(installed("javac"));
+    need!(installed("java"));
+    need!(two_pus());
     let scratch = Scratch::new();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/Pus.java");
     let built =
         Command::new("javac").arg("-d").arg(scratch.dir.path()).arg(source).output().unwrap();
     if !built.status.success() {
-        eprintln!("skipped: javac cannot compile: {}", text(&built.stderr));
-        return;
+        skip!(Java, "javac cannot compile: {}", text(&built.stderr));
     }
     let home = scratch.dir.path().to_str().unwrap();
     let words = ["java", "-Xshare:auto", "-cp", home, "Pus"];
@@ -212,9 +203,7 @@ fn a_java_program_keeps_all_its_pus() {
 /// What a script starts counts all PUs, although the script itself may have been placed.
 #[test]
 fn programs_started_by_a_script_count_all_pus() {
-    if !have("nproc") {
-        return;
-    }
+    need!(installed("nproc"));
     let scratch = Scratch::new();
     let bare = Command::new("nproc").env_remove("OMP_NUM_THREADS").output().unwrap();
     let output = run(&scratch, &["--policy", "scatter"], &["sh", "-c", "nproc; nproc"]);
@@ -225,7 +214,7 @@ fn programs_started_by_a_script_count_all_pus() {
 #[test]
 fn one_that_creates_processes_is_placed_later() {
     let scratch = Scratch::new();
-    let Some(forks) = scratch.program("forks", &[]) else { return };
+    let forks = need!(scratch.program("forks", &[]));
     let status = |words: &[&str]| {
         run(&scratch, &["--policy", "scatter", "--settle-ms", "20"], words);
         let report = scratch.report();
@@ -233,7 +222,7 @@ fn one_that_creates_processes_is_placed_later() {
     };
     let (forked, report) = status(&[forks.to_str().unwrap()]);
     if report["threads_created"]["seen_by"] != "perf" {
-        return eprintln!("skipped: creations are found in /proc: {}", report["notes"]);
+        skip!(Perf, "creations are found in /proc: {}", report["notes"]);
     }
     assert_eq!(forked, "placed", "{report}");
     let (script, report) = status(&["sh", "-c", "sleep 0; sleep 1.5; :"]);
@@ -253,7 +242,7 @@ fn a_script_that_becomes_a_program_is_placed() {
 #[test]
 fn a_daemon_gets_its_mask_back() {
     let scratch = Scratch::new();
-    let Some(daemon) = scratch.program("daemon", &[]) else { return };
+    let daemon = need!(scratch.program("daemon", &[]));
     let file = scratch.path("pid");
     let words = [daemon.to_str().unwrap(), file.to_str().unwrap()];
     let output = run(&scratch, &["--policy", "scatter", "--settle-ms", "0"], &words);
@@ -268,7 +257,7 @@ fn a_daemon_gets_its_mask_back() {
 #[test]
 fn threads_created_at_the_end_get_their_mask_back() {
     let scratch = Scratch::new();
-    let Some(relay) = scratch.program("relay", &[]) else { return };
+    let relay = need!(scratch.program("relay", &[]));
     let file = scratch.path("pid");
     let words = [relay.to_str().unwrap(), file.to_str().unwrap()];
     let output = run(&scratch, &["--policy", "scatter", "--settle-ms", "0"], &words);

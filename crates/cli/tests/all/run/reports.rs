@@ -2,7 +2,7 @@
 
 use super::run;
 use crate::run_support::{Scratch, child_called, children, name, stands, text};
-use colocate_testing::Ends;
+use colocate_testing::{Ends, need, skip};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Stdio;
@@ -76,8 +76,7 @@ fn a_program_seen_before_is_planned_at_once() {
     run(&scratch, &["--policy", "mix", "--watch-s", "0.5"], &words);
     let first = scratch.report();
     if first["threads_created"]["seen_by"] != "perf" || first["jobs"][0]["profile"].is_null() {
-        eprintln!("skipped: this kernel lets us sample nothing: {}", first["notes"]);
-        return;
+        skip!(Perf, "this kernel lets us sample nothing: {}", first["notes"]);
     }
     let cached = std::fs::read_dir(scratch.path("cache/colocate/profiles")).unwrap();
     let cached: Vec<_> = cached.map(|entry| entry.unwrap().path()).collect();
@@ -111,8 +110,7 @@ fn a_profile_is_made_first() {
     );
     let output = run(&scratch, &["--policy", "mix", "--profile-first"], &["sh", "-c", &script]);
     if output.status.code() == Some(125) {
-        eprintln!("skipped: nothing can be profiled here: {}", text(&output.stderr));
-        return;
+        skip!(Perf, "nothing can be profiled here: {}", text(&output.stderr));
     }
     assert_eq!(text(&output.stdout), "out\n");
     assert_eq!(std::fs::read_to_string(file).unwrap(), "ran\nran\n");
@@ -149,7 +147,7 @@ fn every_report_fits_the_schema() {
 #[test]
 fn children_of_a_killed_driver_count() {
     let scratch = Scratch::new();
-    let Some(busy) = scratch.program("busy", &[]) else { return };
+    let busy = need!(scratch.program("busy", &[]));
     let script = format!(
         "{} 1 1000000000 & while read -r _ _ _ _ _ _ _ _ _ _ _ _ _ used _ < /proc/$!/stat; [ $used -lt 150 ]; do \
          sleep 0.1; done; kill -9 $! $$",
@@ -169,7 +167,7 @@ fn children_of_a_killed_driver_count() {
 #[test]
 fn the_policy_os_changes_nothing() {
     let scratch = Scratch::new();
-    let Some(threads) = scratch.program("threads", &[]) else { return };
+    let threads = need!(scratch.program("threads", &[]));
     let options = ["--policy", "os", "--settle-ms", "0"];
     run(&scratch, &options, &[threads.to_str().unwrap(), "0", "2"]);
     let report = scratch.report();

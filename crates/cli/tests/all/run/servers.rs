@@ -1,8 +1,9 @@
 //! A server and its load: readiness, and ends that decide.
 
 use super::{ANSWERS, answering, run, send};
-use crate::run_support::{Scratch, have, text};
-use colocate_testing::Ends;
+use crate::run_support::{Scratch, text};
+use colocate_testing::skip::installed;
+use colocate_testing::{Ends, need};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
@@ -35,9 +36,7 @@ fn free_port() -> String {
 
 #[test]
 fn clients_begin_when_the_server_is_ready_and_it_ends_with_them() {
-    if !have("python3") {
-        return;
-    }
+    need!(installed("python3"));
     let (scratch, port) = (Scratch::new(), free_port());
     let file = scratch.path("ended").display().to_string();
     let words = ["python3", "-c", SERVER, &port, &file, ":::", "python3", "-c", CLIENT, &port];
@@ -152,9 +151,7 @@ while True:
 
 #[test]
 fn a_server_that_goes_to_the_background_ends_with_its_clients() {
-    if !have("python3") {
-        return;
-    }
+    need!(installed("python3"));
     let (scratch, port) = (Scratch::new(), free_port());
     let file = scratch.path("ended").display().to_string();
     let words = ["python3", "-c", DAEMON, &port, &file, ":::", "python3", "-c", CLIENT, &port];

@@ -2,9 +2,10 @@
 
 use super::{ANSWERS, answering, await_end_of, catch_up, send};
 use crate::run_support::{
-    Scratch, as_nobody, await_that, child_called, have, is_root, masks, name, original, text,
+    Scratch, as_nobody, await_that, child_called, masks, name, original, text,
 };
-use colocate_testing::Ends;
+use colocate_testing::skip::{installed, root};
+use colocate_testing::{Ends, need, skip};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -13,7 +14,7 @@ use std::process::{Command, Stdio};
 #[test]
 fn kill_nine_leaves_every_mask_as_it_was() {
     let scratch = Scratch::new();
-    let Some(threads) = scratch.program("threads", &[]) else { return };
+    let threads = need!(scratch.program("threads", &[]));
     for round in 0_u64..24 {
         let mut command = scratch.run(&["--policy", "scatter", "--settle-ms", "0"]);
         command.arg(&threads).args(["300", "4"]);
@@ -79,9 +80,8 @@ fn a_home_that_cannot_be_written_costs_a_line() {
 /// A full disk: the journal is given up with one line, and the run goes on.
 #[test]
 fn a_full_disk_costs_a_line() {
-    if !is_root() || !have("unshare") {
-        return;
-    }
+    need!(root());
+    need!(installed("unshare"));
     let scratch = Scratch::new();
     let runtime = scratch.path("runtime");
     let script = "mount -t tmpfs -o size=4k,mode=700 none \"$XDG_RUNTIME_DIR\" || exit 77; \
@@ -95,8 +95,7 @@ fn a_full_disk_costs_a_line() {
         .env("XDG_RUNTIME_DIR", runtime);
     let output = command.stdin(Stdio::null()).output().unwrap();
     if output.status.code() == Some(77) || text(&output.stderr).starts_with("unshare: ") {
-        eprintln!("skipped: no private mounts here: {}", text(&output.stderr));
-        return;
+        skip!(Namespaces, "no private mounts here: {}", text(&output.stderr));
     }
     assert_eq!(text(&output.stdout), "done\n");
     let said = text(&output.stderr);
@@ -107,7 +106,7 @@ fn a_full_disk_costs_a_line() {
 #[test]
 fn without_perf_there_are_lines_and_a_run() {
     let scratch = Scratch::new();
-    let Some(noperf) = scratch.program("noperf", &[]) else { return };
+    let noperf = need!(scratch.program("noperf", &[]));
     let mut command = Command::new(noperf);
     scratch.homes(&mut command);
     command.arg(env!("CARGO_BIN_EXE_colocate")).args([
@@ -140,7 +139,7 @@ fn without_perf_there_are_lines_and_a_run() {
 #[test]
 fn another_users_thread_is_reported() {
     let scratch = Scratch::new();
-    let Some((mut command, program)) = as_nobody(&scratch) else { return };
+    let (mut command, program) = need!(as_nobody(&scratch));
     command.args([
         "run",
         "--no-guard",
@@ -175,7 +174,7 @@ fn another_users_thread_is_reported() {
 #[test]
 fn a_thread_that_cannot_be_moved_back_keeps_the_journal() {
     let scratch = Scratch::new();
-    let Some((mut command, program)) = as_nobody(&scratch) else { return };
+    let (mut command, program) = need!(as_nobody(&scratch));
     command.args(["run", "--no-guard", "--quiet", "--policy", "scatter", "--settle-ms", "0", "--"]);
     let mut child = command.arg(program).arg("cat").stdin(Stdio::piped()).spawn().unwrap();
     let input = child.stdin.take();

@@ -3,7 +3,7 @@
 use colocate_evidence::SourceSet;
 use colocate_model::{CpiModel, Phase};
 use colocate_policy::schedule::{Allocated, Choice, QueuedJob, Selected};
-use colocate_policy::{Evidence, Knowledge, Plan, Policy, PolicySpec, table};
+use colocate_policy::{Evidence, Knowledge, Plan, Policy, PolicySpec};
 use colocate_sim::{JobSpec, Platform, Scenario, alone_of};
 
 /// Coefficients for `symbiotic`: `colocate-study train cpi-model --machine FILE`, the file being `common::SMALL`. Machines
@@ -57,20 +57,6 @@ pub enum Under {
 }
 
 impl Under {
-    /// All of them, but for schedulers of fast and slow cores, which are as `os` where cores are alike.
-    pub fn all() -> Vec<Self> {
-        let chooses = |kind: &PolicySpec| kind.waits() || kind.name() == "os";
-        let ours = table::each_quantum().filter(chooses).map(|kind| Self::Kind(kind.name()));
-        ours.chain([Self::OnePu, Self::StarvesOne]).collect()
-    }
-
-    /// Those of some names, with commas between.
-    pub fn named(names: &str) -> Vec<Self> {
-        let mut all = Self::all();
-        all.retain(|under| names.split(',').any(|name| name == under.name()));
-        all
-    }
-
     /// Its name in tables.
     pub fn name(self) -> String {
         match self {

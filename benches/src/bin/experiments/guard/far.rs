@@ -1,7 +1,7 @@
 //! How much memory is far in a guarded workload, and how regular turns meet with the kernel's regular looks at it.
 
 use super::cases::Case;
-use super::study::OTHER_LUCK;
+use super::runs::OTHER_LUCK;
 use super::under::Under;
 use colocate_engine::guard::{Guarding, QuantumGuard};
 use colocate_machine::Nanos;

@@ -1,155 +1,26 @@
-//! Where the studies' differences come from: schedulers with other settings on the mixes of the studies.
-//!
-//! `cargo test -p colocate-study --test all feliu -- --ignored --nocapture` prints the tables of docs/results/feliu.md that are not
-//! of kept tables: the default assumptions, seed 0.
+//! Feliu's studies: the order of schedulers, and the page's figures against the kept tables.
 
-#![allow(clippy::print_stdout)] // the tables are for people
+mod means;
 
 use crate::kept::Kept;
-use crate::machine;
-use colocate_machine::Nanos;
-use colocate_model::Assumptions;
-use colocate_policy::schedule::Selected;
-use colocate_sim::{Platform, alone_of};
-use colocate_study::replication::definition::{Cells, Definition};
-use colocate_study::replication::{Cell, Study, Work, mixes};
+use means::means;
 
-const PAGE: &str = include_str!("../../../../docs/results/feliu.md");
+const PAGE: &str = include_str!("../../../../../docs/results/feliu.md");
 /// The tables that those of the four sections are of.
 const KEPT: [&str; 4] = [
-    include_str!("../../../../studies/feliu-1.csv"),
-    include_str!("../../../../studies/feliu-2.csv"),
-    include_str!("../../../../studies/feliu-3.csv"),
-    include_str!("../../../../studies/feliu-4.csv"),
+    include_str!("../../../../../studies/feliu-1.csv"),
+    include_str!("../../../../../studies/feliu-2.csv"),
+    include_str!("../../../../../studies/feliu-3.csv"),
+    include_str!("../../../../../studies/feliu-4.csv"),
 ];
-
-/// Means over the mixes.
-#[derive(Debug, Default)]
-struct Means {
-    /// When the last program is done, in seconds.
-    last: f64,
-    /// End of the last quantum in which there was a program for every context, in seconds.
-    full: f64,
-    /// The last end over the first.
-    unfairness: f64,
-    /// Quanta that make estimates, as a share.
-    estimates: f64,
-    /// Jobs that have cores of their own in such a quantum.
-    solo: f64,
-}
-
-/// A scheduler, by name and settings, on some mixes of a study's first table.
-fn means(name: &str, places: &[usize], policy: &str) -> Means {
-    let definition = Definition::built_in(name).unwrap();
-    let (machine, performance) = machine(&definition.machine);
-    let draws = [Assumptions::default()];
-    let study = Study {
-        definition: &definition,
-        machine: &machine,
-        performance: &performance,
-        draws: &draws,
-        seed: 0,
-    };
-    let work = Work::new(study).unwrap();
-    let table = &work.tables()[0];
-    let Cells::Mixes(form) = &table.part.cells else { panic!("mixes") };
-    let platform = Platform::new(&machine, &performance, draws[0]).unwrap();
-    let mut found = Means::default();
-    let (mut quanta, mut estimates, mut solo) = (0.0, 0.0, 0.0);
-    for cell in places.iter().map(|&place| &table.cells[place]) {
-        let Cell::Mix(mix) = cell else { panic!("a mix") };
-        let scenario = mixes::scenario(&study, form.programs_per_pu, work.programs(), mix, 0);
-        let alone = alone_of(&platform, &scenario).unwrap();
-        let mut full = Nanos::ZERO;
-        let outcome = mixes::under(
-            &study,
-            &platform,
-            &scenario,
-            (policy.parse().unwrap(), &alone),
-            &mut |round| {
-                let selected = round.plan.selected();
-                let is_solo = |selected: &&&Selected| ***selected == Selected::Estimated;
-                let count = selected.values().filter(is_solo).count();
-                quanta += 1.0;
-                estimates += f64::from(u8::from(count > 0));
-                solo += count as f64;
-                if selected.len() >= mix.pus.len() {
-                    full = round.seen.at;
-                }
-            },
-        )
-        .unwrap();
-        let mut ends: Vec<f64> =
-            outcome.jobs.iter().map(|job| job.done.unwrap().as_secs_f64()).collect();
-        ends.sort_by(f64::total_cmp);
-        let last = ends[ends.len() - 1];
-        found.last += last / places.len() as f64;
-        found.full += full.as_secs_f64() / places.len() as f64;
-        found.unfairness += last / ends[0] / places.len() as f64;
-    }
-    Means { estimates: estimates / quanta, solo: solo / f64::max(estimates, 1.0), ..found }
-}
-
-fn table(number: &str, places: &[usize], kinds: &[&str]) {
-    for kind in kinds {
-        let Means { last, full, unfairness, estimates, solo } = means(number, places, kind);
-        println!(
-            "{number} {kind}: last done at {last:.1} s, all contexts used until {full:.1} s, {unfairness:.2} times \
-             the first; {:.0} % of the quanta estimate {solo:.1} jobs (simulated)",
-            estimates * 100.0
-        );
-    }
-}
 
 /// The order of the published unfairness, on one mix of the third study: nothing of it is left to chance.
 #[test]
 fn fair_is_fairer_than_the_kernel_and_bas_is_not() {
-    let of = |kind| means("feliu-3", &[4], kind).unfairness;
-    let [fair, perf_fair, os, bas] = ["fair", "perf-fair", "os", "bas"].map(of);
-    assert!(fair < os && perf_fair < os && os < bas, "{fair} {perf_fair} {os} {bas}");
-}
-
-#[test]
-#[ignore = "a table for docs/results/feliu.md"]
-fn table_of_the_first_study() {
-    let all: Vec<usize> = (0..10).collect();
-    let kinds = [
-        "os",
-        "round-robin",
-        "random:seed=1",
-        "random:seed=2",
-        "mmas",
-        "mhas",
-        "idas",
-        "bas",
-        "fair",
-    ];
-    table("feliu-1", &all, &kinds);
-}
-
-#[test]
-#[ignore = "a table for docs/results/feliu.md"]
-fn table_of_the_third_study() {
-    let kinds = [
-        "os",
-        "bas",
-        "fair",
-        "fair+guard",
-        "fair:apart=2",
-        "fair:apart=5",
-        "fair:apart=10",
-        "fair:valid=20",
-        "fair-oracle",
-        "perf-fair",
-        "perf-fair+guard",
-        "perf-fair:limit=1.5",
-        "perf-fair:limit=inf",
-    ];
-    let all: Vec<usize> = (0..10).collect();
-    // Or those that are named, with a comma between two.
-    let asked = std::env::var("KINDS").unwrap_or_default();
-    let asked: Vec<&str> = asked.split(',').filter(|kind| !kind.is_empty()).collect();
-    table("feliu-3", &all, if asked.is_empty() { &kinds } else { &asked });
+    let found = ["fair", "perf-fair", "os", "bas"].map(|kind| means("feliu-3", &[4], kind));
+    let [fair, perf_fair, os, bas] = found.each_ref().map(|means| means.unfairness);
+    let lines = found.map(|means| means.to_string()).join("\n");
+    assert!(fair < os && perf_fair < os && os < bas, "{lines}");
 }
 
 /// The section of the page on a study, its lines without bold type.

@@ -9,9 +9,8 @@
 //!   beyond themselves, as cold caches and memory on another node;
 //! - in the *tail*, when fewer threads are left than PUs: jobs left behind.
 
-use super::Runs;
 use super::cases::Case;
-use super::study::OTHER_LUCK;
+use super::runs::{OTHER_LUCK, Runs};
 use super::under::Under;
 use colocate_engine::Round;
 use colocate_engine::guard::{Guarding, QuantumGuard};

@@ -1,9 +1,5 @@
 //! How much worse, or better, guarded schedulers are than the kernel alone, over many workloads.
 //!
-//! # Terms
-//! - *Effect* of a scheduler on a workload: its mean turnaround over the kernel's, less 1, the means being over what
-//!   is luck: where turns of the kernel end, and where jobs start. That is what the limit of 1 % is for: in a
-//!   single run the kernel differs from itself by as much in every sixth workload.
 //! # Algorithm
 //! 1. Each workload once under the kernel, and under each scheduler without and with the guard.
 //! 2. A case above the limit with the guard is run again, [`ROUNDS`] times with more runs each, as long as
@@ -16,13 +12,12 @@
 //! with: what comes of it is luck. An effect of just the limit is found in one of eight cases, since it has to be
 //! above three times; larger ones more often.
 
-use super::cases::{Case, any_case};
+use super::cases::any_case;
 use super::kept::Kept;
+use super::runs::{Bench, Runs};
 use super::under::Under;
-use super::{Runs, turnaround};
-use colocate_engine::guard::{Guarding, QuantumGuard};
-use colocate_policy::PolicySpec;
-use std::collections::{BTreeMap, BTreeSet};
+use colocate_engine::Meanwhile;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::Path;
@@ -45,9 +40,6 @@ const GAIN: f64 = 0.02;
 /// Runs of a scheduler that gained.
 const GAINERS: u64 = 3;
 
-/// Runs under a scheduler have other luck than those under the kernel that they are compared with.
-pub const OTHER_LUCK: u64 = 1 << 40;
-
 /// Runs of a round, and of gainers, begin so many seeds after those before.
 const APART: u64 = 100;
 
@@ -65,69 +57,32 @@ pub struct Found {
     pub gain: Option<(f64, f64)>,
 }
 
-/// A workload, and what is known of it under the kernel: by first run and number.
-struct Bench<'a> {
-    case: &'a Case,
-    kernel: BTreeMap<(u64, u64), Runs>,
+fn found_of(bench: &mut Bench<'_>, under: Under) -> Found {
+    let kernel = bench.kernel(0, 1);
+    let free = bench.under(under, false, 0, 1).0.over(kernel).0;
+    let (guarded, controls) = bench.under(under, true, 0, 1);
+    let guarded = guarded.over(kernel).0;
+    let gain = (free < -GAIN).then(|| {
+        let from = APART * (1 + ROUNDS.len() as u64);
+        let (_, kernels) = ROUNDS[0];
+        let kernel = bench.kernel(APART, kernels);
+        let fresh = |guarded| bench.under(under, guarded, from, GAINERS).0.over(kernel).0;
+        (fresh(false), fresh(true))
+    });
+    let above = above(bench, under, guarded);
+    Found { seed: bench.case.scenario.seed, free, guarded, controls, above, gain }
 }
 
-impl Bench<'_> {
-    fn kernel(&mut self, from: u64, times: u64) -> Runs {
-        let case = self.case;
-        let run = |scenario: &colocate_sim::Scenario| {
-            turnaround(&case.platform(), scenario, &mut *PolicySpec::named("os").plain())
-        };
-        let runs = || Runs::of(&case.again(from, times).iter().map(run).collect::<Vec<f64>>());
-        *self.kernel.entry((from, times)).or_insert_with(runs)
-    }
-
-    /// Without the guard, or with it; and the part of the quanta that was the kernel's.
-    fn under(&self, under: Under, guarded: bool, from: u64, times: u64) -> (Runs, f64) {
-        let platform = self.case.platform();
-        let mut controls = 0.0;
-        let mut run = |mut scenario: colocate_sim::Scenario| {
-            scenario.seed ^= OTHER_LUCK;
-            let mut inner = under.scheduler(&platform, &scenario);
-            if !guarded {
-                return turnaround(&platform, &scenario, &mut *inner);
-            }
-            let mut guard = QuantumGuard::new(inner, &under.name(), Guarding::default());
-            let seconds = turnaround(&platform, &scenario, &mut guard);
-            let (quanta, kernels) = guard.quanta();
-            controls += kernels as f64 / quanta as f64 / times as f64;
-            seconds
-        };
-        let times: Vec<f64> = self.case.again(from, times).into_iter().map(&mut run).collect();
-        (Runs::of(&times), controls)
-    }
-
-    fn found(&mut self, under: Under) -> Found {
-        let kernel = self.kernel(0, 1);
-        let free = self.under(under, false, 0, 1).0.over(kernel).0;
-        let (guarded, controls) = self.under(under, true, 0, 1);
-        let guarded = guarded.over(kernel).0;
-        let gain = (free < -GAIN).then(|| {
-            let from = APART * (1 + ROUNDS.len() as u64);
-            let (_, kernels) = ROUNDS[0];
-            let kernel = self.kernel(APART, kernels);
-            let fresh = |guarded| self.under(under, guarded, from, GAINERS).0.over(kernel).0;
-            (fresh(false), fresh(true))
-        });
-        let above = self.above(under, guarded);
-        Found { seed: self.case.scenario.seed, free, guarded, controls, above, gain }
-    }
-
-    fn above(&mut self, under: Under, first: f64) -> Option<(f64, f64)> {
-        let mut last = (first, 0.0);
-        for (round, (times, kernels)) in (1..).zip(ROUNDS) {
-            if last.0 <= LIMIT {
-                break;
-            }
-            let kernel = self.kernel(APART * round, kernels);
-            last = self.under(under, true, APART * round, times).0.over(kernel);
+fn above(bench: &mut Bench<'_>, under: Under, first: f64) -> Option<(f64, f64)> {
+    let mut last = (first, 0.0);
+    for (round, (times, kernels)) in (1..).zip(ROUNDS) {
+        if last.0 <= LIMIT {
+            break;
         }
-        Some(last).filter(|last| last.0 > LIMIT)
+        let kernel = bench.kernel(APART * round, kernels);
+        last = bench.under(under, true, APART * round, times).0.over(kernel);
     }
+    Some(last).filter(|last| last.0 > LIMIT)
 }
 
 /// Mean and standard error.
@@ -177,6 +132,7 @@ fn line(name: &str, found: &[Found]) -> String {
 /// already; how many were done, and what came of them.
 pub fn study(
     schedulers: &[Under],
+    waiting: Meanwhile,
     cases: Range<u64>,
     minutes: u64,
     keep: Option<&Path>,
@@ -196,9 +152,9 @@ pub fn study(
                 continue;
             }
             let case = any_case(seed);
-            let mut bench = Bench { case: &case, kernel: BTreeMap::new() };
+            let mut bench = Bench::new(&case, waiting);
             for &under in schedulers {
-                let one = bench.found(under);
+                let one = found_of(&mut bench, under);
                 kept.add(&under.name(), &one);
                 found.lock().unwrap().entry(under.name()).or_default().push(one);
             }
@@ -237,24 +193,4 @@ pub fn study(
         let _ = writeln!(text, "{}", line(name, found));
     }
     (done, text)
-}
-
-/// The effect of a single run with the guard.
-pub fn effect(under: Under, seed: u64) -> f64 {
-    let mut bench = Bench { case: &any_case(seed), kernel: BTreeMap::new() };
-    let kernel = bench.kernel(0, 1);
-    bench.under(under, true, 0, 1).0.over(kernel).0
-}
-
-/// Turnarounds of plain workloads in sum, over that of the kernel: without the guard, with it.
-pub fn together(under: Under, cases: &[u64]) -> (f64, f64) {
-    let effects = cases.iter().map(|&seed| {
-        let case = any_case(seed);
-        let mut bench = Bench { case: &case, kernel: BTreeMap::new() };
-        let kernel = bench.kernel(0, 1);
-        let effect = |guarded| 1.0 + bench.under(under, guarded, 0, 1).0.over(kernel).0;
-        (effect(false), effect(true))
-    });
-    let sum = effects.fold((0.0, 0.0), |sum, each| (sum.0 + each.0, sum.1 + each.1));
-    (sum.0 / cases.len() as f64, sum.1 / cases.len() as f64)
 }

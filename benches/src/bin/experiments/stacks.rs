@@ -1,4 +1,4 @@
-//! What CPI stacks of recorded programs can say of slowdowns.
+//! What CPI stacks of recorded programs can say of slowdowns, for docs/results/symbiotic.md.
 
 use crate::machine;
 use colocate_machine::Nanos;
@@ -9,11 +9,8 @@ use colocate_study::train::{Samples, Settings, TrainingSet, samples};
 
 /// What a least-squares fit of slowdowns by every component alone, of the others and their products explains: the equation has
 /// no more to go by.
-#[test]
-#[ignore = "figures for docs/results/symbiotic.md"]
-#[allow(clippy::print_stdout)] // they are what it is run for
-fn what_stacks_of_recorded_programs_hold() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/measured/programs");
+pub fn what_stacks_of_recorded_programs_hold() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/measured/programs");
     let mut paths: Vec<_> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|end| end == "json"));

@@ -1,7 +1,4 @@
-//! What `fair` takes for the jobs' progress, beside how far they have really come: on a simulated machine
-//! the time that the same instructions take alone is known.
-//!
-//! `cargo test -p colocate-sim --test all progress -- --nocapture` prints the errors.
+//! Runs of `fair` in which its estimates are compared with the jobs' progress.
 
 #![allow(clippy::print_stdout)] // the errors are to be read, too
 
@@ -23,7 +20,7 @@ use colocate_policy::schedule::progress::Estimating;
 use colocate_policy::{Evidence, Policy};
 use colocate_sim::run::knowns;
 use colocate_sim::{JobSpec, Method, PhaseSpec, Platform, Scenario, SimHost, Work};
-use common::{INT, MUL, job, ms, scenario, stretch, thread};
+use common::{ms, scenario, stretch, thread};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -70,9 +67,9 @@ struct Compared {
 
 /// What was found in a run, or in several.
 #[derive(Debug, Default)]
-struct Found {
+pub struct Found {
     /// Estimated progress / true one, at every decision of every job with an estimate.
-    ratios: Vec<f64>,
+    pub ratios: Vec<f64>,
     /// Quanta, and those of them that made estimates.
     quanta: [f64; 2],
     /// When the last job was done, in seconds, and over when the first was.
@@ -101,7 +98,7 @@ impl Policy for Compared {
 }
 
 /// A scenario on a described machine.
-fn found(text: &str, scenario: &Scenario, mixing: Mixing, settings: Estimating) -> Found {
+pub fn found(text: &str, scenario: &Scenario, mixing: Mixing, settings: Estimating) -> Found {
     let (machine, performance) = common::machine(text);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
     let truth: Truth = Rc::new(RefCell::new(vec![0.0; scenario.jobs.len()]));
@@ -131,7 +128,7 @@ fn found(text: &str, scenario: &Scenario, mixing: Mixing, settings: Estimating) 
 }
 
 /// Mean and 90th percentile of how far the ratios are from 1.
-fn errors(ratios: impl Iterator<Item = f64>) -> (f64, f64) {
+pub fn errors(ratios: impl Iterator<Item = f64>) -> (f64, f64) {
     let mut errors: Vec<f64> = ratios.map(|ratio| (ratio - 1.0).abs()).collect();
     errors.sort_by(f64::total_cmp);
     let mean = errors.iter().sum::<f64>() / errors.len() as f64;
@@ -215,25 +212,9 @@ fn random(seed: u64, phases: usize, alone: Nanos) -> Scenario {
     }
 }
 
-/// Four jobs that ask nothing of memory or shared caches, on four cores: what they do beside each other is
-/// what they do alone.
-#[test]
-fn undisturbed_is_exact() {
-    let jobs = (0..4).map(|n| job("j", [INT, MUL][n % 2], 2_000)).collect();
-    let scenario = Scenario { quantum: ms(50), ..scenario(jobs) };
-    let ratios = found(common::SMALL, &scenario, Mixing::FAIR, Estimating::USUAL).ratios;
-    let (mean, most) = errors(ratios.iter().copied());
-    assert!(ratios.len() > 100 && mean < 0.01 && most < 0.01, "{} {mean} {most}", ratios.len());
-}
-
 /// Prints and returns mean and 90th percentile of the errors of 24 random jobs on the machine of the papers'
-/// progress-aware schedulers, of three seeds with ten seconds alone.
-fn on_the_e5645(mixing: Mixing, phases: usize, settings: Estimating) -> (f64, f64) {
-    on_the_e5645_for(mixing, phases, settings, (3, 10))
-}
-
-/// The same, with so many seeds and so many seconds alone.
-fn on_the_e5645_for(
+/// progress-aware schedulers, of so many seeds with so many seconds alone.
+pub fn on_the_e5645_for(
     mixing: Mixing,
     phases: usize,
     settings: Estimating,
@@ -263,52 +244,4 @@ fn on_the_e5645_for(
         ends(1)
     );
     (mean, most)
-}
-
-/// Jobs that always do the same. What is left is that a job that is estimated has others on other cores, which take
-/// cache and bandwidth from it: its speed alone is taken for too low and its progress for too high. That is
-/// a few percent for most and up to the share of its speed that a job bound by the memory loses.
-#[test]
-fn without_phases_only_disturbance_is_left() {
-    for mixing in [Mixing::FAIR, Mixing::PERF_FAIR] {
-        let (mean, most) = on_the_e5645(mixing, 1, Estimating::USUAL);
-        assert!(mean < 0.04 && most < 0.12, "mean {mean}, 90th percentile {most}");
-    }
-}
-
-/// Jobs of up to three phases of a tenth of a second to several seconds, whose speeds differ by a factor of two and more.
-#[test]
-fn phases_are_told_apart() {
-    for mixing in [Mixing::FAIR, Mixing::PERF_FAIR] {
-        let (mean, most) = on_the_e5645(mixing, 3, Estimating::USUAL);
-        assert!(mean < 0.07 && most < 0.16, "mean {mean}, 90th percentile {most}");
-    }
-}
-
-/// What the settings cost and bring, with 30 seconds alone and six seeds: `cargo test -p colocate-sim --test all progress --
-/// --ignored --nocapture`.
-fn show(mixing: Mixing, phases: usize, settings: Estimating) {
-    on_the_e5645_for(mixing, phases, settings, (6, 30));
-}
-
-#[test]
-#[ignore = "a table for docs/results/benchmarks.md: a minute of CPU time"]
-fn table_of_estimates() {
-    for phases in [1, 3] {
-        for apart in [2, 3, 5, 10, 20] {
-            show(Mixing::FAIR, phases, Estimating { apart, ..Estimating::USUAL });
-        }
-        show(Mixing::FAIR, phases, Estimating { valid: 20, ..Estimating::USUAL });
-        show(Mixing::FAIR, phases, Estimating { doubt: 0.0, ..Estimating::USUAL });
-    }
-}
-
-#[test]
-#[ignore = "a table for docs/results/benchmarks.md: a minute of CPU time"]
-fn table_of_limits() {
-    for phases in [1, 3] {
-        for limit in [1.1, 1.2, 1.5, f64::INFINITY] {
-            show(Mixing { limit, ..Mixing::PERF_FAIR }, phases, Estimating::USUAL);
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! One fast and one slow core, as a machine of two PUs one of which is kept slow: how near `parallelism-aware` comes to the best.
+//! A program with serial and parallel phases on one fast and one slow core, and the best that a scheduler can make of it.
 
 use crate::common;
 
@@ -156,7 +156,7 @@ fn best(percent: u64) -> f64 {
 /// The part of the best gain over `os` that a scheduler has, as logarithms, in the mean over seeds; what both gain, percent; and its
 /// moves.
 #[allow(clippy::cast_precision_loss)] // few runs
-fn share(percent: u64, quantum: u64, seeds: u64, kind: &str) -> (f64, [f64; 2], f64) {
+pub fn share(percent: u64, quantum: u64, seeds: u64, kind: &str) -> (f64, [f64; 2], f64) {
     let (mut ours, mut os, mut moved) = (0.0, 0.0, 0);
     for seed in 0..seeds {
         let (time, moves) = lasts(percent, quantum, seed, kind);
@@ -167,50 +167,4 @@ fn share(percent: u64, quantum: u64, seeds: u64, kind: &str) -> (f64, [f64; 2], 
     let best = best(percent).ln() - os;
     let gains = [ours - os, best].map(|change| -change.exp_m1() * 100.0);
     ((ours - os) / best, gains, moved as f64 / seeds as f64)
-}
-
-/// In quanta of 10 ms at least nine tenths of the best gain, whatever is serial, and more than without turns on the fast core.
-#[test]
-fn most_of_the_best_gain() {
-    for percent in [0, 25, 50, 75] {
-        let (ours, ..) = share(percent, 10, 2, "parallelism-aware");
-        let (without, ..) = share(percent, 10, 2, "parallelism-aware:spare=no");
-        assert!(
-            ours > 0.9 && ours > without + 0.05,
-            "{percent} %: {ours}, without turns {without}"
-        );
-    }
-}
-
-/// A guard tries single quanta, each after the kernel's. What was runnable in the kernel's is not the scheduler's to know, so it
-/// knows of no phase, moves no thread, and gains nothing.
-#[test]
-fn under_a_guard_no_phase_is_seen() {
-    for percent in [0, 25, 50] {
-        let (guarded, _, moves) = share(percent, 20, 2, "guarded:parallelism-aware");
-        assert!(guarded.abs() < 0.01 && moves < 0.5, "{percent} %: {guarded}, {moves} moves");
-    }
-}
-
-/// `KINDS=parallelism-aware,os cargo test --release -p colocate-sim --test all one_fast_one_slow -- --ignored --nocapture`
-#[test]
-#[ignore = "prints a table"]
-fn share_of_the_best_gain() {
-    let usual = "parallelism-aware,parallelism-aware:cost=0,parallelism-aware:spare=no,all-fast-first,guarded:parallelism-aware,guarded:all-fast-first";
-    let kinds = std::env::var("KINDS").unwrap_or(usual.into());
-    println!(
-        "| scheduler | serial | quantum, ms | of the best gain, % | gains, % | the best, % | moves |"
-    );
-    println!("|---|---|---|---|---|---|---|");
-    for kind in kinds.split(',') {
-        for percent in [0, 10, 25, 50, 75] {
-            for quantum in [10, 20, 50] {
-                let (share, [ours, best], moves) = share(percent, quantum, 8, kind);
-                let share = share * 100.0;
-                println!(
-                    "| `{kind}` | {percent} % | {quantum} | {share:.1} | {ours:.1} | {best:.1} | {moves:.0} |"
-                );
-            }
-        }
-    }
 }
