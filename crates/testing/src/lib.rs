@@ -1,4 +1,4 @@
-//! For tests. Waits with a limit, each of which names what did not happen; [`skip`] for what a machine may lack.
+//! For tests. Waits with a limit, each of which names what did not happen; [`mod@skip`] for what a machine may lack.
 //!
 //! A condition that can be polled fails its own test. A call that blocks cannot be interrupted, so there the whole test
 //! program ends.

@@ -1,6 +1,6 @@
 //! Tests that need what a machine may lack, and say so where they leave.
 //!
-//! - A test that leaves by [`skip!`](crate::skip) or [`need!`](crate::need) prints `skipped: …` and appends one line to the file
+//! - A test that leaves by [`skip!`](crate::skip!) or [`need!`](crate::need!) prints `skipped: …` and appends one line to the file
 //!   that `COLOCATE_SKIPPED` names: requirement, test and reason, separated by tabs. -> test `one_line_for_each_skip`
 //! - `COLOCATE_REQUIRE` lists requirements whose lack fails the test instead; `all` stands for all but those that
 //!   `COLOCATE_LACKS` lists. -> test `what_is_required_may_not_be_missing`
@@ -197,7 +197,7 @@ pub fn installed(program: &str) -> Result<(), Missing> {
     what.if_there(is_there, format_args!("{program} is not installed"))
 }
 
-/// Leaves the test for lack of a [`Requirement`](skip::Requirement): `skip!(Perf, "{error}")`.
+/// Leaves the test for lack of a [`Requirement`]: `skip!(Perf, "{error}")`.
 #[macro_export]
 macro_rules! skip {
     ($what:ident, $($why:tt)+) => {
