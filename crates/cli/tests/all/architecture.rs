@@ -198,7 +198,8 @@ fn the_tool_links_nothing_of_the_laboratory() {
 fn dependencies_go_down_the_flow() {
     let above: [(&str, &[&str]); 6] = [
         ("linux", &["evidence", "observe", "model", "policy", "act", "engine", "host"]),
-        ("evidence", &["linux", "observe", "model", "policy", "act", "engine", "host"]),
+        // Observations hold the mixes and stacks of `model`, which are values.
+        ("evidence", &["linux", "observe", "policy", "act", "engine", "host"]),
         ("observe", &["policy", "act", "engine", "host"]),
         ("policy", &["observe", "act", "engine", "host"]),
         ("act", &["observe", "model", "policy", "engine", "host"]),

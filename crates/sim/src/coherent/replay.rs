@@ -11,7 +11,7 @@
 //!   `producers_and_consumers`
 //! - **Patterns are detected**. -> test `patterns_are_detected`
 //! - **In order**: a thread that waits for a signal continues once that is given, and not before.
-//!   -> test `traced::tests::signals_by_hand`
+//!   -> test `signals_by_hand`
 //! - **One at a time**: threads on one PU take as long as one after the other. -> test
 //!   `traced::tests::threads_share_a_pu`
 
