@@ -106,7 +106,7 @@ pub fn line<'a>(name: String, points: impl Iterator<Item = &'a Point>) -> Series
     Series { name, points }
 }
 
-/// A picture of lines of [`line`].
+/// A picture of lines of [`line()`].
 #[must_use]
 pub fn curves(caption: String, series: Vec<Series>) -> Curves {
     Curves {
