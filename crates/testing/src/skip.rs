@@ -64,6 +64,8 @@ requirements! {
     // The kernel, and what it permits.
     /// perf events.
     Perf = "perf",
+    /// perf events of users other than root.
+    UserPerf = "user-perf",
     /// eBPF programs at tracepoints of the scheduler.
     Ebpf = "ebpf",
     /// Running a thread instruction by instruction.
@@ -118,8 +120,6 @@ requirements! {
     CompilerPass = "compiler-pass",
     /// The QEMU and the plugin of `scripts/build-qemu`.
     Qemu = "qemu",
-    /// The library that `colocate` loads into OpenMP programs, beside it.
-    Omp = "omp",
     /// valgrind.
     Valgrind = "valgrind",
     /// `llvm-mc` and `llvm-mca`.

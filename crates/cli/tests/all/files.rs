@@ -291,10 +291,6 @@ fn root_undoes_nothing_in_a_folder_that_a_user_can_change() {
 /// A program knows the folder that its reports go to, and can put anything there.
 #[test]
 fn what_a_program_puts_beside_its_reports_is_not_read() {
-    let library = Path::new(env!("CARGO_BIN_EXE_colocate")).with_file_name("libcolocate_omp.so");
-    if !library.exists() {
-        skip!(Omp, "{} is not built", library.display());
-    }
     let scratch = Scratch::new();
     // One run is not asked for a report.
     let script = "[ -n \"$COLOCATE_OMP_REPORT\" ] && cd \"$COLOCATE_OMP_REPORT\" && mkfifo 1 && ln -s /dev/zero 2 && mkdir 3 && truncate -s 10G 4; sleep 0.05";

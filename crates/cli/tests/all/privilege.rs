@@ -386,7 +386,7 @@ fn programs_of_others_are_counted_and_not_read() {
     let without = need!(Copy::new());
     let doctor = text(&with.run(&["doctor"]).stdout);
     if !doctor.contains("   yes  sample ") {
-        skip!(Perf, "nobody can sample here");
+        skip!(UserPerf, "nobody can sample here");
     }
     let busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
     let busy = Roots(busy);

@@ -129,7 +129,7 @@ fn a_heat_map_has_what_a_process_has_created() {
         let line: Value =
             serde_json::from_str(text(&output.stdout).lines().next().unwrap()).unwrap();
         let threads = line["threads"].as_array().unwrap();
-        let of_created = |thread: &&Value| thread["task"]["job"] == created;
+        let of_created = |thread: &&Value| thread["pid"] == created;
         assert!(threads.iter().filter(of_created).count() >= 4, "{words:?}: {line}");
     }
     signal("-KILL", created);
