@@ -22,7 +22,7 @@ const DEFAULT: &[&str] = &[
     "perf-fair:limit=inf",
 ];
 
-/// Of each scheduler a line for the ten mixes of a study, such as `feliu-1` and `feliu-3`.
+/// A line a scheduler for the ten mixes of a study, such as `feliu-1` and `feliu-3`.
 pub fn table(study: &str, kinds: &[&str]) {
     let all: Vec<usize> = (0..10).collect();
     for kind in if kinds.is_empty() { DEFAULT } else { kinds } {

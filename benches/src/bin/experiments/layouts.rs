@@ -11,7 +11,7 @@ use colocate_study::replication::layout::levelled;
 use colocate_study::replication::pace::{Kind, Shape, Sizes};
 use colocate_study::replication::phased::{self, Point};
 
-/// What fast cores are worth in either layout, and what moves cost where they are only said to be fast: half of the time serial, by
+/// Gain of fast cores in either layout, and cost of moves where they are only said to be fast: half of the time serial, by
 /// all threads in turn.
 pub fn fast_cores_in_either_layout() {
     let (machine, performance) = machine("amp-4x12");

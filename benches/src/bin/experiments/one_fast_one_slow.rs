@@ -15,7 +15,7 @@ const DEFAULT: &[&str] = &[
     "guarded:all-fast-first",
 ];
 
-/// Of each scheduler a row for each share of serial time and each quantum.
+/// A row a scheduler for each share of serial time and each quantum.
 pub fn table(kinds: &[&str]) {
     println!(
         "| scheduler | serial | quantum, ms | of the best gain, % | gains, % | the best, % | moves |"

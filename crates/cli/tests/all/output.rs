@@ -5,7 +5,7 @@ use colocate_testing::skip::{Missing, Requirement};
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// What a shell does in `dir` with mounts of its own; `colocate` is `$0`.
+/// Output of a shell in `dir` with mounts of its own; `colocate` is `$0`.
 fn with_mounts(dir: &Path, script: &str) -> Result<Output, Missing> {
     let ours = env!("CARGO_BIN_EXE_colocate");
     let mut shell = Command::new("unshare");

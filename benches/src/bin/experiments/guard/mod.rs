@@ -31,7 +31,7 @@ fn all() -> Vec<Under> {
     ours.chain([Under::OnePu, Under::StarvesOne]).collect()
 }
 
-/// Those of some names, with commas between.
+/// Schedulers of a list of names, separated by commas.
 fn named(names: &str) -> Vec<Under> {
     let mut all = all();
     all.retain(|under| names.split(',').any(|name| name == under.name()));
