@@ -8,7 +8,7 @@
 
 mod anchor;
 
-use crate::boost::{LOWEST_NICE, SHORT_SLICE};
+use crate::boost;
 use crate::journal::{Journal, Place, Writer};
 use crate::pause::{How, freezer};
 use crate::restore;
@@ -134,9 +134,7 @@ fn guard(
     if wait_for_the_end_of(colocate, reader, memory) == End::Dismissed {
         return;
     }
-    // Where all that was stopped runs at once, it would wait long for a PU.
-    let _ = sys::set_slice_and_nice(SHORT_SLICE, LOWEST_NICE)
-        .or_else(|_| sys::set_slice_and_nice(SHORT_SLICE, sys::nice()));
+    boost::run_first();
     if let Some(journal) = read(memory) {
         let undone = restore::undo(&journal, Path::new("/proc"), false);
         // What could not be undone is left for `colocate restore` to speak of.

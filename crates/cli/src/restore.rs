@@ -4,6 +4,7 @@
 //! well.
 
 use crate::output;
+use colocate_act::boost;
 use colocate_act::restore::{self, Found, FoundError, Restored, What};
 use colocate_linux::Pid;
 use colocate_machine::printable::{self, printable};
@@ -94,6 +95,9 @@ fn undo(found: Found, dry: bool) -> Done {
         Ok(journal) => {
             done.original = Some(journal.original.to_string());
             if !done.alive {
+                if !dry {
+                    boost::run_first();
+                }
                 let undone = restore::undo(&journal, proc, dry);
                 match undone.continued {
                     Ok(pids) => done.stopped = pids,
