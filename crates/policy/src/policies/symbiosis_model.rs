@@ -81,7 +81,7 @@ fn best(
     if even || places.width() <= 2 {
         let width = places.width().max(2);
         let count = places.cores.len();
-        found.push(matching::in_groups_by(items.len(), count, width, |group| {
+        found.push(matching::in_groups(items.len(), count, width, |group| {
             loss(group, items, judge)
         }));
     }
