@@ -33,7 +33,7 @@
 mod branch;
 
 use super::allocate::{in_order, seated};
-use super::symbiotic::groups::{Groups, is_even, staying};
+use super::symbiotic::groups::{Groups, staying};
 use super::{Allocated, Choice, Quantum, Scheduler, Thread, select};
 use crate::evidence::Evidence;
 use crate::judge::Judge;
@@ -253,7 +253,7 @@ fn matched(
     let tasks: Vec<Task> = tasks.collect();
     let tasks: Vec<&Task> = tasks.iter().collect();
     // Matching takes one core for all, so all must have as many PUs.
-    let mut judge = is_even(places).then(|| Judge::new(places, performance, &tasks)).flatten()?;
+    let mut judge = places.is_even().then(|| Judge::new(places, performance, &tasks)).flatten()?;
     let cores = places.cores.len();
     Some(matching::in_groups(threads.len(), cores, places.width(), |group| {
         // Threads of one job are alike, so the jobs identify the loss.

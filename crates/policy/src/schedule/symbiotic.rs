@@ -66,7 +66,7 @@ use colocate_evidence::{Source, SourceSet};
 use colocate_machine::PuIdx;
 use colocate_model::CpiModel;
 use colocate_model::symbiosis::Mode;
-use groups::{Groups, is_even, pus_of_cores, staying};
+use groups::{Groups, pus_of_cores, staying};
 use pairs::Pairs;
 use serde::{Deserialize, Serialize};
 use solo::{Alone, Ration};
@@ -256,7 +256,7 @@ impl Symbiotic {
         // Each thread has one neighbour, and nodes do not matter.
         let is_plain = threads.len() == 2 * cores && (self.homes.is_none() || is_near(places));
         let best = match (&self.homes, predicted) {
-            _ if !is_even(places) => {
+            _ if !places.is_even() => {
                 let rooms = pus_of_cores(places);
                 improved(stay.clone(), &rooms, &classes(places), |core, group| {
                     judge.cost(core, group)

@@ -6,12 +6,6 @@ use crate::schedule::Thread;
 /// Threads by usable core.
 pub(in crate::schedule) type Groups = Vec<Vec<usize>>;
 
-/// Whether all usable cores have the same number of usable PUs.
-pub(in crate::schedule) fn is_even(places: &Places<'_>) -> bool {
-    let width = places.width();
-    places.cores.iter().all(|core| core.pus.len() == width)
-}
-
 /// Number of usable PUs of each usable core.
 pub(in crate::schedule) fn pus_of_cores(places: &Places<'_>) -> Vec<usize> {
     places.cores.iter().map(|core| core.pus.len()).collect()
@@ -22,7 +16,7 @@ pub(in crate::schedule) fn pus_of_cores(places: &Places<'_>) -> Vec<usize> {
 fn rooms(places: &Places<'_>, threads: usize) -> Vec<usize> {
     let cores = &places.cores;
     let share = threads.div_ceil(cores.len().max(1)).max(1);
-    let is_shared_out = is_even(places) || threads <= cores.len();
+    let is_shared_out = places.is_even() || threads <= cores.len();
     let pus = cores.iter().map(|core| core.pus.len());
     pus.map(|pus| if is_shared_out { pus.min(share) } else { pus }).collect()
 }
