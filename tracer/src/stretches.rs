@@ -70,6 +70,7 @@ impl Stretches {
             place_of: HashMap::new(),
             done: Vec::new(),
             open: HashMap::new(),
+            // A fixed seed: the same run has the same stretches.
             random: 1,
         }
     }
@@ -92,6 +93,7 @@ impl Stretches {
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
         let part = self.random >> 48;
+        // `part` is a fraction in units of 2⁻¹⁶.
         STRIKES - self.gap / 2 - (self.gap >> 16) * part - 1
     }
 
@@ -115,6 +117,7 @@ impl Stretches {
                 keep = !keep;
                 keep
             });
+            // One and a half times the gap is still less than `STRIKES`.
             self.gap = self.gap.saturating_mul(2).min(STRIKES / 4);
         }
         Some(self.wound_up())

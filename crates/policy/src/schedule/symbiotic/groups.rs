@@ -118,6 +118,7 @@ impl<C: Fn(usize, &[usize]) -> f64> Search<'_, C> {
         self.now.fill(false);
         for a in 0..self.groups.len() {
             for b in a + 1..self.groups.len() {
+                // The same test of two unchanged cores would fail again.
                 let is_new = self.before[a] || self.before[b] || self.now[a] || self.now[b];
                 // `|`, not `||`: all three are tried.
                 if is_new && (self.exchange(a, b) | self.moved(a, b) | self.moved(b, a)) {
@@ -146,6 +147,7 @@ impl<C: Fn(usize, &[usize]) -> f64> Search<'_, C> {
                 if self.is_better(a, b) {
                     helped = true;
                 } else {
+                    // The same exchange again undoes it.
                     self.change_places(a, i, b, j);
                 }
             }
@@ -170,6 +172,7 @@ impl<C: Fn(usize, &[usize]) -> f64> Search<'_, C> {
                 helped = true;
             } else {
                 self.groups[b].pop();
+                // At its old place, so that a test without success changes nothing.
                 self.groups[a].insert(i, one);
                 i += 1;
             }
