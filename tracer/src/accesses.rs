@@ -19,6 +19,7 @@ pub fn watch(insn: *mut Insn) {
     if !DISTANCES.is_enabled() {
         return;
     }
+    // The callback's word distinguishes writes, 1, from reads, null.
     let written = without_provenance_mut(1);
     let none = api::NO_REGS;
     // SAFETY: the instruction is live; the callback takes the word as a number.

@@ -95,6 +95,7 @@ impl Branches {
         if let Some(before) = unsafe { self.before.as_ref() } {
             let right = match before.end {
                 End::Decides => {
+                    // A block that does not follow in memory means that the branch was taken.
                     Some(self.predictor.decided(before.last, now.start != before.after))
                 }
                 End::Leads => Some(self.predictor.led(before.last, now.start)),

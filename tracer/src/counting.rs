@@ -115,6 +115,7 @@ extern "C" fn on_struck(cpu: c_uint, place: *mut c_void) {
         let tid = sys::tid();
         state.stretches.as_mut()?.note(cpu, tid, place.addr())
     });
+    // Without the lock of `STATE`: QEMU's plugin lock has to come first.
     if let Some(value) = wound_up {
         // SAFETY: the CPU is the running CPU.
         unsafe { api::qemu_plugin_u64_set(clock(), cpu, value) };
@@ -165,6 +166,7 @@ fn add_counting(block: *mut Block, tally: Tally, repeats: bool) {
 
 /// Counts a block with a repeated string instruction, unless the instruction is resumed.
 extern "C" fn on_repeated(cpu: c_uint, slot: *mut c_void) {
+    // Without the register every entry counts.
     if read_flags().is_none_or(|flags| flags & RESUME == 0) {
         // SAFETY: the board has the slot, and the CPU is the running CPU.
         unsafe { api::qemu_plugin_u64_add(counter(slot.addr()), cpu, 1) };
@@ -200,6 +202,7 @@ pub fn find_flags() {
         if let Some(flags) = flags {
             FLAGS.store(flags.handle, Ordering::Relaxed);
         }
+        // 1: with its elements.
         api::g_array_free(list, 1);
     }
 }
@@ -211,6 +214,7 @@ fn with_bytes(fill: impl FnOnce(*mut GArray) -> bool) -> Option<Vec<u8>> {
         let array = api::g_byte_array_new();
         let bytes = fill(array)
             .then(|| std::slice::from_raw_parts((*array).data, (*array).len as usize).to_vec());
+        // 1: with its bytes.
         api::g_byte_array_free(array, 1);
         bytes
     }

@@ -173,6 +173,7 @@ impl Distances {
         if !self.is_sampled(line.number()) {
             return;
         }
+        // Halving the threshold could end at 0.
         let stands_for = ALL / self.threshold.max(1);
         let found = self.far.as_mut().and_then(|far| {
             let known = far.find(line.number())?;
@@ -218,6 +219,7 @@ impl Counts {
     /// Scales a sum of sampled accesses, of all `sampled`, to the exact number of accesses beyond
     /// the middle. Without samples all these accesses miss in every cache.
     fn scaled(&self, amount: u64, sampled: u64) -> u64 {
+        // The product may exceed 64 bits.
         let exact = u128::from(amount) * u128::from(self.all_beyond);
         let share = exact.checked_div(u128::from(sampled));
         share.map_or(self.all_beyond, |share| u64::try_from(share).unwrap_or(u64::MAX))
@@ -242,6 +244,7 @@ impl Counts {
             missed = with;
         }
         by_lines.push((0, missed));
+        // Neighbouring buckets have both pushed their common border.
         by_lines.dedup_by_key(|(lines, _)| *lines);
         by_lines.reverse();
         Misses { by_lines, left: self.left, left_written: self.left_written }
@@ -259,6 +262,7 @@ fn bucket(distance: usize) -> usize {
         return distance;
     }
     let octave = distance.ilog2() as usize;
+    // The three bits below the leading one number the bucket; the last takes all larger distances.
     (16 + 8 * (octave - 4) + ((distance >> (octave - 3)) & 7)).min(BUCKETS - 1)
 }
 

@@ -175,6 +175,7 @@ impl State {
     /// creation, in either order.
     fn add_thread(&mut self, tid: i32) {
         let next = Created { order: self.next_order, start_ns: sys::now_ns() };
+        // The entry has the next number only if it was added here.
         if self.living.entry(tid).or_insert(next).order == next.order {
             self.next_order += 1;
         }
@@ -209,6 +210,7 @@ impl State {
     /// Ends the records of the thread on `cpu` with its counters `counts`.
     fn end_thread(&mut self, cpu: c_uint, counts: &mut [u64], name: Vec<u8>) {
         let total = self.slots.total(counts);
+        // QEMU gives the counters of an ended CPU to a later thread.
         counts.fill(0);
         let Some(tid) = self.on_cpu.remove(&cpu) else { return };
         let Some(Created { order, start_ns }) = self.living.remove(&tid) else { return };
@@ -309,6 +311,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
 ) -> c_int {
     // SAFETY: see above.
     let (system, target, args) = unsafe {
+        // A negative number counts as no argument.
         let count = usize::try_from(argc).unwrap_or(0);
         let args: Vec<&[u8]> =
             (0..count).map(|i| CStr::from_ptr(*argv.add(i)).to_bytes()).collect();
@@ -375,6 +378,7 @@ fn register(id: Id) {
 }
 
 unsafe extern "C" fn before_fork() {
+    // In the order of the locks, see `traces`.
     STATE.take();
     traces::take();
 }
@@ -389,6 +393,7 @@ extern "C" fn on_cpu_begins(_id: Id, cpu: c_uint) {
     DISTANCES.begin(cpu, Distances::new);
     BRANCHES.begin(cpu, Branches::new);
     traces::begin(cpu);
+    // Released before the calls of QEMU below, as QEMU's plugin lock has to come first.
     let first = {
         let mut guard = STATE.lock();
         let Some(state) = guard.as_mut() else { return };
@@ -441,6 +446,7 @@ extern "C" fn harvest_all(_id: Id, _cpu: c_uint) {
     let mut guard = STATE.lock();
     let Some(state) = guard.as_mut() else { return };
     state.ending = true;
+    // A copy, since `end_thread` removes each entry.
     for (cpu, tid) in state.on_cpu.clone() {
         traces::end(cpu);
         // SAFETY: called inside for_each; no running code and no CPU that begins now counts.
@@ -524,6 +530,7 @@ extern "C" fn on_syscall_returns(_id: Id, cpu: c_uint, number: i64, result: i64)
     } else if numbers.makes_task(number) {
         let mut guard = STATE.lock();
         let Some(state) = guard.as_mut() else { return };
+        // Only a forked child has another process ID.
         if sys::pids().0 != state.pid {
             on_forked(state, cpu);
         } else if result < 0 {

@@ -53,6 +53,7 @@ impl Folded {
         let at = self.length as u32 % self.bits;
         self.value = self.value << 1 | came;
         self.value ^= went << at;
+        // The bit above the fold comes in again at the bottom.
         self.value ^= self.value >> self.bits;
         self.value &= (1 << self.bits) - 1;
     }
@@ -103,6 +104,7 @@ impl Predictor {
             index: LENGTHS.iter().map(|length| Folded::new(*length, ENTRIES)).collect(),
             tags: LENGTHS
                 .iter()
+                // Two widths: histories that cancel out in one fold differ in the other.
                 .map(|length| [Folded::new(*length, TAG), Folded::new(*length, TAG - 1)])
                 .collect(),
             history: [0; KEPT],
@@ -127,6 +129,7 @@ impl Predictor {
         let mask = (1 << TARGETS) - 1;
         let mixed = mix(address);
         let [plain, with] = [mixed & mask, (mixed ^ mix(self.path)) & mask];
+        // The mask leaves few bits, so the numbers fit.
         let [plain, with] = [plain, with].map(|place| usize::try_from(place).unwrap_or(0));
         // The table with history has no tags: an entry is used whenever it has a target.
         let known =
@@ -170,14 +173,17 @@ impl Predictor {
         match prediction.provider {
             Some(table) => {
                 let entry = &mut self.tables[table][prediction.index[table]];
+                // An entry is of use only where the shorter history would have predicted otherwise.
                 if prediction.taken != prediction.otherwise {
                     let useful = if prediction.taken == taken {
                         entry.useful + 1
                     } else {
                         entry.useful.saturating_sub(1)
                     };
+                    // Two bits, as in TAGE.
                     entry.useful = useful.min(3);
                 }
+                // Three bits, from −4 to 3.
                 entry.counter = step(entry.counter, taken, 3);
             }
             None => {
@@ -195,6 +201,7 @@ impl Predictor {
         let first = prediction.provider.map_or(0, |table| table + 1);
         // In one of four allocations the second free entry, so that branches do not evict each
         // other for ever.
+        // The linear congruential generator of Numerical Recipes; its upper bits vary best.
         self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let skip = usize::from(self.random >> 30 == 0);
         let mut free = (first..LENGTHS.len())
@@ -208,6 +215,7 @@ impl Predictor {
                 self.tables[table][prediction.index[table]] = entry;
             }
             None => {
+                // All entries are of use: they lose some, so that one can be replaced later.
                 for table in first..LENGTHS.len() {
                     let entry = &mut self.tables[table][prediction.index[table]];
                     entry.useful = entry.useful.saturating_sub(1);
@@ -234,6 +242,7 @@ impl Predictor {
 }
 
 fn place(value: u64, bits: u32) -> usize {
+    // Fewer than 32 bits, so the number fits.
     usize::try_from(value & ((1 << bits) - 1)).unwrap_or(0)
 }
 

@@ -22,6 +22,7 @@ impl Line {
 
     /// True if both are the same line, whatever the flags.
     pub const fn is(self, other: Self) -> bool {
+        // Only the lowest bit, the flag, may differ.
         self.0 ^ other.0 < 2
     }
 
@@ -82,6 +83,7 @@ impl Recency {
         let words = (4 * most).div_ceil(64) + 1;
         Self {
             known: Vec::new(),
+            // A power of two, for the mask in `head`, and twice the lines, for short chains.
             heads: vec![NONE; 2 * most.next_power_of_two()],
             free: NONE,
             places: vec![NONE; 64 * words],
@@ -225,6 +227,7 @@ impl Recency {
         let top = self.next.div_ceil(64);
         let end = top.min((group + 1) * GROUP);
         // Places of the same word, words of the same group, and whole groups.
+        // `!1` shifted has the bits above the place, without its own.
         let bits = (self.taken[word] & (!1 << (place % 64))).count_ones();
         let words: u32 = self.in_word[word + 1..end].iter().map(|count| u32::from(*count)).sum();
         let groups: u32 = self.in_group[group + 1..top.div_ceil(GROUP)].iter().sum();

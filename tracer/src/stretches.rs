@@ -12,6 +12,7 @@
 //! - **Bounded**: at most [`MOST`] stretches are kept. At this number every second stretch is
 //!   dropped and the gap between stretches doubles, so the remaining stretches cover the whole run.
 //! - **Out of step**: gaps vary randomly around their mean, so no loop has the same period.
+//!   -> test `gaps_of_half_to_one_and_a_half_times_the_mean`
 
 use crate::snapshot::Snapshot;
 use colocate_isa::counts::{Block, Part, Stretch};
@@ -26,6 +27,9 @@ pub const MOST: usize = 128;
 /// First gap between stretches, in instructions. Chosen: a program of a second of CPU time reaches
 /// [`MOST`] within a hundredth of this time.
 const FIRST_GAP: u64 = 50_000;
+
+/// Longest mean gap, in instructions: some hours of CPU time, and a product with 16 bits fits.
+const LONGEST_GAP: u64 = 1 << 46;
 
 /// A stretch under way.
 struct Open {
@@ -70,6 +74,7 @@ impl Stretches {
             place_of: HashMap::new(),
             done: Vec::new(),
             open: HashMap::new(),
+            // A fixed seed: the same run has the same stretches.
             random: 1,
         }
     }
@@ -92,7 +97,8 @@ impl Stretches {
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1_442_695_040_888_963_407);
         let part = self.random >> 48;
-        STRIKES - self.gap / 2 - (self.gap >> 16) * part - 1
+        // `part` is a fraction in units of 2⁻¹⁶.
+        STRIKES - self.gap / 2 - ((self.gap * part) >> 16) - 1
     }
 
     /// Adds block `place`, about to run on `cpu` in thread `tid`, to the stretch under way. Returns
@@ -115,7 +121,7 @@ impl Stretches {
                 keep = !keep;
                 keep
             });
-            self.gap = self.gap.saturating_mul(2).min(STRIKES / 4);
+            self.gap = (self.gap * 2).min(LONGEST_GAP);
         }
         Some(self.wound_up())
     }
@@ -166,5 +172,25 @@ impl Stretches {
             }
         }
         parts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_of_half_to_one_and_a_half_times_the_mean() {
+        for gap in [FIRST_GAP, 2 * FIRST_GAP, LONGEST_GAP] {
+            let mut stretches = Stretches { gap, ..Stretches::new(1) };
+            let parts: Vec<f64> =
+                (0..1000).map(|_| (STRIKES - stretches.wound_up()) as f64 / gap as f64).collect();
+            let mean = parts.iter().sum::<f64>() / 1000.0;
+            let least = parts.iter().copied().fold(f64::MAX, f64::min);
+            let most = parts.iter().copied().fold(f64::MIN, f64::max);
+            assert!((0.98..1.02).contains(&mean), "{gap}: {mean}");
+            assert!((0.5..0.51).contains(&least), "{gap}: {least}");
+            assert!((1.49..=1.5).contains(&most), "{gap}: {most}");
+        }
     }
 }

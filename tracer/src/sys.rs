@@ -73,6 +73,7 @@ pub fn append(path: &Path, bytes: &[u8]) -> bool {
     let flags = libc::O_CLOEXEC | libc::O_NOFOLLOW;
     let file = OpenOptions::new().append(true).custom_flags(flags).open(path);
     file.is_ok_and(|mut file| {
+        // An unknown length counts as beyond the limit.
         let length = file.metadata().map_or(u64::MAX, |file| file.len());
         is_allowed(length.saturating_add(bytes.len() as u64)) && file.write_all(bytes).is_ok()
     })

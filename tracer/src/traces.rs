@@ -88,8 +88,10 @@ extern "C" fn on_access(cpu: c_uint, access: u32, address: u64, written: *mut c_
     let (now, shift) = unsafe {
         (api::qemu_plugin_u64_get(clock(), cpu), api::qemu_plugin_mem_size_shift(access))
     };
+    // Beyond 32 bits the greatest number stands for all.
     let instructions = u32::try_from(now.wrapping_sub(thread.at)).unwrap_or(u32::MAX);
     thread.at = now;
+    // The largest access, of a 512-bit vector, has 2^6 bytes.
     let size_log2 = u8::try_from(shift.min(6)).unwrap_or(6);
     thread.block.push_access(Access {
         address,
@@ -149,6 +151,7 @@ pub fn begin(cpu: c_uint) {
     }
     let shared = &mut *SHARED.lock();
     let tid = sys::tid();
+    // The main thread has no creator that reports it.
     let block = Block::new(shared.number(tid, tid != sys::pids().0));
     // SAFETY: the CPU exists. The clock of a reused CPU is not 0.
     let at = unsafe { api::qemu_plugin_u64_get(clock(), cpu) };
@@ -183,9 +186,11 @@ pub fn on_created(cpu: c_uint, tid: i32) {
     thread.push(shared, SyncKind::Creates, 0, object(tid));
 }
 
-/// Futex operations that wait (`linux/futex.h`).
+/// Futex operations that wait (`linux/futex.h`): `WAIT`, `LOCK_PI`, `WAIT_BITSET` and
+/// `WAIT_REQUEUE_PI`.
 const WAITS: [u64; 4] = [0, 6, 9, 11];
-/// Futex operations that wake.
+/// Futex operations that wake: `WAKE`, `REQUEUE`, `CMP_REQUEUE`, `WAKE_OP`, `UNLOCK_PI` and
+/// `WAKE_BITSET`.
 const WAKES: [u64; 6] = [1, 3, 4, 5, 7, 10];
 /// Flags of operations: private, and CLOCK_REALTIME.
 const FLAGS: u64 = 128 | 256;
@@ -215,6 +220,7 @@ pub fn on_futex_returns(cpu: c_uint) {
         shared.joins.remove(&futex);
         thread.push(shared, SyncKind::Joins, 0, object(tid));
     } else {
+        // 0: no recorded thread has woken it, as after a timeout.
         let woken = shared.woken.get(&futex).copied().unwrap_or(0);
         thread.push(shared, SyncKind::Continues, woken, futex);
     }

@@ -44,7 +44,9 @@ impl Memberships {
 }
 
 fn membership(line: &str) -> Option<Membership> {
+    // At most three fields: a path may have colons.
     let mut fields = line.splitn(3, ':').skip(1);
+    // Version 2 has an empty list, which splits into one empty name.
     let names = fields.next()?.split(',').filter(|name| !name.is_empty());
     let controllers = names.map(str::to_owned).collect();
     Some(Membership { controllers, path: fields.next()?.to_owned() })
@@ -65,7 +67,9 @@ fn is_hierarchy(mount: &Mount, controller: Option<&str>) -> bool {
 
 /// `path` as seen from `root`. `None` for a path outside of `root`, or with `..`: a group outside of the process's namespace.
 fn below<'a>(path: &'a str, root: &str) -> Option<&'a str> {
+    // The root `/` becomes an empty prefix: the rest keeps its leading slash.
     let inside = path.strip_prefix(root.trim_end_matches('/'))?;
+    // `/ab` begins with `/a` but does not lie below.
     let is_inside = inside.is_empty() || inside.starts_with('/');
     let is_plain = !inside.split('/').any(|part| part == "..");
     (is_inside && is_plain).then(|| inside.trim_end_matches('/'))

@@ -48,6 +48,7 @@ impl Dir {
                 let Some(name) = path.file_name() else {
                     return Err(cannot_make(path, Errno::NOENT));
                 };
+                // The parent of a plain name is the empty path, which names no folder.
                 let above = path.parent().filter(|above| !above.as_os_str().is_empty());
                 let above = Self::open_or_make(above.unwrap_or(Path::new(".")), mode)?;
                 match rustix::fs::mkdirat(&above.fd, name, rustix::fs::Mode::from_raw_mode(mode)) {
@@ -86,6 +87,7 @@ impl Dir {
             let _ = rustix::fs::mkdirat(&above.fd, name, mode);
         }
         let found = match Object::at(&above.fd, name) {
+            // An unsafe folder above is the better reason: it has prevented the creation.
             Err(why) => return Err(above_is_safe.err().unwrap_or_else(|| why.into())),
             Ok(found) => found,
         };
@@ -220,6 +222,7 @@ impl Dir {
     pub fn rename(&self, from: impl AsRef<OsStr>, to: impl AsRef<OsStr>) -> Result<(), FileError> {
         let to = to.as_ref();
         self.on(&from, Action::Rename, |from| {
+            // `on` has checked only `from`.
             single(to)?;
             Ok(rustix::fs::renameat(&self.fd, from, &self.fd, to)?)
         })
@@ -322,6 +325,7 @@ fn is_changed_only_by(stat: &Stat, user: u32) -> bool {
 
 fn changed_by_others(fd: BorrowedFd<'_>, stat: &Stat) -> Reason {
     let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    // Without /proc the path is not known, only that the folder lies above.
     let path = std::fs::read_link(link).unwrap_or_else(|_| "..".into());
     let mode = stat.st_mode & 0o7777;
     Reason::Unfit {

@@ -122,6 +122,7 @@ impl FileError {
 impl From<FileError> for io::Error {
     fn from(error: FileError) -> Self {
         match error.reason {
+            // Unwrapped, so that the caller sees the error number.
             Reason::Os(source) => source,
             _ => Self::new(io::ErrorKind::InvalidInput, error.to_string()),
         }

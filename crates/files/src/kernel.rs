@@ -86,7 +86,9 @@ fn mount(line: &str) -> Option<Mount> {
         root: unescaped(place.next()?),
         at: unescaped(place.next()?),
         kind: system.next()?.to_owned(),
+        // In the order of the line: each `next` takes the following field.
         options: place.next().map(options).unwrap_or_default(),
+        // The source lies between the type and the options.
         of_system: system.nth(1).map(options).unwrap_or_default(),
     })
 }
@@ -98,10 +100,12 @@ fn options(text: &str) -> Vec<String> {
 /// digits.
 fn unescaped(field: &str) -> String {
     let mut parts = field.split('\\');
+    // Before the first backslash there is no code.
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let code = part.get(..3).and_then(|code| u8::from_str_radix(code, 8).ok());
         match code {
+            // Only ASCII characters are escaped, so a byte is a character.
             Some(code) => text.extend([char::from(code).to_string().as_str(), &part[3..]]),
             None => text.extend(["\\", part]),
         }

@@ -96,6 +96,7 @@ pub(crate) fn content(file: File, path: &Path, limit: MaxSize) -> Result<Vec<u8>
 pub(crate) fn text(bytes: Vec<u8>, path: &Path) -> Result<String, FileError> {
     String::from_utf8(bytes).map_err(|error| {
         let offset = error.utf8_error().valid_up_to();
+        // An error always has an invalid byte at this offset.
         let byte = error.as_bytes().get(offset).copied().unwrap_or(0);
         Reason::NotText(byte, offset).of(Action::Read, path)
     })

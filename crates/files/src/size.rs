@@ -16,6 +16,7 @@ impl MaxSize {
     /// Limit of `kib` KiB.
     #[must_use]
     pub const fn kib(kib: u32) -> Self {
+        // A cast: `u64::from` is not const.
         Self((kib as u64) << 10)
     }
 

@@ -47,6 +47,7 @@ impl Object {
     /// does not.
     fn at_any(folder: &OwnedFd, name: &OsStr) -> Result<Self, Errno> {
         match rustix::fs::openat(folder, name, LOOK | OFlags::DIRECTORY, Mode::empty()) {
+            // `DIRECTORY` causes the mount, but fails for all but folders.
             Err(Errno::NOTDIR | Errno::LOOP) => Self::at(folder, name),
             fd => {
                 let fd = fd?;
@@ -61,6 +62,7 @@ impl Object {
     }
 
     pub fn size(&self) -> u64 {
+        // The kernel reports no negative size.
         self.stat.st_size.cast_unsigned()
     }
 
@@ -119,6 +121,7 @@ pub(crate) fn file_system(fd: impl AsFd) -> Option<u64> {
 
 /// Resolves `path`. The last component may be missing.
 pub(crate) fn walk(path: &Path) -> Result<Place, Reason> {
+    // An empty path names nothing (path_resolution(7)), not the current folder.
     if path.as_os_str().is_empty() {
         return Err(Errno::NOENT.into());
     }
@@ -146,9 +149,11 @@ pub(crate) fn walk(path: &Path) -> Result<Place, Reason> {
                 if target.is_absolute() {
                     folder = start(&target)?;
                 }
+                // A relative target begins in the folder of the link, which is still `folder`.
                 rest.extend(names(&target));
                 continue;
             }
+            // Without `NOFOLLOW`: only the kernel can follow this link.
             let flags = OFlags::PATH | OFlags::CLOEXEC;
             let fd = rustix::fs::openat(&folder, &name, flags, Mode::empty())?;
             let stat = rustix::fs::fstat(&fd)?;
@@ -158,6 +163,7 @@ pub(crate) fn walk(path: &Path) -> Result<Place, Reason> {
         if rest.is_empty() {
             return Ok(Place { folder, name, object: Some(object), by_kernel });
         }
+        // If this is no folder, the next lookup fails with `ENOTDIR`.
         folder = object.fd;
     }
     // The path has only `/` and `.`.

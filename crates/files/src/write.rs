@@ -65,6 +65,7 @@ fn write_at(path: &Path, bytes: &[u8], mode: Mode) -> Result<(), Reason> {
             Ok(in_place(&place, object, OFlags::APPEND)?.write_all(bytes)?)
         }
         FileType::RegularFile => {
+            // Not the set-user-ID and set-group-ID bits: they were given to the old content.
             let kept = walk::is_trusted(object.stat.st_uid).then(|| object.mode() & 0o777);
             match replace(&place.folder, &place.name, kept, bytes, mode.bits()) {
                 // A rename needs write permission to the folder; writing in place needs none.
@@ -130,6 +131,7 @@ fn fifo(place: &Place, object: &Object, bytes: &[u8]) -> Result<(), Reason> {
     while !left.is_empty() {
         match file.write(left) {
             Ok(written) => left = &left[written..],
+            // A signal came before a byte was written: again.
             Err(why) if why.kind() == std::io::ErrorKind::Interrupted => {}
             Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => {
                 if !is_taken(file.as_fd())? {
@@ -152,6 +154,7 @@ fn no_reader() -> Reason {
 fn is_taken(file: std::os::fd::BorrowedFd<'_>) -> Result<bool, Errno> {
     let limit = Timespec::try_from(FIFO_LIMIT).map_err(|_| Errno::INVAL)?;
     match rustix::event::poll(&mut [PollFd::from_borrowed_fd(file, PollFlags::OUT)], Some(&limit)) {
+        // A signal: the caller writes again, and comes back here if the FIFO is still full.
         Err(Errno::INTR) => Ok(true),
         ready => ready.map(|ready| ready > 0),
     }
@@ -176,6 +179,7 @@ pub(crate) fn replace(
     let written = fill(&file, kept, bytes)
         .and_then(|()| Ok(rustix::fs::renameat(folder, &beside, folder, name)?));
     if written.is_err() {
+        // The error of the writing is the one to report.
         let _ = rustix::fs::unlinkat(folder, &beside, AtFlags::empty());
     }
     written
@@ -213,6 +217,7 @@ fn unforeseen() -> Result<String, Errno> {
 
 /// Whether an error means that the name cannot be replaced, though its file may be writable.
 fn is_held(error: &std::io::Error) -> bool {
+    // Mount points; folders without permission, or with the sticky bit; read-only file systems.
     let held = [Errno::BUSY, Errno::ACCESS, Errno::PERM, Errno::ROFS];
     error.raw_os_error().is_some_and(|code| held.iter().any(|held| held.raw_os_error() == code))
 }
@@ -241,6 +246,7 @@ fn opened(path: &Path, mode: Mode, how: OFlags, only_plain: bool) -> Result<File
             }
             return in_place(&place, object, how);
         }
+        // `TRUNC` has no effect on a new file; `APPEND` governs all later writes.
         match new_file(&place.folder, &place.name, mode.bits(), how & OFlags::APPEND) {
             // Another process created the file meanwhile: resolve the path again.
             Err(Errno::EXIST) if tries < TRIES => {}
@@ -270,6 +276,7 @@ fn check_writable(path: &Path) -> Result<(), Reason> {
     let place = walk::walk(path)?;
     match &place.object {
         Some(object) if object.kind() == FileType::Fifo => not_planted(&place, object),
+        // `APPEND`, unlike `TRUNC`, leaves the content when opened.
         Some(object) => in_place(&place, object, OFlags::APPEND).map(drop),
         None => {
             let Place { folder, name, .. } = &place;

@@ -44,6 +44,7 @@ pub fn assembly(bytes: &[u8], ip: u64) -> Option<String> {
             None => format!("{name} #0"),
         },
         Flow::IndirectCall | Flow::IndirectJump | Flow::Return => {
+            // `ret` without an operand returns to `x30`.
             let register = text.split([' ', ',']).nth(1).filter(|word| word.starts_with('x'));
             format!("br {}", register.unwrap_or("x30"))
         }
@@ -77,6 +78,7 @@ fn target_of(instruction: &Instruction, ip: u64) -> u64 {
         Operand::PCOffset(offset) => Some(*offset),
         _ => None,
     });
+    // An indirect branch has no offset, and its target is not used.
     ip.wrapping_add_signed(offset.unwrap_or(0))
 }
 
@@ -85,13 +87,17 @@ fn is_register_move(instruction: &Instruction) -> bool {
     let [_, first, second, third] = instruction.operands;
     match instruction.opcode {
         Opcode::ORR => match (first, second) {
+            // `mov` is `orr` with the zero register, unshifted; of vectors, with the same source
+            // twice.
             (Operand::Register(_, 31), Operand::RegShift(_, 0, _, _)) => true,
             (Operand::SIMDRegisterElements(..), _) => first == second,
             _ => false,
         },
+        // `mov` from or to the stack pointer is an addition of 0.
         Opcode::ADD => is_zero(second) && matches!(first, Operand::RegisterOrSP(..)),
         Opcode::SBFM | Opcode::UBFM => {
             is_zero(second)
+                // Bit fields from bit 0 of 8, 16 and 32 bits are `sxtb`, `uxth` and the like.
                 && matches!(third, Operand::Immediate(7 | 15 | 31) | Operand::Imm64(7 | 15 | 31))
         }
         _ => false,
@@ -116,6 +122,7 @@ impl Name {
     }
 
     fn as_str(&self) -> &str {
+        // Names are ASCII, so a cut name is text as well.
         std::str::from_utf8(&self.bytes[..self.len]).unwrap_or("")
     }
 }

@@ -53,6 +53,7 @@ impl Operand {
 
 /// Entry of a table of the general registers.
 fn of<T: Copy>(table: &[T; 16], register: u8) -> T {
+    // The mask keeps any number within the table.
     table[usize::from(register & 15)]
 }
 /// Next memory access of a thread stopped at the x86-64 instruction at `ip`, with an address that
@@ -75,6 +76,7 @@ pub fn next_access(mut ip: u64, mut read: impl FnMut(u64, &mut [u8]) -> usize) -
     // For each general register: the register that held its current value at the start.
     let mut holds: [Option<u8>; 16] = std::array::from_fn(|number| u8::try_from(number).ok());
     for _ in 0..MOST {
+        // An instruction may lie across the end of the window.
         if length - at < Isa::X86_64.max_len() {
             length = read(ip, &mut window).min(WINDOW_B);
             at = 0;
@@ -98,6 +100,7 @@ pub fn next_access(mut ip: u64, mut read: impl FnMut(u64, &mut [u8]) -> usize) -
         let is_step = effect.way == Way::Sum && effect.reads.without(effect.writes).is_empty();
         if !is_step {
             let copied = copied(bytes, ip).and_then(|from| holds[usize::from(from)]);
+            // The general registers have the numbers 0 to 15.
             let general = effect.writes.numbers().filter(|number| *number < 16);
             general.for_each(|number| holds[usize::from(number)] = copied);
         }
@@ -122,6 +125,7 @@ fn operand(bytes: &[u8], ip: u64) -> Option<Operand> {
     let instruction = x86::decode(bytes, ip)?;
     let mut factory = InstructionInfoFactory::new();
     let accesses = factory.info(&instruction).used_memory();
+    // `false` is less than `true`: a written operand precedes operands only read.
     accesses.iter().filter_map(named).min_by_key(|operand| !operand.writes)
 }
 
@@ -144,6 +148,7 @@ fn named(memory: &UsedMemory) -> Option<Operand> {
 /// Number of a general register; `Some(None)` for no register, `None` for another kind of register.
 fn general(register: Register) -> Option<Option<u8>> {
     match register {
+        // The decoder has added the instruction pointer to the displacement.
         Register::None | Register::RIP => Some(None),
         _ if register.is_gpr64() => Some(u8::try_from(register.number()).ok()),
         _ => None,

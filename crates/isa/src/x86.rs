@@ -148,6 +148,7 @@ fn push(instruction: &Instruction, operand: &str) -> String {
         OpKind::Register if instruction.op0_register().size() == 8 => {
             format!("movq {operand},-8(%rsp)")
         }
+        // x86 has no move from memory to memory.
         OpKind::Memory => format!("movq {operand},%r11\nmovq %r11,-8(%rsp)"),
         // Immediates, and segment registers, which are never pushed.
         _ => RETURN_ADDRESS.into(),

@@ -83,6 +83,7 @@ impl RunqueueWait {
     /// Records the kernel's sums at `at`, time on CPUs and completed waits; returns the total wait
     /// including the present wait.
     pub fn read(&mut self, sums: (Nanos, Nanos), at: Nanos) -> Nanos {
+        // Changed sums: the thread has run, or its wait has ended and is part of the second sum.
         if self.last.replace(sums) != Some(sums) {
             self.since = None;
         }
@@ -91,6 +92,7 @@ impl RunqueueWait {
 
     /// Records whether the thread was runnable at `at` or later, sampled after its sums.
     pub fn could_run(&mut self, could: bool, at: Nanos) {
+        // A wait goes on: the first time stays its beginning.
         self.since = could.then(|| self.since.unwrap_or(at));
     }
 }

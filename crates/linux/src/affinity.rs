@@ -31,6 +31,7 @@ pub fn of(tid: Tid) -> Result<PuSet, SysError> {
 /// user's thread.
 pub fn set(tid: Tid, pus: &PuSet) -> Result<(), SysError> {
     let mut mask: Mask = [0; 128];
+    // PUs beyond the mask are left out: no kernel has them.
     mask.iter_mut().zip(pus.words()).for_each(|(to, word)| *to = *word);
     // SAFETY: `mask` is as long as said.
     let done = unsafe { libc::sched_setaffinity(tid.0, size_of::<Mask>(), mask.as_ptr().cast()) };

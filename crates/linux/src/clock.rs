@@ -20,6 +20,7 @@ pub fn since_boot() -> Nanos {
 }
 
 fn nanos(time: Timespec) -> Nanos {
+    // These clocks are never negative.
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Nanos(seconds.saturating_mul(1_000_000_000) + u64::try_from(time.tv_nsec).unwrap_or(0))
 }

@@ -119,6 +119,7 @@ static READER: Mutex<Reader> = Mutex::new(Reader {
 });
 
 fn reader() -> MutexGuard<'static, Reader> {
+    // Valid after a panic as well: a helper in use is taken out of the state.
     READER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -133,6 +134,7 @@ fn reader() -> MutexGuard<'static, Reader> {
 /// # Errors
 /// As process_vm_readv(2), and `TimedOut` if the memory is not readable in time.
 pub fn memory(pid: Pid, address: u64, bytes: &mut [u8]) -> io::Result<usize> {
+    // A reply has room for one read only.
     let length = bytes.len().min(AT_ONCE_B);
     let request = Request::new(Kind::Memory, pid, address, length);
     match reader().read(&request, None, bytes) {
@@ -159,6 +161,7 @@ pub fn file(
     let begun = Instant::now();
     let mut reader = reader();
     while all.len() < most {
+        // The deadline of each piece alone would let a large file take for ever.
         if begun.elapsed() > LONGEST {
             return Err(ErrorKind::TimedOut.into());
         }
@@ -188,11 +191,13 @@ pub fn code(path: &Path) -> io::Result<Code> {
         let what = "expected code on a file system of the kernel's, found FUSE";
         return Err(io::Error::new(ErrorKind::Unsupported, what));
     }
+    // By descriptor: the path may lead to another file by now.
     open_seen_code(&File::from(seen))
 }
 
 /// Drops the helper in a forked process with closed descriptors: the helper belongs to the parent.
 pub fn forget() {
+    // Not dropped: its descriptors are closed here, and their numbers may be in use again.
     std::mem::forget(reader().helper.take());
 }
 
@@ -210,6 +215,7 @@ impl Request {
 
     fn at(mut self, path: &Path) -> io::Result<Self> {
         let bytes = path.as_os_str().as_bytes();
+        // The last byte stays 0: the helper takes the path as a C string.
         let place = self.path[..PATH_B - 1]
             .get_mut(..bytes.len())
             .ok_or_else(|| io::Error::from_raw_os_error(libc::ENAMETOOLONG))?;
@@ -254,6 +260,8 @@ impl Reader {
         let pid = Pid(request.pid);
         let begun = Instant::now();
         let since = *self.first.get_or_insert(begun);
+        // Beside the share, one `LONGEST`: at the beginning the share of the time is next to
+        // nothing.
         let is_slow = self.slow > LONGEST + (begun - since) / SLOW_SHARE;
         if is_slow || self.stuck >= MOST_STUCK || self.refused.contains(&pid) {
             return Err(ErrorKind::TimedOut.into());
@@ -267,6 +275,7 @@ impl Reader {
         dir: Option<BorrowedFd<'_>>,
     ) -> io::Result<(Box<Reply>, Option<OwnedFd>)> {
         let pid = Pid(request.pid);
+        // Twice: the helper at hand may have died since its last reply, and a new helper has not.
         for _ in 0..2 {
             let helper = match self.helper.take() {
                 Some(helper) => helper,
@@ -277,6 +286,7 @@ impl Reader {
                 Err(why) if why.kind() == ErrorKind::TimedOut => {
                     helper.give_up();
                     self.stuck += 1;
+                    // 0: a request for a path, not for a process.
                     if pid.0 > 0 {
                         self.refused.insert(pid);
                     }
@@ -294,12 +304,14 @@ impl Reader {
 }
 
 fn errno(result: i64) -> io::Error {
+    // Error numbers are below 4096, so they fit.
     io::Error::from_raw_os_error(c_int::try_from(-result).unwrap_or(libc::EIO))
 }
 
 impl Helper {
     fn start() -> io::Result<Self> {
         let mut ends = [0; 2];
+        // Packets, so that the length of a message tells whether it is whole.
         let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
         // SAFETY: there is room for the two descriptors.
         if unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) } < 0 {
@@ -307,6 +319,7 @@ impl Helper {
         }
         // SAFETY: the kernel has just opened both for us alone.
         let [ours, its] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+        // Allocated before the fork: a thread may hold the lock of the allocator at the fork.
         let room = Box::new(Request::new(Kind::File, Pid(0), 0, 0));
         let reply = Box::new(Reply::NONE);
         // Without a signal at its end it is no child that is waited for with others.
@@ -344,6 +357,7 @@ impl Helper {
         let (got, fd) = message(socket, room, None, Way::Receive);
         // SAFETY: the kernel has just opened it for us alone.
         let fd = fd.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+        // 0: the helper has ended, and with it its end of the socket.
         if got <= 0 { Err(ErrorKind::BrokenPipe.into()) } else { Ok((reply, fd)) }
     }
 
@@ -372,18 +386,21 @@ impl Helper {
 
     /// Kills the helper without waiting for its end: nothing ends an uninterruptible sleep.
     fn give_up(self) {
+        // An error: the helper has ended already.
         let _ = pidfd_send_signal(&self.handle, Signal::KILL);
         self.reap();
     }
 
     fn end(self) {
         let _ = pidfd_send_signal(&self.handle, Signal::KILL);
+        // This helper was not stuck, so its end comes soon.
         is_ready(&self.handle, DEADLINE);
         self.reap();
     }
 
     /// Reaps the helper, if ended.
     fn reap(&self) {
+        // Without `__WALL` the kernel passes over children cloned without a signal (waitpid(2)).
         // SAFETY: asks for no status; the number is that of a child of ours that is not reaped yet.
         unsafe { libc::waitpid(self.pid.0, std::ptr::null_mut(), libc::WNOHANG | libc::__WALL) };
     }
@@ -434,11 +451,14 @@ fn message(socket: RawFd, bytes: &mut [u8], fd: Option<RawFd>, way: Way) -> (isi
             (*head).cmsg_len = libc::CMSG_LEN(FD_B) as usize;
             libc::CMSG_DATA(head).cast::<RawFd>().write_unaligned(fd);
         }
+        // A helper that has ended must not end this process by SIGPIPE. A launched program must not
+        // inherit a received descriptor.
         let done = match way {
             Way::Send => libc::sendmsg(socket, &raw const packet, libc::MSG_NOSIGNAL),
             Way::Receive => libc::recvmsg(socket, &raw mut packet, libc::MSG_CMSG_CLOEXEC),
         };
         let head = libc::CMSG_FIRSTHDR(&raw const packet);
+        // At the limit of open files the kernel leaves out the descriptor (unix(7)).
         let has_fd = way == Way::Receive
             && done > 0
             && !head.is_null()
@@ -451,6 +471,8 @@ fn message(socket: RawFd, bytes: &mut [u8], fd: Option<RawFd>, way: Way) -> (isi
 /// calls are allowed: locks held by any thread at the fork are never released here.
 fn serve(socket: RawFd, mut request: Box<Request>, mut reply: Box<Reply>) -> ! {
     close_all_but(socket);
+    // A terminal's Ctrl-C reaches the whole process group; only the end of the socket ends the
+    // helper.
     crate::signal::block_all();
     let mut file = ReadFile { fd: -1, at: 0 };
     // SAFETY: the name is a valid string; the kernel copies at most 16 bytes of it.
@@ -467,6 +489,7 @@ fn serve(socket: RawFd, mut request: Box<Request>, mut reply: Box<Reply>) -> ! {
         }
         let (result, fd) = done(&request, dir, &mut file, &mut reply.bytes);
         reply.result = result;
+        // Of an opened file the result is the kind of its file system, and nothing has been read.
         let length =
             if request.kind == Kind::Opened { 0 } else { usize::try_from(result).unwrap_or(0) };
         // SAFETY: the structure is plain, and the slice ends with what was read, at its end at the latest.
@@ -486,6 +509,7 @@ fn close_all_but(fd: RawFd) {
     let fd = fd.cast_unsigned();
     // SAFETY: takes numbers; nothing else is used by this process.
     unsafe {
+        // Below descriptor 0 there is none, and `fd - 1` would be the largest number.
         if fd > 0 {
             libc::syscall(libc::SYS_close_range, 0_u32, fd - 1, 0_u32);
         }
@@ -528,12 +552,16 @@ struct ReadFile {
 impl ReadFile {
     /// Next piece of the file; the first piece for a new request.
     fn part(&mut self, request: &Request, dir: Option<RawFd>, bytes: &mut [u8]) -> i64 {
+        // 0: another file, or the same anew. Another place than expected: this helper is new.
         if request.from == 0 || request.from != self.at {
             self.at = 0;
+            // The path may lead to a FIFO or a terminal: neither may block or become the
+            // controlling terminal.
             let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
             let dir = dir.unwrap_or(libc::AT_FDCWD);
             // SAFETY: the path ends with a zero byte; the descriptor is this process's own, or none.
             unsafe {
+                // Without an open file this is -1: an error without an effect.
                 libc::close(self.fd);
                 self.fd = libc::openat(dir, request.path.as_ptr().cast(), flags);
             }
@@ -541,10 +569,12 @@ impl ReadFile {
         if self.fd < 0 {
             return result(-1);
         }
+        // An earlier helper has read the beginning; the kernel may show other text since then.
         if request.from != self.at {
             return -i64::from(libc::ESPIPE);
         }
         let mut done = 0;
+        // Files of /proc give a page or so per call.
         while done < bytes.len() {
             let rest = &mut bytes[done..];
             // SAFETY: at most `rest.len()` bytes are written to `rest`.
@@ -571,6 +601,7 @@ fn opened(request: &Request) -> (i64, Option<RawFd>) {
         }
         let mut found: libc::statfs = std::mem::zeroed();
         if libc::fstatfs(file, &raw mut found) < 0 {
+            // Before the close, which may change errno.
             let failed = result(-1);
             libc::close(file);
             return (failed, None);

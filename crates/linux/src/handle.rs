@@ -54,6 +54,7 @@ impl ProcessHandle {
         let dir = options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW);
         let dir = dir.open(proc.join(pid.to_string()))?;
         let mut handle = Self { pid, start_ticks: 0, dir };
+        // Through the folder: the number may belong to another process by now.
         let stat = handle.read("stat", Stat::LONGEST_B)?;
         let stat = Stat::parse(&stat).ok_or(io::ErrorKind::InvalidData)?;
         handle.start_ticks = stat.start_ticks;
@@ -76,6 +77,7 @@ impl ProcessHandle {
     /// [`now`]: crate::clock::now
     pub fn started_by(&self, at: Nanos) -> bool {
         let suspended = since_boot().saturating_sub(now());
+        // Both are rounded down: a process created in the tick of `at` counts as created by then.
         self.start_ticks <= Stat::ticks(at + suspended)
     }
 
@@ -184,6 +186,8 @@ impl ProcessHandle {
     ) -> Result<T, SysError> {
         self.check(tid)?;
         let done = call(tid);
+        // If the thread has ended meanwhile, the call may have reached another thread with its
+        // number.
         self.check(tid)?;
         done
     }

@@ -17,6 +17,7 @@ impl Descriptors {
     #[must_use]
     pub fn now() -> Self {
         let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+        // `None`: no limit (`RLIM_INFINITY`).
         Self { soft: current.unwrap_or(u64::MAX), hard: maximum.unwrap_or(u64::MAX) }
     }
 

@@ -57,6 +57,7 @@ pub fn seen(status: i32) -> Option<Seen> {
     if status == NO_STATUS {
         return None;
     }
+    // Without overflow: `NO_STATUS` is the only number whose negative does not fit.
     Some(Seen::Not(match -status {
         libc::ENOENT => Stay::NotPresent,
         libc::EBUSY | libc::EAGAIN => Stay::Busy,
@@ -70,6 +71,7 @@ pub fn seen(status: i32) -> Option<Seen> {
 pub fn page_bytes() -> u64 {
     // SAFETY: takes a number.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    // Linux always reports a size; 4096 is that of x86-64.
     u64::try_from(size).unwrap_or(4096)
 }
 

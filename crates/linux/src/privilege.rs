@@ -56,8 +56,10 @@ pub fn give_up() -> Result<(), PrivilegeError> {
         return Ok(());
     }
     become_caller()?;
+    // After the change of user, which takes away the capabilities of root.
     let permitted = caps::read(None, CapSet::Permitted)?;
     let kept: CapsHashSet = permitted.into_iter().filter(|one| KEPT.contains(one)).collect();
+    // First the effective set, which must lie within the permitted set (capset(2)).
     caps::clear(None, CapSet::Effective)?;
     // The kernel takes out of the ambient set what is not inheritable.
     caps::clear(None, CapSet::Inheritable)?;
@@ -82,6 +84,7 @@ fn taken() -> &'static [Capability] {
     static TAKEN: OnceLock<Vec<Capability>> = OnceLock::new();
     TAKEN.get_or_init(|| {
         KEPT.into_iter()
+            // Effective capabilities are the caller's own, e.g. root's: they stay.
             .filter(|one| has(CapSet::Permitted, *one) && !has(CapSet::Effective, *one))
             .collect()
     })
@@ -93,6 +96,7 @@ pub fn may_load_programs() -> bool {
 }
 
 fn has(set: CapSet, one: Capability) -> bool {
+    // In doubt not permitted: the kernel then denies what needs the capability.
     caps::has_cap(None, set, one).unwrap_or(false)
 }
 
@@ -126,6 +130,7 @@ fn is_secure_execution() -> bool {
 fn become_caller() -> Result<(), SysError> {
     // SAFETY: takes nothing and cannot fail.
     let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
+    // The group first: afterwards the right to change the group may be gone.
     // SAFETY: takes numbers.
     outcome("setresgid", unsafe { libc::setresgid(group, group, group) })?;
     // SAFETY: takes numbers.

@@ -37,6 +37,7 @@ impl RunTime {
             }
             done => done?,
         };
+        // Opening succeeds also where reading fails.
         read(&file)?;
         Ok(Self(file))
     }
@@ -69,6 +70,7 @@ fn parse(text: &[u8]) -> Option<(Nanos, Nanos)> {
     let mut fields = std::str::from_utf8(text).ok()?.split([' ', '\n']);
     let mut number = || fields.next()?.parse().ok().map(Nanos);
     let sums = (number()?, number()?);
+    // Without a third number the text is cut off, and the second may be cut as well.
     number().map(|_slices| sums)
 }
 

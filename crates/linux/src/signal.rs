@@ -91,6 +91,7 @@ pub fn next_signal(fd: BorrowedFd<'_>) -> Option<Arrived> {
     let size = size_of_val(&info);
     // SAFETY: at most `size` bytes are written to `info`, and every bit pattern is valid for it.
     let read = unsafe { libc::read(fd.as_raw_fd(), (&raw mut info).cast(), size) };
+    // -1 (`EAGAIN`): no signal is pending.
     let whole = usize::try_from(read).is_ok_and(|read| read == size);
     let signal = info.ssi_signo.cast_signed();
     whole.then(|| {

@@ -118,6 +118,7 @@ pub struct Waited {
 pub fn ended_child() -> Result<Option<Pid>, SysError> {
     // SAFETY: all-zero is a valid `siginfo_t`.
     let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // `WNOWAIT`: until the reaping by the caller the number of the child stays taken.
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
     // SAFETY: the out-parameter is a valid place to write to.
     if unsafe { libc::waitid(libc::P_ALL, 0, &raw mut found, flags) } < 0 {
@@ -135,6 +136,7 @@ pub fn ended_child() -> Result<Option<Pid>, SysError> {
 pub fn wait(which: Option<Pid>, block: bool) -> Result<Option<Waited>, SysError> {
     let flags = if block { 0 } else { libc::WNOHANG };
     let mut status = 0;
+    // -1: any child (waitpid(2)).
     let which = which.map_or(-1, |pid| pid.0);
     // SAFETY: all-zero is a valid `rusage`.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -157,6 +159,7 @@ fn shell_status(status: c_int) -> i32 {
 }
 
 fn nanos(time: libc::timeval) -> Nanos {
+    // CPU times are never negative.
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Nanos::from_secs(seconds) + Nanos(u64::try_from(time.tv_usec).unwrap_or(0) * 1_000)
 }
@@ -202,6 +205,7 @@ pub fn random() -> Option<u64> {
 /// `ESRCH` if no such process exists, `EMFILE` without a free descriptor.
 pub fn pidfd(pid: Pid) -> Result<OwnedFd, SysError> {
     let none = SysError { call: "pidfd_open", source: io::Error::from_raw_os_error(libc::ESRCH) };
+    // 0 is no process: rustix has no value for it.
     let pid = process::Pid::from_raw(pid.0).ok_or(none)?;
     named("pidfd_open", process::pidfd_open(pid, process::PidfdFlags::empty()))
 }
@@ -249,12 +253,14 @@ pub fn dup_onto(from: BorrowedFd<'_>, to: RawFd) -> Result<(), SysError> {
 /// Closes every descriptor not in `keep`, which is sorted.
 pub fn close_all_but(keep: &[RawFd]) {
     let mut from = 0;
+    // No descriptor has the number `u32::MAX`: it only ends the last range.
     let ends = keep.iter().map(|fd| fd.cast_unsigned()).chain([u32::MAX]);
     for end in ends {
         if end > from {
             // SAFETY: takes no pointer; only the guardian and its anchor call this, and use what they keep.
             unsafe { libc::syscall(libc::SYS_close_range, from, end - 1, 0) };
         }
+        // After the last range nothing is left.
         from = end.saturating_add(1);
     }
 }
@@ -340,6 +346,7 @@ struct SchedAttr {
 
 /// The `nice` of this thread.
 pub fn nice() -> i32 {
+    // 0: the default, should a filter refuse the call.
     process::getpriority_process(None).unwrap_or(0)
 }
 
@@ -378,6 +385,7 @@ pub fn restore_own_schedule(policy: c_int, nice: i32) {
         libc::SCHED_BATCH | libc::SCHED_IDLE => policy,
         _ => libc::SCHED_OTHER,
     };
+    // Where a filter refuses the call, this thread keeps its present schedule.
     let _ = schedule_as(policy, Nanos::ZERO, nice);
 }
 

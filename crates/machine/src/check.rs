@@ -90,6 +90,7 @@ impl Machine {
         if self.nodes.len() > MAX_NODES {
             return Err(Flaw::TooMany { what: "NUMA nodes", limit: MAX_NODES });
         }
+        // Each check relies on the ones before: nodes are indexed only after `check_cores`.
         self.check_numbers()?;
         self.check_cores()?;
         self.check_packages()?;
@@ -200,6 +201,7 @@ impl Machine {
         for (index, cache) in self.caches.iter().enumerate() {
             let owner = CacheIdx::new(index);
             ascending_in_range(owner, &cache.pus, self.pus.len())?;
+            // Logical order puts the PUs of a cache side by side.
             let neighbours = cache.pus.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0);
             if cache.pus.is_empty()
                 || !neighbours
@@ -232,6 +234,7 @@ impl Machine {
             .filter(|(_, cache)| counts(cache))
             .map(|(index, cache)| (CacheIdx::new(index), cache))
             .collect();
+        // Of caches that begin at the same PU, the outer first.
         order.sort_by_key(|(_, cache)| (cache.pus[0], std::cmp::Reverse(cache.level)));
         let mut open: Vec<(CacheIdx, &Cache)> = Vec::new();
         for (index, cache) in order {
@@ -276,6 +279,7 @@ fn in_range(owner: impl Display, what: &'static str, found: u32, limit: usize) -
 }
 
 fn ascending_in_range(owner: impl Display, pus: &[PuIdx], limit: usize) -> Result<(), Flaw> {
+    // Not the last PU: the order is checked below.
     if let Some(last) = pus.iter().max() {
         in_range(&owner, "PU", last.0, limit)?;
     }

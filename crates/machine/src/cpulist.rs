@@ -261,6 +261,7 @@ impl PuSet {
     /// Adds hex digits; their lowest bit is bit 0 of group `index`.
     fn add_digits(&mut self, digits: &str, index: usize) -> Result<(), PuSetError> {
         for (place, digit) in digits.chars().rev().enumerate() {
+            // The caller has checked the digits, so the default is not used.
             let value = digit.to_digit(16).unwrap_or(0);
             for bit in (0..4).filter(|bit| value & (1 << bit) != 0) {
                 let pu = index * GROUP_BITS as usize + place * 4 + bit;

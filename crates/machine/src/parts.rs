@@ -103,6 +103,7 @@ impl Parts {
         }
         join_packages(&mut machine, self.packages, &places);
         join_kinds(&mut machine, self.kinds, &places);
+        // Whatever the reader, contradictions of its source are refused here.
         machine.check()?;
         Ok(machine)
     }
@@ -135,6 +136,7 @@ impl Parts {
         cores.extend(alone.map(|pu| vec![PuIdx::new(pu)]));
         // Cores without an online PU.
         cores.retain(|core| !core.is_empty());
+        // Logical order: by the first PU of each core.
         cores.sort();
         Ok(cores)
     }
@@ -186,6 +188,7 @@ fn caches(found: Vec<CachePart>, places: &Places) -> Vec<Cache> {
         pus: places.all(&part.pus),
     });
     let mut caches: Vec<Cache> = all.filter(|cache| !cache.pus.is_empty()).collect();
+    // The order that `Machine::check` requires.
     caches.sort_by_key(|cache| (cache.level, cache.pus[0], cache.kind));
     caches
 }
@@ -194,6 +197,7 @@ fn caches(found: Vec<CachePart>, places: &Places) -> Vec<Cache> {
 /// range of ACPI's table.
 fn distances(found: &DistancePart, nodes: &[Node]) -> Option<Distances> {
     let width = found.nodes.len();
+    // A hostile file may name very many nodes.
     if found.values.len() != width.checked_mul(width)? {
         return None;
     }
@@ -282,6 +286,7 @@ fn join_kinds(machine: &mut Machine, found: Vec<KindPart>, places: &Places) {
     used.sort_unstable();
     used.dedup();
     for core in &mut machine.cores {
+        // `used` has the number of every core's kind, so the default is not used.
         core.kind = KindIdx::new(used.binary_search(&core.kind.idx()).unwrap_or(0));
     }
     let parts = used.iter().map(|&index| found.get(index).cloned().unwrap_or_default());
@@ -295,6 +300,7 @@ fn slowest_first(kinds: Vec<KindPart>) -> Vec<KindPart> {
     sorted.sort_by_key(|kind| kind.capacity);
     let mut sorted = sorted.into_iter();
     let in_order = kinds.into_iter().map(|kind| match kind.capacity {
+        // There are as many sorted kinds as kinds with a capacity.
         Some(_) => sorted.next().unwrap_or(kind),
         None => kind,
     });
@@ -313,7 +319,9 @@ fn rank_name(rank: usize, count: usize) -> String {
 
 /// Capacity in 1024ths of `top`; at least 1, as a kind of capacity 0 could not run.
 fn scaled(capacity: u32, top: u32) -> u32 {
+    // The product of a capacity and 1024 may exceed 32 bits.
     let relative = u64::from(capacity) * 1024 / u64::from(top.max(1));
+    // `top` is the greatest capacity, so the quotient is at most 1024.
     u32::try_from(relative.max(1)).unwrap_or(1024)
 }
 

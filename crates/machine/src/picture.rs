@@ -129,6 +129,7 @@ impl<'a> Drawing<'a> {
             if package != Some(domain.package) {
                 package = Some(domain.package);
                 let node = if alone { self.node_label(domain.node, ", ") } else { String::new() };
+                // Writing to a string cannot fail, here and below.
                 let _ = writeln!(text, "package {}{node}", domain.package.0);
             }
             if !alone && domain.node.is_some() {
@@ -241,6 +242,7 @@ impl<'a> Drawing<'a> {
                 rows.push(drawn);
             }
         }
+        // A cluster that is never split over rows may exceed a row's width.
         let drawable = rows.len() <= ROWS && rows.iter().all(|row| row.len() <= 2 * ROW_WIDTH);
         if times > 1 || !drawable { vec![self.counted(domain, times)] } else { rows }
     }
@@ -275,6 +277,7 @@ impl<'a> Drawing<'a> {
             let pus = &self.machine.cores[core.idx()].pus;
             pus.windows(2).map(|pair| {
                 let [a, b] = [pair[0], pair[1]].map(|pu| self.machine.pus[pu.idx()].os.0);
+                // The kernel may number siblings downwards, which is no distance.
                 b.checked_sub(a)
             })
         });

@@ -96,6 +96,7 @@ impl Ranges {
     #[must_use]
     pub fn measured(by: &Calibration) -> Self {
         let slots = by.figures.iter().find(|figure| matches!(figure.what, What::Slots { .. }));
+        // [`Assumptions::width`] is added to the described width, so its range is a difference.
         let width = slots.map(|it| Plausible {
             least: it.low - it.value,
             usual: 0.0,
@@ -171,6 +172,7 @@ impl Assumptions {
     #[must_use]
     pub fn sample_in(ranges: Ranges, count: usize, seed: u64) -> Vec<Self> {
         let mut rng = SplitMix64::new(seed);
+        // No set is asked for with `count` 0, and there is no first set to keep.
         let draws = count.saturating_sub(1);
         // The first set keeps the defaults.
         let mut all = vec![Self::default(); count];
@@ -179,6 +181,7 @@ impl Assumptions {
             all.iter_mut().skip(1).zip(places).for_each(|(one, place)| set(one, place));
         };
         each(&mut |one, place| {
+            // Two values, so each has half of the range.
             one.fairness = if place < 0.5 { Fairness::Progress } else { Fairness::Slots };
         });
         each(&mut |one, place| one.width = ranges.width.at(place));

@@ -45,11 +45,13 @@ const EQUAL: f64 = 1e-12;
 #[must_use]
 pub fn window(bytes: f64, high: f64, low: f64) -> f64 {
     let fall = high - low;
+    // Level misses have a plain quotient; the logarithm's would be 0 / 0.
     if fall <= high * EQUAL { bytes / high } else { bytes / fall * (high / low).ln() }
 }
 
 /// Window from an empty cache to each of a curve's `points` of size and misses.
 pub(crate) fn windows(points: &[(f64, f64)]) -> Vec<f64> {
+    // A curve is level before its first point, as in [`MissCurve::at`].
     let mut before = points.first().map_or((0.0, 0.0), |&(_, misses)| (0.0, misses));
     let mut sum = 0.0;
     let windows = points.iter().map(|&(bytes, misses)| {
@@ -71,10 +73,12 @@ pub(crate) fn footprint(curve: &MissCurve, window: f64) -> Footprint {
     let points = curve.points();
     let windows = curve.windows();
     let after = windows.partition_point(|&filled| filled <= window);
+    // Without points the index wraps to one that no point has.
     let Some(&(low_at, low)) = points.get(after.min(points.len().wrapping_sub(1))) else {
         return Footprint { bytes: 0.0, misses: 0.0 };
     };
     let (from, high, filled) = match after.checked_sub(1) {
+        // The first piece of the curve begins at 0 bytes, at time 0.
         None => (0.0, points[0].1, 0.0),
         Some(before) => (points[before].0, points[before].1, windows[before]),
     };
@@ -83,6 +87,7 @@ pub(crate) fn footprint(curve: &MissCurve, window: f64) -> Footprint {
         return Footprint { bytes: from, misses: 0.0 };
     }
     let rest = window - filled;
+    // Misses are level after the last point, and a slope of 0 would divide by 0.
     if after == points.len() || high - low <= high * EQUAL {
         return Footprint { bytes: from + high * rest, misses: high };
     }
@@ -96,6 +101,7 @@ fn gone(x: f64) -> f64 {
     if x > 1e-3 {
         1.0 - (-x).exp()
     } else {
+        // The next term of the series, x⁵ / 120, is below 1e-14 of the result.
         x * (1.0 - x / 2.0 * (1.0 - x / 3.0 * (1.0 - x / 4.0)))
     }
 }
@@ -164,6 +170,7 @@ impl Sharer<'_> {
             let few = chance::by_admission(self.curve, self.elsewhere, window);
             held = few.mixed(held, (self.chance - RANDOM) / (1.0 - RANDOM));
         }
+        // So far per unit of the window; `growth` is per second.
         held.growth *= self.speed;
         if self.chance < RANDOM {
             held.mixed(self.by_use(window), self.chance / RANDOM)
@@ -181,6 +188,8 @@ impl Sharer<'_> {
         if here > 0.0 {
             Held { bytes: here, growth: misses * self.speed, misses }
         } else {
+            // The nearer caches hold the whole footprint: an access that misses there misses here
+            // too.
             Held { bytes: 0.0, growth: 0.0, misses: self.curve.at(self.elsewhere) }
         }
     }
@@ -210,6 +219,7 @@ pub fn reach(capacity: f64, sharers: &[Sharer<'_>], near: f64) -> f64 {
     }
     let mut low = 0.0;
     let mut high = f64::INFINITY;
+    // Any positive start serves; a near one saves steps.
     let mut time = if near > 0.0 && near.is_finite() { near } else { 1e-6 };
     for _ in 0..STEPS {
         let mut held = 0.0;
@@ -233,6 +243,7 @@ pub fn reach(capacity: f64, sharers: &[Sharer<'_>], near: f64) -> f64 {
             // No upper bound is known yet.
             (false, false) => time * 4.0,
         };
+        // The bounds can meet at a jump, where no time gives exactly `capacity` bytes.
         if high - low <= low * f64::EPSILON || !time.is_finite() {
             break;
         }
@@ -255,8 +266,10 @@ pub fn occupancy(capacity: f64, sharers: &[Sharer<'_>]) -> Vec<f64> {
 /// an instruction. The difference is `bytes − window · m(bytes)`, in lines. It is 0 for streaming
 /// data, since `m` is level then, and all lines for a working set that stays.
 pub(crate) fn cold_misses(curve: &MissCurve, bytes: f64, line: f64) -> f64 {
+    // Data smaller than the cache fills only its own size.
     let bytes = bytes.min(curve.touched());
     let misses = curve.at(bytes);
+    // Without misses the window is infinite, and infinity times 0 is NaN.
     let usual = if misses > 0.0 { window_of(curve, bytes) * misses } else { 0.0 };
     ((bytes - usual) / line).max(0.0)
 }

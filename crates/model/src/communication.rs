@@ -34,6 +34,7 @@ impl WakeUpCosts {
     /// Latency between two PUs in this relation, in seconds.
     #[must_use]
     pub fn of(&self, pair: Pair) -> f64 {
+        // `ALL` has every relation, so the default of 0 is not used.
         Pair::ALL.iter().position(|each| *each == pair).map_or(0.0, |at| self.0[at])
     }
 

@@ -86,6 +86,7 @@ impl MissCurve {
             (None, _) => 0.0,
             (Some((last, _)), None) => last,
             (Some((from, high)), Some(&(to, low))) => {
+                // `high > misses ≥ low`, so the divisor is not 0.
                 from + (to - from) * (high - misses) / (high - low)
             }
         }

@@ -32,6 +32,7 @@ pub fn wait(scale: f64, used: f64) -> f64 {
 /// Share of the bandwidth in use when the wait is `wait`: the inverse of [`wait`]. Below 1.
 #[must_use]
 pub fn used(scale: f64, wait: f64) -> f64 {
+    // The positive root of `(s / w)² ρ² + ρ − 1 = 0`, in the form without cancellation.
     if wait <= 0.0 { 0.0 } else { 2.0 / (1.0 + (1.0 + 4.0 * (scale / wait).powi(2)).sqrt()) }
 }
 
@@ -52,6 +53,7 @@ pub(crate) fn agreed_wait(scale: f64, at: f64, used: f64, fall: f64) -> f64 {
     if used <= 0.0 || scale <= 0.0 {
         return 0.0;
     }
+    // The derivative of `1 / ρ` is `−ρ' / ρ²`, and `ρ'` is `−fall`.
     let b = fall / (used * used);
     let a = 1.0 / used - b * at;
     let mut low = 0.0_f64;

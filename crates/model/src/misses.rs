@@ -43,6 +43,7 @@ impl MissCounts {
     #[allow(clippy::cast_precision_loss)] // counts of far less than 2^53
     pub fn at(&self, lines: u64) -> f64 {
         let after = self.by_lines.partition_point(|(other, _)| *other <= lines);
+        // The first count is of 0 lines, so `after` is at least 1.
         let (from, high) = self.by_lines[after.max(1) - 1];
         match self.by_lines.get(after) {
             None => high as f64,
@@ -98,7 +99,6 @@ impl MissCounts {
         if instructions == 0 {
             return None;
         }
-        // A billionth of a miss per instruction is far below what can be measured.
         let mut points: Vec<(f64, f64)> = self
             .by_lines
             .iter()

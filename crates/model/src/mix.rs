@@ -51,6 +51,7 @@ impl Share {
     /// The share `value`, or `None` for a number outside 0 ..= 1.
     #[must_use]
     pub fn new(value: f64) -> Option<Self> {
+        // `contains` is false for NaN.
         (0.0..=1.0).contains(&value).then_some(Self(value))
     }
 
@@ -58,6 +59,7 @@ impl Share {
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // a share needs 15 digits at most
     pub fn of(part: u64, whole: u64) -> Option<Self> {
+        // Counted apart, a part may slightly exceed its whole.
         (whole > 0).then(|| Self((part as f64 / whole as f64).min(1.0)))
     }
 

@@ -126,6 +126,7 @@ pub fn mean_mix<'a>(mixes: impl IntoIterator<Item = &'a Mix>) -> Mix {
         // Rounding can lift a mean of ones just above one.
         mean.set(
             class,
+            // Rounding may exceed 1.
             (known > 0).then(|| crate::Share::new((sum / known as f64).min(1.0))).flatten(),
         );
     }

@@ -143,6 +143,7 @@ impl Phase {
         let mixed = format!("instruction mix, profiled by {by}");
         let mut phase = Self::of_mix(thread.name.clone(), thread.mix, mixed);
         // Cycles without the name of their processor are of no use elsewhere.
+        // Without instructions the cycles per instruction are infinite, which no file may hold.
         if let (Some(ipc), Some(processor)) = (thread.ipc(), &profile.processor)
             && CYCLES.contains(1.0 / ipc)
         {

@@ -53,6 +53,7 @@ fn tightest(work: &[(PortSet, f64)]) -> Option<(PortSet, f64)> {
     let mut best: Option<(PortSet, f64)> = None;
     for union in unions(work.iter().map(|(set, _)| *set)) {
         let within = work.iter().filter(|(set, _)| set.is_subset(union));
+        // No set is empty, so the number of ports is not 0.
         let each = within.map(|(_, cycles)| cycles).sum::<f64>() / f64::from(union.len());
         // Of equal unions any is right, since the others follow. Take the same in every order.
         if best.is_none_or(|(other, most)| (each, union) > (most, other)) {
@@ -90,6 +91,7 @@ fn unions(sets: impl Iterator<Item = PortSet>) -> Vec<PortSet> {
 /// group; groups are in the order of their first ports.
 #[must_use]
 pub fn groups(ports: usize, units: &[Unit]) -> Vec<PortSet> {
+    // A `PortSet` has 32 bits.
     let mut groups: Vec<PortSet> = (0..ports.min(32)).map(|port| PortSet(1 << port)).collect();
     for unit in units {
         let joined = groups.iter().filter(|group| group.0 & unit.ports.0 != 0);

@@ -17,8 +17,10 @@ impl SplitMix64 {
 
     /// Next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
+        // 2⁶⁴ over the golden ratio; odd, so the counter passes through all 2⁶⁴ states.
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
+        // Shifts and factors of the finalizer: Stafford's variant 13 of MurmurHash3's.
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
@@ -43,6 +45,7 @@ impl SplitMix64 {
     /// Uniform random number in 0 .. 1, in steps of 2⁻⁵³.
     #[allow(clippy::cast_precision_loss)] // 53 bits fit
     pub fn unit(&mut self) -> f64 {
+        // The upper 53 bits fill the significand of an `f64` exactly.
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 

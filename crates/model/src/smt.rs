@@ -90,6 +90,7 @@ impl Shared {
     #[must_use]
     pub fn new(core: &CorePerformance, assumptions: &Assumptions) -> Self {
         Self {
+            // An assumption may take off as much as a narrow core has.
             width: (core.width + assumptions.width).max(1.0),
             divided: core.divided,
             sets: f64::from(core.thread_sets),
@@ -128,6 +129,7 @@ pub fn rates(width: f64, fairness: Fairness, tasks: &[Active<'_>]) -> Vec<f64> {
 fn step(fairness: Fairness, most: f64, slots: f64) -> f64 {
     match fairness {
         Fairness::Progress => most,
+        // Few slots must not give a task an unbounded step.
         Fairness::Slots => 1.0 / slots.max(0.5),
     }
 }
@@ -166,6 +168,7 @@ impl Siblings {
     /// Sets other tasks on another core, in the same memory.
     pub fn set(&mut self, core: Shared, demands: &[&Demand]) {
         let count = demands.len();
+        // PUs without a task release their part of the window.
         let parts = if core.divided { count } else { 1 };
         // A thread without siblings reaches all slots and ports.
         let sets = if count > 1 { core.sets } else { 1.0 };
@@ -178,6 +181,7 @@ impl Siblings {
         refill(&mut self.most, (0..count).map(|t| alone(t, parts, sets)));
         let steps = self.most.iter().zip(&self.slots);
         refill(&mut self.steps, steps.map(|(&most, &slots)| step(core.fairness, most, slots)));
+        // Rounds start from above, since stalls only lower a rate, and fall to the fixed point.
         refill(&mut self.by_chance, self.most.iter().copied());
         refill(&mut self.filled, self.most.iter().copied());
         refill(&mut self.most_filled, self.most.iter().copied());
@@ -193,6 +197,7 @@ impl Siblings {
         }
         // `2^count` sets of active tasks, each with a rate for every task.
         self.sets.resize(count << count, 0.0);
+        // `chunks_exact_mut` takes no 0.
         for (set, rates) in self.sets.chunks_exact_mut(count.max(1)).enumerate() {
             // A task without active siblings has its most.
             if set.is_power_of_two() {
@@ -226,6 +231,7 @@ impl Siblings {
                 self.by_chance[t] = stalled(self.active_by_chance(t, stalls), stalls[t]);
             }
             let rate = (1.0 - overlap) * self.by_chance[t] + overlap * self.filled[t];
+            // A rate that stays 0 would give 0 / 0.
             let moved = (rate - rates[t]).abs() / rate.max(f64::MIN_POSITIVE);
             // `max` ignores NaN, which must not end the search.
             change = change.max(if moved.is_nan() { f64::INFINITY } else { moved });
@@ -303,6 +309,7 @@ fn stalled(active: f64, stall_cycles: f64) -> f64 {
 
 /// Probability that a task is stalled.
 fn idle(rate: f64, stall_cycles: f64) -> f64 {
+    // A rate of the round before may be too high for the present stalls.
     (rate * stall_cycles).min(1.0)
 }
 fn refill(vector: &mut Vec<f64>, with: impl Iterator<Item = f64>) {
@@ -393,6 +400,7 @@ impl Bounds {
         self.weights.extend((0..tasks).map(|t| ask(t).0 / width));
         self.split.clear();
         self.split.push(true);
+        // A divisor of 0 gives infinity, which bounds nothing; twice the width always is a bound.
         let most = (0..tasks).map(|t| (1.0 / least(t)).min(1.0 / self.weights[t]).min(2.0 * width));
         refill(&mut self.reach, most);
         for &union in &self.unions {
@@ -418,6 +426,7 @@ impl Bounds {
 
     /// Weights of each bound.
     fn bounds(&self) -> impl Iterator<Item = &[f64]> {
+        // `chunks_exact` takes no 0.
         self.weights.chunks_exact(self.tasks.max(1))
     }
 
@@ -451,6 +460,7 @@ impl Bounds {
                 }
             }
             for t in (0..self.tasks).filter(|&t| free[t]) {
+                // Rounding may leave a rate slightly above its most.
                 length = length.min((most[t] - rates[t]).max(0.0) / steps[t]);
             }
             for t in (0..self.tasks).filter(|&t| free[t]) {

@@ -57,6 +57,7 @@ impl Stack {
     /// Cycles of each part, in the order of the names.
     #[must_use]
     pub fn cycles(&self) -> &[f64] {
+        // `empty` takes any number of names.
         &self.cycles[..self.parts.len().min(MOST_PARTS)]
     }
 
@@ -69,6 +70,7 @@ impl Stack {
     /// Sum of all cycles.
     #[must_use]
     pub fn total(&self) -> f64 {
+        // `fold`, not `sum`: the sum of no parts is −0.
         self.cycles().iter().fold(0.0, |sum, each| sum + each)
     }
 

@@ -80,6 +80,7 @@ impl Mode {
     #[must_use]
     pub fn slowdown(&self, own: &[f64], others: &[f64]) -> f64 {
         let each = self.coefficients.iter().zip(own.iter().zip(others));
+        // `fold`, not `sum`: the sum of no components is −0.
         each.map(|(c, (&own, &others))| c.together(own, others)).fold(0.0, |sum, each| sum + each)
     }
 

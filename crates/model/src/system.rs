@@ -258,6 +258,7 @@ impl<'a> Search<'a> {
         let model = self.model;
         let mut sharers = Vec::new();
         let mut rounds = 0;
+        // Above any tolerance, so that there is at least one round.
         let mut residual = f64::INFINITY;
         // The order matters: misses are input of the waits, and all stalls are input of the rates.
         while rounds < ROUNDS && residual > NEAR {

@@ -77,6 +77,7 @@ impl Trained {
     #[must_use]
     pub fn time(&self, threads: u32) -> f64 {
         let threads = f64::from(threads.max(1));
+        // A bandwidth that is unknown is assumed to be no limit.
         let traffic = self.outside * self.bandwidth.unwrap_or(0.0);
         (self.outside / threads).max(traffic) + threads * self.inside
     }
@@ -102,6 +103,7 @@ impl Trained {
     /// The better of the two whole numbers around a bound below `cores`.
     fn whole(&self, bound: f64, cores: u32) -> u32 {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // below the cores
+        // The bound is below 1 where critical sections take longer than the rest.
         let below = (bound.floor() as u32).clamp(1, cores);
         let above = (below + 1).min(cores);
         if self.time(above) < self.time(below) { above } else { below }

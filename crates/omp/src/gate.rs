@@ -66,6 +66,7 @@ pub fn set(threads: Option<u32>) {
     }
     let round = split(ADMITTED.load(Ordering::Relaxed)).0.wrapping_add(1);
     ADMITTED.store(joined(round, threads.unwrap_or(ALL)), Ordering::SeqCst);
+    // After `ADMITTED`: a ticket given in between is of the old round, and is taken anew.
     GIVEN.store(joined(round, 0), Ordering::SeqCst);
     wake(u32::MAX);
 }
@@ -87,9 +88,11 @@ pub fn pass(ticket: &mut Option<Ticket>, time: u64, mut is_stuck: impl FnMut() -
     }
     let mut held = false;
     loop {
+        // The count is the lower half of the word, so that the round stays.
         let (round, number) = split(GIVEN.fetch_add(1, Ordering::SeqCst));
         let mine = Ticket { round, number, since: 0 };
         loop {
+            // Before the check below: a later change makes the futex return at once.
             let changes = CHANGES.load(Ordering::SeqCst);
             if mine.runs() {
                 *ticket = Some(Ticket { since: now(), ..mine });
@@ -119,6 +122,7 @@ pub fn leave(ticket: &mut Option<Ticket>) {
     loop {
         let (round, admitted) = split(word);
         if round != mine.round || admitted >= ALL {
+            // A void ticket, or an open gate: no thread waits for this one.
             return;
         }
         let next = joined(round, admitted + 1);
@@ -155,6 +159,7 @@ fn wake(bits: u32) {
             libc::SYS_futex,
             CHANGES.as_ptr(),
             operation,
+            // All waiters with this bit.
             i32::MAX,
             nothing,
             nothing,
@@ -186,6 +191,7 @@ fn sleep(changes: u32, number: u32) -> bool {
             bit(number),
         )
     };
+    // `EAGAIN` and `EINTR` count as wake-ups: the caller checks its ticket again.
     // SAFETY: the address of this thread's own.
     slept == 0 || unsafe { *libc::__errno_location() } != libc::ETIMEDOUT
 }

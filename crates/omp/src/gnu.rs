@@ -92,6 +92,7 @@ fn region(
     let Some(observed) = observed else { return call(body, data, asked) };
     let wrapped = Wrapped { body, data };
     let data = (&raw const wrapped).cast_mut().cast();
+    // Without a decision the program's own number counts.
     call(worker, data, observed.threads.unwrap_or(asked));
     observed.end();
 }

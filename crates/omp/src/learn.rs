@@ -141,6 +141,7 @@ impl Sums {
     /// Mean step with `threads` threads; `None` without measured work.
     #[must_use]
     pub fn executed(&self, threads: u32) -> Option<Executed> {
+        // Clocks are read one after the other, so parts may exceed the whole.
         let outside = self.busy.saturating_sub(self.inside).saturating_sub(self.waited);
         let executed =
             Executed { threads, outside: self.mean(outside)?, inside: self.mean(self.inside)? };
@@ -215,6 +216,7 @@ impl Learner {
     #[must_use]
     pub fn new(most: u32, may_change: bool) -> Self {
         let most = most.max(1);
+        // A learner that only watches never settles.
         let learnt = if may_change { Learnt::All } else { Learnt::Learning };
         let done = Stage::Done { threads: most, learnt };
         Self {
@@ -314,6 +316,7 @@ impl Learner {
         if execution.threads == self.most {
             self.all.add(execution);
         } else if !matches!(self.stage, Stage::Done { .. }) {
+            // Without a known mean the whole time counts as excess.
             let default = self.all.mean(self.all.wall).unwrap_or(0.0) * float(execution.steps);
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates
             let default = default as u64;
@@ -325,6 +328,7 @@ impl Learner {
                 self.stage = Stage::Train { left: BLOCK };
             }
             Stage::Train { left } => {
+                // The first execution of a block is not counted, as for `BLOCK`.
                 if *left < BLOCK {
                     self.one.add(execution);
                 }
@@ -351,11 +355,13 @@ impl Learner {
         let Some(default) = self.all.mean(self.all.wall) else { return false };
         let parallel = default * f64::from(self.most) / f64::from(threads.max(1));
         let worked =
+            // Unknown work is no bound.
             self.all.executed(self.most).map_or(f64::INFINITY, |all| all.outside + all.inside);
         let slowest = parallel.min(worked);
         let step = known.mean(known.wall).unwrap_or(slowest).max(default);
         let execution =
             if self.windows { float(self.all.wall) / f64::from(self.all.count) } else { step };
+        // Only the time beyond that of all threads is a cost.
         let block = f64::from(BLOCK) * execution * (1.0 - default / step);
         float(self.excess) + block <= BUDGET * float(self.total)
     }
@@ -422,6 +428,7 @@ impl Learner {
 impl Trial {
     /// Adds an execution to the current block; the next stage if the trial has ended.
     fn executed(&mut self, execution: &Execution, most: u32) -> Option<Stage> {
+        // The first execution of a block is not counted, as for `BLOCK`.
         if self.left < BLOCK {
             self.block.add(execution);
             if self.fewer {
@@ -469,6 +476,7 @@ fn luck(heads: u32, throws: u32) -> f64 {
         if shown >= heads {
             sum += ways;
         }
+        // The next binomial coefficient.
         ways *= f64::from(throws - shown) / f64::from(shown + 1);
     }
     sum / 2_f64.powi(throws.cast_signed())

@@ -49,6 +49,7 @@ pub fn prepare() {
 /// As for libomp's function: compilers emit the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __kmpc_push_num_threads(place: *const Ident, thread: i32, threads: i32) {
+    // The variable is gone only at the end of the thread, where no region follows.
     let _ = SAID.try_with(|said| said.set(true));
     // SAFETY: what the program gave is passed on.
     unsafe { push(place, thread, threads) };
@@ -66,6 +67,7 @@ unsafe fn push(place: *const Ident, thread: i32, threads: i32) {
 
 /// Hook before a region; returns the address of the runtime's `__kmpc_fork_call`.
 unsafe extern "C" fn fork(place: *const Ident, _count: i32, body: *const c_void) -> *mut c_void {
+    // Without the variable the number counts as the program's, and the region is left alone.
     let said = SAID.try_with(|said| said.replace(false)).unwrap_or(true);
     if !tool::is_on() && regions::is_enabled() {
         // The runtime starts its tool at the first call that needs a thread number, which may be
@@ -153,6 +155,8 @@ pub unsafe extern "C" fn __kmpc_fork_call() {
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub unsafe extern "C" fn __kmpc_fork_call() {
+    // `bl` overwrites `x30`, the return address. 80 bytes keep the stack aligned to 16. `x16` is
+    // free at every call (AAPCS64: `IP0`).
     std::arch::naked_asm!(
         "stp x29, x30, [sp, #-80]!",
         "stp x0, x1, [sp, #16]", "stp x2, x3, [sp, #32]", "stp x4, x5, [sp, #48]", "stp x6, x7, [sp, #64]",

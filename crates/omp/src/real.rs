@@ -39,8 +39,10 @@ impl Real {
         if !known.is_null() {
             return Some(known);
         }
+        // Addresses of aarch64 code are multiples of 4.
         let entry = self.callers.get((near.addr() >> 2) % CALLERS)?;
         if !near.is_null() && entry.0.load(Ordering::Acquire).cast_const() == near {
+            // Written before the caller, whose load above acquires both.
             return Some(entry.1.load(Ordering::Relaxed));
         }
         if self.is_unused()
@@ -54,6 +56,7 @@ impl Real {
         // their own.
         let found = of_library(self.name, near).or_else(|| next(self.name))?;
         let empty = ptr::null_mut();
+        // The exchange of the function decides which caller gets the entry.
         if entry.1.compare_exchange(empty, found, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             entry.0.store(near.cast_mut(), Ordering::Release);
         }

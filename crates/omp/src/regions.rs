@@ -124,6 +124,7 @@ pub fn begin(
 ) -> Option<Observed> {
     let config = config()?;
     if ACTIVE.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+        // A region within another, or of another thread at the same time, is not observed.
         return None;
     }
     let observed = observe(config, body, explicit, default, said);
@@ -142,6 +143,7 @@ fn observe(
 ) -> Option<Observed> {
     let relies = config.apply && THREADS_READ.load(Ordering::Relaxed);
     let explicit = explicit || relies || THREADS_SET.load(Ordering::Relaxed);
+    // A limit never adds threads.
     let most = config.most.map_or(default, |most| most.min(default));
     // A child that was forked while another thread held the lock never gets it.
     let mut known = KNOWN.try_lock().ok()?;
@@ -157,10 +159,12 @@ fn observe(
     region.explicit |= explicit;
     let changes = config.apply && !region.explicit;
     region.learner.may_have(most, changes);
+    // The runtime may give fewer threads than at earlier executions.
     let team = if changes { region.team().min(default) } else { default };
     let begin = now();
     team::begins();
     SEVERAL.store(false, Ordering::Relaxed);
+    // Only in a whole team can threads be held and admitted again.
     let windows = changes && team == region.learner.most();
     gate::set(region.admitted().filter(|_| windows));
     let due = if windows && region.learner.is_learning() { begin + WINDOW } else { NEVER };
@@ -218,6 +222,7 @@ impl Known {
         region.several |= SEVERAL.load(Ordering::Relaxed);
         let done = team::done(time.saturating_sub(window.begin));
         if !region.learner.has_windows() {
+            // Whole executions are compared, so each is one step.
             region.learner.executed(&Execution { steps: 1, ..done });
         } else if region.learner.is_learning() && done.threads == region.learner.most() {
             region.open = done.since(&window.before).and(&region.open);
@@ -239,6 +244,7 @@ impl Known {
 impl Observed {
     /// Ends the observation, after all threads have added their times.
     pub fn end(self) {
+        // As in `observe`, a forked child may never get the lock.
         if let Ok(mut known) = KNOWN.try_lock() {
             known.region_ends(now());
         }
@@ -291,6 +297,7 @@ fn call(is_chunk: bool) {
     }
     if time >= DUE.load(Ordering::Relaxed)
         && let Ok(mut known) = KNOWN.try_lock()
+        // Another thread may have ended the window before the lock was free.
         && time >= DUE.load(Ordering::Relaxed)
     {
         known.window_ends(time);
@@ -298,6 +305,7 @@ fn call(is_chunk: bool) {
     let mut before = None;
     team::may_be_held(time, || {
         let calls = Some(team::done(0).calls);
+        // No call since the last wait: the running threads make no progress.
         let is_stuck = std::mem::replace(&mut before, calls) == calls;
         is_stuck
             && KNOWN.try_lock().is_ok_and(|mut known| {
@@ -312,6 +320,7 @@ extern "C" fn at_exit() {
     let Ok(known) = KNOWN.try_lock() else { return };
     if config.pid == std::process::id() && !known.regions.is_empty() {
         let text = report::text(&known.regions);
+        // An error at the program's exit cannot be reported, and must not disturb the exit.
         let _ = std::fs::write(config.folder.join(config.pid.to_string()), text);
     }
 }

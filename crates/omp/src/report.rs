@@ -82,6 +82,7 @@ fn place(address: usize) -> (Option<String>, u64) {
     // SAFETY: the loader has mapped the header at the base, and the header is longer than that.
     let fixed = unsafe { object.dli_fbase.cast::<u8>().add(16).read() } == 2;
     let base = if fixed { 0 } else { object.dli_fbase.addr() };
+    // The object holds the address, so the base is not beyond.
     (name, address.saturating_sub(base) as u64)
 }
 

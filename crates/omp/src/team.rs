@@ -85,6 +85,7 @@ impl ThreadTimes {
         let done = &DONE[self.place];
         done.inside.fetch_add(std::mem::take(&mut self.inside), Ordering::Relaxed);
         done.waited.fetch_add(std::mem::take(&mut self.waited), Ordering::Relaxed);
+        // Last, with release: a reader of the new `busy` sees its parts too.
         done.busy.fetch_add(time.saturating_sub(self.since), Ordering::Release);
         self.since = time;
     }
@@ -111,6 +112,7 @@ pub fn done(wall: u64) -> Execution {
         calls: sum(threads, |done| &done.calls),
         steps: sum(threads, |done| &done.steps),
         wall,
+        // Before its parts: as `busy` is stored last, they are at least as new.
         busy: sum(threads, |done| &done.busy),
         inside: sum(threads, |done| &done.inside),
         waited: sum(threads, |done| &done.waited),
@@ -123,6 +125,7 @@ fn sum(threads: u32, of: fn(&Done) -> &AtomicU64) -> u64 {
 
 /// This thread joins the team.
 pub fn thread_begins() {
+    // Threads beyond the places share places; the sums stay right.
     let place = SIZE.fetch_add(1, Ordering::Relaxed) as usize % PLACES;
     times(|times| *times = ThreadTimes { place, since: now(), ..ThreadTimes::default() });
 }
@@ -142,6 +145,7 @@ pub fn work_ends() {
         if times.since != 0 {
             times.add_up(now());
         }
+        // A thread that waits for its team must not keep held threads waiting.
         gate::leave(&mut times.ticket);
         let ThreadTimes { place, progress, .. } = *times;
         *times = ThreadTimes { place, progress, ..ThreadTimes::default() };
@@ -184,6 +188,7 @@ pub fn steps(count: u64) {
 pub fn may_be_held(time: u64, is_stuck: impl FnMut() -> bool) {
     times(|times| {
         if gate::pass(&mut times.ticket, time, is_stuck) {
+            // Time held at the gate is no work.
             times.since = now();
         }
     });
@@ -214,6 +219,7 @@ pub fn mutex_acquired() {
 /// Hook at the end of a critical section.
 pub fn mutex_released() {
     times(|times| {
+        // A section may have begun before the region was observed.
         times.depth = times.depth.saturating_sub(1);
         if times.since != 0 && times.depth == 0 && times.got != 0 {
             times.inside += now().saturating_sub(times.got);

@@ -123,6 +123,7 @@ const ATOMIC: c_int = 6;
 const ORDERED: c_int = 7;
 
 unsafe extern "C" fn initialize(lookup: Lookup, _device: c_int, _data: *mut c_void) -> c_int {
+    // 0: the runtime does not use the tool.
     let Some(lookup) = lookup else { return 0 };
     let name: &CStr = c"ompt_set_callback";
     // SAFETY: the runtime has given the function for this, and the name ends in a null byte.
@@ -237,6 +238,7 @@ unsafe extern "C" fn mutex_acquire(
             team::loop_ends(Progress::LoopEnded);
             team::mutex_acquire();
         }
+        // A thread is held only where it may have to wait anyway.
         _ => team::mutex_acquire(),
     }
 }

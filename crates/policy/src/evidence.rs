@@ -26,6 +26,7 @@ impl Traffic {
     /// Requests to the caches of `level`, counted from 1.
     #[must_use]
     pub fn at(&self, level: u8) -> Option<f64> {
+        // There is no level 0.
         *self.caches.get(usize::from(level).checked_sub(1)?)?
     }
 }
@@ -88,6 +89,7 @@ impl QueuedJob {
     /// Hardware contexts of the job: one per thread, at most `contexts`.
     #[must_use]
     pub fn width(&self, contexts: usize) -> usize {
+        // `clamp` panics if its upper bound is below its lower bound.
         self.threads.len().clamp(1, contexts.max(1))
     }
 

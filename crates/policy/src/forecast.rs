@@ -97,6 +97,7 @@ fn own_pus(machine: &Machine, plan: &Plan) -> Result<Vec<PuIdx>, ForecastError> 
     let mut taken = vec![false; machine.pus.len()];
     let pus = plan.decisions.iter().map(|decision| {
         let pu = decision.place.pu().and_then(|pu| machine.pu_by_os(pu));
+        // A second task on the PU finds the flag set.
         pu.filter(|pu| !std::mem::replace(&mut taken[pu.idx()], true))
             .ok_or(ForecastError::NoPuOfItsOwn { task: decision.task })
     });

@@ -37,9 +37,11 @@ impl<'a> Judge<'a> {
     pub fn new(places: &Places<'a>, performance: &'a Performance, tasks: &[&Task]) -> Option<Self> {
         let assumptions = Assumptions::default();
         let model = Model::new(places.machine, performance, assumptions).ok()?;
+        // The widest core holds every group; of several, the fastest: later kinds are faster.
         let core = places.cores.iter().max_by_key(|core| (core.pus.len(), core.kind))?;
         let (phases, of) = distinct(tasks.iter().map(|task| unnamed(task.demanded())));
         let demands = phases.iter().map(|phase| model.demand(phase, core.pus[0]).ok());
+        // Different phases can have equal demands on this kind of core.
         let (demands, kinds) = distinct(demands.collect::<Option<Vec<_>>>()?);
         let kinds = of.into_iter().map(|phase| kinds[phase]).collect();
         let mut judge = Self {
@@ -80,6 +82,7 @@ impl<'a> Judge<'a> {
             let weight = self.weights[task];
             (slowdown - 1.0) * weight * (all - weight) / others
         });
+        // Rounding may make a slowdown slightly less than 1.
         losses.sum::<f64>().max(0.0)
     }
 

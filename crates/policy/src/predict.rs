@@ -26,6 +26,7 @@ pub(crate) fn demands(tasks: &[&Task]) -> Vec<UnitDemand> {
         let of_an_instruction = UnitDemand::of(&task.mix, task.weight(), &assumed);
         match per {
             Per::PairOfInstructions => of_an_instruction,
+            // The unit is per cycle only if every rate is known, so the default is not used.
             Per::Cycle => of_an_instruction.scaled(task.rate().unwrap_or(1.0)),
         }
     });
@@ -54,6 +55,7 @@ pub(crate) fn total_overlap(
         *sum = (sum.0 + *demand, sum.1 + task.weight());
     }
     let of_cores = places.cores.iter().map(|core| {
+        // The sums of a PU's tasks are scaled as if they were one task.
         within(core.pus.iter().map(|pu| taking_turns(std::iter::once(on_pu[pu.idx()]))))
     });
     of_cores.sum()

@@ -160,6 +160,7 @@ impl Course {
         let once: f64 = self.0.iter().map(|part| part.seconds).sum();
         let mut left = instructions % all;
         let mut seconds = once * times as f64;
+        // A part without instructions would divide by 0.
         for part in self.0.iter().filter(|part| part.instructions > 0) {
             let done = left.min(part.instructions);
             seconds += part.seconds * (done as f64 / part.instructions as f64);

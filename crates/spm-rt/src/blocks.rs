@@ -94,6 +94,7 @@ impl Span {
 
     /// Key of the span: even for whole blocks, odd for pages. Neighbours have neighbouring keys.
     const fn key(self) -> u64 {
+        // Added numbers, since the key 0 is an unused entry.
         if self.end - self.first == BLOCK {
             self.first / BLOCK * 2 + 2
         } else {
@@ -116,6 +117,8 @@ impl Span {
         // Fibonacci hashing: the constant is 2^64 over the golden ratio.
         let hash = (number / 16 * 2 + kind).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         (0..TRIES).map(move |at| {
+            // An odd factor keeps all bits of the hash. The upper 16 bits are an index of the
+            // table.
             let group = hash.wrapping_mul(2 * at + 1) >> 48 & !15;
             &TABLE[(group | (number % 16)) as usize % BLOCKS]
         })
@@ -187,6 +190,7 @@ impl Block {
         self.second.store(second, Relaxed);
         self.home.store(UNKNOWN, Relaxed);
         for extra in &self.extra_ns {
+            // A shift of 32 bits or more leaves nothing.
             extra.store(extra.load(Relaxed).checked_shr(passed).unwrap_or(0), Relaxed);
         }
     }
@@ -217,6 +221,7 @@ impl Block {
 
     /// Sets the home node.
     pub fn set_home(&self, home: Node) {
+        // From 1 on: 0 is an unknown home.
         self.home.store(home.saturating_add(1), Relaxed);
     }
 

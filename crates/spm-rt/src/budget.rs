@@ -78,6 +78,7 @@ impl Budget {
     }
 
     fn paid_ns(&self, now_ns: u64) -> u64 {
+        // Time that passed unused before is not saved.
         self.paid_ns.load(Relaxed).max(now_ns.saturating_sub(SAVED_NS))
     }
 }

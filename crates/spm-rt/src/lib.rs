@@ -52,6 +52,7 @@ pub unsafe extern "C" fn spm_access(
     site: *const Site,
 ) {
     let Some(running) = start::running() else { return };
+    // A site of another version has another layout.
     // SAFETY: as promised.
     let site = unsafe { site.as_ref() }.filter(|site| site.version == sites::VERSION);
     let record = site.and_then(sites::record);
@@ -85,6 +86,7 @@ fn access(running: &start::Running, announced: Announced, record: Option<&sites:
     if size < PAGE {
         return Why::Small;
     }
+    // A negative number of bytes announces no access.
     let bytes = u64::try_from(announced.bytes).unwrap_or(0);
     let Some((pu, here)) = running.nodes.here() else { return Why::NoNode };
     let Some(budget) = running.budgets.get(pu) else { return Why::NoNode };
@@ -104,6 +106,7 @@ fn access(running: &start::Running, announced: Announced, record: Option<&sites:
         budget.settle(spans, now_ns.saturating_sub(began_ns), now_ns);
     }
     match worth {
+        // A seccomp filter may end the process at the first system call.
         Worth::Moving if start::is_filtered() => Why::Refused,
         Worth::Moving => moves::move_worthy(running, budget, range, node, record),
         Worth::Having | Worth::Little => Why::NotYet,
@@ -129,6 +132,7 @@ fn add(running: &start::Running, range: (u64, u64), extra_ns: u64, here: Node) -
 #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a share
 fn affordable(budget: &Budget, range: (u64, u64), extra_ns: u64) -> ((u64, u64), u64, u64) {
     let size = range.1 - range.0;
+    // A range that begins within a block touches one block more.
     let spans = size / BLOCK + 1;
     if spans <= budget::FREE {
         return (range, extra_ns, spans);
@@ -146,6 +150,7 @@ fn affordable(budget: &Budget, range: (u64, u64), extra_ns: u64) -> ((u64, u64),
 fn range_of(announced: Announced) -> Option<(u64, u64)> {
     let first = announced.base.checked_add_signed(announced.begin)?;
     let last = announced.base.checked_add_signed(announced.end)?;
+    // No user address has more than 57 bits (x86-64 with five levels of page tables).
     (first < last && last < 1 << 57).then_some((first, last))
 }
 

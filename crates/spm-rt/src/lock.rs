@@ -34,6 +34,7 @@ pub fn settle(
     let others = (0..MOST as Node).filter(|node| *node != here);
     let mut all = core::iter::once(here).chain(others);
     let node = if sys::is_first_thread() { None } else { all.find(|node| bind(nodes, *node)) };
+    // Above 0, the value of a thread that is not settled yet.
     key.set(node.map_or(NEVER, |node| usize::from(node) + 1));
     node.unwrap_or(here)
 }
@@ -41,6 +42,7 @@ pub fn settle(
 fn bind(nodes: &Nodes, node: Node) -> bool {
     let Some(bound) = BOUND.get(usize::from(node)) else { return false };
     let most = nodes.pus_of(node);
+    // Counted before the binding, so that concurrent threads stay within the limit.
     let added =
         bound.fetch_update(Relaxed, Relaxed, |threads| (threads < most).then_some(threads + 1));
     if added.is_err() {
@@ -55,6 +57,7 @@ fn bind(nodes: &Nodes, node: Node) -> bool {
 
 /// Destructor of the key: a bound thread has ended.
 pub extern "C" fn ended(value: *mut core::ffi::c_void) {
+    // `NEVER` is beyond all nodes.
     if let Some(bound) = (value as usize).checked_sub(1).and_then(|node| BOUND.get(node)) {
         bound.fetch_sub(1, Relaxed);
     }

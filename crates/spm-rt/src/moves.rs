@@ -53,6 +53,7 @@ pub fn move_worthy(
             // Older kernels cannot report huge pages: `None` is treated as a huge page, but all
             // small pages are named.
             let has_huge = if running.has_huge {
+                // The scan below is a system call.
                 mover.fruitless += 1;
                 pagemap.as_ref().and_then(|pagemap| pagemap.has_huge_page(first, end))
             } else {
@@ -161,6 +162,7 @@ fn moving(
 /// Moving time allowed until now, in nanoseconds summed over all PUs.
 fn most_ns(running: &Running, now_ns: u64) -> u64 {
     let passed = now_ns.saturating_sub(running.began_ns);
+    // Divided first, as the product could overflow.
     let share = (passed / 100).saturating_mul(running.costs.moving_percent);
     running.nodes.pus().saturating_mul(share.saturating_add(FIRST_NS))
 }
@@ -223,6 +225,7 @@ impl Mover<'_> {
     /// Adds pages to the batch; the first small page of a huge page moves the whole page.
     fn push(&mut self, (first, end): (u64, u64), is_huge: bool, here: Node) {
         let step = if is_huge { HUGE } else { PAGE };
+        // Pages cut by an end of the range hold other data as well.
         let mut at = first.next_multiple_of(PAGE);
         while at < end & !(PAGE - 1) {
             if self.batch.used == BATCH {
@@ -250,6 +253,7 @@ impl Mover<'_> {
         );
         let before = self.moved;
         for (status, is_huge) in batch.status[..used].iter().zip(&batch.is_huge[..used]) {
+            // After a failed call the statuses are those of an earlier batch.
             let is_there = done && *status == i32::from(here);
             let pages = if *is_huge { HUGE / PAGE } else { 1 };
             *if is_there { &mut self.moved } else { &mut self.refused } += pages;
@@ -272,6 +276,7 @@ fn home_of((first, end): (u64, u64), here: Node) -> Option<Node> {
     let mut pages = [0; MOST];
     let mut status = [0; MOST];
     let count = ((end - first) / PAGE).min(MOST as u64);
+    // A range below a page has a count of 0.
     let step = (end - first) / count.max(1) / PAGE * PAGE;
     let mut used = 0;
     while (used as u64) < count {

@@ -34,6 +34,7 @@ impl Nodes {
             let mut ends = part.splitn(2, |byte| *byte == b'-').map(crate::costs::number);
             let Some(Some(first)) = ends.next() else { continue };
             let last = ends.next().flatten().unwrap_or(first);
+            // A damaged list could name any number.
             for pu in first..=last.min(MOST_PUS as u64 - 1) {
                 if let Some(of) = usize::try_from(pu).ok().and_then(|pu| self.of.get_mut(pu)) {
                     *of = node;

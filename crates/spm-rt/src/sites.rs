@@ -36,6 +36,7 @@ impl Site {
         let file = unsafe { CStr::from_ptr(self.file) }.to_str().unwrap_or("?");
         // SAFETY: as for the file.
         let function = unsafe { CStr::from_ptr(self.function) }.to_str().unwrap_or("?");
+        // Longer text is cut off, which is no error.
         let _ = write!(into, "spm: {file}:{} {function}: ", self.line);
     }
 }
@@ -89,6 +90,7 @@ pub fn record(site: &Site) -> Option<&'static Record> {
     if let Some(known) = unsafe { known.as_ref() } {
         return Some(known);
     }
+    // Two threads may each take a record for one site: both are reported.
     let record = RECORDS.get(USED.fetch_add(1, Relaxed))?;
     // SAFETY: no other thread has this record, and none reads its name yet.
     site.name(unsafe { &mut *record.name.get() });
@@ -116,6 +118,7 @@ struct Line {
 
 impl Write for Line {
     fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        // One byte stays for the newline.
         let most = self.bytes.len() - 1 - self.used;
         let text = &text.as_bytes()[..text.len().min(most)];
         self.bytes[self.used..][..text.len()].copy_from_slice(text);

@@ -146,6 +146,7 @@ fn set_up(running: &mut Running, Scratch { text, path }: &mut Scratch) -> bool {
     }
     running.has_huge = {
         let modes = sys::read(c"/sys/kernel/mm/transparent_hugepage/enabled", text);
+        // The mode in use is in brackets.
         !modes.is_empty() && !modes.windows(7).any(|word| word == b"[never]")
     };
     running.costs = running.costs.with(kept(path, text));

@@ -18,6 +18,7 @@ pub fn now_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: it is a timespec.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    // The clock is never negative.
     u64::try_from(now.tv_sec * 1_000_000_000 + now.tv_nsec).unwrap_or(0)
 }
 
@@ -59,6 +60,7 @@ pub fn read<'a>(path: &CStr, into: &'a mut [u8]) -> &'a [u8] {
     let Some(file) = Descriptor::open(path).filter(Descriptor::is_regular) else { return &[] };
     // SAFETY: the kernel writes at most so many bytes.
     let read = unsafe { libc::syscall(libc::SYS_read, file.0, into.as_mut_ptr(), into.len()) };
+    // An error, -1, reads nothing.
     &into[..usize::try_from(read).unwrap_or(0)]
 }
 
@@ -232,6 +234,7 @@ fn has_huge_page(pagemap: libc::c_int, first: u64, end: u64) -> Option<bool> {
         end,
         walked: 0,
         regions: &raw mut region as u64,
+        // One region answers the question.
         most_regions: 1,
         most_pages: 0,
         inverted: 0,

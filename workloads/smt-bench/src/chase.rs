@@ -45,6 +45,7 @@ impl Chase {
         lines.extend((0..count).map(|_| Line { next: ptr::null() }));
         // Four bytes per index: a circle has less than 256 GiB.
         let mut order: Vec<u32> = (0..u32::try_from(count).unwrap_or(u32::MAX)).collect();
+        // xorshift would stay at 0.
         let mut state = seed | 1;
         for last in (1..count).rev() {
             // xorshift (Marsaglia, Journal of Statistical Software 2003).
@@ -118,6 +119,7 @@ impl Chase {
                 at = loops::load_dep(&control, limit, at.cast::<Node>()).cast();
             };
             if begin == Begin::Warm {
+                // One round loads every line.
                 run((self.lines.len() as u64 / STEPS).max(1));
             }
             let chunk = sized(CHUNK_NS, &mut run);

@@ -28,6 +28,7 @@ pub struct Gaps {
 pub fn watch(cpu: u32, length: Duration) -> Result<Gaps, ThreadError> {
     on(cpu, || {
         let begin = wall_ns();
+        // Half of the range, so that the sum does not overflow.
         let end = begin + u64::try_from(length.as_nanos()).unwrap_or(u64::MAX / 2);
         let mut last = begin;
         let mut gaps = Gaps::default();
@@ -41,6 +42,7 @@ pub fn watch(cpu: u32, length: Duration) -> Result<Gaps, ThreadError> {
             if gap >= LEAST_NS {
                 // CPU time since the reading, less the part before the gap.
                 let counted = (cpu_ns() - cpu).saturating_sub(last - read);
+                // The kernel takes time that it does not see pass for CPU time of the thread.
                 if counted >= gap / 2 { gaps.away_ns.push(gap) } else { gaps.waited_ns += gap }
             }
             last = now;

@@ -65,6 +65,7 @@ fn chunk_of(runner: &mut Runner) -> u64 {
 pub(crate) fn timed(run: &mut impl FnMut(u64), iterations: u64) -> u64 {
     let before = cpu_ns();
     run(iterations);
+    // A short run may take no time on the clock, and rates divide by the time.
     (cpu_ns() - before).max(1)
 }
 
@@ -75,6 +76,7 @@ pub(crate) fn sized(target_ns: u64, mut run: impl FnMut(u64)) -> u64 {
     loop {
         // The least of three, because caches are cold at first and interruptions only add time: an
         // interrupted single iteration would result in tiny chunks that mostly read clocks.
+        // Of three times there is a least: the default is not used.
         let took = (0..3).map(|_| timed(&mut run, iterations)).min().unwrap_or(1);
         if took >= target_ns / 4 {
             return (iterations * target_ns / took).max(1);
@@ -94,6 +96,7 @@ pub(crate) fn stamp() -> Stamp {
 /// Runs chunks of `chunk` iterations of `run` for `length`, with a stamp after each.
 pub(crate) fn run_chunks(chunk: u64, length: Duration, mut run: impl FnMut(u64)) -> Trail {
     let length_ns = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
+    // At most 16 MiB of stamps; a longer run grows the list.
     let expected = usize::try_from(length_ns / CHUNK_NS).unwrap_or(0).min(1 << 20) + 16;
     // Allocated before the first stamp, so that no chunk includes an allocation.
     let mut stamps = Vec::with_capacity(expected);

@@ -71,6 +71,7 @@ pub fn measure(cpu: u32) -> Result<Operations, ThreadError> {
             float_add: kernel_cycles(Kernel::FpAdd),
             float_mul: kernel_cycles(Kernel::FpMul),
             float_div: kernel_cycles(Kernel::FpDiv),
+            // Noise can make random decisions the faster ones.
             branch_miss: missed.max(0.0),
         }
     })
@@ -94,6 +95,7 @@ fn decision_cycles(bytes: &[u8]) -> f64 {
 #[allow(clippy::cast_precision_loss)] // counts and times short of 2⁵³
 fn cycles(operations: u64, mut run: impl FnMut(u64)) -> f64 {
     let iterations = sized(TRY_NS, &mut run);
+    // About `TRY_NS` at an addition a nanosecond.
     let rounds = TRY_NS / IN_A_ROW;
     let mut own = u64::MAX;
     let mut chain = u64::MAX;
@@ -148,6 +150,7 @@ macro_rules! in_a_row {
                 concat!($one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one),
                 $back,
                 "9:",
+                // Names the operands, since most instructions do not use all of them.
                 "/* {place} {t} {u} */",
                 left = inout(reg) $rounds => _,
                 place = in(reg) &raw mut $place,

@@ -52,6 +52,7 @@ impl Span {
 
 /// Wall time from `a` to `b` in which the thread did not run, in nanoseconds.
 fn waited(a: Stamp, b: Stamp) -> u64 {
+    // The clocks are read one after the other, so the CPU time can be ahead.
     (b.wall_ns - a.wall_ns).saturating_sub(b.cpu_ns.saturating_sub(a.cpu_ns))
 }
 
@@ -84,6 +85,7 @@ impl Trail {
         let last = self.stamps.last()?;
         let wall = last.wall_ns.saturating_sub(first.wall_ns);
         let cpu = last.cpu_ns.saturating_sub(first.cpu_ns);
+        // As in `waited`, the CPU time can be ahead.
         (wall > 0).then(|| (cpu as f64 / wall as f64).min(1.0))
     }
 }
@@ -106,6 +108,7 @@ pub fn paces(trails: &[Trail]) -> Vec<Option<Pace>> {
 /// True if one of the ascending spans contains `span`.
 fn is_within_one(ascending: &[Span], span: Span) -> bool {
     let after = ascending.partition_point(|candidate| candidate.from <= span.from);
+    // Spans do not overlap: only the last one that begins before can contain `span`.
     after > 0 && ascending[after - 1].holds(span)
 }
 

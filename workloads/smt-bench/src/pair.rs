@@ -71,6 +71,7 @@ fn pass(line: &Line, length: Duration) -> Option<f64> {
     let mut stamps = vec![stamp()];
     let end = stamps[0].wall_ns + ns(length);
     let mut next = 0;
+    // Two stamps must remain without the first chunk.
     while stamps.len() < 3 || stamps[stamps.len() - 1].wall_ns < end {
         for _ in 0..TRIPS {
             line.0.store(next + 1, SeqCst);
@@ -123,6 +124,7 @@ struct Wakes {
 impl Wakes {
     /// The woken thread: returns the latency of each wake-up in nanoseconds.
     fn be_woken(&self, count: u32) -> Vec<u64> {
+        // Only this thread sets the handle, once.
         let _ = self.woken.set(current());
         let mut latencies = Vec::new();
         for round in 1..=u64::from(count) {
@@ -232,6 +234,7 @@ struct RoundTrips {
 impl RoundTrips {
     /// Registers thread `me` and waits for the other.
     fn meet(&self, me: usize) {
+        // Only this thread sets its handle, once.
         let _ = self.threads[me].set(current());
         while self.threads[1 - me].get().is_none() {
             sleep(Duration::from_micros(50));
@@ -244,6 +247,7 @@ impl RoundTrips {
     }
 
     fn wait(&self, me: usize) {
+        // `park` may return without a wake-up.
         while self.turn.0.load(SeqCst) != me as u64 {
             park();
         }
@@ -286,6 +290,7 @@ fn spin(length: Duration) {
 }
 
 fn ns(length: Duration) -> u64 {
+    // Half of the range, so that a sum with a time does not overflow.
     u64::try_from(length.as_nanos()).unwrap_or(u64::MAX / 2)
 }
 

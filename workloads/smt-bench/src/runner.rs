@@ -25,6 +25,7 @@ impl Runner {
     pub fn run(&mut self, control: &Control, iterations: u64) -> u64 {
         let before = control.done();
         if iterations > 0 {
+            // `u64::MAX` iterations stand for a run until the stop flag.
             self.run_to(control, before.saturating_add(iterations));
         }
         control.done() - before

@@ -131,6 +131,7 @@ impl Work {
             visit.additions_cpu_ns += self.once();
             visit.portions += 1;
             visit.additions += self.portion.chain * clock::IN_A_ROW;
+            // Above 0, since rates divide by times.
             visit.wall_ns = (wall_ns() - wall).max(1);
         }
         visit.cpu_ns = (cpu_ns() - cpu).max(1);

@@ -61,6 +61,7 @@ impl Proc {
     pub fn check(&self) -> Result<(), String> {
         let own = std::process::id().to_string();
         let found = match kernel::link(&self.root.join("self")) {
+            // A saved copy shows processes of another time or machine.
             _ if !self.is_live() => return Ok(()),
             Ok(found) if found == Path::new(&own) => return Ok(()),
             Ok(found) => format!("process {} as this one", found.display()),
@@ -78,6 +79,7 @@ impl Proc {
     #[must_use]
     pub fn has_ended(&self, error: &io::Error, pid: Pid, tid: Tid) -> bool {
         let is_missing = matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH));
+        // With the mount option hidepid, other users' living threads have no name either (proc(5)).
         is_missing && !(self.is_live() && sys::exists(pid, tid))
     }
 
@@ -109,6 +111,7 @@ impl Proc {
     #[must_use]
     pub fn name(&self, pid: Pid, tid: Tid) -> Option<String> {
         let bytes = kernel::read(&self.of_task(pid, tid).join("comm")).ok()?;
+        // Only one newline: the name may itself end with one.
         Some(String::from_utf8_lossy(bytes.strip_suffix(b"\n").unwrap_or(&bytes)).into_owned())
     }
 
@@ -126,6 +129,7 @@ impl Proc {
     /// causes.
     pub fn state_and_parent(&self, pid: Pid) -> io::Result<(char, Pid)> {
         let bytes = kernel::read(&self.of(pid).join("stat"))?;
+        // The name may be any bytes; all other fields are ASCII.
         stat::state_and_parent(&String::from_utf8_lossy(&bytes))
             .ok_or_else(|| io::Error::from(ErrorKind::InvalidData))
     }
@@ -183,6 +187,7 @@ impl Proc {
                 .filter(|child| self.state_and_parent(*child).is_ok_and(|s| s.1 == pid))
                 .collect();
         }
+        // Each thread lists the children that it has created itself.
         let lists = self.tasks(pid).unwrap_or_default().into_iter().map(|tid| {
             kernel::read_text(&self.of_task(pid, tid).join("children")).unwrap_or_default()
         });
@@ -200,6 +205,7 @@ impl Proc {
     /// process.
     pub fn executable(&self, pid: Pid) -> io::Result<PathBuf> {
         match kernel::link(&self.of(pid).join("exe")) {
+            // The first thread alone may have ended, and its link with it.
             Err(why) if why.kind() == ErrorKind::NotFound => {
                 kernel::link(&self.executable_link(pid))
             }
@@ -217,6 +223,7 @@ impl Proc {
     #[must_use]
     pub fn command_line(&self, pid: Pid) -> Vec<OsString> {
         let bytes = self.of_memory(pid, "cmdline");
+        // A zero ends also the last word: kept, it would add an empty word.
         let text = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
         if text.is_empty() {
             return Vec::new();
@@ -247,6 +254,7 @@ impl Proc {
         let read = |folder: PathBuf| foreign::file(pid, None, &folder.join(name), most);
         match read(self.of(pid)) {
             Ok(found) if !found.is_empty() => found,
+            // The threads of a process share its memory: another thread's file takes as long.
             Err(why) if why.kind() == ErrorKind::TimedOut => Vec::new(),
             _ => read(self.of_living_thread(pid)).unwrap_or_default(),
         }
@@ -273,6 +281,7 @@ pub fn code_maps(text: &[u8]) -> impl Iterator<Item = CodeMap> {
 
 /// Mapping in a line of `/proc/PID/maps`, if executable.
 fn code_map(line: &str) -> Option<CodeMap> {
+    // At most six fields: a path may have blanks.
     let mut fields = line.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;
     if !fields.next()?.contains('x') {

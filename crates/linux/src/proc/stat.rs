@@ -65,6 +65,7 @@ impl Stat {
             state,
             parent,
             session,
+            // User and system time.
             cpu_time: Nanos((number(14)? + number(15)?).saturating_mul(TICK_NS)),
             threads: u32::try_from(number(20)?).ok()?,
             start_ticks: number(22)?,

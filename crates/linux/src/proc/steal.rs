@@ -21,7 +21,9 @@ fn parsed(text: &str) -> Vec<(PuNr, Nanos)> {
     text.lines()
         .filter_map(|line| {
             let mut words = line.strip_prefix("cpu")?.split(' ');
+            // The first line, of all PUs together, has no number and is left out.
             let pu = PuNr(words.next()?.parse().ok()?);
+            // After user, nice, system, idle, iowait, irq and softirq.
             let ticks: u64 = words.nth(7)?.parse().ok()?;
             Some((pu, Nanos(ticks.saturating_mul(TICK.0))))
         })

@@ -27,6 +27,7 @@ pub fn levels(curve: &[(f64, f64)], sizes: &[f64]) -> Vec<Option<Level>> {
 fn first_point(curve: &[(f64, f64)], sizes: &[f64], index: usize) -> Option<(f64, f64)> {
     let from = index
         .checked_sub(1)
+        // At most half of the level's own size: the level may be hardly larger than the one before.
         .map_or(sizes[0] / 2.0, |before| (2.0 * sizes[before]).min(sizes[index] / 2.0));
     // Tolerates rounding of the size.
     curve.iter().find(|(size, _)| *size >= from * 0.99).copied()
@@ -38,10 +39,12 @@ fn level(curve: &[(f64, f64)], sizes: &[f64], index: usize) -> Option<Level> {
     let next_point =
         if is_last { curve.last().copied() } else { first_point(curve, sizes, index + 1) };
     let (_, next) = next_point?;
+    // Halfway by ratio, since latencies differ by factors.
     let half = (latency_ns * next).sqrt();
     let shows = next >= 1.25 * latency_ns;
     let after = curve.iter().position(|(size, ns)| *size > from && *ns > half);
     let size = after.filter(|_| shows).map(|after| {
+        // `from` is a point of the curve, so the first larger point has one before.
         let (size_a, ns_a) = curve[after - 1];
         let (size_b, ns_b) = curve[after];
         // Both axes are logarithmic.

@@ -219,13 +219,16 @@ impl Unit {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked: 0 to 1e18
     pub fn text(self, value: f64) -> String {
         match self {
+            // From 999.5 on, rounding to three digits gives 1000.
             Self::Ns if value < 999.5 => format!("{} ns", digits(value)),
             Self::Ns if value < 999.5e3 => format!("{} us", digits(value / 1e3)),
             Self::Ns => format!("{} ms", digits(value / 1e6)),
+            // Two decimals of a cycle.
             Self::Cycles => Cycles((value * 100.0).round() / 100.0).to_string(),
             Self::PerCycle => format!("{} a cycle", digits(value)),
             Self::Bytes if value < 1_048_576.0 => format!("{} KiB", digits(value / 1024.0)),
             Self::Bytes => format!("{} MiB", digits(value / 1_048_576.0)),
+            // Two decimals of a GB/s or GHz.
             Self::BytesPerSecond => BytesPerSecond((value / 1e7).round() * 1e7).to_string(),
             Self::Hertz => Hertz((value / 1e7).round() as u64 * 10_000_000).to_string(),
             Self::Ratio => digits(value),
@@ -345,6 +348,7 @@ impl Figure {
 
     /// True if the value lies within its interval, up to 1e18, in the unit of its quantity.
     fn is_sane(&self) -> bool {
+        // `contains` is false for NaN.
         (0.0..=self.value).contains(&self.low)
             && (self.value..=1e18).contains(&self.high)
             && self.unit == self.what.unit()

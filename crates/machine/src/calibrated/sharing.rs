@@ -205,6 +205,7 @@ fn boundaries(sorted: &[Latency], all: &BTreeSet<PuNr>) -> Vec<(Groups, f64)> {
                     && found.last().is_none_or(|(finer, _)| !are_together(finer, pair.pus))
             });
             let own: Vec<f64> = own.map(|pair| pair.ns).collect();
+            // Without a pair of its own, the pair next to the gap stands for the boundary.
             let within = own.get(own.len() / 2).map_or(below[cut - 1].ns, |&ns| ns);
             found.push((groups, within));
         }
@@ -332,10 +333,12 @@ fn cache_parts(machine: &Machine, reported: &[Groups; 3], groups: [&Groups; 3]) 
         let shared = if groups[level] == &reported[level] {
             vec![numbers(machine, &cache.pus).collect()]
         } else if done.insert((cache.level, cache.kind)) {
+            // Other groups replace all caches of a level and kind at once.
             lists(groups[level])
         } else {
             Vec::new()
         };
+        // `CachePart` has 0 for an unknown size.
         let size = cache.size.unwrap_or(Bytes(0));
         let parts = shared.into_iter().map(|pus| CachePart {
             level: cache.level,

@@ -34,6 +34,7 @@ pub fn performance(
 ) -> Result<(Performance, Vec<Assumed>), String> {
     let kinds = (0..machine.kinds.len()).map(|kind| core(machine, measured, kind));
     let kinds: Vec<CorePerformance> = kinds.collect::<Result<_, _>>()?;
+    // Every machine has a kind of core: the default is not used.
     let clock = kinds.iter().map(|kind| kind.clock.0).max().unwrap_or(1);
     let (memory, hops) = memory(machine, measured, line)?;
     let found = Performance {
@@ -88,6 +89,7 @@ fn core(machine: &Machine, measured: &Calibration, kind: usize) -> Result<CorePe
             let cycles = work_cycles(measured, name, kind)?;
             // An operation that takes a half cycle has two ports.
             let count = whole(1.0 / cycles).clamp(1, 8);
+            // Kinds of a group share its first ports, so only missing ports are added.
             for port in ports.len()..first + count {
                 ports.push(format!("{prefix}{}", port - first));
             }
@@ -175,6 +177,7 @@ fn memory(machine: &Machine, measured: &Calibration, line: Bytes) -> Result<Memo
         for to in 0..nodes.len() {
             let remote = latency(machine, measured, &nodes, [node, to])?;
             let extra = remote - latency(machine, measured, &nodes, [to, to])?;
+            // A remote access faster than a local one is noise.
             row.push(nanos(extra.max(0.0)));
         }
         hops.push(row);

@@ -98,6 +98,7 @@ pub fn from_toml(text: &str) -> Result<Exact, DescribedError> {
     // Before the rest, since another version may have other keys.
     let version = table.get("version").and_then(toml::Value::as_integer);
     let version = version.ok_or(DescribedError::NoVersion)?;
+    // A negative version is none of this format.
     exact::check_version(u64::try_from(version).unwrap_or(u64::MAX))?;
     // Only the exact form has a table of this name.
     if table.contains_key("machine") {

@@ -90,6 +90,7 @@ struct LinkGroup {
 impl Speeds {
     /// Builds and checks the speeds of `machine`.
     pub(super) fn performance(&self, machine: &Machine) -> Result<Performance, DescribedError> {
+        // A machine without nodes has one memory.
         let nodes = machine.nodes.len().max(1);
         let order = self.order(machine)?;
         let mut links = Vec::new();
@@ -135,6 +136,7 @@ impl Speeds {
             };
             order[place] = Some(index);
         }
+        // As many entries as kinds, each at a place of its own: none is missing.
         Ok(order.into_iter().flatten().collect())
     }
 
@@ -205,12 +207,14 @@ impl Speeds {
             }
             link -= routes;
         }
+        // Not reached: every link is in a group.
         "links".into()
     }
 }
 
 /// Key of the kind at index `kind` of the machine.
 fn kind_key(kind: usize, order: &[usize]) -> String {
+    // The order has every kind: the default is not used.
     format!("kind[{}]", order.get(kind).copied().unwrap_or(kind))
 }
 
@@ -277,6 +281,7 @@ impl KindSpeed {
     fn port_set<'a>(&self, names: &'a [String]) -> Result<PortSet, &'a str> {
         names.iter().try_fold(PortSet::default(), |set, name| {
             let place = self.ports.value.iter().position(|port| port == name);
+            // A `PortSet` has 32 bits; ports beyond are refused like unknown ones.
             let bit = place.and_then(|place| 1_u32.checked_shl(place.try_into().ok()?));
             bit.map(|bit| set.union(PortSet(bit))).ok_or(&**name)
         })
@@ -351,6 +356,7 @@ fn by_distance(
         let mut row = Vec::new();
         for (to, distance) in distances.iter().enumerate() {
             row.push(match hops.get(&distance.to_string()) {
+                // No time is required for the local distance.
                 _ if from == to => Nanos::ZERO,
                 Some(hop) => hop.0,
                 None => {

@@ -224,6 +224,7 @@ fn caches(levels: &[CacheLevel], cores: &[Vec<PuNr>]) -> Result<Vec<CachePart>, 
         if sharers == 0 || !cores.len().is_multiple_of(sharers) {
             return Err(misfit(key, format!("a divisor of {} cores", cores.len()), sharers));
         }
+        // `CachePart` has 0 for an unknown size.
         let size = level.size.as_ref().map_or(Bytes(0), |size| size.value.0);
         let parts = split(&key, cores, cores.len() / sharers)?.into_iter();
         caches.extend(parts.map(|pus| CachePart {

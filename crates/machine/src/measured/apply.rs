@@ -99,6 +99,7 @@ impl CoreSpeeds {
 
     /// The measured kind with index `kind`, named by its rank.
     fn kind(&self, kind: usize, places: &[usize], machine: &Machine) -> CoreKind {
+        // `check` refuses speeds without a kind.
         let last = self.kinds.len() - 1;
         let name = match kind {
             0 if last == 0 => "core".to_owned(),
@@ -117,6 +118,7 @@ impl CoreSpeeds {
     }
 
     fn check_machine(&self, machine: &Machine) -> Result<(), NotThisMachine> {
+        // Where either processor is unknown, the cores alone decide.
         if let (Some(here), Some(there)) = (&machine.processor, &self.processor)
             && here != there
         {

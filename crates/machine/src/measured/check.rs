@@ -155,6 +155,7 @@ const ONCE: &str = "kinds that have every measured PU once";
 
 /// The error for malformed JSON, in one line.
 fn malformed(error: serde_json::Error) -> CoreSpeedsError {
+    // The parser's message quotes the text, which may contain control characters.
     CoreSpeedsError::Malformed { detail: error.to_string().replace(char::is_control, " ") }
 }
 

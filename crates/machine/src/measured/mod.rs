@@ -55,6 +55,7 @@ impl Speed {
     #[must_use]
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 1 to 1024
     pub fn capacity(self) -> u32 {
+        // The scale of the kernel, on which the fastest core has 1024.
         (self.value * 1024.0).round().clamp(1.0, 1024.0) as u32
     }
 }

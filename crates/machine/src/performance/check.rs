@@ -96,6 +96,7 @@ impl Performance {
     /// # Errors
     /// [`Impossible`] for the first wrong figure.
     pub fn check(&self, machine: &Machine) -> Result<(), Impossible> {
+        // A machine without nodes has one memory.
         let nodes = machine.nodes.len().max(1);
         count(self.kinds.len(), machine.kinds.len(), "kinds").map_err(at(Part::Kinds))?;
         for (index, kind) in self.kinds.iter().enumerate() {
@@ -132,6 +133,7 @@ impl Performance {
             cache.check(nearer).map_err(at(Part::Cache(index)))?;
             nearer = cache.latency;
             let mut of_level = holds_data.clone().filter(|found| found.level == cache.level);
+            // The contention model divides a cache by its size.
             if of_level.any(|cache| cache.size.is_none()) {
                 let found = refuse("", "a cache whose size is known", "one without size");
                 return found.map_err(at(Part::Cache(index)));
@@ -160,6 +162,7 @@ impl CorePerformance {
         if !(1..=most::CLOCK_HZ).contains(&self.clock.0) {
             return refuse("clock", "a clock rate above 0 and up to 100 GHz", self.clock);
         }
+        // The form of the condition refuses NaN as well.
         if !(self.width > 0.0 && self.width <= most::WIDTH) {
             return refuse("width", format!("above 0 and up to {}", most::WIDTH), self.width);
         }
@@ -250,6 +253,7 @@ fn count(found: usize, expected: usize, what: &str) -> Result<(), Refused> {
 }
 
 fn cycles(field: &'static str, found: Cycles, least: f64) -> Result<(), Refused> {
+    // NaN fulfils neither condition.
     if found.0 >= least && found.0 <= most::CYCLES {
         return Ok(());
     }
@@ -257,6 +261,7 @@ fn cycles(field: &'static str, found: Cycles, least: f64) -> Result<(), Refused>
 }
 
 fn bandwidth(found: BytesPerSecond) -> Result<(), Refused> {
+    // NaN fulfils neither condition.
     if found.0 > 0.0 && found.0 <= most::BYTES_PER_SECOND {
         return Ok(());
     }

@@ -42,6 +42,7 @@ pub(super) fn header(machine: &Machine) -> String {
     figures.push(count(machine.cores.len(), "core"));
     figures.push(count(machine.pus.len(), "PU"));
     let memory = machine.nodes.iter().filter_map(|node| node.memory).map(|memory| memory.0);
+    // Sizes from a hostile file may add up to more than 64 bits.
     match memory.fold(0_u64, u64::saturating_add) {
         0 => {}
         total => figures.push(Bytes(total).to_string()),
@@ -83,6 +84,7 @@ pub(super) fn kinds(machine: &Machine) -> String {
         return String::new();
     }
     let names: Vec<_> = machine.kinds.iter().map(|kind| cell(&kind.name)).collect();
+    // Formatting pads by characters, not by bytes.
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
     let mut text = String::new();
     for (index, kind) in machine.kinds.iter().enumerate() {
@@ -119,6 +121,7 @@ pub(super) fn nodes(machine: &Machine) -> String {
             homes[index],
             distances(machine, index)
         );
+        // Unknown distances leave blanks at the end.
         let _ = writeln!(text, "{}", row.trim_end());
     }
     let title = match &machine.distances {

@@ -57,6 +57,7 @@ pub(super) fn answer<T: Serialize + DeserializeOwned>(
     drop(writer);
     let mut text = Vec::new();
     let is_read = reader.read_to_end(&mut text).is_ok();
+    // Only after the read: a child whose answer exceeds the pipe waits for a reader.
     let signal = ending_signal(child);
     let answer = serde_json::from_slice(&text).ok().filter(|_| is_read);
     answer.ok_or_else(|| signal.map_or(Unanswered::Silent, Unanswered::Killed))
@@ -96,6 +97,7 @@ fn in_child<T: Serialize>(
 fn confine(unwritable: &PipeReader) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    // A lower inherited limit stays, as no limit can be raised.
     let most = getrlimit(Resource::Cpu).maximum.map_or(MOST_CPU_S, |most| most.min(MOST_CPU_S));
     setrlimit(Resource::Cpu, Rlimit { current: Some(most), maximum: Some(most) })?;
     // The reading end of a pipe: writes to it fail.

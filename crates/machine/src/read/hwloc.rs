@@ -140,6 +140,7 @@ impl SyntheticSize {
         }
         // hwloc adds a level of cores if there is none.
         let compared = self.parts.saturating_add(self.pus).saturating_mul(self.siblings);
+        // A set of PUs has a word for every 64.
         if compared.saturating_mul(self.pus / 64 + 1) > MAX_WORDS {
             return Err("parts with fewer siblings each, so that hwloc takes seconds".to_owned());
         }
@@ -233,6 +234,7 @@ fn processor(topology: &Topology) -> Option<String> {
 
 fn node(object: &TopologyObject) -> Option<NodePart> {
     let memory = match object.attributes() {
+        // hwloc has no size both for no memory and for unknown; `parts::nodes` decides which.
         Some(ObjectAttributes::NUMANode(numa)) => numa.local_memory().map_or(0, u64::from),
         _ => 0,
     };

@@ -83,6 +83,7 @@ impl<'a> Groups<'a> {
     /// are mounted, version 2 may be empty.
     fn cpuset(&self) -> Option<PuSet> {
         let v1 = self.ancestors(Some("cpuset")).into_iter().find_map(|dir| {
+            // Old kernels have no file of the effective set.
             self.pus(&dir, "cpuset.effective_cpus").or_else(|| self.pus(&dir, "cpuset.cpus"))
         });
         // A group without the controller has the set of its nearest ancestor with the controller.

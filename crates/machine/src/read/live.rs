@@ -107,6 +107,7 @@ fn steady(
         }
     }
     let changing = changing(&attempts);
+    // There is at least one attempt: the default is not used.
     let parts = attempts.pop().map(|last| last.parts).unwrap_or_default();
     let machine = assembled(parts.without(&changing))?;
     Ok((machine, (!changing.is_empty()).then_some(Caveat::Changing { pus: changing })))

@@ -48,6 +48,7 @@ pub fn live() -> Result<Machine, ReadError> {
 /// As [`reported`].
 pub fn measured() -> Result<(Exact, Vec<Caveat>), ReadError> {
     let Reading { machine, caveats } = reading()?;
+    // Measured facts are an addition: without them the reported machine stands.
     let exact = kept::applied(machine.clone()).unwrap_or_else(|_| Exact::new(machine, None));
     Ok((exact, caveats))
 }

@@ -71,6 +71,7 @@ impl Sysfs {
     pub fn max_frequency(&self, pu: PuNr) -> Option<Hertz> {
         let path = format!("/sys/devices/system/cpu/cpu{}/cpufreq/cpuinfo_max_freq", pu.0);
         let khz: u64 = self.value(&path)?;
+        // The kernel's unit is kHz.
         khz.checked_mul(1_000).filter(|&hertz| hertz > 0).map(Hertz)
     }
 
@@ -134,6 +135,7 @@ impl Sysfs {
                 kind.capacity = kind.pus.iter().filter_map(|pu| self.capacity(pu)).max();
             }
             if kind.max_frequency.is_none() {
+                // The firmware favours some cores of a kind: the fastest stands for the kind.
                 kind.max_frequency = kind.pus.iter().filter_map(|pu| self.max_frequency(pu)).max();
             }
         }

@@ -29,6 +29,7 @@ impl Sysfs {
         let mask = kernel::field(&status, "Cpus_allowed_list");
         let set = mask.and_then(|list| PuSet::parse_list(list.trim()).ok());
         set.filter(|set| !set.is_empty()).unwrap_or_else(|| {
+            // At least one PU is there: this program runs.
             let count = std::thread::available_parallelism().map_or(1, usize::from);
             (0..count).map(PuNr::new).collect()
         })
@@ -132,6 +133,7 @@ impl Sysfs {
             size.trim().strip_suffix('K')?.parse::<u64>().ok()?.checked_mul(1 << 10)
         });
         let shared = self.value(&format!("{folder}/shared_cpu_list"));
+        // `CachePart` has 0 for an unknown size.
         Some(((level, kind), Bytes(size.unwrap_or(0)), shared))
     }
 

@@ -129,6 +129,7 @@ pub fn from_xml_str(text: &str) -> Result<Saved, XmlError> {
     let complete = reader.set(root, "complete_cpuset")?;
     let allowed = reader.set(root, "allowed_cpuset")?;
     let online: PuSet = reader.parts.pus.iter().copied().collect();
+    // Without the attribute no offline PU is known.
     reader.parts.offline = complete.unwrap_or_default().difference(&online);
     reader.parts.kinds = reader.kinds(topology)?;
     reader.parts.distances = reader.distances(topology)?;
@@ -275,6 +276,7 @@ impl Reader<'_, '_> {
 
     fn package(&mut self, node: Node<'_, '_>, begin: usize) {
         self.parts.packages.push(self.parts.pus[begin..].to_vec());
+        // The first package stands for all.
         if self.parts.processor.is_none() {
             self.parts.processor = info(node, "CPUModel");
         }

@@ -40,6 +40,7 @@ fn at_an_end(curve: &MissCurve, nearer: f64, life: f64) -> Option<Held> {
     let first = curve.at(nearer);
     let all = curve.touched();
     if life <= 0.0 || first <= 0.0 {
+        // Bytes held are `u · M(u)`: at a life of 0 they grow by `M(0)`.
         return Some(Held { bytes: 0.0, growth: first, misses: first });
     }
     let ever = Held { bytes: all - nearer, growth: 0.0, misses: curve.at(all) };
@@ -96,6 +97,7 @@ pub(crate) fn by_admission(curve: &MissCurve, nearer: f64, filled: f64) -> Held 
     let mut fall = 0.0;
     for (&(size, low), &end) in points[beyond..].iter().zip(&windows[beyond..]) {
         let piece = (size - before.0, before.1, low);
+        // Only the part `KEPT` of all misses evicts a line, so lives are longer by `1 / KEPT`.
         let (more, less) = few_new(piece, waited, filled / KEPT);
         misses += more;
         fall += less;

@@ -128,6 +128,7 @@ impl PhaseFile {
 }
 
 fn malformed_toml(text: &str, error: &toml::de::Error) -> PhaseFileError {
+    // An error without a position is reported for line 1.
     let start = error.span().map_or(0, |span| span.start);
     PhaseFileError::Malformed {
         line: text.as_bytes()[..start].iter().filter(|&&byte| byte == b'\n').count() + 1,

@@ -206,6 +206,7 @@ pub fn typical_misses(factor: f64) -> MissCurve {
         let quadruples = Bytes::kib(32 << (2 * step));
         (quadruples, factor * AT_32_KIB / f64::from(1 << step))
     });
+    // Guesses are within the plausible range, for which the points are valid.
     MissCurve::new(halvings).unwrap_or_default()
 }
 

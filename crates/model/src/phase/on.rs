@@ -160,6 +160,7 @@ impl Asked<'_> {
         let float_div = self.guess_part(float, Guessed::FloatDivPart);
         self.by_kind(&[
             (WorkKind::Branch, branch),
+            // Even the largest plausible parts sum to less than 1, so the rest is not negative.
             (WorkKind::Int, int - int_mul - int_div),
             (WorkKind::IntMul, int_mul),
             (WorkKind::IntDiv, int_div),

@@ -90,6 +90,7 @@ fn least_squares<const N: usize>(columns: &[Vec<f64>; N], mut wanted: Vec<f64>) 
     let mut along = [0.0; N];
     #[allow(clippy::cast_precision_loss)] // few samples
     let rows = wanted.len() as f64;
+    // A column gives way to those before it: the product of both components is left out first.
     for k in 0..N {
         let mut column = columns[k].clone();
         let before = dot(&column, &column).sqrt();
@@ -104,6 +105,8 @@ fn least_squares<const N: usize>(columns: &[Vec<f64>; N], mut wanted: Vec<f64>) 
         }
         let left = dot(&column, &column).sqrt();
         // The column depends on earlier columns: its factor stays 0.
+        // `rows.sqrt()` is the norm of the column of ones: a component near 0 everywhere counts as
+        // 0.
         if left <= DEPENDENT * before.max(rows.sqrt()) {
             continue;
         }
@@ -141,11 +144,13 @@ pub fn quality(mode: &Mode, samples: &[Sample]) -> Vec<Quality> {
 /// Fit quality over (measured, predicted) pairs.
 fn of(pairs: impl Iterator<Item = (f64, f64)> + Clone) -> Quality {
     #[allow(clippy::cast_precision_loss)] // few samples
+    // Without pairs the sums are 0, and 0 / 0 would be NaN.
     let count = pairs.clone().count().max(1) as f64;
     let mean = pairs.clone().fold(0.0, |sum, (was, _)| sum + was) / count;
     let errors = pairs.clone().map(|(was, predicted)| (predicted - was).abs());
     let squares = errors.clone().fold(0.0, |sum, error| sum + error * error);
     let variance = pairs.fold(0.0, |sum, (was, _)| sum + (was - mean) * (was - mean));
+    // A variance within rounding would make any error look large.
     let varies = variance > count * DEPENDENT * DEPENDENT;
     Quality {
         r2: varies.then(|| 1.0 - squares / variance),

@@ -101,6 +101,7 @@ fn whole_steps(mode: &Mode, measured: &[&[f64]]) -> Option<Vec<Vec<f64>>> {
                 *sum = others + wanted;
                 all += wanted;
             }
+            // Clipping can leave an empty stack, whose sum must not be a divisor.
             let wanted = *slowdown / f64::max(all, LEAST_OWN);
             change = change.max((wanted - *slowdown).abs());
             *slowdown = wanted;
@@ -138,6 +139,7 @@ fn rounds(mode: &Mode, measured: &[&[f64]], near: f64) -> (Vec<Vec<f64>>, bool) 
             sum_without(&last, j, &mut others);
             change = change.max(step(mode, measured[j], &others, last[j], slowdowns[j], stack));
             let all = stack.iter().fold(0.0, |sum, each| sum + each);
+            // Clipping can leave an empty stack, whose sum must not be a divisor.
             let wanted = slowdowns[j] / all.max(LEAST_OWN);
             change = change.max((wanted - slowdowns[j]).abs());
             slowdowns[j] += DAMPING * (wanted - slowdowns[j]);
@@ -221,6 +223,7 @@ const NOTHING: f64 = 1e-6;
 #[must_use]
 pub fn conditioning(mode: &Mode, stacks: &[&[f64]], seed: u64) -> Conditioning {
     let mut rng = SplitMix64::new(seed);
+    // With a β of 0 or less the coupling counts as strong, not as infinite or negative.
     let coupling = mode.coefficients.iter().map(|c| c.gamma.abs() / c.beta.max(LEAST_OWN));
     let mut of_stacks = 0.0_f64;
     let mut of_slowdowns = 0.0_f64;
@@ -245,6 +248,7 @@ pub fn conditioning(mode: &Mode, stacks: &[&[f64]], seed: u64) -> Conditioning {
 /// Stack drawn uniformly from all stacks.
 fn even(rng: &mut SplitMix64, components: usize) -> Vec<f64> {
     // Exponential parts, scaled to sum 1, are uniform over all stacks.
+    // `unit` is below 1, so the logarithm is finite.
     let parts: Vec<f64> = (0..components).map(|_| -(1.0 - rng.unit()).ln()).collect();
     normalised_or(&parts, &parts)
 }

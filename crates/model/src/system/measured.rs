@@ -100,6 +100,8 @@ fn meet(
     }
     while high.1 < 0.0 {
         low = high;
+        // The path bends at 1 and 2; beyond, all figures grow in proportion and steps may grow as
+        // well.
         high.0 = if high.0 < 2.0 { 2.0 } else { high.0 * 4.0 };
         let (off, demand) = at(high.0)?;
         high.1 = off;
@@ -112,9 +114,11 @@ fn meet(
         // False position with halved weights (the Illinois method, Dowell and Jarratt, BIT 1971),
         // and bisection every fourth time, where the path is level at one end.
         let share = low.1 / (low.1 - high.1);
+        // A step close to either end would leave almost the whole interval.
         let share = if left % 4 == 0 { 0.5 } else { share.clamp(0.02, 0.98) };
         let middle = low.0 + share * (high.0 - low.0);
         let (off, demand) = at(middle)?;
+        // The last try counts however far off.
         if off.abs() < NEAR || left == 0 {
             return Ok(demand);
         }
@@ -188,6 +192,7 @@ impl Path<'_> {
             phase.stall_cycles = chosen(drawn(Guessed::StallCycles));
         }
         if self.is(Guessed::BranchMisses) {
+            // An instruction is at most one mispredicted branch; `Phase::check` refuses more.
             phase.branch_misses = chosen(drawn(Guessed::BranchMisses).min(1.0));
         }
         phase

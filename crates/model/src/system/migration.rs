@@ -88,11 +88,14 @@ impl Model<'_> {
             }
             // Only caches above both PUs still have the data after the migration.
             let both = here.caches.contains(&cache);
+            // Nothing held is found entirely or not at all; the quotient would be 0 / 0.
             let share = if both && held > 0.0 { left_of_it / held } else { f64::from(both) };
+            // Nearer caches have lost these lines, and this cache is the first to have them.
             fetch(nearer, (1.0 - found) * share, part.latency / here.clock);
             found = share;
         }
         fetch(held, 1.0 - found, self.to_memory(seat, now));
+        // Misses outstanding at the same time wait together.
         Migration { lines, seconds: seconds / seat.demand.parallel_misses.max(1.0) }
     }
 
@@ -109,6 +112,7 @@ impl Model<'_> {
         if sum > 0.0 {
             return seconds / sum;
         }
+        // Without a page map all accesses are local, as in the search.
         let node = self.parts.places[seat.pu.idx()].node;
         ways[node].latency + now.waited(node)
     }

@@ -161,6 +161,7 @@ impl Parts {
             let beyond = figures.filter(|_| !first);
             // Latencies of caches are in cycles of the core's clock, waits in seconds.
             let clock = cache.pus.first().map(|pu| self.places[pu.idx()].clock);
+            // A cache above no PU has no users, so that any wait is right.
             let clock = clock.unwrap_or(f64::INFINITY);
             let queue = beyond.and_then(|f| Some((f.bandwidth?, f.latency.0 / clock)));
             let part = Cache {
@@ -192,6 +193,7 @@ fn place(machine: &Machine, performance: &Performance, pu: PuIdx) -> Place {
     let over =
         over.filter(|(_, cache)| cache.kind != CacheKind::Instruction && cache.pus.contains(&pu));
     Place {
+        // A machine without nodes has one memory, at index 0.
         core: core.idx(),
         node: found.node.map_or(0, colocate_machine::NodeIdx::idx),
         clock: float(performance.kinds[found.kind.idx()].clock.0),

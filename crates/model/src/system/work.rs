@@ -91,6 +91,7 @@ impl Steps {
         self.found = found;
         let straight = slope.abs() < STEEPEST;
         let more = if straight { slope / (1.0 - slope) * (found - self.given) } else { 0.0 };
+        // Rates and cycles are above 0.
         self.given = if found + more > 0.0 { found + more } else { found };
     }
 }
@@ -122,6 +123,7 @@ struct Task {
 impl Task {
     /// Index in `levels` of the task's last cache.
     const fn last(&self) -> usize {
+        // A task without a cache still has an entry at `first`: all its accesses miss there.
         self.first + self.caches.saturating_sub(1)
     }
 

@@ -60,6 +60,7 @@ impl Lost {
         if wall <= 0.0 || time <= 0.0 {
             return None;
         }
+        // Measured times scatter, so a difference may come out below 0.
         let inside = one.map_or(0.0, |one| (all.inside - one.inside).max(0.0));
         let resource = one.map(|one| {
             let longer = (all.outside - one.outside).max(0.0);

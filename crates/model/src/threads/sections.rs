@@ -60,6 +60,7 @@ impl Sections {
         // Measured times scatter: a part is neither negative nor above the whole.
         let each = ((more.inside - one.inside) / (threads - 1.0)).clamp(0.0, one.inside);
         let growth = more.outside / one.outside;
+        // With the resource exhausted the time outside is `P · o · b`.
         let bandwidth = (growth >= GROWTH).then(|| (growth / threads).min(1.0));
         let trained = Trained { outside: one.outside, inside: each, bandwidth };
         Some(Self { trained, shared: one.inside - each })

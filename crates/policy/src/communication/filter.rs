@@ -54,6 +54,7 @@ impl Uneven {
                 let chance = CHANCE * piece / active.mean(tasks);
                 active.heterogeneity(tasks) > HETEROGENEOUS + chance
             }
+            // Variance over mean, in counts: amounts are multiples of `piece`.
             Self::Published => matrix.heterogeneity(tasks) * matrix.mean(tasks) / piece > PUBLISHED,
         }
     }
@@ -97,6 +98,7 @@ impl Filter {
         // Partners are remembered on every call, so a slow drift never passes.
         let before = std::mem::replace(&mut self.partners, now);
         let changed = self.partners.iter().filter(|two| before.binary_search(two).is_err());
+        // Without tasks the share is 0, not 0 / 0.
         let share = changed.count() as f64 / tasks.max(1) as f64;
         share >= self.threshold && self.uneven.is_met(matrix, tasks, piece)
     }

@@ -139,6 +139,7 @@ pub(crate) fn seats(
         let best = costs.min_by(|a, b| {
             a.0.total_cmp(&b.0).then(crowd.wanted(a.1).total_cmp(&crowd.wanted(b.1)))
         });
+        // Without usable PUs no group gets one.
         let Some((least, mut pu)) = best else { break };
         if let Some(was) = was[group].filter(|was| places.pus.contains(was))
             && crowd.cost(was, busy, &apart) <= least + LEAST_GAIN
@@ -177,6 +178,7 @@ impl<'a> Crowd<'a> {
     fn cost(&self, pu: PuIdx, busy: f64, apart: &Apart) -> f64 {
         let core = &self.machine.cores[apart.spots[pu.idx()].core];
         let beside = core.pus.iter().filter(|sibling| **sibling != pu);
+        // A PU cannot be more than fully busy, however many tasks want it.
         let siblings: f64 = beside.map(|sibling| self.wanted(*sibling).min(1.0)).sum();
         self.with(pu, busy) + SIBLING * siblings * busy.min(1.0) + apart.at(pu)
     }
@@ -187,6 +189,7 @@ impl<'a> Crowd<'a> {
 
     /// Part of `spare` that a further group of `busy` takes on `pu`.
     fn takes(&self, pu: PuIdx, busy: f64) -> f64 {
+        // Groups alone may want more than the PU has.
         busy.min((1.0 - self.groups[pu.idx()]).max(0.0))
     }
 

@@ -87,7 +87,9 @@ impl Rows {
     /// Cost of a placement; `seats` are indexes into `paths`.
     fn cost(&self, paths: &[Path], seats: &[usize]) -> f64 {
         let at: Vec<Path> = seats.iter().map(|pu| paths[*pu]).collect();
+        // No task has this index, so every partner counts.
         let costs = (0..seats.len()).map(|task| self.cost_of(task, &at[task], &at, usize::MAX));
+        // Each pair is in the rows of both its tasks.
         costs.sum::<f64>() / 2.0
     }
 
@@ -115,6 +117,7 @@ pub fn mapping(matrix: &Matrix, tasks: &[TaskId], places: &Places<'_>) -> Vec<Pu
         return Vec::new();
     }
     let mut order: Vec<usize> = (0..paths.len()).collect();
+    // Tree order, so that the PUs of a domain are adjacent.
     order.sort_by_key(|pu| paths[*pu]);
     let all: Vec<usize> = (0..tasks.len()).collect();
     let mut starts = vec![vec![0; tasks.len()]];
@@ -196,6 +199,7 @@ fn grown(rows: &Rows, left: &mut Vec<usize>, wanted: usize, start: Start) -> Vec
     while taken.len() < wanted {
         let Some(Candidate { task, .. }) = with_taken.pop().or_else(|| first.pop()) else { break };
         if !std::mem::take(&mut is_left[task]) {
+            // An older entry of a task that is taken by now.
             continue;
         }
         for (other, amount) in rows.0[task].iter().filter(|(other, _)| is_left[*other]) {
@@ -239,6 +243,7 @@ fn refine(rows: &Rows, taken: &mut [usize], left: &mut [usize]) -> bool {
         let Some(a) = largest_gain(taken, done, &gains, &less) else { break };
         taken.swap(done, a);
         let a = taken[done];
+        // The gains of both count the amount between them, which stays cut if both are exchanged.
         rows.0[a].iter().for_each(|(other, amount)| less[*other] = 2.0 * amount);
         let Some(b) = largest_gain(left, done, &gains, &less) else { break };
         left.swap(done, b);
@@ -248,6 +253,7 @@ fn refine(rows: &Rows, taken: &mut [usize], left: &mut [usize]) -> bool {
         rows.0[a].iter().for_each(|(other, _)| less[*other] = 0.0);
         for task in [a, b] {
             for (other, amount) in &rows.0[task] {
+                // The amount changes between cut and not cut, and so counts twice.
                 gains[*other] += 2.0 * side[task] * side[*other] * amount;
             }
         }
@@ -356,6 +362,7 @@ fn exchange(rows: &Rows, far: &Far, seats: &mut [usize]) {
         for a in (0..seats.len()).filter(|a| !rows.0[*a].is_empty()) {
             let own = costs.at(a, seats[a]);
             let free = (0..far.places).filter(|place| on[*place] == 0);
+            // Of equal gains the first place is taken; `max_by` alone would take the last.
             let gains = free.map(|place| (own - costs.at(a, place), place));
             if let Some((gain, place)) =
                 gains.max_by(|x, y| x.0.total_cmp(&y.0).then(y.1.cmp(&x.1)))
@@ -365,9 +372,11 @@ fn exchange(rows: &Rows, far: &Far, seats: &mut [usize]) {
                 on[place] = 1;
                 costs.go(a, place, seats);
                 has_changed = true;
+                // Exchanges of this task are tried in the next round.
                 continue;
             }
             rows.0[a].iter().for_each(|(other, amount)| with[*other] = *amount);
+            // Each pair once: an exchange is the same from both sides.
             for b in 0..a {
                 let there = seats[a];
                 let here = seats[b];

@@ -72,6 +72,7 @@ impl Matrix {
             *sums.entry(b).or_default() += amount;
         }
         // Only communicating tasks count for the mean.
+        // Of an empty matrix 0 / 1, not 0 / 0.
         let least = part * sums.values().sum::<f64>() / sums.len().max(1) as f64;
         let mut active = self.clone();
         active.retain(|task| sums.get(&task).is_some_and(|sum| *sum >= least));
@@ -84,6 +85,7 @@ impl Matrix {
     pub fn partners(&self) -> Vec<Two> {
         let mut all: Vec<(TaskId, f64, TaskId)> =
             self.pairs().flat_map(|((a, b), amount)| [(a, amount, b), (b, amount, a)]).collect();
+        // The largest amount first: `dedup_by_key` keeps the first entry of a task.
         all.sort_unstable_by(|x, y| x.0.cmp(&y.0).then(y.1.total_cmp(&x.1)).then(x.2.cmp(&y.2)));
         all.dedup_by_key(|(task, ..)| *task);
         all.into_iter().map(|(task, _, partner)| (task, partner)).collect()
@@ -93,6 +95,7 @@ impl Matrix {
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // tasks
     pub fn mean(&self, tasks: usize) -> f64 {
+        // A mean over no pair is 0, not 0 / 0.
         let pairs = (tasks * tasks.saturating_sub(1) / 2).max(1) as f64;
         self.0.iter().map(|(_, amount)| amount).sum::<f64>() / pairs
     }
@@ -128,6 +131,7 @@ impl Matrix {
         let differences = pairs
             .into_iter()
             .map(|(a, b)| self.between(a, b) / now_scale - before.between(a, b) / before_scale);
+        // `pairs` has each pair once, the matrix has each pair twice.
         2.0 * differences.map(|difference| difference.powi(4)).sum::<f64>()
     }
 }

@@ -151,6 +151,7 @@ struct Candidate {
 impl Candidate {
     fn new(shared: Shared, pus: Vec<PuIdx>, machine: &Machine) -> Self {
         let mut cores: Vec<usize> = pus.iter().map(|pu| machine.core_of(*pu).idx()).collect();
+        // `pus` are in logical order, so the PUs of a core are adjacent.
         cores.dedup();
         Self { part: (shared, pus[0]), pus, cores }
     }
@@ -200,9 +201,11 @@ pub(crate) fn parts(
         return Vec::new();
     }
     let mut free = vec![0.0; places.machine.cores.len()];
+    // Cores without a usable PU keep 0: they have no room for a team.
     places.cores.iter().for_each(|usable| free[usable.core.idx()] = 1.0);
     for (pu, busy) in now.load {
         let free = &mut free[places.machine.core_of(*pu).idx()];
+        // The load of siblings together may exceed one core.
         *free = (*free - busy).max(0.0);
     }
     let all: Vec<Candidate> = PARTS.iter().flat_map(|part| candidates(places, *part)).collect();
@@ -269,6 +272,7 @@ fn calls(team: &Team, traffic: &Traffic, seats: &BTreeMap<TaskId, PuIdx>) -> BTr
         let other = match [a, b].map(|task| team.tasks.binary_search(&task).is_ok()) {
             [true, false] => b,
             [false, true] => a,
+            // Both tasks in the team, or neither: no call from outside.
             _ => continue,
         };
         if let Some(pu) = seats.get(&other) {

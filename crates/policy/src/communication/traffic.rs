@@ -138,6 +138,7 @@ impl Traffic {
         let now: ByTask<f64> =
             threads.filter_map(|thread| Some((thread.id, thread.runnable?))).collect();
         for (task, busy) in &mut self.busy {
+            // A task that is not seen now is idle or has ended.
             let new = *busy + weight * (now.get(task).copied().unwrap_or(0.0) - *busy);
             // On a shared PU the runnable time includes the wait for the waker.
             *busy = if shares(*task) { new.min(*busy) } else { new };

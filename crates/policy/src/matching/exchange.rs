@@ -1,6 +1,6 @@
 //! Exchange of members between groups until no exchange helps.
 
-/// Most passes over all pairs of groups. Chosen: 1,024 threads in pairs need fewer than twenty.
+/// Most passes over all pairs of groups. Chosen, not measured.
 const PASSES: usize = 100;
 /// Least fall of the cost that counts. Below, rounding errors could exchange members for ever.
 const WORTH: f64 = 1e-9;
@@ -53,6 +53,7 @@ impl<C: Fn(usize, &[usize]) -> f64> Search<'_, C> {
         self.now.fill(false);
         for a in 0..self.groups.len() {
             for b in a + 1..self.groups.len() {
+                // The same test of two unchanged groups would fail again.
                 let is_new = self.before[a] || self.before[b] || self.now[a] || self.now[b];
                 // `|`, not `||`: all three are tried.
                 if is_new && (self.exchange(a, b) | self.moved(a, b) | self.moved(b, a)) {
@@ -84,6 +85,7 @@ impl<C: Fn(usize, &[usize]) -> f64> Search<'_, C> {
                 if self.is_better(a, b) {
                     helped = true;
                 } else {
+                    // The same exchange again undoes it.
                     self.change_places(a, i, b, j);
                 }
             }
@@ -108,6 +110,7 @@ impl<C: Fn(usize, &[usize]) -> f64> Search<'_, C> {
                 helped = true;
             } else {
                 self.groups[b].pop();
+                // At its old place, so that a test without success changes nothing.
                 self.groups[a].insert(i, one);
                 i += 1;
             }

@@ -67,6 +67,7 @@ impl Rule for Carrefour {
             return Vec::new();
         }
         let served = Served::of(seen);
+        // With all samples near, spreading would only move pages away from their users.
         let interleaves = served.near < 1.0 && served.imbalance(seen.machine()) > MOST_IMBALANCE;
         let migrates = served.near < MOST_NEAR;
         let mut moves = Vec::new();
@@ -96,11 +97,13 @@ impl Rule for Carrefour {
 impl Carrefour {
     /// Draws the destination of a shared group, a node with memory; `None`: stays.
     fn draw(&mut self, home: NodeIdx, part: &[f64], machine: &Machine) -> Option<NodeIdx> {
+        // The more samples the home serves, the likelier a group leaves.
         if self.rng.unit() >= part[home.idx()] {
             return None;
         }
         let weights = part.iter().enumerate().map(|(node, part)| {
             let may_be = node != home.idx() && machine.has_memory(NodeIdx::new(node));
+            // The fewer samples a node serves, the likelier the group goes there.
             if may_be { 1.0 - part } else { 0.0 }
         });
         let weights: Vec<f64> = weights.collect();
@@ -110,6 +113,7 @@ impl Carrefour {
             left -= weight;
             left < 0.0
         });
+        // Rounding can leave a rest beyond the last weight: the group then stays.
         drawn.map(NodeIdx::new)
     }
 }

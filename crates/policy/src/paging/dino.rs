@@ -42,6 +42,7 @@ pub static ROW: Row = Row {
         meaning: "pages of 4 KiB that move with one that is used",
     }],
     make: |values, _| {
+        // K pages of 4 KiB, half of them on either side.
         let reach = u64::from(values.count("k")) * 4096 / 2;
         Paging::by(Dino { reach, homes: BTreeMap::new(), moved: BTreeSet::new() })
     },
@@ -71,6 +72,7 @@ impl Rule for Dino {
             for (place, other) in seen.groups.iter().enumerate() {
                 let of = other.pages.range;
                 let is_near = other.pages.job == group.pages.job
+                    // Ends are moved up rather than starts down, which could fall below address 0.
                     && of.end.saturating_add(self.reach) > range.start
                     && of.start < range.end.saturating_add(self.reach);
                 // A group's own samples take precedence over its neighbours'.
@@ -130,7 +132,9 @@ impl Dino {
             }
         }
         let counts = nodes.iter().map(|node| intensive[node.idx()]);
+        // There are at least two nodes, so no default is used.
         let differ = counts.clone().max().unwrap_or(0) - counts.min().unwrap_or(0);
+        // A difference of one remains where the number of threads is odd.
         if !is_new && differ <= 1 {
             return;
         }

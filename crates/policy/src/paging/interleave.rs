@@ -34,7 +34,9 @@ impl Rule for Interleave {
     fn moves(&mut self, seen: &Seen<'_>) -> Vec<Move> {
         let nodes = with_memory(seen.machine());
         let moves = seen.groups.iter().enumerate().filter_map(|(group, of)| {
+            // A group without bytes has no number; any node is right.
             let number = of.pages.range.start / of.pages.bytes().0.max(1);
+            // Without nodes no remainder by 0; `get` then finds none.
             let turn = usize::try_from(number % nodes.len().max(1) as u64).ok()?;
             let to = *nodes.get(turn)?;
             (of.pages.home()? != to).then(|| Move { group, to, why: "next in order".to_owned() })

@@ -136,6 +136,7 @@ impl<R: Rule + 'static> Paging<R> {
             Group { pages, new: since(&pages.uses, before.map_or(&[], Vec::as_slice)) }
         });
         let groups: Vec<_> = groups.collect();
+        // Replaced as a whole, so that groups of ended jobs are forgotten.
         self.before =
             all.iter().map(|group| ((group.job, group.range.start), group.uses.clone())).collect();
         let seen = Seen { groups, evidence };

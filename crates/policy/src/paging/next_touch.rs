@@ -34,6 +34,7 @@ pub static ROW: Row = Row {
     }],
     make: |values, _| {
         let again = Some(values.count("again")).filter(|again| *again > 0);
+        // Rules run once a period, so a mark cannot return sooner.
         let again = again.map(|again| Nanos::from_secs(again.into()).max(PERIOD));
         Paging::by(NextTouch { again, touched: BTreeMap::new() })
     },

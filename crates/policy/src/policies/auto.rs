@@ -129,6 +129,7 @@ impl Policy for Auto {
         if self.shares_cores {
             self.pair(evidence, &places);
         }
+        // The plan of a control quantum is not applied, so its orders would be lost.
         let pages =
             if evidence.is_control { Vec::new() } else { self.pages.decide(evidence, &places) };
         Plan { pages, ..self.plan(evidence) }
@@ -149,6 +150,7 @@ impl Auto {
         for thread in evidence.now.queue.iter().flat_map(|job| &job.threads) {
             let Some(pu) = thread.pu else { continue };
             if members.contains(&thread.id) {
+                // Only the choice of a team's part reads the last PUs.
                 if !teams.is_empty() {
                     ran.insert(thread.id, pu);
                 }
@@ -204,6 +206,7 @@ impl Auto {
 
     fn is_paired(&self, task: &Task) -> bool {
         let was = self.pairs.tasks.binary_search(&task.id).is_ok();
+        // Before the first rates, the profile's busy share is the best estimate.
         let busy = self.traffic.known_busy(task.id).unwrap_or_else(|| task.weight());
         let is_busy = busy >= if was { STAYS_BUSY } else { BUSY };
         is_busy && !task.mix.is_unknown() && !self.seats.contains_key(&task.id)
@@ -220,6 +223,7 @@ impl Auto {
         // A group, team or pair takes precedence over the node of the memory.
         let held = self.pages.held.iter().filter(|(task, _)| !self.is_placed(task));
         let held = held.filter_map(|(task, node)| {
+            // A part is named by one of its usable PUs.
             let pu =
                 evidence.now.machine.home_pus(*node).find(|pu| evidence.now.pus.contains(pu))?;
             Some((*task, evidence.sharing(Shared::Node, pu), Why::NearPages))

@@ -181,6 +181,7 @@ impl Communication {
         let observations: u64 = wake_ups.map(|one| one.count).chain(samples).sum();
         // Amounts and counts are both since the tasks' creation.
         let all: f64 = self.sums.pairs().map(|(_, amount)| amount).sum();
+        // Without observations the amount is 0 as well.
         all / observations.max(1) as f64
     }
 

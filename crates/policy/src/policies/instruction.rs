@@ -71,6 +71,7 @@ pub static ROW: Row = Row {
         },
     ],
     make: |values, _| {
+        // The row accepts only names of classes.
         let key = values.word("key").and_then(|class| class.parse().ok());
         let load = if values.is_set("published") { Task::instructions } else { Task::load };
         by_rule(MIX, move |it| planned(it, |places, tasks| place(places, tasks, key, load)))
@@ -110,6 +111,7 @@ pub(super) fn choose_key(tasks: &[&Task], load: Load) -> Option<Class> {
 }
 
 fn mean(values: &[f64]) -> f64 {
+    // Of no values 0, not 0 / 0.
     values.iter().sum::<f64>() / float(values.len().max(1))
 }
 
@@ -122,6 +124,7 @@ fn variance(values: &[f64]) -> f64 {
 pub(super) fn rank(tasks: &[&Task], key: Option<Class>, load: Load) -> Vec<usize> {
     let loads: Vec<Option<f64>> =
         tasks.iter().map(|task| key.and_then(|class| load(task, class))).collect();
+    // Without any known load all tasks rank alike, in the order of their IDs.
     let average = mean(&loads.iter().copied().flatten().collect::<Vec<_>>());
     let loads: Vec<f64> = loads.into_iter().map(|load| load.unwrap_or(average)).collect();
     let mut ranked: Vec<usize> = (0..tasks.len()).collect();
@@ -135,8 +138,10 @@ pub(super) fn deal(places: &Places<'_>, count: usize) -> Vec<PuIdx> {
     let mut order: Vec<usize> = (0..places.cores.len()).collect();
     order.sort_by_key(|&at| {
         let core = &places.cores[at];
+        // A later kind is faster.
         (std::cmp::Reverse(core.kind), core.pus.len(), at)
     });
+    // The last pass may exceed `count` by nearly all PUs.
     let mut seats = Vec::with_capacity(count + places.pus.len());
     while seats.len() < count {
         for sibling in 0..places.width() {

@@ -103,6 +103,7 @@ pub(super) fn items(tasks: &[&Task], pus: usize, siblings: bool) -> (Vec<Vec<usi
     let rest = order.split_off(tasks.len() / pus * pus);
     let key = choose_key(tasks, Task::load);
     let loads: Vec<f64> =
+        // Unknown loads are alike, and stay together.
         tasks.iter().map(|task| key.and_then(|class| task.load(class)).unwrap_or(0.0)).collect();
     let most = tasks[order[0]].weight();
     let mut alike = order.clone();
@@ -117,6 +118,7 @@ pub(super) fn items(tasks: &[&Task], pus: usize, siblings: bool) -> (Vec<Vec<usi
         return (items, rest);
     }
     let mut items = vec![Vec::new(); pus];
+    // Full rounds only: the rest was split off above.
     for round in order.chunks_exact_mut(pus) {
         round.sort_by(|a, b| loads[*a].total_cmp(&loads[*b]).then(a.cmp(b)));
         for (item, &mut task) in items.iter_mut().zip(round) {
@@ -142,6 +144,7 @@ pub(super) fn groups(
     items: &[Vec<usize>],
     asked: &[UnitDemand],
 ) -> Vec<Vec<usize>> {
+    // Matching forms pairs; on cores without siblings one of each pair is a dummy.
     let width = places.width().max(2);
     let overlap = |group: &[usize]| within(group.iter().map(|&at| asked[at]));
     if width == 2 {
@@ -217,6 +220,7 @@ fn seat(
         group.sort_by_key(|&item| &items[item]);
     }
     groups.sort_by(|a, b| {
+        // Only where cores differ does a busy group gain by choosing first.
         let busier = if places.is_hybrid() {
             let [of_a, of_b] = [a, b]
                 .map(|group| work(group.iter().flat_map(|&item| &items[item]).copied(), tasks));

@@ -89,6 +89,7 @@ fn best(
         .map(|groups| groups.iter().map(|group| loss(group, items, judge)).sum())
         .collect();
     let least = (0..found.len()).min_by(|&a, &b| totals[a].total_cmp(&totals[b]));
+    // Never empty: two are found in any case.
     found.swap_remove(least.unwrap_or(0))
 }
 

@@ -188,6 +188,7 @@ fn divided(part: Part, over: &[usize], rates: &[f64]) -> Vec<Part> {
 fn nearest(waiting: &mut Vec<usize>, count: usize, mut traffic: f64, rates: &[f64]) -> Vec<usize> {
     let mut taken = Vec::with_capacity(count);
     for left in (1..=count).rev() {
+        // An even share of what is left: after a thread of high rate, lower rates are wanted.
         let wanted = traffic / float(left);
         let distances = waiting.iter().map(|&at| (wanted - rates[at]).abs()).enumerate();
         let Some((place, _)) = distances.min_by(|a, b| a.1.total_cmp(&b.1)) else { break };
@@ -232,6 +233,7 @@ fn members(places: &Places<'_>, threads: usize) -> Vec<usize> {
     let mut members = vec![0; cores.len()];
     let mut left = threads;
     for round in 0..places.width() {
+        // Without cores the width is 0, and this line is not reached.
         let last = cores.len() - 1;
         // The first ones are the first to get a thread, and the last to get a second one.
         let order = (0..cores.len()).map(|at| if round == 0 { at } else { last - at });

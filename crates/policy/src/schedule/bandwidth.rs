@@ -356,6 +356,7 @@ fn by_runs_alone(now: &Quantum<'_>, rates: &[Option<f64>]) -> Vec<Choice> {
     pair(now, select::all_or_first(now), &|thread| {
         let job = thread.id.job;
         let all = rates.get(job.0 as usize).copied().flatten()?;
+        // The threads are those of queued jobs, so the default is not used.
         Some(all / select::float(threads.get(&job).copied().unwrap_or(1)))
     })
 }
@@ -385,6 +386,7 @@ fn pair(now: &Quantum<'_>, chosen: Chosen, rate: Rate<'_>) -> Vec<Choice> {
 
 /// Places the chosen jobs so that the caches of every shared level have about equal requests.
 fn balance(now: &Quantum<'_>, chosen: Chosen) -> Vec<Choice> {
+    // Levels are listed from the last one on, so the lowest is at the end.
     let lowest = allocate::shared_levels(now.machine, now.pus).last().copied();
     seated(
         now,

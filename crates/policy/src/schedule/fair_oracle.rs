@@ -54,6 +54,7 @@ impl FairOracle {
 impl Scheduler for FairOracle {
     fn note(&mut self, last: &QuantumOutcome<'_>) {
         for did in last.did {
+            // Simulated jobs always have counts.
             *self.done.entry(did.job).or_default() += did.instructions.unwrap_or(0);
         }
     }

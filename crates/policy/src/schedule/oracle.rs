@@ -167,10 +167,12 @@ impl Searches {
         matched: impl FnOnce() -> Option<Groups>,
     ) -> Groups {
         let threads = judge.demands.len();
+        // Few threads with too many placements go on below.
         if let Some(best) = (threads <= EXHAUSTIVE).then(|| judge.best()).flatten() {
             self.all += 1;
             return best;
         }
+        // Without a matching, as on unequal cores, the present groups are the start.
         let start = matched().unwrap_or_else(|| stay.clone());
         if threads > BOUNDED {
             self.matched += 1;
@@ -263,6 +265,7 @@ fn matched(
             return loss;
         }
         if losses.len() >= MOST_LOSSES {
+            // All at once, as for `found`.
             losses.clear();
         }
         let loss = judge.loss(group);
@@ -355,6 +358,7 @@ impl<'a> Whole<'a> {
         let mut best: Option<(f64, Vec<Vec<usize>>)> = None;
         for groups in all {
             let stp = self.stp(&groups);
+            // Of equal placements the first stays.
             if best.as_ref().is_none_or(|(most, _)| stp > *most) {
                 best = Some((stp, groups));
             }

@@ -266,6 +266,7 @@ impl ParallelismAware {
             let seen = self.phases.of(job.job).filter(|seen| seen.phase == JobPhase::Parallel);
             let free = job.threads.iter().enumerate().filter(|(_, thread)| !thread.bound);
             for (place, thread) in free.filter(|_| seen.is_some()) {
+                // The filter has left only known phases: the default is not used.
                 let (expected, left) = seen.map_or((0.0, 0.0), |seen| {
                     (seen.expected().as_secs_f64(), seen.left().as_secs_f64())
                 });
@@ -338,6 +339,7 @@ impl<'a> Seating<'a> {
         let others: Vec<usize> = (0..self.threads.len())
             .filter(|&at| self.seats[at].is_none() && leaves(self.threads[at]))
             .collect();
+        // A thread of unknown state may want a whole core.
         let wanted = others.iter().map(|&at| self.threads[at].runnable.unwrap_or(1.0));
         let wanted = wanted.fold(0.0, |sum, each| sum + each);
         let room = float(self.cores.all.len() - self.taken.len());
@@ -360,6 +362,7 @@ impl<'a> Seating<'a> {
     fn after_turns(&self, at: usize) -> Thread {
         let pu = self.begin[at].as_ref().map(|(pu, _)| *pu).or(self.threads[at].pu);
         let Thread { id, runnable, bound, .. } = *self.threads[at];
+        // Rates do not matter for the choice of a place.
         Thread { id, ran: None, pu, runnable, bound }
     }
 }

@@ -208,6 +208,7 @@ impl Seen {
     /// Mean length of earlier phases of the present kind; 0 without any.
     fn mean(&self) -> Nanos {
         let (count, time) = self.past[self.phase as usize];
+        // 0 before the first phase of the kind has ended.
         time.0.checked_div(u64::from(count)).map_or(Nanos::ZERO, Nanos)
     }
 
@@ -274,6 +275,7 @@ impl Phases {
         let steady = with_share(&job.threads, STEADY);
         // All steady threads but one have stopped: serial, although the mean may not show it yet.
         let all_but_one = steady == 1 && with_share(&job.threads, STOPPED) == 1;
+        // `None` is less than `Some(2)`: an unknown past shows no stop.
         let stopped = all_but_one && before.and_then(|seen| seen.steady) >= Some(2);
         let phase = match self.settings.next(before.map(|seen| seen.phase), runnable) {
             JobPhase::Parallel if stopped => JobPhase::Serial,
@@ -314,6 +316,7 @@ impl Phases {
 
 /// Number of threads that were runnable for at least this share of the quantum.
 fn with_share(threads: &[Thread], share: f64) -> u32 {
+    // `None` is less than any share, so unknown threads do not count.
     let count = threads.iter().filter(|thread| thread.runnable >= Some(share)).count();
     u32::try_from(count).unwrap_or(u32::MAX)
 }

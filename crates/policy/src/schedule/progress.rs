@@ -147,6 +147,7 @@ impl Progress {
         // Quanta before the first estimate counted as if alone; now their speeds can be judged.
         if !self.is_estimated() {
             let (seconds, speeds) = std::mem::take(&mut self.unjudged);
+            // At most as fast as alone, as in `ran_beside`.
             self.done += (speeds / alone).min(seconds) - seconds;
         }
         // A known phase: the doubt came from neighbours, so more is tolerated.
@@ -164,6 +165,7 @@ impl Progress {
     /// Takes in a quantum of `seconds` beside other jobs; `ran` is signature and speed.
     fn ran_beside(&mut self, ran: Option<(Signature, f64)>, seconds: f64, settings: &Estimating) {
         let alone = ran.and_then(|(signature, _)| self.samples.nearest(&signature));
+        // After `valid` quanta this alone makes an estimate due.
         self.doubt += 1.0 / f64::from(settings.valid);
         self.done += match (ran, alone) {
             (Some((_, speed)), Some(alone)) => {
@@ -178,6 +180,7 @@ impl Progress {
             self.unjudged.0 += seconds;
             self.unjudged.1 += speed * seconds;
         }
+        // Once a speed is counted, an estimate can succeed again.
         self.uncounted &= ran.is_none();
     }
 
@@ -287,6 +290,7 @@ impl ProgressTable {
             // A job that was not chosen may have run on idle PUs.
             if !job.just_ran {
                 let each = select::float(job.threads.len().max(1));
+                // A quantum counts at most its own length.
                 known.done += (self.used.get(&job.job).unwrap_or(&0.0) / each).min(took);
                 continue;
             }
@@ -323,6 +327,7 @@ impl ProgressTable {
 
     /// Length of an estimate, in seconds: at most the longest quantum so far.
     fn estimate_s(&self) -> f64 {
+        // `min` last: the longest quantum also bounds `LEAST_S`.
         (SLICE * self.longest).max(LEAST_S).min(self.longest)
     }
 

@@ -60,6 +60,7 @@ pub(super) fn fill(
     let mut waiting = vec![true; queue.len()];
     for &(at, _) in &chosen {
         traffic -= jobs[at].demand();
+        // A job chosen before may have more threads than there are contexts.
         left = left.saturating_sub(jobs[at].width);
         waiting[at] = false;
     }
@@ -107,6 +108,7 @@ fn candidates(
     demand: impl Fn(&QueuedJob) -> Option<f64>,
 ) -> Vec<Candidate> {
     let demands: Vec<Option<f64>> = queue.iter().map(demand).collect();
+    // 0 if no traffic is known: all jobs are then alike.
     let mean = mean_of_a_thread(queue, contexts, &demands).unwrap_or(0.0);
     let jobs = queue.iter().zip(demands);
     jobs.map(|(job, demand)| {

@@ -437,6 +437,7 @@ impl Symbiotic {
         chosen: &mut Vec<(usize, Selected)>,
     ) -> Vec<Alone> {
         let threads: usize = chosen.iter().map(|(at, _)| now.queue[*at].threads.len()).sum();
+        // Threads beyond the PUs take turns and add no neighbour.
         let fullest = threads.min(places.pus.len()).div_ceil(places.cores.len().max(1));
         let is_good = self.model.is_well_conditioned(fullest);
         self.ration.choose(now, &self.table, places, is_good, chosen)
@@ -503,6 +504,7 @@ impl Scheduler for Symbiotic {
             self.stayed += 1
         }
         let pus = in_queue.iter().map(|thread| own_core(&alone, thread).map(|alone| alone.pu));
+        // Every other thread gets its PU from `seats` below.
         let mut pus: Vec<PuIdx> = pus.map(|pu| pu.unwrap_or(PuIdx(0))).collect();
         let seats = self.seats(&places, &threads, &groups);
         order.iter().zip(seats).for_each(|(&at, pu)| pus[at] = pu);
@@ -517,6 +519,7 @@ impl Scheduler for Symbiotic {
         };
         self.table.ran_together(neighbours);
         choices(now, chosen, &pus, |thread| {
+            // `threads` are in the order of their ids.
             let at = threads.binary_search_by_key(&thread.id, |thread| thread.id);
             match at {
                 _ if own_core(&alone, thread).is_some() => Allocated::OwnCores,

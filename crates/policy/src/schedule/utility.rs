@@ -137,6 +137,7 @@ impl Utility {
     fn classes(&self, queue: &[QueuedJob], fast: usize, ratio: f64) -> Vec<(f64, Class)> {
         let mut found = Vec::new();
         for job in queue {
+            // Unknown only for jobs that did not run; such a job counts as one thread.
             let runnable = job.runnable.unwrap_or(1.0);
             let serial = self.phases.of(job.job).and_then(|seen| seen.thread);
             let is_new = self.serial.get(&job.job).is_some_and(|quanta| *quanta <= BOOST);
@@ -145,6 +146,7 @@ impl Utility {
                 let factor = self.factors.of(thread.id).unwrap_or(ratio);
                 let utility = utility(factor, runnable, fast);
                 // Thirds of the way from 1 to the ratio.
+                // Cores are not alike here, so the ratio is above 1.
                 let class = match (utility - 1.0) / (ratio - 1.0) {
                     _ if is_new && serial == Some(thread.id) => Class::Boosted,
                     high if high >= 2.0 / 3.0 => Class::High,

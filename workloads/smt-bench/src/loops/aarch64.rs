@@ -97,6 +97,7 @@ macro_rules! if_else_and_switch {
             $shift,
             "\ntst {t}, #1\nb.eq 4f\n",
             "add {a}, {a}, {t}\nb 5f\n4:\nsub {a}, {a}, {t}\nb 5f\n5:\n",
+            // The table has four unused words, then four words a round.
             "ubfx {t}, {t}, #1, #2\nadd {t}, {t}, #(4 + ",
             $shift,
             " / 2)\n",

@@ -80,6 +80,7 @@ macro_rules! if_else_and_switch {
             $shift,
             "\ntest {t:e}, 1\njz 4f\n",
             "add {a}, {t}\njmp 5f\n4:\nsub {a}, {t}\njmp 5f\n5:\n",
+            // The number of the case, doubled. Entries have 4 bytes, and a round has 16.
             "and {t:e}, 6\nmovsxd {t}, dword ptr [{table} + 2*{t} + 2*",
             $shift,
             "]\n",

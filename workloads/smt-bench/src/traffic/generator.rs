@@ -116,6 +116,7 @@ impl Generator {
         let generator = Self { shared, thread: Some(thread), cpu };
         match prepared.recv() {
             Ok(done) => done.map(|()| generator),
+            // The thread has ended without a message.
             Err(_) => Err(ThreadError::Spawn(io::ErrorKind::Other.into())),
         }
     }

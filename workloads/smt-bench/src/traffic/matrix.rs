@@ -118,6 +118,7 @@ unsafe fn meet(at: *mut u8, lines: u64, nops: u64) {
             ".p2align 6",
             "2:",
             "inc byte ptr [{at}]",
+            // `ROW_BYTES`, as an immediate.
             "add {at}, 576",
             "mov {left}, {nops}",
             "test {left}, {left}",
@@ -154,6 +155,7 @@ unsafe fn meet(at: *mut u8, lines: u64, nops: u64) {
             "ldrb {byte:w}, [{at}]",
             "add {byte:w}, {byte:w}, #1",
             "strb {byte:w}, [{at}]",
+            // `ROW_BYTES`, as an immediate.
             "add {at}, {at}, #576",
             "mov {left}, {nops}",
             "cbz {left}, 4f",

@@ -105,6 +105,7 @@ fn further(wanted: f64, below: Tried) -> u64 {
         return FIRST_GUESS;
     }
     let growth = (wanted / below.line_ns).clamp(1.0, GROWTH);
+    // More in any case: a try with the same number would show nothing new.
     whole(below.nops as f64 * growth).max(below.nops + 1)
 }
 

@@ -41,6 +41,7 @@ const fn figures(demand: &Demand) -> [f64; 7] {
 
 impl Copied {
     pub fn is(&self, demand: &Demand) -> bool {
+        // Exactly equal: a demand that differs slightly has another result.
         self.figures == figures(demand)
             && self.ports == demand.ports
             && self.misses == demand.misses.points()
@@ -84,6 +85,7 @@ impl Seated {
 impl Seating {
     pub fn is(&self, seats: &[Seat<'_>]) -> bool {
         let mut pages = &self.pages[..];
+        // Without `known`, an unset placement would equal that of no seats.
         self.known
             && self.seats.len() == seats.len()
             && self.seats.iter().zip(seats).all(|(seated, seat)| {

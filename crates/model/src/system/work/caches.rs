@@ -157,6 +157,7 @@ fn divide(capacity: f64, sharers: &[Sharer<'_>], window: &mut f64, users: &mut [
     let all: f64 = sharers.iter().map(|sharer| sharer.alone(f64::INFINITY)).sum();
     let by_use = sharers.iter().all(|sharer| sharer.chance <= 0.0);
     // No competition: each holds all that it touches, or the whole cache.
+    // Under other policies than LRU, a single task in a full cache has more misses than its curve.
     if all <= capacity || by_use && sharers.len() == 1 {
         for (user, sharer) in users.iter_mut().zip(sharers) {
             user.held.bytes = sharer.alone(capacity);
@@ -176,17 +177,20 @@ fn divide(capacity: f64, sharers: &[Sharer<'_>], window: &mut f64, users: &mut [
     let near = missing.abs() <= NEAR_ENOUGH * capacity && step.is_finite();
     if near && by_use {
         for user in users {
+            // A step back may exceed what is held.
             user.held.bytes = (user.held.bytes + user.held.growth * step).max(0.0);
         }
         time += step;
     } else if near && time + step > 0.0 {
         time += step;
+        // Other policies need the misses at the new time for `User::like`.
         look_back(capacity, sharers, time, users);
     } else {
         time = reach(capacity, sharers, time);
         look_back(capacity, sharers, time, users);
     }
     *window = time * speed;
+    // `reach` ends at the exact division; the linear step is exact only if it is short.
     !near || missing.abs() <= EXACT * capacity
 }
 
@@ -223,6 +227,7 @@ fn settle(levels: &mut [Level], held: f64, like: Option<f64>, cache: &Cache) -> 
     last.held = held;
     last.within = match (cache.inclusion, like) {
         (Inclusion::Exclusive, None) => before + held,
+        // An inclusive cache holds all content of the nearer caches.
         (Inclusion::Inclusive, None) => held,
         // The cache may hold the content of nearer caches as well.
         (Inclusion::Neither, None) => before.max(held),

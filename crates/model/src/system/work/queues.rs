@@ -129,6 +129,8 @@ impl Work {
                 let written = if at == last { 1.0 + task.written_back } else { 1.0 };
                 let asked = &mut asked[at];
                 asked.cycles = levels[at].misses * delay;
+                // `cycles` counts a cycle once for all outstanding misses, so each moves as many
+                // lines.
                 asked.lines = task.parallel * written;
                 waits += asked.cycles * asked.waited;
             }

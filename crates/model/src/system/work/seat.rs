@@ -182,6 +182,7 @@ impl Work {
             }
         }
         let ways = &parts.ways[place.node];
+        // `max` also turns NaN into 0.
         let pages = |node: usize| seat.pages.get(node).copied().unwrap_or(0.0).max(0.0);
         let sum: f64 = (0..ways.len()).map(pages).sum();
         for (node, way) in ways.iter().enumerate() {

@@ -107,6 +107,7 @@ impl Pages {
 
     /// Adds the use since the last period.
     fn note(&mut self, seen: &[PageGroup]) {
+        // Groups that are no longer reported stay in `before` and are dropped with it.
         let mut before = std::mem::take(&mut self.groups);
         for group in seen {
             let key = (group.job, group.range.start);
@@ -161,9 +162,12 @@ impl Pages {
     fn busy_on(&self, node: NodeIdx, evidence: &Evidence<'_>) -> usize {
         let machine = evidence.now.machine;
         let threads = evidence.now.queue.iter().flat_map(|job| &job.threads);
+        // A thread of unknown state counts as busy: an overfilled node costs more than an idle
+        // core.
         let busy = threads.filter(|it| it.runnable.is_none_or(|runnable| runnable > BUSY));
         busy.filter(|thread| {
             let held = self.held.get(&thread.id).copied();
+            // A held task counts where it will run, not where it last ran.
             held.or_else(|| machine.cores[machine.core_of(thread.pu?).idx()].node) == Some(node)
         })
         .count()
@@ -315,6 +319,7 @@ fn far_s(time: &[f64], node: NodeIdx, machine: &Machine) -> f64 {
 /// Distance between two nodes as in ACPI's SLIT; without a table 10 for the same node, else 20.
 fn distance(from: usize, to: usize, machine: &Machine) -> f64 {
     let known = machine.distances.as_ref().map(|distances| distances.rows[from][to]);
+    // A distance of 0 in a firmware's table would divide by 0.
     f64::from(known.unwrap_or(if from == to { 10 } else { 20 }).max(1))
 }
 

@@ -79,10 +79,12 @@ fn kept(free: &Places<'_>, on: &[PuIdx], was: &[Option<PuIdx>]) -> Vec<PuIdx> {
         }
     }
     let mut rest: BTreeMap<(KindIdx, usize), Vec<CoreIdx>> = BTreeMap::new();
+    // Reversed, so that `pop` below takes the first core.
     for (core, alike) in of.iter().rev().filter(|(core, _)| !taken.contains(core)) {
         rest.entry(*alike).or_default().push(*core);
     }
     for (core, alike) in &of {
+        // Of each kind as many cores are left as lack a target: the default is not used.
         to.entry(*core).or_insert_with(|| rest.get_mut(alike).and_then(Vec::pop).unwrap_or(*core));
     }
     let target: Vec<CoreIdx> = on.iter().map(|now| to[&machine.core_of(*now)]).collect();

@@ -116,6 +116,7 @@ impl Cores {
         let mut order = places.spread_cores();
         // Stable, so cores of one speed stay far apart.
         order.sort_by(|&a, &b| all[b].speed.total_cmp(&all[a].speed));
+        // The fastest core has the speed 1.
         let ratio = 1.0 / all.iter().map(|core| core.speed).fold(1.0, f64::min);
         Self { all, at, order, ratio }
     }
@@ -144,6 +145,7 @@ impl Cores {
         };
         let from = &self.all[from];
         let to = &self.all[to];
+        // Two cores without a cache are not under the same one.
         let crossing = from.domain.is_none() || from.domain != to.domain;
         let slow = if from.fast { 1.0 / self.ratio } else { from.speed };
         let cost = from.refill_after(crossing) + to.refill_after(crossing);
@@ -262,6 +264,7 @@ impl Cores {
     ) -> Vec<usize> {
         let mut chosen: Vec<usize> = group.to_vec();
         // Stable: cores that are alike stay in the order of the group.
+        // `false` comes first: cores with more threads than wanted.
         chosen.sort_by_key(|&core| wanted[core] >= there[core]);
         let stay = chosen.iter().filter(|&&core| wanted[core] < there[core]).count();
         if stay >= count {
@@ -346,6 +349,7 @@ impl Cores {
                 let pus = self.all[core].pus.iter().copied();
                 let pus = pus.filter(|pu| !taken.iter().any(|(_, taken)| taken == pu));
                 // Threads of the core on its fullest PU, if even.
+                // All PUs of a core may be taken.
                 let most = members[core].div_ceil(pus.clone().count().max(1));
                 let pu = if keeping {
                     pus.clone().find(|pu| Some(*pu) == threads[at].pu && load[pu.idx()] < most)
@@ -387,6 +391,7 @@ fn relative(
 ) -> Option<Vec<f64>> {
     let known: Option<Vec<f64>> = used.iter().map(|&kind| of(&kinds[kind])).collect();
     let most = known?.into_iter().fold(0.0, f64::max);
+    // Kinds that are not in use may lack a value; their speed is never read.
     (most > 0.0).then(|| kinds.iter().map(|kind| of(kind).unwrap_or(0.0) / most).collect())
 }
 

@@ -153,6 +153,7 @@ fn relative_clocks(machine: &Machine, cores: &Cores) -> Vec<f64> {
     let most = rates.iter().copied().fold(0.0, f64::max);
     let cores = cores.all.iter().map(|core| {
         let kind = machine.cores[machine.core_of(core.pus[0]).idx()].kind;
+        // Clock rates that are all 0 have no ratio.
         let rate = rates.get(kind.idx()).filter(|_| most > 0.0);
         rate.map_or(core.speed, |rate| rate / most)
     });
@@ -184,6 +185,7 @@ fn predicted(
             let seat = Seat { pu, demand: &on.demand, pages: &[], space: 0 };
             *rate = model.alone(&seat).instructions_per_second;
         }
+        // A rate of 0 gives no factor.
         rates.iter().all(|rate| *rate > 0.0).then(|| rates[0] / rates[1])
     });
     Some(factors.collect())

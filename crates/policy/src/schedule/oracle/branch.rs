@@ -40,6 +40,7 @@ pub(super) fn best(judge: &Whole<'_>, start: Vec<Vec<usize>>, nodes: usize) -> F
     let threads = judge.demands.len();
     let beside = most_beside_one(judge);
     let mut order: Vec<usize> = (0..threads).collect();
+    // A low rate beside others shows a sensitive thread.
     order.sort_by(|&a, &b| beside[a].total_cmp(&beside[b]));
     let known = judge.stp(&start);
     let lone = lone(judge, threads);
@@ -48,6 +49,7 @@ pub(super) fn best(judge: &Whole<'_>, start: Vec<Vec<usize>>, nodes: usize) -> F
     let mut groups = vec![Vec::new(); judge.places.cores.len()];
     search.descend(0, &mut groups);
     // `TOLERANCE` at least: branches within it were dropped.
+    // Where nothing was left untried `open` is 0.
     let gap = (search.open / search.known - 1.0).max(TOLERANCE);
     Found { groups: search.best, gap }
 }
@@ -120,6 +122,7 @@ impl Branch<'_> {
             {
                 continue;
             }
+            // The children of a node are all judged, even beyond the limit.
             self.left = self.left.saturating_sub(1);
             groups[core].push(thread);
             children.push((self.judge.stp(groups) + rest, core));
@@ -160,5 +163,6 @@ fn lone(judge: &Whole<'_>, threads: usize) -> usize {
     let most = threads.min(rooms.len());
     // The smallest cores go to lone threads.
     let mut counts = (0..=most).rev();
+    // If not even the last count fits, no thread is sure to be alone.
     counts.find(|&alone| rooms[alone..].iter().sum::<usize>() >= threads - alone).unwrap_or(0)
 }

@@ -122,6 +122,7 @@ impl Sharing {
         let each = float(shared.len()) / float(sharers.len().max(1));
         let done = vec![false; sharers.len()];
         let half = took.as_secs_f64() / 2.0;
+        // A thread has at most one fast core at a time.
         let mut round = Round { cores, sharers, had, half, cost, each: each.min(1.0), done };
         round.changes(shared, busy)
     }
@@ -139,12 +140,14 @@ impl Sharing {
             let mut seconds = known.map_or(0.0, |had| had.seconds);
             if stayed {
                 let on_fast = cores.of(sharer.thread).is_some_and(|core| cores.all[core].fast);
+                // A thread of unknown state counts as runnable all the time.
                 let share = sharer.thread.runnable.unwrap_or(1.0);
                 seconds += if on_fast { took * share } else { 0.0 };
                 least = least.min(seconds);
             }
             found.push((seconds, stayed));
         }
+        // Without such a thread all times begin at 0.
         let least = if least.is_finite() { least } else { 0.0 };
         let had = found.into_iter().map(|(had, stayed)| if stayed { had } else { had.max(least) });
         let had: Vec<f64> = had.collect();
@@ -175,6 +178,7 @@ impl Round<'_> {
         for &core in shared.iter().filter(|core| !busy[**core]) {
             let fitting = self.first(&waiting, core, |at, migration| {
                 self.sharers[at].left * migration.gain >= self.cost * migration.cost
+                    // Where moves cost nothing, a move without a gain would pass the test before.
                     && migration.gain > 0.0
             });
             let Some(at) = fitting else { continue };
@@ -186,6 +190,7 @@ impl Round<'_> {
         let mut holders: Vec<usize> = (0..self.sharers.len())
             .filter(|&at| on[at].is_some_and(|core| shared.contains(&core)))
             .collect();
+        // Most time on fast cores first.
         holders.sort_by(|&a, &b| self.had[b].total_cmp(&self.had[a]));
         for holder in holders {
             let Some(core) = on[holder] else { continue };
@@ -213,6 +218,7 @@ impl Round<'_> {
     ) -> Option<usize> {
         let left = waiting.iter().copied().filter(|&at| !self.done[at]);
         let mut moves = left.map(|at| (at, self.cores.migration(self.sharers[at].thread, core)));
+        // Only the first thread of each kind is asked: the threads behind it have had more time.
         let near = moves.clone().find(|(_, migration)| !migration.crossing);
         let near = near.filter(|&(at, migration)| may(at, migration));
         let found = near.or_else(|| moves.next().filter(|&(at, migration)| may(at, migration)));
@@ -238,6 +244,7 @@ fn margin(expected: f64, each: f64, cost: f64, gain: f64) -> f64 {
 
 /// Whether the gain of a phase from sharing exceeds the cost of the changes; see the module.
 fn pays(expected: f64, each: f64, cost: f64, gain: f64) -> bool {
+    // At a gain of 1 the slow core would stand still, and `faster` would be infinite.
     if gain <= 0.0 || gain >= 1.0 {
         return false;
     }

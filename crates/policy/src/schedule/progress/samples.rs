@@ -97,6 +97,7 @@ impl Samples {
         let nearest = (0..away.len()).min_by(|&a, &b| away[a].total_cmp(&away[b]));
         let is_new = nearest.is_none_or(|at| away[at] > SAME);
         match nearest {
+            // Of one phase only the newest sample counts; a full list gives up the nearest.
             Some(at) if is_full || !is_new => self.0[at] = sample,
             _ => self.0.push(sample),
         }
@@ -154,6 +155,7 @@ impl Samples {
 fn difference(a: &Signature, b: &Signature, scale: &[f64; NEAREST]) -> [f64; NEAREST] {
     let weights = [1.0, SECOND];
     std::array::from_fn(|level| match (a[level], b[level]) {
+        // A level without requests distinguishes nothing.
         (Some(a), Some(b)) if scale[level] > 0.0 => weights[level] * (a - b) / scale[level],
         _ => 0.0,
     })
@@ -169,6 +171,7 @@ fn on_segment(a: &Sample, b: &Sample, to: &Signature, scale: &[f64; NEAREST]) ->
     let along = difference(&b.signature, &a.signature, scale);
     let there = difference(to, &a.signature, scale);
     let length = dot(&along, &along);
+    // Between two equal signatures any point is the nearest.
     let part = if length > 0.0 { (dot(&along, &there) / length).clamp(0.0, 1.0) } else { 0.0 };
     let signature =
         std::array::from_fn(|level| Some(between(a.signature[level]?, b.signature[level]?, part)));

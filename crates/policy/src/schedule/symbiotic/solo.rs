@@ -81,6 +81,8 @@ impl Ration {
         for thread in wanting(now, table, well_conditioned, chosen) {
             let Some(core) = core_for(places, thread, &found) else { break };
             let pus = &places.cores[core].pus;
+            // The thread itself takes one of the core's contexts.
+            // The price of a thread alone: the other PUs of its core stay empty.
             let empty = select::float(pus.len() - 1);
             if self.credit < empty {
                 break;
@@ -112,6 +114,7 @@ fn wanting<'a>(
         doubtful && table.shows(thread) && age.is_none_or(|age| age >= GOOD_FOR)
     });
     let mut found: Vec<&Thread> = needing.collect();
+    // A thread without a sample comes before the oldest sample.
     found.sort_by_key(|thread| std::cmp::Reverse(table.sample_age(thread.id).unwrap_or(u64::MAX)));
     found
 }
@@ -135,9 +138,11 @@ fn make_room(
     chosen: &mut Vec<(usize, Selected)>,
 ) -> bool {
     let taken: usize = alone.iter().map(|alone| places.cores[alone.core].pus.len()).sum();
+    // Each thread alone uses one PU of its core.
     let room = places.pus.len() - taken + alone.len();
     let mut threads: usize = chosen.iter().map(|(at, _)| now.queue[*at].threads.len()).sum();
     let mut kept = chosen.clone();
+    // From the end: the jobs chosen last leave first.
     for place in (0..chosen.len()).rev() {
         if threads <= room {
             break;

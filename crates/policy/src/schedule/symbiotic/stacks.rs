@@ -46,6 +46,7 @@ impl StackTable {
             .iter()
             .map(|part| model.components.iter().position(|c| c.parts.contains(part)))
             .collect();
+        // Empty if a part has no component: then no stack counts as shown.
         let component_of = component_of.unwrap_or_default();
         Self { weight, parts, component_of, components, ..Self::default() }
     }
