@@ -89,7 +89,8 @@ fn new_place(error: &clap::Error, moved: &[(&str, &str)]) -> Option<String> {
         return None;
     };
     let (_, now) = moved.iter().find(|(name, _)| name == found)?;
-    Some(format!("`colocate {found}` is `{now}` now"))
+    let built = if now.starts_with("colocate-study") { " (`make study` builds it)" } else { "" };
+    Some(format!("`colocate {found}` is `{now}` now{built}"))
 }
 
 /// The exit code of `done`. Prints its error, if any, as one line on standard error.

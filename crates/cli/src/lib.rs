@@ -46,10 +46,14 @@ use colocate_policy::table::{self, Row};
 use examples::EXAMPLES;
 use std::process::ExitCode;
 
+/// Last lines of the help.
+const START: &str = "Begin with `colocate topo` and `colocate doctor`: they change nothing.
+`colocate help COMMAND` explains a command.";
+
 /// Decides which threads share a core, a cache and a memory node, and makes it so.
 #[derive(Parser)]
 // Not the name of the executable, which the caller chooses.
-#[command(bin_name = "colocate", version, about, max_term_width = 100, help_template = help::grouped::<Command>(&GROUPS))]
+#[command(bin_name = "colocate", version, about, max_term_width = 100, help_template = help::grouped::<Command>(&GROUPS), after_help = START)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
