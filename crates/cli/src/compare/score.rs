@@ -89,7 +89,7 @@ impl Source {
 
 fn number_after(output: &str, key: &str) -> Option<f64> {
     let lines = output.split(['\n', '\r']).map(str::trim_start);
-    let after = lines.filter_map(|line| line.strip_prefix(key)).last()?.trim_start();
+    let after = lines.filter_map(|line| line.strip_prefix(key)).next_back()?.trim_start();
     let end = after.find(|c: char| !c.is_ascii_digit() && !"+-.eE".contains(c));
     let number: f64 = after[..end.unwrap_or(after.len())].parse().ok()?;
     number.is_finite().then_some(number)
