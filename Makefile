@@ -57,7 +57,7 @@ lab:
 
 # A warning of mdBook, as of a page that is missing, is an error here. The test `book` of colocate checks links and the list of pages.
 book:
-	@target=$${CARGO_TARGET_DIR:-$$PWD/target}; mdbook=$$target/tools/bin/mdbook; \
+	@target=$${CARGO_TARGET_DIR:-target}; mkdir -p "$$target/tools"; target=$$(cd "$$target" && pwd); mdbook=$$target/tools/bin/mdbook; \
 	[ "$$("$$mdbook" --version 2>/dev/null)" = "mdbook v$(MDBOOK)" ] || { \
 		$(CARGO) install --quiet --debug --locked --no-default-features --version $(MDBOOK) --root "$$target/tools" \
 			--target-dir "$$target/tools/build" mdbook && rm -rf "$$target/tools/build"; } || exit 1; \
