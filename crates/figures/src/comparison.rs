@@ -139,12 +139,13 @@ impl Comparison {
 
 fn policy_figures(state: &State, policy: &str) -> PolicyFigures {
     let runs: Vec<&Run> = state.runs.iter().filter(|run| run.policy == policy).collect();
-    let slowest = |run: &Run| run.slowest().as_secs_f64();
-    let ratio = ratio(state, policy, slowest);
+    let ratio = ratio(state, policy, slowest_seconds);
     let scores = state.settings.scores.iter().enumerate();
     PolicyFigures {
         policy: policy.to_owned(),
-        slowest_seconds: Summary::of(&runs.iter().copied().map(slowest).collect::<Vec<_>>()),
+        slowest_seconds: Summary::of(
+            &runs.iter().copied().map(slowest_seconds).collect::<Vec<_>>(),
+        ),
         ratio,
         verdict: match change(state, policy, ratio) {
             Change::Baseline => Verdict::Baseline,
@@ -155,6 +156,10 @@ fn policy_figures(state: &State, policy: &str) -> PolicyFigures {
         jobs: (0..state.settings.jobs.len()).map(|job| job_figures(state, &runs, job)).collect(),
         scores: scores.map(|(place, _)| score_figures(state, policy, &runs, place)).collect(),
     }
+}
+
+fn slowest_seconds(run: &Run) -> f64 {
+    run.slowest().as_secs_f64()
 }
 
 fn score_figures(state: &State, policy: &str, runs: &[&Run], place: usize) -> ScoreFigures {

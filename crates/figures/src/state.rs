@@ -77,6 +77,12 @@ pub struct AttachPeriod {
     pub for_s: f64,
 }
 
+impl AttachPeriod {
+    fn is_within_a_day(self) -> bool {
+        [self.after_s, self.for_s].iter().all(|s| (0.0..=86_400.0).contains(s))
+    }
+}
+
 /// Settings of a study, fixed at its beginning.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -213,9 +219,8 @@ impl Settings {
         if !(1..=MOST_REPETITIONS).contains(&self.repetitions) {
             return unfit("1 to 10000 repetitions", self.repetitions.to_string());
         }
-        let is_time = |s: f64| (0.0..=86_400.0).contains(&s);
         match self.attach {
-            Some(period) if !(is_time(period.after_s) && is_time(period.for_s)) => {
+            Some(period) if !period.is_within_a_day() => {
                 unfit("an attach period of 0 to 86400 s", format!("{period:?}"))
             }
             _ => Ok(()),

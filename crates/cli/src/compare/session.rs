@@ -117,8 +117,7 @@ impl Session {
 
 /// `name` as the name of a file: at most 80 characters, others than `/` and white space.
 pub fn file_name(name: &str) -> String {
-    let is_apart = |c: char| c == '/' || c.is_whitespace();
-    name.chars().map(|c| if is_apart(c) { '-' } else { c }).take(80).collect()
+    name.chars().map(|c| if c == '/' || c.is_whitespace() { '-' } else { c }).take(80).collect()
 }
 
 fn read_state(path: &Path) -> anyhow::Result<Option<State>> {
