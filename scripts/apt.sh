@@ -1,7 +1,19 @@
-# apt on lists and folders of its own: the system's configuration and lists stay as they are, and
-# nothing is installed. To be sourced after scripts/mirror.sh, with $work (a temporary folder) and
-# $log (a file) set.
+# Where packages come from, and apt on lists and folders of its own: the system's configuration and lists stay as they are, and
+# nothing is installed. To be sourced; `private` and `private_suites` need $work (a temporary folder) and $log (a file).
 # shellcheck shell=sh disable=SC2154
+
+# Prints the address of a mirror of debian or ubuntu ($1): DEBIAN_MIRROR or UBUNTU_MIRROR where it is
+# set, else the one that this machine's apt is configured with. Fails if there is none.
+mirror_of() {
+    case $1 in
+        debian) asked=${DEBIAN_MIRROR-} ;;
+        ubuntu) asked=${UBUNTU_MIRROR-} ;;
+    esac
+    [ -z "$asked" ] || { echo "$asked"; return; }
+    # shellcheck disable=SC2016
+    apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
+        grep -m 1 "/$1/*\$"
+}
 
 # What proves that a list is Debian's.
 KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg

@@ -1,4 +1,4 @@
-/* Preloaded into programs: each of their threads adds a line to the file WATCH_COST_NOTES when it ends, its CPU time, its
+/* Preloaded into programs: each of their threads adds a line to the file THREAD_NOTES when it ends, its CPU time, its
  * time of waiting for a PU, both in ns, and how often it had one (Documentation/scheduler/sched-stats.rst). */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -15,7 +15,7 @@ struct thread {
 __attribute__((destructor)) static void note(void)
 {
     char line[80]; /* three numbers of at most 20 digits */
-    const char *path = getenv("WATCH_COST_NOTES");
+    const char *path = getenv("THREAD_NOTES");
     int from = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
     int to = path ? open(path, O_WRONLY | O_APPEND | O_CLOEXEC) : -1;
     ssize_t length = from < 0 ? 0 : read(from, line, sizeof line);
