@@ -289,15 +289,7 @@ fn measured(args: &Args, reported: &Machine) -> anyhow::Result<Exact> {
         calibration.absent.push(text);
     }
     if is_chosen(Part::Siblings) {
-        let alike = [reported, &machine].map(|it| cells::pairs(it, &usable, Pair::Siblings));
-        let pairs = units::pairs(&usable, alike.concat(), random);
-        let found = units::figures(&mut Here::new(BESIDE, &[4, 16]), &pairs, started, random)?;
-        if found.len() < pairs.len() {
-            let lost = pairs.len() - found.len();
-            let text = format!("execution units of {lost} pairs of PUs: other load left no time");
-            calibration.absent.push(text);
-        }
-        calibration.figures.extend(found);
+        shared_units(&mut calibration, [reported, &machine], &usable, random)?;
     }
     if is_chosen(Part::Matrix) {
         // 80 measurements a round: some three seconds.
@@ -310,6 +302,26 @@ fn measured(args: &Args, reported: &Machine) -> anyhow::Result<Exact> {
     calibration.seconds = (begin.elapsed().as_secs_f64() * 10.0).round() / 10.0;
     let calibration = Some(calibration);
     Ok(Exact { performance: speeds, calibration, ..Exact::new(machine, None) })
+}
+
+/// Measures which of the `usable` PUs share execution units. `machines` say which of many PUs are
+/// on one core.
+fn shared_units(
+    to: &mut Calibration,
+    machines: [&Machine; 2],
+    usable: &[u32],
+    random: &mut Random,
+) -> anyhow::Result<()> {
+    let alike = machines.map(|machine| cells::pairs(machine, usable, Pair::Siblings));
+    let pairs = units::pairs(usable, alike.concat(), random);
+    let mut here = Here::new(BESIDE, &[4, 16]);
+    let found = units::figures(&mut here, &pairs, to.started_unix_s, random)?;
+    if found.len() < pairs.len() {
+        let lost = pairs.len() - found.len();
+        to.absent.push(format!("execution units of {lost} pairs of PUs: other load left no time"));
+    }
+    to.figures.extend(found);
+    Ok(())
 }
 
 /// Speeds for predictions. Adds what is assumed for them, or a line on what is missing.
