@@ -40,11 +40,10 @@ pub use text::text;
 
 /// Measures this machine once, for plans and policies
 ///
-/// What passing a cache line, a wake-up and a round trip cost between PUs, target idle and busy; latencies and sizes of
-/// caches and memory; what cores do in a cycle; how fast each PU is, how much of it there is, and which PUs share a core.
-/// Only threads of its own are placed, and nothing
-/// else changes. It takes less than two minutes, on an idle machine: on another one nothing is kept without --force. What cannot be
-/// measured here is absent.
+/// What passing a cache line, a wake-up and a round trip cost between PUs, target idle and busy; latencies and sizes
+/// of caches and memory; what cores do in a cycle; how fast each PU is and how much of it there is; which PUs share a
+/// core. Only threads of its own are placed; nothing else changes. It takes less than two minutes on an idle machine;
+/// on another one nothing is kept without --force. What cannot be measured here is absent.
 #[derive(clap::Args)]
 pub struct Args {
     /// Print what is kept of this machine instead of measuring
