@@ -119,16 +119,16 @@ pub fn figures(machine: &Machine, cells: &[Cell], taken: &[Samples], unix_s: u64
             _ => None,
         })
         .collect();
-    let kinds: [(fn(PuNr) -> What, usize); 2] =
-        [(|pu| What::Speed { pu }, WALL), (|pu| What::SpeedWhileRunning { pu }, CPU)];
-    for (what, value) in kinds {
+    for value in [WALL, CPU] {
         let means = visits
             .iter()
             .filter_map(|(_, samples)| Some(geometric_estimate(&nth(samples, value))?.value));
         let fastest = means.fold(0.0, f64::max);
-        for (pu, samples) in &visits {
-            let speeds = nth(samples, value).into_iter().map(|rate| rate / fastest);
-            add(what(*pu), &mut speeds.into_iter(), VISIT.into());
+        for &(pu, samples) in &visits {
+            let running = What::SpeedWhileRunning { pu };
+            let what = if value == WALL { What::Speed { pu } } else { running };
+            let mut speeds = nth(samples, value).into_iter().map(|rate| rate / fastest);
+            add(what, &mut speeds, VISIT.into());
         }
     }
     for (pu, samples) in &visits {
