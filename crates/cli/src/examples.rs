@@ -90,6 +90,7 @@ pub const EXAMPLES: &Examples = &[
         "colocate-calibrate",
         &[
             ("On an idle machine", "colocate calibrate"),
+            ("How fast each core is", "colocate calibrate --only speeds"),
             ("What is kept of it", "colocate calibrate --show"),
         ],
     ),

@@ -4,23 +4,44 @@
 //! round is in none of them; a core's rate is the geometric mean of those of its PUs. Values are
 //! geometric means over the rounds, with Student's t on their logarithms for the ranges.
 
+use super::figures::{Samples, visit_rates};
 use colocate_figures::stats::{geometric_interval, geometric_mean};
-use colocate_machine::measured::{CONFIDENCE, MeasuredKind, Speed, kinds_of};
-use colocate_machine::{PuNr, PuSet};
+use colocate_machine::calibrated::{
+    CONFIDENCE, MeasuredKind, PuSpeed, Reported, Speed, disagreements, kinds_of, with_kinds,
+};
+use colocate_machine::{Machine, PuNr, PuSet};
+
+/// Replaces the kinds of cores of `machine` by those that `visits` to `pus` show. Returns the
+/// differences to what is `reported` of the PUs, one line each.
+pub fn measured(
+    machine: &mut Machine,
+    pus: &[u32],
+    visits: &[Samples],
+    reported: Vec<Reported>,
+) -> Vec<String> {
+    let numbers: Vec<PuNr> = pus.iter().map(|&pu| PuNr(pu)).collect();
+    let rates: Vec<Vec<f64>> = visits.iter().map(visit_rates).collect();
+    let Some(found) = speeds(&machine.core_sets(), &numbers, &rates) else { return Vec::new() };
+    if let Some(replaced) = with_kinds(machine, &found.kinds) {
+        *machine = replaced;
+    }
+    let pus = numbers.into_iter().zip(found.pus).zip(reported);
+    let pus = pus.map(|((pu, speed), reported)| PuSpeed { pu, speed, reported });
+    disagreements(&pus.collect::<Vec<_>>(), &found.kinds)
+}
 
 /// Speeds of PUs and kinds of cores, relative to the fastest core.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Speeds {
+struct Speeds {
     /// PUs, in the order of the input.
-    pub pus: Vec<Speed>,
+    pus: Vec<Speed>,
     /// Kinds of cores, slowest first.
-    pub kinds: Vec<MeasuredKind>,
+    kinds: Vec<MeasuredKind>,
 }
 
 /// Speeds of `cores` from `rates` of `pus`, PU by PU and round by round, in any unit and above 0.
 /// `None` with fewer than three rounds, or with a PU in none of `cores`.
-#[must_use]
-pub fn speeds(cores: &[PuSet], pus: &[PuNr], rates: &[Vec<f64>]) -> Option<Speeds> {
+fn speeds(cores: &[PuSet], pus: &[PuNr], rates: &[Vec<f64>]) -> Option<Speeds> {
     if pus.iter().any(|&pu| !cores.iter().any(|core| core.contains(pu))) {
         return None;
     }

@@ -3,14 +3,10 @@
 use super::{MeasuredKind, NOISE, PuSpeed};
 use crate::cpulist::PuSet;
 use crate::units::Hertz;
-use serde::{Deserialize, Serialize};
 
 /// Speed of a PU as reported by firmware and kernel; `None` for a figure not reported.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reported {
-    /// Kind of core, as in `colocate topo`.
-    pub kind: Option<String>,
     /// `cpu_capacity`: 1024 is the fastest.
     pub cpu_capacity: Option<u32>,
     /// ACPI CPPC's `highest_perf`, in a scale of the firmware.
@@ -174,16 +170,19 @@ fn mean_in(set: &PuSet, pus: &[PuSpeed], figures: &[u64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measured::testing::measured;
+    use crate::calibrated::kinds::testing::kinds_with;
+    use crate::ids::PuNr;
     use proptest::prelude::*;
 
     /// Four cores of one PU with these speeds, of which this is reported.
     fn said_of(speeds: [f64; 4], reported: impl Fn(usize) -> Reported) -> Vec<String> {
-        let mut found = measured(&[&[0], &[1], &[2], &[3]], &speeds);
-        for (index, pu) in found.pus.iter_mut().enumerate() {
-            pu.reported = reported(index);
-        }
-        disagreements(&found.pus, &found.kinds)
+        let (kinds, speeds) = kinds_with(&speeds);
+        let pus = speeds.into_iter().enumerate().map(|(index, speed)| PuSpeed {
+            pu: PuNr::new(index),
+            speed,
+            reported: reported(index),
+        });
+        disagreements(&pus.collect::<Vec<_>>(), &kinds)
     }
 
     fn capacities(values: [u32; 4]) -> impl Fn(usize) -> Reported {
@@ -275,7 +274,6 @@ mod tests {
                 cppc_highest: Some(figure(core)),
                 max_frequency: Some(Hertz::mhz(figure(core).into())),
                 hybrid_pmu: fast.contains(&true).then(|| if fast[core] { "cpu_core" } else { "cpu_atom" }.into()),
-                kind: None,
             });
             prop_assert_eq!(said, [""; 0]);
         }

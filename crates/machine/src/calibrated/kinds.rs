@@ -22,7 +22,61 @@
 //! - **Ordered**: kinds are numbered without gaps, and a faster kind has the greater values. -> test `kinds_are_ordered`
 //! - **Indifferent**: the order of cores and the unit of speed decide nothing. -> test `order_and_unit_do_not_matter`
 
-use super::Speed;
+use crate::cpulist::PuSet;
+use crate::ids::PuNr;
+
+/// Confidence of the range of a [`Speed`]. Chosen wide: with the usual 95 %, one of twenty equal
+/// cores would differ by chance.
+pub const CONFIDENCE: f64 = 0.999;
+
+/// Speed relative to the fastest core, with its range of confidence [`CONFIDENCE`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Speed {
+    /// Speed; 1 is the fastest. Above 0.
+    pub value: f64,
+    /// Lower end of the range. Above 0.
+    pub low: f64,
+    /// Upper end of the range; may be above 1, since the fastest speed is uncertain too.
+    pub high: f64,
+}
+
+impl Speed {
+    /// Converts the speed to units of `unit`.
+    #[must_use]
+    pub fn over(self, unit: f64) -> Self {
+        Self { value: self.value / unit, low: self.low / unit, high: self.high / unit }
+    }
+
+    /// Converts to the kernel's `cpu_capacity`: 1024 is the fastest; at least 1, as a core of
+    /// capacity 0 could not run.
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 1 to 1024
+    pub fn capacity(self) -> u32 {
+        (self.value * 1024.0).round().clamp(1.0, 1024.0) as u32
+    }
+}
+
+/// Measured speed of a PU, and the speeds reported of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PuSpeed {
+    /// Kernel number of the PU.
+    pub pu: PuNr,
+    /// Work per second of wall time, relative to the fastest core. Includes time lost to other
+    /// load, since any thread on the PU waits as long.
+    pub speed: Speed,
+    /// Speeds reported by firmware and kernel.
+    pub reported: super::Reported,
+}
+
+/// A kind of core by measurement.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeasuredKind {
+    /// Geometric mean of the cores, relative to the fastest kind, with the least and the greatest
+    /// end of their ranges.
+    pub speed: Speed,
+    /// Measured PUs of the kind.
+    pub pus: PuSet,
+}
 
 /// Greatest gap between the ranges of two cores that counts as noise, as a share. Chosen: the
 /// rounds of a measurement follow each other, so a disturbance of some seconds affects all rounds
@@ -53,6 +107,28 @@ pub fn kinds_of(speeds: &[Speed]) -> Vec<usize> {
         kinds[core] = kind;
     }
     kinds
+}
+
+/// Measurements that were never made, for tests.
+#[cfg(test)]
+pub(super) mod testing {
+    use super::*;
+
+    /// Kinds of single-PU cores 0, 1, … with these speeds, each known within 1 %, and their speeds
+    /// relative to the fastest.
+    pub fn kinds_with(values: &[f64]) -> (Vec<MeasuredKind>, Vec<Speed>) {
+        let top = values.iter().copied().fold(0.0, f64::max);
+        let speed = |value: &f64| Speed { value: *value, low: value * 0.99, high: value * 1.01 };
+        let speeds: Vec<Speed> = values.iter().map(|value| speed(value).over(top)).collect();
+        let of_core = kinds_of(&speeds);
+        let count = of_core.iter().max().map_or(0, |last| last + 1);
+        let kinds = (0..count).map(|kind| {
+            let members = (0..values.len()).filter(|&core| of_core[core] == kind);
+            let first = members.clone().next().expect("no kind is empty");
+            MeasuredKind { speed: speeds[first], pus: members.map(PuNr::new).collect() }
+        });
+        (kinds.collect(), speeds)
+    }
 }
 
 #[cfg(test)]
