@@ -5,11 +5,12 @@
 # make tracer    the QEMU and its plugin that `colocate profile --backend emulate` needs
 # make compiler  the compiler pass and runtime that `colocate cc` needs (docs/guide/compile.md)
 # make lab       what is proved on real kernels in guests; quick is in make test, SIZE=full takes half an hour
+# make book      the book of docs/ as HTML in target/book
 # make bench     speed, as ratios
 # make fuzz      every fuzz target for SECONDS seconds
 # make install   what make has built into PREFIX, with documents, manual pages and completions; below DESTDIR, if that is set
 # make uninstall what make install has written
-# All but the last two first install what is missing (scripts/install).
+# All but book and the last two first install what is missing (scripts/install).
 
 # The environment may set PREFIX and DESTDIR, as packagers do.
 PREFIX ?= /usr/local
@@ -18,9 +19,11 @@ SIZE = quick
 CARGO = scripts/with-rust cargo
 # Where cargo builds: what the environment names, else its default.
 BUILT = $${CARGO_TARGET_DIR:-target}/release/colocate
+# Debian and Ubuntu have no mdBook: cargo builds this version once, without its server and search.
+MDBOOK = 0.5.4
 
 .POSIX:
-.PHONY: all study demo test tracer compiler lab bench fuzz install uninstall
+.PHONY: all study demo test tracer compiler lab book bench fuzz install uninstall
 
 all:
 	scripts/install build
@@ -46,11 +49,21 @@ tracer:
 
 compiler:
 	scripts/install test
-	scripts/build-compiler
+	compiler/spm/build
 
 lab:
 	scripts/install test
 	$(CARGO) lab test $(SIZE)
+
+# A warning of mdBook, as of a page that is missing, is an error here. The test `book` of colocate checks links and the list of pages.
+book:
+	@target=$${CARGO_TARGET_DIR:-target}; mkdir -p "$$target/tools"; target=$$(cd "$$target" && pwd); mdbook=$$target/tools/bin/mdbook; \
+	[ "$$("$$mdbook" --version 2>/dev/null)" = "mdbook v$(MDBOOK)" ] || { \
+		$(CARGO) install --quiet --debug --locked --no-default-features --version $(MDBOOK) --root "$$target/tools" \
+			--target-dir "$$target/tools/build" mdbook && rm -rf "$$target/tools/build"; } || exit 1; \
+	if ! "$$mdbook" build --dest-dir "$$target/book" docs 2>"$$target/tools/book.log" || \
+		grep -E 'WARN|ERROR' "$$target/tools/book.log" >/dev/null; then cat "$$target/tools/book.log" >&2; exit 1; fi; \
+	echo "book: $$target/book/index.html"
 
 bench:
 	scripts/install bench

@@ -10,7 +10,7 @@ from programs import CLIENTS, NAMES, Programs, run
 from series import DEMANDS, HERE, say
 
 CACHE = Path(os.environ.get("COLOCATE_CACHE", Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "colocate"))
-# QEMU's processor has no AVX-512, so no program may use it; see scripts/solo-cpi. Other runs have no such setting.
+# QEMU's processor has no AVX-512, so no program may use it; see workloads/accuracy/solo-cpi. Other runs have no such setting.
 EMULATED = {"OPENSSL_ia32cap": ":~0xffffffffd1ff0000",
             "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F,-AVX512VL,-AVX512BW,-AVX512DQ,-ERMS,-FSRM"}
 SMALL = 0.1

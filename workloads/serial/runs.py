@@ -77,8 +77,7 @@ def command(args, programs, name, way, folder):
         return [args.colocate, "run", "--quiet", "--policy", "compact", "--settle-ms", "0", "--", *program]
     words = [args.colocate, "schedule", "--quiet", "--policy", way, "--no-guard", "--quantum", f"{args.quantum_ms}ms",
              "-o", str(Path(folder).parent / f"{Path(folder).name}.json")]
-    speeds = ["--core-speeds", str(args.speeds)] if args.speeds and way != "os" else []
-    return [*words, *speeds, "--", *program]
+    return [*words, "--", *program]
 
 
 def run(args, programs, name, way, folder, look=False):
@@ -87,7 +86,9 @@ def run(args, programs, name, way, folder, look=False):
     folder.mkdir(parents=True)
     line = {"program": name, "way": way, "load_before": round(os.getloadavg()[0], 2)}
     begun = time.monotonic()
-    child = subprocess.Popen(command(args, programs, name, way, folder), cwd=folder, env=suite.environment(), text=True,
+    state = getattr(args, "speeds", None) if way != "os" else None
+    env = {**suite.environment(), "XDG_STATE_HOME": str(state or folder.parent / "unmeasured")}
+    child = subprocess.Popen(command(args, programs, name, way, folder), cwd=folder, env=env, text=True,
                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              preexec_fn=nice(args))
     watcher = watch.Runnable(child.pid) if look else None
@@ -129,17 +130,17 @@ def wrongs(programs, name, folder, printed, status, said):
 
 
 def speeds(args, folder):
-    """Measured speeds of the cores, while one is slow: the file, and what stands in it."""
+    """Speeds of the cores, measured while one is slow: the folder in which they are kept, and the machine."""
+    kept = Path(folder) / "state"
+    kept.mkdir()
     if args.core_speeds == "none":
-        return None, None
-    if args.core_speeds != "measure":
-        return Path(args.core_speeds).resolve(), None
-    path = Path(folder) / "cores.json"
-    words = [args.colocate + "-study", "bench", "cores", "--json", "-o", str(path)]
-    done = subprocess.run(words, stderr=subprocess.PIPE, text=True, preexec_fn=nice(args))
+        return kept, None
+    words = ["--only", "speeds", "--force"] if args.core_speeds == "measure" else ["--import", str(Path(args.core_speeds).resolve())]
+    done = subprocess.run([args.colocate, "calibrate", *words, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, env={**os.environ, "XDG_STATE_HOME": str(kept)}, preexec_fn=nice(args))
     if done.returncode:
         raise SystemExit(f"asymmetric: cannot measure the cores: {done.stderr.strip()}")
-    return path, json.loads(path.read_text())
+    return kept, json.loads(done.stdout)
 
 
 def head(args, programs):

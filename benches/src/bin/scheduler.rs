@@ -1,6 +1,6 @@
 //! Where a real kernel had threads, beside where the simulated one has them.
 //!
-//! `scheduler FILE...` prints a table in Markdown for each file of logs that `scripts/scheduler` wrote.
+//! `scheduler FILE...` prints a table in Markdown for each file of logs that `workloads/scheduler/measure` wrote.
 #![allow(clippy::print_stdout)] // it is what it is for
 
 use anyhow::{Context, ensure};

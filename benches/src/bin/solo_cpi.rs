@@ -4,7 +4,7 @@
 //! instructions once under QEMU and times it REPEAT times as it is.
 //! `solo_cpi predict MEASURED MACHINE FOLDER FILE` writes tables in Markdown to FILE: what the model
 //! expects of each program in MEASURED on the described machine MACHINE, with its demand vector
-//! FOLDER/NAME.json. It measures nothing. `scripts/solo-cpi` says which programs.
+//! FOLDER/NAME.json. It measures nothing. `workloads/accuracy/solo-cpi` says which programs.
 #![allow(clippy::print_stderr)] // says what is missing
 
 use anyhow::{Context, bail, ensure};

@@ -1,4 +1,4 @@
-"""Tests of the compiler pass, for LLVM's lit: scripts/test-compiler runs them."""
+"""Tests of the compiler pass, for LLVM's lit: compiler/spm/test/run runs them."""
 import os
 import lit.formats
 
@@ -8,7 +8,7 @@ config.suffixes = [".c", ".cpp", ".f90", ".test"]
 config.excludes = ["Inputs", "counts", "coverage"]
 config.test_source_root = os.path.dirname(__file__)
 
-# What scripts/test-compiler says: the major of LLVM, the folder of the plugins, and the runtime.
+# What compiler/spm/test/run says: the major of LLVM, the folder of the plugins, and the runtime.
 major = os.environ["SPM_LLVM"]
 built = os.environ["SPM_BUILT"]
 config.test_exec_root = os.path.join(built, f"test-{major}")

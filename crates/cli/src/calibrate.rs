@@ -1,15 +1,19 @@
 //! `colocate calibrate`: measures this machine once and keeps the figures for all other commands.
 //!
 //! The time to pass a cache line between each two PUs shows which PUs share caches
-//! (`machine::calibrated::sharing`). All other figures are measured in rounds, each in a random
-//! order, by the harness of `bench`. Lines are passed before and after, since a hypervisor may move
-//! PUs. Interference between siblings comes last. `docs/reference/calibrate.md` explains each
-//! figure.
+//! (`machine::calibrated::sharing`), the time of a fixed piece of work on each PU which kinds of
+//! cores there are (`kinds`). All other figures are measured in rounds, each in a random order, by
+//! the harness of `bench`. Lines are passed before and after, since a hypervisor may move PUs.
+//! Shared execution units (`units`) and interference between siblings come last.
+//! `docs/reference/calibrate.md` explains each figure.
 
 mod cells;
 mod figures;
+mod kinds;
 mod memory;
+mod parts;
 mod text;
+mod units;
 
 use crate::idle;
 use crate::measure::beside::{Bench, Here};
@@ -24,8 +28,9 @@ use colocate_machine::calibrated::{
     Assumed, Calibration, Figure, Latency, Pair, Sharing, What, identity, performance, sharing,
 };
 use colocate_machine::exact::Exact;
-use colocate_machine::read::{self, Sysfs, kept};
-use colocate_machine::{Bytes, Machine, PuNr, PuSet, printable};
+use colocate_machine::read::{self, Seen, Sysfs, kept};
+use colocate_machine::{Bytes, Machine, Performance, PuNr, PuSet, printable};
+use parts::Part;
 use smt_bench::{Kernel, Workload};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -35,10 +40,10 @@ pub use text::text;
 
 /// Measures this machine once, for plans and policies
 ///
-/// What passing a cache line, a wake-up and a round trip cost between PUs, target idle and busy; latencies and sizes of
-/// caches and memory; what cores do in a cycle; how much of each PU there is. Only threads of its own are placed, and nothing
-/// else changes. It takes less than two minutes, on an idle machine: on another one nothing is kept without --force. What cannot be
-/// measured here is absent.
+/// What passing a cache line, a wake-up and a round trip cost between PUs, target idle and busy; latencies and sizes
+/// of caches and memory; what cores do in a cycle; how fast each PU is and how much of it there is; which PUs share a
+/// core. Only threads of its own are placed; nothing else changes. It takes less than two minutes on an idle machine;
+/// on another one nothing is kept without --force. What cannot be measured here is absent.
 #[derive(clap::Args)]
 pub struct Args {
     /// Print what is kept of this machine instead of measuring
@@ -48,6 +53,14 @@ pub struct Args {
     /// Remove what is kept of this machine instead of measuring
     #[arg(long, conflicts_with_all = ["show", "json", "output"])]
     forget: bool,
+
+    /// Measure these parts only, and keep what is kept of the others; speeds are always measured
+    #[arg(long, value_enum, value_name = "PARTS", value_delimiter = ',', conflicts_with_all = ["show", "forget"])]
+    only: Vec<Part>,
+
+    /// Keep a machine file for this machine instead of measuring, such as --json of an equal machine
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["show", "forget", "force", "only"])]
+    import: Option<PathBuf>,
 
     /// Measure and keep also beside other programs, and what is known to a factor of two only
     #[arg(long, conflicts_with_all = ["show", "forget"])]
@@ -84,34 +97,27 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if args.forget {
         return forget(&machine);
     }
-    let (path, exact) = match args.show {
-        true => kept::find(&machine)?.context(
+    let (path, exact) = if args.show {
+        kept::find(&machine)?.context(
             "expected measurements of this machine, found none: colocate calibrate measures it",
-        )?,
-        false => {
-            let folder = folder();
-            // Fails before the measurement if the figures could not be kept.
-            let dir = Dir::open_or_make(&folder, 0o755).context(
-                "cannot keep measurements; XDG_STATE_HOME can name another folder for them",
-            )?;
-            if !args.force {
-                refuse_busy()?;
-            }
-            let exact = measured(args.repeat, &machine)?;
-            if let Some(wide) = widest_speed(&exact).filter(|_| !args.force) {
-                anyhow::bail!(
-                    "expected speeds that are known to a factor of {WIDE}, found {wide}: nothing is kept; measure again while \
-                     little else runs, or keep it with --force"
-                );
-            }
-            let name = kept::file_name(&machine);
-            dir.write(&name, exact.to_json().as_bytes(), Mode::ByUmask)?;
-            let figures = exact.calibration.iter().flat_map(|found| &found.figures).cloned();
-            if let Some(costs) = memory::costs(&exact.machine, &figures.collect::<Vec<_>>()) {
-                dir.write(memory::FILE, costs.as_bytes(), Mode::ByUmask)?;
-            }
-            (folder.join(name), exact)
+        )?
+    } else {
+        let imported = args.import.as_deref().map(|path| imported(path, &machine)).transpose()?;
+        let folder = folder();
+        // Fails before the measurement if the figures could not be kept.
+        let dir = Dir::open_or_make(&folder, 0o755)
+            .context("cannot keep measurements; XDG_STATE_HOME can name another folder for them")?;
+        let exact = match imported {
+            Some(exact) => exact,
+            None => measured_alone(args, &machine)?,
+        };
+        let name = kept::file_name(&machine);
+        dir.write(&name, exact.to_json().as_bytes(), Mode::ByUmask)?;
+        let figures = exact.calibration.iter().flat_map(|found| &found.figures).cloned();
+        if let Some(costs) = memory::costs(&exact.machine, &figures.collect::<Vec<_>>()) {
+            dir.write(memory::FILE, costs.as_bytes(), Mode::ByUmask)?;
         }
+        (folder.join(name), exact)
     };
     let text = match (args.json, &exact.calibration) {
         (false, Some(found)) => {
@@ -126,6 +132,43 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     };
     output::keep(args.output.as_deref(), &text, Mode::ByUmask)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Measurements of an idle machine, known well enough to keep them; of any with `--force`.
+fn measured_alone(args: &Args, machine: &Machine) -> anyhow::Result<Exact> {
+    if !args.force {
+        refuse_busy()?;
+    }
+    let exact = measured(args, machine)?;
+    match widest_speed(&exact).filter(|_| !args.force) {
+        Some(wide) => anyhow::bail!(
+            "expected speeds that are known to a factor of {WIDE}, found {wide}: nothing is kept; measure again while \
+             little else runs, or keep it with --force"
+        ),
+        None => Ok(exact),
+    }
+}
+
+/// The machine of the file at `path`, checked to have the processor and the PUs of `here`.
+fn imported(path: &Path, here: &Machine) -> anyhow::Result<Exact> {
+    let Seen { machine, performance, calibration, .. } = read::load(&path.to_string_lossy())?;
+    let wrong = |what: &str, here: &str, found: &str| {
+        anyhow::anyhow!(
+            "{}: expected {what} of this machine, {here}, found {found}",
+            path.display()
+        )
+    };
+    if let (Some(here), Some(found)) = (&here.processor, &machine.processor)
+        && here != found
+    {
+        return Err(wrong("the processor", here, found));
+    }
+    let [ours, found] =
+        [here, &machine].map(|machine| -> PuSet { machine.pus.iter().map(|pu| pu.os).collect() });
+    if ours != found {
+        return Err(wrong("the PUs", &ours.to_string(), &found.to_string()));
+    }
+    Ok(Exact { performance, calibration, ..Exact::new(machine, None) })
 }
 
 /// Folder of kept measurements.
@@ -184,10 +227,14 @@ fn widest_speed(exact: &Exact) -> Option<String> {
     })
 }
 
-/// Measures all figures of this machine.
-fn measured(repeat: u32, reported: &Machine) -> anyhow::Result<Exact> {
+/// Measures the chosen figures of this machine. The figures of other parts are those that are kept.
+fn measured(args: &Args, reported: &Machine) -> anyhow::Result<Exact> {
     let begin = Instant::now();
     let started = input::unix_seconds();
+    let is_chosen =
+        |part| args.only.is_empty() || part == Part::Speeds || args.only.contains(&part);
+    let kept = if args.only.is_empty() { None } else { kept::find(reported)? };
+    let kept = kept.and_then(|(_, exact)| exact.calibration).map_or(Vec::new(), |it| it.figures);
     let others = idle::look(Path::new("/proc")).others_runnable.filter(|&others| others > 0);
     if let Some(others) = others {
         output::remark(&format!(
@@ -206,10 +253,20 @@ fn measured(repeat: u32, reported: &Machine) -> anyhow::Result<Exact> {
     let mut here = ThisMachine { lengths: Lengths::of(usable.len()), portion: None };
     let unusable: PuSet =
         reported.pus.iter().map(|pu| pu.os).filter(|pu| !usable.contains(&pu.0)).collect();
+    let said =
+        Sysfs::at(Path::new("/")).reported(&usable.iter().map(|&pu| PuNr(pu)).collect::<Vec<_>>());
     let before = lines(&mut here, &usable, random)?;
-    // The cells need the caches found by passing lines, not the reported caches.
-    let plan = cells::plan(&sharing(reported, &before).machine, &usable, available(), random);
-    let taken = by_cell(rounds(&mut here, &plan.cells, repeat, random, false)?, plan.cells.len());
+    let mut cells: Vec<Cell> = usable.iter().map(|&pu| Cell::Visit(pu)).collect();
+    let mut taken = by_cell(rounds(&mut here, &cells, args.repeat, random, false)?, cells.len());
+    // The cells need the caches and kinds of cores found so far, not the reported ones.
+    let mut machine = sharing(reported, &before).machine;
+    kinds::measured(&mut machine, &usable, &taken, said.clone());
+    let mut plan = cells::plan(&machine, &usable, available(), random);
+    plan.cells.retain(|cell| is_chosen(cell.part()));
+    let rest = rounds(&mut here, &plan.cells, args.repeat, random, false)?;
+    let visits = cells.len();
+    taken.extend(by_cell(rest, plan.cells.len()));
+    cells.extend(plan.cells);
     // Lines again after some time, in which a hypervisor may have moved PUs.
     let latencies = merged(before, &lines(&mut here, &usable, random)?);
     let Sharing { mut machine, disagreements } = sharing(reported, &latencies);
@@ -218,22 +275,58 @@ fn measured(repeat: u32, reported: &Machine) -> anyhow::Result<Exact> {
         kernel: idle::kernel(Path::new("/proc")),
         started_unix_s: started,
         seconds: 0.0,
-        figures: figures::figures(&machine, &plan.cells, &taken, started),
+        figures: figures::figures(&machine, &cells, &taken, started),
         assumed: Vec::new(),
         absent: plan.absent,
         disagreements,
     };
+    let differing = kinds::measured(&mut machine, &usable, &taken[..visits], said);
+    calibration.disagreements.extend(differing);
+    calibration.figures.extend(kept.into_iter().filter(|it| !is_chosen(Part::of(&it.what))));
     if !unusable.is_empty() {
         let text = format!("PUs {unusable}: outside of the affinity mask or cpuset");
         calibration.absent.push(text);
     }
+    if is_chosen(Part::Siblings) {
+        shared_units(&mut calibration, [reported, &machine], &usable, random)?;
+    }
+    if is_chosen(Part::Matrix) {
+        // 80 measurements a round: some three seconds.
+        matrix(&mut Here::new(BESIDE, &[4]), &mut calibration, &machine, &usable)?;
+    }
     figures::lines(&mut calibration, &machine, &latencies, started);
-    // A hundredth of a second, and 80 measurements a round: some three seconds.
-    let mut beside = Here::new(Duration::from_millis(10), &[4]);
-    siblings(&mut beside, &mut calibration, &machine, &usable)?;
+    units::compare(&machine, &mut calibration);
     calibration.disagreements.extend(figures::shrink_last_cache(&mut machine, &calibration));
+    let speeds = speeds(&machine, &mut calibration);
+    calibration.seconds = (begin.elapsed().as_secs_f64() * 10.0).round() / 10.0;
+    let calibration = Some(calibration);
+    Ok(Exact { performance: speeds, calibration, ..Exact::new(machine, None) })
+}
+
+/// Measures which of the `usable` PUs share execution units. `machines` say which of many PUs are
+/// on one core.
+fn shared_units(
+    to: &mut Calibration,
+    machines: [&Machine; 2],
+    usable: &[u32],
+    random: &mut Random,
+) -> anyhow::Result<()> {
+    let alike = machines.map(|machine| cells::pairs(machine, usable, Pair::Siblings));
+    let pairs = units::pairs(usable, alike.concat(), random);
+    let mut here = Here::new(BESIDE, &[4, 16]);
+    let found = units::figures(&mut here, &pairs, to.started_unix_s, random)?;
+    if found.len() < pairs.len() {
+        let lost = pairs.len() - found.len();
+        to.absent.push(format!("execution units of {lost} pairs of PUs: other load left no time"));
+    }
+    to.figures.extend(found);
+    Ok(())
+}
+
+/// Speeds for predictions. Adds what is assumed for them, or a line on what is missing.
+fn speeds(machine: &Machine, calibration: &mut Calibration) -> Option<Performance> {
     let known_line = Sysfs::at(Path::new("/")).line();
-    let speeds = match performance(&machine, &calibration, known_line.unwrap_or(Bytes(64))) {
+    match performance(machine, calibration, known_line.unwrap_or(Bytes(64))) {
         Ok((speeds, assumed)) => {
             calibration.assumed = assumed;
             if known_line.is_none() {
@@ -247,11 +340,11 @@ fn measured(repeat: u32, reported: &Machine) -> anyhow::Result<Exact> {
             calibration.absent.push(format!("speeds that predictions need: {missing}"));
             None
         }
-    };
-    calibration.seconds = (begin.elapsed().as_secs_f64() * 10.0).round() / 10.0;
-    let calibration = Some(calibration);
-    Ok(Exact { performance: speeds, calibration, ..Exact::new(machine, None) })
+    }
 }
+
+/// Time of a measurement of kernels beside each other.
+const BESIDE: Duration = Duration::from_millis(10);
 
 /// Memory available without swapping, as estimated by the kernel; `None` if it reports no estimate.
 fn available() -> Option<Bytes> {
@@ -300,7 +393,7 @@ fn merged(mut before: Vec<Latency>, after: &[Latency]) -> Vec<Latency> {
 }
 
 /// Measures the kernels of SMT-Bench beside each other on the first two siblings.
-fn siblings(
+fn matrix(
     bench: &mut impl Bench,
     calibration: &mut Calibration,
     machine: &Machine,
@@ -360,7 +453,7 @@ mod tests {
         };
         let bench = &mut Pretend::quiet(vec![vec![0, 1], vec![2, 3]]);
         let machine = read::open("synthetic:core:2 pu:2").unwrap();
-        siblings(bench, &mut found, &machine, &[0, 2, 3]).unwrap();
+        matrix(bench, &mut found, &machine, &[0, 2, 3]).unwrap();
         assert_eq!((found.figures.len(), found.absent.len()), (64, 0));
         let of = |kernel: &str, beside: &str| {
             let what = What::Beside { kernel: kernel.into(), beside: beside.into() };
@@ -371,7 +464,7 @@ mod tests {
         assert!(same.source.starts_with("SMT-Bench on PUs 2 and 3"), "{same:?}");
         assert!(of("fp-add", "branch").value < 1.1);
 
-        siblings(bench, &mut found, &machine, &[0, 2]).unwrap();
+        matrix(bench, &mut found, &machine, &[0, 2]).unwrap();
         assert_eq!(found.absent, ["interference of siblings: no two usable PUs share a core"]);
     }
 

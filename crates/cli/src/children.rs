@@ -4,9 +4,10 @@
 use anyhow::Context;
 use colocate_linux::sys::{self, Waited};
 use colocate_linux::{Pid, SysError};
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -33,6 +34,13 @@ pub fn start(command: &mut Command) -> std::io::Result<Pid> {
     sys::ends_with_us(command);
     command.process_group(0);
     command.spawn().map(|child| Pid(child.id().cast_signed()))
+}
+
+/// Starts a child as [`start`], without input, with standard output and error in `output`.
+pub fn start_into(command: &mut Command, output: &File) -> std::io::Result<Pid> {
+    // Programs that read standard input would wait for the terminal.
+    command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
+    start(command)
 }
 
 /// Receiver of the ends of `children`. A thread for each child waits and takes the time of the end.

@@ -2,10 +2,15 @@
 //!
 //! Every run goes through this executable (`colocate run --policy P`), also under policies that
 //! leave the programs to the kernel, so that all runs pay the same for being watched. The policy
-//! `bare` starts the programs directly and shows the cost of watching.
+//! `bare` starts the programs directly and shows the cost of watching. Other ways to run programs
+//! are commands of colocate, and `env`.
 
+mod attachment;
+mod file;
 mod launch;
+mod score;
 mod session;
+mod way;
 
 use crate::output::{self, Bar};
 use crate::run::server::Server;
@@ -15,11 +20,14 @@ use colocate_figures::comparison::{Comparison, Place};
 use colocate_figures::state::{MOST_REPETITIONS, Quiet, Run};
 use colocate_figures::{order, plot, table};
 use colocate_machine::printable;
+use file::Measurement;
 use launch::{Ended, Launcher};
 use session::Session;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Policies compared by default: the kernel alone, `auto`, one task a core, and the policy based on
 /// instruction mixes.
@@ -41,7 +49,18 @@ const DIRECTORY: &str = "colocate-compare";
 /// they are killed.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Policies to compare, separated by commas; `bare` is without colocate
+    /// Measurement file with workloads, their scores, and ways to run them
+    /// (docs/reference/measurements.md)
+    #[arg(long, value_name = "FILE",
+        conflicts_with_all = ["name", "ready", "ready_s", "until", "command"])]
+    file: Option<PathBuf>,
+
+    /// Only the workloads of FILE whose names contain TEXT
+    #[arg(long, value_name = "TEXT", requires = "file")]
+    only: Option<String>,
+
+    /// Policies to compare, separated by commas; `bare` is without colocate. Also other ways to run
+    /// programs: options of `run`, `schedule`, `profile` or `attach` behind that word, or `env …`
     /// [default: os,auto,scatter,mix]
     #[arg(long, value_name = "P,P,…", value_delimiter = ',')]
     policies: Vec<String>,
@@ -87,7 +106,7 @@ pub struct Args {
     server: Server,
 
     /// The programs, with `:::` between one and the next
-    #[arg(last = true, value_name = "CMD", required_unless_present = "resume")]
+    #[arg(last = true, value_name = "CMD", required_unless_present_any = ["resume", "file"])]
     command: Vec<String>,
 }
 
@@ -95,8 +114,26 @@ pub struct Args {
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let _alone = if args.not_alone { None } else { Some(idle::Alone::take()?) };
     let stop = stop_flag()?;
-    let session = Session::open(args)?;
-    let launcher = Launcher::new(&session, Arc::clone(&stop))?;
+    let Some(path) = &args.file else {
+        return compare(Session::open(args)?, Vec::new(), args, stop);
+    };
+    let measurement = Measurement::open(path, args, &stop)?;
+    for (dir, settings) in measurement.workloads(args)? {
+        let resume = measurement.resume_command();
+        let session = Session::of_file(dir, settings, args, resume)?;
+        compare(session, measurement.environment()?, args, Arc::clone(&stop))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes the remaining runs of `session` and prints its results.
+fn compare(
+    session: Session,
+    environment: Vec<(&'static str, OsString)>,
+    args: &Args,
+    stop: Arc<AtomicBool>,
+) -> anyhow::Result<ExitCode> {
+    let launcher = Launcher::new(&session, environment, stop)?;
     let runs = session.state.settings.total_runs() as u64;
     let bar = Bar::new(runs, "{bar:30} {pos}/{len} {wide_msg}", args.quiet);
     let mut study = Study { session, launcher, bar, quiet: args.quiet };
@@ -136,23 +173,21 @@ impl Study {
         let policy = settings.policies[slot.policy].clone();
         let started_unix_s = input::unix_seconds();
         let files = self.session.files(number, &policy);
-        let jobs = match self.launcher.run(&policy, slot.block, &files)? {
-            Ended::Done(jobs) => jobs,
-            Ended::Stopped => return Err(self.stopped()),
-        };
-        let run = Run { block: slot.block, policy, started_unix_s, before, jobs };
+        let ended = self.launcher.run(&policy, slot.block, &files)?;
+        let Ended::Done(jobs, scores) = ended else { return Err(self.stopped()) };
+        let run = Run { block: slot.block, policy, started_unix_s, before, jobs, scores };
         match run.failed_job() {
             None => Ok(run),
             Some((job, status)) => {
                 let line = format!(
                     "`{}` ended with status {status} in run {} of {} (policy {}): the comparison \
-                     has stopped; its output is in {}; go on with `colocate compare --resume -o {}`",
+                     has stopped; its output is in {}; go on with `{}`",
                     settings.jobs[job].command.join(" "),
                     number + 1,
                     settings.total_runs(),
                     run.policy,
                     files.log.display(),
-                    self.session.dir.display(),
+                    self.session.resume_command,
                 );
                 self.session.keep_failure(run)?;
                 Err(anyhow::Error::msg(line))
@@ -163,10 +198,10 @@ impl Study {
     fn stopped(&self) -> anyhow::Error {
         let state = &self.session.state;
         let message = format!(
-            "stopped after {} of {} runs; go on with `colocate compare --resume -o {}`",
+            "stopped after {} of {} runs; go on with `{}`",
             state.runs.len(),
             state.settings.total_runs(),
-            self.session.dir.display(),
+            self.session.resume_command,
         );
         exit::stopped(message)
     }

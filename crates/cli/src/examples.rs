@@ -58,7 +58,7 @@ pub const EXAMPLES: &Examples = &[
         &[
             (
                 "A database for a minute",
-                "colocate attach --for 60 --cgroup /sys/fs/cgroup/system.slice/postgresql.service",
+                "colocate attach --for 60 --cgroup /sys/fs/cgroup/system.slice/redis-server.service",
             ),
             ("Two processes, until Ctrl-C", "colocate attach -p 4711,4712"),
         ],
@@ -90,6 +90,7 @@ pub const EXAMPLES: &Examples = &[
         "colocate-calibrate",
         &[
             ("On an idle machine", "colocate calibrate"),
+            ("How fast each core is", "colocate calibrate --only speeds"),
             ("What is kept of it", "colocate calibrate --show"),
         ],
     ),

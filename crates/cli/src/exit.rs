@@ -11,7 +11,9 @@
 
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use colocate_linux::privilege;
 use colocate_machine::printable;
+use colocate_policy::table::{self, Row};
 use std::ffi::OsString;
 use std::fmt;
 use std::process::ExitCode;
@@ -57,9 +59,23 @@ pub fn stopped(message: String) -> anyhow::Error {
     Failure { code: 130, message }.into()
 }
 
+/// Starts a command line with the policies `more` beside colocate's own: as [`parsed`].
+///
+/// First drops all privileges of the executable file, capabilities or set-user-ID, except those for
+/// watching.
+pub fn started<C: Parser>(
+    more: &'static [&'static Row],
+    moved: &[(&str, &str)],
+) -> Result<C, ExitCode> {
+    // Before any input is read that a caller could have prepared.
+    privilege::give_up().map_err(|why| code_of(Err(why.into())))?;
+    table::add(more);
+    parsed(moved)
+}
+
 /// Arguments of this process, or the exit code after help or an error was printed. `moved` lists
-/// commands of earlier versions with their present names.
-pub fn parsed<C: Parser>(moved: &[(&str, &str)]) -> Result<C, ExitCode> {
+/// commands and options of earlier versions with their present names.
+fn parsed<C: Parser>(moved: &[(&str, &str)]) -> Result<C, ExitCode> {
     C::try_parse().map_err(|error| {
         if let Some(line) = new_place(&error, moved) {
             crate::output::remark(&line);
@@ -83,13 +99,17 @@ pub fn parsed<C: Parser>(moved: &[(&str, &str)]) -> Result<C, ExitCode> {
     })
 }
 
-/// A line for a command that has another name now.
+/// A line for a command or an option that has another name now.
 fn new_place(error: &clap::Error, moved: &[(&str, &str)]) -> Option<String> {
-    let Some(ContextValue::String(found)) = error.get(ContextKind::InvalidSubcommand) else {
-        return None;
-    };
-    let (_, now) = moved.iter().find(|(name, _)| name == found)?;
-    Some(format!("`colocate {found}` is `{now}` now"))
+    let kinds = [ContextKind::InvalidSubcommand, ContextKind::InvalidArg];
+    let found = kinds.into_iter().find_map(|kind| match error.get(kind) {
+        Some(ContextValue::String(found)) => Some(found),
+        _ => None,
+    })?;
+    let (old, now) =
+        moved.iter().find(|(old, _)| old.rsplit(' ').next() == Some(found.as_str()))?;
+    let built = if now.starts_with("colocate-study") { " (`make study` builds it)" } else { "" };
+    Some(format!("`{old}` is `{now}` now{built}"))
 }
 
 /// The exit code of `done`. Prints its error, if any, as one line on standard error.

@@ -18,5 +18,5 @@ pub fn grouped<C: Subcommand>(groups: &[Section]) -> String {
             let _ = writeln!(text, "  {name:<14}  {}", about.unwrap_or_default());
         }
     }
-    text + "\nOptions:\n{options}"
+    text + "\nOptions:\n{options}{after-help}"
 }

@@ -41,15 +41,18 @@ mod top;
 mod topo;
 
 use clap::{Parser, Subcommand};
-use colocate_linux::privilege;
-use colocate_policy::table::{self, Row};
+use colocate_policy::table::Row;
 use examples::EXAMPLES;
 use std::process::ExitCode;
+
+/// Last lines of the help.
+const START: &str = "Begin with `colocate topo` and `colocate doctor`: they change nothing.
+`colocate help COMMAND` explains a command.";
 
 /// Decides which threads share a core, a cache and a memory node, and makes it so.
 #[derive(Parser)]
 // Not the name of the executable, which the caller chooses.
-#[command(bin_name = "colocate", version, about, max_term_width = 100, help_template = help::grouped::<Command>(&GROUPS))]
+#[command(bin_name = "colocate", version, about, max_term_width = 100, help_template = help::grouped::<Command>(&GROUPS), after_help = START)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -86,16 +89,17 @@ enum Command {
     Generate(generate::Args),
 }
 
-/// Commands of earlier versions, with their present names.
-const MOVED: [(&str, &str); 8] = [
-    ("move", "colocate pages move"),
-    ("simulate", "colocate-study simulate"),
-    ("study", "colocate-study study"),
-    ("train", "colocate-study train"),
-    ("trace", "colocate-study trace"),
-    ("replay", "colocate-study replay"),
-    ("map", "colocate-study map"),
-    ("bench", "colocate-study bench"),
+/// Commands and options of earlier versions, with their present names.
+const MOVED: [(&str, &str); 9] = [
+    ("colocate move", "colocate pages move"),
+    ("colocate simulate", "colocate-study simulate"),
+    ("colocate study", "colocate-study study"),
+    ("colocate train", "colocate-study train"),
+    ("colocate trace", "colocate-study trace"),
+    ("colocate replay", "colocate-study replay"),
+    ("colocate map", "colocate-study map"),
+    ("colocate bench", "colocate-study bench"),
+    ("--core-speeds", "colocate calibrate --only speeds"),
 ];
 
 /// Runs the command line of this process, with the policies `more` beside colocate's own.
@@ -104,12 +108,7 @@ const MOVED: [(&str, &str); 8] = [
 /// watching.
 #[must_use]
 pub fn main_with(more: &'static [&'static Row]) -> ExitCode {
-    // Before any input is read that a caller could have prepared.
-    if let Err(why) = privilege::give_up() {
-        return exit::code_of(Err(why.into()));
-    }
-    table::add(more);
-    let command = match exit::parsed::<Cli>(&MOVED) {
+    let command = match exit::started::<Cli>(more, &MOVED) {
         Ok(cli) => cli.command,
         Err(code) => return code,
     };

@@ -24,7 +24,6 @@ use colocate_evidence::{Grant, Observation, Source, SourceSet};
 use colocate_files::Mode;
 use colocate_host::{LinuxHost, Sampling, Setup};
 use colocate_linux::sys;
-use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::{Machine, Nanos, Performance, printable, read};
 use colocate_model::{Assumptions, CpiModel, Model};
 use colocate_observe::sources::counters::TaskCounters;
@@ -68,11 +67,6 @@ pub struct Args {
     /// [default: what colocate calibrate measured, if anything]
     #[arg(long, value_name = "SPEC")]
     machine_speeds: Option<String>,
-
-    /// How fast each core is, as `colocate-study bench cores --json` measured it here, instead of what is reported
-    /// (docs/reference/cores.md)
-    #[arg(long, value_name = "FILE")]
-    core_speeds: Option<PathBuf>,
 
     /// What programs do that have to wait: fill idle PUs, with the least priority (SCHED_IDLE), or stop
     #[arg(long, value_name = "stop|fill", default_value_t)]
@@ -131,7 +125,7 @@ pub struct Args {
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let outputs = outputs::of(&args.output, args.json, Mode::Private)?;
     let facts = Facts::of(args)?;
-    let Facts { workload, policy: spec, machine, core_speeds, speeds, .. } = &facts;
+    let Facts { workload, policy: spec, machine, speeds, .. } = &facts;
     let model = speeds
         .as_ref()
         .map(|speeds| Model::new(machine, speeds, Assumptions::default()))
@@ -152,9 +146,11 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     notes.say(facts.caveats.iter().map(ToString::to_string));
     notes.say(facts.default_reason.clone());
     notes.say(speeds::note(speeds.as_ref(), workload));
-    notes.say(cores::note(args.core_speeds.as_deref(), machine));
+    if facts.has_measured_kinds {
+        notes.say(Some(cores::note(machine)));
+        host.keep_kinds();
+    }
     notes.say(cores::doubt(spec, machine, host.usable()));
-    core_speeds.clone().into_iter().for_each(|speeds| host.keep_measured(speeds));
     notes.say(host.notes());
 
     let names: Vec<String> = workload.jobs.iter().map(|job| job.name.clone()).collect();
@@ -242,7 +238,8 @@ struct Facts {
     cpi: Option<CpiModel>,
     machine: Machine,
     caveats: Vec<read::Caveat>,
-    core_speeds: Option<CoreSpeeds>,
+    /// Whether kinds of cores are measured, not as reported.
+    has_measured_kinds: bool,
     speeds: Option<Performance>,
 }
 
@@ -253,8 +250,7 @@ impl Facts {
             None => Workload::of_words(&args.command)?,
         };
         let (here, caveats) = read::measured()?;
-        let mut machine = here.machine;
-        let mut core_speeds = None;
+        let machine = here.machine;
         let speeds = match &args.machine_speeds {
             Some(spec) => Some(speeds::of(spec, &machine)?),
             None => speeds::measured(&machine, &workload),
@@ -266,11 +262,7 @@ impl Facts {
         };
         let alone = alone(&policy, &workload)?;
         let cpi = policy::cpi_model_of(&policy)?;
-        if let Some(path) = &args.core_speeds {
-            let (measured, speeds) = cores::measured(path, &machine)?;
-            machine = measured;
-            core_speeds = Some(speeds);
-        }
+        let has_measured_kinds = read::reported()?.kinds != machine.kinds;
         if policy.has_prior(Prior::Speeds) && speeds.is_none() {
             bail!(
                 "expected --machine-speeds SPEC with --policy {policy}, or measured speeds (colocate calibrate), found none"
@@ -284,7 +276,7 @@ impl Facts {
             cpi,
             machine,
             caveats,
-            core_speeds,
+            has_measured_kinds,
             speeds,
         })
     }

@@ -16,7 +16,7 @@
 //! - **Drift cancels**: a factor that hits a whole block changes no ratio. -> test `drift_cancels`
 //! - **Whole blocks only**: a ratio pairs runs of the same block. -> test `whole_blocks_only`
 
-use crate::state::{Run, Settings, State};
+use crate::state::{Better, Run, Settings, State};
 use crate::stats::{Estimate, Summary, geometric_estimate};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -34,6 +34,10 @@ pub enum Verdict {
     Faster,
     /// The interval of its ratio lies above 1.
     Slower,
+    /// The interval of a score's ratio excludes 1, in the direction that is better.
+    Better,
+    /// The interval of a score's ratio excludes 1, in the direction that is worse.
+    Worse,
     /// The interval contains 1, or is unknown.
     NotResolved,
 }
@@ -45,6 +49,20 @@ pub struct JobFigures {
     pub command: String,
     /// Times in seconds; `None` if no run has ended.
     pub seconds: Option<Summary>,
+}
+
+/// Values of one score under one policy.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ScoreFigures {
+    /// Name of the score.
+    pub name: String,
+    /// Values; `None` if no run has ended.
+    pub values: Option<Summary>,
+    /// Value relative to the baseline, as [`PolicyFigures::ratio`]. `None` also if a value is not
+    /// above 0.
+    pub ratio: Option<Estimate>,
+    /// Comparison with the baseline.
+    pub verdict: Verdict,
 }
 
 /// Results of one policy.
@@ -61,6 +79,9 @@ pub struct PolicyFigures {
     pub verdict: Verdict,
     /// One entry a job, in the workload's order.
     pub jobs: Vec<JobFigures>,
+    /// One entry a score, in the settings' order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scores: Vec<ScoreFigures>,
 }
 
 /// Machine and software of a study.
@@ -118,47 +139,84 @@ impl Comparison {
 
 fn policy_figures(state: &State, policy: &str) -> PolicyFigures {
     let runs: Vec<&Run> = state.runs.iter().filter(|run| run.policy == policy).collect();
-    let baseline = policy == state.settings.baseline;
-    let ratio = (!baseline).then(|| geometric_estimate(&block_ratios(state, policy))).flatten();
+    let ratio = ratio(state, policy, slowest_seconds);
+    let scores = state.settings.scores.iter().enumerate();
     PolicyFigures {
         policy: policy.to_owned(),
-        slowest_seconds: Summary::of(&seconds(&runs, Run::slowest)),
+        slowest_seconds: Summary::of(
+            &runs.iter().copied().map(slowest_seconds).collect::<Vec<_>>(),
+        ),
         ratio,
-        verdict: if baseline { Verdict::Baseline } else { verdict(ratio) },
+        verdict: match change(state, policy, ratio) {
+            Change::Baseline => Verdict::Baseline,
+            Change::Lower => Verdict::Faster,
+            Change::Higher => Verdict::Slower,
+            Change::Unresolved => Verdict::NotResolved,
+        },
         jobs: (0..state.settings.jobs.len()).map(|job| job_figures(state, &runs, job)).collect(),
+        scores: scores.map(|(place, _)| score_figures(state, policy, &runs, place)).collect(),
+    }
+}
+
+fn slowest_seconds(run: &Run) -> f64 {
+    run.slowest().as_secs_f64()
+}
+
+fn score_figures(state: &State, policy: &str, runs: &[&Run], place: usize) -> ScoreFigures {
+    let score = &state.settings.scores[place];
+    let ratio = ratio(state, policy, |run| run.scores[place]);
+    ScoreFigures {
+        name: score.name.clone(),
+        values: Summary::of(&runs.iter().map(|run| run.scores[place]).collect::<Vec<_>>()),
+        ratio,
+        verdict: match (change(state, policy, ratio), score.better) {
+            (Change::Baseline, _) => Verdict::Baseline,
+            (Change::Lower, Better::Less) | (Change::Higher, Better::More) => Verdict::Better,
+            (Change::Lower, Better::More) | (Change::Higher, Better::Less) => Verdict::Worse,
+            (Change::Unresolved, _) => Verdict::NotResolved,
+        },
     }
 }
 
 fn job_figures(state: &State, runs: &[&Run], job: usize) -> JobFigures {
+    let seconds: Vec<f64> = runs.iter().map(|run| run.jobs[job].wall_ns.as_secs_f64()).collect();
     JobFigures {
         command: state.settings.jobs[job].command.join(" "),
-        seconds: Summary::of(&seconds(runs, |run| run.jobs[job].wall_ns)),
+        seconds: Summary::of(&seconds),
     }
 }
 
-fn seconds(runs: &[&Run], time: impl Fn(&Run) -> colocate_machine::Nanos) -> Vec<f64> {
-    runs.iter().map(|run| time(run).as_secs_f64()).collect()
-}
-
-/// Slowest job's time in seconds by block, for the runs under `policy`.
-fn slowest_by_block(state: &State, policy: &str) -> BTreeMap<u32, f64> {
+fn by_block(state: &State, policy: &str, value: impl Fn(&Run) -> f64) -> BTreeMap<u32, f64> {
     let runs = state.runs.iter().filter(|run| run.policy == policy);
-    runs.map(|run| (run.block, run.slowest().as_secs_f64())).collect()
+    runs.map(|run| (run.block, value(run))).collect()
 }
 
-/// Ratio of the policy's time to the baseline's, for each block with runs of both.
-fn block_ratios(state: &State, policy: &str) -> Vec<f64> {
-    let base = slowest_by_block(state, &state.settings.baseline);
-    let times = slowest_by_block(state, policy);
-    // A block without both runs has no ratio.
-    times.iter().filter_map(|(block, time)| Some(time / base.get(block)?)).collect()
+/// Ratio of the policy's `value` to the baseline's over the blocks with runs of both; `None` for
+/// the baseline.
+fn ratio(state: &State, policy: &str, value: impl Fn(&Run) -> f64) -> Option<Estimate> {
+    if policy == state.settings.baseline {
+        return None;
+    }
+    let base = by_block(state, &state.settings.baseline, &value);
+    let values = by_block(state, policy, &value);
+    let ratios = values.iter().filter_map(|(block, value)| Some(value / base.get(block)?));
+    geometric_estimate(&ratios.collect::<Vec<_>>())
 }
 
-fn verdict(ratio: Option<Estimate>) -> Verdict {
+/// Resolved direction of a ratio.
+enum Change {
+    Baseline,
+    Lower,
+    Higher,
+    Unresolved,
+}
+
+fn change(state: &State, policy: &str, ratio: Option<Estimate>) -> Change {
     match ratio.and_then(|ratio| ratio.interval) {
-        Some(interval) if interval.high < 1.0 => Verdict::Faster,
-        Some(interval) if interval.low > 1.0 => Verdict::Slower,
-        _ => Verdict::NotResolved,
+        _ if policy == state.settings.baseline => Change::Baseline,
+        Some(interval) if interval.high < 1.0 => Change::Lower,
+        Some(interval) if interval.low > 1.0 => Change::Higher,
+        _ => Change::Unresolved,
     }
 }
 
@@ -193,6 +251,7 @@ fn notes(state: &State) -> Vec<String> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::state::Score;
     use crate::state::tests::{finished, settings};
     use proptest::prelude::*;
 
@@ -270,6 +329,23 @@ pub(crate) mod tests {
         let found = Comparison::of(&State::new(settings(&["os", "mix"], 2)), place());
         assert!(found.policies.iter().all(|p| p.slowest_seconds.is_none() && p.ratio.is_none()));
         assert!(!found.complete);
+    }
+
+    /// Two runs each, 100 under os and 50 under mix: half of it, which is worse where more is
+    /// better.
+    #[test]
+    fn scores_have_a_direction() {
+        let mut settings = settings(&["os", "mix"], 2);
+        settings.scores = [("rate", Better::More), ("latency", Better::Less)]
+            .map(|(name, better)| Score { name: name.into(), from: "cpu".into(), better })
+            .to_vec();
+        let state = finished(settings, |policy, _| if policy == "mix" { 50 } else { 100 });
+        let found = Comparison::of(&state, place());
+        let [rate, latency] = &found.policies[1].scores[..] else { panic!("{found:?}") };
+        assert!((rate.ratio.unwrap().value - 0.5).abs() < 1e-12);
+        assert_eq!([rate.verdict, latency.verdict], [Verdict::Worse, Verdict::Better]);
+        assert_eq!(found.policies[0].scores[0].verdict, Verdict::Baseline);
+        assert!((latency.values.unwrap().mean.value - 50.0).abs() < 1e-12);
     }
 
     proptest! {

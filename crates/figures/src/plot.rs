@@ -211,8 +211,8 @@ fn draw_estimate(
 fn colour(figures: &PolicyFigures) -> RGBColor {
     match figures.verdict {
         Verdict::Baseline => MEAN,
-        Verdict::Faster => FASTER,
-        Verdict::Slower => SLOWER,
+        Verdict::Faster | Verdict::Better => FASTER,
+        Verdict::Slower | Verdict::Worse => SLOWER,
         Verdict::NotResolved => OPEN,
     }
 }

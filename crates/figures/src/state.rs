@@ -45,8 +45,46 @@ impl Server {
     }
 }
 
-/// Settings of a study, fixed at its beginning.
+/// Direction in which a score improves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Better {
+    /// A greater value is better.
+    More,
+    /// A smaller value is better.
+    Less,
+}
+
+/// A number read after each run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Score {
+    /// Name of the score, with its unit.
+    pub name: String,
+    /// Source of the number: `output:KEY`, `report:POINTER`, `elapsed` or `cpu`.
+    pub from: String,
+    /// Direction in which the score improves.
+    pub better: Better,
+}
+
+/// Period in which `colocate attach` places running programs, from the start of the last program.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AttachPeriod {
+    /// Begin of the period, in seconds.
+    pub after_s: f64,
+    /// Length of the period, in seconds.
+    pub for_s: f64,
+}
+
+impl AttachPeriod {
+    fn is_within_a_day(self) -> bool {
+        [self.after_s, self.for_s].iter().all(|s| (0.0..=86_400.0).contains(s))
+    }
+}
+
+/// Settings of a study, fixed at its beginning.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
     /// Name of the workload.
@@ -56,6 +94,15 @@ pub struct Settings {
     /// Readiness and end of the programs.
     #[serde(default, skip_serializing_if = "Server::is_default")]
     pub server: Server,
+    /// Numbers read after each run, in the order of the report.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scores: Vec<Score>,
+    /// Period of `colocate attach`; `None` for the whole run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attach: Option<AttachPeriod>,
+    /// Time without programs before each run, in ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_ms: Option<u32>,
     /// Policies, in the order of the report, without duplicates.
     pub policies: Vec<String>,
     /// Baseline of the comparison; one of `policies`.
@@ -100,6 +147,9 @@ pub struct Run {
     pub before: Quiet,
     /// One entry a job, in the workload's order.
     pub jobs: Vec<JobTime>,
+    /// Values of the settings' scores, in their order; empty if a program failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scores: Vec<f64>,
 }
 
 /// Settings and finished runs of a study.
@@ -169,13 +219,23 @@ impl Settings {
         if !(1..=MOST_REPETITIONS).contains(&self.repetitions) {
             return unfit("1 to 10000 repetitions", self.repetitions.to_string());
         }
-        Ok(())
+        match self.attach {
+            Some(period) if !period.is_within_a_day() => {
+                unfit("an attach period of 0 to 86400 s", format!("{period:?}"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Command lines of all jobs, in quotes.
     fn commands(&self) -> String {
         let all = self.jobs.iter().map(|job| job.command.join(" "));
         format!("`{}`", all.collect::<Vec<_>>().join(" ::: "))
+    }
+
+    /// Scores, period of `colocate attach`, and pause.
+    fn measured(&self) -> (&[Score], Option<AttachPeriod>, Option<u32>) {
+        (&self.scores, self.attach, self.pause_ms)
     }
 
     /// Checks that `now` is the same comparison; its name may differ.
@@ -195,6 +255,10 @@ impl Settings {
         if self.server != now.server {
             let [begun, changed] = [self, now].map(|s| format!("{:?}", s.server));
             return differs("server", begun, changed);
+        }
+        if self.measured() != now.measured() {
+            let [begun, changed] = [self, now].map(|s| format!("{:?}", s.measured()));
+            return differs("scores and times", begun, changed);
         }
         if (&self.policies, &self.baseline) != (&now.policies, &now.baseline) {
             let [begun, changed] =
@@ -304,6 +368,9 @@ impl State {
             if let Some((job, status)) = run.failed_job() {
                 return unfit("status 0 of every job", format!("{status} of job {job}"));
             }
+            if run.scores.len() != self.settings.scores.len() {
+                return unfit("a value of every score", format!("{} values", run.scores.len()));
+            }
             // Ratios divide by times.
             if run.jobs.iter().any(|job| job.wall_ns == Nanos::ZERO) {
                 return unfit("a time above 0", format!("0 in block {}", run.block));
@@ -331,6 +398,9 @@ pub(crate) mod tests {
             name: "pair".to_owned(),
             jobs: vec![job("a"), job("b")],
             server: Server::default(),
+            scores: Vec::new(),
+            attach: None,
+            pause_ms: None,
             policies: policies.iter().map(|&policy| policy.to_owned()).collect(),
             baseline: policies[0].to_owned(),
             repetitions,
@@ -352,6 +422,7 @@ pub(crate) mod tests {
                 started_unix_s: 1_700_000_000,
                 before: Quiet { others_runnable: Some(0), load_1min: Some(0.25) },
                 jobs: vec![job(wall), job(wall / 2)],
+                scores: state.settings.scores.iter().map(|_| wall as f64).collect(),
             });
         }
         state
@@ -422,6 +493,8 @@ pub(crate) mod tests {
             .assert_eq(&spoilt(|state| state.runs[2].jobs[1].status = 7));
         expect!["expected a time for every job, found 0 times"]
             .assert_eq(&spoilt(|state| state.runs[2].jobs.clear()));
+        expect!["expected a value of every score, found 1 values"]
+            .assert_eq(&spoilt(|state| state.runs[0].scores.push(1.0)));
         expect!["expected a time above 0, found 0 in block 0"]
             .assert_eq(&spoilt(|state| state.runs[0].jobs[0].wall_ns = Nanos::ZERO));
         expect!["expected every policy once, found os twice"]

@@ -1,6 +1,6 @@
 //! A comparison as text for a terminal.
 
-use crate::comparison::{Comparison, PolicyFigures, Verdict};
+use crate::comparison::{Comparison, PolicyFigures, ScoreFigures, Verdict};
 use crate::stats::{Estimate, Interval, Summary};
 use colocate_machine::printable::{CELL, cell, printable};
 use std::borrow::Cow;
@@ -21,16 +21,23 @@ pub fn text(found: &Comparison) -> String {
         settings.repetitions,
         settings.seed,
     );
-    let _ = writeln!(out, "\nslowest program's time, seconds");
-    out.push_str(&aligned(&slowest_rows(found)));
-    if jobs > 1 {
+    if settings.scores.is_empty() {
+        let _ = writeln!(out, "\nslowest program's time, seconds");
+        out.push_str(&aligned(&rows(found, slowest)));
+    }
+    if settings.scores.is_empty() && jobs > 1 {
         let _ = writeln!(out, "\neach program's time, mean seconds (95 % interval)");
         out.push_str(&aligned(&job_rows(found)));
     }
+    for (place, score) in settings.scores.iter().enumerate() {
+        let _ = writeln!(out, "\n{}", printable(&score.name));
+        out.push_str(&aligned(&rows(found, |figures| score_column(&figures.scores[place]))));
+    }
     let base = printable(&settings.baseline);
+    let what = if settings.scores.is_empty() { "time" } else { "value" };
     let _ = writeln!(
         out,
-        "\nratio: geometric mean over the blocks of the time divided by {base}'s in the same block; \
+        "\nratio: geometric mean over the blocks of the {what} divided by {base}'s in the same block; \
          interval: 95 %,\nStudent t on the ratios' logarithms. `not resolved`: the interval holds 1, \
          or there is none."
     );
@@ -45,10 +52,18 @@ pub fn text(found: &Comparison) -> String {
 pub fn verdict(figures: &PolicyFigures) -> String {
     let percent = figures.ratio.map_or(0.0, |ratio| (ratio.value - 1.0).abs() * 100.0);
     match figures.verdict {
-        Verdict::Baseline => "baseline".to_owned(),
         Verdict::Faster => format!("{percent:.1} % less time"),
         Verdict::Slower => format!("{percent:.1} % more time"),
-        Verdict::NotResolved => "not resolved".to_owned(),
+        other => plain_verdict(other).to_owned(),
+    }
+}
+
+fn plain_verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Baseline => "baseline",
+        Verdict::Faster | Verdict::Better => "better",
+        Verdict::Slower | Verdict::Worse => "worse",
+        Verdict::NotResolved => "not resolved",
     }
 }
 
@@ -68,22 +83,49 @@ pub fn seconds(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-fn slowest_rows(found: &Comparison) -> Vec<Vec<String>> {
+/// Values of a row, with the ratio to the baseline.
+struct Column {
+    values: Option<Summary>,
+    ratio: Option<Estimate>,
+    is_baseline: bool,
+    verdict: String,
+}
+
+fn slowest(figures: &PolicyFigures) -> Column {
+    Column {
+        values: figures.slowest_seconds,
+        ratio: figures.ratio,
+        is_baseline: figures.verdict == Verdict::Baseline,
+        verdict: verdict(figures),
+    }
+}
+
+fn score_column(figures: &ScoreFigures) -> Column {
+    Column {
+        values: figures.values,
+        ratio: figures.ratio,
+        is_baseline: figures.verdict == Verdict::Baseline,
+        verdict: plain_verdict(figures.verdict).to_owned(),
+    }
+}
+
+fn rows(found: &Comparison, column: impl Fn(&PolicyFigures) -> Column) -> Vec<Vec<String>> {
     let ratio_head = format!("ratio to {}", found.settings.baseline);
     let head =
         ["policy", "runs", "mean", "95 % interval", "median", &ratio_head, "95 % interval", ""];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for figures in &found.policies {
-        let slowest = figures.slowest_seconds;
+        let Column { values, ratio, is_baseline, verdict } = column(figures);
+        let relative = ratio.map_or_else(unknown, |ratio| three_decimals(ratio.value));
         rows.push(vec![
             figures.policy.clone(),
-            slowest.map_or(0, |s| s.count).to_string(),
-            slowest.map_or_else(unknown, |s| seconds(s.mean.value)),
-            range(slowest.and_then(|s| s.mean.interval), seconds),
-            slowest.map_or_else(unknown, |s| seconds(s.median)),
-            ratio(figures),
-            range(figures.ratio.and_then(|ratio| ratio.interval), three_decimals),
-            verdict(figures),
+            values.map_or(0, |s| s.count).to_string(),
+            values.map_or_else(unknown, |s| seconds(s.mean.value)),
+            range(values.and_then(|s| s.mean.interval), seconds),
+            values.map_or_else(unknown, |s| seconds(s.median)),
+            if is_baseline { "1".to_owned() } else { relative },
+            range(ratio.and_then(|ratio| ratio.interval), three_decimals),
+            verdict,
         ]);
     }
     rows
@@ -104,13 +146,6 @@ fn job_cell(summary: Option<Summary>) -> String {
     match interval {
         Some(_) => format!("{} ({})", seconds(value), range(interval, seconds)),
         None => seconds(value),
-    }
-}
-
-fn ratio(figures: &PolicyFigures) -> String {
-    match figures.verdict {
-        Verdict::Baseline => "1".to_owned(),
-        _ => figures.ratio.map_or_else(unknown, |ratio| three_decimals(ratio.value)),
     }
 }
 

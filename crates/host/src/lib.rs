@@ -47,7 +47,6 @@ use colocate_linux::handle::ProcessHandle;
 use colocate_linux::poll::wait_readable;
 use colocate_linux::sys;
 use colocate_linux::{Pid, SysError, Tid, foreign};
-use colocate_machine::measured::CoreSpeeds;
 use colocate_machine::read::{Cpusets, Sysfs};
 use colocate_machine::{CpuQuota, Machine, Nanos, PuNr};
 use colocate_model::stack::Parts;
@@ -308,9 +307,9 @@ impl LinuxHost {
         self.throttling.quota
     }
 
-    /// Takes the kinds of cores that were measured also when PUs go or come: the machine at the start has them already.
-    pub fn keep_measured(&mut self, speeds: CoreSpeeds) {
-        self.polling.core_speeds = Some(speeds);
+    /// Keeps the kinds of cores of the machine at the start also when PUs go or come: they are measured.
+    pub fn keep_kinds(&mut self) {
+        self.polling.measured = Some(self.machine.clone());
     }
 
     /// From now on, calls `act` before this process stops itself because of SIGTSTP, as by Ctrl-Z. Programs that got the

@@ -16,8 +16,8 @@ use colocate_linux::clock::now;
 use colocate_linux::handle::ProcessHandle;
 use colocate_linux::sys;
 use colocate_linux::{Pid, Tid, affinity};
-use colocate_machine::measured::CoreSpeeds;
-use colocate_machine::{Nanos, PuSet, read};
+use colocate_machine::calibrated::keep_kinds;
+use colocate_machine::{Machine, Nanos, PuSet, read};
 use colocate_observe::sources::Backend as _;
 use colocate_observe::sources::counters::DataLevels;
 use colocate_policy::Place;
@@ -57,8 +57,8 @@ pub(crate) struct Polling {
     found_stopped: BTreeSet<JobIdx>,
     /// In how many polls in a row they were found so.
     stopped_polls: BTreeMap<JobIdx, u8>,
-    /// Measured kinds of cores, where they take the place of those that are reported.
-    pub core_speeds: Option<CoreSpeeds>,
+    /// Machine at the start, if its kinds of cores are measured, not reported.
+    pub measured: Option<Machine>,
     /// Whether our own thread waits too long for a PU.
     boost: PriorityBoost,
     /// Our own `nice` as we were started with it.
@@ -74,7 +74,7 @@ impl Polling {
             last_read: None,
             found_stopped: BTreeSet::new(),
             stopped_polls: BTreeMap::new(),
-            core_speeds: None,
+            measured: None,
             boost: PriorityBoost::default(),
             nice,
         }
@@ -166,8 +166,8 @@ impl LinuxHost {
         match read::live() {
             Ok(machine) => {
                 self.tasks.levels = DataLevels::of(&machine);
-                self.machine = match &self.polling.core_speeds {
-                    Some(speeds) => speeds.still_of(&machine),
+                self.machine = match &self.polling.measured {
+                    Some(before) => keep_kinds(&machine, before),
                     None => machine,
                 };
             }

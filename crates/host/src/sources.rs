@@ -9,7 +9,8 @@ use colocate_linux::sys;
 use colocate_machine::{Machine, Nanos, PuSet};
 use colocate_model::stack::Parts;
 use colocate_observe::pmu::{Counters, Start};
-use colocate_observe::sample::SampleOptions;
+use colocate_observe::sample::clock::Contents;
+use colocate_observe::sample::{Clocks, SampleOptions};
 use colocate_observe::sources::accesses::Accesses;
 use colocate_observe::sources::counters::TaskCounters;
 use colocate_observe::sources::mix::Mixes;
@@ -44,7 +45,7 @@ pub(crate) struct Sources {
 struct Settings {
     /// Where `/proc` is mounted.
     proc: PathBuf,
-    /// How often mixes are sampled, and on which PUs.
+    /// How often mixes are sampled, and the clocks of all samples.
     samples: SampleOptions,
     spin_rate_hz: u32,
     access_rate_hz: u32,
@@ -57,6 +58,18 @@ struct Settings {
 }
 
 impl Settings {
+    /// Announces what the requests sample, so that all share one clock.
+    fn expect(&mut self, requests: &[Request<'_>]) {
+        let samples = requests.iter().filter_map(|request| match request.source {
+            Source::Mix => Some((self.samples.rate_hz, Contents::MIX)),
+            Source::Spinning => Some((self.spin_rate_hz, Contents::SPINNING)),
+            Source::Sharing => Some((self.access_rate_hz, Contents::ACCESSES)),
+            _ => None,
+        });
+        let samples = samples.collect();
+        self.samples.clocks.expect(samples);
+    }
+
     /// The first call of a backend's thread: only the thread that places new tasks has to be prompt.
     fn begin(&self) -> impl FnOnce() + Send + 'static {
         let nice = self.nice;
@@ -84,7 +97,7 @@ impl Sources {
                 proc: proc.to_owned(),
                 samples: SampleOptions {
                     rate_hz: sampling.mix_hz,
-                    watch: watch.clone(),
+                    clocks: Clocks::new(watch.clone()),
                     most_steps: colocate_observe::sample::MOST_STEPS,
                 },
                 spin_rate_hz: sampling.spin_hz,
@@ -169,7 +182,7 @@ impl Sources {
             return Ok(spinning.provider());
         }
         let Settings { spin_rate_hz, samples, .. } = &self.settings;
-        let spinning = Spinning::new(*spin_rate_hz, &samples.watch, self.settings.begin());
+        let spinning = Spinning::new(*spin_rate_hz, &samples.clocks, self.settings.begin());
         let mut spinning = spinning.map_err(Refusal::of)?;
         catch_up(&mut spinning, followed)?;
         Ok(self.spinning.insert(spinning).provider())
@@ -191,7 +204,7 @@ impl Sources {
 
     fn begin_wake_ups(&mut self, followed: &Followed) -> Result<Provider, Refusal> {
         self.wake_ups_are_due = false;
-        let mut counts = WakeUpCounts::start(&self.settings.samples.watch.cpus)?;
+        let mut counts = WakeUpCounts::start(&self.settings.samples.clocks.watch.cpus)?;
         catch_up(&mut counts, followed)?;
         Ok(self.wake_ups.insert(counts).provider())
     }
@@ -201,7 +214,7 @@ impl Sources {
             Some(accesses) => accesses,
             None => {
                 let Settings { access_rate_hz, samples, .. } = &self.settings;
-                let mut accesses = Accesses::start(*access_rate_hz, &samples.watch)?;
+                let mut accesses = Accesses::start(*access_rate_hz, &samples.clocks)?;
                 catch_up(&mut accesses, followed)?;
                 accesses
             }
@@ -263,7 +276,7 @@ impl Sources {
 
     /// Watches PUs that have come since sampling began. A line about evidence that is missing there.
     pub fn watch_pus(&mut self, usable: &PuSet) -> PuSet {
-        let known = &mut self.settings.samples.watch.cpus;
+        let known = &mut self.settings.samples.clocks.watch.cpus;
         let new: PuSet = usable.iter().filter(|pu| !known.contains(pu)).collect();
         known.extend(new.iter());
         if self.spinning.is_some() && !new.is_empty() {
@@ -359,6 +372,7 @@ impl LinuxHost {
             // They were found before anything was launched; should they be gone, the targets are not reached.
             let _ = self.sources.count(stacks, &followed);
         }
+        self.sources.settings.expect(requests);
         let grant = |request: &Request<'_>| Grant {
             source: request.source,
             answer: self.sources.provide(request, stacks, &followed, &self.machine),

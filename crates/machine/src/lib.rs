@@ -11,7 +11,6 @@ pub mod described;
 pub mod exact;
 pub mod ids;
 pub mod machine;
-pub mod measured;
 pub mod performance;
 pub mod picture;
 pub mod printable;

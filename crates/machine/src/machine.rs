@@ -1,5 +1,6 @@
 //! Hardware topology: a tree flattened into vectors in hwloc's logical order.
 
+use crate::cpulist::PuSet;
 use crate::ids::{CacheIdx, CoreIdx, KindIdx, NodeIdx, NodeNr, PackageIdx, PuIdx, PuNr};
 use crate::units::{Bytes, Hertz};
 use serde::{Deserialize, Serialize};
@@ -176,6 +177,13 @@ impl Machine {
     #[must_use]
     pub fn smt_width(&self) -> usize {
         self.cores.iter().map(|core| core.pus.len()).max().unwrap_or(0)
+    }
+
+    /// PUs of every core, by the kernel's numbers, in logical order.
+    #[must_use]
+    pub fn core_sets(&self) -> Vec<PuSet> {
+        let cores = self.cores.iter();
+        cores.map(|core| core.pus.iter().map(|pu| self.pus[pu.idx()].os).collect()).collect()
     }
 
     /// Last-level cache of a PU: the data or unified cache of the highest level over the PU.

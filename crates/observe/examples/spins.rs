@@ -7,8 +7,8 @@
 #![allow(clippy::print_stdout)] // it prints a measurement
 
 use colocate_linux::Pid;
-use colocate_observe::lifecycle::Options;
 use colocate_observe::pmu::Start;
+use colocate_observe::sample::Clocks;
 use colocate_observe::spin::judge::{Judge, Source};
 use colocate_observe::spin::loops::Verdict;
 use colocate_observe::spin::{DEFAULT_RATE_HZ, Share, SpinSampler};
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     words.retain(|word| word != "--");
     let (name, arguments) = words.split_first().ok_or("expected a program, found nothing")?;
-    let mut sampler = SpinSampler::new(rate, &Options::here()?)?;
+    let mut sampler = SpinSampler::new(rate, &Clocks::here()?)?;
     let mut child = Command::new(name).args(arguments).spawn()?;
     sampler.also(Pid(child.id().cast_signed()), Start::Now)?;
     let (mut judge, mut places) = (Judge::default(), BTreeMap::new());

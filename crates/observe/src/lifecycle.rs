@@ -28,13 +28,14 @@
 //! # Ok(()) }
 //! ```
 
+mod order;
 mod reports;
 mod storm;
 
 pub use storm::BURST;
 
 use crate::event::TaskEvent;
-use crate::perf::{Record, Stamp, parse};
+use crate::perf::{Record, Stamp};
 use crate::tree::Tree;
 use colocate_linux::SysError;
 use colocate_linux::affinity;
@@ -119,19 +120,6 @@ const READS_TO_LEAVE: usize = 8;
 /// Number of tasks above which no per-task events are opened, and the rings are read as in a storm.
 /// Chosen: an event takes a descriptor per CPU.
 const MOST_TO_OPEN: usize = 64;
-
-/// Maximum number of ring reads for events that precede events already read.
-///
-/// Two are enough unless records were lost: a creation is written before the new thread runs.
-const READS_FOR_ORDER: usize = 4;
-
-/// Maximum time from the end of a process's further threads until its exec is seen. Chosen:
-/// meanwhile the executing thread may wait for a PU, on a busy machine for several time slices.
-const EXEC_TAKES: Nanos = Nanos::from_secs(1);
-
-/// Maximum time for which an event waits for earlier events. Chosen: earlier events are in the
-/// rings already.
-const KEPT_EARLY: Nanos = Nanos::from_secs(1);
 
 /// Watcher of the tasks of one or more programs.
 #[derive(Debug)]
@@ -465,37 +453,6 @@ impl LifecycleEvents {
         events.push(event);
     }
 
-    /// Reads the rings one after another. The end of a creator can be read before a creation by it
-    /// on another CPU. Events older than the beginning of a read are complete after the read; newer
-    /// events wait for the next read. After the last read, creations and plain names do not wait.
-    fn read_in_order(&mut self, events: &mut Vec<TaskEvent>) {
-        let mut lost = 0;
-        let mut begun = Nanos::ZERO;
-        for _ in 0..READS_FOR_ORDER {
-            begun = now();
-            lost += self.read_rings();
-            self.deliver(begun, events);
-            if self.early.is_empty() {
-                break;
-            }
-        }
-        self.deliver_if(|event| event.at() < Some(begun) || !is_end(event), events);
-        if let Source::Perf(reports) = &mut self.source
-            && reports.of_every_task()
-        {
-            reports.pass_over(drop_others(&mut self.early, begun));
-        }
-        self.has_newer = self.early.iter().any(|event| event.at() >= Some(begun));
-        // What is left over is about tasks that ended before watching began; it must not pile up.
-        let oldest = now().saturating_sub(KEPT_EARLY);
-        self.early.retain(|event| event.at() > Some(oldest));
-        if lost > 0 {
-            events.push(TaskEvent::Lost { count: lost });
-            self.early.clear();
-            self.has_newer = false;
-        }
-    }
-
     fn has_many_others(&self) -> bool {
         matches!(&self.source, Source::Perf(reports) if reports.has_many_others())
     }
@@ -518,165 +475,6 @@ impl LifecycleEvents {
             self.leave_others(events);
         }
     }
-
-    /// Moves the rings' records to `early`, in the order of time, and returns the number of records
-    /// dropped by the kernel.
-    ///
-    /// If some may be missing, `/proc` is scanned at once and periodically from then on: a task
-    /// that ends during a scan is still listed, and nothing else reports its end.
-    fn read_rings(&mut self) -> u64 {
-        let Source::Perf(reports) = &mut self.source else { return 0 };
-        let full = reports.take(&mut self.bytes);
-        let mut lost = 0;
-        for record in parse(&self.bytes) {
-            if let Record::Lost { count } = record {
-                lost += count;
-            }
-            self.early.extend(event(&record));
-        }
-        if full || lost > 0 {
-            lost = reports.newly_lost(lost);
-            self.scan_soon();
-        }
-        self.bytes.clear();
-        self.early.sort_by_key(TaskEvent::at);
-        lost
-    }
-
-    /// Moves events before `limit`, whose order is final, from `early` to `events`.
-    fn deliver(&mut self, limit: Nanos, events: &mut Vec<TaskEvent>) {
-        self.deliver_if(|event| event.at() < Some(limit), events);
-    }
-
-    fn deliver_if(&mut self, may: impl Fn(&TaskEvent) -> bool, events: &mut Vec<TaskEvent>) {
-        for event in std::mem::take(&mut self.early) {
-            if !may(&event) {
-                self.early.push(event);
-                continue;
-            }
-            if let TaskEvent::Named { at, pid, tid, exec: true, .. } = &event
-                && *tid == pid.first_thread()
-                && !self.tree.has(*tid)
-            {
-                self.take_over(*at, *pid, events);
-            }
-            let is_of_hidden = match &event {
-                TaskEvent::Ended { tid, .. } | TaskEvent::Named { tid, .. } => {
-                    self.tree.is_hidden(*tid)
-                }
-                _ => false,
-            };
-            if self.is_early(&event) {
-                self.early.push(event);
-                continue;
-            }
-            let root_ends = matches!(&event, TaskEvent::Ended { pid, tid, .. }
-                if *tid == pid.first_thread() && self.tree.has(*tid) && self.tree.root_of(*pid) == *pid);
-            // What is nothing to learn is the creation of a task that was found in /proc before its record was read.
-            if self.tree.learn(&event) && !is_of_hidden {
-                self.report(event, events);
-            }
-            if root_ends && !self.tree.is_empty() && !self.needs_proc() {
-                // Seen on Linux 6.18: one end of 10,000 was not reported, and no record lost. Now it would be found again, until it is
-                // reaped.
-                self.scan_later();
-            }
-        }
-    }
-
-    /// Whether the creation of the event's task, or of its creator's process, has not been
-    /// read yet.
-    fn is_early(&self, event: &TaskEvent) -> bool {
-        match event {
-            TaskEvent::Ended { tid, .. } | TaskEvent::Named { tid, .. } => !self.tree.has(*tid),
-            TaskEvent::Created { pid, parent_pid, .. } => {
-                !self.tree.has_process(*pid) && !self.tree.has_process(*parent_pid)
-            }
-            TaskEvent::Lost { .. } | TaskEvent::Storm { .. } => false,
-        }
-    }
-
-    /// Handles the exec of a further thread: all remaining threads of the process have ended, and
-    /// the executing thread takes over the first thread's number (execve(2)). The kernel has
-    /// reported the end of the first thread but not that its number lives on.
-    ///
-    /// The creation under the first number precedes the end under the old number, so that the
-    /// process always has a task.
-    fn take_over(&mut self, at: Nanos, pid: Pid, events: &mut Vec<TaskEvent>) {
-        let tid = pid.first_thread();
-        let others: Vec<Tid> = self.tree.tasks_of(pid).collect();
-        let parent_tid = match others[..] {
-            [] => return,
-            [executing] => executing,
-            // The ends of others are not reported yet.
-            _ => tid,
-        };
-        let created =
-            TaskEvent::Created { at, pid, tid, parent_pid: pid, parent_tid, found: false };
-        let ended = others.into_iter().map(|tid| TaskEvent::Ended { at, pid, tid });
-        for event in std::iter::once(created).chain(ended) {
-            self.tree.learn(&event);
-            events.push(event);
-        }
-    }
-
-    /// Events found by a scan of `/proc`, with renewed first threads for processes that lost
-    /// threads by an exec.
-    ///
-    /// Any of the lost threads may have executed the program and have the first thread's number
-    /// now. `/proc` shows a thread with this number, as before; the kernel's records would report
-    /// the end of the first thread.
-    ///
-    /// The kernel ends the remaining threads before it shows the new program, and scans may come in
-    /// between.
-    fn renumbered(&self, found: Vec<TaskEvent>) -> Vec<TaskEvent> {
-        if !found.iter().any(|event| self.exec_after_loss(event).is_some()) {
-            return found;
-        }
-        let mut all = Vec::new();
-        for event in &found {
-            if let Some((at, pid, tid)) =
-                self.exec_after_loss(event).filter(|(_, _, tid)| !is_created(&found, *tid))
-            {
-                all.push(TaskEvent::Ended { at, pid, tid });
-                all.push(TaskEvent::Created {
-                    at,
-                    pid,
-                    tid,
-                    parent_pid: pid,
-                    parent_tid: tid,
-                    found: true,
-                });
-            }
-            all.push(event.clone());
-        }
-        all
-    }
-
-    /// Time, process and first thread of an exec in a process that has just lost a thread.
-    fn exec_after_loss(&self, event: &TaskEvent) -> Option<(Nanos, Pid, Tid)> {
-        let TaskEvent::Named { at, pid, tid, exec: true, .. } = event else { return None };
-        let is_first = *tid == pid.first_thread();
-        let lost = self.tree.lost_thread(*pid).filter(|lost| *lost + EXEC_TAKES >= *at);
-        (is_first && lost.is_some()).then_some((*at, *pid, *tid))
-    }
-}
-
-/// Whether an event ends a task or may end further threads of its process.
-fn is_end(event: &TaskEvent) -> bool {
-    matches!(event, TaskEvent::Ended { .. } | TaskEvent::Named { exec: true, .. })
-}
-
-fn is_created(found: &[TaskEvent], of: Tid) -> bool {
-    found.iter().any(|event| matches!(event, TaskEvent::Created { tid, .. } if *tid == of))
-}
-
-/// Drops events of unwatched tasks that precede a read begun at `begun`, and returns their number.
-/// Events from during the read are kept: their creations may be in a ring that was read before.
-fn drop_others(early: &mut Vec<TaskEvent>, begun: Nanos) -> usize {
-    let all = early.len();
-    early.retain(|event| event.at() >= Some(begun));
-    all - early.len()
 }
 
 /// Event reported by a kernel record, if any.

@@ -15,7 +15,10 @@ pub const EXAMPLES: &Examples = &[
         "colocate-study-trace",
         &[("What a program reads and writes", "colocate-study trace -o sort.trace -- sort words")],
     ),
-    ("colocate-study-bench", &[("How fast each core is", "colocate-study bench cores")]),
+    (
+        "colocate-study-bench",
+        &[("Kernels beside each other on two PUs", "colocate-study bench smt --cpus 0,1")],
+    ),
     (
         "colocate-study-bench-smt",
         &[("Kernels beside each other on two PUs", "colocate-study bench smt --cpus 0,1 --matrix")],
@@ -26,10 +29,6 @@ pub const EXAMPLES: &Examples = &[
             "What a program loses beside memory traffic",
             "colocate-study bench bandwidth -- ./solver",
         )],
-    ),
-    (
-        "colocate-study-bench-cores",
-        &[("For schedule --core-speeds", "colocate-study bench cores --json -o cores.json")],
     ),
     (
         "colocate-study-simulate",

@@ -15,8 +15,7 @@ mod workers;
 
 use clap::{Parser, Subcommand};
 use colocate_cli::{exit, generate, output};
-use colocate_linux::privilege;
-use colocate_policy::table::{self, Row};
+use colocate_policy::table::Row;
 use examples::EXAMPLES;
 use std::process::ExitCode;
 
@@ -47,18 +46,19 @@ enum Command {
     Generate(generate::Args),
 }
 
+/// Commands and options of earlier versions, with their present names.
+const MOVED: [(&str, &str); 2] = [
+    ("colocate-study bench cores", "colocate calibrate --only speeds"),
+    ("--find-siblings", "colocate calibrate --only siblings"),
+];
+
 /// Runs the command line of this process, with the policies `more` beside colocate's own.
 ///
 /// Capabilities and set-user-ID of the program's file are given up first, except for observation.
 #[must_use]
 pub fn main_with(more: &'static [&'static Row]) -> ExitCode {
     output::set_name("colocate-study");
-    // Before any input is read: a caller may have prepared it.
-    if let Err(why) = privilege::give_up() {
-        return exit::code_of(Err(why.into()));
-    }
-    table::add(more);
-    let command = match exit::parsed::<Cli>(&[]) {
+    let command = match exit::started::<Cli>(more, &MOVED) {
         Ok(cli) => cli.command,
         Err(code) => return code,
     };

@@ -2,7 +2,6 @@
 
 pub mod coherence;
 pub mod contention;
-pub mod cores;
 pub mod curve;
 pub mod heat;
 pub mod matrices;

@@ -116,7 +116,7 @@ requirements! {
     Clang = "clang",
     /// A compiler for Fortran.
     Fortran = "fortran",
-    /// The LLVM pass of `scripts/build-compiler`.
+    /// The LLVM pass of `compiler/spm/build`.
     CompilerPass = "compiler-pass",
     /// The QEMU and the plugin of `scripts/build-qemu`.
     Qemu = "qemu",

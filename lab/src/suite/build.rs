@@ -102,8 +102,8 @@ fn spm_programs(boots: &[&Boot]) -> anyhow::Result<()> {
     if names.is_empty() {
         return Ok(());
     }
-    let mut build = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/build-compiler"));
-    if !build.status().context("cannot start build-compiler")?.success() {
+    let mut build = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../compiler/spm/build"));
+    if !build.status().context("cannot start compiler/spm/build")?.success() {
         bail!("the compiler pass cannot be built");
     }
     for name in names {

@@ -65,7 +65,7 @@ pub fn measure(memory: &str, rounds: u32) -> anyhow::Result<Raw> {
     }
     let circumstances = Circumstances {
         version: 1,
-        command: format!("scripts/contention measure FILE {rounds}"),
+        command: format!("contention measure FILE MEMORY {rounds}"),
         processor: processor()?,
         date: String::from_utf8(date)?.trim().to_owned(),
         clock_hz,

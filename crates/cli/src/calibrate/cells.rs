@@ -1,5 +1,6 @@
 //! The cells of a calibration: every measurement on this machine.
 
+use super::parts::Part;
 use crate::measure::harness::Measurement;
 use anyhow::Context;
 use colocate_figures::stats::{Random, median};
@@ -74,6 +75,23 @@ const NODE_PAIRS: usize = 2;
 /// Pairs of PUs measured for each kind of pair.
 const PAIRS: usize = 2;
 
+impl Cell {
+    /// Part of the calibration to which the cell belongs.
+    pub const fn part(&self) -> Part {
+        match self {
+            Self::Line(_) | Self::Visit(_) => Part::Speeds,
+            Self::Wake { .. } | Self::Trip { .. } => Part::WakeUps,
+            Self::Watch(_) => Part::Gaps,
+            Self::Operations { .. } => Part::Operations,
+            Self::Load { .. }
+            | Self::Memory { .. }
+            | Self::Stream { .. }
+            | Self::Beside { .. }
+            | Self::Move { .. } => Part::Memory,
+        }
+    }
+}
+
 impl Lengths {
     /// Durations for `pus` PUs.
     pub fn of(pus: usize) -> Self {
@@ -146,6 +164,9 @@ impl ThisMachine {
                 vec![
                     Some(per_second(visit.additions, visit.additions_cpu_ns)),
                     Some(per_second(visit.portions, visit.wall_ns)),
+                    Some(per_second(visit.portions, visit.cpu_ns)),
+                    // The two clocks are not read at the same moment, so the ratio may exceed 1.
+                    Some((visit.cpu_ns as f64 / visit.wall_ns as f64).min(1.0)),
                 ]
             }
             Cell::Watch(pu) => {
@@ -280,7 +301,7 @@ pub struct Plan {
     pub absent: Vec<String>,
 }
 
-/// All cells on `machine` except lines.
+/// All cells on `machine` except lines and visits.
 ///
 /// Uses at most a quarter of the `available` memory at a time.
 pub fn plan(
@@ -312,7 +333,7 @@ pub fn plan(
                 .push(format!("operations of cores of kind {}: no PU of it is usable", kind.name)),
         }
     }
-    plan.cells.extend(usable.iter().flat_map(|&pu| [Cell::Visit(pu), Cell::Watch(pu)]));
+    plan.cells.extend(usable.iter().map(|&pu| Cell::Watch(pu)));
     let quarter = available.and_then(|bytes| usize::try_from(bytes.0 / 4).ok());
     memory(machine, usable, quarter.unwrap_or(usize::MAX), &mut plan);
     plan

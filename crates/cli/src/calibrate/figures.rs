@@ -10,7 +10,7 @@ use colocate_model::memory::capacity;
 use std::collections::BTreeMap;
 
 /// Samples of a cell: one a round, with a value for each of [`names`].
-type Samples = Vec<Vec<Option<f64>>>;
+pub type Samples = Vec<Vec<Option<f64>>>;
 
 fn pair_of(machine: &Machine, [a, b]: [u32; 2]) -> Pair {
     Pair::of(machine, PuNr(a), PuNr(b)).unwrap_or(Pair::OtherPackage)
@@ -31,7 +31,7 @@ fn names(machine: &Machine, cell: &Cell) -> Vec<What> {
             vec![What::MemoryBandwidth { node, pus }]
         }
         Cell::Move { from, to, .. } => vec![What::PageMove { from, to }],
-        // The second value is relative to the fastest PU's; see `figures`.
+        // The other values are relative to the fastest PU's; see `figures`.
         Cell::Visit(pu) => vec![What::Clock { pu: PuNr(pu) }],
         Cell::Watch(pu) => {
             let pu = PuNr(pu);
@@ -67,7 +67,7 @@ fn source(cell: &Cell) -> String {
 
 /// Whether a figure is a share of time, which may be 0.
 fn is_share(what: &What) -> bool {
-    matches!(what, What::Away { .. } | What::Steal { .. })
+    matches!(what, What::Away { .. } | What::Steal { .. } | What::ShareOfPu { .. })
 }
 
 /// A figure of at least two positive `values`; shares of time may be 0.
@@ -81,9 +81,23 @@ fn figure(what: What, values: &[f64], unix_s: u64, source: String) -> Option<Fig
     Some(Figure { unit: what.unit(), what, value, low, high, unix_s, source })
 }
 
-/// Second values of [`Cell::Visit`]: portions of work a second.
-fn visit_rates(samples: &Samples) -> Vec<f64> {
-    samples.iter().filter_map(|sample| sample[1]).collect()
+/// Values of [`Cell::Visit`]: portions of work per second of wall time, and of CPU time; share of
+/// the time with the PU.
+const WALL: usize = 1;
+const CPU: usize = 2;
+const SHARE: usize = 3;
+
+/// Method of a visit.
+const VISIT: &str = "a fixed piece of integer, floating-point and branching work, one PU at a time";
+
+/// Portions of work per second of wall time in each of a PU's visits.
+pub fn visit_rates(samples: &Samples) -> Vec<f64> {
+    nth(samples, WALL)
+}
+
+/// Values at `index` of each sample, without the missing ones.
+fn nth(samples: &Samples, index: usize) -> Vec<f64> {
+    samples.iter().filter_map(|sample| sample[index]).collect()
 }
 
 /// Figures of all cells.
@@ -98,16 +112,27 @@ pub fn figures(machine: &Machine, cells: &[Cell], taken: &[Samples], unix_s: u64
         }
     }
 
-    let visits = || cells.iter().zip(taken).filter(|(cell, _)| matches!(cell, Cell::Visit(_)));
-    let means =
-        visits().filter_map(|(_, samples)| Some(geometric_estimate(&visit_rates(samples))?.value));
-    let fastest = means.fold(0.0, f64::max);
-    for (cell, samples) in visits() {
-        let Cell::Visit(pu) = *cell else { continue };
-        let speeds = visit_rates(samples).into_iter().map(|rate| rate / fastest);
-        let source =
-            "a fixed piece of integer, floating-point and branching work, one PU at a time";
-        add(What::Speed { pu: PuNr(pu) }, &mut speeds.into_iter(), source.into());
+    let visits = cells.iter().zip(taken);
+    let visits: Vec<(PuNr, &Samples)> = visits
+        .filter_map(|(cell, samples)| match *cell {
+            Cell::Visit(pu) => Some((PuNr(pu), samples)),
+            _ => None,
+        })
+        .collect();
+    for value in [WALL, CPU] {
+        let means = visits
+            .iter()
+            .filter_map(|(_, samples)| Some(geometric_estimate(&nth(samples, value))?.value));
+        let fastest = means.fold(0.0, f64::max);
+        for &(pu, samples) in &visits {
+            let running = What::SpeedWhileRunning { pu };
+            let what = if value == WALL { What::Speed { pu } } else { running };
+            let mut speeds = nth(samples, value).into_iter().map(|rate| rate / fastest);
+            add(what, &mut speeds, VISIT.into());
+        }
+    }
+    for (pu, samples) in &visits {
+        add(What::ShareOfPu { pu: *pu }, &mut nth(samples, SHARE).into_iter(), VISIT.into());
     }
     let sizes = cache_sizes(machine);
     for found in curves(cells, taken).iter().filter(|_| !sizes.is_empty()) {
@@ -297,11 +322,16 @@ mod tests {
 
     #[test]
     fn speeds_are_relative_to_the_fastest() {
-        let visit = |rate: f64| vec![vec![Some(2e9), Some(rate)]; 3];
+        let visit =
+            |rate: f64| vec![vec![Some(2e9), Some(rate), Some(100.0), Some(rate / 100.0)]; 3];
         let found = found(&[Cell::Visit(0), Cell::Visit(1)], &[visit(50.0), visit(100.0)]);
-        let speed =
-            |pu| found.iter().find(|it| it.what == What::Speed { pu: PuNr(pu) }).unwrap().value;
-        assert!((speed(0) - 0.5).abs() < 1e-9 && (speed(1) - 1.0).abs() < 1e-9);
+        let of = |what| found.iter().find(|it| it.what == what).unwrap().value;
+        let speeds = [0, 1].map(PuNr).map(|pu| {
+            [What::Speed { pu }, What::SpeedWhileRunning { pu }, What::ShareOfPu { pu }].map(of)
+        });
+        for (found, expected) in speeds.iter().flatten().zip([0.5, 1.0, 0.5, 1.0, 1.0, 1.0]) {
+            assert!((found - expected).abs() < 1e-9, "{speeds:?}");
+        }
     }
 
     /// What other load left no time for is absent, and shares of time may be 0.

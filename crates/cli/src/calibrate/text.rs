@@ -51,14 +51,18 @@ struct Row {
     pus: Option<PuSet>,
 }
 
-fn pu_of(what: &What) -> Option<PuNr> {
+/// PUs of a figure that each PU has, or each of many pairs of PUs; none for other figures.
+fn pus_of(what: &What) -> Vec<PuNr> {
     match what {
         What::Clock { pu }
         | What::Speed { pu }
+        | What::SpeedWhileRunning { pu }
+        | What::ShareOfPu { pu }
         | What::Away { pu }
         | What::Gap { pu }
-        | What::Steal { pu } => Some(*pu),
-        _ => None,
+        | What::Steal { pu } => vec![*pu],
+        What::SharedUnits { pu, other } => vec![*pu, *other],
+        _ => Vec::new(),
     }
 }
 
@@ -69,7 +73,8 @@ fn is_alike(a: &What, b: &What) -> bool {
 
 fn rows_of(figures: &[Figure]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
-    for group in figures.chunk_by(|a, b| pu_of(&a.what).is_some() && is_alike(&a.what, &b.what)) {
+    for group in figures.chunk_by(|a, b| !pus_of(&a.what).is_empty() && is_alike(&a.what, &b.what))
+    {
         if group.len() <= EACH {
             rows.extend(group.iter().map(|figure| Row { figure: figure.clone(), pus: None }));
             continue;
@@ -80,7 +85,7 @@ fn rows_of(figures: &[Figure]) -> Vec<Row> {
         figure.low = values[0];
         figure.value = values[values.len() / 2];
         figure.high = values[values.len() - 1];
-        let pus = group.iter().filter_map(|figure| pu_of(&figure.what)).collect();
+        let pus = group.iter().flat_map(|figure| pus_of(&figure.what)).collect();
         rows.push(Row { figure, pus: Some(pus) });
     }
     rows

@@ -1,24 +1,27 @@
-//! One run of a comparison: through `colocate run`, or bare.
+//! One run of a comparison: through colocate, beside `colocate attach`, or bare.
 
+use super::attachment::Attachment;
+use super::score::{RunResult, Source};
 use super::session::{RunFiles, Session};
-use crate::children::{self, End, kill_group};
+use super::way::Way;
+use crate::children::{self, End, kill_group, start_into};
 use crate::input;
 use crate::report::VERSION;
 use crate::run::server::Server;
 use anyhow::{Context, bail};
-use colocate_figures::state::{BARE, JobTime};
+use colocate_figures::state::{AttachPeriod, JobTime};
 use colocate_files::Mode;
 use colocate_linux::Pid;
 use colocate_linux::sys;
 use colocate_machine::Nanos;
-use colocate_policy::PolicySpec;
 use serde::Deserialize;
+use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Launcher of a comparison's runs.
 pub struct Launcher {
@@ -26,48 +29,116 @@ pub struct Launcher {
     commands: Vec<Vec<String>>,
     server: Server,
     seed: u64,
+    scores: Vec<Source>,
+    attach: Option<AttachPeriod>,
+    pause: Duration,
+    environment: Vec<(&'static str, OsString)>,
     stop: Arc<AtomicBool>,
 }
 
 /// End of a run.
 pub enum Ended {
-    /// Every program has ended, successfully or not.
-    Done(Vec<JobTime>),
+    /// Every program has ended, successfully or not: times, and scores if all succeeded.
+    Done(Vec<JobTime>, Vec<f64>),
     /// A signal arrived, and the programs have ended.
     Stopped,
 }
 
 impl Launcher {
-    /// A launcher for the workload of `session`; `stop` ends a run.
-    pub fn new(session: &Session, stop: Arc<AtomicBool>) -> anyhow::Result<Self> {
+    /// A launcher for the workload of `session`; `stop` ends a run. The programs get `environment`
+    /// in addition to colocate's.
+    pub fn new(
+        session: &Session,
+        environment: Vec<(&'static str, OsString)>,
+        stop: Arc<AtomicBool>,
+    ) -> anyhow::Result<Self> {
         let settings = &session.state.settings;
+        let scores = settings.scores.iter().map(|score| score.from.parse());
         Ok(Self {
             ourselves: std::env::current_exe().context("cannot find our own executable")?,
             commands: settings.jobs.iter().map(|job| job.command.clone()).collect(),
             server: Server::of_kept(&settings.server)?,
             seed: settings.seed,
+            scores: scores.collect::<anyhow::Result<_>>()?,
+            attach: settings.attach,
+            pause: Duration::from_millis(settings.pause_ms.unwrap_or(0).into()),
+            environment,
             stop,
         })
     }
 
-    /// Runs the workload once under `policy`.
+    /// Runs the workload once in the way that `policy` names.
     pub fn run(&self, policy: &str, block: u32, files: &RunFiles) -> anyhow::Result<Ended> {
         if self.stop.load(Ordering::Relaxed) {
             return Ok(Ended::Stopped);
         }
-        if policy == BARE { self.bare(&files.log) } else { self.placed(policy, block, files) }
+        std::thread::sleep(self.pause);
+        // If colocate left no report, the report of an earlier attempt would be taken for its own.
+        colocate_files::remove_if_exists(&files.report)?;
+        // A random policy draws anew in every block, and the same after an interruption.
+        let seed = self.seed.wrapping_add(u64::from(block));
+        let result = match Way::of(policy, seed) {
+            Way::Prefix(words) => self.beside(&words, None, files)?,
+            Way::Attach(words) => self.beside(&[], Some(&words), files)?,
+            Way::Launch(words) => self.placed(&words, files)?,
+        };
+        let Some(result) = result else { return Ok(Ended::Stopped) };
+        if result.jobs.iter().any(|job| job.status != 0) {
+            return Ok(Ended::Done(result.jobs, Vec::new()));
+        }
+        let scores = self.scores.iter().map(|source| source.read(&result, files));
+        let scores = scores.collect::<anyhow::Result<_>>()?;
+        Ok(Ended::Done(result.jobs, scores))
     }
 
-    fn bare(&self, log: &Path) -> anyhow::Result<Ended> {
-        let output = colocate_files::create(log, Mode::ByUmask)?;
+    /// Runs the programs behind the words of `prefix`, beside `colocate attach` if its words are
+    /// given; `None` if a signal stops the run.
+    fn beside(
+        &self,
+        prefix: &[String],
+        attach: Option<&[String]>,
+        files: &RunFiles,
+    ) -> anyhow::Result<Option<RunResult>> {
+        let output = colocate_files::create(&files.log, Mode::ByUmask)?;
+        let begun = Instant::now();
+        let (children, starts) = self.start_all(prefix, &output)?;
+        let until = self.server.until(children.len());
+        let mut attachment = attach.map(|words| {
+            let mut command = self.command(&self.ourselves);
+            command.args(words).args(["--quiet", "--json", "-o"]).arg(&files.report);
+            Attachment::new(command, self.attach, &children)
+        });
+        let waited = children::wait_all(&children, &until, &self.stop, ask_to_end, || {
+            attachment.as_mut().map_or(Ok(()), |it| it.poll(&output))
+        });
+        if waited.is_err() {
+            kill_all(&children);
+        }
+        let detached = attachment.map_or(Ok(()), Attachment::end);
+        let Some(ends) = waited? else { return Ok(None) };
+        detached.with_context(|| format!("colocate attach failed; see {}", files.log.display()))?;
+        let jobs = ends.iter().map(|end: &End| JobTime {
+            wall_ns: end.at.duration_since(starts[end.child]).into(),
+            status: end.waited.status,
+        });
+        Ok(Some(RunResult::new(jobs.collect(), begun, &ends)))
+    }
+
+    /// Starts all programs, the first one until it is ready; returns them with their start times.
+    fn start_all(
+        &self,
+        prefix: &[String],
+        output: &File,
+    ) -> anyhow::Result<(Vec<Pid>, Vec<Instant>)> {
         let mut children = Vec::new();
         let mut starts = Vec::new();
         self.server.check_start(&self.commands[0][0])?;
         for argv in &self.commands {
-            let mut command = Command::new(&argv[0]);
-            command.args(&argv[1..]);
+            let mut words = prefix.iter().chain(argv);
+            let mut command = self.command(words.next().context("expected a program")?);
+            command.args(words);
             starts.push(Instant::now());
-            match start(&mut command, &output) {
+            match start_into(&mut command, output) {
                 Ok(child) => children.push(child),
                 Err(error) => {
                     kill_all(&children);
@@ -81,36 +152,38 @@ impl Launcher {
                 bail!("{} is not ready: {why}", argv[0]);
             }
         }
-        let Some(ends) = self.wait_for(&children, &self.server.until(children.len()))? else {
-            return Ok(Ended::Stopped);
-        };
-        Ok(Ended::Done(
-            ends.iter()
-                .map(|end: &End| JobTime {
-                    wall_ns: end.at.duration_since(starts[end.child]).into(),
-                    status: end.waited.status,
-                })
-                .collect(),
-        ))
+        Ok((children, starts))
     }
 
-    fn placed(&self, policy: &str, block: u32, files: &RunFiles) -> anyhow::Result<Ended> {
+    /// Runs the programs through the colocate command `words`; `None` if a signal stops the run.
+    fn placed(&self, words: &[String], files: &RunFiles) -> anyhow::Result<Option<RunResult>> {
         let output = colocate_files::create(&files.log, Mode::ByUmask)?;
-        // If `colocate run` left no report, the report of an earlier attempt would be taken for its
-        // own.
-        colocate_files::remove_if_exists(&files.report)?;
-        let mut command = Command::new(&self.ourselves);
-        // A random policy draws anew in every block, and the same after an interruption.
-        let policy = seeded(policy, self.seed.wrapping_add(u64::from(block)));
-        command.args(["run", "--policy", &policy, "--quiet", "--json", "-o"]).arg(&files.report);
+        let mut command = self.command(&self.ourselves);
+        command.args(words).args(["--quiet", "-o"]).arg(&files.report);
+        let has_jobs = words[0] != "profile";
+        if has_jobs {
+            command.arg("--json");
+        }
         command.args(self.server.words()).arg("--").args(self.commands.join(&":::".to_owned()));
-        let child = start(&mut command, &output).context("cannot start colocate run")?;
-        let Some(ends) = self.wait_for(&[child], &[])? else { return Ok(Ended::Stopped) };
-        let jobs = read_report(&files.report, self.commands.len()).with_context(|| {
-            let status = ends[0].waited.status;
-            format!("colocate run ended with status {status}; see {}", files.log.display())
-        })?;
-        Ok(Ended::Done(jobs))
+        let begun = Instant::now();
+        let child = start_into(&mut command, &output).context("cannot start colocate")?;
+        let Some(ends) = self.wait_for(&[child], &[])? else { return Ok(None) };
+        let status = ends[0].waited.status;
+        let jobs = if has_jobs {
+            read_report(&files.report, self.commands.len()).with_context(|| {
+                let log = files.log.display();
+                format!("colocate {} ended with status {status}; see {log}", words[0])
+            })?
+        } else {
+            vec![JobTime { wall_ns: ends[0].at.duration_since(begun).into(), status }]
+        };
+        Ok(Some(RunResult::new(jobs, begun, &ends)))
+    }
+
+    fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
     }
 
     /// Waits for all `children`; returns their ends in their order, or `None` if a signal stops the
@@ -129,33 +202,11 @@ fn kill_all(children: &[Pid]) {
     }
 }
 
-/// `policy` with `seed`, if the policy has this setting and no setting is given.
-fn seeded(policy: &str, seed: u64) -> String {
-    if policy.contains(':') {
-        policy.to_owned()
-    } else {
-        with_seed(policy, seed).unwrap_or(policy.to_owned())
-    }
-}
-
-fn with_seed(policy: &str, seed: u64) -> Option<String> {
-    let mut spec: PolicySpec = policy.parse().ok()?;
-    spec.set("seed", &seed.to_string()).ok()?;
-    Some(spec.to_string())
-}
-
 /// Sends SIGTERM to a child only: `colocate run` passes the signal on to its programs. Programs
 /// killed at a second signal are left to its guardian, which has its own session.
 fn ask_to_end(pid: Pid) {
     // The child may have ended meanwhile.
     let _ = sys::kill(pid, libc::SIGTERM);
-}
-
-/// Starts a child with standard output and error redirected to `output`.
-fn start(command: &mut Command, output: &File) -> std::io::Result<Pid> {
-    // Programs that read standard input would wait for the terminal.
-    command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
-    children::start(command)
 }
 
 /// The fields used of the report of `colocate run` (docs/schemas/report.json).

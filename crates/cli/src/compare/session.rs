@@ -1,5 +1,6 @@
 //! The directory of a comparison: its settings, the finished runs and their outputs.
 
+use super::way::Way;
 use super::{Args, POLICIES, REPETITIONS, SEED};
 use crate::exit::usage;
 use crate::policies::Policies;
@@ -7,7 +8,7 @@ use crate::run::jobs;
 use crate::run::server::Server;
 use crate::{input, output};
 use anyhow::{Context, anyhow};
-use colocate_figures::state::{BARE, Job, Run, Settings, State};
+use colocate_figures::state::{Job, Run, Settings, State};
 use colocate_files::Dir;
 use colocate_observe::identity;
 use colocate_policy::table::Prior;
@@ -25,6 +26,8 @@ pub struct Session {
     pub dir: PathBuf,
     /// Settings and finished runs.
     pub state: State,
+    /// The command that goes on with the comparison.
+    pub resume_command: String,
 }
 
 /// Files of a run.
@@ -40,18 +43,40 @@ impl Session {
     pub fn open(args: &Args) -> anyhow::Result<Self> {
         let dir = args.output.clone();
         let begun = read_state(&dir.join(STATE))?;
-        let state = match (begun, args.resume) {
-            (Some(begun), true) => resumed(begun, args, &dir)?,
-            (None, false) => State::new(asked(args, None)?),
-            (Some(_), false) => {
+        if begun.is_none() && args.resume {
+            let dir = dir.display();
+            return Err(anyhow!("expected a comparison to resume in {dir}, found none"));
+        }
+        let resumed = begun.as_ref().filter(|_| args.resume).map(|begun| &begun.settings);
+        let settings = asked(args, resumed)?;
+        let resume_command = format!("colocate compare --resume -o {}", dir.display());
+        Self::of(dir, begun, args.resume, settings, resume_command)
+    }
+
+    /// Begins the comparison of `settings` in `dir`, or resumes it where there is one.
+    pub fn of_file(
+        dir: PathBuf,
+        settings: Settings,
+        args: &Args,
+        resume_command: String,
+    ) -> anyhow::Result<Self> {
+        let begun = read_state(&dir.join(STATE))?;
+        Self::of(dir, begun, args.resume, settings, resume_command)
+    }
+
+    fn of(
+        dir: PathBuf,
+        begun: Option<State>,
+        resume: bool,
+        settings: Settings,
+        resume_command: String,
+    ) -> anyhow::Result<Self> {
+        let state = match begun {
+            Some(begun) if resume => resumed(begun, &settings, &dir)?,
+            None => State::new(settings),
+            Some(_) => {
                 return Err(anyhow!(
                     "{} holds a comparison already: go on with --resume, or name another directory with -o",
-                    dir.display()
-                ));
-            }
-            (None, true) => {
-                return Err(anyhow!(
-                    "expected a comparison to resume in {}, found none",
                     dir.display()
                 ));
             }
@@ -59,14 +84,14 @@ impl Session {
         for part in ["logs", "reports"] {
             Dir::open_or_make(&dir.join(part), 0o777)?;
         }
-        let session = Self { dir, state };
+        let session = Self { dir, state, resume_command };
         session.save()?;
         Ok(session)
     }
 
     /// The files of run `number` under `policy`.
     pub fn files(&self, number: usize, policy: &str) -> RunFiles {
-        let name = format!("{:04}-{policy}", number + 1);
+        let name = format!("{:04}-{}", number + 1, file_name(policy));
         RunFiles {
             log: self.dir.join("logs").join(format!("{name}.log")),
             report: self.dir.join("reports").join(format!("{name}.json")),
@@ -90,6 +115,11 @@ impl Session {
     }
 }
 
+/// `name` as the name of a file: at most 80 characters, others than `/` and white space.
+pub fn file_name(name: &str) -> String {
+    name.chars().map(|c| if c == '/' || c.is_whitespace() { '-' } else { c }).take(80).collect()
+}
+
 fn read_state(path: &Path) -> anyhow::Result<Option<State>> {
     let text = match input::text(path, input::STATE) {
         Err(error) if error.is_missing() => return Ok(None),
@@ -100,12 +130,11 @@ fn read_state(path: &Path) -> anyhow::Result<Option<State>> {
         .with_context(|| format!("cannot go on with {}", path.display()))
 }
 
-/// `begun`, if `args` request nothing else and the programs are unchanged.
-fn resumed(begun: State, args: &Args, dir: &Path) -> anyhow::Result<State> {
-    let asked = asked(args, Some(&begun.settings))?;
+/// `begun`, if it has these settings and the programs are unchanged.
+fn resumed(begun: State, settings: &Settings, dir: &Path) -> anyhow::Result<State> {
     begun
         .settings
-        .check_same(&asked)
+        .check_same(settings)
         .with_context(|| format!("cannot go on with {}", dir.join(STATE).display()))?;
     Ok(begun)
 }
@@ -137,6 +166,9 @@ fn asked(args: &Args, begun: Option<&Settings>) -> anyhow::Result<Settings> {
     };
     let settings = Settings {
         server: server.kept(),
+        scores: Vec::new(),
+        attach: None,
+        pause_ms: None,
         name: args.name.clone().unwrap_or_else(|| name_of(&jobs)),
         jobs,
         policies,
@@ -148,9 +180,9 @@ fn asked(args: &Args, begun: Option<&Settings>) -> anyhow::Result<Settings> {
     Ok(settings)
 }
 
-/// Checks that a policy is known to `colocate run` or is `bare`.
-fn check_policy(policy: &str) -> anyhow::Result<()> {
-    if policy == BARE {
+/// Checks that a policy is known to `colocate run` or is another way to run programs.
+pub fn check_policy(policy: &str) -> anyhow::Result<()> {
+    if !Way::is_policy(policy) {
         return Ok(());
     }
     match Policies::Once.read(policy) {
@@ -167,7 +199,8 @@ fn split(words: &[String]) -> Vec<Vec<String>> {
     words.split(|word| word == SEPARATOR).map(<[String]>::to_vec).collect()
 }
 
-fn job(command: Vec<String>) -> anyhow::Result<Job> {
+/// The program of `command`, with its identity.
+pub fn job(command: Vec<String>) -> anyhow::Result<Job> {
     if command.is_empty() {
         return Err(anyhow!("expected a program on both sides of `:::`, found none"));
     }

@@ -1,37 +1,12 @@
-//! Kinds of cores as measured (`colocate-study bench cores`), in place of the reported kinds.
+//! Kinds of cores: measured by `colocate calibrate`, or of unknown speed.
 
-use crate::input;
-use anyhow::{Context, ensure};
-use colocate_files::MaxSize;
-use colocate_machine::measured::CoreSpeeds;
-use colocate_machine::read::{Sysfs, usable};
 use colocate_machine::{Core, CoreKind, Machine, PuNr, PuSet};
 use colocate_policy::PolicySpec;
 use colocate_policy::table::Cadence;
 use std::collections::BTreeSet;
-use std::path::Path;
 
-/// Most bytes read: a machine with as many PUs as Linux allows needs 4 MiB.
-const LIMIT: MaxSize = MaxSize::mib(16);
-
-/// `machine` with the measured kinds of the file at `path`, and the file's speeds.
-pub fn measured(path: &Path, machine: &Machine) -> anyhow::Result<(Machine, CoreSpeeds)> {
-    let cannot = || format!("cannot use --core-speeds {}", path.display());
-    let speeds = CoreSpeeds::from_json(&text(path).with_context(cannot)?).with_context(cannot)?;
-    let measured = speeds.of_machine(machine).with_context(cannot)?;
-    let left_out = left_out(&speeds, machine);
-    ensure!(
-        left_out.is_empty(),
-        "{}: expected speeds of all cores that may be used, found none of PUs {left_out}; measure again without \
-         --cpus",
-        cannot()
-    );
-    Ok((measured, speeds))
-}
-
-/// A note for the report on the source of these kinds.
-pub fn note(asked: Option<&Path>, machine: &Machine) -> Option<String> {
-    let path = asked?;
+/// A note for the report on measured kinds.
+pub fn note(machine: &Machine) -> String {
     let kinds = machine.kinds.iter().enumerate().map(|(place, kind)| {
         let cores = machine.cores.iter().filter(|core| core.kind.idx() == place);
         let pus: PuSet =
@@ -40,7 +15,7 @@ pub fn note(asked: Option<&Path>, machine: &Machine) -> Option<String> {
         format!("{}{}: PU {pus}", kind.name, known.unwrap_or_default())
     });
     let kinds: Vec<String> = kinds.collect();
-    Some(format!("kinds of cores as measured ({}): {}", path.display(), kinds.join("; ")))
+    format!("kinds of cores as measured (colocate calibrate): {}", kinds.join("; "))
 }
 
 /// Note on missing speeds of the usable kinds of cores under a policy for fast cores; `None` where
@@ -69,26 +44,9 @@ pub fn doubt(policy: &PolicySpec, machine: &Machine, usable: &[PuNr]) -> Option<
     };
     let names: Vec<&str> = kinds.iter().map(|kind| kind.name.as_str()).collect();
     Some(format!(
-        "cores are of different kinds ({}), {what}; `colocate-study bench cores --json -o FILE` measures them, and \
-         --core-speeds FILE takes that",
+        "cores are of different kinds ({}), {what}; colocate calibrate --only speeds measures them",
         names.join(", ")
     ))
-}
-
-/// Usable PUs on cores with no measured PU.
-fn left_out(speeds: &CoreSpeeds, machine: &Machine) -> PuSet {
-    let measured = speeds.measured();
-    let usable = usable(machine, &Sysfs::at(Path::new("/"))).pus;
-    let os = |pu: &colocate_machine::PuIdx| machine.pus[pu.idx()].os;
-    let unknown = usable.iter().filter(|&&pu| {
-        let core = &machine.cores[machine.core_of(pu).idx()];
-        !core.pus.iter().any(|sibling| measured.contains(os(sibling)))
-    });
-    unknown.map(os).collect()
-}
-
-fn text(path: &Path) -> anyhow::Result<String> {
-    input::text_or_reason(path, LIMIT)
 }
 
 #[cfg(test)]
@@ -100,9 +58,7 @@ mod tests {
     #[test]
     fn the_note_names_kinds_and_their_pus() {
         let mut machine = read::synthetic("pack:1 core:4 pu:1").unwrap();
-        assert_eq!(note(None, &machine), None);
-        let told = |machine: &Machine| note(Some(Path::new("cores.json")), machine).unwrap();
-        assert_eq!(told(&machine), "kinds of cores as measured (cores.json): core: PU 0-3");
+        assert_eq!(note(&machine), "kinds of cores as measured (colocate calibrate): core: PU 0-3");
         machine.kinds = [("slow", 512), ("fast", 1024)]
             .map(|(name, capacity)| CoreKind {
                 name: name.to_owned(),
@@ -112,8 +68,8 @@ mod tests {
             .to_vec();
         machine.cores[2].kind = colocate_machine::KindIdx(1);
         assert_eq!(
-            told(&machine),
-            "kinds of cores as measured (cores.json): slow, capacity 512: PU 0-1,3; fast, capacity 1024: PU 2"
+            note(&machine),
+            "kinds of cores as measured (colocate calibrate): slow, capacity 512: PU 0-1,3; fast, capacity 1024: PU 2"
         );
     }
 
@@ -128,7 +84,7 @@ mod tests {
     #[test]
     fn unreported_speeds_are_doubted() {
         let all_fast = "all-fast-first";
-        let end = "`colocate-study bench cores --json -o FILE` measures them, and --core-speeds FILE takes that";
+        let end = "colocate calibrate --only speeds measures them";
         let told = |name, what: &str| {
             let told = doubted(name, all_fast, 0..20).unwrap();
             assert_eq!(

@@ -14,8 +14,8 @@ use colocate_linux::{Pid, Tid};
 use colocate_machine::calibrated::Pair;
 use colocate_machine::{Machine, Nanos, printable, read};
 use colocate_model::communication::WakeUpCosts;
-use colocate_observe::lifecycle::Options;
 use colocate_observe::pmu::Start;
+use colocate_observe::sample::Clocks;
 use colocate_observe::sharing::DEFAULT_RATE_HZ;
 use colocate_observe::sources::accesses::Accesses;
 use colocate_observe::sources::wake_ups::WakeUpCounts;
@@ -151,12 +151,12 @@ pub fn main(args: &Args, choice: Choice) -> anyhow::Result<ExitCode> {
 impl Threads {
     /// Begins to watch processes. One of the two sources is enough.
     fn begin(choice: Choice) -> anyhow::Result<Self> {
-        let watch = Options::here()?;
+        let clocks = Clocks::here()?;
         let pids = chosen(&choice).context("cannot list processes")?;
         if pids.is_empty() {
             bail!("expected processes that run, found none with that user, name or number");
         }
-        let mut sharing = Accesses::start(DEFAULT_RATE_HZ, &watch);
+        let mut sharing = Accesses::start(DEFAULT_RATE_HZ, &clocks);
         for pid in pids.keys() {
             sharing = sharing.and_then(|mut shared| {
                 shared.watch(*pid, Start::Now)?;
@@ -164,7 +164,7 @@ impl Threads {
                 Ok(shared)
             });
         }
-        let wake_ups = WakeUpCounts::start(&watch.cpus);
+        let wake_ups = WakeUpCounts::start(&clocks.watch.cpus);
         if let (Err(one), Err(other)) = (&sharing, &wake_ups) {
             bail!(
                 "cannot report which threads use the same memory, because {}, nor which wake which, because {}; \
@@ -184,7 +184,7 @@ impl Threads {
         let costs =
             here.calibration.as_ref().map_or_else(WakeUpCosts::default, WakeUpCosts::measured);
         let mut threads = Self {
-            proc: watch.proc,
+            proc: clocks.watch.proc,
             choice,
             pids: pids.into_keys().collect(),
             next_list: now() + LIST_EVERY,

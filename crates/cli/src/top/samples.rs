@@ -7,7 +7,7 @@ use colocate_linux::limits::Descriptors;
 use colocate_linux::proc::Proc;
 use colocate_linux::{Pid, SysError, Tid};
 use colocate_machine::Nanos;
-use colocate_observe::lifecycle::Options;
+use colocate_observe::sample::Clocks;
 use colocate_observe::sources::spinning::Spinning;
 use std::collections::BTreeSet;
 
@@ -39,10 +39,10 @@ pub struct Samples {
 impl Samples {
     /// Samples no process yet; `rate_hz` is the rate a second of each thread's CPU time.
     pub fn new(rate_hz: u32) -> Result<Self, SysError> {
-        let here = Options::here()?;
-        let backend = Spinning::new(rate_hz, &here, || {})?;
-        let proc = here.proc;
-        let cpus = here.cpus.len();
+        let clocks = Clocks::here()?;
+        let backend = Spinning::new(rate_hz, &clocks, || {})?;
+        let proc = clocks.watch.proc;
+        let cpus = clocks.watch.cpus.len();
         let most = most_events(Descriptors::now().hard);
         Ok(Self { backend, proc, cpus, most, refused: BTreeSet::new() })
     }

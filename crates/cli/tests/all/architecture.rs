@@ -379,7 +379,7 @@ fn the_changelog_has_a_place_for_what_comes() {
 #[test]
 fn the_oldest_rust_is_said_alike() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
-    let script = fs::read_to_string(root().join("scripts/rust.sh")).unwrap();
+    let script = fs::read_to_string(root().join("scripts/with-rust")).unwrap();
     let minor = script.lines().find_map(|line| line.strip_prefix("RUST_MINOR=")).unwrap();
     assert!(manifest.contains(&format!("rust-version = \"1.{minor}\"")));
 }

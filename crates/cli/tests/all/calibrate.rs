@@ -1,11 +1,13 @@
 //! A whole run of `colocate calibrate`, with the fewest rounds: what is printed and kept is checked, not what was measured.
 
+use colocate_machine::calibrated::What;
 use colocate_machine::exact::Exact;
+use colocate_machine::{CoreKind, KindIdx};
 use colocate_testing::printed::{conforms, printed, refusal};
 use colocate_testing::skip;
 use serde_json::Value;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 const SCHEMA: &str = include_str!("../../../../docs/schemas/machine.json");
 
@@ -55,6 +57,9 @@ fn measured_once_and_used() {
     };
     assert!(plan(path.to_str().unwrap())["slowdowns"].is_array());
 
+    only_some_parts(&run, &exact);
+    kept_machines_are_imported(&run, &exact, &path);
+
     assert_eq!(printed(&run(&["calibrate", "--forget"])), format!("removed {}\n", file.display()));
     assert!(!file.exists());
     let again = printed(&run(&["calibrate", "--forget"]));
@@ -65,6 +70,53 @@ fn measured_once_and_used() {
     let error = refusal(&run(&["topo"]), 125);
     assert!(error.contains(&*file.to_string_lossy()) && error.lines().count() == 1, "{error}");
     assert!(run(&["run", "-q", "--", "true"]).status.success());
+}
+
+/// Parts that are not measured again keep their figures; speeds are new.
+fn only_some_parts(run: &dyn Fn(&[&str]) -> Output, before: &Exact) {
+    let words = ["calibrate", "--only", "siblings", "--repeat", "3", "--force", "--json"];
+    let after = Exact::from_json(&printed(&run(&words))).unwrap().calibration.unwrap();
+    let before = before.calibration.as_ref().unwrap();
+    for figure in &before.figures {
+        let again = after.get(&figure.what);
+        match figure.what {
+            What::Steal { .. } | What::Away { .. } | What::WakeUp { .. } => {
+                assert_eq!(again, Some(figure));
+            }
+            What::Speed { .. } => assert!(again.unwrap().unix_s >= figure.unix_s),
+            _ => {}
+        }
+    }
+    assert!(after.seconds < before.seconds, "{} of {}", after.seconds, before.seconds);
+}
+
+/// Measured kinds of cores are used and reported; another machine's file is refused in a line.
+fn kept_machines_are_imported(run: &dyn Fn(&[&str]) -> Output, exact: &Exact, path: &Path) {
+    let mut exact = exact.clone();
+    exact.performance = None;
+    exact.machine.kinds =
+        vec![CoreKind { name: "invented".into(), capacity: Some(1024), max_frequency: None }];
+    exact.machine.cores.iter_mut().for_each(|core| core.kind = KindIdx(0));
+    std::fs::write(path, exact.to_json()).unwrap();
+    let import = ["calibrate", "--json", "--import", path.to_str().unwrap()];
+    assert_eq!(printed(&run(&import)), exact.to_json());
+    let done = run(&["schedule", "--policy", "os", "--json", "--", "true"]);
+    let said = String::from_utf8(done.stderr).unwrap();
+    let note = "kinds of cores as measured (colocate calibrate): invented, capacity 1024: PU ";
+    assert!(done.status.success() && said.contains(note), "{said}");
+
+    exact.machine.processor = Some("Other 9000".into());
+    std::fs::write(path, exact.to_json()).unwrap();
+    let error = refusal(&run(&import), 125);
+    assert!(error.ends_with(", found Other 9000\n") && error.lines().count() == 1, "{error}");
+}
+
+#[test]
+fn the_new_place_of_core_speeds_is_named() {
+    let state = tempfile::tempdir().unwrap();
+    let done = colocate(state.path(), &["schedule", "--core-speeds", "x", "--", "true"]).output();
+    let line = "colocate: `--core-speeds` is `colocate calibrate --only speeds` now\n";
+    assert_eq!(refusal(&done.unwrap(), 2), line);
 }
 
 #[test]

@@ -38,13 +38,20 @@ fn refused(dir: &Path, args: &[&str]) -> (Option<i32>, String) {
 
 /// What was measured so far, after checking it against its schema.
 fn state(dir: &Path) -> serde_json::Value {
-    let schema = include_str!("../../../../docs/schemas/state.json");
-    let schema = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
-    let text = fs::read_to_string(dir.join("out/state.json")).unwrap();
+    state_in(&dir.join("out"))
+}
+
+fn state_in(dir: &Path) -> serde_json::Value {
+    let text = fs::read_to_string(dir.join("state.json")).unwrap();
     let found = serde_json::from_str(&text).unwrap();
-    let wrong: Vec<String> = schema.iter_errors(&found).map(|error| error.to_string()).collect();
-    assert!(wrong.is_empty(), "{wrong:?} in {text}");
+    keeps_to_schema(include_str!("../../../../docs/schemas/state.json"), &found);
     found
+}
+
+fn keeps_to_schema(schema: &str, found: &serde_json::Value) {
+    let schema = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
+    let wrong: Vec<String> = schema.iter_errors(found).map(|error| error.to_string()).collect();
+    assert!(wrong.is_empty(), "{wrong:?} in {found}");
 }
 
 fn count(value: &serde_json::Value, list: &str) -> usize {
@@ -78,14 +85,7 @@ fn a_comparison_is_whole_and_keeps_to_its_schema() {
     let dir = TempDir::new().unwrap();
     let args = ["--policies", "bare,os,scatter", "-n", "3", "--seed", "5", "--name", "two"];
     let found = done(dir.path(), &[&args[..], &["--", "true", ":::", "true"]].concat());
-    let schema = include_str!("../../../../docs/schemas/comparison.json");
-    let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
-    let wrong: Vec<String> = jsonschema::validator_for(&schema)
-        .unwrap()
-        .iter_errors(&found)
-        .map(|error| error.to_string())
-        .collect();
-    assert_eq!(wrong, Vec::<String>::new());
+    keeps_to_schema(include_str!("../../../../docs/schemas/comparison.json"), &found);
     assert_eq!((count(&found, "runs"), found["complete"].as_bool()), (9, Some(true)));
     assert_eq!(found["settings"]["name"], "two");
     let policies = found["policies"].as_array().unwrap();
@@ -124,6 +124,130 @@ fn a_server_and_its_client() {
     let (code, line) = refused(dir.path(), &[&args[..], &programs].concat());
     assert_eq!(code, Some(125));
     assert!(line.contains("expected no file:ready before sh is started, found one"), "{line}");
+}
+
+/// A server that never ends by itself, and a load generator that fails before it is ready.
+const SERVER_AND_LOAD: &str = r#"
+version = 1
+repetitions = 2
+ways = ["bare", "os", "env EXTRA=0", "attach --policy os"]
+score = [
+    { name = "requests", from = "output:requests:", better = "more" },
+    { name = "whole, s", from = "elapsed", better = "less" },
+]
+prepare = '''
+echo once >>prepared
+cat >server.sh <<'SH'
+trap 'rm ready; exit 0' TERM
+echo >ready
+while :; do sleep 0.05; done
+SH
+cat >load.sh <<'SH'
+test -e ready || exit 1
+sleep 0.5
+echo "requests: $1${EXTRA-}"
+SH
+'''
+
+[[workload]]
+name = "fake, {clients} clients"
+each = { clients = ["1", "8"] }
+programs = ["exec sh server.sh", ["sh", "load.sh", "{clients}"]]
+ready = "file:ready"
+"#;
+
+/// All comparisons of a measurement file `m.toml` in `dir`.
+fn measured(dir: &Path, args: &[&str]) -> Vec<serde_json::Value> {
+    let output = compare(dir, &[&["--json", "--file", "m.toml"], args].concat()).output().unwrap();
+    assert_eq!(said(&output), (Some(0), String::new()));
+    let found = serde_json::Deserializer::from_slice(&output.stdout).into_iter();
+    let found: Vec<serde_json::Value> = found.map(Result::unwrap).collect();
+    for one in &found {
+        keeps_to_schema(include_str!("../../../../docs/schemas/comparison.json"), one);
+    }
+    found
+}
+
+/// With `EXTRA=0` the load generator prints ten times as many requests.
+#[test]
+fn a_file_measures_servers_and_goes_on_later() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("m.toml"), SERVER_AND_LOAD).unwrap();
+    let found = measured(dir.path(), &[]);
+    assert_eq!(found.len(), 2);
+    let [first, second] =
+        ["fake,-1-clients", "fake,-8-clients"].map(|name| dir.path().join("out").join(name));
+    for (one, requests) in found.iter().zip([1.0, 8.0]) {
+        assert_eq!(count(one, "runs"), 8);
+        let policies = one["policies"].as_array().unwrap();
+        let medians = policies.iter().map(|it| it["scores"][0]["values"]["median"].as_f64());
+        let medians: Vec<f64> = medians.map(Option::unwrap).collect();
+        assert_eq!(medians, [1.0, 1.0, 10.0, 1.0].map(|factor| factor * requests));
+        assert_eq!(policies[2]["scores"][0]["verdict"], "better");
+        let whole = &one["policies"][0]["scores"][1]["values"]["min"];
+        assert!(whole.as_f64().unwrap() >= 0.5, "{whole}");
+    }
+    let mut cut = state_in(&first);
+    cut["runs"].as_array_mut().unwrap().truncate(3);
+    fs::write(first.join("state.json"), cut.to_string()).unwrap();
+    fs::remove_dir_all(&second).unwrap();
+    let resumed = measured(dir.path(), &["--resume"]);
+    assert_eq!(resumed.iter().map(|one| count(one, "runs")).collect::<Vec<_>>(), [8, 8]);
+    assert_eq!(
+        resumed[0]["runs"].as_array().unwrap()[..3],
+        found[0]["runs"].as_array().unwrap()[..3]
+    );
+    assert_eq!(fs::read_to_string(dir.path().join("out/work/prepared")).unwrap(), "once\n");
+    let (code, line) = refused(dir.path(), &["--file", "m.toml", "--only", "8 clients"]);
+    assert_eq!(code, Some(125));
+    assert!(line.contains("holds a comparison already"), "{line}");
+}
+
+#[test]
+fn a_file_reads_reports_of_run_and_schedule() {
+    let dir = TempDir::new().unwrap();
+    let file = r#"
+version = 1
+repetitions = 1
+ways = ["run --policy os", "schedule --policy os"]
+score = [
+    { name = "version", from = "report:/version", better = "less" },
+    { name = "CPU time, s", from = "cpu", better = "less" },
+]
+workload = [{ name = "true", programs = [["true"]] }, { name = "left out", programs = [["false"]] }]
+"#;
+    fs::write(dir.path().join("m.toml"), file).unwrap();
+    let found = measured(dir.path(), &["--only", "true"]);
+    assert_eq!(found.len(), 1);
+    for figures in found[0]["policies"].as_array().unwrap() {
+        assert_eq!(figures["scores"][0]["values"]["median"], 4.0);
+        assert!(figures["scores"][1]["values"]["median"].as_f64().unwrap() > 0.0);
+    }
+    let shown = fs::read_to_string(dir.path().join("out/true/comparison.txt")).unwrap();
+    assert!(shown.contains("\nCPU time, s\npolicy "), "{shown}");
+}
+
+#[test]
+fn a_wrong_file_is_refused() {
+    let dir = TempDir::new().unwrap();
+    let good =
+        "version = 1\nways = [\"bare\"]\nworkload = [{ name = \"a\", programs = [[\"true\"]] }]\n";
+    let score = "score = [{ name = \"a\", from = \"wall\", better = \"less\" }]\n";
+    let wrong = [
+        (good.replace("= 1", "= 9"), "expected version 1"),
+        (good.replace("bare", "no-policy"), "no-policy"),
+        (good.replace("ways", "wys"), "unknown field `wys`"),
+        (format!("{score}{good}"), "expected a score from output:KEY"),
+        (format!("prepare = \"exit 7\"\n{good}"), "the preparation ended with status 7"),
+        (good.replace("true", "false"), "go on with `colocate compare --file "),
+    ];
+    for (text, expected) in wrong {
+        fs::write(dir.path().join("m.toml"), &text).unwrap();
+        let (_, line) = refused(dir.path(), &["--file", "m.toml"]);
+        assert!(line.contains(expected), "{line}");
+    }
+    let (_, line) = refused(dir.path(), &["--file", "m.toml", "--only", "b"]);
+    assert!(line.contains("--only: expected a part of one of: a, found b"), "{line}");
 }
 
 #[test]

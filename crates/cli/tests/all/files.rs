@@ -63,7 +63,7 @@ const INPUTS: [&str; 12] = [
     "topo --machine {}.json",
     "plan --machine {}.toml --profile x",
     "schedule --policy symbiotic:model={} -- true",
-    "schedule --core-speeds {} -- true",
+    "calibrate --import {}.json",
     "schedule {}",
     "compare --resume -o {}.folder",
 ];

@@ -41,12 +41,14 @@ fn help_fits_one_screen() {
 
 #[test]
 fn earlier_names_say_the_new_one() {
-    for (earlier, now) in [("simulate", "colocate-study simulate"), ("move", "colocate pages move")]
-    {
+    for (earlier, now) in [
+        ("simulate", "`colocate-study simulate` now (`make study` builds it)"),
+        ("move", "`colocate pages move` now"),
+    ] {
         let output =
             std::process::Command::new(PROGRAM).args([earlier, "--help"]).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{said}");
-        assert_eq!(said, format!("colocate: `colocate {earlier}` is `{now}` now\n"));
+        assert_eq!(said, format!("colocate: `colocate {earlier}` is {now}\n"));
     }
 }

@@ -13,7 +13,6 @@ mod bounded_cost;
 mod calibrate;
 mod compare;
 mod compile;
-mod cores;
 mod counted;
 mod demand;
 mod doctor;

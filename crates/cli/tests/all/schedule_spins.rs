@@ -1,7 +1,7 @@
 //! Whole runs of `colocate schedule` that sample which threads only wait in a loop.
 
 use crate::run_support::{Scratch, exclusive, text, workload};
-use colocate_observe::lifecycle::Options;
+use colocate_observe::sample::Clocks;
 use colocate_observe::spin::{DEFAULT_RATE_HZ, SpinSampler};
 use colocate_testing::skip::{Missing, Requirement};
 use colocate_testing::{need, skip};
@@ -26,7 +26,7 @@ fn runnable(scratch: &Scratch, options: &[&str], kind: &str) -> Result<f64, Miss
 #[test]
 fn spinning_threads_are_not_runnable() {
     let _exclusive = exclusive();
-    if let Err(why) = SpinSampler::new(DEFAULT_RATE_HZ, &Options::here().unwrap()) {
+    if let Err(why) = SpinSampler::new(DEFAULT_RATE_HZ, &Clocks::here().unwrap()) {
         skip!(Perf, "{why}");
     }
     for kind in ["flag", "spinlock", "bare"] {

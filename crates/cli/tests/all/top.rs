@@ -1,7 +1,7 @@
 //! Whole runs of `colocate top` beside programs whose phases are known.
 
 use crate::run_support::{Scratch, await_that, children, exclusive, masks, workload};
-use colocate_observe::lifecycle::Options;
+use colocate_observe::sample::Clocks;
 use colocate_observe::spin::{DEFAULT_RATE_HZ, SpinSampler};
 use colocate_testing::printed::{conforms, printed, refusal};
 use colocate_testing::skip::Missing;
@@ -180,7 +180,7 @@ fn processes_that_are_shown() {
 #[test]
 fn spinning_threads_are_not_runnable() {
     let _exclusive = exclusive();
-    if let Err(why) = SpinSampler::new(DEFAULT_RATE_HZ, &Options::here().unwrap()) {
+    if let Err(why) = SpinSampler::new(DEFAULT_RATE_HZ, &Clocks::here().unwrap()) {
         skip!(Perf, "{why}");
     }
     let scratch = Scratch::new();

@@ -1,5 +1,5 @@
 /* busy THREADS ROUNDS: THREADS threads that share ROUNDS of arithmetic evenly and all live from the
- * start; prints the seconds it took. Used by scripts/bench-run. */
+ * start; prints the seconds it took. Used by measurements/run.toml. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * phase so many threads compute, the first thread among them, for so many milliseconds; in one with 0 all sleep.
  * With MS 0 a phase lasts until SIGUSR1. Writes a line at the beginning of each: its number, its
  * workers and the nanoseconds on CLOCK_MONOTONIC; at the very end another one, with 0 workers.
- * Used by scripts/watch-cost and scripts/phase-latency. */
+ * Used by scripts/bounded-cost and scripts/phase-latency. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>

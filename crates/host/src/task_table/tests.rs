@@ -1,8 +1,10 @@
 //! Tests of the table.
 
 use super::*;
+use colocate_act::fair::Fair;
 use colocate_act::journal::Mark;
 use colocate_observe::pmu::Metered;
+use colocate_policy::{DefaultPlacement, Place, Plan};
 
 fn creation(pid: i32, tid: i32, parent: (i32, i32)) -> Creation {
     let (parent_pid, parent_tid) = (Pid(parent.0), Tid(parent.1));

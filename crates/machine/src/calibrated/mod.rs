@@ -5,11 +5,17 @@
 //! beside its speeds, so `--machine FILE` reads it like any other. `docs/reference/calibrate.md` describes
 //! the measurements.
 
+mod apply;
 mod caches;
+mod kinds;
+mod reported;
 mod sharing;
 mod speeds;
 
+pub use apply::{keep_kinds, with_kinds};
 pub use caches::{Level, levels};
+pub use kinds::{CONFIDENCE, MeasuredKind, NOISE, PuSpeed, Speed, kinds_of};
+pub use reported::{Reported, disagreements};
 pub use sharing::{Latency, Sharing, sharing};
 pub use speeds::performance;
 
@@ -151,6 +157,25 @@ pub enum What {
         /// The PU.
         pu: PuNr,
     },
+    /// Work per second of CPU time, relative to the fastest PU by this measure: as if nothing else
+    /// ran.
+    SpeedWhileRunning {
+        /// The PU.
+        pu: PuNr,
+    },
+    /// Share of time in which the measuring thread had the PU.
+    ShareOfPu {
+        /// The PU.
+        pu: PuNr,
+    },
+    /// Time of a loop that saturates an execution unit beside itself on another PU, relative to its
+    /// time alone: near 2 if the PUs share the unit.
+    SharedUnits {
+        /// The PU with the lower number.
+        pu: PuNr,
+        /// The other PU.
+        other: PuNr,
+    },
     /// Share of time in which the PU does not run although no other thread is on it, as under a
     /// hypervisor.
     Away {
@@ -263,9 +288,13 @@ impl What {
             Self::CacheSize { .. } => Unit::Bytes,
             Self::MemoryBandwidth { .. } | Self::MemoryCapacity { .. } => Unit::BytesPerSecond,
             Self::Clock { .. } => Unit::Hertz,
-            Self::Speed { .. } | Self::Away { .. } | Self::Steal { .. } | Self::Beside { .. } => {
-                Unit::Ratio
-            }
+            Self::Speed { .. }
+            | Self::SpeedWhileRunning { .. }
+            | Self::ShareOfPu { .. }
+            | Self::SharedUnits { .. }
+            | Self::Away { .. }
+            | Self::Steal { .. }
+            | Self::Beside { .. } => Unit::Ratio,
             Self::Slots { .. } => Unit::PerCycle,
             Self::BranchMiss { .. } | Self::Work { .. } => Unit::Cycles,
         }
@@ -307,6 +336,11 @@ impl fmt::Display for What {
             Self::PageMove { from, to } => write!(f, "page move, node {} to {}", from.0, to.0),
             Self::Clock { pu } => write!(f, "clock, PU {}", pu.0),
             Self::Speed { pu } => write!(f, "speed, PU {}", pu.0),
+            Self::SpeedWhileRunning { pu } => write!(f, "speed while running, PU {}", pu.0),
+            Self::ShareOfPu { pu } => write!(f, "share of the time, PU {}", pu.0),
+            Self::SharedUnits { pu, other } => {
+                write!(f, "shared units, PU {} and {}", pu.0, other.0)
+            }
             Self::Away { pu } => write!(f, "share away, PU {}", pu.0),
             Self::Gap { pu } => write!(f, "away at a time, PU {}", pu.0),
             Self::Steal { pu } => write!(f, "steal by the kernel's count, PU {}", pu.0),

@@ -37,7 +37,6 @@
 use crate::cpulist::PuSet;
 use crate::ids::{NodeIdx, PuIdx, PuNr};
 use crate::machine::{CacheKind, CoreKind, Machine, Node};
-use crate::measured::cores_of;
 use crate::parts::{CachePart, DistancePart, KindPart, NodePart, Parts};
 use crate::units::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -269,7 +268,7 @@ fn numbers(machine: &Machine, pus: &[PuIdx]) -> impl Iterator<Item = PuNr> {
 /// Groups of `machine` at a level, as reported. A PU without a cache is a group of its own.
 fn groups_of(machine: &Machine, level: Level) -> Groups {
     match level {
-        Level::Core => cores_of(machine).iter().map(|core| core.iter().collect()).collect(),
+        Level::Core => machine.core_sets().iter().map(|core| core.iter().collect()).collect(),
         Level::Package => {
             let packages = machine.packages.iter().map(|package| &package.cores);
             let pus = packages.map(|cores| {

@@ -1,9 +1,8 @@
 //! Facts on cores from sysfs beyond hwloc: capacities, clock rates, offline PUs.
 
+use crate::calibrated::Reported;
 use crate::cpulist::PuSet;
 use crate::ids::PuNr;
-use crate::machine::Machine;
-use crate::measured::Reported;
 use crate::parts::{KindPart, Parts};
 use crate::units::{Bytes, Hertz};
 use colocate_files::kernel;
@@ -101,18 +100,13 @@ impl Sysfs {
         found.filter(|(_, _, pus)| !pus.is_empty()).collect()
     }
 
-    /// Speeds of `pus` as reported by firmware and kernel, in the order of `pus`. Kinds have the
-    /// names of `machine`.
+    /// Speeds of `pus` as reported by firmware and kernel, in the order of `pus`.
     #[must_use]
-    pub fn reported(&self, machine: &Machine, pus: &[PuNr]) -> Vec<Reported> {
+    pub fn reported(&self, pus: &[PuNr]) -> Vec<Reported> {
         let hybrid = self.hybrid_pmus();
         let reported = pus.iter().map(|&pu| {
-            let core = machine.pu_by_os(pu).map(|place| machine.core_of(place));
-            let kind =
-                core.map(|core| machine.kinds[machine.cores[core.idx()].kind.idx()].name.clone());
             let list = hybrid.iter().find(|(_, _, pus)| pus.contains(pu));
             Reported {
-                kind,
                 cpu_capacity: self.capacity(pu),
                 cppc_highest: self.cppc_highest(pu),
                 max_frequency: self.max_frequency(pu),
@@ -282,20 +276,14 @@ mod tests {
 
     #[test]
     fn everything_that_is_reported_of_a_pu() {
-        let mut parts = Parts { pus: (0..12).map(PuNr).collect(), ..Parts::default() };
-        let files = hybrid_tree();
-        files.complete(&mut parts);
-        let machine = parts.assemble().unwrap();
-        let reported = files.reported(&machine, &[PuNr(0), PuNr(11), PuNr(40)]);
+        let reported = hybrid_tree().reported(&[PuNr(0), PuNr(11), PuNr(40)]);
         let fast = Reported {
-            kind: Some("performance".into()),
             cpu_capacity: Some(1024),
             cppc_highest: Some(65),
             max_frequency: Some(Hertz::mhz(5000)),
             hybrid_pmu: Some("cpu_core".into()),
         };
         let slow = Reported {
-            kind: Some("efficiency".into()),
             cppc_highest: Some(42),
             max_frequency: Some(Hertz::mhz(3800)),
             hybrid_pmu: Some("cpu_atom".into()),

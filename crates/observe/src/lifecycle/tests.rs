@@ -1,5 +1,6 @@
 //! Orders of events, and what a scan of `/proc` shows of an exec.
 
+use super::order::drop_others;
 use super::*;
 use std::io::Write as _;
 

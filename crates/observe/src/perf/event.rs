@@ -28,7 +28,7 @@ const GENERAL: u64 = 0xff_00ff;
 
 /// Hardware number of each register of [`Attr::with_registers`], in the order of a sample: `rax`,
 /// `rbx`, `rcx`, `rdx`, `rsi`, `rdi`, `rbp`, `rsp`, `r8` and so on.
-pub const REGISTERS: [u8; 16] = [0, 3, 1, 2, 6, 7, 5, 4, 8, 9, 10, 11, 12, 13, 14, 15];
+pub(super) const REGISTERS: [u8; 16] = [0, 3, 1, 2, 6, 7, 5, 4, 8, 9, 10, 11, 12, 13, 14, 15];
 
 /// Attributes of an event. Times are on `CLOCK_MONOTONIC`. Kernel and hypervisor are excluded by
 /// default: they need a privilege, and are not the program's instructions.
@@ -142,14 +142,14 @@ impl Attr {
     /// As [`Attr::with_kernel`]; samples in the kernel also have the user-mode instruction pointer.
     pub fn with_kernel_and_caller(mut self) -> Self {
         self.0.sample_type |= u64::from(c::PERF_SAMPLE_REGS_USER);
-        self.0.sample_regs_user = 1 << INSTRUCTION_POINTER;
+        self.0.sample_regs_user |= 1 << INSTRUCTION_POINTER;
         self.with_kernel()
     }
 
     /// Samples also have the general registers of x86-64, in the order of [`REGISTERS`].
     pub fn with_registers(mut self) -> Self {
         self.0.sample_type |= u64::from(c::PERF_SAMPLE_REGS_USER);
-        self.0.sample_regs_user = GENERAL;
+        self.0.sample_regs_user |= GENERAL;
         self
     }
 

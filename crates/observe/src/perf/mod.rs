@@ -6,8 +6,10 @@ pub(crate) mod ring;
 mod rings;
 mod tracepoint;
 
-pub use event::{Attr, Event, REGISTERS};
-pub use record::{Accessed, Mapping, Record, Stamp, accessed, parse, registers, split};
+pub use event::{Attr, Event};
+pub use record::{
+    Accessed, Mapping, Record, Stamp, accessed, caller, general_registers, parse, split,
+};
 pub(crate) use ring::Ring;
 pub(crate) use rings::Rings;
 pub(crate) use tracepoint::{Traced, Tracepoint, TracepointError};

@@ -1,6 +1,6 @@
 //! Records in a ring buffer, in the layout of `perf_event_open(2)`.
 
-use super::event::STAMP;
+use super::event::{REGISTERS, STAMP};
 use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
 use perf_event_open_sys::bindings as c;
@@ -54,8 +54,8 @@ pub enum Record<'a> {
         ip: u64,
         /// Whether the thread was in user mode.
         user: bool,
-        /// Remaining fields after the time: for [`registers`] or [`accessed`], as requested when
-        /// the event was opened.
+        /// Remaining fields after the time: for [`caller`] and [`general_registers`], or for
+        /// [`accessed`], as requested when the event was opened.
         rest: &'a [u8],
     },
     /// Event count at a thread's exit.
@@ -204,12 +204,42 @@ fn record(kind: u32, misc: u16, body: &[u8]) -> Option<Record<'_>> {
 
 /// User-mode registers in the rest of a sample, in the order of their numbers; none for kernel
 /// threads.
-pub fn registers(rest: &[u8]) -> impl Iterator<Item = u64> {
+fn registers(rest: &[u8]) -> impl Iterator<Item = u64> {
     let mut fields = Fields(rest);
     // CPU and padding, then the ABI: 0 (PERF_SAMPLE_REGS_ABI_NONE) without registers.
     let has_some = fields.skip(8).and_then(|()| fields.u64()).is_some_and(|abi| abi != 0);
     let mut fields = if has_some { fields } else { Fields(&[]) };
     std::iter::from_fn(move || fields.u64())
+}
+
+/// Number of general registers before the instruction pointer in the kernel's numbering of x86-64.
+const BEFORE_IP: usize = 8;
+
+/// User-mode instruction pointer of a sample, if requested: the end of the system call for a sample
+/// in the kernel.
+pub fn caller(rest: &[u8]) -> Option<u64> {
+    // The number of registers shows which were requested.
+    match registers(rest).count() {
+        1 => registers(rest).next(),
+        17 => registers(rest).nth(BEFORE_IP),
+        _ => None,
+    }
+}
+
+/// General registers of a sample by their hardware numbers, if requested and all known.
+pub fn general_registers(rest: &[u8]) -> Option<[u64; REGISTERS.len()]> {
+    let mut all: Vec<u64> = registers(rest).collect();
+    if all.len() > REGISTERS.len() {
+        all.remove(BEFORE_IP);
+    }
+    if all.len() < REGISTERS.len() {
+        return None;
+    }
+    let mut held = [0; REGISTERS.len()];
+    for (number, value) in REGISTERS.iter().zip(all) {
+        held[usize::from(*number)] = value;
+    }
+    Some(held)
 }
 
 /// Memory access sampled by the processor.
@@ -375,6 +405,27 @@ mod tests {
                 assert_eq!(registers(rest).collect::<Vec<u64>>(), held);
             }
         }
+    }
+
+    /// Samples of subscribers that need the user-mode instruction pointer, the general registers, or both, as the kernel
+    /// numbers these: AX, BX, CX, DX, SI, DI, BP, SP, IP, R8 and so on.
+    #[test]
+    fn registers_by_request() {
+        let rest = |held: &[u64]| -> Vec<u8> {
+            let words = [&[0, u64::from(!held.is_empty())], held].concat();
+            words.into_iter().flat_map(u64::to_ne_bytes).collect()
+        };
+        let first = [0, 3, 1, 2, 6, 7, 5, 4];
+        let second: Vec<u64> = (8..16).collect();
+        let general = std::array::from_fn(|number| number as u64);
+        let both = rest(&[&first[..], &[99], &second].concat());
+        assert_eq!((caller(&both), general_registers(&both)), (Some(99), Some(general)));
+        let without_ip = rest(&[&first[..], &second].concat());
+        assert_eq!((caller(&without_ip), general_registers(&without_ip)), (None, Some(general)));
+        let ip = rest(&[99]);
+        assert_eq!((caller(&ip), general_registers(&ip)), (Some(99), None));
+        let none = rest(&[]);
+        assert_eq!((caller(&none), general_registers(&none)), (None, None));
     }
 
     /// A load whose line another core had written, a store, and an instruction that does not access memory.

@@ -7,12 +7,13 @@ use colocate_linux::SysError;
 use perf_event_open_sys::bindings::perf_event_mmap_page as ControlPage;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An event with its mapped ring buffer.
 #[derive(Debug)]
 pub struct Ring {
-    event: Event,
+    event: Arc<Event>,
     control: NonNull<ControlPage>,
     page_b: usize,
     data_b: usize,
@@ -44,7 +45,7 @@ impl Ring {
         };
         match NonNull::new(address.cast::<ControlPage>()) {
             Some(control) if address != libc::MAP_FAILED => {
-                Ok(Self { event, control, page_b, data_b })
+                Ok(Self { event: Arc::new(event), control, page_b, data_b })
             }
             _ => Err(SysError::last("mmap of a perf ring")),
         }
@@ -53,6 +54,11 @@ impl Ring {
     /// Event of the ring.
     pub fn event(&self) -> &Event {
         &self.event
+    }
+
+    /// Event of the ring, for a poll(2) without the ring.
+    pub fn polled(&self) -> Arc<Event> {
+        Arc::clone(&self.event)
     }
 
     /// Capacity of the ring, in bytes of records.

@@ -10,6 +10,7 @@ use colocate_linux::SysError;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::PuNr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 /// Upper bound of the records at a task's exit: exit record and record of a loss before it, 56 and
 /// 24 bytes, each with at most 56 bytes of identification (perf_event_open(2)).
@@ -213,6 +214,11 @@ impl Rings {
     /// Whether `cpu` has a ring; events on other CPUs are not seen.
     pub fn has(&self, cpu: PuNr) -> bool {
         self.carriers.iter().any(|(with_ring, _)| *with_ring == cpu)
+    }
+
+    /// Events whose descriptors become readable when records wait.
+    pub fn polled(&self) -> Vec<Arc<Event>> {
+        self.carriers.iter().map(|(_, ring)| ring.polled()).collect()
     }
 
     /// Descriptors that become readable when records wait.

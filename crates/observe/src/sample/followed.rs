@@ -1,101 +1,110 @@
-//! Sampled processes, followed through their forks and exits.
+//! Sampled processes of a subscriber: their executable mappings, and launches before the exec.
 
-use super::clock::{Clock, SETTLED};
+use super::clock::{SETTLED, Subscription};
+use super::file::FileId;
+use super::maps::Spaces;
+use crate::event::TaskEvent;
 use crate::perf::{Record, Stamp, split};
 use crate::pmu::Start;
 use crate::tree::Tree;
+use colocate_linux::Pid;
 use colocate_linux::SysError;
 use colocate_linux::clock::now;
-use colocate_linux::{Pid, Tid};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-/// Samples processes and their future children.
+/// Samples of processes and their future children.
 #[derive(Debug)]
 pub(crate) struct Followed {
-    pub clock: Clock,
-    /// Living sampled processes, with the process whose events each inherits (or its own).
-    events_of: BTreeMap<Pid, Pid>,
-    /// Threads with own events, of each process added explicitly.
-    opened: BTreeMap<Pid, Vec<Tid>>,
+    pub samples: Subscription,
+    pub spaces: Spaces,
+    /// Launched processes before their exec.
+    waiting: BTreeSet<Pid>,
 }
 
 impl Followed {
     /// Samples no process yet.
-    pub fn new(clock: Clock) -> Self {
-        Self { clock, events_of: BTreeMap::new(), opened: BTreeMap::new() }
+    pub fn new(samples: Subscription) -> Self {
+        Self { samples, spaces: Spaces::default(), waiting: BTreeSet::new() }
     }
 
-    /// Adds process `pid` and all its future children. With [`Start::AtExec`] the process waits
-    /// before its exec, and nothing before the exec is counted.
-    pub fn also(&mut self, pid: Pid, start: Start) -> Result<(), SysError> {
-        self.clock.expect(pid, start);
+    /// Adds process `pid`, its descendants and all their future children. With [`Start::AtExec`]
+    /// the process waits before its exec, and nothing before the exec is counted. `found` receives
+    /// the present threads. Returns the processes, and whether the kernel will report the exit of
+    /// each thread.
+    pub fn also(
+        &mut self,
+        pid: Pid,
+        start: Start,
+        found: &mut Vec<TaskEvent>,
+    ) -> Result<(Tree, bool), SysError> {
         let mut tree = Tree::default();
         tree.add(pid);
-        tree.scan(&self.clock.proc, now(), &mut Vec::new());
-        tree.processes().try_for_each(|process| self.also_alone(process))
-    }
-
-    /// Adds process `pid`, and the threads and processes created from now on.
-    pub fn also_alone(&mut self, pid: Pid) -> Result<(), SysError> {
-        // `attach` opens events on several threads and may fail in the middle.
-        let before = self.clock.rings.tids().len();
-        let done = self.clock.attach(pid);
-        self.opened.entry(pid).or_default().extend(self.clock.rings.tids().skip(before));
-        if let Err(why) = done {
-            self.forget(pid);
-            return Err(why);
+        tree.scan(&self.samples.proc, now(), found);
+        if start == Start::AtExec && !tree.is_empty() {
+            self.waiting.insert(pid);
         }
-        self.events_of.insert(pid, pid);
-        self.clock.spaces.clear(pid);
-        self.clock.spaces.find(pid, &self.clock.proc);
-        Ok(())
+        let mut reports_exits = true;
+        for process in tree.processes() {
+            reports_exits &= self.also_alone(process)?;
+        }
+        Ok((tree, reports_exits))
     }
 
-    /// Whether process `pid` is sampled, as far as the kernel has reported process creations.
-    pub fn samples(&self, pid: Pid) -> bool {
-        self.events_of.contains_key(&pid)
+    /// Adds process `pid`, and the threads and processes created from now on. Returns whether the
+    /// kernel will report the exit of each thread.
+    pub fn also_alone(&mut self, pid: Pid) -> Result<bool, SysError> {
+        let added = self.samples.add(pid);
+        if added.is_err() {
+            self.waiting.remove(&pid);
+        }
+        let reports_exits = added?;
+        self.spaces.clear(pid);
+        self.spaces.find(pid, &self.samples.proc);
+        Ok(reports_exits)
     }
 
     /// Stops sampling process `pid` and the processes it created since it was added.
     pub fn forget(&mut self, pid: Pid) {
-        for tid in self.opened.remove(&pid).unwrap_or_default() {
-            self.clock.rings.detach(tid);
-        }
-        self.clock.forget(pid);
-        self.events_of.retain(|_, of| *of != pid);
+        self.samples.forget(pid);
+        self.waiting.remove(&pid);
     }
 
-    /// Number of open events: one for each CPU and each thread found at the start. Inherited events
-    /// do not count.
-    pub fn events(&self) -> usize {
-        self.clock.rings.tids().len()
+    /// Whether process `pid` has not yet executed its program.
+    pub fn is_waiting(&self, pid: Pid) -> bool {
+        self.waiting.contains(&pid)
     }
 
-    /// Settled records, in the order of time.
-    pub fn take(&mut self) -> Vec<u8> {
-        self.clock.take(now().saturating_sub(SETTLED)).0
-    }
-
-    /// Calls `of` with each record, after tracking it.
-    pub fn each(&mut self, bytes: &[u8], mut of: impl FnMut(&mut Clock, &Record<'_>)) {
-        for (whole, record) in split(bytes) {
+    /// Calls `of` with each settled record, after tracking it.
+    pub fn each(&mut self, mut of: impl FnMut(&mut Self, &Record<'_>)) {
+        let taken = self.samples.take(now().saturating_sub(SETTLED));
+        for (whole, record) in split(&taken.bytes) {
             self.follow(whole, &record);
-            of(&mut self.clock, &record);
+            of(self, &record);
+            if let Record::Exit(Stamp { pid, tid, .. }) = record
+                && tid == pid.first_thread()
+            {
+                self.spaces.clear(pid);
+            }
         }
     }
 
-    fn follow(&mut self, whole: &[u8], record: &Record<'_>) {
-        self.clock.follow(whole, record);
+    /// Updates the mappings and waiting processes by a record; `whole` is the record's bytes.
+    pub fn follow(&mut self, whole: &[u8], record: &Record<'_>) {
         match record {
+            // The record of a new thread has its process as both; only a new process copies
+            // mappings.
             Record::Fork { created, parent_pid, .. } if created.pid != *parent_pid => {
-                if let Some(of) = self.events_of.get(parent_pid) {
-                    self.events_of.insert(created.pid, *of);
+                self.spaces.fork(*parent_pid, created.pid);
+                // A child of a process before its exec has not executed its program either.
+                if self.waiting.contains(parent_pid) {
+                    self.waiting.insert(created.pid);
                 }
             }
-            Record::Exit(Stamp { pid, tid, .. }) if *tid == pid.first_thread() => {
-                self.clock.spaces.clear(*pid);
-                self.events_of.remove(pid);
+            Record::Comm { of, exec: true, .. } => {
+                self.waiting.remove(&of.pid);
+                self.spaces.clear(of.pid);
             }
+            Record::Map { by, map } => self.spaces.map(by.pid, map, FileId::of_record(whole)),
             _ => {}
         }
     }

@@ -32,7 +32,7 @@
 //! ```
 
 pub mod budget;
-pub(crate) mod clock;
+pub mod clock;
 pub mod elf;
 pub mod file;
 pub mod flow;
@@ -46,21 +46,26 @@ mod threads;
 mod weigh;
 
 pub use crate::pmu::{Counted, Start};
+pub use clock::Clocks;
 pub use threads::ThreadSamples;
 
 use crate::code::Stretch;
-use crate::perf::{Attr, Record, Stamp, split};
+use crate::event::TaskEvent;
+use crate::perf::{Event, Record, Stamp, split};
 use crate::tree::Tree;
 use budget::Budget;
-use clock::{Clock, SETTLED};
+use clock::{Contents, SETTLED};
 use colocate_isa::Isa;
 use colocate_linux::SysError;
 use colocate_linux::clock::now;
+use colocate_linux::proc::Proc;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
+use followed::Followed;
 use maps::Origin;
 use shares::Shares;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use threads::Threads;
 use weigh::Weigher;
 
@@ -81,10 +86,6 @@ pub const LEAST_SAMPLES: u64 = 20;
 /// (docs/reference/sampling.md).
 pub const MOST_STEPS: u64 = 10_000_000_000;
 
-/// Bytes waiting in a ring before poll(2) wakes: some 25 samples, 0.1 s of one CPU at the default
-/// rate. Code that a JIT compiler moves sooner is misread.
-const WAKE_B: u32 = 1024;
-
 /// Period of `/proc` scans for thread creations and exits, once records may have been lost. Chosen.
 const SCAN_EVERY: Nanos = Nanos::from_secs(1);
 
@@ -93,8 +94,8 @@ const SCAN_EVERY: Nanos = Nanos::from_secs(1);
 pub struct SampleOptions {
     /// Samples per second of CPU time, in [`RATES_HZ`].
     pub rate_hz: u32,
-    /// CPUs, rings and `/proc`, as for lifecycle events.
-    pub watch: crate::lifecycle::Options,
+    /// Clocks, shared with other samplers.
+    pub clocks: Clocks,
     /// Budget ([`budget`]) of each call of [`Sampler::snapshot`] and [`Sampler::stretches`];
     /// samples in code beyond it count as samples in unreadable code.
     pub most_steps: u64,
@@ -104,24 +105,18 @@ impl SampleOptions {
     /// Default rate on this machine's online CPUs.
     ///
     /// # Errors
-    /// As [`crate::lifecycle::Options::here`].
+    /// As [`Clocks::here`].
     pub fn here() -> Result<Self, SysError> {
-        let watch = crate::lifecycle::Options {
-            ring_pages: RING_PAGES,
-            ..crate::lifecycle::Options::here()?
-        };
-        Ok(Self { rate_hz: DEFAULT_RATE_HZ, watch, most_steps: MOST_STEPS })
+        Ok(Self { rate_hz: DEFAULT_RATE_HZ, clocks: Clocks::here()?, most_steps: MOST_STEPS })
     }
 }
-
-/// Pages of each CPU's ring, 128 KiB: 3,000 samples, 12 s of one CPU at the default rate. Within
-/// the 516 KiB that an unprivileged user may lock (`perf_event_mlock_kb`).
-const RING_PAGES: usize = 32;
 
 /// Samples the threads of one or more programs.
 #[derive(Debug)]
 pub struct Sampler {
-    clock: Clock,
+    followed: Followed,
+    /// Events whose descriptors become readable when samples wait.
+    polled: Vec<Arc<Event>>,
     most_steps: u64,
     began: Nanos,
     threads: Threads,
@@ -152,9 +147,10 @@ impl Sampler {
     /// # Errors
     /// As [`Sampler::start`].
     pub fn open(options: &SampleOptions) -> Result<Self, SysError> {
-        let watch = (&options.watch, options.watch.ring_pages);
+        let samples = options.clocks.subscribe(options.rate_hz, Contents::MIX)?;
         Ok(Self {
-            clock: Clock::map((options.rate_hz, WAKE_B), watch, Attr::with_kernel)?,
+            polled: samples.polled(),
+            followed: Followed::new(samples),
             most_steps: options.most_steps,
             began: now(),
             threads: Threads::default(),
@@ -169,31 +165,34 @@ impl Sampler {
     /// # Errors
     /// As [`Sampler::start`].
     pub fn also(&mut self, pid: Pid, start: Start) -> Result<(), SysError> {
-        let mut tree = Tree::default();
         let mut found = Vec::new();
-        tree.add(pid);
-        tree.scan(&self.clock.proc, now(), &mut found);
+        let (mut tree, reports_exits) = self.followed.also(pid, start, &mut found)?;
         if tree.is_empty() {
             return Err(SysError::of("perf_event_open", libc::ESRCH));
         }
-        self.clock.expect(pid, start);
-        for process in tree.processes() {
-            if !self.clock.attach(process)? {
-                self.next_scan.get_or_insert(Nanos::ZERO);
-            }
-            self.clock.spaces.find(process, &self.clock.proc);
+        if !reports_exits {
+            self.next_scan.get_or_insert(Nanos::ZERO);
         }
-        tree.scan(&self.clock.proc, now(), &mut found);
-        for event in found {
-            self.threads.apply(&event, &self.clock.proc);
-        }
+        tree.scan(self.proc(), now(), &mut found);
+        self.apply(&found);
+        self.threads.leave_out_earlier(&found);
         Ok(())
+    }
+
+    fn proc(&self) -> &Proc {
+        &self.followed.samples.proc
+    }
+
+    fn apply(&mut self, events: &[TaskEvent]) {
+        for event in events {
+            self.threads.apply(event, &self.followed.samples.proc);
+        }
     }
 
     /// Descriptors that become readable when samples wait.
     #[must_use]
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
-        self.clock.rings.fds().collect()
+        self.polled.iter().map(|event| event.as_fd()).collect()
     }
 
     /// Whether every sampled thread has exited and been reported.
@@ -219,17 +218,14 @@ impl Sampler {
     /// Records the CPU time of all threads from `/proc`. Call before reaping a process: afterwards
     /// the CPU time of its main thread is gone.
     pub fn read_cpu_times(&mut self) {
-        self.threads.read_cpu_times(&self.clock.proc);
+        self.threads.read_cpu_times(&self.followed.samples.proc);
     }
 
     /// Stops sampling; the programs run on, and the records in the rings are filed.
     pub fn stop(&mut self) {
-        self.threads.read_cpu_times(&self.clock.proc);
-        self.clock.rings.detach_all();
+        self.threads.read_cpu_times(&self.followed.samples.proc);
+        self.followed.samples.stop();
         self.file_until(Nanos(u64::MAX));
-        // The kernel reports a loss with the next record, so losses at the very end are only in the
-        // counts.
-        self.count_lost(0);
         if self.next_scan.take().is_some() {
             self.scan();
         }
@@ -241,16 +237,16 @@ impl Sampler {
     /// [`SampleOptions::most_steps`]. The rings fill up meanwhile.
     #[must_use]
     pub fn snapshot(&mut self) -> Vec<ThreadSamples> {
-        self.threads.read_cpu_times(&self.clock.proc);
-        self.weigher.weigh(&self.clock.spaces, &mut Budget::of(self.most_steps));
-        self.threads.snapshot(&self.weigher, self.clock.period)
+        self.threads.read_cpu_times(&self.followed.samples.proc);
+        self.weigher.weigh(&self.followed.spaces, &mut Budget::of(self.most_steps));
+        self.threads.snapshot(&self.weigher, self.followed.samples.period)
     }
 
     /// At most `count` stretches of the code sampled so far. Decodes as
     /// [`snapshot`](Self::snapshot) does.
     #[must_use]
     pub fn stretches(&mut self, count: usize) -> Vec<Stretch> {
-        self.weigher.stretches(&self.clock.spaces, count, &mut Budget::of(self.most_steps))
+        self.weigher.stretches(&self.followed.spaces, count, &mut Budget::of(self.most_steps))
     }
 
     /// Stops, and returns the samples and mix of each thread.
@@ -268,7 +264,7 @@ impl Sampler {
     fn notes(&self, threads: &[ThreadSamples]) -> Vec<String> {
         let mut notes = vec![format!(
             "instruction-pointer samples at {} Hz on the software clock; shares are estimates",
-            1_000_000_000 / self.clock.period.0.max(1)
+            1_000_000_000 / self.followed.samples.period.0.max(1)
         )];
         let few = threads.iter().filter(|thread| thread.samples < LEAST_SAMPLES).count();
         if few > 0 {
@@ -287,8 +283,11 @@ impl Sampler {
         }
         let guessed = self.threads.guessed_cpu_times();
         if guessed > 0 {
-            let without =
-                if self.clock.with_kernel { "" } else { ", without its time in the kernel" };
+            let without = if self.followed.samples.with_kernel {
+                ""
+            } else {
+                ", without its time in the kernel"
+            };
             notes.push(format!("CPU time of {guessed} threads is that of their samples{without}"));
         }
         if self.lost > 0 {
@@ -298,38 +297,29 @@ impl Sampler {
     }
 
     fn file_until(&mut self, settled: Nanos) {
-        let (bytes, full) = self.clock.take(settled);
-        if full {
+        let taken = self.followed.samples.take(settled);
+        self.lost += taken.lost;
+        if taken.full || taken.lost > 0 {
             self.next_scan.get_or_insert(Nanos::ZERO);
         }
-        split(&bytes).for_each(|(whole, record)| self.file(whole, &record));
+        split(&taken.bytes).for_each(|(whole, record)| self.file(whole, &record));
     }
 
     fn file(&mut self, whole: &[u8], record: &Record<'_>) {
         if let Some(event) = crate::lifecycle::event(record) {
-            self.threads.apply(&event, &self.clock.proc);
+            self.apply(&[event]);
         }
-        self.clock.follow(whole, record);
+        self.followed.follow(whole, record);
         match record {
             // Other threads of the process still need its mappings.
             Record::Exit(Stamp { pid, .. }) if !self.threads.lives(*pid) => {
-                self.clock.spaces.clear(*pid);
+                self.followed.spaces.clear(*pid);
             }
-            Record::Sample { of, ip, user, .. } if !self.clock.is_waiting(of.pid) => {
+            Record::Sample { of, ip, user, .. } if !self.followed.is_waiting(of.pid) => {
                 self.file_sample(of, *ip, *user);
             }
             Record::Count { of, value } => self.threads.final_cpu_time(of.tid, Nanos(*value)),
-            Record::Lost { count } => self.count_lost(*count),
             _ => {}
-        }
-    }
-
-    /// Counts records dropped by the rings; `recorded` is the number reported by a record.
-    fn count_lost(&mut self, recorded: u64) {
-        let lost = self.clock.rings.newly_lost(recorded);
-        self.lost += lost;
-        if lost > 0 {
-            self.next_scan.get_or_insert(Nanos::ZERO);
         }
     }
 
@@ -339,13 +329,11 @@ impl Sampler {
         let mut found = Vec::new();
         let mut tree = Tree::default();
         self.threads.processes().for_each(|process| tree.add(process));
-        tree.scan(&self.clock.proc, at, &mut found);
+        tree.scan(self.proc(), at, &mut found);
         for process in tree.processes().filter(|process| !self.threads.lives(*process)) {
-            self.clock.spaces.find(process, &self.clock.proc);
+            self.followed.spaces.find(process, &self.followed.samples.proc);
         }
-        for event in found {
-            self.threads.apply(&event, &self.clock.proc);
-        }
+        self.apply(&found);
         for (tid, _) in self.threads.living() {
             if !tree.has(tid) {
                 self.threads.ended(at, tid);
@@ -359,7 +347,7 @@ impl Sampler {
             self.threads.in_kernel(tid);
             return;
         }
-        match self.clock.spaces.origin(pid, ip) {
+        match self.followed.spaces.origin(pid, ip) {
             Origin::File(file, offset) => {
                 let site = self.weigher.site(file, offset);
                 self.threads.at_site(tid, site);
@@ -388,7 +376,6 @@ mod tests {
     use super::*;
     use crate::spin::SpinSampler;
     use crate::spin::judge::Judge;
-    use colocate_linux::proc::Proc;
     use colocate_testing::skip;
     use std::path::Path;
     use std::process::{Child, Command};
@@ -447,7 +434,7 @@ mod tests {
             let options = SampleOptions { rate_hz: 1_000, ..SampleOptions::here().unwrap() };
             let (mut sampler, mut spins) = match (
                 Sampler::start(program.pid(), Start::Now, options.clone()),
-                SpinSampler::new(1_000, &options.watch),
+                SpinSampler::new(1_000, &options.clocks),
             ) {
                 (Ok(sampler), Ok(spins)) => (sampler, spins),
                 (Err(why), _) | (_, Err(why)) => skip!(Perf, "{why}"),

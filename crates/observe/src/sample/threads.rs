@@ -81,6 +81,8 @@ struct Thread {
     ended: Option<Nanos>,
     /// CPU time used before sampling began.
     cpu_time_before: Nanos,
+    /// Part of the kernel's final count that is older than the sampling.
+    counted_before: Nanos,
     cpu_time: CpuTime,
     sites: HashMap<SiteIdx, u32>,
     live: Shares,
@@ -142,6 +144,7 @@ impl Threads {
             created: at,
             ended: None,
             cpu_time_before: before.unwrap_or_default(),
+            counted_before: Nanos::ZERO,
             cpu_time: CpuTime::Unknown,
             sites: HashMap::new(),
             live: Shares::default(),
@@ -149,6 +152,18 @@ impl Threads {
             unreadable: 0,
             in_kernel: 0,
         });
+    }
+
+    /// Leaves out the earlier CPU time of threads just found: events that another sampler has opened
+    /// before have counted it.
+    pub(super) fn leave_out_earlier(&mut self, found: &[TaskEvent]) {
+        for event in found {
+            if let TaskEvent::Created { tid, .. } = event
+                && let Some(thread) = self.get(*tid)
+            {
+                thread.counted_before = thread.cpu_time_before;
+            }
+        }
     }
 
     pub(super) fn ended(&mut self, at: Nanos, tid: Tid) {
@@ -294,7 +309,7 @@ impl Thread {
     fn cpu_time(&self, period: Nanos) -> Option<Nanos> {
         let sampled = self.all_samples();
         let (known, newer) = match self.cpu_time {
-            CpuTime::Final(time) => return Some(time),
+            CpuTime::Final(time) => return Some(time.saturating_sub(self.counted_before)),
             CpuTime::Read(time, before) => (time, sampled - before),
             CpuTime::Unknown if sampled == 0 => return None,
             CpuTime::Unknown => (Nanos::ZERO, sampled),

@@ -20,17 +20,16 @@ mod events;
 pub mod groups;
 pub mod table;
 
-use crate::lifecycle::Options;
-use crate::perf::{Accessed, Attr, REGISTERS, Record, Rings, accessed, parse, registers};
+use crate::perf::{Accessed, Attr, Record, Rings, accessed, general_registers, parse};
 use crate::pmu::Start;
 use crate::sample::RATES_HZ;
-use crate::sample::clock::Clock;
+use crate::sample::clock::{Clocks, Contents, Subscription, period};
 use crate::sample::followed::Followed;
 use code::Code;
 use colocate_linux::SysError;
 use colocate_linux::clock::now;
 use colocate_linux::{Pid, Tid};
-use colocate_machine::Nanos;
+use colocate_machine::{Nanos, PuNr};
 use groups::Groups;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -55,6 +54,7 @@ pub struct AccessSampler {
     means: Means,
     /// Sampling period.
     period: Nanos,
+    cpus: Vec<PuNr>,
     code: Code,
     table: Table,
     groups: Groups,
@@ -81,24 +81,22 @@ enum Means {
 
 impl AccessSampler {
     /// Creates a sampler that samples no process yet. Its rate is `rate_hz` per second of each
-    /// thread's CPU time, on the CPUs of `watch` only.
+    /// thread's CPU time, on the CPUs of `clocks` only.
     ///
     /// # Errors
     /// As [`crate::perf::Event::open`]: `EACCES`, `EPERM` or `ENOSYS` where events are denied;
     /// `EOPNOTSUPP` on a processor without access events other than x86-64.
-    pub fn new(rate_hz: u32, watch: &Options) -> Result<Self, SysError> {
+    pub fn new(rate_hz: u32, clocks: &Clocks) -> Result<Self, SysError> {
         let rate_hz = rate_hz.clamp(*RATES_HZ.start(), *RATES_HZ.end());
-        let period = Nanos(1_000_000_000 / u64::from(rate_hz));
+        let period = period(rate_hz);
         let by_events = events::find(Path::new("/sys"), rate_hz).and_then(|events| {
-            Some((
-                Samples::by_events(&events.attrs, period, watch).ok()?,
-                Means::Events(events.name),
-            ))
+            let samples = Samples::by_events(&events.attrs, period, clocks).ok()?;
+            Some((samples, Means::Events(events.name)))
         });
         let (samples, means) = match by_events {
             Some(found) => found,
             None if cfg!(target_arch = "x86_64") => {
-                (Samples::by_clock(period, watch)?, Means::Registers)
+                (Samples::by_clock(rate_hz, clocks)?, Means::Registers)
             }
             None => return Err(SysError::of("perf_event_open", libc::EOPNOTSUPP)),
         };
@@ -106,6 +104,7 @@ impl AccessSampler {
             samples,
             means,
             period,
+            cpus: clocks.watch.cpus.clone(),
             code: Code::default(),
             table: Table::default(),
             groups: Groups::new(),
@@ -130,7 +129,7 @@ impl AccessSampler {
     pub fn also(&mut self, pid: Pid, start: Start) -> Result<(), SysError> {
         match &mut self.samples {
             Samples::OfAll(_) => Ok(()),
-            Samples::OfEach(followed) => followed.also(pid, start),
+            Samples::OfEach(followed) => followed.also(pid, start, &mut Vec::new()).map(drop),
         }
     }
 
@@ -172,14 +171,11 @@ impl AccessSampler {
                 records.sort_by_key(Record::at);
                 records.iter().for_each(file);
             }
-            Samples::OfEach(followed) => {
-                let bytes = followed.take();
-                followed.each(&bytes, |clock, record| {
-                    if !record.of().is_some_and(|of| clock.is_waiting(of.pid)) {
-                        file(record);
-                    }
-                });
-            }
+            Samples::OfEach(followed) => followed.each(|followed, record| {
+                if !record.of().is_some_and(|of| followed.is_waiting(of.pid)) {
+                    file(record);
+                }
+            }),
         }
     }
 
@@ -194,10 +190,17 @@ impl AccessSampler {
         std::mem::take(&mut self.groups)
     }
 
-    /// Whether events are per CPU, not per thread.
-    #[must_use]
-    pub const fn is_of_all(&self) -> bool {
-        matches!(self.samples, Samples::OfAll(_))
+    /// Samples by events per CPU, not per thread, from now on. False if that is denied.
+    pub fn sample_each_pu(&mut self) -> bool {
+        if matches!(self.samples, Samples::OfAll(_)) {
+            return true;
+        }
+        let rings = Samples::clock_of_all(self.period, &self.cpus);
+        if let (Means::Registers, Ok(rings)) = (self.means, rings) {
+            self.samples = Samples::OfAll(rings);
+            return true;
+        }
+        false
     }
 
     /// Sampling period of a thread, in CPU time.
@@ -208,38 +211,37 @@ impl AccessSampler {
 }
 
 impl Samples {
-    fn by_clock(period: Nanos, watch: &Options) -> Result<Self, SysError> {
-        let of_all = Attr::clock(period.0, WAKE_B).with_registers();
-        let rings = Rings::map_every(&of_all, &watch.cpus, RING_PAGES);
+    fn by_clock(rate_hz: u32, clocks: &Clocks) -> Result<Self, SysError> {
+        // Where threads have events for other samples, these have the registers, too.
+        if !clocks.expects_spinning(rate_hz)
+            && let Ok(rings) = Self::clock_of_all(period(rate_hz), &clocks.watch.cpus)
+        {
+            return Ok(Self::OfAll(rings));
+        }
         // Per-CPU events need CAP_PERFMON or a low perf_event_paranoid; per-thread events do not.
-        rings.map(Self::OfAll).or_else(|_| {
-            let rate = (u32::try_from(1_000_000_000 / period.0).unwrap_or(u32::MAX), WAKE_B);
-            let clock = Clock::map(rate, (watch, RING_PAGES), Attr::with_registers)?;
-            Ok(Self::OfEach(Box::new(Followed::new(clock))))
-        })
+        Self::of_each(clocks.subscribe(rate_hz, Contents::ACCESSES))
     }
 
-    fn by_events(attrs: &[Attr], period: Nanos, watch: &Options) -> Result<Self, SysError> {
+    fn clock_of_all(period: Nanos, cpus: &[PuNr]) -> Result<Rings, SysError> {
+        Rings::map_every(&Attr::clock(period.0, WAKE_B).with_registers(), cpus, RING_PAGES)
+    }
+
+    fn by_events(attrs: &[Attr], period: Nanos, clocks: &Clocks) -> Result<Self, SysError> {
         let Some((first, others)) = attrs.split_first() else {
             return Err(SysError::of("perf_event_open", libc::ENOENT));
         };
-        let rings = Rings::map_every_of((first, others), &watch.cpus, RING_PAGES);
-        rings.map(Self::OfAll).or_else(|_| {
-            let clock = Clock::map_events(attrs, (period, WAKE_B), (watch, RING_PAGES))?;
-            Ok(Self::OfEach(Box::new(Followed::new(clock))))
-        })
+        let rings = Rings::map_every_of((first, others), &clocks.watch.cpus, RING_PAGES);
+        rings.map(Self::OfAll).or_else(|_| Self::of_each(clocks.subscribe_to(attrs, period)))
+    }
+
+    fn of_each(samples: Result<Subscription, SysError>) -> Result<Self, SysError> {
+        samples.map(|samples| Self::OfEach(Box::new(Followed::new(samples))))
     }
 }
 
 /// Next memory access of a thread at `ip`, by its sampled registers.
 fn next_access(code: &mut Code, pid: Pid, ip: u64, rest: &[u8]) -> Option<Accessed> {
-    let mut held = [None; REGISTERS.len()];
-    for (number, value) in REGISTERS.iter().zip(registers(rest)) {
-        held[usize::from(*number)] = Some(value);
-    }
-    // A sample without all registers gives no address.
-    let held: Option<Vec<u64>> = held.into_iter().collect();
-    let held = <[u64; REGISTERS.len()]>::try_from(held?).ok()?;
+    let held = general_registers(rest)?;
     let operand = code.next_access(pid, ip)?;
     let address = operand.address(&held);
     Some(Accessed { address, writes: operand.writes, was_modified: false })
@@ -276,7 +278,7 @@ mod tests {
     #[test]
     fn threads_of_this_process() {
         need!(Requirement::X86_64.if_there(cfg!(target_arch = "x86_64"), "not on x86-64"));
-        let mut sampler = match AccessSampler::new(1_000, &Options::here().unwrap()) {
+        let mut sampler = match AccessSampler::new(1_000, &Clocks::here().unwrap()) {
             Ok(sampler) => sampler,
             Err(why) => skip!(Perf, "{why}"),
         };

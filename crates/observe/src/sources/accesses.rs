@@ -2,8 +2,8 @@
 
 use super::page_groups::PageGroups;
 use super::{Backend, NewTask, QuantumTasks, TaskRef, TaskUsage};
-use crate::lifecycle::Options;
 use crate::pmu::Start;
+use crate::sample::Clocks;
 use crate::sharing::AccessSampler;
 use crate::sharing::groups::Count;
 use crate::sharing::table::Shared;
@@ -35,8 +35,8 @@ impl Accesses {
     ///
     /// # Errors
     /// As [`AccessSampler::new`].
-    pub fn start(rate_hz: u32, watch: &Options) -> Result<Self, Refusal> {
-        let sampler = AccessSampler::new(rate_hz, watch).map_err(|error| match error.errno() {
+    pub fn start(rate_hz: u32, clocks: &Clocks) -> Result<Self, Refusal> {
+        let sampler = AccessSampler::new(rate_hz, clocks).map_err(|error| match error.errno() {
             Some(libc::EOPNOTSUPP) => Refusal {
                 why: "this processor does not sample accesses, and what instructions access is worked out for x86-64 only"
                     .to_owned(),
@@ -72,7 +72,7 @@ impl Accesses {
     /// # Errors
     /// The cost, where samples cannot be taken on each PU.
     pub fn report_pages(&mut self) -> Result<(), Refusal> {
-        if !self.sampler.is_of_all() {
+        if !self.sampler.sample_each_pu() {
             return Err(Refusal {
                 why: "samples of each thread cost programs that wait often too much".to_owned(),
                 remedy: "run colocate as root, which samples on each PU",

@@ -17,13 +17,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
-/// Maximum pages of samples on each CPU, over all watched jobs: the memory that an unprivileged
-/// user may lock beside the ring of lifecycle events (`perf_event_mlock_kb` is 516 on stock
-/// kernels).
-const PAGES: usize = 64;
-/// Minimum pages of one job: some 400 samples, 1.6 s of one CPU at the default rate.
-const LEAST_PAGES: usize = 4;
-
 /// Minimum and maximum time between two requests of [`Mixes::follow`]. Chosen: a quarter of the
 /// default watch time, and all of it.
 const SNAPSHOT_EVERY: (Nanos, Nanos) = (Nanos::from_millis(500), Nanos::from_secs(2));
@@ -96,18 +89,16 @@ impl Mixes {
     pub fn start(
         &mut self,
         jobs: &[(JobIdx, Pid)],
-        cpus: &SampleOptions,
+        options: &SampleOptions,
         begin: impl FnOnce() + Send + 'static,
     ) -> Result<Provider, SysError> {
-        self.rate_hz = cpus.rate_hz;
+        self.rate_hz = options.rate_hz;
         if jobs.is_empty() {
             return Ok(self.provider());
         }
-        let share = (PAGES / jobs.len()).clamp(LEAST_PAGES, cpus.watch.ring_pages.max(LEAST_PAGES));
-        let mut options = cpus.clone();
-        options.watch.ring_pages = 1 << share.ilog2();
         // All jobs together are read in the time that one may take.
-        options.most_steps /= jobs.len() as u64;
+        let most_steps = options.most_steps / jobs.len() as u64;
+        let options = SampleOptions { most_steps, ..options.clone() };
         let samplers = jobs.iter().map(|&(job, pid)| Ok((job, pid, Sampler::open(&options)?)));
         let samplers = samplers.collect::<Result<Vec<_>, SysError>>()?;
         let worker = Worker::start(samplers, begin);

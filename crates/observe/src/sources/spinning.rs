@@ -4,8 +4,8 @@
 //! files. Until its verdict comes, as a rule by the next poll, samples there are kept.
 
 use super::{Backend, QuantumTasks};
-use crate::lifecycle::Options;
 use crate::pmu::Start;
+use crate::sample::Clocks;
 use crate::spin::judge::Judge;
 use crate::spin::loops::Verdict;
 use crate::spin::spun::{self, Spun};
@@ -38,10 +38,10 @@ impl<K: Copy + Eq + Hash> Spinning<K> {
     /// As [`SpinSampler::new`], or if no thread can be created.
     pub fn new(
         rate_hz: u32,
-        watch: &Options,
+        clocks: &Clocks,
         begin: impl FnOnce() + Send + 'static,
     ) -> Result<Self, SysError> {
-        let sampler = SpinSampler::new(rate_hz, watch)?;
+        let sampler = SpinSampler::new(rate_hz, clocks)?;
         let (questions, received) = channel::<Question>();
         let (reply, answers) = channel();
         let judges = move || {

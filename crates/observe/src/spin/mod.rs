@@ -19,9 +19,9 @@ pub mod loops;
 mod sites;
 pub mod spun;
 
-use crate::perf::{Attr, Record, Stamp, registers};
+use crate::perf::{Record, Stamp, caller};
 use crate::pmu::Start;
-use crate::sample::clock::Clock;
+use crate::sample::clock::{Clocks, Contents};
 use crate::sample::followed::Followed;
 use crate::sample::maps::{FileIdx, Origin};
 use colocate_linux::SysError;
@@ -35,12 +35,6 @@ use std::collections::BTreeMap;
 
 /// Default sampling rate, per second of CPU time. Its cost is in docs/results/spinning.md.
 pub const DEFAULT_RATE_HZ: u32 = 250;
-
-/// Pages of each CPU's ring: some 1,300 samples, 5 s of one CPU at the default rate.
-const RING_PAGES: usize = 16;
-
-/// Bytes waiting in a ring before poll(2) reports it readable; the rings are never polled.
-const WAKE_B: u32 = 1 << 15;
 
 /// Lifetime of a verdict on code in memory, and of the verdict "unreadable". Chosen: a JIT compiler
 /// may have replaced the code.
@@ -132,16 +126,14 @@ pub struct SpinSampler {
 
 impl SpinSampler {
     /// Creates a sampler that samples no process yet. Its rate is `rate_hz` per second of each
-    /// thread's CPU time, on the CPUs of `watch` only. Time on a CPU onlined later gives no
+    /// thread's CPU time, on the CPUs of `clocks` only. Time on a CPU onlined later gives no
     /// samples.
     ///
     /// # Errors
     /// As [`crate::perf::Event::open`]: `EACCES`, `EPERM` or `ENOSYS` where events are denied.
-    pub fn new(rate_hz: u32, watch: &crate::lifecycle::Options) -> Result<Self, SysError> {
-        let watch = (watch, RING_PAGES);
-        let clock = Clock::map((rate_hz, WAKE_B), watch, Attr::with_kernel_and_caller)?;
+    pub fn new(rate_hz: u32, clocks: &Clocks) -> Result<Self, SysError> {
         Ok(Self {
-            followed: Followed::new(clock),
+            followed: Followed::new(clocks.subscribe(rate_hz, Contents::SPINNING)?),
             sites: Sites::default(),
             questions: Vec::new(),
             forget_memory: Nanos::ZERO,
@@ -155,7 +147,7 @@ impl SpinSampler {
     /// # Errors
     /// As [`crate::perf::Event::open`].
     pub fn also(&mut self, pid: Pid, start: Start) -> Result<(), SysError> {
-        self.followed.also(pid, start)
+        self.followed.also(pid, start, &mut Vec::new()).map(drop)
     }
 
     /// Adds process `pid`, and the threads and processes created from now on.
@@ -163,13 +155,13 @@ impl SpinSampler {
     /// # Errors
     /// As [`crate::perf::Event::open`].
     pub fn also_alone(&mut self, pid: Pid) -> Result<(), SysError> {
-        self.followed.also_alone(pid)
+        self.followed.also_alone(pid).map(drop)
     }
 
     /// Whether process `pid` is sampled, as far as the kernel has reported process creations.
     #[must_use]
     pub fn samples(&self, pid: Pid) -> bool {
-        self.followed.samples(pid)
+        self.followed.samples.has(pid)
     }
 
     /// Stops sampling process `pid` and the processes it created since it was added.
@@ -181,19 +173,19 @@ impl SpinSampler {
     /// do not count.
     #[must_use]
     pub fn events(&self) -> usize {
-        self.followed.events()
+        self.followed.samples.events()
     }
 
     /// Sampling period of a thread, in CPU time.
     #[must_use]
     pub fn period(&self) -> Nanos {
-        self.followed.clock.period
+        self.followed.samples.period
     }
 
     /// Whether time in the kernel is sampled, too.
     #[must_use]
     pub fn with_kernel(&self) -> bool {
-        self.followed.clock.with_kernel
+        self.followed.samples.with_kernel
     }
 
     /// Records all samples in the rings. Reads no files; see [`SpinSampler::questions`].
@@ -205,18 +197,17 @@ impl SpinSampler {
         }
         if begun >= self.forget_files {
             self.sites.age();
-            self.followed.clock.spaces.forget_unmapped();
+            self.followed.spaces.forget_unmapped();
             self.forget_files = begun + FILES_FOR;
         }
-        let bytes = self.followed.take();
         let Self { followed, sites, questions, .. } = self;
-        followed.each(&bytes, |clock, record| {
+        followed.each(|followed, record| {
             if let Record::Sample { of, ip, user, rest } = record {
                 // A sample in the kernel has the user-mode instruction pointer: the end of the
                 // system call.
-                let caller = registers(rest).next().map(|caller| (caller, Seen::Calling));
-                let at = if *user { Some((*ip, Seen::Running)) } else { caller };
-                questions.extend(file_sample(clock, sites, of, at));
+                let calling = || caller(rest).map(|caller| (caller, Seen::Calling));
+                let at = if *user { Some((*ip, Seen::Running)) } else { calling() };
+                questions.extend(file_sample(followed, sites, of, at));
             }
         });
     }
@@ -239,20 +230,20 @@ impl SpinSampler {
 
 /// Records one sample; returns the request to judge, if the site needs a verdict.
 fn file_sample(
-    clock: &Clock,
+    followed: &Followed,
     sites: &mut Sites,
     of: &Stamp,
     at: Option<(u64, Seen)>,
 ) -> Option<Question> {
     // Before its exec the process runs the launcher's code.
-    if clock.is_waiting(of.pid) {
+    if followed.is_waiting(of.pid) {
         return None;
     }
-    let Some((ip, seen)) = at.filter(|(ip, _)| !clock.spaces.in_vdso(of.pid, *ip)) else {
+    let Some((ip, seen)) = at.filter(|(ip, _)| !followed.spaces.in_vdso(of.pid, *ip)) else {
         sites.works(of.tid);
         return None;
     };
-    let place = match clock.spaces.origin(of.pid, ip) {
+    let place = match followed.spaces.origin(of.pid, ip) {
         Origin::File(file, offset_b) => Place::File(file, offset_b),
         Origin::Memory => Place::Memory(of.pid, ip),
     };
@@ -261,7 +252,9 @@ fn file_sample(
         return None;
     }
     let source = match place {
-        Place::File(file, at) => clock.spaces.file(file).map(|file| Source::File(file.clone(), at)),
+        Place::File(file, at) => {
+            followed.spaces.file(file).map(|file| Source::File(file.clone(), at))
+        }
         Place::Memory(pid, ip) => Source::in_memory(pid, ip),
     };
     let Some(source) = source else {
@@ -275,7 +268,6 @@ fn file_sample(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lifecycle::Options;
     use crate::sample::clock::SETTLED;
     use crate::sample::file::FileId;
     use colocate_testing::skip;
@@ -286,7 +278,7 @@ mod tests {
     /// A program is run, replaced by a copy, and run again. According to the kernel, two files were mapped.
     #[test]
     fn a_program_that_is_replaced_is_another_file() {
-        let mut sampler = match SpinSampler::new(DEFAULT_RATE_HZ, &Options::here().unwrap()) {
+        let mut sampler = match SpinSampler::new(DEFAULT_RATE_HZ, &Clocks::here().unwrap()) {
             Ok(sampler) => sampler,
             Err(why) => skip!(Perf, "{why}"),
         };
@@ -302,7 +294,7 @@ mod tests {
         }
         std::thread::sleep(2 * std::time::Duration::from(SETTLED));
         sampler.drain();
-        let ids: Vec<FileId> = sampler.followed.clock.spaces.ids_of(&path).collect();
+        let ids: Vec<FileId> = sampler.followed.spaces.ids_of(&path).collect();
         assert_eq!(ids.len(), 2, "{ids:?}");
         assert!(ids.iter().all(|id| id.generation.is_some()), "{ids:?}");
         assert_eq!(ids.iter().map(|id| id.inode).collect::<BTreeSet<_>>(), inodes);

@@ -6,10 +6,16 @@ use colocate_linux::poll::wait_readable;
 use colocate_linux::{Pid, SysError};
 use colocate_machine::Nanos;
 use colocate_model::Share;
-use colocate_observe::sample::{LEAST_SAMPLES, SampleOptions, Sampler, Start, ThreadSamples};
+use colocate_observe::sample::clock::Contents;
+use colocate_observe::sample::{
+    Clocks, LEAST_SAMPLES, SampleOptions, Sampler, Start, ThreadSamples,
+};
+use colocate_observe::sharing::AccessSampler;
+use colocate_observe::spin::SpinSampler;
 use colocate_observe::{LifecycleEvents, Options, TaskEvent};
-use colocate_testing::need;
 use colocate_testing::skip::{Missing, Requirement};
+use colocate_testing::{need, skip};
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -187,8 +193,8 @@ fn ends_that_found_no_room_are_noticed() {
     let _alone = crate::alone();
     let mut program = Program::busy();
     let mut options = SampleOptions { rate_hz: 10_000, ..SampleOptions::here().unwrap() };
-    options.watch.ring_pages = 1;
-    let proc = options.watch.proc.clone();
+    options.clocks.watch.ring_pages = 1;
+    let proc = options.clocks.watch.proc.clone();
     let mut sampler = need!(started(&program, options));
     // A page has room for a hundredth of what this leaves behind, unless it ran on many CPUs.
     let deadline = Instant::now() + PATIENCE;
@@ -224,4 +230,76 @@ fn all_have_ended_after_a_kill() {
     let counted = sampler.finish();
     assert!(counted.complete);
     assert_eq!(counted.threads.len(), 2);
+}
+
+/// The three samplers of instruction pointers have the events of one, and each gets its samples. The events close with the
+/// last sampler.
+#[test]
+fn three_samplers_share_their_events() {
+    let _alone = crate::alone();
+    need!(Requirement::X86_64.if_there(cfg!(target_arch = "x86_64"), "not on x86-64"));
+    let rate_hz = 1_000;
+    let mut options = SampleOptions { rate_hz, ..SampleOptions::here().unwrap() };
+    let contents = [Contents::MIX, Contents::SPINNING, Contents::ACCESSES];
+    options.clocks.expect(contents.map(|contents| (rate_hz, contents)).into());
+    let clocks = options.clocks.clone();
+    let program = Program::busy();
+    let mut mix = need!(started(&program, options));
+    let mut spins = SpinSampler::new(rate_hz, &clocks).unwrap();
+    let opened = spins.events();
+    let mut accesses = AccessSampler::new(rate_hz, &clocks).unwrap();
+    spins.also(program.pid(), Start::Now).unwrap();
+    accesses.also(program.pid(), Start::Now).unwrap();
+    assert!(opened > 0);
+    assert_eq!(spins.events(), opened);
+    let (mut questions, mut groups) = (0, 0);
+    drain_until(&mut mix, "samples of each kind", |mix| {
+        spins.drain();
+        questions += spins.questions().len();
+        accesses.drain(|_| true);
+        groups += accesses.take_groups().len();
+        questions > 0 && groups > 0 && has_enough(mix, &program)
+    });
+    mix.stop();
+    assert_eq!(spins.events(), opened, "the others go on");
+    accesses.forget(program.pid());
+    assert_eq!(spins.events(), opened);
+    spins.forget(program.pid());
+    assert_eq!(spins.events(), 0);
+}
+
+/// A process that has inherited the events of its creator needs none of its own, and keeps them when the creator is forgotten.
+#[test]
+fn inherited_events_are_shared() {
+    let _alone = crate::alone();
+    let clocks = Clocks::here().unwrap();
+    let mut first = match SpinSampler::new(1_000, &clocks) {
+        Ok(sampler) => sampler,
+        Err(why) => skip!(Perf, "{why}"),
+    };
+    let mut second = SpinSampler::new(1_000, &clocks).unwrap();
+    let script = "read x; md5sum /dev/zero & echo $!; wait";
+    let mut shell = Command::new("sh");
+    let mut shell = Program(
+        shell.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap(),
+    );
+    first.also_alone(shell.pid()).unwrap();
+    let opened = first.events();
+    drop(shell.0.stdin.take());
+    let mut line = String::new();
+    BufReader::new(shell.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let child = Pid(line.trim().parse().unwrap());
+    second.also_alone(child).unwrap();
+    assert_eq!(first.events(), opened, "no second event on the child");
+    first.forget(shell.pid());
+    assert_eq!(second.events(), opened);
+    let deadline = Instant::now() + PATIENCE;
+    while second.questions().is_empty() {
+        assert!(Instant::now() < deadline, "no sample of the child within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(20));
+        second.drain();
+    }
+    drop(second);
+    assert_eq!(first.events(), 0);
+    Command::new("kill").arg(child.to_string()).status().unwrap();
 }

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
 use colocate_linux::Pid;
-use colocate_observe::lifecycle::Options;
 use colocate_observe::pmu::Start;
+use colocate_observe::sample::Clocks;
 use colocate_observe::spin::judge::Judge;
 use colocate_observe::spin::{Share, SpinSampler};
 use colocate_testing::skip::{Missing, Requirement, part, two_pus};
@@ -38,7 +38,7 @@ fn compiled(folder: &Path, compiler: &str, flags: &[&str], name: &str) -> Result
 }
 
 fn spin_sampler() -> Result<SpinSampler, Missing> {
-    let sampler = SpinSampler::new(RATE_HZ, &Options::here().unwrap());
+    let sampler = SpinSampler::new(RATE_HZ, &Clocks::here().unwrap());
     sampler.map_err(|why| Requirement::Perf.missing(why))
 }
 

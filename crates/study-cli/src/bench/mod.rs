@@ -1,10 +1,7 @@
 //! `colocate-study bench`: measurements with micro-benchmarks.
 
 mod bandwidth;
-mod cores;
 mod scenario_text;
-mod sibling_text;
-mod siblings;
 mod smt;
 
 use std::process::ExitCode;
@@ -20,7 +17,6 @@ pub struct Args {
 enum What {
     Smt(smt::Args),
     Bandwidth(bandwidth::Args),
-    Cores(cores::Args),
 }
 
 /// Runs `colocate-study bench`.
@@ -28,6 +24,5 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
         What::Smt(args) => smt::main(args),
         What::Bandwidth(args) => bandwidth::main(args),
-        What::Cores(args) => cores::main(args),
     }
 }

@@ -1,12 +1,11 @@
 //! `colocate-study bench smt`: arguments, and their meaning on this machine.
 
-use super::{scenario_text, sibling_text, siblings};
+use super::scenario_text;
 use colocate_cli::measure::beside::Here;
 use colocate_cli::measure::harness::{self, list};
 use colocate_cli::measure::scenarios;
 use colocate_cli::{args, exit, output};
 use colocate_files::Mode;
-use colocate_machine::measured::cores_of;
 use colocate_machine::{Machine, PuSet, printable};
 use smt_bench::{Kernel, Workload};
 use std::path::PathBuf;
@@ -20,17 +19,17 @@ use std::time::Duration;
 /// the topology shows no such core.
 #[derive(clap::Args)]
 pub struct Args {
-    /// PUs to use, by the kernel's numbers: two, or any number with --find-siblings
+    /// The two PUs to use, by the kernel's numbers
     #[arg(long, value_name = "LIST", value_parser = PuSet::parse_list)]
     cpus: Option<PuSet>,
 
-    /// Time of one measurement [default: 0.1, with --find-siblings 0.02] [range: 0.001-60]
-    #[arg(long, value_name = "S", value_parser = seconds)]
-    seconds: Option<f64>,
+    /// Time of one measurement [range: 0.001-60]
+    #[arg(long, value_name = "S", default_value_t = 0.1, value_parser = seconds)]
+    seconds: f64,
 
-    /// Repetitions [default: 5, with --find-siblings 3, which is the least there] [range: 1-1000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    repeat: Option<u32>,
+    /// Repetitions [range: 1-1000]
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
 
     /// Kernels, separated by commas, or "all" for the paper's eight and int-div-tp
     /// [default: the paper's eight]
@@ -42,12 +41,8 @@ pub struct Args {
     seed: u64,
 
     /// Show also the time of each kernel beside each
-    #[arg(long, conflicts_with = "find_siblings")]
+    #[arg(long)]
     matrix: bool,
-
-    /// Find out which PUs share execution units, whatever the topology claims
-    #[arg(long, conflicts_with = "kernels")]
-    find_siblings: bool,
 
     /// Print JSON
     #[arg(long)]
@@ -86,21 +81,16 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let usable = harness::usable()?;
     let asked = harness::asked(args.cpus.as_ref().map(harness::numbers), &usable)?;
     let claimed = harness::machine(false).map(|machine| claimed(&machine, &asked));
-    let text = if args.find_siblings {
-        find_siblings(args, &asked, claimed)?
-    } else {
-        let pus = two(&asked, args.cpus.is_some(), claimed.as_deref().unwrap_or_default())?;
-        let share =
-            claimed.map(|sets| sets.iter().any(|set| pus.iter().all(|pu| set.contains(pu))));
-        measure(args, pus, share)?
-    };
+    let pus = two(&asked, args.cpus.is_some(), claimed.as_deref().unwrap_or_default())?;
+    let share = claimed.map(|sets| sets.iter().any(|set| pus.iter().all(|pu| set.contains(pu))));
+    let text = measure(args, pus, share)?;
     output::keep(args.output.as_deref(), &text, Mode::ByUmask)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Sets of at least two of `pus` that share a core by the topology.
 fn claimed(machine: &Machine, pus: &[u32]) -> Vec<Vec<u32>> {
-    let cores = cores_of(machine);
+    let cores = machine.core_sets();
     let sets = cores.iter().map(|core| -> Vec<u32> {
         harness::numbers(core).into_iter().filter(|pu| pus.contains(pu)).collect()
     });
@@ -126,26 +116,12 @@ fn two(asked: &[u32], named: bool, claimed: &[Vec<u32>]) -> anyhow::Result<[u32;
     }
 }
 
-fn find_siblings(
-    args: &Args,
-    pus: &[u32],
-    claimed: Option<Vec<Vec<u32>>>,
-) -> anyhow::Result<String> {
-    // Three loops are timed under each condition, and a busy machine gets up to 21 times as long.
-    let length = Duration::from_secs_f64(args.seconds.unwrap_or(0.02));
-    let repeat = args.repeat.unwrap_or(3).max(3);
-    let question = siblings::Question { pus, claimed, repeat, seed: args.seed };
-    let report = siblings::find(&mut Here::new(length, &[4, 16]), &question)?;
-    Ok(if args.json { printable::json(&report) } else { sibling_text::text(&report) })
-}
-
 fn measure(args: &Args, pus: [u32; 2], share_core: Option<bool>) -> anyhow::Result<String> {
     let kernels = args.kernels.clone();
     let Kernels(kernels) =
         kernels.unwrap_or_else(|| Kernels(Kernel::PAPER.map(Workload::from).to_vec()));
-    let seconds = args.seconds.unwrap_or(0.1);
-    let repeat = args.repeat.unwrap_or(5);
-    let settings = scenarios::Settings { pus, share_core, seconds, repeat, seed: args.seed };
+    let Args { seconds, repeat, seed, .. } = *args;
+    let settings = scenarios::Settings { pus, share_core, seconds, repeat, seed };
     let mut here = Here::new(Duration::from_secs_f64(seconds), &[4]);
     let report = scenarios::measure(&mut here, settings, &kernels)?;
     Ok(if args.json { printable::json(&report) } else { scenario_text::text(&report, args.matrix) })

@@ -109,26 +109,8 @@ fn the_result_goes_to_a_file() {
 }
 
 #[test]
-fn siblings_are_searched_among_all_usable_pus() {
-    let found = json("--find-siblings --json --seconds 0.001", "bench-siblings");
-    let pus: Vec<u32> = serde_json::from_value(found["pus"].clone()).unwrap();
-    assert_eq!(pus, usable());
-    let answer = found["answer"].as_str().unwrap();
-    assert!(["shared", "none", "too-busy", "one-pu"].contains(&answer), "{answer}");
-    assert_eq!(answer == "one-pu", pus.len() == 1);
-    assert_eq!(answer == "shared", !found["sets"].as_array().unwrap().is_empty());
-    for pair in found["pairs"].as_array().unwrap() {
-        let verdict = pair["verdict"].as_str().unwrap();
-        assert!(["shared", "separate", "unclear"].contains(&verdict), "{verdict}");
-        assert_eq!(pair["slowdown"].as_array().unwrap().len(), 2);
-    }
-}
-
-#[test]
 fn one_pu_is_no_pair() {
     let cpu = usable()[0];
-    let text = output(&format!("--find-siblings --cpus {cpu}"));
-    assert!(text.starts_with(&format!("only PU {cpu} is looked at: ")), "{text}");
     let (code, told) = failure(&mut bench(&format!("--cpus {cpu}")));
     let expected = format!("colocate-study: --cpus: expected two different PUs, found {cpu}\n");
     assert_eq!((code, told), (2, expected));
@@ -160,6 +142,15 @@ fn an_absent_pu_is_named() {
 }
 
 #[test]
+fn the_new_place_of_bench_cores_is_named() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_colocate-study"));
+    let (code, told) = failure(command.args(["bench", "cores", "--json"]));
+    let line =
+        "colocate-study: `colocate-study bench cores` is `colocate calibrate --only speeds` now\n";
+    assert_eq!((code, told.as_str()), (2, line));
+}
+
+#[test]
 fn wrong_usage_is_explained() {
     for (args, expected) in [
         ("--kernels fp-sub", "unknown kernel \"fp-sub\": expected one of branch, fp-add"),
@@ -169,8 +160,7 @@ fn wrong_usage_is_explained() {
         ("--seconds 61", "expected seconds from 0.001 to 60, found 61"),
         ("--repeat 0", "0 is not in 1..=1000"),
         ("--cpus 0-", "0-"),
-        ("--find-siblings --matrix", "cannot be used with"),
-        ("--find-siblings --kernels fp-add", "cannot be used with"),
+        ("--find-siblings", "`--find-siblings` is `colocate calibrate --only siblings` now"),
     ] {
         let (code, told) = failure(&mut bench(args));
         assert!(code == 2 && told.contains(expected), "{args}: {code} {told}");

@@ -33,7 +33,7 @@ fn wrong_files_and_arguments_are_quoted_escaped() {
         &["simulate", "--check"],
         &["simulate", "--policy"],
         &["train", "cpi-model", "-o", "model.json", "--machine", "power8-10c"],
-        &["bench", "cores", "--cpus"],
+        &["bench", "smt", "--cpus"],
         &["study", "serpa", "--machine"],
     ];
     let texts = [quoted(), format!("{} = 1\n", quoted()), format!("version = {}\n", quoted())];

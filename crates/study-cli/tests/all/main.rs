@@ -5,7 +5,6 @@
 
 mod bandwidth;
 mod bench;
-mod cores;
 mod described;
 mod generate;
 mod help;

@@ -1,7 +1,7 @@
 //! Cores of different speeds under `colocate schedule`: serial phases are detected and run on fast
 //! cores, other threads run on other cores, and all is restored at the end.
 //!
-//! Kinds of cores come from the kernel on aarch64, and from a file of the case on x86. The case
+//! Kinds of cores come from the kernel on aarch64, and from an invented measurement on x86. The case
 //! sets the phases, and reads the threads' masks and PUs in `/proc` while the threads run.
 
 mod kinds;
@@ -62,9 +62,9 @@ impl Programs {
         programs: &[&[&str]],
         threads: usize,
     ) -> anyhow::Result<Self> {
-        let mut options = vec!["--no-guard", "--quantum", QUANTUM, "--policy", policy];
-        options.extend(kinds.options.iter().map(String::as_str));
-        let session = Session::schedule_by(&[], &options, &programs.join(&":::"))?;
+        let options = ["--no-guard", "--quantum", QUANTUM, "--policy", policy];
+        let wrapper: Vec<&str> = kinds.wrapper.iter().map(String::as_str).collect();
+        let session = Session::schedule_by(&wrapper, &options, &programs.join(&":::"))?;
         let mut named = BTreeMap::new();
         session.await_tasks("all threads", |tasks| {
             named = tasks.iter().filter_map(called_after_program).collect();

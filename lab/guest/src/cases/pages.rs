@@ -5,140 +5,19 @@
 //! Times mean nothing in a guest, so the cases check only that the size of a batch follows the time
 //! of the batch before.
 
+mod memory;
+
 use super::undo::Before;
 use crate::evidence::{colocate, eventually, list, printed, text};
 use crate::session::Session;
 use anyhow::{Context as _, ensure};
+use memory::{Filler, Memory, numa_maps, said};
 use serde_json::Value;
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::process::Command;
 
 const MIB: u64 = 1 << 20;
 const PAGE_B: u64 = 4096;
-
-/// The program `memory`, killed on drop.
-struct Memory {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-    /// Addresses of the regions, as START-END.
-    regions: Vec<String>,
-}
-
-impl Memory {
-    /// Starts the program with regions on node 0.
-    fn on_node_0(regions: &[&str]) -> anyhow::Result<Self> {
-        Self::of_user(regions, 0)
-    }
-
-    fn of_user(regions: &[&str], user: u32) -> anyhow::Result<Self> {
-        let cpus = text("/sys/devices/system/node/node0/cpulist")?;
-        let mut command = Command::new("lab-guest");
-        command.args(["--program", "memory", &cpus]).args(regions).uid(user).gid(user);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let input = child.stdin.take().context("no pipe")?;
-        let output = BufReader::new(child.stdout.take().context("no pipe")?);
-        let mut this = Self { child, input, output, regions: Vec::new() };
-        for _ in regions {
-            let region = this.line()?;
-            this.regions.push(region);
-        }
-        Ok(this)
-    }
-
-    fn line(&mut self) -> anyhow::Result<String> {
-        let mut line = String::new();
-        self.output.read_line(&mut line)?;
-        ensure!(line.ends_with('\n'), "expected a line, found that the program has ended");
-        Ok(line.trim_end().into())
-    }
-
-    fn request(&mut self, line: &str) -> anyhow::Result<String> {
-        writeln!(self.input, "{line}")?;
-        self.line()
-    }
-
-    fn pid(&self) -> String {
-        self.child.id().to_string()
-    }
-
-    /// Runs `colocate pages move` of the first region to `to`.
-    fn move_to(&self, to: &str, options: &[&str]) -> anyhow::Result<Output> {
-        let pid = self.pid();
-        colocate(
-            &[&["pages", "move", &pid, "--range", &self.regions[0], "--to", to, "--json"], options]
-                .concat(),
-        )
-    }
-
-    /// Report of a successful `colocate pages move` of the first region to `to`.
-    fn moved_to(&self, to: &str, options: &[&str]) -> anyhow::Result<Value> {
-        let output = self.move_to(to, options)?;
-        ensure!(output.status.success(), "{}: {}", output.status, said(&output));
-        Ok(serde_json::from_slice(&output.stdout)?)
-    }
-
-    /// Starts `colocate pages move` of the first region to node 1, and waits for the first pages.
-    fn on_the_move(&self) -> anyhow::Result<Child> {
-        let mut colocate = Command::new("colocate");
-        colocate.args([
-            "pages",
-            "move",
-            &self.pid(),
-            "--range",
-            &self.regions[0],
-            "--to",
-            "1",
-            "--json",
-        ]);
-        let child = colocate.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        eventually("the first pages to be moved", || Ok(self.numa_maps(0)?.contains(" N1=")))?;
-        Ok(child)
-    }
-
-    /// Checks the pages of region `place` by node, as the program itself gets them from the kernel.
-    fn ensure_on(&mut self, place: usize, expected: &str) -> anyhow::Result<()> {
-        let found = self.request(&format!("where {place}"))?;
-        ensure!(found == expected, "region {place}: expected {expected}, found {found}");
-        Ok(())
-    }
-
-    /// Line of numa_maps of region `place`.
-    fn numa_maps(&self, place: usize) -> anyhow::Result<String> {
-        let start = self.regions[place].split('-').next().unwrap_or_default().to_owned();
-        let all = text(format!("/proc/{}/numa_maps", self.pid()))?;
-        let line = all.lines().find(|line| line.starts_with(&start));
-        line.map(String::from).with_context(|| format!("numa_maps without {start}: {all}"))
-    }
-
-    /// Address and policy of every mapping, the first two words of numa_maps.
-    fn policies(&self) -> anyhow::Result<Vec<String>> {
-        let all = text(format!("/proc/{}/numa_maps", self.pid()))?;
-        let words = all.lines().map(|line| line.split(' ').take(2).collect::<Vec<_>>());
-        Ok(words.map(|words| words.join(" ")).collect())
-    }
-
-    /// Bytes in transparent huge pages, summed over mappings.
-    fn huge(&self) -> anyhow::Result<u64> {
-        let smaps = text(format!("/proc/{}/smaps", self.pid()))?;
-        let lines = smaps.lines().filter_map(|line| line.strip_prefix("AnonHugePages:"));
-        let sizes = lines.map(|line| line.trim().trim_end_matches(" kB").parse::<u64>());
-        Ok(sizes.sum::<Result<u64, _>>()? << 10)
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // Errors are ignored: the process may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).trim().into()
-}
 
 /// Checks that `colocate` fails with a status and exactly one message.
 fn refused(words: &[&str], status: i32, expected: &str) -> anyhow::Result<()> {
@@ -344,30 +223,6 @@ pub fn fill_a_node() -> anyhow::Result<()> {
     ensure!((there, elsewhere) == (moved, left), "expected {moved} on node 3, found {found}");
     ensure!(memory.request("check")? == "sound", "the memory has changed");
     Ok(())
-}
-
-/// A program that leaves node 3 with free memory but without free pieces of 2 MiB; killed on drop.
-struct Filler(Child);
-
-impl Filler {
-    fn on_node_3() -> anyhow::Result<Self> {
-        let cpus = text("/sys/devices/system/node/node3/cpulist")?;
-        let mut command = Command::new("lab-guest");
-        command.args(["--program", "shreds", "3", &cpus]);
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let mut this = Self(child);
-        let mut line = String::new();
-        BufReader::new(this.0.stdout.take().context("no pipe")?).read_line(&mut line)?;
-        ensure!(line == "shredded\n", "expected the filler to be done, found {line:?}");
-        Ok(this)
-    }
-}
-
-impl Drop for Filler {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// Pages shared with a child stay; with `--shared`, root moves them.
@@ -621,8 +476,6 @@ impl Ordered {
     fn numa_maps(&self) -> anyhow::Result<String> {
         let tasks = self.session.tasks();
         let task = tasks.first().context("no task")?;
-        let start = self.region.split('-').next().unwrap_or_default();
-        let all = text(format!("/proc/{}/numa_maps", task.pid))?;
-        Ok(all.lines().find(|line| line.starts_with(start)).unwrap_or_default().to_owned())
+        Ok(numa_maps(task.pid, &self.region)?.unwrap_or_default())
     }
 }

@@ -1,8 +1,8 @@
 //! The core part of the model against others' software: LLVM's simulation of a processor's scheduler,
 //! which is given two, three or four loops woven into one.
 //!
-//! The small runs are regression tests. `scripts/smt-oracle` makes the whole one and prints what
-//! docs/method/validation.md holds.
+//! The small runs are regression tests. `cargo test -p colocate-observe --test all -- --ignored smt_oracle::whole::
+//! --nocapture` makes the whole one and prints the tables of docs/method/validation.md.
 
 #![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // small counts
 
@@ -230,7 +230,7 @@ mod whole {
     }
 
     #[test]
-    #[ignore = "minutes; scripts/smt-oracle runs it"]
+    #[ignore = "minutes"]
     fn znver1() {
         let comparison = pairs(CPU, 400, 60);
         show(&comparison);
@@ -245,32 +245,32 @@ mod whole {
     }
 
     #[test]
-    #[ignore = "minutes; scripts/smt-oracle runs it"]
+    #[ignore = "minutes"]
     fn haswell() {
         other("haswell");
     }
 
     #[test]
-    #[ignore = "minutes; scripts/smt-oracle runs it"]
+    #[ignore = "minutes"]
     fn skylake() {
         other("skylake");
     }
 
     #[test]
-    #[ignore = "minutes; scripts/smt-oracle runs it"]
+    #[ignore = "minutes"]
     fn znver3() {
         other("znver3");
     }
 
     /// Divides as `skylake` does, but has a reorder buffer of 352 places for 224.
     #[test]
-    #[ignore = "minutes; scripts/smt-oracle runs it"]
+    #[ignore = "minutes"]
     fn icelake_server() {
         other("icelake-server");
     }
 
     #[test]
-    #[ignore = "minutes; scripts/smt-oracle runs it"]
+    #[ignore = "minutes"]
     fn fours_znver1() {
         let comparison = fours(CPU, Code::fours(), 100, 16, 2);
         show(&comparison);
@@ -280,7 +280,7 @@ mod whole {
     /// A processor with four siblings a core, and registers enough. Its limit is what the model is off by, 10.4 %, and a little
     /// more; docs/method/validation.md.
     #[test]
-    #[ignore = "minutes; scripts/smt-oracle runs it"]
+    #[ignore = "minutes"]
     fn fours_thunderx2() {
         let comparison = fours("thunderx2t99", Code::arm_fours(), 100, 16, 2);
         show(&comparison);

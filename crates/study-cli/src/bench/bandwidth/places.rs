@@ -2,7 +2,6 @@
 
 use colocate_cli::exit::{self, no_capability};
 use colocate_cli::measure::harness::{asked, list};
-use colocate_machine::measured::cores_of;
 use colocate_machine::{Cache, CacheKind, Machine, PuIdx, PuNr};
 use serde::{Deserialize, Serialize};
 use smt_bench::traffic::ROW_BYTES;
@@ -85,7 +84,7 @@ fn numbers(machine: &Machine, pus: &[PuIdx]) -> Vec<u32> {
 
 /// Usable PUs, the first of each core before the rest.
 fn apart(machine: &Machine, usable: &[u32]) -> Vec<u32> {
-    let cores = cores_of(machine);
+    let cores = machine.core_sets();
     let core = |pu: u32| cores.iter().position(|core| core.contains(PuNr(pu)));
     let (first, later): (Vec<u32>, Vec<u32>) = usable.iter().partition(|&&pu| {
         core(pu).is_none() || usable.iter().find(|&&other| core(other) == core(pu)) == Some(&pu)

@@ -1,15 +1,18 @@
-//! Fast and slow cores of the guest: from the kernel's capacities, else from a file of the case.
+//! Fast and slow cores of the guest: from the kernel's capacities, else from measurements that were
+//! never made.
 
 use super::{PA, Programs};
 use crate::cases::undo::Before;
-use crate::evidence::{colocate, list, online, printed, study, text};
+use crate::evidence::{list, online, printed, text};
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::{Command, Output};
 
 const CPUS: &str = "/sys/devices/system/cpu";
-/// File of invented core speeds.
-const MADE_UP: &str = "/tmp/made-up-speeds.json";
+/// Folder and file of an invented measurement.
+const MADE_UP: &str = "/tmp/made-up";
+const MACHINE: &str = "/tmp/made-up.json";
 
 /// Cores of two kinds.
 #[derive(Clone)]
@@ -18,12 +21,12 @@ pub struct Kinds {
     cores: Vec<Vec<u32>>,
     /// Number of fast cores.
     pub fast: usize,
-    /// Options of `colocate schedule` that state the kinds; empty if the kernel reports them.
-    pub options: Vec<String>,
+    /// Wrapper of `colocate` with the invented measurement; empty if the kernel reports the kinds.
+    pub wrapper: Vec<String>,
 }
 
 impl Kinds {
-    /// Kinds of this guest. If the kernel reports equal capacities, a file makes the second core of
+    /// Kinds of this guest. If the kernel reports equal capacities, a measurement makes the second core of
     /// every package fast: the first core has CPU 0, which cannot go offline on x86.
     pub fn here() -> anyhow::Result<Self> {
         let capacities = capacities()?;
@@ -34,7 +37,7 @@ impl Kinds {
             return Ok(Self {
                 fast: fast.len(),
                 cores: [fast, slow].concat(),
-                options: Vec::new(),
+                wrapper: Vec::new(),
             });
         }
         let mut packages: BTreeMap<String, usize> = BTreeMap::new();
@@ -50,9 +53,12 @@ impl Kinds {
             }
             *place += 1;
         }
-        std::fs::write(MADE_UP, made_up(&fast, &slow).to_string())?;
-        let options = ["--core-speeds", MADE_UP].map(String::from).to_vec();
-        Ok(Self { fast: fast.len(), cores: [fast, slow].concat(), options })
+        let wrapper = ["env".to_owned(), format!("XDG_STATE_HOME={MADE_UP}")].to_vec();
+        let machine = made_up(serde_json::from_str(&printed(&["topo", "--json"])?)?, &fast)?;
+        std::fs::write(MACHINE, machine.to_string())?;
+        let done = by(&wrapper, &["calibrate", "--import", MACHINE])?;
+        ensure!(done.status.success(), "import: {}", String::from_utf8_lossy(&done.stderr));
+        Ok(Self { fast: fast.len(), cores: [fast, slow].concat(), wrapper })
     }
 
     /// Index of a PU's core.
@@ -97,45 +103,26 @@ fn cores() -> anyhow::Result<Vec<Vec<u32>>> {
     Ok(cores.into_iter().collect())
 }
 
-fn joined<'a>(pus: impl IntoIterator<Item = &'a u32>) -> String {
-    pus.into_iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+/// Runs `colocate` with arguments under `wrapper`.
+fn by(wrapper: &[String], words: &[&str]) -> anyhow::Result<Output> {
+    let mut command = Command::new(&wrapper[0]);
+    command.args(&wrapper[1..]).arg("colocate").args(words);
+    command.output().context("cannot start colocate")
 }
 
-/// A speed with an interval of 1 %.
-fn speed(value: f64) -> Value {
-    json!({ "value": value, "low": value * 0.99, "high": value * 1.01 })
-}
-
-/// A PU's entry in [`made_up`], with the PU's relative speed.
-fn pu_entry(pu: u32, value: f64) -> Value {
-    let reported = json!({
-        "kind": null, "cpu_capacity": null, "cppc_highest": null, "max_frequency": null, "hybrid_pmu": null,
-    });
-    json!({
-        "pu": pu, "speed": speed(value), "speed_while_running": value, "share_of_pu": 1.0,
-        "clock": 1_000_000_000, "reported": reported,
-    })
-}
-
-/// A file of `colocate-study bench cores` in which slow cores have half the speed of fast cores
-/// (docs/schemas/core-speeds.json).
-fn made_up(fast: &[Vec<u32>], slow: &[Vec<u32>]) -> Value {
-    let mut pus: BTreeMap<u32, f64> = BTreeMap::new();
-    pus.extend(fast.iter().flatten().map(|pu| (*pu, 1.0)));
-    pus.extend(slow.iter().flatten().map(|pu| (*pu, 0.5)));
-    let mut cores: Vec<&Vec<u32>> = fast.iter().chain(slow).collect();
-    cores.sort();
-    json!({
-        "version": 1, "processor": null, "kernel": null, "started_unix_s": 0, "rounds": 3, "visit_ns": 1,
-        "seed": 0, "others_runnable": null,
-        "cores": cores.into_iter().map(joined).collect::<Vec<_>>(),
-        "pus": pus.into_iter().map(|(pu, speed)| pu_entry(pu, speed)).collect::<Vec<_>>(),
-        "kinds": [
-            { "speed": speed(0.5), "pus": joined(slow.iter().flatten()) },
-            { "speed": speed(1.0), "pus": joined(fast.iter().flatten()) },
-        ],
-        "disagreements": [],
-    })
+/// `machine` in its exact form, with slow cores of half the speed of the `fast` ones.
+fn made_up(mut machine: Value, fast: &[Vec<u32>]) -> anyhow::Result<Value> {
+    let kind =
+        |name, capacity| json!({ "name": name, "capacity": capacity, "max_frequency": null });
+    let part = &mut machine["machine"];
+    part["kinds"] = json!([kind("slow", 512), kind("fast", 1024)]);
+    let pus = part["pus"].clone();
+    for core in part["cores"].as_array_mut().context("no cores")? {
+        let first = core["pus"][0].as_u64().and_then(|at| usize::try_from(at).ok());
+        let os = number(&pus[first.context("no PU")?]["os"]).context("no number")?;
+        core["kind"] = json!(u32::from(fast.iter().any(|core| core.contains(&os))));
+    }
+    Ok(machine)
 }
 
 /// Capacity and PUs of a line of `colocate topo`, such as
@@ -187,7 +174,7 @@ pub fn are_not_reported() -> anyhow::Result<()> {
     let alike = capacities.values().collect::<BTreeSet<_>>().len() == 1;
     ensure!(alike, "expected a kernel that reports no kinds, found {capacities:?}");
     let before = Before::now()?;
-    let kinds = Kinds { options: Vec::new(), ..Kinds::here()? };
+    let kinds = Kinds { wrapper: Vec::new(), ..Kinds::here()? };
     let mut programs = Programs::both(kinds, PA)?;
     programs.let_work("3")?;
     programs.let_it_look()?;
@@ -205,49 +192,23 @@ pub fn are_not_reported() -> anyhow::Result<()> {
     before.is_back(&programs.session)
 }
 
-/// Lists of PUs in a JSON array: of each element, or of the field `key` of each element.
-fn lists(value: &Value, key: Option<&str>) -> anyhow::Result<Vec<Vec<u32>>> {
-    let all = value.as_array().context("no list")?.iter();
-    all.map(|one| list(key.map_or(one, |key| &one[key]).as_str().unwrap_or_default())).collect()
-}
-
-/// `colocate-study bench cores` agrees with the kernel about PUs, cores and capacities, and
-/// `colocate schedule` accepts the file. Speeds of emulated cores mean nothing.
+/// `colocate calibrate --only speeds` measures every PU and leaves cores and PUs as the kernel has
+/// them, and `colocate schedule` accepts what is kept. Speeds of emulated cores mean nothing.
 pub fn are_measured() -> anyhow::Result<()> {
     let before = Before::now()?;
-    let file = "/tmp/measured.json";
-    // Short measurements: the speeds mean nothing.
-    let words = ["bench", "cores", "--json", "--seconds", "0.002", "--repeat", "3", "-o", file];
-    let done = study(&words)?;
-    ensure!(done.status.success(), "bench cores: {}", String::from_utf8_lossy(&done.stderr));
-    let found: Value = serde_json::from_str(&text(file)?)?;
-    let reported: BTreeMap<u32, Option<u32>> = found["pus"]
-        .as_array()
-        .context("no PUs")?
-        .iter()
-        .filter_map(|pu| Some((number(&pu["pu"])?, number(&pu["reported"]["cpu_capacity"]))))
-        .collect();
-    let kernels = capacities()?;
-    ensure!(reported == kernels, "expected {kernels:?}, found {reported:?}");
-    ensure!(
-        lists(&found["cores"], None)? == cores()?,
-        "expected {:?}, found {}",
-        cores()?,
-        found["cores"]
-    );
-    let mut in_kinds: Vec<u32> = lists(&found["kinds"], Some("pus"))?.concat();
-    in_kinds.sort_unstable();
-    ensure!(
-        in_kinds.iter().eq(kernels.keys()),
-        "expected every PU in one kind, found {}",
-        found["kinds"]
-    );
-    let done = colocate(&["schedule", "--policy", PA, "--core-speeds", file, "--", "true"])?;
-    let said = String::from_utf8_lossy(&done.stderr);
-    ensure!(
-        done.status.success() && said.contains("kinds of cores as measured"),
-        "schedule: {said}"
-    );
+    let wrapper = ["env".to_owned(), "XDG_STATE_HOME=/tmp/measured".to_owned()];
+    let words = ["calibrate", "--only", "speeds", "--repeat", "3", "--force", "--json"];
+    let done = by(&wrapper, &words)?;
+    ensure!(done.status.success(), "calibrate: {}", String::from_utf8_lossy(&done.stderr));
+    let found: Value = serde_json::from_slice(&done.stdout)?;
+    let figures = found["calibration"]["figures"].as_array().context("no figures")?;
+    let speeds = figures.iter().filter(|figure| figure["what"]["figure"] == "speed");
+    let measured: BTreeSet<u32> =
+        speeds.filter_map(|figure| number(&figure["what"]["pu"])).collect();
+    let kernels: BTreeSet<u32> = online()?.into_iter().collect();
+    ensure!(measured == kernels, "expected {kernels:?}, found {measured:?}");
+    let done = by(&wrapper, &["schedule", "--policy", PA, "--", "true"])?;
+    ensure!(done.status.success(), "schedule: {}", String::from_utf8_lossy(&done.stderr));
     before.left_nothing()
 }
 

@@ -1,0 +1,85 @@
+//! `colocate attach` beside the programs of a run.
+
+use crate::children::start_into;
+use anyhow::{Context, ensure};
+use colocate_figures::state::AttachPeriod;
+use colocate_linux::Pid;
+use colocate_linux::sys::{self, Waited};
+use std::fs::File;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// A `colocate attach` that begins and ends by the clock.
+pub struct Attachment {
+    command: Command,
+    begin: Instant,
+    end: Option<Instant>,
+    state: State,
+}
+
+enum State {
+    Due,
+    Attached(Pid),
+    /// SIGINT has been sent.
+    Ending(Pid),
+    Ended(Waited),
+}
+
+impl Attachment {
+    /// An attachment by `command` to `programs`, in `period`, or from now until [`Self::end`].
+    pub fn new(mut command: Command, period: Option<AttachPeriod>, programs: &[Pid]) -> Self {
+        command.args(programs.iter().flat_map(|pid| ["-p".to_owned(), pid.0.to_string()]));
+        let now = Instant::now();
+        let begin = period.map_or(now, |period| now + Duration::from_secs_f64(period.after_s));
+        let end = period.map(|period| begin + Duration::from_secs_f64(period.for_s));
+        Self { command, begin, end, state: State::Due }
+    }
+
+    /// Starts or ends `colocate attach` when it is time; its messages go to `output`.
+    ///
+    /// # Errors
+    /// The command does not start, or has failed.
+    pub fn poll(&mut self, output: &File) -> anyhow::Result<()> {
+        let now = Instant::now();
+        match self.state {
+            State::Due if now >= self.begin => {
+                let pid = start_into(&mut self.command, output).context("cannot start it")?;
+                self.state = State::Attached(pid);
+            }
+            State::Attached(pid) => {
+                if let Some(waited) = sys::wait(Some(pid), false)? {
+                    self.state = State::Ended(waited);
+                    return succeeded(waited);
+                }
+                if self.end.is_some_and(|end| now >= end) {
+                    sys::kill(pid, libc::SIGINT)?;
+                    self.state = State::Ending(pid);
+                }
+            }
+            State::Due | State::Ending(_) | State::Ended(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Ends `colocate attach` and waits for it.
+    ///
+    /// # Errors
+    /// The command failed, or was not started before the programs ended.
+    pub fn end(self) -> anyhow::Result<()> {
+        let waited = match self.state {
+            State::Due => anyhow::bail!("the programs ended before it was time to attach"),
+            State::Attached(pid) => {
+                sys::kill(pid, libc::SIGINT)?;
+                sys::wait(Some(pid), true)?
+            }
+            State::Ending(pid) => sys::wait(Some(pid), true)?,
+            State::Ended(waited) => Some(waited),
+        };
+        waited.map_or(Ok(()), succeeded)
+    }
+}
+
+fn succeeded(waited: Waited) -> anyhow::Result<()> {
+    ensure!(waited.status == 0, "expected status 0, found {}", waited.status);
+    Ok(())
+}
