@@ -4,7 +4,7 @@ use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::{CoreIdx, Machine, described};
 use colocate_model::{Class, Mix, Share, UnitDemand};
 use colocate_observe::emulate::{self, Emulator, Places, Ran};
-use colocate_policy::matching::{Costs, blossom};
+use colocate_policy::matching::{Costs, cheapest};
 use colocate_policy::rng::SplitMix64;
 use colocate_policy::{Plan, Task};
 use rustworkx_core::max_weight_matching::max_weight_matching;
@@ -241,6 +241,7 @@ pub fn over_optimum(plan: &Plan, machine: &Machine, tasks: &[Task]) -> f64 {
     }
     let mine: f64 = on_core.values().map(|pair| pair[0].overlap(&pair[1])).sum();
     let demands: Vec<UnitDemand> = by_id.into_values().collect();
-    let optimum = blossom::minimum(&Costs::of_overlaps(&demands, STEPS)).expect("an even number");
-    mine / (optimum.cost as f64 / STEPS) - 1.0
+    let costs = Costs::of_overlaps(&demands, STEPS);
+    let optimum = costs.total(&cheapest(&costs).expect("an even number"));
+    mine / (optimum as f64 / STEPS) - 1.0
 }

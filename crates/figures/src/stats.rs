@@ -3,7 +3,9 @@
 //! Every function returns `None` when the values do not support a result: no value, a value that is
 //! not finite, or one value where a spread is needed.
 
+use colocate_policy::rng::SplitMix64;
 use serde::{Deserialize, Serialize};
+use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// A 95 % confidence interval: contains the true value in 95 of 100 studies.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -208,26 +210,21 @@ fn welch_reach(a: &[f64], b: &[f64], confidence: f64) -> Option<f64> {
     Some(t_quantile(f64::midpoint(confidence, 1.0), freedom)? * variance.sqrt())
 }
 
-/// Pseudo-random generator `SplitMix64` (Steele, Lea and Flood).
-///
-/// The same seed gives the same numbers on every machine. Not for secrets.
+/// [`SplitMix64`] with its own way to a number below a bound: orders and draws of measurements
+/// depend on it.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct Random(SplitMix64);
 
 impl Random {
     /// A generator with this seed; every seed is good.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(SplitMix64::new(seed))
     }
 
     /// The next 64 random bits.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
 
     /// A random number from 0 to `bound` − 1, with a negligible bias of at most `bound` / 2⁶⁴.
@@ -261,91 +258,28 @@ pub fn t_quantile(p: f64, freedom: f64) -> Option<f64> {
     if !(p > 0.0 && p < 1.0 && freedom > 0.0) {
         return None;
     }
-    let freedom = freedom.min(1e6);
     // The distribution is symmetric around 0.
     if p < 0.5 {
         return t_quantile(1.0 - p, freedom).map(|t| -t);
     }
+    // Not `inverse_cdf`: of statrs 0.18 it is wrong in the fifth digit for a million degrees.
+    let student = StudentsT::new(0.0, 1.0, freedom.min(1e6)).ok()?;
     // Doubled until beyond the quantile; the loop below bisects.
     let mut high = 1.0;
-    while t_cdf(high, freedom) < p && high < f64::MAX / 2.0 {
+    while student.cdf(high) < p && high < f64::MAX / 2.0 {
         high *= 2.0;
     }
     let mut low = 0.0;
     // Bisection to the last bit: a double has 53 of them, and speed does not matter here.
     for _ in 0..80 {
         let middle = f64::midpoint(low, high);
-        if t_cdf(middle, freedom) < p {
+        if student.cdf(middle) < p {
             low = middle;
         } else {
             high = middle;
         }
     }
     Some(f64::midpoint(low, high))
-}
-
-/// Distribution function of Student's t: the probability of a value of at most `t`, for `t` ≥ 0.
-fn t_cdf(t: f64, freedom: f64) -> f64 {
-    1.0 - 0.5 * incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5)
-}
-
-/// The regularised incomplete beta function I_x(a, b).
-fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
-    // The logarithms below would be infinite.
-    if x <= 0.0 || x >= 1.0 {
-        return x.clamp(0.0, 1.0);
-    }
-    let front = a * x.ln() + b * (1.0 - x).ln() + ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b);
-    // The fraction converges quickly only below the mean; above the mean, use the symmetry.
-    if x < (a + 1.0) / (a + b + 2.0) {
-        front.exp() * beta_fraction(x, a, b) / a
-    } else {
-        1.0 - front.exp() * beta_fraction(1.0 - x, b, a) / b
-    }
-}
-
-/// Replaces a zero divisor.
-fn nonzero(v: f64) -> f64 {
-    if v == 0.0 { 1e-300 } else { v }
-}
-
-/// The continued fraction of the incomplete beta function (Abramowitz and Stegun, 26.5.8),
-/// evaluated
-/// from the front by Lentz's method.
-fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
-    let mut over = 1.0_f64;
-    let mut under = 0.0_f64;
-    let mut value = 1.0_f64;
-    // Converges in about sqrt(max(a, b)) steps: 700 for the largest `freedom` of t_quantile.
-    for step in 1..10_000_u32 {
-        let m = f64::from(step / 2);
-        let term = if step % 2 == 0 {
-            m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m))
-        } else {
-            -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0))
-        };
-        under = 1.0 / nonzero(1.0 + term * under);
-        over = nonzero(1.0 + term / over);
-        value *= over * under;
-        if (over * under - 1.0).abs() < 1e-15 {
-            break;
-        }
-    }
-    1.0 / value
-}
-
-/// Logarithm of the gamma function for `x` > 0: Stirling's series, after shifting `x` up until its
-/// fifth term is below 1e-14.
-fn ln_gamma(x: f64) -> f64 {
-    let mut x = x;
-    let mut shift = 0.0;
-    while x < 16.0 {
-        shift += x.ln();
-        x += 1.0;
-    }
-    let inverse = 1.0 / (x * x);
-    let series = 1.0 / 12.0 - inverse * (1.0 / 360.0 - inverse * (1.0 / 1260.0 - inverse / 1680.0));
-    (x - 0.5) * x.ln() - x + 0.5 * std::f64::consts::TAU.ln() + series / x - shift
 }
 
 /// Natural logarithms; `None` if a value is not finite and above 0.
@@ -390,18 +324,6 @@ mod tests {
             for (p, expected) in [0.95, 0.975, 0.995].into_iter().zip(quantiles) {
                 close(t_quantile(p, freedom).unwrap(), expected, 6e-4);
             }
-        }
-    }
-
-    /// One degree of freedom is Cauchy's distribution, tan(π(p − ½)); two have
-    /// (2p − 1) / sqrt(2p(1 − p)).
-    #[test]
-    fn t_quantiles_agree_with_the_closed_forms() {
-        for p in [0.501, 0.6, 0.75, 0.9, 0.975, 0.999, 0.999_99] {
-            let cauchy = (std::f64::consts::PI * (p - 0.5)).tan();
-            close(t_quantile(p, 1.0).unwrap() / cauchy, 1.0, 1e-9);
-            let two = (2.0 * p - 1.0) / (2.0 * p * (1.0 - p)).sqrt();
-            close(t_quantile(p, 2.0).unwrap() / two, 1.0, 1e-9);
         }
     }
 
@@ -512,17 +434,6 @@ mod tests {
             hits += u32::from(mean_estimate(&set).unwrap().interval.unwrap().contains(6.0));
         }
         assert!((1_870..=1_930).contains(&hits), "{hits} of 2000");
-    }
-
-    /// The first outputs for seed 1234567 that the generator's authors publish.
-    #[test]
-    fn random_is_the_published_generator() {
-        let mut random = Random::new(1_234_567);
-        let first = [random.bits(), random.bits(), random.bits()];
-        assert_eq!(
-            first,
-            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
-        );
     }
 
     proptest! {

@@ -52,6 +52,12 @@ impl<'a> Places<'a> {
         self.cores.iter().map(|core| core.pus.len()).max().unwrap_or(0)
     }
 
+    /// Whether all usable cores have the same number of usable PUs.
+    pub fn is_even(&self) -> bool {
+        let width = self.width();
+        self.cores.iter().all(|core| core.pus.len() == width)
+    }
+
     /// True if the usable cores have more than one kind.
     pub(crate) fn is_hybrid(&self) -> bool {
         self.cores.windows(2).any(|pair| pair[0].kind != pair[1].kind)

@@ -56,20 +56,19 @@ pub(crate) fn total_overlap(
     }
     let of_cores = places.cores.iter().map(|core| {
         // The sums of a PU's tasks are scaled as if they were one task.
-        let demands = core.pus.iter().map(|pu| taking_turns(std::iter::once(on_pu[pu.idx()])));
-        within(&demands.collect::<Vec<_>>())
+        within(core.pus.iter().map(|pu| taking_turns(std::iter::once(on_pu[pu.idx()]))))
     });
     of_cores.sum()
 }
 
 /// Overlap summed over all pairs of `demands`.
-pub(crate) fn within(demands: &[UnitDemand]) -> f64 {
+pub(crate) fn within(demands: impl IntoIterator<Item = UnitDemand>) -> f64 {
     let mut before = UnitDemand::NONE;
     let mut sum = 0.0;
     for demand in demands {
-        sum += before.overlap(demand);
+        sum += before.overlap(&demand);
         // Overlap is bilinear: the sum of all earlier demands replaces a loop over them.
-        before += *demand;
+        before += demand;
     }
     sum
 }
@@ -128,7 +127,7 @@ fn by_chance(places: &Places<'_>, demands: &[UnitDemand], seats: &[PuIdx]) -> Op
     let in_use = places.cores.iter().map(|core| core.pus.iter().filter(|pu| used[pu.idx()]));
     let pairs: f64 =
         in_use.map(|pus| float(pus.count())).map(|used| used * (used - 1.0) / 2.0).sum();
-    (demands.len() > 1).then(|| pairs * within(demands) / (n * (n - 1.0) / 2.0))
+    (demands.len() > 1).then(|| pairs * within(demands.iter().copied()) / (n * (n - 1.0) / 2.0))
 }
 
 #[cfg(test)]

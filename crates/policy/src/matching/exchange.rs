@@ -1,115 +1,169 @@
 //! Exchange of members between groups until no exchange helps.
 
-use colocate_model::UnitDemand;
+/// Most passes over all pairs of groups. Chosen, not measured.
+const PASSES: usize = 100;
+/// Least fall of the cost that counts. Below, rounding errors could exchange members for ever.
+const WORTH: f64 = 1e-9;
 
-/// Improves `groups`, lists of places in `demands`, by exchanging members of two groups as long as
-/// the overlap within groups falls. Sizes stay.
-///
-/// The overlap within a group `G` is `(|Σ d|² − Σ |d|²) / 2`. So an exchange of `a ∈ G` with
-/// `b ∈ H` changes the total by `(b − a) · (ΣG − a) + (a − b) · (ΣH − b)`, which is
-/// `c · (ΣG − ΣH + c)` with `c = b − a`: sums suffice. A pass visits all pairs of members, `O(n²)`
-/// at worst.
-pub(crate) fn improve(demands: &[UnitDemand], groups: &mut [Vec<usize>]) {
-    let mut sums: Vec<UnitDemand> = groups
-        .iter()
-        .map(|group| group.iter().fold(UnitDemand::NONE, |sum, &at| sum + demands[at]))
-        .collect();
-    // Two groups that are as they were in the pass before have nothing to exchange.
-    let mut before = vec![true; groups.len()];
+/// Improves the groups by exchanges of two members, and by moves to groups with room, as long as
+/// the cost falls. `cost` is the cost of the members at a group's place, equal for places of one
+/// class; `rooms` and `classes` are by place.
+pub(crate) fn improved(
+    groups: Vec<Vec<usize>>,
+    rooms: &[usize],
+    classes: &[usize],
+    cost: impl Fn(usize, &[usize]) -> f64,
+) -> Vec<Vec<usize>> {
+    let mut search = Search {
+        before: vec![true; groups.len()],
+        now: vec![false; groups.len()],
+        rooms,
+        costs: groups.iter().enumerate().map(|(place, group)| cost(place, group)).collect(),
+        groups,
+        classes,
+        cost,
+    };
     for _ in 0..PASSES {
-        if !before.contains(&true) {
+        if !search.pass() {
             break;
         }
-        let mut now = vec![false; groups.len()];
-        for g in 0..groups.len() {
-            for h in g + 1..groups.len() {
-                let changed = before[g] || before[h] || now[g] || now[h];
-                if changed && improve_two(demands, groups, &mut sums, g, h) {
-                    now[g] = true;
-                    now[h] = true;
+    }
+    search.groups
+}
+
+/// State of the improvement.
+struct Search<'a, C> {
+    /// By place: greatest number of members.
+    rooms: &'a [usize],
+    groups: Vec<Vec<usize>>,
+    /// By place: whether its group changed in the last pass. Two unchanged groups are not tried
+    /// again.
+    before: Vec<bool>,
+    /// By place: whether its group has changed in this pass.
+    now: Vec<bool>,
+    /// By place: cost of its group.
+    costs: Vec<f64>,
+    classes: &'a [usize],
+    cost: C,
+}
+
+impl<C: Fn(usize, &[usize]) -> f64> Search<'_, C> {
+    /// One pass over all pairs of groups. True if the cost fell.
+    fn pass(&mut self) -> bool {
+        self.now.fill(false);
+        for a in 0..self.groups.len() {
+            for b in a + 1..self.groups.len() {
+                // The same test of two unchanged groups would fail again.
+                let is_new = self.before[a] || self.before[b] || self.now[a] || self.now[b];
+                // `|`, not `||`: all three are tried.
+                if is_new && (self.exchange(a, b) | self.moved(a, b) | self.moved(b, a)) {
+                    self.now[a] = true;
+                    self.now[b] = true;
                 }
             }
         }
-        before = now;
+        std::mem::swap(&mut self.before, &mut self.now);
+        self.before.contains(&true)
     }
-}
 
-/// Most passes. Chosen, not measured.
-const PASSES: usize = 100;
-
-/// Least fall of the overlap that counts, as a share of both groups' overlaps with themselves.
-/// Below, rounding errors could exchange two members back and forth for ever.
-const WORTH: f64 = 1e-12;
-
-/// Exchanges members between groups `g` and `h`. True if an exchange lowered the overlap.
-fn improve_two(
-    demands: &[UnitDemand],
-    groups: &mut [Vec<usize>],
-    sums: &mut [UnitDemand],
-    g: usize,
-    h: usize,
-) -> bool {
-    let mut helped = false;
-    let mut apart = sums[g] - sums[h];
-    let least = WORTH * (sums[g].overlap(&sums[g]) + sums[h].overlap(&sums[h]));
-    for i in 0..groups[g].len() {
-        for j in 0..groups[h].len() {
-            let change = demands[groups[h][j]] - demands[groups[g][i]];
-            if change.overlap(&(apart + change)) < -least {
-                let moved = groups[g][i];
-                groups[g][i] = groups[h][j];
-                groups[h][j] = moved;
-                sums[g] += change;
-                // Sums follow by the change, without a pass over the members.
-                sums[h] = sums[h] - change;
-                apart = sums[g] - sums[h];
-                helped = true;
+    /// Exchanges members of two groups. True if the cost fell.
+    fn exchange(&mut self, a: usize, b: usize) -> bool {
+        let mut helped = false;
+        let are_pairs = self.groups[a].len() == 2 && self.groups[b].len() == 2;
+        let is_same = are_pairs && self.classes[a] == self.classes[b];
+        for i in 0..self.groups[a].len() {
+            // The exchanges of the second member give the same two pairs, with their places
+            // exchanged.
+            if i == 1 && is_same && !helped {
+                break;
+            }
+            let others = self.groups[b].len();
+            for j in 0..others {
+                // Of equally good pairs those of first members with first members.
+                let j = if is_same { others - 1 - j } else { j };
+                self.change_places(a, i, b, j);
+                if self.is_better(a, b) {
+                    helped = true;
+                } else {
+                    // The same exchange again undoes it.
+                    self.change_places(a, i, b, j);
+                }
             }
         }
+        helped
     }
-    helped
+
+    /// Exchanges two members, without regard to costs.
+    fn change_places(&mut self, a: usize, i: usize, b: usize, j: usize) {
+        let one = self.groups[a][i];
+        self.groups[a][i] = std::mem::replace(&mut self.groups[b][j], one);
+    }
+
+    /// Moves members from group `a` to group `b` while there is room. True if the cost fell.
+    fn moved(&mut self, a: usize, b: usize) -> bool {
+        let mut helped = false;
+        let mut i = 0;
+        while i < self.groups[a].len() && self.groups[b].len() < self.rooms[b] {
+            let one = self.groups[a].remove(i);
+            self.groups[b].push(one);
+            if self.is_better(a, b) {
+                helped = true;
+            } else {
+                self.groups[b].pop();
+                // At its old place, so that a test without success changes nothing.
+                self.groups[a].insert(i, one);
+                i += 1;
+            }
+        }
+        helped
+    }
+
+    /// Whether two groups cost less than before; if so, stores the new costs.
+    fn is_better(&mut self, a: usize, b: usize) -> bool {
+        let cost_a = (self.cost)(a, &self.groups[a]);
+        let cost_b = (self.cost)(b, &self.groups[b]);
+        let better = cost_a + cost_b < self.costs[a] + self.costs[b] - WORTH;
+        if better {
+            self.costs[a] = cost_a;
+            self.costs[b] = cost_b;
+        }
+        better
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::matching::Costs;
     use crate::rng::SplitMix64;
-    use colocate_model::{Class, Mix, Share};
     use proptest::prelude::*;
 
-    fn random_demand(rng: &mut SplitMix64) -> UnitDemand {
-        let mut mix = Mix::default();
-        for class in Class::ALL {
-            mix.set(class, Share::new(rng.unit()));
-        }
-        UnitDemand::of(&mix, 1.0, &mix)
+    #[allow(clippy::cast_precision_loss)] // costs are below 1,000
+    fn of_group(costs: &Costs, group: &[usize]) -> f64 {
+        let pairs = (0..group.len()).flat_map(|b| (0..b).map(move |a| (a, b)));
+        pairs.map(|(a, b)| costs.of(group[a], group[b]) as f64).sum()
     }
 
-    /// Pair by pair, without the sums that the exchange relies on.
-    fn overlap(demands: &[UnitDemand], groups: &[Vec<usize>]) -> f64 {
-        let pairs = |group: &Vec<usize>| -> f64 {
-            let beside = |at: usize| group[..at].iter().map(move |&other| (other, group[at]));
-            let all = (0..group.len()).flat_map(beside);
-            all.map(|(a, b)| demands[a].overlap(&demands[b])).sum()
-        };
-        groups.iter().map(pairs).sum()
+    fn total(costs: &Costs, groups: &[Vec<usize>]) -> f64 {
+        groups.iter().map(|group| of_group(costs, group)).sum()
     }
 
     proptest! {
-        /// Nothing is lost, sizes stay, the overlap does not rise, and no exchange is left that
-        /// helps.
+        /// Nothing is lost, sizes stay without room, the cost does not rise, and no exchange is
+        /// left that helps.
         #[test]
         fn no_exchange_is_left(sizes in prop::collection::vec(0_usize..=5, 0..=4), seed: u64) {
             let mut rng = SplitMix64::new(seed);
             let count = sizes.iter().sum();
-            let demands: Vec<UnitDemand> = (0..count).map(|_| random_demand(&mut rng)).collect();
+            let costs = Costs::new(count, |_, _| i64::try_from(rng.below(1_000)).unwrap());
             let mut items = 0..count;
-            let mut groups: Vec<Vec<usize>> =
+            let groups: Vec<Vec<usize>> =
                 sizes.iter().map(|&size| items.by_ref().take(size).collect()).collect();
-            let before = overlap(&demands, &groups);
-            improve(&demands, &mut groups);
-            let after = overlap(&demands, &groups);
-            prop_assert!(after <= before + 1e-9);
+            let before = total(&costs, &groups);
+            let classes = vec![0; sizes.len()];
+            let groups = improved(groups, &sizes, &classes, |_, group| of_group(&costs, group));
+            let after = total(&costs, &groups);
+            prop_assert!(after <= before);
             prop_assert_eq!(&groups.iter().map(Vec::len).collect::<Vec<_>>(), &sizes);
             let mut all = groups.concat();
             all.sort_unstable();
@@ -117,8 +171,9 @@ mod tests {
             for (g, h) in (0..groups.len()).flat_map(|h| (0..h).map(move |g| (g, h))) {
                 for (i, j) in (0..sizes[g]).flat_map(|i| (0..sizes[h]).map(move |j| (i, j))) {
                     let mut other = groups.clone();
-                    (other[g][i], other[h][j]) = (groups[h][j], groups[g][i]);
-                    prop_assert!(overlap(&demands, &other) >= after - 1e-9);
+                    other[g][i] = groups[h][j];
+                    other[h][j] = groups[g][i];
+                    prop_assert!(total(&costs, &other) >= after);
                 }
             }
         }

@@ -30,7 +30,7 @@
 //!    set aside join last, one a core before two, on the PU with the least work.
 //! 3. Add dummies up to a power of two a core. Match, join the pairs, and match again until there
 //!    is a group a core. An item beside a dummy comes before two dummies together. With two
-//!    siblings the result is optimal.
+//!    siblings the result is optimal up to [`matching::EXACT_UP_TO`] places.
 //! 4. More than two siblings: exchange items of different groups as long as the overlap falls. Do
 //!    the same from the serpentine of `instruction`, and keep what overlaps less. Where cores of
 //!    more than two usable PUs are beside smaller ones, the serpentine is the only start.
@@ -39,7 +39,8 @@
 //!
 //! `O(n³)` at worst, mostly about `O(n²)`.
 //! # Properties
-//! - **Optimal pairs**: with two siblings no placement on the same cores overlaps less.
+//! - **Optimal pairs**: with two siblings and up to [`matching::EXACT_UP_TO`] places no placement on
+//!   the same cores overlaps less.
 //!   -> test `optimal_pairs`
 //! - **Own cores where they count**: with fewer tasks than PUs, which tasks are alone is chosen
 //!   too. -> test `own_cores_where_they_count`
@@ -145,24 +146,27 @@ pub(super) fn groups(
 ) -> Vec<Vec<usize>> {
     // Matching forms pairs; on cores without siblings one of each pair is a dummy.
     let width = places.width().max(2);
+    let overlap = |group: &[usize]| within(group.iter().map(|&at| asked[at]));
     if width == 2 {
-        return matching::in_groups(asked, places.cores.len(), width);
+        return matching::in_groups(asked.len(), places.cores.len(), width, overlap);
     }
-    let mut groups = dealt(places, tasks, items);
-    exchange::improve(asked, &mut groups);
+    let groups = exchanged(asked, dealt(places, tasks, items));
     // Matching makes groups of one size, which smaller cores cannot hold.
     if places.cores.iter().any(|core| core.pus.len() < width) {
         return groups;
     }
-    let mut matched = matching::in_groups(asked, places.cores.len(), width);
-    exchange::improve(asked, &mut matched);
-    if overlap(asked, &groups) < overlap(asked, &matched) { groups } else { matched }
+    let matched = matching::in_groups(asked.len(), places.cores.len(), width, overlap);
+    let matched = exchanged(asked, matched);
+    let total = |groups: &[Vec<usize>]| groups.iter().map(|group| overlap(group)).sum::<f64>();
+    if total(&groups) < total(&matched) { groups } else { matched }
 }
 
-/// Overlap within groups, summed over groups.
-fn overlap(asked: &[UnitDemand], groups: &[Vec<usize>]) -> f64 {
-    let demands = groups.iter().map(|group| group.iter().map(|&at| asked[at]).collect::<Vec<_>>());
-    demands.map(|demands| within(&demands)).sum()
+/// Groups of the same sizes after exchanges that lower the overlap within groups.
+fn exchanged(asked: &[UnitDemand], groups: Vec<Vec<usize>>) -> Vec<Vec<usize>> {
+    let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
+    exchange::improved(groups, &sizes, &vec![0; sizes.len()], |_, group| {
+        within(group.iter().map(|&at| asked[at]))
+    })
 }
 
 /// Items by core in the serpentine of `instruction`; an item ranks as its first task.

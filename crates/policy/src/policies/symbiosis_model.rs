@@ -76,12 +76,11 @@ fn best(
     let demands = demands(tasks);
     let asked: Vec<_> = items.iter().map(|item| mix::demand_of(item, tasks, &demands)).collect();
     let mut found = vec![groups(places, tasks, items, &asked), dealt(places, tasks, items)];
-    let even = places.cores.iter().all(|core| core.pus.len() == places.width());
     // Matching of more than pairs makes groups of one size.
-    if even || places.width() <= 2 {
+    if places.is_even() || places.width() <= 2 {
         let width = places.width().max(2);
         let count = places.cores.len();
-        found.push(matching::in_groups_by(items.len(), count, width, |group| {
+        found.push(matching::in_groups(items.len(), count, width, |group| {
             loss(group, items, judge)
         }));
     }

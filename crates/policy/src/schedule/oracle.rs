@@ -18,8 +18,8 @@
 //! 3. Up to [`BOUNDED`] threads, or more than [`MOST`] placements of fewer: branch and bound, from
 //!    the groups of step 4. [`Plan::state`] has the greatest possible distance from the optimum.
 //! 4. More threads: groups by matching, as the policy `symbiosis-model`, with the model's
-//!    prediction for one core. Optimal for two siblings within a core, without caches or nodes
-//!    beyond.
+//!    prediction for one core. Optimal for two siblings within a core and up to 128 places, without
+//!    caches or nodes beyond.
 //!
 //! The same threads on the same PUs are not searched for again, until [`KEPT`] others have been. A
 //! job has one demand here, so the oracle is none for jobs whose demand changes with time.
@@ -255,10 +255,9 @@ fn matched(
     let tasks: Vec<Task> = tasks.collect();
     let tasks: Vec<&Task> = tasks.iter().collect();
     // Matching takes one core for all, so all must have as many PUs.
-    let even = places.cores.iter().all(|core| core.pus.len() == places.width());
-    let mut judge = even.then(|| Judge::new(places, performance, &tasks)).flatten()?;
+    let mut judge = places.is_even().then(|| Judge::new(places, performance, &tasks)).flatten()?;
     let cores = places.cores.len();
-    Some(matching::in_groups_by(threads.len(), cores, places.width(), |group| {
+    Some(matching::in_groups(threads.len(), cores, places.width(), |group| {
         // Threads of one job are alike, so the jobs identify the loss.
         let mut jobs: Vec<u32> = group.iter().map(|&at| threads[at].id.job.0).collect();
         jobs.sort_unstable();

@@ -24,8 +24,8 @@
 //! 2. Selection: all jobs if there is room, else in the order of the queue (ours: the published
 //!    experiments have as many programs as contexts). So no job starves, and no job runs more often
 //!    for being a good neighbour.
-//! 3. Groups of two siblings: minimum-weight perfect matching ([`matching::in_groups_by`]), which
-//!    is optimal. Groups of four: pairs, then pairs of pairs with the prediction for all four,
+//! 3. Groups of two siblings: minimum-weight perfect matching ([`matching::in_groups`]), which is
+//!    optimal up to [`matching::EXACT_UP_TO`] threads. Groups of four: pairs, then pairs of pairs with the prediction for all four,
 //!    which is not optimal. The coefficients are for the number of threads on the fullest core.
 //!    Where cores have different numbers of usable PUs: exchange, from the present groups.
 //! 4. *Stay put*: groups stay unless the gain is above a threshold. Where prices prove that no
@@ -58,7 +58,7 @@ use super::allocate::{choices, on_cores, threads_of};
 use super::symbiotic_numa::{HomeNodes, classes};
 use super::{Allocated, Choice, Quantum, Scheduler, Selected, Thread, select};
 use crate::evidence::Evidence;
-use crate::matching::{self, Predicted};
+use crate::matching::{self, Predicted, exchange::improved};
 use crate::places::Places;
 use crate::plan::Plan;
 use crate::row::{Kind, Knowledge, Preset, Prior, Purpose, Row, Setting, Values};
@@ -66,7 +66,7 @@ use colocate_evidence::{Source, SourceSet};
 use colocate_machine::PuIdx;
 use colocate_model::CpiModel;
 use colocate_model::symbiosis::Mode;
-use groups::{Groups, exchanged, is_even, staying};
+use groups::{Groups, pus_of_cores, staying};
 use pairs::Pairs;
 use serde::{Deserialize, Serialize};
 use solo::{Alone, Ration};
@@ -256,16 +256,18 @@ impl Symbiotic {
         // Each thread has one neighbour, and nodes do not matter.
         let is_plain = threads.len() == 2 * cores && (self.homes.is_none() || is_near(places));
         let best = match (&self.homes, predicted) {
-            _ if !is_even(places) => {
-                let classes = classes(places);
-                exchanged(places, stay.clone(), &classes, |core, group| judge.cost(core, group))
+            _ if !places.is_even() => {
+                let rooms = pus_of_cores(places);
+                improved(stay.clone(), &rooms, &classes(places), |core, group| {
+                    judge.cost(core, group)
+                })
             }
-            (_, Some((all, mate))) if is_plain && judge.away.is_empty() => all.pairs(mate),
+            (_, Some((all, mate))) if is_plain && judge.away.is_empty() => all.pairs(&mate),
             (Some(homes), _) => {
                 homes.groups(places, threads, |core, group| judge.cost(core, group))
             }
             // Cores are alike, so any core stands for all.
-            _ => matching::in_groups_by(threads.len(), cores, places.width(), |group| {
+            _ => matching::in_groups(threads.len(), cores, places.width(), |group| {
                 judge.cost(0, group)
             }),
         };

@@ -15,8 +15,7 @@
 //!   reported by the firmware, so `λ` is 1 by default. Without distances no node is far.
 //! # Algorithm
 //! 1. Threads go to their homes while there is room, the others to the node with most room.
-//! 2. On each node as `symbiotic`: two siblings by matching, more by hierarchical matching. The
-//!    accuracy is that for the places of all nodes together ([`matching::in_groups_of_part`]).
+//! 2. On each node as `symbiotic`: two siblings by matching, more by hierarchical matching.
 //! 3. A thread moves to another core, or two threads exchange places, also between nodes, as long
 //!    as the cost with *away* falls.
 //! 4. Stay put, as `symbiotic`, by the same cost.
@@ -28,9 +27,9 @@
 use super::Thread;
 use super::allocate::on_cores;
 use super::sorted::Sorted;
-use super::symbiotic::groups::{Groups, exchanged};
+use super::symbiotic::groups::{Groups, pus_of_cores};
 use super::symbiotic::live::LiveThread;
-use crate::matching;
+use crate::matching::{self, exchange::improved};
 use crate::places::Places;
 use colocate_evidence::TaskId;
 use colocate_machine::{Machine, NodeIdx, PuIdx};
@@ -101,10 +100,7 @@ impl HomeNodes {
         let width = places.width();
         let mut group = Vec::with_capacity(width);
         for (cores, members) in nodes.values().zip(members) {
-            let count = members.len();
-            // The nodes together are the whole, so the gap is that of all places.
-            let parts = nodes.len();
-            let made = matching::in_groups_of_part(count, cores.len(), width, parts, |of| {
+            let made = matching::in_groups(members.len(), cores.len(), width, |of| {
                 group.clear();
                 group.extend(of.iter().map(|&at| members[at]));
                 cost(cores[0], &group)
@@ -114,7 +110,10 @@ impl HomeNodes {
                 groups[core] = group.into_iter().map(|at| members[at]).collect();
             }
         }
-        if nodes.len() > 1 { exchanged(places, groups, &classes(places), cost) } else { groups }
+        if nodes.len() == 1 {
+            return groups;
+        }
+        improved(groups, &pus_of_cores(places), &classes(places), cost)
     }
 
     /// Threads by node, in the order of the nodes: at home while there is room, else where most is

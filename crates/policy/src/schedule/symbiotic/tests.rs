@@ -424,7 +424,7 @@ proptest! {
         let threads: Vec<&Thread> = queue.iter().flat_map(|job| &job.threads).collect();
         let stay = cost(&model, 2, &stacks, &staying(&Places::new(&machine, &pus), &threads));
         let of_one = |group: &[usize]| cost(&model, 2, &stacks, &[group.to_vec()]);
-        let best = cost(&model, 2, &stacks, &matching::in_groups_by(count, 4, 2, of_one));
+        let best = cost(&model, 2, &stacks, &matching::in_groups(count, 4, 2, of_one));
         let over = stay - best - gain * Objective::Stp.whole(count, stay);
         let wanted = if over > 0.0 { best } else { stay };
         prop_assert!((found - wanted).abs() < 2e-6 || over.abs() < 2e-6, "{found}, wanted {wanted}");
