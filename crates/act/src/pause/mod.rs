@@ -249,7 +249,11 @@ impl Pauser {
 /// # Errors
 /// First error other than "has ended".
 pub fn signal(processes: &[Arc<ProcessHandle>], signal: libc::c_int) -> std::io::Result<()> {
-    processes.iter().fold(Ok(()), |result, process| result.and(send(process, signal)))
+    let mut result = Ok(());
+    for process in processes {
+        result = result.and(send(process, signal));
+    }
+    result
 }
 
 /// Sends a signal to a process, unless it has ended.
