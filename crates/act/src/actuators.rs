@@ -1,6 +1,8 @@
 //! What the actuators for threads share: the journal, and which masks are ours.
 
-use crate::journal::{Entry, Mark, Writer};
+use crate::actuator::Actuator;
+use crate::journal::{Entry, Writer};
+use crate::pause::stop::Stop;
 use crate::thread::Thread;
 use colocate_linux::handle::is_gone;
 use colocate_machine::PuSet;
@@ -28,20 +30,18 @@ impl Actuators {
     /// Writes a thread to the journal, so that it can be restored. False if the thread has ended or
     /// is unreadable.
     pub fn note(&mut self, thread: &mut Thread) -> bool {
-        thread.slot.is_some() || self.rewrite(thread)
-    }
-
-    /// Writes changes of a thread other than its mask to the journal. False if the thread has ended
-    /// or is unreadable.
-    pub fn rewrite(&mut self, thread: &mut Thread) -> bool {
-        self.write(thread, thread.mark).is_ok_and(|written| written)
+        thread.slot.is_some() || self.write::<Stop>(thread, ()).is_ok_and(|written| written)
     }
 
     /// Writes a pending change to the journal. False if the thread has ended.
     ///
     /// # Errors
     /// If the thread may live and is unreadable.
-    pub fn write(&mut self, thread: &mut Thread, mark: Mark) -> io::Result<bool> {
+    pub(crate) fn write<A: Actuator>(
+        &mut self,
+        thread: &mut Thread,
+        record: A::Record,
+    ) -> io::Result<bool> {
         let Some(process) = &thread.process else { return Ok(false) };
         let start_ticks = match thread.start_ticks {
             Some(start_ticks) => start_ticks,
@@ -52,14 +52,15 @@ impl Actuators {
             },
         };
         let slot = *thread.slot.get_or_insert_with(|| self.journal.slot());
-        let entry = Entry {
+        let mut entry = Entry {
             pid: thread.pid,
             tid: thread.tid,
             start_ticks,
-            mark,
+            mark: thread.mark,
             was: thread.mark,
             lowered: thread.lowered,
         };
+        A::journal(&mut entry, record);
         self.journal.write(slot, &entry);
         Ok(true)
     }

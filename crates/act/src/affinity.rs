@@ -1,15 +1,20 @@
 //! The actuator for affinity: where a thread may run.
 //!
-//! [`Actuators::pin`] writes to the journal, applies and reads back; [`Actuators::read_back`] reads again later. It is undone
-//! by [`place`] with the original mask, of what is on the PU that the journal names.
+//! [`Actuators::pin`] writes to the journal, applies and reads back; [`Actuators::read_back`] reads again later. A thread on the PUs
+//! that the journal names gets the original mask.
 //!
 //! A thread whose mask is neither the original one nor one that we gave to it or its creator has it from its program, which
 //! is respected. [`crate::mask_owner`] says which it is.
 
+mod undo;
+
+use crate::actuator::Actuator;
 use crate::actuators::Actuators;
-use crate::journal::Mark;
+use crate::attached::MOST_CGROUPS_B;
+use crate::journal::{Entry, Mark};
 use crate::mask_owner::{MaskFacts, MaskOwner};
 use crate::thread::{Inherited, Thread};
+use crate::workload::Workload;
 use colocate_linux::clock::now;
 use colocate_linux::handle::ProcessHandle;
 use colocate_linux::proc::stat::Stat;
@@ -137,6 +142,49 @@ fn read_back(found: PuSet, cpus: &PuSet) -> Result<PuSet, AffinityError> {
     }
 }
 
+/// The actuator for masks.
+pub(crate) struct Mask;
+
+impl Actuator for Mask {
+    type Setting = PuSet;
+    type Record = Mark;
+    type Error = AffinityError;
+
+    fn journal(line: &mut Entry, to: Mark) {
+        line.mark = to;
+    }
+
+    fn apply(
+        process: &ProcessHandle,
+        tid: Tid,
+        to: &PuSet,
+    ) -> Result<Option<PuSet>, AffinityError> {
+        unless_gone(place(process, tid, to))
+    }
+
+    fn read_back(process: &ProcessHandle, tid: Tid) -> Result<Option<PuSet>, AffinityError> {
+        unless_gone(allowed(process, tid))
+    }
+
+    fn undo(workload: &Workload<'_>, process: &ProcessHandle, tid: Tid) -> Option<PuSet> {
+        let entry = workload.known(tid);
+        let is_programs = entry.is_some_and(|entry| entry.mark == Mark::Programs);
+        // The process is asked last: that takes longer than to read a mask.
+        let is_given = !is_programs
+            && undo::has_given_mask(workload, process, tid, entry)
+            && (entry.is_some() || !workload.has_only_masks_of_its_own(process.pid()));
+        is_given.then(|| workload.journal().original.clone())
+    }
+}
+
+/// `None` if the thread has ended.
+fn unless_gone(mask: Result<PuSet, AffinityError>) -> Result<Option<PuSet>, AffinityError> {
+    match mask {
+        Err(AffinityError::Gone) => Ok(None),
+        mask => mask.map(Some),
+    }
+}
+
 /// Set with a single PU.
 pub fn only(pu: PuNr) -> PuSet {
     [pu].into_iter().collect()
@@ -152,10 +200,6 @@ pub fn single(set: &PuSet) -> Option<PuNr> {
 pub fn cpuset_of(cpusets: &Cpusets, process: &ProcessHandle, tid: Tid) -> Option<PuSet> {
     cpusets.of(&process.read(&format!("task/{tid}/cgroup"), MOST_CGROUPS_B).ok()?)
 }
-
-/// Maximum size of a list of control groups: thirteen hierarchies, and paths of at most 4,096 bytes
-/// (`PATH_MAX`).
-const MOST_CGROUPS_B: u64 = 64 << 10;
 
 /// Mask and cpuset of a thread, both from the same moment: the kernel moves a process to another
 /// cpuset first, and sets the masks of its threads afterwards. `None` if the thread has ended; the
@@ -198,9 +242,9 @@ impl Actuators {
     /// Puts `thread` where `to` says.
     pub fn pin(&mut self, thread: &mut Thread, to: Mark) -> Pinned {
         let Some(process) = thread.process.clone() else { return Pinned::Ended };
-        let current = match allowed(&process, thread.tid) {
-            Ok(current) => current,
-            Err(AffinityError::Gone) => return Pinned::Ended,
+        let current = match Mask::read_back(&process, thread.tid) {
+            Ok(Some(current)) => current,
+            Ok(None) => return Pinned::Ended,
             Err(why) => return Pinned::Failed(why.to_string()),
         };
         thread.allowed = current;
@@ -226,7 +270,7 @@ impl Actuators {
             thread.mark = to;
             return Pinned::Done;
         }
-        match self.write(thread, to) {
+        match self.write::<Mask>(thread, to) {
             Ok(true) => {}
             Ok(false) => return Pinned::Ended,
             // What is not in the journal cannot be undone.
@@ -236,21 +280,21 @@ impl Actuators {
         }
         thread.recent.changes(thread.mark, to, now());
         thread.set = None;
-        let mut placed = place(&process, thread.tid, &self.mask(to));
+        let mut placed = Mask::apply(&process, thread.tid, &self.mask(to));
         if let Err(AffinityError::Elsewhere { found, .. }) = &placed
             && *found == thread.allowed
         {
             // Its program has set the same mask again in the moment since: some threads do so once, as they begin.
-            placed = place(&process, thread.tid, &self.mask(to));
+            placed = Mask::apply(&process, thread.tid, &self.mask(to));
         }
         match placed {
-            Ok(found) => {
+            Ok(Some(found)) => {
                 thread.allowed = found;
                 thread.mark = to;
                 thread.set = Some(to);
                 Pinned::Done
             }
-            Err(AffinityError::Gone) => Pinned::Ended,
+            Ok(None) => Pinned::Ended,
             Err(AffinityError::Elsewhere { wanted, found }) => {
                 let before = std::mem::replace(&mut thread.allowed, found.clone());
                 if self.mask_owner(thread) != MaskOwner::Program {
@@ -386,7 +430,7 @@ impl Actuators {
         first.recent.note(mark, now());
         first.set = None;
         let has_it = [mark, Mark::Programs].contains(&first.mark);
-        if !has_it && self.write(first, mark).is_ok() {
+        if !has_it && self.write::<Mask>(first, mark).is_ok() {
             first.mark = mark;
         }
     }
@@ -394,7 +438,7 @@ impl Actuators {
     /// Leaves the mask of a thread, as last read, to its program.
     pub fn respect(&mut self, thread: &mut Thread) {
         // What is not in the journal might have its mask from one that we have placed.
-        let _ = self.write(thread, Mark::Programs);
+        let _ = self.write::<Mask>(thread, Mark::Programs);
         thread.recent.clear();
         thread.mark = Mark::Programs;
         thread.set = None;
@@ -408,7 +452,7 @@ impl Actuators {
         let Some(Ok(current)) = process.map(|process| allowed(process, thread.tid)) else { return };
         thread.allowed = current;
         if self.mask_owner(thread) == MaskOwner::Program {
-            let _ = self.write(thread, Mark::Programs);
+            let _ = self.write::<Mask>(thread, Mark::Programs);
         }
     }
 }

@@ -21,13 +21,15 @@ use std::path::Path;
 
 /// Maximum size of a list of control groups: thirteen hierarchies, and paths of at most 4,096 bytes
 /// (`PATH_MAX`).
-const MOST_CGROUPS_B: u64 = 64 << 10;
-/// Maximum number of bytes read of an environment.
-const MOST_ENVIRONMENT_B: u64 = 256 << 10;
+pub(crate) const MOST_CGROUPS_B: u64 = 64 << 10;
+/// Maximum number of bytes read of an environment. The token comes first in a program started by
+/// colocate.
+pub(crate) const MOST_ENVIRONMENT_B: u64 = 256 << 10;
 /// Maximum number of recorded control groups. Chosen: a journal's head stays below 64 KiB.
 const MOST_GROUPS: usize = 1_000;
-/// Maximum number of generations of ancestors searched. Chosen: nothing nests as deep.
-const GENERATIONS: usize = 1_000;
+/// Maximum number of generations of ancestors searched. Chosen: nothing nests as deep, and readings
+/// of short-lived processes might form a cycle.
+pub(crate) const GENERATIONS: usize = 1_000;
 
 /// Identification of attached processes and their orphans.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 //! on creating others meanwhile, and may end before it is reached. And a thread whose mask is restored may be in the
 //! middle of creating another one: the new thread has the mask of the beginning, and is seen only at the end.
 //! # Approach
-//! First everything continues. Then rounds over all that may belong to the workload (`workload`), until some in a row have
+//! First everything continues. Then rounds over all that may belong to the workload ([`crate::workload`]), until some in a row have
 //! found nothing and no thread can be in the middle of creating another one any more. Cgroups are removed last: as long as
 //! they are there, what is created in them is found.
 //!
@@ -19,24 +19,23 @@
 //! # Terms
 //! - *Creating*: what a thread may be doing that had something restored and has hardly run since.
 
-mod workload;
-
-use crate::affinity;
+use crate::actuator::Actuator;
+use crate::affinity::{self, Mask};
 use crate::fair::Fair;
-use crate::journal::{self, Entry, Journal, JournalError, Mark};
-use crate::mask_owner::{MaskFacts, MaskOwner};
+use crate::journal::{self, Journal, JournalError};
 use crate::owner::Owner;
+use crate::pause::stop::Stop;
 use crate::pause::{How, freezer};
 use crate::rundir;
-use crate::sched_class;
-use colocate_files::{Dir, FileError, kernel};
+use crate::sched_class::{Class, Policy};
+use crate::workload::Workload;
+use colocate_files::{Dir, FileError};
 use colocate_linux::clock::now;
 use colocate_linux::handle::ProcessHandle;
 use colocate_linux::proc::stat::Stat;
 use colocate_linux::run_time::RunTime;
 use colocate_linux::sys;
 use colocate_linux::{Pid, Tid};
-use colocate_machine::read::{Cpusets, Sysfs};
 use colocate_machine::{Nanos, PuSet};
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -47,9 +46,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 use thiserror::Error;
-use workload::Workload;
 
-pub use workload::Root;
+pub use crate::workload::Root;
 
 /// Time limit of all rounds after colocate's death. Chosen: with hundreds of processes that create
 /// processes, on a machine with a load of 10 to 30, endings took up to 2.4 s, and only `colocate
@@ -195,7 +193,6 @@ struct Undoing<'a> {
     proc: &'a Path,
     dry: bool,
     workload: Workload<'a>,
-    cpusets: Cpusets,
     /// Threads with their start times, and their former placements, if any: a failed restoration is
     /// not repeated for ever.
     tried: HashSet<(Pid, Tid, u64, Option<Put>)>,
@@ -210,7 +207,6 @@ impl<'a> Undoing<'a> {
             proc,
             dry,
             workload: Workload::of(journal, proc, root),
-            cpusets: Cpusets::new(Sysfs::at(Path::new("/"))),
             tried: HashSet::new(),
             creating: Creating::default(),
             restored: Vec::new(),
@@ -235,14 +231,17 @@ impl<'a> Undoing<'a> {
                 let stopped = all
                     .iter()
                     .filter(|process| {
-                        let stats = process.threads().into_iter().map(|tid| process.stat_of(tid));
-                        stats.flatten().any(|stat| stat.state == 'T')
+                        let mut tids = process.threads().into_iter();
+                        tids.any(|tid| matches!(Stop::read_back(process, tid), Ok(Some(true))))
                     })
                     .map(ProcessHandle::pid)
                     .collect();
-                // Not only to those that have stopped: on a busy machine one may still be about to.
-                let to = if self.dry { &[][..] } else { &all };
-                to.iter().try_for_each(continue_process)?;
+                for process in all.iter().filter(|_| !self.dry) {
+                    let first = process.pid().first_thread();
+                    if let Some(to) = Stop::undo(&self.workload, process, first) {
+                        Stop::apply(process, first, &to)?;
+                    }
+                }
                 Ok(stopped)
             }
         }
@@ -313,80 +312,27 @@ impl<'a> Undoing<'a> {
     /// Restores the policy of a thread that colocate put under SCHED_IDLE, or that inherited
     /// SCHED_IDLE.
     fn raise(&mut self, process: &ProcessHandle, tid: Tid) {
-        let found = process.with(tid, sys::schedule_of);
-        if !found.is_ok_and(|it| it.policy == libc::SCHED_IDLE) {
-            return;
+        let Some(to) = Class::undo(&self.workload, process, tid) else { return };
+        if let Policy::Fair(fair) = to {
+            self.restore::<Class>(process, tid, What::Policy(fair), &to);
         }
-        let Some(to) = self.workload.policy_before(process.pid(), tid) else { return };
-        self.restore(process, tid, What::Policy(to), || {
-            sched_class::raise(process, tid, to).map_err(|why| why.to_string())
-        });
     }
 
     /// Restores the original mask of a thread that was placed, or that inherited a placement.
     fn free(&mut self, process: &ProcessHandle, tid: Tid) {
-        let entry = self.workload.known(tid);
-        let Some(from) = self.placed(process, tid, entry) else { return };
-        let original = &self.journal.original;
-        self.restore(process, tid, What::Mask(from), || {
-            match affinity::place(process, tid, original) {
-                Ok(_) | Err(affinity::AffinityError::Gone) => Ok(()),
-                Err(why) => Err(why.to_string()),
-            }
-        });
-    }
-
-    /// Given mask shown by a thread; `None` if it shows none.
-    fn placed(&self, process: &ProcessHandle, tid: Tid, entry: Option<&Entry>) -> Option<Put> {
-        if entry.is_some_and(|entry| entry.mark == Mark::Programs) {
-            return None;
+        let Some(to) = Mask::undo(&self.workload, process, tid) else { return };
+        if let Ok(Some(from)) = Mask::read_back(process, tid) {
+            self.restore::<Mask>(process, tid, What::Mask(Put(from)), &to);
         }
-        // Asked last: that takes longer than to read a mask.
-        let given = self.given_mask(process, tid, entry);
-        given.filter(|_| entry.is_some() || !self.workload.has_only_masks_of_its_own(process.pid()))
     }
 
-    /// Possibly given mask shown by a thread, whatever is known of its process.
-    fn given_mask(&self, process: &ProcessHandle, tid: Tid, entry: Option<&Entry>) -> Option<Put> {
-        let original = &self.journal.original;
-        let given = given(self.journal, entry);
-        let shown = affinity::allowed(process, tid).ok()?;
-        // Most show a mask that says it all: to read the cpuset as well takes longer than some take to create others.
-        if given.contains(&shown) || self.is_of_gone(process, tid, &shown) {
-            return Some(Put(shown));
-        }
-        if given.iter().all(|mask| mask.is_subset(&shown)) {
-            return None;
-        }
-        let (shown, cpuset) = affinity::mask_and_cpuset(&self.cpusets, process, tid)?;
-        let cpuset = cpuset.or_else(online).unwrap_or_else(|| original.clone());
-        let facts = MaskFacts {
-            shown: &shown,
-            cpuset: &cpuset,
-            original,
-            own: None,
-            inherited: &given,
-            programs: None,
-        };
-        MaskOwner::of(&facts).is_to_undo().then_some(Put(shown))
-    }
-
-    /// Whether a first thread has a mask given to an ended thread of its process: the ended thread
-    /// may have executed a program and be the first thread since.
-    fn is_of_gone(&self, process: &ProcessHandle, tid: Tid, shown: &PuSet) -> bool {
-        let pid = process.pid();
-        tid == pid.first_thread()
-            && *shown != self.journal.original
-            && self.journal.was_of_gone(pid, shown, |tid| process.stat_of(tid).is_some())
-    }
-
-    /// Runs `act` once, unless dry, to restore an attribute of a living thread.
-    fn restore(
+    /// Restores a setting of a living thread once; a dry run only lists it.
+    fn restore<A: Actuator<Error: Display>>(
         &mut self,
         process: &ProcessHandle,
         tid: Tid,
         what: What,
-        act: impl FnOnce() -> Result<(), String>,
+        to: &A::Setting,
     ) {
         let pid = process.pid();
         let left = match &what {
@@ -397,17 +343,10 @@ impl<'a> Undoing<'a> {
         if !self.tried.insert((pid, tid, stat.start_ticks, left)) {
             return;
         }
-        let trouble = (!self.dry).then(act).and_then(Result::err);
+        let done = (!self.dry).then(|| A::apply(process, tid, to));
+        let trouble = done.and_then(Result::err).map(|why| why.to_string());
         self.restored.push(Restored { pid, tid, what, trouble });
         self.creating.add(self.proc, pid, tid);
-    }
-}
-
-/// Continues a process, unless ended.
-fn continue_process(process: &ProcessHandle) -> io::Result<()> {
-    match process.signal(libc::SIGCONT) {
-        Err(why) if why.errno() != Some(libc::ESRCH) => Err(why.source),
-        _ => Ok(()),
     }
 }
 
@@ -453,22 +392,6 @@ impl Creating {
         }
         are_left
     }
-}
-
-/// Masks that a thread may have been given according to the journal; all masks for an unknown
-/// thread.
-fn given(journal: &Journal, entry: Option<&Entry>) -> Vec<PuSet> {
-    let Some(entry) = entry else { return journal.given() };
-    let marks = [entry.mark, entry.was].into_iter().filter(|mark| mark.is_put());
-    let masks = marks.filter_map(|mark| journal.mask(mark));
-    // With one PU in the original mask nothing has changed.
-    masks.filter(|mask| *mask != journal.original).collect()
-}
-
-/// Online PUs.
-fn online() -> Option<PuSet> {
-    let list = kernel::read_text(Path::new("/sys/devices/system/cpu/online")).ok()?;
-    PuSet::parse_list(list.trim()).ok()
 }
 
 /// Whether the colocate that wrote a journal still lives, and will undo the journal by itself.
@@ -570,6 +493,9 @@ fn read(dir: &Dir, name: &OsStr) -> Result<Journal, FoundError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::{Entry, Mark};
+    use crate::sched_class;
+    use colocate_linux::sys;
     use colocate_machine::PuNr;
     use colocate_testing::skip::{Missing, Requirement, two_pus};
     use colocate_testing::{need, wait_until, within};

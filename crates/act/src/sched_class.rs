@@ -18,11 +18,14 @@
 //! Threads with fixed priorities or deadlines are not lowered: they must not be made to wait by others
 //! at the worst moment, which holding a lock may be.
 
+use crate::actuator::Actuator;
 use crate::actuators::Actuators;
 use crate::fair::Fair;
+use crate::journal::Entry;
 use crate::thread::Thread;
+use crate::workload::Workload;
 use colocate_linux::handle::ProcessHandle;
-use colocate_linux::sys::{self, Fork, Schedule};
+use colocate_linux::sys::{self, Fork};
 use colocate_linux::{Pid, SysError, Tid};
 use std::ffi::c_int;
 use std::path::Path;
@@ -130,26 +133,28 @@ impl Actuators {
     /// [`ClassError`]; the thread keeps its policy.
     pub fn lower(&mut self, thread: &mut Thread, permission: Permission) -> Result<(), ClassError> {
         let Some(process) = thread.process.clone() else { return Ok(()) };
-        let found = living(process.with(thread.tid, sys::schedule_of))?;
-        let Some(found) = found else { return Ok(()) };
-        if found.policy == libc::SCHED_IDLE {
+        let Some(Policy::Fair(fair)) = Class::read_back(&process, thread.tid)? else {
             return Ok(());
-        }
-        let fair = Fair::of(found.policy).ok_or(ClassError::OwnPolicy)?;
-        if permission == Permission::Limit && !may_come_back(thread.pid, found.nice)? {
+        };
+        if permission == Permission::Limit && !may_come_back(&process, thread.tid)? {
             return Err(ClassError::NoWayBack);
         }
-        thread.lowered = Some(fair);
         thread.last_lowered = Some(fair);
-        if !self.rewrite(thread) {
+        if !self.note_lowered(thread, Some(fair)) {
             return Ok(());
         }
-        let done = set(&process, thread.tid, &found.under(libc::SCHED_IDLE));
+        let done = Class::apply(&process, thread.tid, &Policy::Idle);
         if done.is_err() {
-            thread.lowered = None;
-            self.rewrite(thread);
+            self.note_lowered(thread, None);
         }
-        done
+        done.map(drop)
+    }
+
+    /// Writes the policy of a thread before its change to SCHED_IDLE to the journal. False if the thread has ended or is
+    /// unreadable.
+    fn note_lowered(&mut self, thread: &mut Thread, lowered: Option<Fair>) -> bool {
+        thread.lowered = lowered;
+        self.write::<Class>(thread, lowered).is_ok_and(|written| written)
     }
 
     /// Restores the policy of `thread`, if colocate put it under SCHED_IDLE.
@@ -159,10 +164,9 @@ impl Actuators {
     pub fn raise(&mut self, thread: &mut Thread) -> Result<(), ClassError> {
         let Some(fair) = thread.lowered else { return Ok(()) };
         if let Some(process) = &thread.process {
-            raise(process, thread.tid, fair)?;
+            Class::apply(process, thread.tid, &Policy::Fair(fair))?;
         }
-        thread.lowered = None;
-        self.rewrite(thread);
+        self.note_lowered(thread, None);
         Ok(())
     }
 
@@ -172,42 +176,85 @@ impl Actuators {
     /// A thread without SCHED_IDLE is recorded in the journal as well: it may choose SCHED_IDLE
     /// later, and so differs from threads unknown at colocate's death.
     pub fn note_inherited(&mut self, thread: &mut Thread) {
-        let found =
-            thread.process.as_ref().map(|process| process.with(thread.tid, sys::schedule_of));
-        let is_idle = matches!(found, Some(Ok(it)) if it.policy == libc::SCHED_IDLE);
-        if !is_idle {
+        let found = thread.process.as_ref().map(|process| Class::read_back(process, thread.tid));
+        if !matches!(found, Some(Ok(Some(Policy::Idle)))) {
             self.note(thread);
         } else if thread.last_lowered.is_some() {
-            thread.lowered = thread.last_lowered;
-            self.rewrite(thread);
+            self.note_lowered(thread, thread.last_lowered);
         }
     }
 }
 
-/// Restores the policy of a thread; no effect on an ended thread or a policy other than SCHED_IDLE.
-///
-/// # Errors
-/// [`ClassError::Sys`] and [`ClassError::Elsewhere`].
-pub fn raise(process: &ProcessHandle, tid: Tid, fair: Fair) -> Result<(), ClassError> {
-    match living(process.with(tid, sys::schedule_of))? {
-        Some(found) if found.policy == libc::SCHED_IDLE => {
-            set(process, tid, &found.under(fair.policy()))
+/// Scheduling policy of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    /// SCHED_IDLE.
+    Idle,
+    /// Policy of the fair class, to which the thread can return.
+    Fair(Fair),
+}
+
+impl Policy {
+    /// Policy with the kernel's number `policy`.
+    fn of(policy: c_int) -> Result<Self, ClassError> {
+        if policy == libc::SCHED_IDLE {
+            return Ok(Self::Idle);
         }
-        _ => Ok(()),
+        Fair::of(policy).map(Self::Fair).ok_or(ClassError::OwnPolicy)
+    }
+
+    /// The kernel's number.
+    const fn number(self) -> c_int {
+        match self {
+            Self::Idle => libc::SCHED_IDLE,
+            Self::Fair(fair) => fair.policy(),
+        }
     }
 }
 
-/// Sets the policy and reads it back.
-fn set(process: &ProcessHandle, tid: Tid, wanted: &Schedule) -> Result<(), ClassError> {
-    let found = process.with(tid, |tid| {
-        sys::set_schedule(tid, wanted)?;
-        sys::schedule_of(tid)
-    });
-    match living(found)? {
-        Some(found) if found.policy != wanted.policy => {
-            Err(ClassError::Elsewhere { wanted: wanted.policy, found: found.policy })
+/// The actuator for policies, into SCHED_IDLE and out of it.
+pub(crate) struct Class;
+
+impl Actuator for Class {
+    type Setting = Policy;
+    type Record = Option<Fair>;
+    type Error = ClassError;
+
+    fn journal(line: &mut Entry, lowered: Option<Fair>) {
+        line.lowered = lowered;
+    }
+
+    /// No effect on a thread that is out of SCHED_IDLE, or in it, as wanted.
+    fn apply(process: &ProcessHandle, tid: Tid, to: &Policy) -> Result<Option<Policy>, ClassError> {
+        let wanted = to.number();
+        let mut is_set = false;
+        let found = living(process.with(tid, |tid| {
+            let before = sys::schedule_of(tid)?;
+            is_set = (before.policy == libc::SCHED_IDLE) != (*to == Policy::Idle);
+            if !is_set {
+                return Ok(before.policy);
+            }
+            sys::set_schedule(tid, &before.under(wanted))?;
+            Ok(sys::schedule_of(tid)?.policy)
+        }))?;
+        match found {
+            Some(found) if is_set && found != wanted => {
+                Err(ClassError::Elsewhere { wanted, found })
+            }
+            Some(found) => Ok(Policy::of(found).ok()),
+            None => Ok(None),
         }
-        _ => Ok(()),
+    }
+
+    fn read_back(process: &ProcessHandle, tid: Tid) -> Result<Option<Policy>, ClassError> {
+        let found = living(process.with(tid, sys::schedule_of))?;
+        found.map(|found| Policy::of(found.policy)).transpose()
+    }
+
+    /// Policy of a thread before colocate put it, or its creator, under SCHED_IDLE.
+    fn undo(workload: &Workload<'_>, process: &ProcessHandle, tid: Tid) -> Option<Policy> {
+        let is_idle = matches!(Self::read_back(process, tid), Ok(Some(Policy::Idle)));
+        is_idle.then(|| workload.policy_before(process.pid(), tid))?.map(Policy::Fair)
     }
 }
 
@@ -219,11 +266,12 @@ fn living<T>(result: Result<T, SysError>) -> Result<Option<T>, SysError> {
     }
 }
 
-/// Whether the limit of a process lets a thread of this nice value leave SCHED_IDLE
+/// Whether the limit of its process lets a thread leave SCHED_IDLE with its nice value
 /// (`nice_to_rlimit`, include/linux/sched/prio.h).
-fn may_come_back(pid: Pid, nice: i32) -> Result<bool, SysError> {
-    let limit = living(sys::limit_of_nice(pid))?;
-    let wanted = u64::try_from(20 - nice).unwrap_or(0);
+fn may_come_back(process: &ProcessHandle, tid: Tid) -> Result<bool, SysError> {
+    let Some(found) = living(process.with(tid, sys::schedule_of))? else { return Ok(true) };
+    let limit = living(sys::limit_of_nice(process.pid()))?;
+    let wanted = u64::try_from(20 - found.nice).unwrap_or(0);
     Ok(limit.is_none_or(|(soft, _)| soft >= wanted))
 }
 

@@ -21,7 +21,6 @@ use colocate_policy::schedule::phases::JobPhase;
 use colocate_policy::{Plan, Why};
 use counts::{Counts, JobCounts};
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 use summary::{Comparing, Facts, Summary};
@@ -202,14 +201,7 @@ struct Evidence {
 pub struct Totals {
     machine: MachineReport,
     threads_created: Creation,
-    most_living: usize,
-    forgotten: u64,
-    runs: Vec<u32>,
-    instructions: Option<Vec<u64>>,
-    /// First process of each job.
-    first_processes: Vec<i32>,
-    known_cpu_times: Vec<Nanos>,
-    records: BTreeMap<TaskId, TaskRecord>,
+    host: colocate_host::Totals,
     basis: Basis,
 }
 
@@ -217,35 +209,30 @@ impl Totals {
     /// Reads the host's totals; to be called before the host ends.
     pub fn of(host: &LinuxHost) -> Self {
         let machine = host.machine();
-        let created = host.creations();
+        let totals = host.totals();
+        let created = &totals.creations;
         let own = read::usable(machine, &Sysfs::at(Path::new("/"))).quota;
-        let own_quota = own.filter(|_| !host.is_attached());
+        let own_quota = own.filter(|_| !totals.is_attached);
         Self {
             machine: MachineReport {
-                quota: host.quota().or(own_quota),
+                quota: totals.quota.or(own_quota),
                 ..MachineReport::of(machine, host.usable())
             },
             threads_created: Creation {
-                seen_by: if host.creation_without_perf().is_some() { "proc" } else { "perf" },
+                seen_by: if totals.creation_without_perf.is_some() { "proc" } else { "perf" },
                 created: created.created,
                 lost: created.lost,
                 pinned_at_creation: created.waited.count(),
                 waited_median_ns: created.waited.percentile(50),
                 waited_p99_ns: created.waited.percentile(99),
             },
-            most_living: host.most_living(),
-            forgotten: host.forgotten(),
-            runs: host.runs(),
-            instructions: host.instructions(),
-            first_processes: host.first_processes().iter().map(|pid| pid.0).collect(),
-            known_cpu_times: host.known_cpu_times(),
-            records: host.task_records(),
             basis: Basis {
-                placed: host.placed_time(),
-                has_given_up: host.has_given_up(),
-                is_attached: host.is_attached(),
-                wakers: host.outside_wakers().iter().map(|pid| pid.0).collect(),
+                placed: totals.placed,
+                has_given_up: totals.has_given_up,
+                is_attached: totals.is_attached,
+                wakers: totals.outside_wakers.iter().map(|pid| pid.0).collect(),
             },
+            host: totals,
         }
     }
 }
@@ -271,7 +258,7 @@ impl Report {
         grants: &[Grant],
         last: &Observation,
     ) -> Self {
-        let records = &totals.records;
+        let records = &totals.host.records;
         let tasks = last.tasks.iter().map(|it| Task::new(it, records.get(&it.id)));
         let tasks: Vec<Task> = tasks.collect();
         let jobs = programs.into_iter().enumerate();
@@ -295,8 +282,8 @@ impl Report {
             jobs,
             shared_core: Vec::new(),
             tasks,
-            forgotten_tasks: totals.forgotten,
-            most_tasks_at_once: totals.most_living,
+            forgotten_tasks: totals.host.forgotten,
+            most_tasks_at_once: totals.host.most_living,
             threads_created: totals.threads_created,
             wake_ups: last.reports.wake_ups.clone(),
             sharing: last.reports.sharing.clone(),
@@ -404,16 +391,20 @@ impl Job {
         Self {
             name,
             command,
-            pid: totals.first_processes.get(number).copied(),
+            pid: totals.host.first_processes.get(number).map(|pid| pid.0),
             identity,
             profile,
             status: end.map(|end| end.status),
             ended_ns: end.map(|end| end.at),
             cpu_ns: end
                 .and_then(|end| end.cpu_time)
-                .max(totals.known_cpu_times.get(number).copied()),
-            instructions: totals.instructions.as_ref().and_then(|all| all.get(number).copied()),
-            runs: totals.runs.get(number).copied().unwrap_or(0),
+                .max(totals.host.known_cpu_times.get(number).copied()),
+            instructions: totals
+                .host
+                .instructions
+                .as_ref()
+                .and_then(|all| all.get(number).copied()),
+            runs: totals.host.runs.get(number).copied().unwrap_or(0),
             counts: None,
         }
     }
@@ -500,11 +491,14 @@ pub(crate) mod tests {
         let totals = Totals {
             machine: MachineReport::of(&counts.machine, &usable),
             threads_created: Creation { seen_by: "perf", created: 3, ..Creation::default() },
-            most_living: 3,
-            runs: vec![1, 12, 0],
-            first_processes: vec![71, 72],
-            // A child of the second one's was not waited for.
-            known_cpu_times: vec![Nanos::from_millis(80), Nanos::from_millis(120)],
+            host: colocate_host::Totals {
+                most_living: 3,
+                runs: vec![1, 12, 0],
+                first_processes: [71, 72].map(colocate_linux::Pid).to_vec(),
+                // A child of the second one's was not waited for.
+                known_cpu_times: vec![Nanos::from_millis(80), Nanos::from_millis(120)],
+                ..colocate_host::Totals::default()
+            },
             ..Totals::default()
         };
         let program = |name: &str| Program::of(name.into(), &[name.into()]);

@@ -4,20 +4,16 @@
 //! waited for, and a program that is killed has not waited for its children. So a job has what its tasks used as they were last
 //! read, or what its living tasks used and their processes have waited for, whichever is more.
 
-use crate::LinuxHost;
 use crate::task::Task;
+use crate::workload::Workload;
 use colocate_evidence::JobIdx;
 use colocate_linux::proc::stat;
 use colocate_linux::run_time::RunTime;
 use colocate_machine::Nanos;
 
-impl LinuxHost {
-    /// Excludes earlier creations and CPU time of attached programs from this run.
+impl Workload {
+    /// Excludes earlier CPU time of attached programs from this run.
     pub(crate) fn begin_attached(&mut self) {
-        if !self.runs.is_attached {
-            return;
-        }
-        self.counts.created = 0;
         let proc = &self.actuators.proc;
         for task in self.tasks.living_mut() {
             let time = RunTime::open(proc, task.thread.pid, task.thread.tid).ok();

@@ -3,7 +3,7 @@
 //! A job fills as a whole or is stopped as a whole. It is stopped where one of its threads must not be lowered, or
 //! could not be raised again, or lowering would not help; that is said once.
 
-use crate::LinuxHost;
+use crate::workload::Workload;
 use colocate_act::sched_class::{Permission, permission, sessions_are_groups};
 use colocate_engine::Meanwhile;
 use colocate_evidence::{JobIdx, TaskId};
@@ -24,7 +24,7 @@ pub(crate) struct Fillers {
     refused: BTreeSet<JobIdx>,
     /// Processes that have had several threads, until they are reaped, and processes reaped by
     /// other processes.
-    pub threaded: BTreeSet<Pid>,
+    threaded: BTreeSet<Pid>,
 }
 
 impl Fillers {
@@ -45,110 +45,78 @@ impl Fillers {
     }
 }
 
-impl LinuxHost {
-    /// Puts all threads of a waiting job under SCHED_IDLE. False if the job has to be stopped
-    /// instead, as all jobs have to while the plan `measures` a job.
-    pub(crate) fn lower(&mut self, job: JobIdx, measures: bool) -> bool {
-        let Some(fillers) = &self.fillers else { return false };
-        if measures || fillers.refused.contains(&job) {
-            self.raise(job);
-            return false;
-        }
-        if fillers.down.contains(&job) {
-            return true;
-        }
-        if self.is_stopped(job) {
-            // It was stopped while a job was measured.
-            self.continue_stopped(job);
-        }
-        self.lower_all(job)
+impl Fillers {
+    /// Whether a job has to be stopped where it could fill idle PUs.
+    pub fn refuses(&self, job: JobIdx) -> bool {
+        self.refused.contains(&job)
     }
 
-    /// Puts the threads of a running job under SCHED_IDLE, as [`Self::lower`] does.
-    fn lower_all(&mut self, job: JobIdx) -> bool {
-        let pids = self.tasks.processes_of(job);
-        let Some(fillers) = &mut self.fillers else { return false };
-        fillers.down.insert(job);
-        let permission = fillers.permission;
-        let other_session = fillers.session.and_then(|ours| {
-            pids.iter().copied().find(|pid| sys::session_of(*pid).is_ok_and(|its| its != ours))
+    /// Whether the threads of a job are under SCHED_IDLE by our doing.
+    pub fn fills(&self, job: JobIdx) -> bool {
+        self.down.contains(&job)
+    }
+
+    /// Jobs whose threads are under SCHED_IDLE by our doing.
+    pub fn jobs(&self) -> Vec<JobIdx> {
+        self.down.iter().copied().collect()
+    }
+
+    /// Puts all threads of a running job under SCHED_IDLE. False if the job has to be stopped instead.
+    pub fn lower(&mut self, work: &mut Workload, job: JobIdx) -> bool {
+        self.down.insert(job);
+        let pids = work.tasks.processes_of(job);
+        let other_session = self.session.and_then(|ours| {
+            pids.into_iter().find(|pid| sys::session_of(*pid).is_ok_and(|its| its != ours))
         });
         let mut why = other_session.map(|pid| {
             format!("process {pid} has a session of its own, which has a share of the CPU time as a whole (autogroup)")
         });
-        for task in self.tasks.living_of(job) {
+        for task in work.tasks.living_of(job) {
             if why.is_none() {
-                why = self
-                    .actuators
-                    .lower(&mut task.thread, permission)
-                    .err()
-                    .map(|why| why.to_string());
+                let lowered = work.actuators.lower(&mut task.thread, self.permission);
+                why = lowered.err().map(|why| why.to_string());
             }
         }
         let Some(why) = why else { return true };
-        self.raise(job);
-        self.note_on(job, &format!("is stopped while it waits, and fills no idle PUs: {why}"));
-        if let Some(fillers) = &mut self.fillers {
-            fillers.refused.insert(job);
-        }
+        self.raise(work, job);
+        work.note_on(job, &format!("is stopped while it waits, and fills no idle PUs: {why}"));
+        self.refused.insert(job);
         false
     }
 
     /// Restores the policies of all threads of a job that were put under SCHED_IDLE.
-    pub(crate) fn raise(&mut self, job: JobIdx) {
-        let Some(fillers) = &mut self.fillers else { return };
-        if !fillers.down.remove(&job) {
+    pub fn raise(&mut self, work: &mut Workload, job: JobIdx) {
+        if !self.down.remove(&job) {
             return;
         }
         let mut trouble = None;
-        for task in self.tasks.living_of(job) {
-            trouble = self.actuators.raise(&mut task.thread).err().or(trouble);
+        for task in work.tasks.living_of(job) {
+            trouble = work.actuators.raise(&mut task.thread).err().or(trouble);
         }
-        self.report_failure(
-            job,
-            "take out of SCHED_IDLE",
-            trouble.map_or(Ok(()), |why| Err(std::io::Error::other(why))),
-        );
-    }
-
-    /// Whether the threads of a job are under SCHED_IDLE by our doing.
-    pub(crate) fn fills(&self, job: JobIdx) -> bool {
-        self.fillers.as_ref().is_some_and(|fillers| fillers.down.contains(&job))
+        let raised = trouble.map_or(Ok(()), |why| Err(std::io::Error::other(why)));
+        work.report_failure(job, "take out of SCHED_IDLE", raised);
     }
 
     /// Applies the class inherited from the creator, as of the beginning of the creation, to a new
     /// thread.
-    pub(crate) fn inherit_class(&mut self, id: TaskId) {
+    pub fn inherit_class(&mut self, work: &mut Workload, id: TaskId) {
         let down = self.fills(id.job);
-        let Some(fillers) = &mut self.fillers else { return };
-        let permission = fillers.permission;
-        let Some(task) = self.tasks.task(id) else { return };
+        let Some(task) = work.tasks.task(id) else { return };
         if !task.thread.is_first() {
-            fillers.threaded.insert(task.thread.pid);
+            self.threaded.insert(task.thread.pid);
         }
-        self.actuators.note_inherited(&mut task.thread);
+        work.actuators.note_inherited(&mut task.thread);
         let met = if down {
-            self.actuators.lower(&mut task.thread, permission)
+            work.actuators.lower(&mut task.thread, self.permission)
         } else {
-            self.actuators.raise(&mut task.thread)
+            work.actuators.raise(&mut task.thread)
         };
         let what = if down { "put under SCHED_IDLE" } else { "take out of SCHED_IDLE" };
-        self.report_failure(id.job, what, met.map_err(std::io::Error::other));
+        work.report_failure(id.job, what, met.map_err(std::io::Error::other));
     }
 
-    /// Checks that filling threads still have the lowest priority: programs may have changed it.
-    pub(crate) fn check_fillers(&mut self) {
-        let down =
-            self.fillers.as_ref().map_or(Vec::new(), |all| all.down.iter().copied().collect());
-        for job in down {
-            if !self.lower_all(job) && self.pausing.waiting.contains(&job) {
-                self.stop_now(job);
-            }
-        }
-    }
-
-    /// Waiting jobs that are stopped.
-    pub(crate) fn stopped_jobs(&self) -> BTreeSet<JobIdx> {
-        self.pausing.waiting.iter().copied().filter(|job| !self.fills(*job)).collect()
+    /// Whether a process has had several threads; its number may be another's from now on.
+    pub fn forget_threaded(&mut self, pid: Pid) -> bool {
+        self.threaded.remove(&pid)
     }
 }

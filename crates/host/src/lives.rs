@@ -1,23 +1,25 @@
 //! Runs of jobs: how they end, when a job begins anew, and how one is ended that has done its work.
 
-use crate::pausing::group;
+use crate::Setup;
+use crate::events::Events;
+use crate::parts::Parts;
+use crate::pausing::Pausing;
 use crate::ready::{NOT_LAUNCHED, Probing, Readiness};
-use crate::runtime::Runtimes;
 use crate::target::Targets;
-use crate::task_table::Creation;
-use crate::{LinuxHost, Setup};
+use crate::task_table::TaskTable;
+use crate::workload::Workload;
 use colocate_act::boost::{HIGHEST_NICE, SHORT_SLICE};
+use colocate_act::guardian::Guardian;
 use colocate_act::launch::{self, Command};
 use colocate_act::pause;
-use colocate_act::signals;
+use colocate_act::signals::{self, InitialState};
 use colocate_evidence::{JobEnd, JobIdx, QuantumEnd};
 use colocate_linux::clock::now;
-use colocate_linux::handle::ProcessHandle;
 use colocate_linux::sys::{self, Waited};
 use colocate_linux::{Pid, SysError};
-use colocate_machine::Nanos;
+use colocate_machine::{Nanos, printable};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::os::fd::BorrowedFd;
 
 /// How long a killed process is waited for. Chosen: it needs a moment of a PU that may be busy, and one that
 /// is stuck in a driver never comes.
@@ -28,7 +30,7 @@ const REAPING: Nanos = Nanos::from_millis(10);
 
 /// A job that is being ended.
 #[derive(Debug)]
-pub(crate) struct Leaving {
+struct Leaving {
     job: JobIdx,
     /// Its first process, until its exit status was taken.
     pid: Option<Pid>,
@@ -38,51 +40,42 @@ pub(crate) struct Leaving {
     killed: Option<BTreeSet<Pid>>,
 }
 
-/// What a run has left behind, and was killed when the next one began.
-#[derive(Debug)]
-pub(crate) struct Orphans {
-    /// The first process of that run: creations are reported by its events.
-    first: Pid,
-    /// Those that have not ended.
-    pids: BTreeSet<Pid>,
-}
-
 /// The jobs as they are launched, once or anew, and as they are ended.
-#[derive(Debug)]
 pub(crate) struct Runs {
     commands: Vec<Command>,
-    /// Whether the jobs ran already.
-    pub is_attached: bool,
     /// How long after the launch those that ran already are left to the kernel.
-    pub detach_after: Option<Nanos>,
+    detach_after: Option<Nanos>,
     /// Cause of the end of following such jobs: a signal, or the end of its time.
     detached_by: Option<String>,
-    pub targets: Targets,
+    targets: Targets,
     /// Readiness that the other jobs are held for, until the first one is released.
-    pub readiness: Option<Readiness>,
+    readiness: Option<Readiness>,
     /// Probes for it, from then on.
-    pub probing: Option<Probing>,
+    probing: Option<Probing>,
     /// Jobs after whose ends all others are ended.
-    pub until: Vec<JobIdx>,
+    until: Vec<JobIdx>,
     /// Whether the first job is a server for the others, which is ended with all that it has left behind.
-    pub serves: bool,
+    serves: bool,
     grace: Nanos,
     /// Jobs that have reached their target and are being ended.
-    pub leaving: Vec<Leaving>,
-    /// What runs have left behind that others have followed.
-    orphans: Vec<Orphans>,
+    leaving: Vec<Leaving>,
     /// Whether there were more children to reap than are reaped at a time.
-    pub has_piled_up: bool,
-    pub runtimes: Runtimes,
+    has_piled_up: bool,
+    /// Signals' state of colocate's beginning, for programs.
+    signals: InitialState,
     /// Jobs that are over, in the order of their ends.
-    pub ended: Vec<JobEnd>,
+    ended: Vec<JobEnd>,
 }
 
 impl Runs {
-    pub fn new(commands: Vec<Command>, targets: Targets, setup: &Setup) -> Self {
+    pub fn new(
+        commands: Vec<Command>,
+        targets: Targets,
+        setup: &Setup,
+        signals: InitialState,
+    ) -> Self {
         Self {
             commands,
-            is_attached: !setup.attached.is_empty(),
             detach_after: setup.detach_after,
             detached_by: None,
             targets,
@@ -92,12 +85,417 @@ impl Runs {
             serves: setup.ready.is_some(),
             grace: setup.grace,
             leaving: Vec::new(),
-            orphans: Vec::new(),
             has_piled_up: false,
-            runtimes: Runtimes::default(),
+            signals,
             ended: Vec::new(),
         }
     }
+
+    /// How often each job has run to an end.
+    pub fn counts(&self) -> Vec<u32> {
+        self.targets.runs()
+    }
+
+    /// Whether targets are numbers of instructions.
+    pub fn counts_instructions(&self) -> bool {
+        self.targets.instructions().is_some()
+    }
+
+    /// Jobs that are over, in the order of their ends.
+    pub fn ended(&self) -> &[JobEnd] {
+        &self.ended
+    }
+
+    /// Whether no job is being ended.
+    pub fn have_left(&self) -> bool {
+        self.leaving.is_empty()
+    }
+
+    /// Whether there were more children to reap than are reaped at a time.
+    pub const fn has_piled_up(&self) -> bool {
+        self.has_piled_up
+    }
+
+    /// File descriptor that becomes readable when the first job is ready, while that is probed.
+    pub fn probing_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.probing.as_ref().map(Probing::fd)
+    }
+
+    /// Takes the exit statuses of children that have ended, for [`REAPING`] at most.
+    ///
+    /// Programs that leave many processes behind must not have them pile up, so what is left over is reaped at our own
+    /// share of CPU time ([`wait`]).
+    pub fn reap(
+        &mut self,
+        parts: &mut Parts,
+        events: &mut Events,
+        guardian: &mut Option<Guardian>,
+    ) {
+        let is_pressed = std::mem::replace(&mut self.has_piled_up, true);
+        let (end, mut reaped) = (now() + REAPING, Vec::new());
+        let mut begun = now();
+        while begun < end {
+            let Ok(Some(waited)) = wait(&mut parts.pausing, is_pressed) else {
+                self.has_piled_up = false;
+                break;
+            };
+            reaped.push((waited, begun));
+            begun = now();
+        }
+        if !reaped.is_empty() {
+            // Once for all: with very many processes this can take a second, and signals have to be answered.
+            events.take(parts);
+        }
+        // Before any of them is handled: a job that begins anew may get the number of a process that was reaped.
+        let runs: Vec<_> = reaped.iter().map(|(it, _)| parts.work.tasks.run_of(it.pid)).collect();
+        for ((waited, begun), run) in reaped.into_iter().zip(runs) {
+            self.reaped(parts, events, guardian, waited, begun, run);
+        }
+        self.end_finished_jobs(parts);
+    }
+
+    /// Takes in the end of a child that was reaped after `begun`, and the run of a job that it was.
+    fn reaped(
+        &mut self,
+        parts: &mut Parts,
+        events: &mut Events,
+        guardian: &mut Option<Guardian>,
+        waited: Waited,
+        begun: Nanos,
+        run: Option<(JobIdx, Nanos)>,
+    ) {
+        events.all_have_ended(parts, waited.pid, begun);
+        if let Some((job, cpu_before)) = run {
+            let cpu_time = Some(cpu_before + waited.cpu_time);
+            let status = waited.status;
+            self.run_ended(
+                parts,
+                events,
+                JobEnd { job, at: parts.work.clock(), status, cpu_time },
+                waited.pid,
+            );
+        } else if let Some(leaving) = self.leaving.iter_mut().find(|it| it.pid == Some(waited.pid))
+        {
+            leaving.pid = None;
+        } else if guardian.as_ref().is_some_and(|g| g.pid() == waited.pid) {
+            *guardian = None;
+            parts.work.notes.push("the guardian was killed; `colocate restore` remains".into());
+        }
+    }
+
+    /// A job's first process has ended: begins anew, or is over.
+    fn run_ended(&mut self, parts: &mut Parts, events: &mut Events, end: JobEnd, pid: Pid) {
+        parts.pausing.confirm(&mut parts.work.notes, end.job);
+        // What its last threads did is known when their ends are reported.
+        events.take(parts);
+        let instructions =
+            parts.work.tasks.instructions().get(end.job.0 as usize).copied().unwrap_or(0);
+        if !self.targets.run_ended(end, instructions) {
+            return;
+        }
+        let status = match parts.pausing.ending() {
+            Some(signal) => signals::status(signal),
+            None => match self.run_anew(parts, events, end, pid) {
+                Ok(()) => return,
+                Err(why) => {
+                    parts.work.note_on(end.job, &format!("cannot be launched anew: {why}"));
+                    NOT_LAUNCHED
+                }
+            },
+        };
+        self.targets.give_up(JobEnd { status, ..end });
+    }
+
+    /// Notes the jobs that have reached their targets, by the counts that were last read.
+    pub fn note_reached(&mut self, work: &Workload) {
+        if self.targets.instructions().is_none() {
+            return;
+        }
+        let at = work.clock();
+        for (job, instructions) in (0..).map(JobIdx).zip(work.tasks.instructions()) {
+            let end = || JobEnd { job, at, status: 0, cpu_time: work.tasks.cpu_time(job) };
+            self.targets.counted(job, instructions, end);
+        }
+    }
+
+    /// Launches a job once more, in its cgroup; what is left of the run before is killed.
+    fn run_anew(
+        &mut self,
+        parts: &mut Parts,
+        events: &mut Events,
+        end: JobEnd,
+        before: Pid,
+    ) -> Result<(), launch::LaunchError> {
+        let job = end.job;
+        let processes = parts.work.tasks.handles_of(job);
+        parts.pausing.kill(&mut parts.work, job, &processes);
+        let left = parts.work.tasks.processes_of(job);
+        events.note_orphans(&mut parts.work.tasks, before, left);
+        let place = job.0 as usize;
+        let held = launch::hold_again(&self.commands[place], &self.signals)?;
+        let runtime = parts.work.runtimes.of(&self.commands[place].path);
+        parts.work.tasks.restart(job, held.pid(), runtime, end.cpu_time.unwrap_or(Nanos::ZERO));
+        events.watch_anew(held.pid());
+        parts.sources.watch_instead(job, before, held.pid());
+        parts.pausing.hold(job, held);
+        events.take(parts);
+        parts.pausing.release_held(&mut parts.work, place);
+        Ok(())
+    }
+
+    /// Ends the jobs that ran already and of which no process lives any more.
+    pub fn end_attached(&mut self, parts: &mut Parts) {
+        if parts.work.is_attached {
+            let emptied = parts.work.tasks.take_emptied();
+            if !emptied.is_empty() {
+                self.end_jobs(parts, &emptied);
+            }
+        }
+    }
+
+    /// Ends all jobs, which ran already and run on.
+    pub fn detach(&mut self, parts: &mut Parts, cause: &str) {
+        self.detached_by = Some(cause.to_owned());
+        let all: Vec<JobIdx> = parts.work.running_jobs();
+        self.end_jobs(parts, &all);
+    }
+
+    /// The same once its time is over.
+    pub fn detach_if_due(&mut self, parts: &mut Parts) {
+        if self.next_detach(&parts.work).is_some_and(|due| due <= now())
+            && let Some(time) = self.detach_after.take()
+        {
+            self.detach(parts, &format!("{time} are over"));
+        }
+    }
+
+    /// When that is.
+    pub fn next_detach(&self, work: &Workload) -> Option<Nanos> {
+        Some(work.launched? + self.detach_after?)
+    }
+
+    /// Says of the jobs that were left alone which continue. To be called when the events until then are taken in.
+    pub fn note_detached(&mut self, work: &mut Workload) {
+        let Some(cause) = self.detached_by.take() else { return };
+        let jobs = work.tasks.jobs().len();
+        let continuing =
+            (0..).map(JobIdx).take(jobs).filter(|job| is_living(&work.tasks, *job)).count();
+        work.notes.push(format!("{cause}: {}", continue_line(continuing, jobs)));
+    }
+
+    /// Ends every launched job, whatever its target: with SIGTERM, and after [`crate::Setup::grace`] with SIGKILL. The quanta that
+    /// follow see the ends; after the last one nothing of them is left.
+    pub fn terminate_all(&mut self, parts: &mut Parts) {
+        for job in parts.work.running_jobs() {
+            self.targets.reach(parts.work.end_now(job));
+        }
+        self.end_finished_jobs(parts);
+    }
+
+    /// Ends these attached jobs. Their exit status is not ours to know.
+    fn end_jobs(&mut self, parts: &mut Parts, jobs: &[JobIdx]) {
+        for job in jobs {
+            self.targets.give_up(parts.work.end_now(*job));
+        }
+        self.end_finished_jobs(parts);
+    }
+
+    /// Ends the jobs that have done their work, and reports those that are over.
+    pub fn end_finished_jobs(&mut self, parts: &mut Parts) {
+        for job in self.targets.take_leaving() {
+            self.terminate(parts, job);
+        }
+        for end in self.targets.new_ends() {
+            parts.work.tasks.end_job(end);
+            // What it leaves behind is not stopped any more.
+            parts.pausing.continue_job(&mut parts.work, end.job);
+            self.ended.push(end);
+            parts.work.pending_end = parts.work.pending_end.or(Some(QuantumEnd::JobEnded));
+        }
+        self.end_others(parts);
+    }
+
+    /// Ends the other jobs once those have ended that the run is to last for.
+    fn end_others(&mut self, parts: &mut Parts) {
+        let has_ended = |job: &JobIdx| {
+            parts.work.tasks.jobs().get(job.0 as usize).is_none_or(|it| it.end.is_some())
+        };
+        if !self.until.is_empty() && self.until.iter().all(has_ended) {
+            self.until.clear();
+            self.terminate_all(parts);
+            self.terminate_daemons(parts);
+        }
+    }
+
+    /// Ends a server of which only daemons live: its first process has ended when they began.
+    fn terminate_daemons(&mut self, parts: &mut Parts) {
+        let server = JobIdx(0);
+        let has_ended = parts.work.tasks.jobs().first().is_some_and(|job| job.end.is_some());
+        let daemons = parts.work.tasks.handles_of(server);
+        if !self.serves || !has_ended || daemons.is_empty() {
+            return;
+        }
+        let due = now() + self.grace;
+        self.leaving.push(Leaving { job: server, pid: None, due, killed: None });
+        let asked = pause::signal(&daemons, libc::SIGTERM);
+        parts.work.report_failure(server, "end", asked);
+    }
+
+    /// Sends SIGTERM to a job, with all that it has created.
+    fn terminate(&mut self, parts: &mut Parts, job: JobIdx) {
+        let place = job.0 as usize;
+        let pid = parts.work.tasks.jobs().get(place).map(|job| job.pid);
+        self.leaving.push(Leaving { job, pid, due: now() + self.grace, killed: None });
+        if parts.pausing.forget_held(job) {
+            // It has not begun, so there is nothing that it could clean up, nor is it in its cgroup.
+            let killed = pause::signal(&parts.work.tasks.handles_of(job), libc::SIGKILL);
+            parts.work.report_failure(job, "end", killed);
+            return;
+        }
+        // What is stopped receives nothing; by signals it receives this one first.
+        let asked = pause::signal(&parts.work.tasks.handles_of(job), libc::SIGTERM);
+        parts.work.report_failure(job, "end", asked);
+        parts.pausing.continue_job(&mut parts.work, job);
+    }
+
+    /// Kills those that were asked to end and have not, when their time is over, and closes the events of runs of which
+    /// nothing is left.
+    pub fn kill_overdue(&mut self, parts: &mut Parts, events: &mut Events) {
+        events.forget_orphans(&mut parts.work.tasks);
+        if self.leaving.is_empty() {
+            return;
+        }
+        for mut leaving in std::mem::take(&mut self.leaving) {
+            let processes = parts.work.tasks.handles_of(leaving.job);
+            let pids = parts.work.tasks.processes_of(leaving.job);
+            if leaving.pid.is_none() && pids.is_empty() {
+                continue;
+            }
+            let due = now() >= leaving.due;
+            match &mut leaving.killed {
+                None if due => {
+                    parts.pausing.kill(&mut parts.work, leaving.job, &processes);
+                    leaving.due = now() + DIES_WITHIN;
+                    leaving.killed = Some(pids.into_iter().collect());
+                }
+                None => {}
+                Some(_) if due => {
+                    note_survivors(&mut parts.work, &leaving, &pids);
+                    continue;
+                }
+                // What was created meanwhile is killed, too.
+                Some(killed) if pids.iter().any(|pid| !killed.contains(pid)) => {
+                    killed.extend(pids);
+                    parts.pausing.kill(&mut parts.work, leaving.job, &processes);
+                }
+                Some(_) => {}
+            }
+            self.leaving.push(leaving);
+        }
+    }
+
+    /// When the next of those steps is due.
+    pub fn next_leave(&self) -> Option<Nanos> {
+        self.leaving.iter().map(|leaving| leaving.due).min()
+    }
+
+    /// Starts the probes, if any, right after the first job's release.
+    pub fn begin_probing(&mut self, parts: &mut Parts) {
+        let Some(readiness) = self.readiness.take() else { return };
+        match Probing::start(readiness) {
+            Ok(probing) => self.probing = Some(probing),
+            Err(why) => self.end_unready(parts, &format!("cannot probe for readiness ({why})")),
+        }
+    }
+
+    /// Releases the other jobs once the first job is ready. Ends all jobs after a failure or
+    /// timeout.
+    pub fn release_if_ready(&mut self, parts: &mut Parts) {
+        let Some(probing) = &self.probing else { return };
+        let failed =
+            parts.work.tasks.jobs().first().and_then(|job| job.end).filter(|it| it.status != 0);
+        match (probing.outcome(), failed) {
+            (Some(Ok(())), _) => {
+                self.probing = None;
+                parts.pausing.hold_others(false);
+                parts.pausing.release_all(&mut parts.work);
+            }
+            (Some(Err(why)), _) => self.end_unready(parts, &why),
+            (None, Some(end)) => {
+                self.end_unready(parts, &format!("ended with status {}", end.status))
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Ends every job, as the first job is not ready.
+    fn end_unready(&mut self, parts: &mut Parts, why: &str) {
+        let name = parts.work.tasks.jobs().first().map_or("", |job| job.name.as_str());
+        parts.work.notes.push(format!(
+            "{} is not ready: {why}; the other programs were not started",
+            printable(name)
+        ));
+        self.end_held(parts, NOT_LAUNCHED);
+        self.terminate_all(parts);
+    }
+
+    /// Ends the jobs held for readiness, if any, after a signal that ends programs.
+    pub fn end_held_for_readiness(&mut self, parts: &mut Parts, status: i32) {
+        if self.probing.is_some() {
+            // The first one got the signal, too, and ends as it does.
+            self.until.clear();
+            self.end_held(parts, status);
+        }
+    }
+
+    /// Ends all held jobs with this status.
+    fn end_held(&mut self, parts: &mut Parts, status: i32) {
+        self.probing = None;
+        parts.pausing.hold_others(false);
+        for job in parts.work.running_jobs() {
+            if parts.pausing.held(job).is_some() {
+                let end = parts.work.end_now(job);
+                self.targets.reach(JobEnd { status, ..end });
+            }
+        }
+        self.end_finished_jobs(parts);
+    }
+}
+
+/// Reaps a child that has ended.
+///
+/// To free a process's entries in `/proc` the kernel loops until its threads have freed theirs
+/// (`shrink_dcache_parent`, Linux 6.18). A thread that ends under SCHED_IDLE may wait for a PU meanwhile, and the loop
+/// keeps it off the PU: for more than 60 s at our default share (measured with six busy threads on two PUs). So where
+/// jobs fill idle PUs, a process that had several threads is reaped with the least share, unless many wait for that
+/// (`is_pressed`). Others are not: on a busy machine each reap with the least share takes long, and beside a program that
+/// creates processes as fast as it can colocate did not answer SIGTERM for up to 46 s.
+fn wait(pausing: &mut Pausing, is_pressed: bool) -> Result<Option<Waited>, SysError> {
+    if !pausing.may_fill() {
+        return sys::wait(None, false);
+    }
+    let Some(pid) = sys::ended_child()? else { return Ok(None) };
+    if !pausing.ends_slowly(pid) || is_pressed {
+        return sys::wait(Some(pid), false);
+    }
+    let nice = sys::nice();
+    let _ = sys::set_slice_and_nice(SHORT_SLICE, HIGHEST_NICE);
+    let waited = sys::wait(Some(pid), false);
+    let _ = sys::set_slice_and_nice(SHORT_SLICE, nice);
+    waited
+}
+
+fn is_living(tasks: &TaskTable, job: JobIdx) -> bool {
+    let mut pids = tasks.processes_of(job).into_iter();
+    pids.any(|pid| !tasks.living_in(pid).is_empty())
+}
+
+/// Says which processes of a job are still there although they were killed.
+fn note_survivors(work: &mut Workload, leaving: &Leaving, pids: &[Pid]) {
+    let left: BTreeSet<Pid> = pids.iter().copied().chain(leaving.pid).collect();
+    let left: Vec<String> = left.into_iter().map(|pid| pid.to_string()).collect();
+    let what = format!("was killed and is still there: process {}", left.join(", "));
+    work.note_on(leaving.job, &what);
 }
 
 /// Says how many of some programs continue.
@@ -111,347 +509,6 @@ fn continue_line(continuing: usize, all: usize) -> String {
         _ => format!(
             "{continuing} of {all} programs continue and are left to the kernel; the others have ended"
         ),
-    }
-}
-
-impl LinuxHost {
-    /// Takes the exit statuses of children that have ended, for [`REAPING`] at most.
-    ///
-    /// Programs that leave many processes behind must not have them pile up, so what is left over is reaped at our own
-    /// share of CPU time ([`LinuxHost::wait`]).
-    pub(crate) fn reap(&mut self) {
-        let is_pressed = std::mem::replace(&mut self.runs.has_piled_up, true);
-        let (end, mut reaped) = (now() + REAPING, Vec::new());
-        let mut begun = now();
-        while begun < end {
-            let Ok(Some(waited)) = self.wait(is_pressed) else {
-                self.runs.has_piled_up = false;
-                break;
-            };
-            reaped.push((waited, begun));
-            begun = now();
-        }
-        if !reaped.is_empty() {
-            // Once for all: with very many processes this can take a second, and signals have to be answered.
-            self.take_events();
-        }
-        // Before any of them is handled: a job that begins anew may get the number of a process that was reaped.
-        let runs: Vec<_> = reaped.iter().map(|(it, _)| self.tasks.run_of(it.pid)).collect();
-        for ((waited, begun), run) in reaped.into_iter().zip(runs) {
-            self.reaped(waited, begun, run);
-        }
-        self.end_finished_jobs();
-    }
-
-    /// Takes in the end of a child that was reaped after `begun`, and the run of a job that it was.
-    fn reaped(&mut self, waited: Waited, begun: Nanos, run: Option<(JobIdx, Nanos)>) {
-        self.all_have_ended(waited.pid, begun);
-        if let Some((job, cpu_before)) = run {
-            let cpu_time = Some(cpu_before + waited.cpu_time);
-            let status = waited.status;
-            self.run_ended(JobEnd { job, at: self.clock(), status, cpu_time }, waited.pid);
-        } else if let Some(leaving) =
-            self.runs.leaving.iter_mut().find(|it| it.pid == Some(waited.pid))
-        {
-            leaving.pid = None;
-        } else if self.guardian.as_ref().is_some_and(|g| g.pid() == waited.pid) {
-            self.guardian = None;
-            self.notes.push("the guardian was killed; `colocate restore` remains".into());
-        }
-    }
-
-    /// Reaps a child that has ended.
-    ///
-    /// To free a process's entries in `/proc` the kernel loops until its threads have freed theirs
-    /// (`shrink_dcache_parent`, Linux 6.18). A thread that ends under SCHED_IDLE may wait for a PU meanwhile, and the loop
-    /// keeps it off the PU: for more than 60 s at our default share (measured with six busy threads on two PUs). So where
-    /// jobs fill idle PUs, a process that had several threads is reaped with the least share, unless many wait for that
-    /// (`is_pressed`). Others are not: on a busy machine each reap with the least share takes long, and beside a program that
-    /// creates processes as fast as it can colocate did not answer SIGTERM for up to 46 s.
-    fn wait(&mut self, is_pressed: bool) -> Result<Option<Waited>, SysError> {
-        let Some(fillers) = &mut self.fillers else { return sys::wait(None, false) };
-        let Some(pid) = sys::ended_child()? else { return Ok(None) };
-        if !fillers.threaded.remove(&pid) || is_pressed {
-            return sys::wait(Some(pid), false);
-        }
-        let nice = sys::nice();
-        let _ = sys::set_slice_and_nice(SHORT_SLICE, HIGHEST_NICE);
-        let waited = sys::wait(Some(pid), false);
-        let _ = sys::set_slice_and_nice(SHORT_SLICE, nice);
-        waited
-    }
-
-    /// A job's first process has ended: begins anew, or is over.
-    fn run_ended(&mut self, end: JobEnd, pid: Pid) {
-        self.confirm(end.job);
-        // What its last threads did is known when their ends are reported.
-        self.take_events();
-        let instructions = self.tasks.instructions().get(end.job.0 as usize).copied().unwrap_or(0);
-        if !self.runs.targets.run_ended(end, instructions) {
-            return;
-        }
-        let status = match self.pausing.ending {
-            Some(signal) => signals::status(signal),
-            None => match self.run_anew(end, pid) {
-                Ok(()) => return,
-                Err(why) => {
-                    self.note_on(end.job, &format!("cannot be launched anew: {why}"));
-                    NOT_LAUNCHED
-                }
-            },
-        };
-        self.runs.targets.give_up(JobEnd { status, ..end });
-    }
-
-    /// Notes the jobs that have reached their targets, by the counts that were last read.
-    pub(crate) fn note_reached(&mut self) {
-        if self.runs.targets.instructions().is_none() {
-            return;
-        }
-        let at = self.clock();
-        for (job, instructions) in (0..).map(JobIdx).zip(self.tasks.instructions()) {
-            let end = || JobEnd { job, at, status: 0, cpu_time: self.tasks.cpu_time(job) };
-            self.runs.targets.counted(job, instructions, end);
-        }
-    }
-
-    /// Launches a job once more, in its cgroup; what is left of the run before is killed.
-    fn run_anew(&mut self, end: JobEnd, before: Pid) -> Result<(), launch::LaunchError> {
-        let job = end.job;
-        self.kill(job, &self.tasks.handles_of(job));
-        self.note_orphans(before, self.tasks.processes_of(job));
-        let place = job.0 as usize;
-        let held = launch::hold_again(&self.runs.commands[place], self.signals.inherited())?;
-        let runtime = self.runs.runtimes.of(&self.runs.commands[place].path);
-        self.tasks.restart(job, held.pid(), runtime, end.cpu_time.unwrap_or(Nanos::ZERO));
-        // Should its number have been another first process's, both events are closed with this run's.
-        self.runs.orphans.retain(|orphan| orphan.first != held.pid());
-        self.lifecycle.add(held.pid());
-        self.sources.watch_instead(job, before, held.pid());
-        self.pausing.held[place] = Some(held);
-        self.take_events();
-        self.release_held(place);
-        Ok(())
-    }
-
-    /// Notes what the run with this first process has left behind. The kernel reports its end, and what it may
-    /// still create, by events that cost descriptors: those are kept only so long.
-    fn note_orphans(&mut self, first: Pid, left: Vec<Pid>) {
-        // A process that does not die is left behind by many runs, and belongs to the first of them.
-        let known = |pid: &Pid| self.runs.orphans.iter().any(|orphan| orphan.pids.contains(pid));
-        let pids = left.into_iter().filter(|pid| !known(pid)).collect();
-        self.runs.orphans.push(Orphans { first, pids });
-        self.forget_orphans();
-    }
-
-    /// What is created by a process that a run has left behind belongs to that run.
-    pub(crate) fn created_by_orphan(&mut self, creation: Creation) {
-        for orphan in
-            self.runs.orphans.iter_mut().filter(|orphan| orphan.pids.contains(&creation.parent_pid))
-        {
-            orphan.pids.insert(creation.pid);
-        }
-    }
-
-    /// Closes the events of those runs of which nothing is left.
-    fn forget_orphans(&mut self) {
-        for mut orphan in std::mem::take(&mut self.runs.orphans) {
-            orphan.pids.retain(|pid| self.tasks.process(*pid).is_some());
-            if orphan.pids.is_empty() {
-                self.lifecycle.forget(orphan.first);
-            } else {
-                self.runs.orphans.push(orphan);
-            }
-        }
-    }
-
-    /// Ends the jobs that ran already and of which no process lives any more.
-    pub(crate) fn end_attached(&mut self) {
-        if self.runs.is_attached {
-            let emptied = self.tasks.take_emptied();
-            if !emptied.is_empty() {
-                self.end_jobs(&emptied);
-            }
-        }
-    }
-
-    /// Ends all jobs, which ran already and run on.
-    pub(crate) fn detach(&mut self, cause: &str) {
-        self.runs.detached_by = Some(cause.to_owned());
-        let all: Vec<JobIdx> = self.running_jobs().collect();
-        self.end_jobs(&all);
-    }
-
-    /// The same once its time is over.
-    pub(crate) fn detach_if_due(&mut self) {
-        if self.next_detach().is_some_and(|due| due <= now())
-            && let Some(time) = self.runs.detach_after.take()
-        {
-            self.detach(&format!("{time} are over"));
-        }
-    }
-
-    /// When that is.
-    pub(crate) fn next_detach(&self) -> Option<Nanos> {
-        Some(self.quantum.launched? + self.runs.detach_after?)
-    }
-
-    /// Says of the jobs that were left alone which continue. To be called when the events until then are taken in.
-    pub(crate) fn note_detached(&mut self) {
-        let Some(cause) = self.runs.detached_by.take() else { return };
-        let jobs = self.tasks.jobs().len();
-        let continuing = (0..).map(JobIdx).take(jobs).filter(|job| self.is_living(*job)).count();
-        self.notes.push(format!("{cause}: {}", continue_line(continuing, jobs)));
-    }
-
-    fn is_living(&self, job: JobIdx) -> bool {
-        let mut pids = self.tasks.processes_of(job).into_iter();
-        pids.any(|pid| !self.tasks.living_in(pid).is_empty())
-    }
-
-    /// Ends every launched job, whatever its target: with SIGTERM, and after [`crate::Setup::grace`] with SIGKILL. The quanta that
-    /// follow see the ends; after the last one nothing of them is left.
-    pub fn terminate_all(&mut self) {
-        for job in self.running_jobs().collect::<Vec<_>>() {
-            self.runs.targets.reach(self.end_now(job));
-        }
-        self.end_finished_jobs();
-    }
-
-    /// Ends these attached jobs. Their exit status is not ours to know.
-    fn end_jobs(&mut self, jobs: &[JobIdx]) {
-        for job in jobs {
-            self.runs.targets.give_up(self.end_now(*job));
-        }
-        self.end_finished_jobs();
-    }
-
-    /// The jobs that have not ended.
-    pub(crate) fn running_jobs(&self) -> impl Iterator<Item = JobIdx> + '_ {
-        let running = self.tasks.jobs().iter().zip(0..).filter(|(job, _)| job.end.is_none());
-        running.map(|(_, job)| JobIdx(job))
-    }
-
-    /// How a job that has not ended would end now.
-    pub(crate) fn end_now(&self, job: JobIdx) -> JobEnd {
-        JobEnd { job, at: self.clock(), status: 0, cpu_time: self.tasks.cpu_time(job) }
-    }
-
-    /// Ends the jobs that have done their work, and reports those that are over.
-    pub(crate) fn end_finished_jobs(&mut self) {
-        for job in self.runs.targets.take_leaving() {
-            self.terminate(job);
-        }
-        for end in self.runs.targets.new_ends() {
-            self.tasks.end_job(end);
-            // What it leaves behind is not stopped any more.
-            self.continue_job(end.job);
-            self.runs.ended.push(end);
-            self.quantum.pending_end = self.quantum.pending_end.or(Some(QuantumEnd::JobEnded));
-        }
-        self.end_others();
-    }
-
-    /// Ends the other jobs once those have ended that the run is to last for.
-    fn end_others(&mut self) {
-        let has_ended =
-            |job: &JobIdx| self.tasks.jobs().get(job.0 as usize).is_none_or(|it| it.end.is_some());
-        if !self.runs.until.is_empty() && self.runs.until.iter().all(has_ended) {
-            self.runs.until.clear();
-            self.terminate_all();
-            self.terminate_daemons();
-        }
-    }
-
-    /// Ends a server of which only daemons live: its first process has ended when they began.
-    fn terminate_daemons(&mut self) {
-        let server = JobIdx(0);
-        let has_ended = self.tasks.jobs().first().is_some_and(|job| job.end.is_some());
-        let daemons = self.tasks.handles_of(server);
-        if !self.runs.serves || !has_ended || daemons.is_empty() {
-            return;
-        }
-        let due = now() + self.runs.grace;
-        self.runs.leaving.push(Leaving { job: server, pid: None, due, killed: None });
-        let asked = pause::signal(&daemons, libc::SIGTERM);
-        self.report_failure(server, "end", asked);
-    }
-
-    /// Sends SIGTERM to a job, with all that it has created.
-    fn terminate(&mut self, job: JobIdx) {
-        let place = job.0 as usize;
-        let pid = self.tasks.jobs().get(place).map(|job| job.pid);
-        self.runs.leaving.push(Leaving { job, pid, due: now() + self.runs.grace, killed: None });
-        self.pausing.exec_pending[place] = None;
-        if self.pausing.held[place].take().is_some() {
-            // It has not begun, so there is nothing that it could clean up, nor is it in its cgroup.
-            let killed = pause::signal(&self.tasks.handles_of(job), libc::SIGKILL);
-            self.report_failure(job, "end", killed);
-            return;
-        }
-        // What is stopped receives nothing; by signals it receives this one first.
-        let asked = pause::signal(&self.tasks.handles_of(job), libc::SIGTERM);
-        self.report_failure(job, "end", asked);
-        self.continue_job(job);
-    }
-
-    /// Kills those that were asked to end and have not, when their time is over, and closes the events of runs of which
-    /// nothing is left.
-    pub(crate) fn kill_overdue(&mut self) {
-        self.forget_orphans();
-        if self.runs.leaving.is_empty() {
-            return;
-        }
-        for mut leaving in std::mem::take(&mut self.runs.leaving) {
-            let processes = self.tasks.handles_of(leaving.job);
-            let pids = self.tasks.processes_of(leaving.job);
-            if leaving.pid.is_none() && pids.is_empty() {
-                continue;
-            }
-            let due = now() >= leaving.due;
-            match &mut leaving.killed {
-                None if due => {
-                    self.kill(leaving.job, &processes);
-                    leaving.due = now() + DIES_WITHIN;
-                    leaving.killed = Some(pids.into_iter().collect());
-                }
-                None => {}
-                Some(_) if due => {
-                    self.note_survivors(&leaving, &pids);
-                    continue;
-                }
-                // What was created meanwhile is killed, too.
-                Some(killed) if pids.iter().any(|pid| !killed.contains(pid)) => {
-                    killed.extend(pids);
-                    self.kill(leaving.job, &processes);
-                }
-                Some(_) => {}
-            }
-            self.runs.leaving.push(leaving);
-        }
-    }
-
-    /// Says which processes of a job are still there although they were killed.
-    fn note_survivors(&mut self, leaving: &Leaving, pids: &[Pid]) {
-        let left: BTreeSet<Pid> = pids.iter().copied().chain(leaving.pid).collect();
-        let left: Vec<String> = left.into_iter().map(|pid| pid.to_string()).collect();
-        let what = format!("was killed and is still there: process {}", left.join(", "));
-        self.note_on(leaving.job, &what);
-    }
-
-    /// When the next of those steps is due.
-    pub(crate) fn next_leave(&self) -> Option<Nanos> {
-        self.runs.leaving.iter().map(|leaving| leaving.due).min()
-    }
-
-    /// Kills all processes of a job, which are these.
-    fn kill(&mut self, job: JobIdx, processes: &[Arc<ProcessHandle>]) {
-        let killed = match &self.pausing.pauser {
-            _ if processes.is_empty() => Ok(()),
-            Some(pauser) => pauser.kill(group(job), processes),
-            None => pause::signal(processes, libc::SIGKILL),
-        };
-        self.report_failure(job, "kill", killed);
     }
 }
 

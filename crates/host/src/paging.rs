@@ -4,7 +4,7 @@
 //! `colocate pages move` has the same pages moved by [`colocate_act::pages`]. Nothing of it is journalled: a page is on one node or on
 //! another, memory policies stay as they are, and whatever ends this thread, `kill -9` too, ends it between two pages.
 
-use crate::LinuxHost;
+use crate::workload::Workload;
 use colocate_act::pages::live::{self, Order, PagesError, Process};
 use colocate_act::pages::work::Target;
 use colocate_act::pages::{Addr, Span};
@@ -28,7 +28,7 @@ struct Ordered {
 
 /// Thread that moves memory. On drop it ends between two batches.
 #[derive(Debug)]
-pub(crate) struct Pager {
+struct Pager {
     /// Sender of orders; `None` while the thread ends.
     orders: Option<Sender<Ordered>>,
     results: Receiver<PagesMoved>,
@@ -67,20 +67,33 @@ impl Drop for Pager {
     }
 }
 
-impl LinuxHost {
+/// Moving of memory: the thread is started by the first order.
+#[derive(Debug)]
+pub(crate) struct Paging {
+    pager: Option<Pager>,
+    /// Nice value of the thread.
+    nice: i32,
+}
+
+impl Paging {
+    /// Without a thread yet, which will have the nice value `nice`.
+    pub const fn new(nice: i32) -> Self {
+        Self { pager: None, nice }
+    }
+
     /// Queues a plan's page orders, behind the unfinished orders.
-    pub(crate) fn order_pages(&mut self, orders: &[PageMove]) {
-        if orders.is_empty() || self.is_over() {
+    pub fn order(&mut self, work: &mut Workload, orders: &[PageMove]) {
+        if orders.is_empty() {
             return;
         }
         if self.pager.is_none() {
-            match Pager::start(self.polling.nice) {
+            match Pager::start(self.nice) {
                 Ok(pager) => self.pager = Some(pager),
-                Err(why) => return self.notes.push(format!("no memory is moved: {why}")),
+                Err(why) => return work.notes.push(format!("no memory is moved: {why}")),
             }
         }
         for order in orders {
-            let processes = self.tasks.handles_of(order.job);
+            let processes = work.tasks.handles_of(order.job);
             let ordered = Ordered { order: order.clone(), processes };
             let orders = self.pager.as_ref().and_then(|pager| pager.orders.as_ref());
             let _ = orders.map(|orders| orders.send(ordered));
@@ -88,19 +101,19 @@ impl LinuxHost {
     }
 
     /// Results of page orders since the last call.
-    pub(crate) fn pages_moved(&mut self) -> Vec<PagesMoved> {
+    pub fn moved(&mut self, work: &mut Workload) -> Vec<PagesMoved> {
         let moved: Vec<PagesMoved> =
             self.pager.iter().flat_map(|pager| pager.results.try_iter()).collect();
         for PagesMoved { job, to, trouble, .. } in &moved {
-            if let Some(why) = trouble.as_ref().filter(|_| self.notes.is_first(*job, "move")) {
-                self.note_on(*job, &format!("has memory that is not moved to {to}: {why}"));
+            if let Some(why) = trouble.as_ref().filter(|_| work.notes.is_first(*job, "move")) {
+                work.note_on(*job, &format!("has memory that is not moved to {to}: {why}"));
             }
         }
         moved
     }
 
     /// Ends the moving of memory, also in the middle of an order.
-    pub(crate) fn stop_pages(&mut self) {
+    pub fn stop(&mut self) {
         self.pager = None;
     }
 }

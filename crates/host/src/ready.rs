@@ -2,8 +2,6 @@
 //!
 //! A probe may have to look a name up or wait for a connection, so a thread of its own makes it.
 
-use crate::LinuxHost;
-use colocate_evidence::JobEnd;
 use colocate_linux::clock::now;
 use colocate_machine::{Nanos, printable};
 use std::fmt;
@@ -141,7 +139,8 @@ pub(crate) struct Probing {
 }
 
 impl Probing {
-    fn start(readiness: Readiness) -> io::Result<Self> {
+    /// Starts the probes on a thread.
+    pub fn start(readiness: Readiness) -> io::Result<Self> {
         let (over, open) = io::pipe()?;
         let (sender, outcome) = channel();
         std::thread::Builder::new().name("colocate-ready".into()).spawn(move || {
@@ -156,76 +155,13 @@ impl Probing {
         self.over.as_fd()
     }
 
-    fn outcome(&self) -> Option<Result<(), String>> {
+    /// Outcome, once there is one.
+    pub fn outcome(&self) -> Option<Result<(), String>> {
         match self.outcome.try_recv() {
             Ok(outcome) => Some(outcome),
             Err(TryRecvError::Empty) => None,
             Err(TryRecvError::Disconnected) => Some(Err("the probe has ended".into())),
         }
-    }
-}
-
-impl LinuxHost {
-    /// Starts the probes, if any, right after the first job's release.
-    pub(crate) fn begin_probing(&mut self) {
-        let Some(readiness) = self.runs.readiness.take() else { return };
-        match Probing::start(readiness) {
-            Ok(probing) => self.runs.probing = Some(probing),
-            Err(why) => self.end_unready(&format!("cannot probe for readiness ({why})")),
-        }
-    }
-
-    /// Whether a job is held until the first job is ready.
-    pub(crate) fn is_held_for_readiness(&self, place: usize) -> bool {
-        place > 0 && (self.runs.readiness.is_some() || self.runs.probing.is_some())
-    }
-
-    /// Releases the other jobs once the first job is ready. Ends all jobs after a failure or
-    /// timeout.
-    pub(crate) fn release_if_ready(&mut self) {
-        let Some(probing) = &self.runs.probing else { return };
-        let failed = self.tasks.jobs().first().and_then(|job| job.end).filter(|it| it.status != 0);
-        match (probing.outcome(), failed) {
-            (Some(Ok(())), _) => {
-                self.runs.probing = None;
-                (0..self.pausing.held.len()).for_each(|place| self.release_held(place));
-            }
-            (Some(Err(why)), _) => self.end_unready(&why),
-            (None, Some(end)) => self.end_unready(&format!("ended with status {}", end.status)),
-            (None, None) => {}
-        }
-    }
-
-    /// Ends every job, as the first job is not ready.
-    fn end_unready(&mut self, why: &str) {
-        let name = self.tasks.jobs().first().map_or("", |job| job.name.as_str());
-        self.notes.push(format!(
-            "{} is not ready: {why}; the other programs were not started",
-            printable(name)
-        ));
-        self.end_held(NOT_LAUNCHED);
-        self.terminate_all();
-    }
-
-    /// Ends the jobs held for readiness, if any, after a signal that ends programs.
-    pub(crate) fn end_held_for_readiness(&mut self, status: i32) {
-        if self.runs.probing.is_some() {
-            // The first one got the signal, too, and ends as it does.
-            self.runs.until.clear();
-            self.end_held(status);
-        }
-    }
-
-    /// Ends all held jobs with this status.
-    fn end_held(&mut self, status: i32) {
-        self.runs.probing = None;
-        for job in self.running_jobs().collect::<Vec<_>>() {
-            if self.pausing.held[job.0 as usize].is_some() {
-                let end = self.end_now(job);
-                self.runs.targets.reach(JobEnd { status, ..end });
-            }
-        }
-        self.end_finished_jobs();
     }
 }
 

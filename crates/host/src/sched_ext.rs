@@ -4,7 +4,6 @@
 //! thread is placed on the PUs of a core or cache then. Where one is loaded after threads were placed on single PUs, which
 //! its user has not counted on, every mask is restored.
 
-use crate::LinuxHost;
 use colocate_files::kernel;
 use std::path::Path;
 
@@ -28,36 +27,29 @@ fn loaded(folder: &Path) -> Option<String> {
     is_loaded.then(|| word("root/ops").unwrap_or_default())
 }
 
-impl LinuxHost {
-    /// Detects the loading or unloading of a sched_ext scheduler, which changes all placements.
-    pub(crate) fn watch_sched_ext(&mut self) {
-        let is_launched = self.quantum.launched.is_some();
-        let found = loaded(Path::new(FOLDER));
-        let (now, line) = match (self.placing.ext_scheduler, found) {
-            (ExtScheduler::Absent, Some(name)) if is_launched => (
-                ExtScheduler::Since,
+impl ExtScheduler {
+    /// Presence after `self` in a run, and a line on the change; `None` without a change.
+    pub fn next(self, is_launched: bool) -> Option<(Self, String)> {
+        Some(match (self, loaded(Path::new(FOLDER))) {
+            (Self::Absent, Some(name)) if is_launched => (
+                Self::Since,
                 format!(
                     "the sched_ext scheduler {name} was loaded: every thread has its own mask again"
                 ),
             ),
-            (ExtScheduler::Absent, Some(name)) => (
-                ExtScheduler::Before,
+            (Self::Absent, Some(name)) => (
+                Self::Before,
                 format!(
                     "the sched_ext scheduler {name} is loaded: threads are placed on the PUs of a core or cache, not on one \
                      PU, and where these are all PUs they are left to it"
                 ),
             ),
-            (ExtScheduler::Before | ExtScheduler::Since, None) => (
-                ExtScheduler::Absent,
+            (Self::Before | Self::Since, None) => (
+                Self::Absent,
                 "the sched_ext scheduler is gone: threads are placed on single PUs".to_owned(),
             ),
-            _ => return,
-        };
-        self.placing.ext_scheduler = now;
-        self.notes.push(line);
-        if is_launched {
-            self.follow_all();
-        }
+            _ => return None,
+        })
     }
 }
 

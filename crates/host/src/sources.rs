@@ -1,6 +1,8 @@
 //! The sources of evidence on this host: the backends that were started, and the settings that they start with.
 
-use crate::{LinuxHost, Sampling};
+use crate::Sampling;
+use crate::pausing::Pausing;
+use crate::workload::Workload;
 use colocate_engine::Request;
 use colocate_evidence::{Grant, JobIdx, Provider, Refusal, Reports, SeenTask, Source, TaskId};
 use colocate_linux::Pid;
@@ -110,8 +112,29 @@ impl Sources {
         }
     }
 
+    /// Answers requests. What targets need is counted without a request, if `counts_targets`.
+    pub fn provide(
+        &mut self,
+        requests: &[Request<'_>],
+        counts_targets: bool,
+        followed: &Followed,
+        machine: &Machine,
+    ) -> Vec<Grant> {
+        let stacks = requests.iter().any(|request| request.source == Source::Stacks);
+        if counts_targets {
+            // They were found before anything was launched; should they be gone, the targets are not reached.
+            let _ = self.count(stacks, followed);
+        }
+        self.settings.expect(requests);
+        let grant = |request: &Request<'_>| Grant {
+            source: request.source,
+            answer: self.start(request, stacks, followed, machine),
+        };
+        requests.iter().map(grant).collect()
+    }
+
     /// Starts what provides `source`, unless it is started. `stacks`: whether counters are to be those of CPI stacks.
-    fn provide(
+    fn start(
         &mut self,
         request: &Request<'_>,
         stacks: bool,
@@ -200,6 +223,15 @@ impl Sources {
             return Ok(provider);
         }
         self.begin_wake_ups(followed)
+    }
+
+    /// Begins to count wake-ups if that is due and the programs have settled since the launch.
+    pub fn begin_wake_ups_if_due(&mut self, work: &mut Workload, pausing: &Pausing, settle: Nanos) {
+        if !self.wake_ups_are_due || work.clock() < settle {
+            return;
+        }
+        let answer = self.begin_wake_ups(&followed(work, pausing));
+        work.notes.extend(Grant { source: Source::WakeUps, answer }.lines());
     }
 
     fn begin_wake_ups(&mut self, followed: &Followed) -> Result<Provider, Refusal> {
@@ -362,58 +394,28 @@ fn drain<B: Backend>(slot: &mut Option<B>, messages: &mut Vec<String>) {
     }
 }
 
-impl LinuxHost {
-    /// Answers requests. What targets need is counted without a request.
-    pub(crate) fn provide(&mut self, requests: &[Request<'_>]) -> Vec<Grant> {
-        self.sources.mixes.stop();
-        let followed = self.followed();
-        let stacks = requests.iter().any(|request| request.source == Source::Stacks);
-        if self.runs.targets.instructions().is_some() {
-            // They were found before anything was launched; should they be gone, the targets are not reached.
-            let _ = self.sources.count(stacks, &followed);
-        }
-        self.sources.settings.expect(requests);
-        let grant = |request: &Request<'_>| Grant {
-            source: request.source,
-            answer: self.sources.provide(request, stacks, &followed, &self.machine),
-        };
-        requests.iter().map(grant).collect()
-    }
+/// The jobs and tasks that are followed now.
+pub(crate) fn followed(work: &mut Workload, pausing: &Pausing) -> Followed {
+    let given: Vec<(usize, Pid)> = work.tasks.given().collect();
+    let jobs = given.into_iter().filter_map(|(place, pid)| {
+        let job = JobIdx(u32::try_from(place).ok()?);
+        Some((job, pid, watched_from(pausing, job, pid)))
+    });
+    let jobs = jobs.collect();
+    let living: Vec<_> = work.tasks.all_living().map(|(_, id)| id).collect();
+    let tasks = living.into_iter().filter_map(|id| new_task(work, pausing, id)).collect();
+    Followed { jobs, tasks }
+}
 
-    /// The jobs and tasks that are followed now.
-    fn followed(&mut self) -> Followed {
-        let given: Vec<(usize, Pid)> = self.tasks.given().collect();
-        let jobs = given.into_iter().filter_map(|(place, pid)| {
-            let job = JobIdx(u32::try_from(place).ok()?);
-            Some((job, pid, self.watched_from(place, pid)))
-        });
-        let jobs = jobs.collect();
-        let living: Vec<_> = self.tasks.all_living().map(|(_, id)| id).collect();
-        let tasks = living.into_iter().filter_map(|id| self.new_task(id)).collect();
-        Followed { jobs, tasks }
-    }
+/// A program that is not released yet is watched from its exec.
+fn watched_from(pausing: &Pausing, job: JobIdx, pid: Pid) -> Start {
+    if pausing.held(job) == Some(pid) { Start::AtExec } else { Start::Now }
+}
 
-    /// A program that is not released yet is watched from its exec.
-    fn watched_from(&self, job: usize, pid: Pid) -> Start {
-        let held = self.pausing.held.get(job).and_then(Option::as_ref);
-        if held.is_some_and(|held| held.pid() == pid) { Start::AtExec } else { Start::Now }
-    }
-
-    /// A task as backends take it in.
-    pub(crate) fn new_task(&mut self, id: TaskId) -> Option<NewTask> {
-        let task = self.tasks.task(id)?;
-        let (named, created) = (task.named(), task.created);
-        let start = self.watched_from(id.job.0 as usize, named.pid);
-        Some(NewTask { task: named, created, start })
-    }
-
-    /// Begins to count wake-ups if that is due and the programs have settled since the launch.
-    pub(crate) fn begin_wake_ups_if_due(&mut self) {
-        if !self.sources.wake_ups_are_due || self.clock() < self.placing.settle() {
-            return;
-        }
-        let followed = self.followed();
-        let answer = self.sources.begin_wake_ups(&followed);
-        self.notes.extend(Grant { source: Source::WakeUps, answer }.lines());
-    }
+/// A task as backends take it in.
+pub(crate) fn new_task(work: &mut Workload, pausing: &Pausing, id: TaskId) -> Option<NewTask> {
+    let task = work.tasks.task(id)?;
+    let (named, created) = (task.named(), task.created);
+    let start = watched_from(pausing, id.job, named.pid);
+    Some(NewTask { task: named, created, start })
 }

@@ -332,7 +332,7 @@ fn tasks_created_on_a_pu_that_came_later_are_found() {
     let script = format!("exec taskset -c {} sh -c 'sleep 2 & sleep 2 & exec sleep 2.5'", last.0);
     setup.commands = self::setup(&[&script], &[]).commands;
     let mut host = LinuxHost::prepare(read::live().unwrap(), &setup).unwrap();
-    if host.creation_without_perf().is_some() || !host.usable().contains(&last) {
+    if host.totals().creation_without_perf.is_some() || !host.usable().contains(&last) {
         skip!(Perf, "thread creations are not reported, or not on PU {last}");
     }
     let notes = host.notes();

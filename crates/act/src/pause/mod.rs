@@ -11,6 +11,7 @@
 //! The journal's head says how it is done, so the guardian and `colocate restore` can undo it.
 
 pub(crate) mod freezer;
+pub(crate) mod stop;
 
 use crate::owner::Owner;
 use colocate_linux::Pid;
@@ -250,14 +251,17 @@ impl Pauser {
 pub fn signal(processes: &[Arc<ProcessHandle>], signal: libc::c_int) -> std::io::Result<()> {
     let mut result = Ok(());
     for process in processes {
-        match process.signal(signal) {
-            Err(error) if error.errno() != Some(libc::ESRCH) => {
-                result = result.and(Err(error.source));
-            }
-            _ => {}
-        }
+        result = result.and(send(process, signal));
     }
     result
+}
+
+/// Sends a signal to a process, unless it has ended.
+fn send(process: &ProcessHandle, signal: libc::c_int) -> std::io::Result<()> {
+    match process.signal(signal) {
+        Err(why) if why.errno() != Some(libc::ESRCH) => Err(why.source),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! Plans adopted: targets set, and tasks placed that are elsewhere.
 
+use super::Placing;
 use super::rules::{self, Event};
-use crate::LinuxHost;
+use crate::pausing::Pausing;
 use crate::task::Task;
+use crate::workload::Workload;
 use colocate_act::journal::Mark;
 use colocate_act::mask_owner::MaskOwner;
 use colocate_evidence::{JobIdx, TaskId};
@@ -15,126 +17,130 @@ use std::slice::Iter;
 /// Comparing all tasks with the plan takes at most one part in this many of a PU. Chosen: a twentieth of what watching may take.
 const FOLLOW_SHARE: u64 = 1_000;
 
-impl LinuxHost {
-    /// Takes over a plan: named tasks go where it says, others by default placement. When the scheduling has
-    /// ended, no plan is followed.
-    ///
-    /// Where little has changed since the plan before, only the tasks that differ are placed, and all tasks seldom: most threads of
-    /// large programs sleep.
-    pub(crate) fn adopt(&mut self, plan: &Plan) {
-        if self.is_over() {
-            return;
-        }
-        let before = self.placing.plan();
-        let before = before.filter(|before| before.default_placement == plan.default_placement);
-        let differing = before.map(|before| differing(before, plan));
-        if differing.as_ref().is_some_and(Differing::is_empty) {
-            return;
-        }
-        let begun = now();
-        let is_partial = self.quantum.launched.is_some() && begun < self.placing.next_follow;
-        if let Some(differing) = differing.filter(|_| is_partial) {
-            let ids = self.with_those_of(differing);
-            return self.adopt_for(ids, plan);
-        }
-        let ids = self.movable_tasks();
-        self.adopt_for(ids, plan);
-        let took = now().saturating_sub(begun);
-        self.placing.next_follow = now() + Nanos(took.0.saturating_mul(FOLLOW_SHARE));
+/// Takes over a plan: named tasks go where it says, others by default placement. When the scheduling has
+/// ended, no plan is followed.
+///
+/// Where little has changed since the plan before, only the tasks that differ are placed, and all tasks seldom: most threads of
+/// large programs sleep.
+pub(crate) fn adopt(placing: &mut Placing, work: &mut Workload, pausing: &Pausing, plan: &Plan) {
+    if pausing.is_over() {
+        return;
     }
+    let before = placing.plan();
+    let before = before.filter(|before| before.default_placement == plan.default_placement);
+    let differing = before.map(|before| differing(before, plan));
+    if differing.as_ref().is_some_and(Differing::is_empty) {
+        return;
+    }
+    let begun = now();
+    let is_partial = work.launched.is_some() && begun < placing.next_follow;
+    if let Some(differing) = differing.filter(|_| is_partial) {
+        let ids = with_those_of(work, differing);
+        return adopt_for(placing, work, pausing, ids, plan);
+    }
+    let ids = movable_tasks(work);
+    adopt_for(placing, work, pausing, ids, plan);
+    let took = now().saturating_sub(begun);
+    placing.next_follow = now() + Nanos(took.0.saturating_mul(FOLLOW_SHARE));
+}
 
-    /// Takes over a plan for these tasks.
-    fn adopt_for(&mut self, ids: Vec<TaskId>, plan: &Plan) {
-        self.placing.set_plan(Some(plan.clone()));
-        self.tasks.is_planned();
-        let places = ids.into_iter().map(|id| (id, self.place_of(id, plan)));
-        // Named ones first, so that the others find the room that is left.
-        let (named, others): (Vec<_>, Vec<_>) = places.partition(|(_, place)| place.is_some());
-        for &(id, place) in &named {
-            self.tasks.set_target(id, place.unwrap_or_default());
-        }
-        for &(id, _) in &others {
-            self.set_default_target(id, &plan.default_placement);
-        }
-        // A stopped task stays where it is: it runs nowhere.
-        for (id, place) in named.into_iter().chain(others) {
-            if place != Some(Place::Waiting) || self.fills(id.job) {
-                self.follow(id);
-            }
+/// Takes over a plan for these tasks.
+fn adopt_for(
+    placing: &mut Placing,
+    work: &mut Workload,
+    pausing: &Pausing,
+    ids: Vec<TaskId>,
+    plan: &Plan,
+) {
+    placing.set_plan(Some(plan.clone()));
+    work.tasks.is_planned();
+    let places = ids.into_iter().map(|id| (id, place_of(work, id, plan)));
+    // Named ones first, so that the others find the room that is left.
+    let (named, others): (Vec<_>, Vec<_>) = places.partition(|(_, place)| place.is_some());
+    for &(id, place) in &named {
+        work.tasks.set_target(id, place.unwrap_or_default());
+    }
+    for &(id, _) in &others {
+        set_default_target(work, id, &plan.default_placement);
+    }
+    // A stopped task stays where it is: it runs nowhere.
+    for (id, place) in named.into_iter().chain(others) {
+        if place != Some(Place::Waiting) || pausing.fills(id.job) {
+            follow(placing, work, id);
         }
     }
+}
 
-    /// Aims a task at the PU that it has, or at another one, by default placement.
-    fn set_default_target(&mut self, id: TaskId, rule: &DefaultPlacement) {
-        let before = self.tasks.task(id).and_then(|task| task.placement.target.pu());
-        self.tasks.set_target(id, Place::LeftToKernel);
-        let kept = kept(before, rule).map(Place::Pu);
-        let target = kept.unwrap_or_else(|| self.tasks.default_target(rule));
-        self.tasks.set_target(id, target);
-    }
+/// Aims a task at the PU that it has, or at another one, by default placement.
+fn set_default_target(work: &mut Workload, id: TaskId, rule: &DefaultPlacement) {
+    let before = work.tasks.task(id).and_then(|task| task.placement.target.pu());
+    work.tasks.set_target(id, Place::LeftToKernel);
+    let kept = kept(before, rule).map(Place::Pu);
+    let target = kept.unwrap_or_else(|| work.tasks.default_target(rule));
+    work.tasks.set_target(id, target);
+}
 
-    /// Place of a task by a plan; `None` for default placement.
-    fn place_of(&mut self, id: TaskId, plan: &Plan) -> Option<Place> {
-        let exempt = self.tasks.task(id).and_then(|task| task.placement.exempt);
-        rules::planned_place(plan.place_of(id), exempt)
-    }
+/// Place of a task by a plan; `None` for default placement.
+fn place_of(work: &mut Workload, id: TaskId, plan: &Plan) -> Option<Place> {
+    let exempt = work.tasks.task(id).and_then(|task| task.placement.exempt);
+    rules::planned_place(plan.place_of(id), exempt)
+}
 
-    /// The movable tasks that differ, and all pinned ones of jobs that have waited and continue: which of them a plan names may have
-    /// changed meanwhile.
-    fn with_those_of(&mut self, differing: Differing) -> Vec<TaskId> {
-        let mut tasks = differing.tasks;
-        for job in differing.goes_on {
-            let of_job = self.tasks.living_of(job);
-            let placed = of_job.filter(|task| task.thread.mark != Mark::Original);
-            tasks.extend(placed.map(|task| task.id));
-        }
-        tasks.sort_unstable();
-        tasks.dedup();
-        tasks.retain(|&id| self.tasks.task(id).is_some_and(|task| is_movable(task)));
-        tasks
+/// The movable tasks that differ, and all pinned ones of jobs that have waited and continue: which of them a plan names may have
+/// changed meanwhile.
+fn with_those_of(work: &mut Workload, differing: Differing) -> Vec<TaskId> {
+    let mut tasks = differing.tasks;
+    for job in differing.goes_on {
+        let of_job = work.tasks.living_of(job);
+        let placed = of_job.filter(|task| task.thread.mark != Mark::Original);
+        tasks.extend(placed.map(|task| task.id));
     }
+    tasks.sort_unstable();
+    tasks.dedup();
+    tasks.retain(|&id| work.tasks.task(id).is_some_and(|task| is_movable(task)));
+    tasks
+}
 
-    /// Puts every task where it is aimed at, as the meaning of places has changed.
-    pub(crate) fn follow_all(&mut self) {
-        for id in self.movable_tasks() {
-            self.follow(id);
-        }
+/// Puts every task where it is aimed at, as the meaning of places has changed.
+pub(crate) fn follow_all(placing: &mut Placing, work: &mut Workload) {
+    for id in movable_tasks(work) {
+        follow(placing, work, id);
     }
+}
 
-    /// Leaves every task unpinned for good: all masks are restored.
-    pub(crate) fn leave_to_kernel(&mut self) {
-        self.placing.set_plan(None);
-        for id in self.movable_tasks() {
-            self.tasks.set_target(id, Place::LeftToKernel);
-            self.follow(id);
-        }
+/// Leaves every task unpinned for good: all masks are restored.
+pub(crate) fn leave_to_kernel(placing: &mut Placing, work: &mut Workload) {
+    placing.set_plan(None);
+    for id in movable_tasks(work) {
+        work.tasks.set_target(id, Place::LeftToKernel);
+        follow(placing, work, id);
     }
+}
 
-    /// The living tasks that may be put elsewhere, in the order of their IDs.
-    fn movable_tasks(&mut self) -> Vec<TaskId> {
-        let living = self.tasks.living_mut();
-        living.filter_map(|task| is_movable(task).then_some(task.id)).collect()
-    }
+/// The living tasks that may be put elsewhere, in the order of their IDs.
+fn movable_tasks(work: &mut Workload) -> Vec<TaskId> {
+    let living = work.tasks.living_mut();
+    living.filter_map(|task| is_movable(task).then_some(task.id)).collect()
+}
 
-    /// Puts a living task where it is aimed at, unless it is there.
-    fn follow(&mut self, id: TaskId) {
-        let at = now();
-        let Some(target) = self.tasks.task(id).map(|task| task.placement.target) else { return };
-        let wanted = self.mark_at(target);
-        let Some(task) = self.tasks.task(id) else { return };
-        let mark = task.thread.mark;
-        let placement = &task.placement;
-        let is_pinned = rules::is_pinned_as_wanted(wanted, mark, &placement.status);
-        if rules::is_unpinned_as_wanted(wanted, mark, &placement.status, placement.exempt)
-            && self.actuators.mask_owner(&mut task.thread) == MaskOwner::Original
-        {
-            return;
-        }
-        if is_pinned && task.thread.allowed == self.actuators.mask(wanted) {
-            return;
-        }
-        self.place(id, Event::PlanChanged, at);
+/// Puts a living task where it is aimed at, unless it is there.
+fn follow(placing: &mut Placing, work: &mut Workload, id: TaskId) {
+    let at = now();
+    let Some(target) = work.tasks.task(id).map(|task| task.placement.target) else { return };
+    let wanted = placing.mark_at(work, target);
+    let Some(task) = work.tasks.task(id) else { return };
+    let mark = task.thread.mark;
+    let placement = &task.placement;
+    let is_pinned = rules::is_pinned_as_wanted(wanted, mark, &placement.status);
+    if rules::is_unpinned_as_wanted(wanted, mark, &placement.status, placement.exempt)
+        && work.actuators.mask_owner(&mut task.thread) == MaskOwner::Original
+    {
+        return;
     }
+    if is_pinned && task.thread.allowed == work.actuators.mask(wanted) {
+        return;
+    }
+    placing.place(work, id, Event::PlanChanged, at);
 }
 
 /// Whether a task is living and may be put elsewhere.

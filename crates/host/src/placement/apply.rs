@@ -1,11 +1,12 @@
 //! Decisions carried out: masks set, targets and placement status noted.
 
 use super::rules::{self, Decision, Event, PlanView, ProgramFacts, ProgramStart, ThreadFacts};
-use crate::LinuxHost;
+use crate::notes::Notes;
 use crate::runtime::Runtime;
 use crate::sched_ext::ExtScheduler;
 use crate::task::Task;
 use crate::task_table::Process;
+use crate::workload::Workload;
 use colocate_act::actuators::Actuators;
 use colocate_act::affinity::{self, Pinned};
 use colocate_act::journal::Mark;
@@ -36,7 +37,7 @@ pub(crate) struct Placing {
     /// Time from which all tasks are compared with the plan again.
     pub(super) next_follow: Nanos,
     /// Scheduler in the kernel's stead.
-    pub ext_scheduler: ExtScheduler,
+    ext_scheduler: ExtScheduler,
 }
 
 impl Placing {
@@ -58,6 +59,15 @@ impl Placing {
     /// Replaces the plan in force; with `None` no thread is placed any more.
     pub fn set_plan(&mut self, plan: Option<Plan>) {
         self.plan = plan;
+    }
+
+    /// Takes in whether a sched_ext scheduler is loaded. True if that changes the meaning of places.
+    pub fn watch_sched_ext(&mut self, work: &mut Workload) -> bool {
+        let is_launched = work.launched.is_some();
+        let Some((found, line)) = self.ext_scheduler.next(is_launched) else { return false };
+        self.ext_scheduler = found;
+        work.notes.push(line);
+        is_launched
     }
 
     /// Time for which a program is left alone after its exec.
@@ -95,170 +105,181 @@ impl Placing {
         task.placement.note(&pinned, decision.status());
         pinned
     }
-}
 
-impl LinuxHost {
     /// Places a task after an event at `at`, by the rules.
-    pub(crate) fn place(&mut self, id: TaskId, event: Event, at: Nanos) {
-        let Some(target) = self.tasks.task(id).map(|task| task.placement.target) else { return };
-        let plan = self.plan_view(id, target);
-        let Some(facts) = self.facts_of(id, event) else { return };
-        let Some(task) = self.tasks.task(id) else { return };
+    pub(crate) fn place(&mut self, work: &mut Workload, id: TaskId, event: Event, at: Nanos) {
+        let Some(target) = work.tasks.task(id).map(|task| task.placement.target) else { return };
+        let plan = self.plan_view(work, id, target);
+        let Some(facts) = facts_of(work, id, event) else { return };
+        let Some(task) = work.tasks.task(id) else { return };
         let decision = rules::decide(&facts, &plan, at);
         task.placement.exempt = rules::exemption(&facts);
         let pid = task.thread.pid;
         let is_unpinned = decision.mark() == Mark::Original;
         let had_one_pu = facts.is_first && is_unpinned && has_one_pu(task.thread.tid);
-        let pinned = self.placing.carry_out(decision, task, &mut self.actuators);
+        let pinned = self.carry_out(decision, task, &mut work.actuators);
         let has_several_pus = affinity::single(&task.thread.allowed).is_none();
         if had_one_pu
             && has_several_pus
-            && let Some(process) = self.tasks.process(pid)
+            && let Some(process) = work.tasks.process(pid)
         {
             process.narrow_until = now();
         }
         if pinned == Pinned::Done && decision.mark().is_put() && !facts.is_first {
-            self.note_java(pid, id.job, decision.mark());
+            note_java(work, pid, id.job, decision.mark());
         }
         if pinned == Pinned::ByProgram || rules::loses_target(&facts, &plan) {
-            self.tasks.set_target(id, Place::LeftToKernel);
+            work.tasks.set_target(id, Place::LeftToKernel);
         }
-        self.tasks.note_placed(id, now());
-    }
-
-    /// Facts on a thread; `None` if the host has forgotten it.
-    fn facts_of(&mut self, id: TaskId, event: Event) -> Option<ThreadFacts> {
-        let task = self.tasks.task(id)?;
-        let (is_first, exempt) = (task.thread.is_first(), task.placement.exempt);
-        let pid = task.thread.pid;
-        let program = self.tasks.process(pid).map(|process| facts_of_program(process));
-        Some(ThreadFacts { event, is_first, exempt, program: program.unwrap_or_default() })
+        work.tasks.note_placed(id, now());
     }
 
     /// Plan and state of the host for a thread with this target.
-    fn plan_view(&self, id: TaskId, target: Place) -> PlanView {
-        let planned = self.placing.plan().map(|plan| self.tasks.target_of(plan, id));
+    fn plan_view(&self, work: &Workload, id: TaskId, target: Place) -> PlanView {
+        let planned = self.plan().map(|plan| work.tasks.target_of(plan, id));
         PlanView {
             target,
-            mark: self.mark_at(target),
+            mark: self.mark_at(work, target),
             is_planned: planned.is_some_and(|place| place.named_pu().is_some()),
-            has_ext_scheduler: self.placing.ext_scheduler != ExtScheduler::Absent,
-            is_launched: self.quantum.launched.is_some(),
-            settle: self.placing.settle,
+            has_ext_scheduler: self.ext_scheduler != ExtScheduler::Absent,
+            is_launched: work.launched.is_some(),
+            settle: self.settle,
         }
     }
 
     /// Aims a task at its place by the plan in force. False if there is no plan.
-    pub(crate) fn reset_target(&mut self, id: TaskId) -> bool {
-        let Some(plan) = self.placing.plan() else { return false };
-        let target = self.tasks.target_of(plan, id);
-        self.tasks.set_target(id, target);
+    pub(crate) fn reset_target(&mut self, work: &mut Workload, id: TaskId) -> bool {
+        let Some(plan) = self.plan() else { return false };
+        let target = work.tasks.target_of(plan, id);
+        work.tasks.set_target(id, target);
         true
     }
 
     /// Mark of a thread at a place. A set of PUs that share a part of the machine has one if it was journalled at the start; with any
     /// other set the thread stays unpinned.
-    pub(super) fn mark_at(&self, place: Place) -> Mark {
+    pub(super) fn mark_at(&self, work: &Workload, place: Place) -> Mark {
         // With one PU a pinned thread gains nothing, and the kernel does not show whether its mask was set.
-        if self.usable.len() < 2 {
+        if work.usable.len() < 2 {
             return Mark::Original;
         }
-        match (place, self.placing.ext_scheduler) {
+        match (place, self.ext_scheduler) {
             (Place::LeftToKernel | Place::Waiting, _) | (_, ExtScheduler::Since) => Mark::Original,
             (Place::Pu(pu), ExtScheduler::Absent) => Mark::On(pu),
             (Place::Pu(pu), ExtScheduler::Before) => {
-                let parts = Shared::ALL.into_iter().map(|shared| self.sharing_with(shared, pu));
+                let parts = Shared::ALL.into_iter().map(|shared| sharing_with(work, shared, pu));
                 let several = parts.into_iter().find(|part| part.len() > 1);
-                several.map_or(Mark::Original, |part| self.actuators.mark_of(&part))
+                several.map_or(Mark::Original, |part| work.actuators.mark_of(&part))
             }
             (Place::Sharing(shared, pu), _) => {
-                self.actuators.mark_of(&self.sharing_with(shared, pu))
+                work.actuators.mark_of(&sharing_with(work, shared, pu))
             }
         }
     }
 
-    /// PUs that share a part with one, as far as threads could use them at the start.
-    fn sharing_with(&self, shared: Shared, pu: PuNr) -> PuSet {
-        self.machine.sharing_with(shared, pu).intersection(&self.actuators.original)
-    }
-
-    /// Whether new threads are pinned or stopped at creation.
+    /// Whether new threads are pinned at creation.
     pub(crate) fn places_new_tasks(&self) -> bool {
-        let plan = self.placing.plan();
-        self.pausing.pauser.is_some()
-            || plan.is_none_or(|plan| plan.default_placement != DefaultPlacement::LeaveToKernel)
+        self.plan
+            .as_ref()
+            .is_none_or(|plan| plan.default_placement != DefaultPlacement::LeaveToKernel)
     }
 
     /// Places the threads whose waits or exemptions are over.
-    pub(crate) fn place_settled(&mut self) {
-        while let Some((at, id)) = self.placing.pop_due(now()) {
-            self.check_waiting(id, at);
+    pub(crate) fn place_settled(&mut self, work: &mut Workload) {
+        while let Some((at, id)) = self.pop_due(now()) {
+            self.check_waiting(work, id, at);
         }
     }
 
     /// Places a thread if its wait, which was to last until `at`, or its exemption is over.
-    fn check_waiting(&mut self, id: TaskId, at: Nanos) {
-        let Some(task) = self.tasks.task(id).filter(|task| task.ended.is_none()) else { return };
+    fn check_waiting(&mut self, work: &mut Workload, id: TaskId, at: Nanos) {
+        let Some(task) = work.tasks.task(id).filter(|task| task.ended.is_none()) else { return };
         if task.placement.exempt == Some(Exemption::JustForked) {
-            return self.end_fork_exemption(id);
+            return self.end_fork_exemption(work, id);
         }
         if task.placement.status != PlacementStatus::Settling {
             return;
         }
         let pid = task.thread.pid;
-        let Some(process) = self.tasks.process(pid) else { return };
+        let Some(process) = work.tasks.process(pid) else { return };
         // Else it has executed a program since, or its settling was postponed with that of another thread.
         if process.settled_at <= at {
-            self.postpone(id, pid);
+            self.postpone(work, id, pid);
         }
-        self.place(id, Event::WaitOver, at);
+        self.place(work, id, Event::WaitOver, at);
+    }
+
+    /// Places a thread again that was exempt since it had created a process; later if it has created another one meanwhile.
+    fn end_fork_exemption(&mut self, work: &mut Workload, id: TaskId) {
+        let Some(task) = work.tasks.task(id) else { return };
+        let until = task.placement.forked_until;
+        if until > now() {
+            return self.check_at(until, id);
+        }
+        task.placement.exempt = None;
+        if self.reset_target(work, id) {
+            self.place(work, id, Event::Restored, now());
+        }
     }
 
     /// Postpones the settling of a program that has hardly begun.
-    fn postpone(&mut self, id: TaskId, pid: Pid) {
-        let Some((cpu_time, could_run)) = self.progress_of(id, pid) else { return };
-        let Some(process) = self.tasks.process(pid) else { return };
+    fn postpone(&mut self, work: &mut Workload, id: TaskId, pid: Pid) {
+        let Some((cpu_time, could_run)) = progress_of(work, id, pid) else { return };
+        let Some(process) = work.tasks.process(pid) else { return };
         let start = ProgramStart { cpu_time, could_run, postponements: process.postponements };
-        if let Some(settled_at) = rules::postponed(&start, self.placing.settle, now()) {
+        if let Some(settled_at) = rules::postponed(&start, self.settle, now()) {
             process.settled_at = settled_at;
             process.postponements += 1;
         }
     }
+}
 
-    /// CPU time of a thread, and whether it could run now.
-    fn progress_of(&mut self, id: TaskId, pid: Pid) -> Option<(Nanos, bool)> {
-        let proc = &self.actuators.proc;
-        let tid = self.tasks.task(id)?.thread.tid;
-        let cpu_time = RunTime::open(proc, pid, tid).ok()?.read()?;
-        Some((cpu_time, Stat::read(proc, pid, tid)?.could_run()))
+/// Facts on a thread; `None` if the host has forgotten it.
+fn facts_of(work: &mut Workload, id: TaskId, event: Event) -> Option<ThreadFacts> {
+    let task = work.tasks.task(id)?;
+    let (is_first, exempt) = (task.thread.is_first(), task.placement.exempt);
+    let pid = task.thread.pid;
+    let program = work.tasks.process(pid).map(|process| facts_of_program(process));
+    Some(ThreadFacts { event, is_first, exempt, program: program.unwrap_or_default() })
+}
+
+/// PUs that share a part with one, as far as threads could use them at the start.
+fn sharing_with(work: &Workload, shared: Shared, pu: PuNr) -> PuSet {
+    work.machine.sharing_with(shared, pu).intersection(&work.actuators.original)
+}
+
+/// CPU time of a thread, and whether it could run now.
+fn progress_of(work: &mut Workload, id: TaskId, pid: Pid) -> Option<(Nanos, bool)> {
+    let proc = &work.actuators.proc;
+    let tid = work.tasks.task(id)?.thread.tid;
+    let cpu_time = RunTime::open(proc, pid, tid).ok()?.read()?;
+    Some((cpu_time, Stat::read(proc, pid, tid)?.could_run()))
+}
+
+/// Notes once of a job that Java code counts the PUs of pinned threads: it counts on any thread, and at any time.
+fn note_java(work: &mut Workload, pid: Pid, job: JobIdx, mark: Mark) {
+    let is_java = work.tasks.process(pid).is_some_and(|it| it.runtime == Runtime::Jvm);
+    if !is_java || !work.notes.is_first(job, JAVA_WORKERS) {
+        return;
     }
-
-    /// Notes once of a job that Java code counts the PUs of pinned threads: it counts on any thread, and at any time.
-    fn note_java(&mut self, pid: Pid, job: JobIdx, mark: Mark) {
-        let is_java = self.tasks.process(pid).is_some_and(|it| it.runtime == Runtime::Jvm);
-        if !is_java || !self.notes.is_first(job, JAVA_WORKERS) {
-            return;
-        }
-        let words = Proc::at(&self.actuators.proc).command_line(pid);
-        if words.iter().any(|word| word.to_string_lossy().starts_with(JAVA_COUNT)) {
-            return;
-        }
-        let few = self.actuators.mask(mark).len();
-        let all = self.usable.len();
-        self.note_on(
-            job,
-            &format!(
-                "is a Java program, and its threads in process {pid} are placed: {JAVA_WORKERS} {few} there, not {all}; \
-                 {JAVA_COUNT}={all} has it count {all}"
-            ),
-        );
+    let words = Proc::at(&work.actuators.proc).command_line(pid);
+    if words.iter().any(|word| word.to_string_lossy().starts_with(JAVA_COUNT)) {
+        return;
     }
+    let few = work.actuators.mask(mark).len();
+    let all = work.usable.len();
+    work.note_on(
+        job,
+        &format!(
+            "is a Java program, and its threads in process {pid} are placed: {JAVA_WORKERS} {few} there, not {all}; \
+             {JAVA_COUNT}={all} has it count {all}"
+        ),
+    );
+}
 
-    /// Notes once that no mask can be set here.
-    pub(crate) fn note_filter(&mut self) {
-        if colocate_linux::affinity::is_filtered() {
-            self.notes.push(format!("no thread can be placed: {}", affinity::FILTERED));
-        }
+/// Notes once that no mask can be set here.
+pub(crate) fn note_filter(notes: &mut Notes) {
+    if colocate_linux::affinity::is_filtered() {
+        notes.push(format!("no thread can be placed: {}", affinity::FILTERED));
     }
 }
 

@@ -7,5 +7,8 @@ mod creation;
 mod events;
 mod rules;
 
-pub(crate) use apply::Placing;
+pub(crate) use adopt::{adopt, follow_all, leave_to_kernel};
+pub(crate) use apply::{Placing, note_filter};
+pub(crate) use creation::{hold_process, place_new};
+pub(crate) use events::{begin_program, on_exec, on_fork, on_storm};
 pub(crate) use rules::{Event, after_reset};

@@ -16,7 +16,7 @@
 //! # Terms
 //! - *Known*: in the journal, and alive.
 
-use crate::attached::Attached;
+use crate::attached::{Attached, GENERATIONS, MOST_CGROUPS_B, MOST_ENVIRONMENT_B};
 use crate::fair::Fair;
 use crate::journal::{Entry, Journal, Mark, TOKEN_VARIABLE};
 use crate::pause::{How, freezer};
@@ -25,19 +25,10 @@ use colocate_linux::proc::Proc;
 use colocate_linux::proc::stat::{Stat, processes};
 use colocate_linux::sys;
 use colocate_linux::{Pid, Tid};
+use colocate_machine::read::{Cpusets, Sysfs};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::Path;
-
-/// Maximum number of generations searched on the way to a known creator. Chosen: nothing nests as
-/// deep, and readings of short-lived processes might form a cycle.
-const GENERATIONS: usize = 1000;
-/// Maximum number of bytes read of an environment. The token comes first in a program started by
-/// colocate.
-const MOST_ENVIRONMENT_B: u64 = 256 << 10;
-/// Maximum size of a process's list of cgroups: thirteen hierarchies, and paths of at most 4,096
-/// bytes (`PATH_MAX`).
-const MOST_CGROUPS_B: u64 = 64 << 10;
 
 /// A living colocate, whose descendants are the workload.
 #[derive(Clone, Debug)]
@@ -83,7 +74,7 @@ impl Root {
 }
 
 /// A journal's workload.
-pub(super) struct Workload<'a> {
+pub(crate) struct Workload<'a> {
     journal: &'a Journal,
     proc: &'a Path,
     root: Option<Root>,
@@ -98,6 +89,7 @@ pub(super) struct Workload<'a> {
     attached: Option<Attached>,
     /// Processes whose program was read for `attached`, with their start times.
     read: HashMap<Pid, u64>,
+    cpusets: Cpusets,
 }
 
 impl<'a> Workload<'a> {
@@ -114,7 +106,18 @@ impl<'a> Workload<'a> {
             others: HashMap::new(),
             attached,
             read: HashMap::new(),
+            cpusets: Cpusets::new(Sysfs::at(Path::new("/"))),
         }
+    }
+
+    /// The journal.
+    pub fn journal(&self) -> &'a Journal {
+        self.journal
+    }
+
+    /// Reader of its threads' cpusets.
+    pub fn cpusets(&self) -> &Cpusets {
+        &self.cpusets
     }
 
     /// Journal entry of a thread, if known.
