@@ -19,7 +19,6 @@ use launch::{Ended, Launcher};
 use session::Session;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 /// Policies compared by default: the kernel alone, `auto`, one task a core, and the policy based on
 /// instruction mixes.
@@ -96,7 +95,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let _alone = if args.not_alone { None } else { Some(idle::Alone::take()?) };
     let stop = stop_flag()?;
     let session = Session::open(args)?;
-    let launcher = Launcher::new(&session, Arc::clone(&stop))?;
+    let launcher = Launcher::new(&session, stop)?;
     let runs = session.state.settings.total_runs() as u64;
     let bar = Bar::new(runs, "{bar:30} {pos}/{len} {wide_msg}", args.quiet);
     let mut study = Study { session, launcher, bar, quiet: args.quiet };

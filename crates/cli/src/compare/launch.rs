@@ -16,7 +16,6 @@ use serde::Deserialize;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -26,7 +25,7 @@ pub struct Launcher {
     commands: Vec<Vec<String>>,
     server: Server,
     seed: u64,
-    stop: Arc<AtomicBool>,
+    stop: &'static AtomicBool,
 }
 
 /// End of a run.
@@ -39,7 +38,7 @@ pub enum Ended {
 
 impl Launcher {
     /// A launcher for the workload of `session`; `stop` ends a run.
-    pub fn new(session: &Session, stop: Arc<AtomicBool>) -> anyhow::Result<Self> {
+    pub fn new(session: &Session, stop: &'static AtomicBool) -> anyhow::Result<Self> {
         let settings = &session.state.settings;
         Ok(Self {
             ourselves: std::env::current_exe().context("cannot find our own executable")?,
@@ -117,7 +116,7 @@ impl Launcher {
     /// run. Once all children in `until` (if any) have ended, the remaining children are
     /// terminated.
     fn wait_for(&self, children: &[Pid], until: &[usize]) -> anyhow::Result<Option<Vec<End>>> {
-        children::wait_all(children, until, &self.stop, ask_to_end, || Ok(()))
+        children::wait_all(children, until, self.stop, ask_to_end, || Ok(()))
     }
 }
 

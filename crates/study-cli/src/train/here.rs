@@ -23,7 +23,6 @@ use colocate_study::replication::StudyError;
 use colocate_study::train::{Bench, Settings, Stamp, Subject, Track, runs, train_on};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
 
@@ -131,7 +130,7 @@ struct Here<'a> {
     pretend: bool,
     programs: &'a [String],
     folder: TempDir,
-    stop: Arc<AtomicBool>,
+    stop: &'static AtomicBool,
     is_stopped: bool,
     bar: Bar,
 }
@@ -173,7 +172,7 @@ impl Here<'_> {
         let ends = children::wait_all(
             &[child],
             &[],
-            &self.stop,
+            self.stop,
             |pid| drop(sys::kill(pid, libc::SIGTERM)),
             || Ok(()),
         )?;
