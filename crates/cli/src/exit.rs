@@ -10,7 +10,7 @@
 //! | 127 | the program was not found |
 
 use clap::Parser;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::ErrorKind;
 use colocate_machine::printable;
 use std::ffi::OsString;
 use std::fmt;
@@ -57,14 +57,9 @@ pub fn stopped(message: String) -> anyhow::Error {
     Failure { code: 130, message }.into()
 }
 
-/// Arguments of this process, or the exit code after help or an error was printed. `moved` lists
-/// commands of earlier versions with their present names.
-pub fn parsed<C: Parser>(moved: &[(&str, &str)]) -> Result<C, ExitCode> {
+/// Arguments of this process, or the exit code after help or an error was printed.
+pub fn parsed<C: Parser>() -> Result<C, ExitCode> {
     C::try_parse().map_err(|error| {
-        if let Some(line) = new_place(&error, moved) {
-            crate::output::remark(&line);
-            return ExitCode::from(USAGE);
-        }
         if !error.use_stderr() {
             // Help and version, in colour if enabled; they quote no argument.
             let _ = error.print();
@@ -81,15 +76,6 @@ pub fn parsed<C: Parser>(moved: &[(&str, &str)]) -> Result<C, ExitCode> {
         crate::output::aside(&text);
         ExitCode::from(USAGE)
     })
-}
-
-/// A line for a command that has another name now.
-fn new_place(error: &clap::Error, moved: &[(&str, &str)]) -> Option<String> {
-    let Some(ContextValue::String(found)) = error.get(ContextKind::InvalidSubcommand) else {
-        return None;
-    };
-    let (_, now) = moved.iter().find(|(name, _)| name == found)?;
-    Some(format!("`colocate {found}` is `{now}` now"))
 }
 
 /// The exit code of `done`. Prints its error, if any, as one line on standard error.

@@ -86,18 +86,6 @@ enum Command {
     Generate(generate::Args),
 }
 
-/// Commands of earlier versions, with their present names.
-const MOVED: [(&str, &str); 8] = [
-    ("move", "colocate pages move"),
-    ("simulate", "colocate-study simulate"),
-    ("study", "colocate-study study"),
-    ("train", "colocate-study train"),
-    ("trace", "colocate-study trace"),
-    ("replay", "colocate-study replay"),
-    ("map", "colocate-study map"),
-    ("bench", "colocate-study bench"),
-];
-
 /// Runs the command line of this process, with the policies `more` beside colocate's own.
 ///
 /// First drops all privileges of the executable file, capabilities or set-user-ID, except those for
@@ -109,7 +97,7 @@ pub fn main_with(more: &'static [&'static Row]) -> ExitCode {
         return exit::code_of(Err(why.into()));
     }
     table::add(more);
-    let command = match exit::parsed::<Cli>(&MOVED) {
+    let command = match exit::parsed::<Cli>() {
         Ok(cli) => cli.command,
         Err(code) => return code,
     };

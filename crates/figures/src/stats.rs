@@ -353,7 +353,6 @@ fn logarithms(values: &[f64]) -> Option<Vec<f64>> {
     values.iter().map(|&v| (v > 0.0 && v.is_finite()).then(|| v.ln())).collect()
 }
 
-#[allow(clippy::cast_precision_loss)] // no study has 2⁵³ measurements
 fn count(values: &[f64]) -> f64 {
     values.len() as f64
 }

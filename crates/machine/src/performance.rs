@@ -60,7 +60,6 @@ const fn one_set() -> u32 {
     1
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
 const fn is_one_set(sets: &u32) -> bool {
     *sets == 1
 }

@@ -41,7 +41,6 @@ impl Nanos {
 
     /// The span in seconds, rounded to the nearest `f64`.
     #[must_use]
-    #[allow(clippy::cast_precision_loss)] // a double holds 104 days of nanoseconds exactly
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
@@ -133,7 +132,6 @@ impl fmt::Display for Bytes {
         if self.0.is_multiple_of(scale) {
             write!(f, "{} {}", self.0 / scale, UNITS[unit])
         } else {
-            #[allow(clippy::cast_precision_loss)] // one decimal is printed
             let value = self.0 as f64 / scale as f64;
             write!(f, "{value:.1} {}", UNITS[unit])
         }
@@ -206,7 +204,6 @@ impl Hertz {
 
 impl fmt::Display for Hertz {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        #[allow(clippy::cast_precision_loss)] // two decimals are printed
         let ghz = self.0 as f64 / 1e9;
         write!(f, "{ghz:.2} GHz")
     }

@@ -56,7 +56,6 @@ impl Share {
 
     /// `part` of `whole`, or `None` if `whole` is 0. A `part` above `whole` counts as `whole`.
     #[must_use]
-    #[allow(clippy::cast_precision_loss)] // a share needs 15 digits at most
     pub fn of(part: u64, whole: u64) -> Option<Self> {
         (whole > 0).then(|| Self((part as f64 / whole as f64).min(1.0)))
     }

@@ -117,7 +117,6 @@ impl ThreadProfile {
 
     /// Instructions per cycle, if both are known and cycles are not 0.
     #[must_use]
-    #[allow(clippy::cast_precision_loss)] // a rate needs 15 digits at most
     pub fn ipc(&self) -> Option<f64> {
         match (self.instructions, self.cycles) {
             (Some(instructions), Some(cycles)) if cycles > 0 => {

@@ -90,7 +90,6 @@ impl Per {
         }
     }
 
-    #[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference
     const fn is_pair(&self) -> bool {
         matches!(self, Self::PairOfInstructions)
     }

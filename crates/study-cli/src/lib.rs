@@ -58,7 +58,7 @@ pub fn main_with(more: &'static [&'static Row]) -> ExitCode {
         return exit::code_of(Err(why.into()));
     }
     table::add(more);
-    let command = match exit::parsed::<Cli>(&[]) {
+    let command = match exit::parsed::<Cli>() {
         Ok(cli) => cli.command,
         Err(code) => return code,
     };

@@ -38,15 +38,3 @@ fn help_fits_one_screen() {
     assert!(text.lines().count() <= 40, "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
-
-#[test]
-fn earlier_names_say_the_new_one() {
-    for (earlier, now) in [("simulate", "colocate-study simulate"), ("move", "colocate pages move")]
-    {
-        let output =
-            std::process::Command::new(PROGRAM).args([earlier, "--help"]).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert_eq!(said, format!("colocate: `colocate {earlier}` is `{now}` now\n"));
-    }
-}

@@ -156,7 +156,6 @@ fn hybrid(pus: &[PuSpeed], kinds: &[MeasuredKind]) -> Option<String> {
 }
 
 /// Distance of the least figure from the greatest, as a share of the greatest.
-#[allow(clippy::cast_precision_loss)] // two digits are looked at
 fn spread(figures: &[u64]) -> f64 {
     let least = figures.iter().min().map_or(0.0, |&least| least as f64);
     let top = figures.iter().max().map_or(0.0, |&top| top as f64);
@@ -164,7 +163,6 @@ fn spread(figures: &[u64]) -> f64 {
 }
 
 /// Mean of the figures of the PUs in `set`; 0 without any.
-#[allow(clippy::cast_precision_loss)] // as above
 fn mean_in(set: &PuSet, pus: &[PuSpeed], figures: &[u64]) -> f64 {
     let within = pus.iter().zip(figures).filter(|(pu, _)| set.contains(pu.pu));
     let found: Vec<f64> = within.map(|(_, &figure)| figure as f64).collect();

@@ -88,7 +88,6 @@ fn least_squares<const N: usize>(columns: &[Vec<f64>; N], mut wanted: Vec<f64>) 
     let mut upright: [Option<Vec<f64>>; N] = [const { None }; N];
     let mut upper = [[0.0; N]; N];
     let mut along = [0.0; N];
-    #[allow(clippy::cast_precision_loss)] // few samples
     let rows = wanted.len() as f64;
     for k in 0..N {
         let mut column = columns[k].clone();
@@ -140,7 +139,6 @@ pub fn quality(mode: &Mode, samples: &[Sample]) -> Vec<Quality> {
 
 /// Fit quality over (measured, predicted) pairs.
 fn of(pairs: impl Iterator<Item = (f64, f64)> + Clone) -> Quality {
-    #[allow(clippy::cast_precision_loss)] // few samples
     let count = pairs.clone().count().max(1) as f64;
     let mean = pairs.clone().fold(0.0, |sum, (was, _)| sum + was) / count;
     let errors = pairs.clone().map(|(was, predicted)| (predicted - was).abs());

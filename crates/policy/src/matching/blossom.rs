@@ -58,7 +58,6 @@ impl Matching {
     /// Proved largest excess of the cost over the optimum, as a share of the optimum. 0 if the cost
     /// is the optimum; infinite if the bound is 0 or less and the cost is above 0.
     #[must_use]
-    #[allow(clippy::cast_precision_loss)] // a share needs 15 digits at most
     pub fn gap(&self) -> f64 {
         let over = 2 * self.cost - self.bound_halves;
         if over <= 0 { 0.0 } else { over as f64 / (self.bound_halves.max(0)) as f64 }

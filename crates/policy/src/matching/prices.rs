@@ -48,7 +48,6 @@ pub(super) struct Prices<'a> {
 
 impl<'a> Prices<'a> {
     /// Prices before the first sweep. `mate` is a perfect matching.
-    #[allow(clippy::cast_precision_loss)] // what is lost is made good when prices are made whole
     pub(super) fn new(costs: &'a Costs, mate: &'a [usize]) -> Self {
         let n = costs.vertices();
         let stride = n.next_multiple_of(LANES);
@@ -197,7 +196,7 @@ mod tests {
         fn proves_no_more_than_is(half in 0_usize..=5, below in 1_usize..1000, seed: u64, part in 0.0..1.2) {
             let costs = costs(half, below, seed);
             let least = oracle::minimum(&costs);
-            #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss)]
+            #[allow(clippy::cast_possible_truncation)]
             let limit = (costs.total(&in_order(&costs)) as f64 * part) as i64;
             prop_assert!(!none_below(&costs, &mut in_order(&costs), limit) || least >= limit);
         }

@@ -83,7 +83,6 @@ pub fn trained(args: &CpiModelArgs, path: &Path, date: &str) -> anyhow::Result<C
 /// Estimated duration, as a line for the user.
 fn expected_time(runs: usize, settings: &Settings) -> String {
     let each = settings.interval.as_secs_f64() * f64::from(settings.intervals + 1);
-    #[allow(clippy::cast_precision_loss)] // some thousands
     let all = runs as f64 * each;
     let all = if all < 120.0 { format!("{all:.0} s") } else { format!("{:.0} min", all / 60.0) };
     format!("{runs} runs of {each:.1} s each take {all} or more")

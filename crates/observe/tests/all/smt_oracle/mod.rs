@@ -4,7 +4,7 @@
 //! The small runs are regression tests. `scripts/smt-oracle` makes the whole one and prints what
 //! docs/method/validation.md holds.
 
-#![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // small counts
+#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // small counts
 
 mod grouping;
 mod kernels;

@@ -66,7 +66,6 @@ fn clock(visits: &[Visit]) -> Option<Hertz> {
     median(&rates.collect::<Vec<_>>()).map(|rate| Hertz(rate.round() as u64))
 }
 
-#[allow(clippy::cast_precision_loss)] // counts and times short of 2⁵³
 fn ratio(over: u64, under: u64) -> f64 {
     over as f64 / under.max(1) as f64
 }
