@@ -16,16 +16,19 @@ pub const MOST_REPETITIONS: u32 = 10_000;
 pub const BARE: &str = "bare";
 
 /// One program of the workload.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
     /// The command, program first. Never empty.
     pub command: Vec<String>,
     /// Identity of the executable's content, `build-id:HEX` or `sha256:HEX`.
+    #[cfg_attr(feature = "schema", schemars(extend("pattern" = "^(build-id|sha256):[0-9a-f]+$")))]
     pub identity: String,
 }
 
 /// A server among the programs, as set by `colocate run --ready PROBE --ready-s S --until N`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Server {
@@ -46,6 +49,7 @@ impl Server {
 }
 
 /// Settings of a study, fixed at its beginning.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
@@ -67,6 +71,7 @@ pub struct Settings {
 }
 
 /// Result of one program in one run.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobTime {
@@ -77,6 +82,7 @@ pub struct JobTime {
 }
 
 /// Other load of the machine just before a run.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quiet {
@@ -87,6 +93,7 @@ pub struct Quiet {
 }
 
 /// One finished run.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
@@ -103,6 +110,7 @@ pub struct Run {
 }
 
 /// Settings and finished runs of a study.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {

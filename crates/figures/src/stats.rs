@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 /// A 95 % confidence interval: contains the true value in 95 of 100 studies.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Interval {
@@ -32,6 +33,7 @@ impl Interval {
 }
 
 /// A value with its uncertainty.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Estimate {
@@ -42,6 +44,7 @@ pub struct Estimate {
 }
 
 /// Statistics of a set of measurements.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {

@@ -17,6 +17,7 @@ pub struct UnitError {
 }
 
 /// A time span in whole nanoseconds. Conversions to coarser units round down.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -96,6 +97,7 @@ impl fmt::Display for Nanos {
 }
 
 /// A size in bytes.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
@@ -160,6 +162,7 @@ impl Bytes {
 }
 
 /// A frequency in cycles per second.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Hertz(pub u64);
@@ -210,6 +213,7 @@ impl fmt::Display for Hertz {
 }
 
 /// Cycles of a core, in total or per operation; not negative.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cycles(pub f64);
@@ -234,6 +238,7 @@ impl fmt::Display for Cycles {
 }
 
 /// Bytes per second; not negative.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BytesPerSecond(pub f64);

@@ -40,6 +40,8 @@ impl Class {
 }
 
 /// Share of all instructions, in 0 ..= 1.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("minimum" = 0, "maximum" = 1)))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Share(f64);
@@ -91,6 +93,7 @@ impl fmt::Display for Share {
 ///
 /// A class that the backend cannot count is `None`, never 0. An instruction can have several
 /// classes or none, so the shares need not add up to one.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mix {

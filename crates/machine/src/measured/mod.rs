@@ -32,6 +32,7 @@ pub const VERSION: u32 = 1;
 pub const CONFIDENCE: f64 = 0.999;
 
 /// Speed relative to the fastest core, with its range of confidence [`CONFIDENCE`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Speed {
@@ -60,6 +61,7 @@ impl Speed {
 }
 
 /// Measured and reported speed of one PU.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PuSpeed {
@@ -80,6 +82,7 @@ pub struct PuSpeed {
 }
 
 /// A kind of core by measurement.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredKind {
@@ -91,6 +94,7 @@ pub struct MeasuredKind {
 }
 
 /// Result of `colocate-study bench cores`: `docs/schemas/core-speeds.json`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CoreSpeeds {

@@ -6,6 +6,7 @@ use crate::units::Hertz;
 use serde::{Deserialize, Serialize};
 
 /// Speed of a PU as reported by firmware and kernel; `None` for a figure not reported.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reported {
@@ -18,6 +19,7 @@ pub struct Reported {
     /// `cpuinfo_max_freq`.
     pub max_frequency: Option<Hertz>,
     /// Hybrid PMU that lists the PU, such as `cpu_atom`.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["cpu_lowpower", "cpu_atom", "cpu_core", null])))]
     pub hybrid_pmu: Option<String>,
 }
 

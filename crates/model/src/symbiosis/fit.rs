@@ -30,6 +30,7 @@ pub struct Sample {
 
 /// Quality of predictions of a component, or of the slowdown (the sum), in units of the cycles
 /// alone.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Quality {
