@@ -49,7 +49,6 @@ pub fn emulated(emulator: &Emulator, command: &[&str], misses: bool) -> anyhow::
 
 /// The mean; 0 of nothing.
 #[must_use]
-#[allow(clippy::cast_precision_loss)] // dozens
 pub fn mean(all: &[f64]) -> f64 {
     all.iter().sum::<f64>() / all.len().max(1) as f64
 }
@@ -84,7 +83,6 @@ pub fn cpu_ms<T>(runs: usize, mut call: impl FnMut() -> T) -> (f64, T) {
 /// which no counter of the guest shows. Two runs of a benchmark are comparable as far as their
 /// yardsticks agree.
 #[must_use]
-#[allow(clippy::cast_precision_loss)] // far below 2^53
 pub fn yardstick() -> f64 {
     const STEPS: u64 = 50_000;
     let stretches = (0..20).map(|_| {
@@ -226,7 +224,6 @@ fn of_program(program: &mut Command, costs: &Costs) -> Option<(f64, i64)> {
 /// # Panics
 /// If the plan leaves a task unpinned.
 #[must_use]
-#[allow(clippy::cast_precision_loss)] // a share needs 15 digits at most
 pub fn over_optimum(plan: &Plan, machine: &Machine, tasks: &[Task]) -> f64 {
     const STEPS: f64 = 1e9;
     let by_id: BTreeMap<TaskId, UnitDemand> = tasks

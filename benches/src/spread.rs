@@ -249,7 +249,6 @@ impl Log {
 
     /// Figures for the comparison.
     #[must_use]
-    #[allow(clippy::cast_precision_loss)] // counts
     pub fn figures(&self, machine: &Machine) -> Figures {
         let cores: Vec<_> = machine.cores.iter().map(|core| core.pus.clone()).collect();
         let pus: Vec<_> = machine.all_pus().map(|pu| vec![pu]).collect();

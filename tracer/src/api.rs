@@ -6,7 +6,6 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// Version of the interface; QEMU reads this symbol.
 #[unsafe(no_mangle)]
-#[allow(non_upper_case_globals)] // QEMU looks for this name
 pub static qemu_plugin_version: c_int = 4;
 
 /// QEMU's handle of the plugin.

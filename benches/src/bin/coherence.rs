@@ -6,7 +6,6 @@
 //! ones; and how fast each pattern is simulated, in memory accesses a second on one PU.
 
 #![allow(clippy::print_stdout)] // a benchmark's result is what it prints
-#![allow(clippy::cast_precision_loss)] // counts and picoseconds of a short run
 
 use anyhow::Context;
 use colocate_evidence::TaskId;

@@ -10,7 +10,6 @@
 //! the patterns: those of 32 tasks on 2 sockets with 8 cores, those of 64 on 2 × EPYC 7301. Others are left out.
 
 #![allow(clippy::print_stdout)] // a benchmark's result is what it prints
-#![allow(clippy::cast_precision_loss)] // tasks
 
 use anyhow::{Context, ensure};
 use colocate_benches::machine;

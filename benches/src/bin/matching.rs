@@ -55,7 +55,6 @@ fn ours(kind: &str, seed: u64) {
 }
 
 /// Excess of a cost over the least, in percent of the least.
-#[allow(clippy::cast_precision_loss)] // a share needs 15 digits at most
 fn over(cost: i64, least: i64) -> f64 {
     (cost - least) as f64 / least.max(1) as f64 * 100.0
 }

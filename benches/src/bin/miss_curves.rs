@@ -100,7 +100,6 @@ fn row(emulator: &Emulator, name: &str, command: &[&str]) -> anyhow::Result<Row>
             // Misses per instruction to points of misses per reference.
             let points_of =
                 |misses: f64| 100.0 * misses * referee.instructions / referee.references;
-            #[allow(clippy::cast_precision_loss)] // sizes of caches
             let at = |curve: &MissCurve| points_of(curve.at(size.0 as f64));
             points.push(Point {
                 size,
@@ -119,7 +118,6 @@ fn row(emulator: &Emulator, name: &str, command: &[&str]) -> anyhow::Result<Row>
 
 /// Runs `command` under QEMU: the miss curve of its threads and their instructions if misses are
 /// counted, and the seconds taken.
-#[allow(clippy::cast_precision_loss)] // counts of far less than 2^53
 fn counted(
     emulator: &Emulator,
     command: &[&str],

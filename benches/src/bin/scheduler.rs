@@ -94,7 +94,6 @@ fn row(kernel: &str, words: &str, all: &[Figures]) {
     );
 }
 
-#[allow(clippy::cast_precision_loss)] // few
 fn mean(all: &[Figures], of: &dyn Fn(&Figures) -> Option<f64>) -> Option<f64> {
     let sum: Option<f64> = all.iter().map(of).sum();
     Some(sum? / all.len() as f64)

@@ -82,7 +82,6 @@ impl Measured {
 fn measure(file: &str, repeat: u32, name: &str, command: &[&str]) -> anyhow::Result<()> {
     let threads = emulated(&emulator()?, command, false)?.profile?.threads;
     let instructions: u64 = threads.iter().filter_map(|thread| thread.instructions).sum();
-    #[allow(clippy::cast_precision_loss)] // far below 2^53
     let instructions = instructions as f64;
     let pu = *smt_bench::thread::usable()?.last().context("expected a PU")?;
     let timed = timed(pu, repeat, command)?;
@@ -303,7 +302,6 @@ fn counts_table(rows: &[Row], caches: &[Bytes]) -> String {
         let guesses = per_thousand(phase.branch_misses.get().copied());
         let _ = write!(text, "| {} | {:.2} | {guesses} |", measured.name, measured.instructions);
         for size in caches {
-            #[allow(clippy::cast_precision_loss)] // far below 2^53
             let misses = phase.misses.get().map(|curve| curve.at(size.0 as f64));
             let _ = write!(text, " {} |", per_thousand(misses));
         }

@@ -26,7 +26,6 @@ use session::Session;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// Policies compared by default: the kernel alone, `auto`, one task a core, and the policy based on
@@ -121,7 +120,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     for (dir, settings) in measurement.workloads(args)? {
         let resume = measurement.resume_command();
         let session = Session::of_file(dir, settings, args, resume)?;
-        compare(session, measurement.environment()?, args, Arc::clone(&stop))?;
+        compare(session, measurement.environment()?, args, stop)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -131,7 +130,7 @@ fn compare(
     session: Session,
     environment: Vec<(&'static str, OsString)>,
     args: &Args,
-    stop: Arc<AtomicBool>,
+    stop: &'static AtomicBool,
 ) -> anyhow::Result<ExitCode> {
     let launcher = Launcher::new(&session, environment, stop)?;
     let runs = session.state.settings.total_runs() as u64;

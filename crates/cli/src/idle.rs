@@ -61,7 +61,6 @@ pub fn look(proc: &Path) -> Quiet {
 
 /// PUs kept busy by other programs while this process sleeps for `during`; `None` if the kernel
 /// does not report it.
-#[allow(clippy::cast_precision_loss)] // ticks of some seconds
 pub fn busy_pus(proc: &Path, during: Duration) -> Option<f64> {
     let before = ticks(proc)?;
     sleep(during);

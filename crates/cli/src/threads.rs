@@ -77,12 +77,12 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let mut report = Report::new(command, allowed);
     if args.apply {
-        let status = apply::run(&args.command, &mut report, &stop)?;
+        let status = apply::run(&args.command, &mut report, stop)?;
         let text = text(args, &report);
         output::keep_aside(args.output.as_deref(), &text)?;
         return Ok(ExitCode::from(status));
     }
-    runs::study(&args.command, f64::from(args.limit_s), &mut report, &stop)?;
+    runs::study(&args.command, f64::from(args.limit_s), &mut report, stop)?;
     output::keep(args.output.as_deref(), &text(args, &report), Mode::Private)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -97,7 +97,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut pace = Pace::of(args.interval);
     for number in 1.. {
         loop {
-            sleep_until(begun + pace.due(), &stop)?;
+            sleep_until(begun + pace.due(), stop)?;
             let at = now().saturating_sub(begun);
             watch.poll();
             if pace.made(at) || stop.load(Ordering::Relaxed) || watch.is_over() {

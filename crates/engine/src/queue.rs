@@ -125,7 +125,6 @@ impl Passed<'_> {
     /// Time available to a computing thread, in nanoseconds: less than all if more threads of the
     /// chosen jobs computed than there are PUs, as under the kernel. A thread with hardly any time
     /// beside the busiest thread did not compute.
-    #[allow(clippy::cast_precision_loss)] // threads are few
     fn fair_part(&self) -> f64 {
         let used: Vec<f64> = self
             .chosen()
@@ -147,7 +146,6 @@ fn grown(
     Some(of(now)?.saturating_sub(before.and_then(of).unwrap_or(Nanos::ZERO)))
 }
 
-#[allow(clippy::cast_precision_loss)] // times of a quantum are far below 2^53 ns
 fn float(time: Nanos) -> f64 {
     time.0 as f64
 }

@@ -140,7 +140,6 @@ fn ran_by(observed: Option<&SeenTask>) -> bool {
     observed.is_some_and(|task| task.cpu_time != Some(Nanos::ZERO))
 }
 
-#[allow(clippy::cast_precision_loss)] // counts and times of one quantum are far below 2^53
 fn float(count: u64) -> f64 {
     count as f64
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A place in the workload's list of jobs, from 0.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct JobIdx(pub u32);
@@ -12,6 +13,7 @@ pub struct JobIdx(pub u32);
 /// Task of a workload: the job, and the task's number in the job's order of thread creation.
 ///
 /// Known before the task exists, so a plan made from profiles applies at its creation.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TaskId {
     /// The job.

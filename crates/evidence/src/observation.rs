@@ -157,7 +157,6 @@ impl SeenTask {
     }
 
     /// Instructions per cycle since creation; `None` if either is not counted or the cycles are 0.
-    #[allow(clippy::cast_precision_loss)] // a rate needs 15 digits at most
     pub fn ipc(&self) -> Option<f64> {
         let cycles = self.cycles.filter(|&cycles| cycles > 0)?;
         Some(self.instructions? as f64 / cycles as f64)

@@ -5,6 +5,7 @@ use colocate_machine::{Bytes, Nanos, NodeIdx, NodeNr};
 use serde::{Deserialize, Serialize};
 
 /// Addresses from `start` to before `end`, as in `/proc/PID/maps`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AddressRange {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 /// Kind of evidence. Creation and end of tasks are always known.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {

@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 pub const VERSION: u32 = 1;
 
 /// Comparison of a policy with the baseline.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -43,6 +44,7 @@ pub enum Verdict {
 }
 
 /// The times of one job under one policy.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct JobFigures {
     /// Command line, words joined by spaces.
@@ -66,6 +68,7 @@ pub struct ScoreFigures {
 }
 
 /// Results of one policy.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PolicyFigures {
     /// Name of the policy.
@@ -85,6 +88,7 @@ pub struct PolicyFigures {
 }
 
 /// Machine and software of a study.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
     /// Version of colocate.
@@ -98,6 +102,7 @@ pub struct Place {
 }
 
 /// Results of a study (`docs/schemas/comparison.json`).
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// Format version, [`VERSION`].

@@ -211,7 +211,6 @@ fn small(text: &str, place: (i32, i32), side: HPos) -> Text<'static, (i32, i32),
 }
 
 /// Colour of a job, lighter for threads with a higher number.
-#[allow(clippy::cast_precision_loss)] // shades
 fn colour(task: TaskId) -> HSLColor {
     /// Fraction of the golden ratio: the hues of consecutive jobs are far apart.
     const GOLDEN: f64 = 0.618_033_988_749_895;
@@ -259,7 +258,6 @@ fn row(spans: &mut [TaskSpan], lasted: Nanos) -> Vec<Stretch> {
                 open.clear();
                 column = at;
             }
-            #[allow(clippy::cast_precision_loss)] // at most a thousand
             let part = to.min(at as f64 + 1.0) - from.max(at as f64);
             let place = open.iter().position(|(task, _)| *task == span.task);
             let place = place.unwrap_or_else(|| {

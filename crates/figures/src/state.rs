@@ -16,16 +16,19 @@ pub const MOST_REPETITIONS: u32 = 10_000;
 pub const BARE: &str = "bare";
 
 /// One program of the workload.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
     /// The command, program first. Never empty.
     pub command: Vec<String>,
     /// Identity of the executable's content, `build-id:HEX` or `sha256:HEX`.
+    #[cfg_attr(feature = "schema", schemars(extend("pattern" = "^(build-id|sha256):[0-9a-f]+$")))]
     pub identity: String,
 }
 
 /// A server among the programs, as set by `colocate run --ready PROBE --ready-s S --until N`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Server {
@@ -46,6 +49,7 @@ impl Server {
 }
 
 /// Direction in which a score improves.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
@@ -56,6 +60,7 @@ pub enum Better {
 }
 
 /// A number read after each run.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Score {
@@ -68,6 +73,7 @@ pub struct Score {
 }
 
 /// Period in which `colocate attach` places running programs, from the start of the last program.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AttachPeriod {
@@ -84,6 +90,7 @@ impl AttachPeriod {
 }
 
 /// Settings of a study, fixed at its beginning.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
@@ -114,6 +121,7 @@ pub struct Settings {
 }
 
 /// Result of one program in one run.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobTime {
@@ -124,6 +132,7 @@ pub struct JobTime {
 }
 
 /// Other load of the machine just before a run.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quiet {
@@ -134,6 +143,7 @@ pub struct Quiet {
 }
 
 /// One finished run.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
@@ -153,6 +163,7 @@ pub struct Run {
 }
 
 /// Settings and finished runs of a study.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
@@ -306,7 +317,8 @@ impl State {
     /// version is checked before the shape.
     pub fn from_json(text: &str) -> Result<Self, StateError> {
         // Only the version: another version may have other fields.
-        #[derive(Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Deserialize)]
         struct Head {
             version: u64,
         }

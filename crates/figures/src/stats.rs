@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// A 95 % confidence interval: contains the true value in 95 of 100 studies.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Interval {
@@ -34,6 +35,7 @@ impl Interval {
 }
 
 /// A value with its uncertainty.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Estimate {
@@ -44,6 +46,7 @@ pub struct Estimate {
 }
 
 /// Statistics of a set of measurements.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
@@ -287,7 +290,6 @@ fn logarithms(values: &[f64]) -> Option<Vec<f64>> {
     values.iter().map(|&v| (v > 0.0 && v.is_finite()).then(|| v.ln())).collect()
 }
 
-#[allow(clippy::cast_precision_loss)] // no study has 2⁵³ measurements
 fn count(values: &[f64]) -> f64 {
     values.len() as f64
 }

@@ -221,7 +221,7 @@ impl LinuxHost {
     /// Keeps the kinds of cores of the machine at the start also when PUs go or come: they are measured.
     pub fn keep_kinds(&mut self) {
         let machine = self.parts.work.machine.clone();
-        self.parts.polling.keep_kinds(machine);
+        self.polling.keep_kinds(machine);
     }
 
     /// From now on, calls `act` before this process stops itself because of SIGTSTP, as by Ctrl-Z. Programs that got the

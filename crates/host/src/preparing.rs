@@ -255,7 +255,6 @@ fn no_cgroups(why: &io::Error) -> String {
 }
 
 /// Message about a missing journal and its consequence.
-#[allow(clippy::needless_pass_by_value)] // it is mapped over what was taken
 fn no_journal(why: String) -> String {
     format!(
         "cannot keep a journal ({why}): if colocate and its guardian are both killed, `colocate restore` will not know \

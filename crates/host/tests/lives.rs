@@ -262,7 +262,6 @@ fn where_cycles_went() {
     assert!(reported > 0 && learnt, "{reported}");
     assert_eq!(host.stack_parts(), Ok(table.parts));
     // What is known of the cycles is never more than all of them.
-    #[allow(clippy::cast_precision_loss)] // seconds in nanoseconds
     for task in last.unwrap().tasks {
         let known = task.stack().map_or(0.0, |stack| stack.total());
         assert!(known <= task.cycles.unwrap_or(0) as f64 + 1.0, "{task:?}");

@@ -1,9 +1,10 @@
-//! Signals that are held back, and read from a descriptor.
-#![allow(unsafe_code)] // signal masks, signalfd
+//! Signals that are held back and read from a descriptor, or that set a flag.
+#![allow(unsafe_code)] // signal masks, signalfd, sigaction
 
 use crate::SysError;
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Signal set in the kernel's format.
 fn sigset(signals: &[c_int]) -> libc::sigset_t {
@@ -101,6 +102,73 @@ pub fn next_signal(fd: BorrowedFd<'_>) -> Option<Arrived> {
     })
 }
 
+/// Set by signals that end a command.
+static STOP: AtomicBool = AtomicBool::new(false);
+/// Set by SIGCONT.
+static CONTINUED: AtomicBool = AtomicBool::new(false);
+
+/// Effect of a signal that ends a command and arrives while the flag is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Second {
+    /// None beside the flag.
+    SetsFlag,
+    /// End of the process, as if the signal were not caught.
+    Ends,
+}
+
+/// Flag set by each of `signals` that arrives. All callers get the same flag.
+///
+/// # Errors
+/// `EINVAL` for a signal that cannot be caught.
+pub fn stop_flag(signals: &[c_int], second: Second) -> Result<&'static AtomicBool, SysError> {
+    let handler = match second {
+        Second::SetsFlag => set_stop,
+        Second::Ends => set_stop_or_end,
+    };
+    signals.iter().try_for_each(|signal| catch(*signal, handler))?;
+    Ok(&STOP)
+}
+
+/// Flag set when the process is continued after a stop.
+///
+/// # Errors
+/// None is known.
+pub fn continued_flag() -> Result<&'static AtomicBool, SysError> {
+    catch(libc::SIGCONT, set_continued)?;
+    Ok(&CONTINUED)
+}
+
+extern "C" fn set_stop(_: c_int) {
+    STOP.store(true, Ordering::Relaxed);
+}
+
+extern "C" fn set_stop_or_end(signal: c_int) {
+    if STOP.swap(true, Ordering::Relaxed) {
+        // SAFETY: both are async-signal-safe and take numbers. The raised signal is blocked in its
+        // handler, so the default action follows the return.
+        unsafe {
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal);
+        }
+    }
+}
+
+extern "C" fn set_continued(_: c_int) {
+    CONTINUED.store(true, Ordering::Relaxed);
+}
+
+/// Handles `signal` by `handler`, which makes only async-signal-safe calls. Interrupted system
+/// calls are restarted.
+fn catch(signal: c_int, handler: extern "C" fn(c_int)) -> Result<(), SysError> {
+    // SAFETY: all-zero is a valid `sigaction`, with an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as libc::sighandler_t;
+    action.sa_flags = libc::SA_RESTART;
+    // SAFETY: `action` is valid for the call; the old action is not asked for.
+    let ret = unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
+    if ret < 0 { Err(SysError::last("sigaction")) } else { Ok(()) }
+}
+
 /// Whether this process leads its session. On a terminal's hangup the kernel signals the leader
 /// alone, by SIGHUP and SIGCONT (`tty_signal_session_leader` in drivers/tty/tty_jobctrl.c); the
 /// rest of the session is signalled at the leader's end.
@@ -112,6 +180,19 @@ fn leads_session() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_flag_is_set_by_a_signal() {
+        let flag = continued_flag().unwrap();
+        assert!(!flag.swap(false, Ordering::Relaxed));
+        // SAFETY: takes a number; the signal is caught.
+        unsafe { libc::raise(libc::SIGCONT) };
+        assert!(flag.load(Ordering::Relaxed));
+        assert_eq!(
+            stop_flag(&[libc::SIGKILL], Second::SetsFlag).unwrap_err().errno(),
+            Some(libc::EINVAL)
+        );
+    }
 
     /// SIGURG, which is ignored unless it is blocked.
     #[test]

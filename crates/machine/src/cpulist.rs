@@ -25,6 +25,8 @@ const WORD_BITS: u32 = u64::BITS;
 
 /// A set of PUs by kernel number. Prints as a list, `0-3,8`; the empty set prints as an empty
 /// string.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("pattern" = "^([0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)?$")))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct PuSet {

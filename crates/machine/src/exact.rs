@@ -15,6 +15,7 @@ use thiserror::Error;
 pub const VERSION: u32 = 1;
 
 /// A machine with everything known about it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exact {

@@ -12,6 +12,7 @@ use std::ops::Range;
 /// All vectors are in hwloc's logical order: neighbours in a vector are neighbours in the machine.
 /// PUs of one core follow each other, cores of one cache follow each other, and so on. Offline PUs
 /// are not in `pus`; their kernel numbers are in `offline`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
@@ -39,6 +40,7 @@ pub struct Machine {
 }
 
 /// A hardware thread.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pu {
@@ -49,6 +51,7 @@ pub struct Pu {
 }
 
 /// A physical core.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Core {
@@ -65,6 +68,7 @@ pub struct Core {
 }
 
 /// A socket.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Package {
@@ -73,6 +77,7 @@ pub struct Package {
 }
 
 /// A NUMA node.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Node {
@@ -86,6 +91,7 @@ pub struct Node {
 }
 
 /// Content of a cache, in the order in which caches of one level are listed.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CacheKind {
@@ -98,6 +104,7 @@ pub enum CacheKind {
 }
 
 /// A cache.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cache {
@@ -112,6 +119,7 @@ pub struct Cache {
 }
 
 /// A kind of core. Cores of one kind run a thread equally fast.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CoreKind {
@@ -126,6 +134,7 @@ pub struct CoreKind {
 
 /// Relative distances between NUMA nodes, as in ACPI's SLIT and `numactl --hardware`: 10 is local,
 /// 20 is twice as far.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Distances {

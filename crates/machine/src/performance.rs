@@ -13,6 +13,7 @@ mod check;
 pub use check::{Impossible, Part};
 
 /// Speeds and widths of the parts of a machine.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Performance {
@@ -30,6 +31,7 @@ pub struct Performance {
 }
 
 /// A kind of core.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CorePerformance {
@@ -60,12 +62,12 @@ const fn one_set() -> u32 {
     1
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
 const fn is_one_set(sets: &u32) -> bool {
     *sets == 1
 }
 
 /// Ports of a core: bit `i` is port `i` of [`CorePerformance::ports`].
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -100,6 +102,7 @@ impl PortSet {
 
 /// Kind of work, for instructions of which no more is known. Finer than an instruction mix, since
 /// multiplication and division have units of their own.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkKind {
@@ -124,6 +127,7 @@ pub enum WorkKind {
 }
 
 /// Execution ports of a kind of work.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Unit {
@@ -136,6 +140,7 @@ pub struct Unit {
 }
 
 /// Inclusion of the content of the caches between a cache and the cores.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Inclusion {
@@ -148,6 +153,7 @@ pub enum Inclusion {
 }
 
 /// Replacement policy of a cache.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Replacement {
@@ -164,6 +170,7 @@ pub enum Replacement {
 }
 
 /// A level of caches.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CachePerformance {
@@ -181,6 +188,7 @@ pub struct CachePerformance {
 }
 
 /// A memory controller, or all controllers of a node.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryPerformance {
@@ -195,6 +203,7 @@ pub struct MemoryPerformance {
 }
 
 /// A link between nodes, in one direction.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkPerformance {

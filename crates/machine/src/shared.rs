@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// Kind of part that PUs share.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shared {

@@ -17,6 +17,7 @@ pub struct UnitError {
 }
 
 /// A time span in whole nanoseconds. Conversions to coarser units round down.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -41,7 +42,6 @@ impl Nanos {
 
     /// The span in seconds, rounded to the nearest `f64`.
     #[must_use]
-    #[allow(clippy::cast_precision_loss)] // a double holds 104 days of nanoseconds exactly
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
@@ -97,6 +97,7 @@ impl fmt::Display for Nanos {
 }
 
 /// A size in bytes.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Bytes(pub u64);
@@ -133,7 +134,6 @@ impl fmt::Display for Bytes {
         if self.0.is_multiple_of(scale) {
             write!(f, "{} {}", self.0 / scale, UNITS[unit])
         } else {
-            #[allow(clippy::cast_precision_loss)] // one decimal is printed
             let value = self.0 as f64 / scale as f64;
             write!(f, "{value:.1} {}", UNITS[unit])
         }
@@ -162,6 +162,7 @@ impl Bytes {
 }
 
 /// A frequency in cycles per second.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Hertz(pub u64);
@@ -206,13 +207,14 @@ impl Hertz {
 
 impl fmt::Display for Hertz {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        #[allow(clippy::cast_precision_loss)] // two decimals are printed
         let ghz = self.0 as f64 / 1e9;
         write!(f, "{ghz:.2} GHz")
     }
 }
 
 /// Cycles of a core, in total or per operation; not negative.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("minimum" = 0, "maximum" = 10_000)))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cycles(pub f64);
@@ -237,6 +239,8 @@ impl fmt::Display for Cycles {
 }
 
 /// Bytes per second; not negative.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "maximum" = 1_000_000_000_000_000_u64)))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BytesPerSecond(pub f64);

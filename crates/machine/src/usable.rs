@@ -9,6 +9,7 @@ use std::cmp::Ordering;
 use std::fmt;
 
 /// CPU quota of a control group: CPU time per period, over all its PUs together.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CpuQuota {
@@ -49,6 +50,7 @@ impl fmt::Display for CpuQuota {
 }
 
 /// Limits of a process and the PUs they leave.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Usable {

@@ -201,7 +201,6 @@ impl Assumptions {
 
 /// One random position in each of `count` equal parts of 0 to 1, in random order.
 fn places(count: usize, rng: &mut SplitMix64) -> Vec<f64> {
-    #[allow(clippy::cast_precision_loss)] // fewer than 2^53 draws
     let mut places: Vec<f64> =
         (0..count).map(|part| (part as f64 + rng.unit()) / count as f64).collect();
     // In a random order of its own for each parameter: parameters are not correlated.

@@ -30,7 +30,6 @@ impl MissCurve {
     /// A message of one line, if there is no point, sizes do not ascend, misses rise, or misses are
     /// negative or above 1,000 an instruction.
     pub fn new(points: impl IntoIterator<Item = (Bytes, f64)>) -> Result<Self, String> {
-        #[allow(clippy::cast_precision_loss)] // sizes of caches are far below 2^53
         let points: Vec<_> =
             points.into_iter().map(|(size, misses)| (size.0 as f64, misses)).collect();
         if points.is_empty() {

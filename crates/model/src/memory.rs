@@ -183,7 +183,6 @@ mod tests {
                 errors.push(error);
             }
         }
-        #[allow(clippy::cast_precision_loss)] // 33 of them
         let mean = errors.iter().sum::<f64>() / errors.len() as f64;
         assert!(mean < 0.04, "mean error {mean}");
     }

@@ -40,7 +40,6 @@ impl MissCounts {
 
     /// Accesses that miss a cache of `lines` lines: linear between two counts.
     #[must_use]
-    #[allow(clippy::cast_precision_loss)] // counts of far less than 2^53
     pub fn at(&self, lines: u64) -> f64 {
         let after = self.by_lines.partition_point(|(other, _)| *other <= lines);
         // The first count is of 0 lines, so `after` is at least 1.
@@ -56,7 +55,6 @@ impl MissCounts {
 
     /// Share of evicted lines that were dirty, 0 to 1; `None` below 1,000 evictions.
     #[must_use]
-    #[allow(clippy::cast_precision_loss)] // as above
     pub fn written_back(&self) -> Option<f64> {
         /// Chosen: a share of this many is known to two digits.
         const ENOUGH: u64 = 1000;
@@ -94,7 +92,7 @@ impl MissCounts {
     /// Points within half a per cent of the line between others are left out.
     #[must_use]
     // Counts of far less than 2^53, and whole lines.
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn curve(&self, instructions: u64) -> Option<MissCurve> {
         if instructions == 0 {
             return None;

@@ -40,6 +40,8 @@ impl Class {
 }
 
 /// Share of all instructions, in 0 ..= 1.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("minimum" = 0, "maximum" = 1)))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Share(f64);
@@ -57,7 +59,6 @@ impl Share {
 
     /// `part` of `whole`, or `None` if `whole` is 0. A `part` above `whole` counts as `whole`.
     #[must_use]
-    #[allow(clippy::cast_precision_loss)] // a share needs 15 digits at most
     pub fn of(part: u64, whole: u64) -> Option<Self> {
         // Counted apart, a part may slightly exceed its whole.
         (whole > 0).then(|| Self((part as f64 / whole as f64).min(1.0)))
@@ -94,6 +95,7 @@ impl fmt::Display for Share {
 ///
 /// A class that the backend cannot count is `None`, never 0. An instruction can have several
 /// classes or none, so the shares need not add up to one.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mix {

@@ -109,7 +109,6 @@ impl Sub for UnitDemand {
 ///
 /// A class that no mix has is unknown in the mean.
 #[must_use]
-#[allow(clippy::cast_precision_loss)] // fewer than 2^53 threads
 pub fn mean_mix<'a>(mixes: impl IntoIterator<Item = &'a Mix>) -> Mix {
     let mut sums = [(0.0, 0_usize); 5];
     for mix in mixes {

@@ -262,7 +262,6 @@ impl Demand {
             0 | 1 => whole,
             // The ratio to a whole of 0 is undefined.
             _ if parts == 2 || whole <= 0.0 => half,
-            #[allow(clippy::cast_precision_loss)] // a core has few PUs
             _ => whole * (half / whole).powf((parts as f64).log2()),
         }
     }

@@ -9,6 +9,7 @@ use thiserror::Error;
 pub const VERSION: u32 = 1;
 
 /// Method of profiling.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
@@ -33,6 +34,7 @@ impl Backend {
 }
 
 /// Profiled program.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
@@ -46,6 +48,7 @@ pub struct Program {
 }
 
 /// Profile of a program.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
@@ -70,6 +73,7 @@ pub struct Profile {
 }
 
 /// Profile of one thread.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ThreadProfile {
@@ -117,7 +121,6 @@ impl ThreadProfile {
 
     /// Instructions per cycle, if both are known and cycles are not 0.
     #[must_use]
-    #[allow(clippy::cast_precision_loss)] // a rate needs 15 digits at most
     pub fn ipc(&self) -> Option<f64> {
         match (self.instructions, self.cycles) {
             (Some(instructions), Some(cycles)) if cycles > 0 => {

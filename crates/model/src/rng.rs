@@ -43,7 +43,6 @@ impl SplitMix64 {
     }
 
     /// Uniform random number in 0 .. 1, in steps of 2⁻⁵³.
-    #[allow(clippy::cast_precision_loss)] // 53 bits fit
     pub fn unit(&mut self) -> f64 {
         // The upper 53 bits fill the significand of an `f64` exactly.
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64

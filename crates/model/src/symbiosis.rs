@@ -41,6 +41,7 @@ pub use fit::{Quality, Sample};
 pub use inverse::Conditioning;
 
 /// Coefficients of one component in one mode.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Coefficients {

@@ -284,7 +284,6 @@ impl<'a> Search<'a> {
         for (seat, task) in seats.iter().zip(tasks) {
             let core = parts.places[seat.pu.idx()].core;
             let kind = &performance.kinds[machine.cores[core].kind.idx()];
-            #[allow(clippy::cast_precision_loss)] // a core has few ports
             let of = kind.ports.len() as f64;
             slots[core] += task.ipc * seat.demand.slots / parts.width(seat.pu);
             ports[core] += task.ipc * self.work.port_cycles(seat.pu.idx()) / of;

@@ -7,7 +7,7 @@
 //! printed, since nothing makes a round faster than it is. The sums are read twice: right after themselves, and after
 //! other work has taken the kernel's structures out of the nearest caches, as between two polls that are far apart.
 
-#![allow(clippy::print_stdout, clippy::cast_precision_loss)] // it prints a measurement
+#![allow(clippy::print_stdout)] // it prints a measurement
 
 use colocate_linux::clock::process_time;
 use colocate_linux::proc::Proc;

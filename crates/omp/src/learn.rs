@@ -149,7 +149,6 @@ impl Sums {
     }
 }
 
-#[allow(clippy::cast_precision_loss)] // a century of ns is below 2^62, and ratios need no more than 53 bits
 fn float(value: u64) -> f64 {
     value as f64
 }

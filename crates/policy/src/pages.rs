@@ -5,6 +5,7 @@ use colocate_machine::{Bytes, NodeNr};
 use serde::{Deserialize, Serialize};
 
 /// Order to move memory of a job to a node, carried out once when its plan is applied.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PageMove {

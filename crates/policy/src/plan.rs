@@ -70,6 +70,7 @@ impl Task {
 }
 
 /// Unit of overlaps: the denominator of unit clashes, see the policy `mix`.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Per {
@@ -90,13 +91,13 @@ impl Per {
         }
     }
 
-    #[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference
     const fn is_pair(&self) -> bool {
         matches!(self, Self::PairOfInstructions)
     }
 }
 
 /// Reason of a task's place. Shown by `--explain`, counted in reports.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "why", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Why {
@@ -115,6 +116,10 @@ pub enum Why {
     /// Paired from both ends of the list sorted by `key` (Serpa et al., Algorithm 1).
     HeadAndTail {
         /// Instruction class of the sort.
+        #[cfg_attr(
+            feature = "schema",
+            schemars(extend("enum" = ["branch", "float", "int", "load", "store"]))
+        )]
         key: String,
         /// Rank in the sorted list, from 0 for the least.
         rank: u32,
@@ -231,6 +236,7 @@ fn named(partners: &[TaskId]) -> String {
 }
 
 /// Place and reason of one task.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "DecisionForm", into = "DecisionForm")]
 pub struct Decision {
@@ -244,7 +250,8 @@ pub struct Decision {
     pub why: Why,
 }
 
-/// Serialized form of a decision. `waits` and `sharing` are optional: older plans lack both.
+/// Serialized form of a decision.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DecisionForm {
@@ -285,6 +292,7 @@ impl TryFrom<DecisionForm> for Decision {
 }
 
 /// Placement of tasks without a decision: tasks created after the plan.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "rule", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum DefaultPlacement {
@@ -298,6 +306,7 @@ pub enum DefaultPlacement {
 }
 
 /// Slowdown of a task: run time together over run time alone on the same PU.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Slowdown {
@@ -310,6 +319,7 @@ pub struct Slowdown {
 }
 
 /// Place of every task, with reasons.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {

@@ -152,7 +152,6 @@ pub struct CoursePart {
 impl Course {
     /// Run time alone of the first `instructions`, in seconds; 0 for an empty course.
     #[must_use]
-    #[allow(clippy::cast_precision_loss)] // counts of instructions are far below 2^53
     pub fn seconds(&self, instructions: u64) -> f64 {
         let all: u64 = self.0.iter().map(|part| part.instructions).sum();
         // Whole rounds first, then the parts of the last round.

@@ -186,7 +186,6 @@ pub fn picture(plan: &Plan, machine: &Machine) -> String {
 }
 
 /// Plans on the whole machine and compares the picture.
-#[allow(clippy::needless_pass_by_value)] // expect! makes a value
 pub fn check(policy: &str, spec: &str, names: &str, mixes: &str, expected: Expect) {
     let machine = machine(spec);
     let all: Vec<_> = machine.all_pus().collect();
@@ -195,7 +194,6 @@ pub fn check(policy: &str, spec: &str, names: &str, mixes: &str, expected: Expec
 }
 
 /// Plans on some PUs, by place, and compares the picture; forbidden PUs are drawn `x`.
-#[allow(clippy::needless_pass_by_value)] // expect! makes a value
 pub fn check_on(policy: &str, spec: &str, pus: &[u32], names: &str, mixes: &str, expected: Expect) {
     let machine = machine(spec);
     let usable: Vec<_> = pus.iter().map(|&pu| PuIdx(pu)).collect();
@@ -204,7 +202,6 @@ pub fn check_on(policy: &str, spec: &str, pus: &[u32], names: &str, mixes: &str,
 }
 
 /// Plans on the whole machine and compares the reasons, one task a line.
-#[allow(clippy::needless_pass_by_value)] // expect! makes a value
 pub(crate) fn check_why(policy: &str, spec: &str, names: &str, mixes: &str, expected: Expect) {
     let machine = machine(spec);
     let all: Vec<_> = machine.all_pus().collect();

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Reason for the selection of a job.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "because", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Selected {
@@ -32,6 +33,7 @@ pub enum Selected {
 }
 
 /// Reason of a thread's PU.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "because", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Allocated {

@@ -66,7 +66,6 @@ impl World<'_> {
     }
 
     /// Even shares on all nodes with memory, nodes of unknown size included.
-    #[allow(clippy::cast_precision_loss)] // few nodes
     pub fn everywhere(&self) -> Vec<f64> {
         let nodes = &self.platform.machine().nodes;
         let has: Vec<bool> = nodes.iter().map(|node| node.memory.is_none_or(|m| m.0 > 0)).collect();
@@ -134,7 +133,6 @@ impl World<'_> {
 
     /// Brings groups of a region to a node, but for the part `stays` of memory elsewhere. Returns
     /// the moved bytes.
-    #[allow(clippy::cast_precision_loss)] // few groups
     pub(crate) fn move_region(
         &mut self,
         region: usize,
@@ -202,7 +200,7 @@ impl World<'_> {
     }
 
     /// Page groups of the region at `place` among all. Uses are spread evenly over the groups.
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // samples
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // samples
     fn groups_of(&self, place: usize, region: &Region) -> Vec<PageGroup> {
         let count = region.groups.len() as f64;
         let mut uses = Vec::new();

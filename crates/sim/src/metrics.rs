@@ -16,7 +16,6 @@ pub fn stp(slowdowns: &[f64]) -> f64 {
 
 /// Mean slowdown; `None` for no jobs.
 #[must_use]
-#[allow(clippy::cast_precision_loss)] // a few jobs
 pub fn antt(slowdowns: &[f64]) -> Option<f64> {
     (!slowdowns.is_empty()).then(|| slowdowns.iter().sum::<f64>() / slowdowns.len() as f64)
 }

@@ -149,7 +149,6 @@ impl World<'_> {
 
     /// Brings the scanned part of a task's far memory to its node, of regions whose last scan was
     /// from the same node.
-    #[allow(clippy::cast_precision_loss)] // bytes
     fn fetch_pages(&mut self, no: TaskNo, NumaBalancing { scan, fault, .. }: NumaBalancing) {
         let Some(node) = self.tasks[no].pu.and_then(|pu| self.platform.node_of(pu)) else { return };
         let scan = scan.0 as f64;

@@ -29,7 +29,7 @@ impl World<'_> {
     ///
     /// # Errors
     /// The reason why nothing can be moved, in a line.
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // below 2^53
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // below 2^53
     fn carry_out(&mut self, order: &PageMove) -> Result<PagesMoved, String> {
         let machine = self.platform.machine();
         let node = machine.nodes.iter().position(|node| node.os == order.to);

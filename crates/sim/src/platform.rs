@@ -74,7 +74,6 @@ impl<'a> Platform<'a> {
     }
 
     /// Clock of a PU's core, in Hz.
-    #[allow(clippy::cast_precision_loss)] // clock rates are far below 2^53
     pub(crate) fn clock_of(&self, pu: PuIdx) -> f64 {
         self.performance.kinds[self.kind_of(pu)].clock.0 as f64
     }
@@ -218,7 +217,6 @@ pub(crate) fn demands_by_kind(
         .map_err(|error| SimError::Phase { phase: phase.name.clone(), error })
 }
 
-#[allow(clippy::cast_precision_loss)] // work of 2^53 instructions takes weeks
 pub(crate) fn float(instructions: u64) -> f64 {
     instructions as f64
 }

@@ -31,7 +31,6 @@ pub(crate) struct CachePollution {
 }
 
 impl CachePollution {
-    #[allow(clippy::cast_precision_loss)] // sizes are far below 2^53
     pub fn new(platform: &Platform<'_>) -> Self {
         let machine = platform.machine();
         let over = machine.all_pus().map(|pu| {

@@ -47,14 +47,12 @@ pub(crate) struct Use {
 
 impl Region {
     pub fn new(job: usize, bytes: Bytes, pages: Pages, groups: u32, nodes: usize) -> Self {
-        #[allow(clippy::cast_precision_loss)] // below 2^53
         let bytes = bytes.0 as f64;
         let groups = vec![vec![0.0; nodes]; groups as usize];
         Self { job, bytes, pages, groups, is_touched: false, users: Vec::new(), scanned_from: None }
     }
 
     /// Share on a node, of all groups together.
-    #[allow(clippy::cast_precision_loss)] // few groups
     pub fn on(&self, node: usize) -> f64 {
         self.groups.iter().map(|group| group[node]).sum::<f64>() / self.groups.len() as f64
     }

@@ -110,7 +110,6 @@ impl Tally {
             });
             let used: Vec<f64> = of_level.map(|(_, used)| *used).collect();
             let known = level.bandwidth.filter(|_| seconds > 0.0 && !used.is_empty());
-            #[allow(clippy::cast_precision_loss)] // few caches
             let mean = used.iter().sum::<f64>() / used.len() as f64 / seconds;
             LevelUse { level: level.level, used: known.map(|_| mean) }
         });
@@ -129,7 +128,6 @@ impl Tally {
         let mut all = Vec::new();
         for (kind, core) in platform.performance().kinds.iter().enumerate() {
             let cores = machine.cores.iter().filter(|core| core.kind.idx() == kind).count();
-            #[allow(clippy::cast_precision_loss)] // clock rates and cores are far below 2^53
             let cycles = cores as f64 * core.clock.0 as f64 * seconds;
             let work = self.done.iter().enumerate().flat_map(|(phase, done)| {
                 let asked = demands.of(phase, kind).ports.iter();
@@ -251,7 +249,6 @@ mod tests {
 
     /// Groups hold the same work as cores: two ways to add it up.
     #[test]
-    #[allow(clippy::cast_precision_loss)] // few ports
     fn ports_of_groups_are_those_of_cores() {
         use colocate_machine::performance::WorkKind::{FloatMul, Int, IntDiv};
         let kinds = PortWork::Kinds(vec![(Int, 0.5), (IntDiv, 0.01), (FloatMul, 0.1)]);

@@ -139,7 +139,6 @@ impl Course {
     }
 
     /// Begins a serial part, in place of the course.
-    #[allow(clippy::cast_precision_loss)] // as for stretches
     pub(crate) fn begin_serial(&mut self, serial: Serial) {
         self.doing = Doing::Serial(serial, serial.instructions as f64);
     }
@@ -235,7 +234,6 @@ fn stops(stretch: &Stretch) -> bool {
     stretch.barrier || stretch.sleep > Nanos::ZERO
 }
 
-#[allow(clippy::cast_precision_loss)] // stretches of 2^53 instructions take weeks
 fn instructions(stretch: &Stretch) -> f64 {
     stretch.instructions as f64
 }

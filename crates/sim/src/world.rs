@@ -132,7 +132,6 @@ impl<'a> World<'a> {
             pollution: CachePollution::new(platform),
             meanwhile: Meanwhile::Stop,
             hides_spinning: false,
-            #[allow(clippy::cast_precision_loss)] // a line is small
             line: platform.performance().memory.first().map_or(64.0, |node| node.line.0 as f64),
             targets: Targets::new(tasks.len()),
             timers: Timers::new(&domains),

@@ -63,7 +63,6 @@ pub struct Published {
 impl Published {
     /// True if a range should move.
     #[must_use]
-    #[allow(clippy::cast_precision_loss)] // ratios
     pub fn is_worth_it(&self, size: u64, bytes: u64, caches: u64) -> bool {
         size as f64 > self.caches * caches as f64 && bytes as f64 / size as f64 > self.reuse
     }

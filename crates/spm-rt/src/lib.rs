@@ -129,7 +129,7 @@ fn add(running: &start::Running, range: (u64, u64), extra_ns: u64, here: Node) -
 }
 
 /// Part of a range within the budget, its share of the extra cost, and its number of spans.
-#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a share
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a share
 fn affordable(budget: &Budget, range: (u64, u64), extra_ns: u64) -> ((u64, u64), u64, u64) {
     let size = range.1 - range.0;
     // A range that begins within a block touches one block more.

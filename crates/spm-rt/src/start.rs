@@ -54,7 +54,6 @@ static RUNNING: Once<Running> = Once(UnsafeCell::new(Running {
 /// 0 once the runtime is known to have nothing to do. Compiled programs read this variable before
 /// each call, and skip the call if 0.
 #[unsafe(no_mangle)]
-#[allow(non_upper_case_globals)] // a name of C
 pub static spm_is_on: AtomicU32 = AtomicU32::new(1);
 
 const NEW: u8 = 0;

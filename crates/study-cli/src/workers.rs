@@ -4,13 +4,13 @@ use colocate_cli::output::Bar;
 use colocate_cli::stop::stop_flag_once;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Threads that simulate.
 pub struct Workers {
     threads: NonZeroUsize,
     /// Stops the work after the pieces under way.
-    stop: Arc<AtomicBool>,
+    stop: &'static AtomicBool,
 }
 
 impl Workers {
@@ -86,7 +86,8 @@ mod tests {
         stop: bool,
         work: impl Fn(usize) -> Result<usize, usize> + Sync,
     ) -> (Result<Option<Vec<usize>>, usize>, u64) {
-        let (threads, stop) = (NonZeroUsize::new(threads).unwrap(), Arc::new(stop.into()));
+        let threads = NonZeroUsize::new(threads).unwrap();
+        let stop: &AtomicBool = Box::leak(Box::new(stop.into()));
         let bar = bar(true, 100);
         let done = Workers { threads, stop }.all(100, Some(&bar), work);
         (done, bar.position())

@@ -224,7 +224,6 @@ fn known(matrix: &Matrix, threads: usize, places: &Places<'_>) -> Vec<PuIdx> {
     seats.collect()
 }
 
-#[allow(clippy::cast_precision_loss)] // counts of a run
 fn figures(name: &'static str, done: &Done) -> Figures {
     let Done { replayed, counts, .. } = done;
     Figures {
@@ -241,7 +240,6 @@ fn figures(name: &'static str, done: &Done) -> Figures {
 
 /// Means over the decisions of each of [`POINTS`] parts of a run; parts without decisions are left
 /// out.
-#[allow(clippy::cast_precision_loss)] // picoseconds, decisions
 fn points(replayed: &Replayed) -> Vec<Point> {
     let part = (replayed.time_ps / POINTS).max(1);
     let points = (0..POINTS).filter_map(|number| {

@@ -108,7 +108,6 @@ fn correlation(found: &Matrix, truth: &Matrix) -> Option<f64> {
     (spread > 0.0).then(|| mean(&both, |it| (it.0 - a) * (it.1 - b)) / spread.sqrt())
 }
 
-#[allow(clippy::cast_precision_loss)] // some dozen pairs
 fn mean(pairs: &[(f64, f64)], of: impl Fn(&(f64, f64)) -> f64) -> f64 {
     pairs.iter().map(of).fold(0.0, |sum, each| sum + each) / pairs.len() as f64
 }

@@ -231,7 +231,6 @@ impl Block {
     pub fn push_access(&mut self, access: Access) {
         let Access { address, size_log2, writes, instructions } = access;
         debug_assert!(size_log2 < SYNC);
-        #[allow(clippy::cast_possible_truncation)] // at most 15
         let few = instructions.min(MANY) as u8;
         // `&` keeps a size out of range from changing the other fields.
         self.bytes.push(few << 4 | (size_log2 & SYNC) << 1 | u8::from(writes));

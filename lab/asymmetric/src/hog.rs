@@ -59,7 +59,7 @@ impl Hog {
     }
 
     /// Sets the share of the PU's time, 0 to 1, from the next period on.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)] // 0 to a period
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 0 to a period
     pub fn take(&self, share: f64) {
         let taken = self.shared.period_ns as f64 * share.clamp(0.0, 1.0);
         self.shared.taken_ns.store(taken as u64, Ordering::Relaxed);

@@ -77,7 +77,6 @@ fn rate_on(cpu: u32) -> anyhow::Result<f64> {
 }
 
 /// Rounds of the loop per ns of wall-clock time.
-#[allow(clippy::cast_precision_loss)] // a rate needs few digits
 fn rate() -> f64 {
     let window = u64::try_from(WINDOW.as_nanos()).unwrap_or(u64::MAX);
     let begun = thread::wall_ns();

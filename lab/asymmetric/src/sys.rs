@@ -30,7 +30,6 @@ pub fn be_real_time(priority: u8) -> anyhow::Result<()> {
 ///
 /// A signal ends the sleep early. This process handles no signal, and a short sleep only starts a
 /// period early.
-#[allow(clippy::cast_possible_wrap)] // seconds since the boot
 pub fn sleep_until(until_ns: u64) {
     let tv_sec = (until_ns / 1_000_000_000) as i64;
     let tv_nsec = (until_ns % 1_000_000_000) as i64;

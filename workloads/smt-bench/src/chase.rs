@@ -100,7 +100,6 @@ impl Chase {
     ///
     /// # Errors
     /// As [`Chase::near`].
-    #[allow(clippy::cast_precision_loss)] // few steps
     pub fn latency(
         &self,
         cpu: u32,

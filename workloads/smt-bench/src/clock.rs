@@ -19,7 +19,6 @@ pub fn cycles_per_second(readings: u32) -> f64 {
     (0..readings).map(|_| reading()).fold(0.0, f64::max)
 }
 
-#[allow(clippy::cast_precision_loss)] // a rate needs few digits
 fn reading() -> f64 {
     let before = cpu_ns();
     chain(ADDITIONS / IN_A_ROW);

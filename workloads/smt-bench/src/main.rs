@@ -129,7 +129,6 @@ fn cpu_list(text: &str) -> Result<Vec<u32>, String> {
 
 fn report(run: &Run) -> Result<String, ThreadError> {
     let (done, took) = execute(run)?;
-    #[allow(clippy::cast_precision_loss)] // a rate needs few digits
     let rate = done as f64 / took.as_secs_f64();
     Ok(format!(
         "{}: {done} iterations in {:.3} s by {} thread{}: {rate:.0} iterations/s\n",

@@ -92,7 +92,6 @@ fn decision_cycles(bytes: &[u8]) -> f64 {
 }
 
 /// Cycles per operation of `run`, with `operations` per iteration.
-#[allow(clippy::cast_precision_loss)] // counts and times short of 2⁵³
 fn cycles(operations: u64, mut run: impl FnMut(u64)) -> f64 {
     let iterations = sized(TRY_NS, &mut run);
     // About `TRY_NS` at an addition a nanosecond.

@@ -79,7 +79,6 @@ impl Trail {
 
     /// Share of time in which the thread had its PU, in 0 ..= 1; `None` without a chunk.
     #[must_use]
-    #[allow(clippy::cast_precision_loss)] // a share needs few digits
     pub fn share_of_pu(&self) -> Option<f64> {
         let first = self.stamps.first()?;
         let last = self.stamps.last()?;
@@ -112,7 +111,6 @@ fn is_within_one(ascending: &[Span], span: Span) -> bool {
     after > 0 && ascending[after - 1].holds(span)
 }
 
-#[allow(clippy::cast_precision_loss)] // spans are short of 2⁵³ ns
 fn pace_of(chunk: u64, spans: impl Iterator<Item = Span>) -> Option<Pace> {
     let mut lengths: Vec<u64> = spans.map(|span| span.to - span.from).collect();
     lengths.sort_unstable();

@@ -3,7 +3,6 @@
 //! `cargo run --release -p colocate-benches --bin experiments -- NAME [SCHEDULER…]`; without a name it lists them.
 #![allow(clippy::print_stdout)] // figures are what it is run for
 #![allow(clippy::unwrap_used)] // an experiment that cannot go on has failed
-#![allow(clippy::cast_precision_loss)] // small counts
 
 #[path = "../../../../crates/sim/tests/all/common/mod.rs"]
 mod common;

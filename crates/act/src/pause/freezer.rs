@@ -115,8 +115,8 @@ impl Freezer {
 }
 
 /// Cgroup above a folder, and the folder's name, if named like a folder of colocate:
-/// `colocate-PID-START`, or in earlier versions `colocate-PID`. All files below are the kernel's
-/// own: its file system has no links, and none is followed.
+/// `colocate-PID-START`. All files below are the kernel's own: its file system has no links, and
+/// none is followed.
 fn place(folder: &Path) -> io::Result<(Dir, &OsStr)> {
     let above = above(folder)?;
     let dir = Dir::open(above)?;
@@ -184,10 +184,10 @@ fn above(folder: &Path) -> io::Result<&Path> {
     })
 }
 
-/// Whether `name` is `PID-START`, or `PID` as in earlier versions.
+/// Whether `name` is `PID-START`.
 fn is_owner(name: &str) -> bool {
-    let (pid, start) = name.split_once('-').unwrap_or((name, "0"));
-    pid.parse::<u32>().is_ok() && start.parse::<u64>().is_ok()
+    name.split_once('-')
+        .is_some_and(|(pid, start)| pid.parse::<u32>().is_ok() && start.parse::<u64>().is_ok())
 }
 
 /// Thaws the cgroups of a folder, moves all processes to the cgroup above the folder, and removes
@@ -313,6 +313,7 @@ mod tests {
             "user.slice",
             "colocate-",
             "colocate-x7",
+            "colocate-7",
             "colocate-7-",
             "colocate-7-x",
             "colocate-7-1-2",
@@ -322,7 +323,7 @@ mod tests {
             assert!(dissolve(&other).is_err(), "{name}");
             assert!(other.exists(), "{name}");
         }
-        let gone = Path::new("/sys/fs/cgroup/gone/colocate-7");
+        let gone = Path::new("/sys/fs/cgroup/gone/colocate-7-1");
         assert_eq!(dissolve(gone).unwrap(), [], "gone already");
         assert_eq!(members(gone).unwrap(), []);
     }
@@ -351,16 +352,13 @@ mod tests {
         let of = |start_ticks| {
             Freezer::below(dir.path(), Owner { pid: Pid(7), start_ticks }, 1).folder().to_owned()
         };
-        let (before, now, old_name) = (of(1), of(2), dir.path().join("colocate-7"));
-        for folder in [&before, &now, &old_name] {
-            fs::create_dir(folder).unwrap();
-        }
+        let before = of(1);
+        let now = of(2);
+        fs::create_dir(&before).unwrap();
+        fs::create_dir(&now).unwrap();
         let above = Dir::open(dir.path()).unwrap();
-        let dissolve = |folder: &Path| dissolve_in(&above, folder.file_name().unwrap());
-        assert_eq!(dissolve(&before).unwrap(), []);
-        assert!(!before.exists() && now.exists() && old_name.exists());
-        assert_eq!(dissolve(&old_name).unwrap(), []);
-        assert!(!old_name.exists() && now.exists());
+        assert_eq!(dissolve_in(&above, before.file_name().unwrap()).unwrap(), []);
+        assert!(!before.exists() && now.exists());
     }
 
     /// A process with 300 MB, which take the kernel some hundredths of a second to free, is killed, and gone from its

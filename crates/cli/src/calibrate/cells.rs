@@ -129,7 +129,6 @@ impl Measurement for ThisMachine {
     }
 }
 
-#[allow(clippy::cast_precision_loss)] // times and counts short of 2⁵³
 impl ThisMachine {
     fn sample(&mut self, cell: &Cell) -> Result<Vec<Option<f64>>, ThreadError> {
         Ok(match *cell {
@@ -201,12 +200,10 @@ impl ThisMachine {
     }
 }
 
-#[allow(clippy::cast_precision_loss)] // times short of 2⁵³
 fn middle(ns: impl IntoIterator<Item = u64>) -> Option<f64> {
     median(&ns.into_iter().map(|ns| ns as f64).collect::<Vec<_>>())
 }
 
-#[allow(clippy::cast_precision_loss)] // counts and times short of 2⁵³
 fn per_second(count: u64, ns: u64) -> f64 {
     count as f64 * 1e9 / ns as f64
 }
@@ -266,7 +263,6 @@ fn beside(pus: &[u32], bytes: usize, rows: u32) -> Result<Vec<Option<f64>>, Thre
 }
 
 /// Nanoseconds to move a page near `pu` to node `to`; `None` if the kernel moved none.
-#[allow(clippy::cast_precision_loss)] // few pages
 fn moved(to: NodeNr, pu: u32) -> Result<Option<f64>, ThreadError> {
     let work = |_, ()| {
         let size = usize::try_from(move_pages::page_bytes()).unwrap_or(4096);
@@ -354,7 +350,6 @@ pub fn cache_sizes(machine: &Machine) -> Vec<(u8, f64)> {
     for cache in machine.caches.iter().filter(|cache| cache.kind != CacheKind::Instruction) {
         let Some(size) = cache.size else { return Vec::new() };
         if sizes.last().is_none_or(|(level, _)| *level < cache.level) {
-            #[allow(clippy::cast_precision_loss)] // a size has few digits
             sizes.push((cache.level, size.0 as f64));
         }
     }

@@ -199,7 +199,6 @@ fn load_bytes(cell: &Cell) -> Option<usize> {
 }
 
 /// Latency over size in each round without a missing size; memory is the last point.
-#[allow(clippy::cast_precision_loss)] // sizes have few digits
 fn curves(cells: &[Cell], taken: &[Samples]) -> Vec<Vec<(f64, f64)>> {
     // The memory of the first node is near the PU of all loads.
     let mut points: Vec<(usize, &Samples)> = Vec::new();

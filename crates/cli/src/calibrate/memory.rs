@@ -14,7 +14,6 @@ const AT_A_TIME: f64 = 10.0;
 fn mean(figures: &[Figure], is_chosen: impl Fn(&What) -> bool) -> Option<f64> {
     let chosen = figures.iter().filter(|figure| is_chosen(&figure.what));
     let values: Vec<f64> = chosen.map(|figure| figure.value).collect();
-    #[allow(clippy::cast_precision_loss)] // few
     let count = values.len() as f64;
     (count > 0.0).then(|| values.iter().sum::<f64>() / count)
 }

@@ -19,7 +19,6 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -33,7 +32,7 @@ pub struct Launcher {
     attach: Option<AttachPeriod>,
     pause: Duration,
     environment: Vec<(&'static str, OsString)>,
-    stop: Arc<AtomicBool>,
+    stop: &'static AtomicBool,
 }
 
 /// End of a run.
@@ -50,7 +49,7 @@ impl Launcher {
     pub fn new(
         session: &Session,
         environment: Vec<(&'static str, OsString)>,
-        stop: Arc<AtomicBool>,
+        stop: &'static AtomicBool,
     ) -> anyhow::Result<Self> {
         let settings = &session.state.settings;
         let scores = settings.scores.iter().map(|score| score.from.parse());

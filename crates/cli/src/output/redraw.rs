@@ -8,19 +8,18 @@
 
 use super::{Size, Stream, is_terminal, remark, size};
 use anyhow::Context;
+use colocate_linux::signal;
 use colocate_machine::printable;
 use console::{Term, truncate_str};
 use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
-use signal_hook::consts::SIGCONT;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A terminal for tables.
 pub struct Redraw {
     term: Term,
     /// Set by SIGCONT.
-    resumed: Arc<AtomicBool>,
+    resumed: &'static AtomicBool,
     /// Size of the terminal and lines of the last table, if the next table may replace it.
     last: Option<(Size, usize)>,
 }
@@ -32,9 +31,7 @@ impl Redraw {
         if !is_terminal(Stream::Out) || console::is_dumb() {
             return Ok(None);
         }
-        let resumed = Arc::default();
-        signal_hook::flag::register(SIGCONT, Arc::clone(&resumed))
-            .context("cannot catch signals")?;
+        let resumed = signal::continued_flag().context("cannot catch signals")?;
         Ok(Some(Self { term: Term::buffered_stdout(), resumed, last: None }))
     }
 

@@ -226,7 +226,6 @@ impl Counts {
 
     /// PUs that each job uses with the machine to itself: the mean number of its runnable threads,
     /// at least 1; 1 where unknown.
-    #[allow(clippy::cast_precision_loss)] // thousands at most
     pub fn widths(&self) -> Vec<f64> {
         let pus = self.machine.pus.len().max(1) as f64;
         self.jobs

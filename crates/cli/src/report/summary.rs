@@ -338,7 +338,6 @@ impl Facts<'_> {
     }
 
     /// Whether the tasks keep `pus` PUs busy.
-    #[allow(clippy::cast_precision_loss)] // PUs are few
     fn are_busy(&self, pus: usize) -> bool {
         let times = self.report.tasks.iter().filter_map(|task| task.cpu_ns);
         let used: f64 = times.map(Nanos::as_secs_f64).sum();
@@ -364,7 +363,6 @@ struct Rates {
 
 impl Rates {
     /// Sums wake-ups by other tasks (`is_inside`), or by interrupts and threads of no job.
-    #[allow(clippy::cast_precision_loss)] // counts of wake-ups
     fn of(wake_ups: &[WakeUps], is_inside: bool) -> Self {
         let mut sums = Self::default();
         for it in wake_ups {

@@ -97,7 +97,7 @@ fn not_kept(why: &str) -> String {
 
 fn write(dir: &Path, profile: &Profile) -> Result<(), FileError> {
     let dir = Dir::open_or_make(dir, 0o700)?;
-    // A folder of an earlier version may be readable by all. In another user's folder, nothing can be done.
+    // A folder made by another program may be readable by all. In another user's folder, nothing can be done.
     let _ = dir.set_mode(0o700);
     let name = file_name(&profile.program, profile.backend);
     dir.write(name, profile.to_json().as_bytes(), Mode::Private)

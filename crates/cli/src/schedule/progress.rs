@@ -75,7 +75,6 @@ impl Goal {
     /// Progress of `job` as text: the share of its instructions, the number of its runs or, marked
     /// `~`, its CPU time over the product of solo time and mean PUs in use (`width`). Empty if
     /// unknown.
-    #[allow(clippy::cast_precision_loss)] // instructions of a run are far below 2^53
     pub fn done(
         &self,
         reports: &HostReports,

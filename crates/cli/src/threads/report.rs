@@ -175,7 +175,6 @@ impl Report {
             .iter()
             .find(|row| row.threads == self.allowed.most.threads)?;
         let run_ns = 1e9 * all.seconds?.value;
-        #[allow(clippy::cast_precision_loss)]
         // a century of ns is below 2^62, and shares need no more than 53 bits
         let sum = |of: fn(&Region) -> Option<f64>| -> f64 {
             self.regions
@@ -370,7 +369,6 @@ fn learnt(region: &Region) -> String {
             if region.windows { "windows" } else { "executions" }
         ),
     };
-    #[allow(clippy::cast_precision_loss)] // seconds with three digits
     let when = region
         .settled_ns
         .filter(|_| region.windows && !region.explicit)

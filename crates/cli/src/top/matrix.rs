@@ -118,7 +118,7 @@ pub fn main(args: &Args, choice: Choice) -> anyhow::Result<ExitCode> {
     let mut last = Nanos::ZERO;
     for number in 1.. {
         loop {
-            sleep_until(begun + pace.due(), &stop)?;
+            sleep_until(begun + pace.due(), stop)?;
             threads.look();
             let at = now().saturating_sub(begun);
             if pace.made(at) || stop.load(Ordering::Relaxed) || threads.living.is_empty() {

@@ -75,7 +75,7 @@ impl Bench {
 }
 
 /// How many instructions of `class` the thread ran. The profile's shares are exact enough to tell.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn count(thread: &ThreadProfile, class: Class) -> u64 {
     let all = thread.instructions.unwrap() as f64;
     (thread.mix.get(class).unwrap().get() * all).round() as u64

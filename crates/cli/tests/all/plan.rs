@@ -45,7 +45,6 @@ fn two_programs(dir: &tempfile::TempDir, threads: u64) -> [String; 2] {
     ]
 }
 
-#[allow(clippy::needless_pass_by_value)] // expect! makes a value
 fn check(args: &[&str], expected: Expect) {
     let out = colocate(args).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();

@@ -15,7 +15,7 @@ use std::process::{Child, Command, Output, Stdio};
 const NOBODY: u32 = 65_534;
 /// `CAP_PERFMON` as the kernel writes sets of capabilities.
 const PERFMON: &str = "0000004000000000";
-/// All that earlier versions of `doctor` have advised, and what opens every file.
+/// Capabilities beyond those that `doctor` advises, with the one that opens every file.
 const MANY: &str = "cap_perfmon,cap_sys_nice,cap_sys_ptrace,cap_dac_override+ep";
 
 fn text(bytes: &[u8]) -> String {

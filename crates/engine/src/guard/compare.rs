@@ -29,7 +29,6 @@ impl Differences {
     }
 
     /// Of each job, and their mean.
-    #[allow(clippy::cast_precision_loss)] // jobs are few
     pub fn of_each(policy: &Sample, kernel: &Sample) -> Self {
         let each: Vec<(JobIdx, f64)> = policy
             .each(kernel)
@@ -189,7 +188,6 @@ impl Comparison {
     }
 
     /// A job that the policy slows down.
-    #[allow(clippy::cast_precision_loss)] // jobs are few
     fn slowed(&self) -> Option<(JobIdx, &Bets)> {
         let error = self.error / self.each.len().max(1) as f64;
         let slowed = self.each.iter().find(|(_, bets)| bets.worse.won(error));

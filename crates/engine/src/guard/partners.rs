@@ -30,7 +30,6 @@ pub struct Partners {
 impl Partners {
     /// Takes in the wake-ups until `at`, of the current jobs. Partners stay partners. Returns whether other jobs are judged
     /// together from now on.
-    #[allow(clippy::cast_precision_loss)] // counts of wake-ups
     pub fn note(
         &mut self,
         at: Nanos,

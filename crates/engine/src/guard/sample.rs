@@ -40,7 +40,6 @@ impl Used {
     }
 }
 
-#[allow(clippy::cast_precision_loss)] // counts of one quantum are far below 2^53
 const fn float(count: u64) -> f64 {
     count as f64
 }

@@ -1,7 +1,5 @@
 //! The guard around a scheduler whose speed the test decides.
 
-#![allow(clippy::cast_precision_loss)] // small counts
-
 use colocate_engine::guard::{Guarding, QuantumGuard};
 use colocate_evidence::{JobIdx, SourceSet, TaskId};
 use colocate_machine::{
@@ -119,7 +117,7 @@ impl Toy {
     }
 
     /// One quantum; whether it was the kernel's.
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     fn go(&mut self, guard: &mut QuantumGuard) -> bool {
         let pus: Vec<PuIdx> = self.machine.all_pus().collect();
         let queue = self.queued();

@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Distance of two PUs in the machine: the nearest part they share.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pair {
@@ -80,6 +81,7 @@ impl Pair {
 }
 
 /// Measured quantity.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "figure", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum What {
@@ -219,6 +221,7 @@ pub enum What {
 }
 
 /// Unit of a figure.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "FigureUnit"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
@@ -353,6 +356,7 @@ impl fmt::Display for What {
 }
 
 /// A measured figure.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
@@ -390,6 +394,7 @@ impl Figure {
 }
 
 /// An assumption in place of a measurement.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Assumed {
@@ -400,10 +405,12 @@ pub struct Assumed {
 }
 
 /// All measurements of a machine.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
     /// [`identity`] of the reported machine.
+    #[cfg_attr(feature = "schema", schemars(extend("pattern" = "^[0-9a-f]{16}$")))]
     pub identity: String,
     /// Name and release of the kernel, if known.
     pub kernel: Option<String>,

@@ -113,7 +113,6 @@ impl Level {
 pub fn sharing(machine: &Machine, latencies: &[Latency]) -> Sharing {
     let (steady, unsteady): (Vec<Latency>, Vec<Latency>) =
         latencies.iter().copied().partition(Latency::is_steady);
-    #[allow(clippy::cast_precision_loss)] // few pairs
     // PUs that move among cores have no fixed topology to measure.
     let moves = unsteady.len() as f64 > STRAY * latencies.len() as f64;
     if let (true, Some(Latency { pus: (a, b), ns, most_ns })) = (moves, unsteady.first()) {
@@ -195,7 +194,6 @@ fn boundaries(sorted: &[Latency], all: &BTreeSet<PuNr>) -> Vec<(Groups, f64)> {
         let groups = connected(below, all);
         // Other load slows some pairs within a group, too.
         let stray = above.iter().filter(|pair| are_together(&groups, pair.pus)).count();
-        #[allow(clippy::cast_precision_loss)] // few pairs
         let is_group = stray as f64 <= STRAY * (stray + cut) as f64;
         // A single group of all PUs is no boundary.
         if is_group && groups.len() > 1 {

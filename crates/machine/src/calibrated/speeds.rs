@@ -120,7 +120,6 @@ fn core(machine: &Machine, measured: &Calibration, kind: usize) -> Result<CorePe
     })
 }
 
-#[allow(clippy::cast_precision_loss)] // a clock rate has few digits
 fn caches(
     machine: &Machine,
     measured: &Calibration,
@@ -200,7 +199,6 @@ fn latency(
 
 /// Mean of the measured latencies between nodes of the same reported distance; `None` if none was
 /// measured.
-#[allow(clippy::cast_precision_loss)] // few nodes
 fn by_distance(machine: &Machine, measured: &Calibration, from: usize, to: usize) -> Option<f64> {
     let rows = &machine.distances.as_ref()?.rows;
     let mut alike = Vec::new();

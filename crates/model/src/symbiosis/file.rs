@@ -20,6 +20,7 @@ pub(crate) const fn simulated_parts(stack: &CpiStack) -> [f64; 7] {
 }
 
 /// Component of the equation: one or more parts of a host's stacks.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Component {
@@ -32,6 +33,7 @@ pub struct Component {
 }
 
 /// Coefficients of a mode, with the quality of their predictions.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TrainedMode {
@@ -48,6 +50,7 @@ pub struct TrainedMode {
 }
 
 /// Quality of coefficients for programs outside the fit, beside any others.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct HeldOut {
@@ -62,6 +65,7 @@ pub struct HeldOut {
 }
 
 /// Model of CPI stacks on a shared core of one machine.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CpiModel {
@@ -76,6 +80,7 @@ pub struct CpiModel {
     /// Processor of the machine, if known.
     pub processor: Option<String>,
     /// Date of the training, as YYYY-MM-DD.
+    #[cfg_attr(feature = "schema", schemars(extend("pattern" = "^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$")))]
     pub date: String,
     /// Description of the training set, in a line.
     pub data: String,

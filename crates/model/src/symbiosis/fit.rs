@@ -30,6 +30,7 @@ pub struct Sample {
 
 /// Quality of predictions of a component, or of the slowdown (the sum), in units of the cycles
 /// alone.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Quality {
@@ -88,7 +89,6 @@ fn least_squares<const N: usize>(columns: &[Vec<f64>; N], mut wanted: Vec<f64>) 
     let mut upright: [Option<Vec<f64>>; N] = [const { None }; N];
     let mut upper = [[0.0; N]; N];
     let mut along = [0.0; N];
-    #[allow(clippy::cast_precision_loss)] // few samples
     let rows = wanted.len() as f64;
     // A column gives way to those before it: the product of both components is left out first.
     for k in 0..N {
@@ -143,7 +143,6 @@ pub fn quality(mode: &Mode, samples: &[Sample]) -> Vec<Quality> {
 
 /// Fit quality over (measured, predicted) pairs.
 fn of(pairs: impl Iterator<Item = (f64, f64)> + Clone) -> Quality {
-    #[allow(clippy::cast_precision_loss)] // few samples
     // Without pairs the sums are 0, and 0 / 0 would be NaN.
     let count = pairs.clone().count().max(1) as f64;
     let mean = pairs.clone().fold(0.0, |sum, (was, _)| sum + was) / count;

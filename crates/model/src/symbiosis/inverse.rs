@@ -186,6 +186,7 @@ fn step(
 }
 
 /// Uniqueness of stacks alone, given those on a shared core.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Conditioning {

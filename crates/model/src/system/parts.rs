@@ -81,7 +81,6 @@ pub fn parallel(whole: f64, parts: f64) -> f64 {
     1.0 + (whole - 1.0).max(0.0) / parts
 }
 
-#[allow(clippy::cast_precision_loss)] // sizes and clock rates are far below 2^53
 fn float(number: u64) -> f64 {
     number as f64
 }

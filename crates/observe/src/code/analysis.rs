@@ -67,7 +67,6 @@ impl<'a> Analysis<'a> {
         let pairs = self.stretches.iter().zip(&self.of);
         pairs.filter_map(|(stretch, place)| {
             let figures = self.figures.get((*place)?)?;
-            #[allow(clippy::cast_precision_loss)] // hundreds
             let lines = figures.instructions.len() as f64 / stretch.instructions as f64;
             let instructions = match stretch.weight {
                 Weight::Instructions(count) => count,
@@ -126,7 +125,6 @@ pub fn by_kind(stretches: &[Stretch], thread: Option<u32>) -> Option<Phase> {
     let mut whole = 0.0;
     for stretch in stretches.iter().filter(|stretch| is_of(stretch, thread)) {
         let weight = stretch.weight.value();
-        #[allow(clippy::cast_precision_loss)] // hundreds
         let each = weight / stretch.instructions as f64;
         for ((_, sum), count) in kinds.iter_mut().zip(stretch.kinds) {
             *sum += each * f64::from(count);
@@ -211,7 +209,6 @@ impl Sums {
     fn add(&mut self, one: &Simulated<'_>) {
         let Simulated { stretch, figures, lines, instructions } = one;
         let weight = lines * instructions;
-        #[allow(clippy::cast_precision_loss)] // hundreds
         let each = instructions / stretch.instructions as f64;
         let jumps = f64::from(stretch.taken) * CYCLES_A_JUMP * each;
         let divided = figures.dependent_cycles_divided.map(|cycles| (cycles * weight).max(jumps));

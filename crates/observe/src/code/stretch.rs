@@ -112,7 +112,6 @@ pub fn of_trace(trace: &Trace, order_of: impl Fn(i32) -> Option<u32>) -> Vec<Str
     let stretches = trace.stretches.iter().filter_map(|stretch| {
         // A TID can be reused: the last thread with the number is meant.
         let ran = trace.threads.iter().rfind(|thread| thread.tid == stretch.tid)?;
-        #[allow(clippy::cast_precision_loss)] // a weight needs few digits
         let weight = ran.counts.instructions as f64 / count[&stretch.tid] as f64;
         of_one(trace, stretch, order_of(stretch.tid)?, weight)
     });

@@ -77,7 +77,6 @@ fn rate_of(flows: &Flows, from: BlockIdx, to: BlockIdx) -> f64 {
     flows.edges.get(&(from, to)).copied().unwrap_or(0.0)
 }
 /// Indices of `masses` hit by `count` points laid over them at equal distances.
-#[allow(clippy::cast_precision_loss)] // dozens
 pub fn spread(masses: &[f64], count: usize) -> Vec<usize> {
     let whole: f64 = masses.iter().fold(0.0, |sum, mass| sum + mass);
     let mut hit = Vec::new();
@@ -99,7 +98,6 @@ mod tests {
     use crate::sample::rates::flows;
 
     #[test]
-    #[allow(clippy::cast_precision_loss)] // thousands
     fn edges_in_proportion() {
         let graph = graph(". . c6 . c8 j7 . . c2 . c1 r");
         let hits: Vec<u64> =

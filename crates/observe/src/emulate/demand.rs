@@ -39,7 +39,6 @@ fn branch_misses(thread: &ThreadProfile, branches: Option<&Branches>, by: &str) 
     else {
         return Known::default();
     };
-    #[allow(clippy::cast_precision_loss)] // a share needs few digits
     let share = found.mispredicted as f64 / instructions as f64;
     let source = format!(
         "{} branches guessed under {by} by a TAGE predictor of some 32 KiB, which is no real processor's",

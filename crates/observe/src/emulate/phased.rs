@@ -88,7 +88,6 @@ pub(super) fn of(traces: &[Trace], most: usize) -> Option<Phased> {
             Some((last, instructions)) if *last == phase => *instructions += ran,
             _ => course.push((phase, ran)),
         }
-        #[allow(clippy::cast_precision_loss)] // a weight needs few digits
         stretches.extend(of_one(trace, stretch, phase, ran as f64));
     }
     (!merged.is_empty()).then_some(Phased { thread, merged, stretches, course })
@@ -143,11 +142,9 @@ impl Merged {
 
     fn new(counts: ClassCounts, misses: MissCounts, branches: Branches, of: Vec<usize>) -> Self {
         let [branch, float, int, load, store] = counts.of;
-        #[allow(clippy::cast_precision_loss)] // far less than 2^53
         let all =
             [branch, float, int, load, store, branches.mispredicted].map(|count| count as f64);
         let all: Vec<f64> = all.into_iter().chain(LINES.map(|lines| misses.at(lines))).collect();
-        #[allow(clippy::cast_precision_loss)] // as above
         let each = 1.0 / counts.instructions.max(1) as f64;
         let cycles = std::array::from_fn(|kind| all[kind] * PRICES[kind] * each);
         Self { counts, misses, branches, of, cycles }
@@ -166,7 +163,6 @@ impl Merged {
         Some(Self::new(counts, misses, branches, of))
     }
 
-    #[allow(clippy::cast_precision_loss)] // far less than 2^53
     fn instructions(&self) -> f64 {
         self.counts.instructions as f64
     }

@@ -36,10 +36,6 @@ pub enum TraceError {
 /// # Errors
 /// [`TraceError`].
 pub fn parse(content: &[u8]) -> Result<Trace, TraceError> {
-    // Version 2 was not JSON but lines.
-    if content.starts_with(b"colocate-counts 2") {
-        return Err(TraceError::Version(2));
-    }
     if content.last().is_some_and(|last| *last != b'}') {
         return Err(TraceError::Truncated);
     }
@@ -210,7 +206,6 @@ mod tests {
     #[test]
     fn each_kind_of_error() {
         let version = "expected counts of version 5, found version 2; run `make tracer` again";
-        assert_eq!(parse(b"colocate-counts 2 x86_64\n").unwrap_err().to_string(), version);
         assert_eq!(parse(br#"{"version":2,"more":{}}"#).unwrap_err().to_string(), version);
         check(
             "n\":5",

@@ -42,7 +42,6 @@ pub struct Alone {
 
 impl Alone {
     /// All figures of the block of `instructions`.
-    #[allow(clippy::cast_precision_loss)] // thousands
     pub fn figures(self, instructions: Vec<Instruction>) -> Figures {
         let count = instructions.len() as f64;
         let mut ports: BTreeMap<Vec<String>, f64> = BTreeMap::new();
@@ -167,7 +166,6 @@ impl Mca {
 
 /// Steady state of a loop by runs of `rounds` and [`LONGER`] times `rounds` rounds: the difference
 /// has neither the filling nor the draining of the pipeline.
-#[allow(clippy::cast_precision_loss)] // cycles of a run are far below 2^53
 fn steady(short: &super::Region, long: &super::Region, rounds: usize) -> Timed {
     let short_cycles = short.cycles().unwrap_or_default() as f64;
     let long_cycles = long.cycles().unwrap_or_default() as f64;

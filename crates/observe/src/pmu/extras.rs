@@ -65,7 +65,6 @@ impl Extras {
             // A count of 0 over many instructions is taken for a dead counter, not for a fact.
             let silent = count == 0 && whole >= ENOUGH;
             if whole > 0 && !silent {
-                #[allow(clippy::cast_precision_loss)] // a rate needs 15 digits at most
                 let figure = count as f64 / whole as f64;
                 self.0[extra.place()] = Some(PerInstruction { figure, counted });
             }
@@ -75,7 +74,6 @@ impl Extras {
     /// Figures of a thread that ran on several kinds of cores, weighted by instructions. Unknown if
     /// a kind does not know the figure. Misses are unknown, since the kinds' caches differ.
     #[must_use]
-    #[allow(clippy::cast_precision_loss)] // weights need 15 digits at most
     pub fn over_kinds(parts: &[(u64, Self)]) -> Self {
         let whole: u64 = parts.iter().map(|(instructions, _)| instructions).sum();
         let mut all = Self::default();

@@ -524,7 +524,6 @@ mod tests {
         assert_eq!((after.accesses, after.misses[1]), (None, None));
         let (stack, cycles) = (after.stack.unwrap(), after.cycles.unwrap());
         assert_eq!(counters.stack_parts(), Some(stack.parts()));
-        #[allow(clippy::cast_precision_loss)] // milliseconds
         let away = (stack.total() - cycles as f64).abs();
         // A stretch in which nothing was waited for is not known.
         let unknown = if before.stack.unwrap().total() > 0.0 { 0 } else { before.cycles.unwrap() };

@@ -142,7 +142,6 @@ fn least(parts: impl Iterator<Item = Option<Share>>) -> Option<Share> {
 ///
 /// A class that a kind of core cannot count is unknown if the thread ran there, unless for less
 /// than 1 % of its instructions.
-#[allow(clippy::cast_precision_loss)] // weights need 15 digits at most
 pub fn over_pmus(parts: &[Totals]) -> Totals {
     let ran: Vec<&Totals> =
         parts.iter().filter(|t| t.instructions.is_some_and(|n| n > 0)).collect();

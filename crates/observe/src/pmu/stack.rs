@@ -150,7 +150,6 @@ pub fn of_readings(
     of_counts(plan, counts, float(cycles))
 }
 
-#[allow(clippy::cast_precision_loss)] // counts between two readings are far below 2^53
 fn float(count: u64) -> f64 {
     count as f64
 }

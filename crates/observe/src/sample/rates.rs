@@ -96,7 +96,6 @@ pub fn flows(graph: &Graph, hits: &[u64], budget: &mut Budget) -> Option<Flows> 
     Some(Flows { blocks, edges })
 }
 
-#[allow(clippy::cast_precision_loss)] // samples and instructions are far below 2^52
 fn ways(graph: &Graph, hits: &[u64], budget: &mut Budget) -> Option<(Vec<Way>, Vec<f64>)> {
     let hits: Vec<f64> = hits.iter().map(|hits| *hits as f64).collect();
     let lengths: Vec<f64> = graph.blocks.iter().map(|b| b.counts.instructions as f64).collect();
@@ -356,7 +355,6 @@ mod tests {
     }
 
     #[test]
-    #[allow(clippy::cast_precision_loss)] // small numbers
     fn complete() {
         let graph = graph(NESTED);
         for seed in 0..20 {

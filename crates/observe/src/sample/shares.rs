@@ -12,7 +12,6 @@ pub struct Shares {
 
 impl Shares {
     /// Class shares of `counts`, with weight 1; `None` without instructions.
-    #[allow(clippy::cast_precision_loss)] // a share needs 15 digits at most
     pub fn of(counts: &ClassCounts) -> Option<Self> {
         let whole = counts.instructions as f64;
         (counts.instructions > 0)
@@ -20,7 +19,6 @@ impl Shares {
     }
 
     /// Adds `other` `times` over.
-    #[allow(clippy::cast_precision_loss)] // samples are far below 2^52
     pub fn add(&mut self, other: &Self, times: u64) {
         self.add_scaled(other, times as f64);
     }

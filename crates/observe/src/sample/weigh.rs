@@ -226,7 +226,6 @@ impl Weigher {
             let begin = function.checked_sub(1).map_or(0, |before| ends[before].1);
             wanted.entry(ends[function].0).or_default().push(place - begin);
         }
-        #[allow(clippy::cast_precision_loss)] // dozens
         let each = masses.iter().sum::<f64>() / count as f64;
         let mut found = Vec::new();
         self.each_flow(
@@ -284,7 +283,6 @@ struct FunctionFlow {
 
 impl FunctionFlow {
     /// Samples that each block represents.
-    #[allow(clippy::cast_precision_loss)] // instructions of one block
     fn masses(&self) -> impl Iterator<Item = f64> {
         let blocks = self.graph.blocks.iter().zip(&self.flows.blocks);
         blocks.map(|(block, rate)| rate * block.counts.instructions as f64)
@@ -370,7 +368,6 @@ struct Unit {
 }
 
 /// Units of `graph`; `hits[i]` and `rates[i]` are the hits and rate of block `i`.
-#[allow(clippy::cast_precision_loss)] // samples and instructions are far below 2^52
 fn units(graph: &Graph, hits: &[u64], rates: &[f64]) -> HashMap<Option<LoopIdx>, Unit> {
     let mut units: HashMap<Option<LoopIdx>, Unit> = HashMap::new();
     for (place, block) in graph.blocks.iter().enumerate() {

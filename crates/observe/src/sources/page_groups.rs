@@ -147,7 +147,6 @@ fn page_use((task, node): (TaskId, NodeIdx), count: Count, period: Nanos) -> Pag
 }
 
 /// Fraction of the pages on each node; all 0 if none is present.
-#[allow(clippy::cast_precision_loss)] // few pages
 fn shares(answers: &[i32], machine: &Machine) -> Vec<f64> {
     let mut on = vec![0.0; machine.nodes.len()];
     for answer in answers {

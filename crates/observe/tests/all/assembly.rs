@@ -74,7 +74,6 @@ fn llvm_takes_the_text_of_real_programs() {
     let errors = std::fs::read_to_string(folder.path().join("errors")).unwrap();
     let refused: Vec<&str> = errors.lines().filter(|line| line.contains("error:")).collect();
     // Between functions there is data, which can look like instructions that are never executed.
-    #[allow(clippy::cast_precision_loss)]
     let share = refused.len() as f64 / texts.len() as f64;
     assert!(share < 0.001, "{} of {}: {errors}", refused.len(), texts.len());
 }

@@ -181,7 +181,6 @@ impl Tally {
         Self { waiting: self.waiting + other.waiting, all: self.all + other.all }
     }
 
-    #[allow(clippy::cast_precision_loss)] // some millions
     fn percent(self) -> f64 {
         100.0 * self.waiting as f64 / self.all as f64
     }

@@ -92,7 +92,6 @@ impl Filter {
     /// True if `tasks` tasks should be mapped again: their pairs communicate unevenly, and enough
     /// tasks have another partner than at the last call (equations 3 to 5). `piece` is the amount
     /// of a single observation in `matrix`.
-    #[allow(clippy::cast_precision_loss)] // tasks
     pub fn passes(&mut self, matrix: &Matrix, tasks: usize, piece: f64) -> bool {
         let now = matrix.partners();
         // Partners are remembered on every call, so a slow drift never passes.

@@ -165,7 +165,6 @@ struct Crowd<'a> {
 }
 
 impl<'a> Crowd<'a> {
-    #[allow(clippy::cast_precision_loss)] // PUs
     fn of(places: &Places<'a>, load: &BTreeMap<PuIdx, f64>) -> Self {
         let mut others = vec![0.0; places.machine.pus.len()];
         load.iter().for_each(|(pu, busy)| others[pu.idx()] += busy);

@@ -34,7 +34,6 @@ pub(crate) type Path = [usize; 5];
 
 /// Steps up and down the tree from one PU to another.
 #[must_use]
-#[allow(clippy::cast_precision_loss)] // up to 5
 pub(crate) fn distance(a: &Path, b: &Path) -> f64 {
     let shared = a.iter().zip(b).take_while(|(a, b)| a == b).count();
     2.0 * (a.len() - shared) as f64

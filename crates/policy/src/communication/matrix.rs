@@ -64,7 +64,6 @@ impl Matrix {
 
     /// Copy without tasks that communicate less than `part` of the mean task.
     #[must_use]
-    #[allow(clippy::cast_precision_loss)] // tasks
     pub fn without_inactive(&self, part: f64) -> Self {
         let mut sums: BTreeMap<TaskId, f64> = BTreeMap::new();
         for ((a, b), amount) in self.pairs() {
@@ -93,7 +92,6 @@ impl Matrix {
 
     /// Mean amount of a pair among `tasks` tasks.
     #[must_use]
-    #[allow(clippy::cast_precision_loss)] // tasks
     pub fn mean(&self, tasks: usize) -> f64 {
         // A mean over no pair is 0, not 0 / 0.
         let pairs = (tasks * tasks.saturating_sub(1) / 2).max(1) as f64;
@@ -104,7 +102,6 @@ impl Matrix {
     /// 0 if all are equal. The published measure divides by the mean itself (equation 5) and grows
     /// with the rate of counting, so its limit of 250 fits a single detector only.
     #[must_use]
-    #[allow(clippy::cast_precision_loss)] // tasks
     pub fn heterogeneity(&self, tasks: usize) -> f64 {
         // Variance over squared mean is E[x²] / E[x]² − 1; silent pairs add 0 to both sums.
         let pairs = (tasks * tasks.saturating_sub(1) / 2) as f64;

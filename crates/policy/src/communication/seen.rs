@@ -6,7 +6,6 @@ use colocate_evidence::{Sharing, WakeUps};
 /// Communication of tasks since their creation as its possible cost in seconds: `wake_up` seconds
 /// for each wake-up, plus the CPU time at shared memory.
 #[must_use]
-#[allow(clippy::cast_precision_loss)] // counts of wake-ups
 pub fn seconds(wake_ups: &[WakeUps], wake_up: f64, sharing: &[Sharing]) -> Matrix {
     let woken =
         wake_ups.iter().filter_map(|one| Some((one.waker?, one.wakee, one.count as f64 * wake_up)));

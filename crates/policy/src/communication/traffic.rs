@@ -198,7 +198,6 @@ fn key((a, b): Two) -> u128 {
 }
 
 /// Merges both directions of a pair; sorted by pair.
-#[allow(clippy::cast_precision_loss)] // counts of wake-ups
 fn pairs(wake_ups: &[WakeUps]) -> Vec<Pair> {
     // Integers sort faster than pairs: smaller, and compared in one step.
     let mut order: Vec<(u128, usize)> =

@@ -158,7 +158,6 @@ impl Predicted {
 
 /// Steps for a cost of 1, so that the cost of a whole matching of `count` parts stays below the
 /// penalty of a forbidden pair. `most` is the largest cost of a pair.
-#[allow(clippy::cast_precision_loss)] // fewer than 2^53 vertices, MAX_COST is a power of two
 fn steps(most: f64, count: usize) -> f64 {
     MAX_COST as f64 / 2.0 / (most.max(f64::MIN_POSITIVE.sqrt()) * count as f64)
 }

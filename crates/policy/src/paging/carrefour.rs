@@ -136,7 +136,6 @@ struct Served {
 }
 
 impl Served {
-    #[allow(clippy::cast_precision_loss)] // samples
     fn of(seen: &Seen<'_>) -> Self {
         let mut part = vec![0.0; seen.nodes()];
         let mut near = 0.0;
@@ -160,7 +159,6 @@ impl Served {
     }
 
     /// Standard deviation over mean, over the nodes with memory.
-    #[allow(clippy::cast_precision_loss)] // few nodes
     fn imbalance(&self, machine: &Machine) -> f64 {
         let nodes = with_memory(machine);
         let parts = nodes.iter().map(|node| self.part[node.idx()]);

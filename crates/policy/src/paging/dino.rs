@@ -120,7 +120,6 @@ impl Dino {
             return;
         }
         let rates = rates(&threads, &|thread| thread.traffic().memory);
-        #[allow(clippy::cast_precision_loss)] // threads
         let mean = rates.iter().sum::<f64>() / rates.len() as f64;
         let mut threads: Vec<(&Thread, f64)> = threads.into_iter().zip(rates).collect();
         let mut intensive = vec![0_u64; evidence.now.machine.nodes.len()];

@@ -174,7 +174,6 @@ impl Communication {
     }
 
     /// Mean amount of a single observation (a wake-up or a sample), in seconds.
-    #[allow(clippy::cast_precision_loss)] // wake-ups and samples
     fn piece(&self, evidence: &Evidence<'_>) -> f64 {
         let wake_ups = self.wake_ups(evidence).iter().filter(|one| one.waker.is_some());
         let samples = self.sharing(evidence).iter().map(|one| one.samples);

@@ -165,7 +165,6 @@ pub fn all(queue: &[QueuedJob], contexts: usize) -> Option<Vec<(usize, Selected)
 }
 
 /// A count as a number to calculate with.
-#[allow(clippy::cast_precision_loss)] // contexts are few
 pub(crate) fn float(count: usize) -> f64 {
     count as f64
 }

@@ -203,7 +203,6 @@ fn previous_power_of_two(number: u64) -> Option<u64> {
     number.checked_ilog2().map(|log| 1 << log)
 }
 
-#[allow(clippy::cast_precision_loss)] // clocks are far below 2^53 Hz
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // latencies are far below 2^53 ps
 fn picoseconds(cycles: f64, clock: Hertz) -> u64 {
     (cycles / clock.0 as f64 * 1e12).round().max(0.0) as u64

@@ -63,7 +63,6 @@ impl Synthetic {
 
     /// Lines passed between each pair of threads.
     #[must_use]
-    #[allow(clippy::cast_precision_loss)] // lines of a run
     pub fn truth(&self) -> Matrix {
         let threads = self.threads.len();
         let pairs = (0..self.iterations).flat_map(|iteration| {

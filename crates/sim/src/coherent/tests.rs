@@ -276,7 +276,6 @@ impl Mapping for Oracle {
 
 /// Four phases: the pipeline loses a few iterations at the beginning of each, as in the paper.
 #[test]
-#[allow(clippy::cast_precision_loss)] // counts of a short run
 fn producers_and_consumers() {
     let (machine, _) = e5405();
     let phase = 200;
@@ -298,7 +297,6 @@ fn producers_and_consumers() {
 }
 
 /// Pearson's correlation of two matrices over all pairs of eight threads.
-#[allow(clippy::cast_precision_loss)] // 28
 fn correlation(a: &Matrix, b: &Matrix) -> f64 {
     let pairs: Vec<(f64, f64)> = (0..8)
         .flat_map(|x| (x + 1..8).map(move |y| (task(x), task(y))))

@@ -28,7 +28,6 @@ fn a_mix_is_of_all_that_was_done() {
     let course = [stretch(INT, 15_000_000), stretch(STREAM, 5_000_000)];
     let mixed = JobSpec { threads: vec![thread(&course)], ..job("mixed", INT, 1) };
     let seen = watched(&scenario(vec![mixed]), ms(18)).remove(0);
-    #[allow(clippy::cast_precision_loss)] // a few million
     let all = seen.instructions.unwrap() as f64;
     let reads = all - 15e6;
     let shares = [seen.known_mix().load, seen.known_mix().int].map(|share| share.unwrap().get());

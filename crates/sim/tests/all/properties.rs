@@ -315,7 +315,6 @@ proptest! {
         let outcome = run(&scenario, "os");
         let alone: f64 = outcome.tasks.iter().map(|task| task.alone.as_secs_f64()).sum();
         let pus = scenario.usable.as_ref().map_or(8, Vec::len);
-        #[allow(clippy::cast_precision_loss)] // eight at most
         let least = alone / pus as f64;
         prop_assert!(outcome.lasted.as_secs_f64() >= least * (1.0 - 1e-6));
     }
@@ -341,11 +340,9 @@ proptest! {
             ..scenario((0..jobs).map(|_| job("j", INT, millions)).collect())
         };
         let outcome = run(&on_one, "round-robin");
-        #[allow(clippy::cast_precision_loss)] // few
         let all = (jobs as u64 * millions) as f64 / 1e3;
         for job in &outcome.jobs {
             let took = job.took().unwrap().as_secs_f64();
-            #[allow(clippy::cast_precision_loss)] // few
             let slices = 0.003 * jobs as f64;
             prop_assert!(took <= all + 1e-6 && took >= all - slices - 1e-6, "{} of {}", took, all);
         }

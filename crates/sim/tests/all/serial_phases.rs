@@ -71,7 +71,6 @@ fn serial_parts_are_twice_as_fast() {
             slow += u32::from((os - 1900.0).abs() < 0.1);
             fast += u32::from((os - 1450.0).abs() < 0.1);
             let lost = ours - 1450.0;
-            #[allow(clippy::cast_precision_loss)] // a few milliseconds
             let delay = 2.0 * quantum as f64 / 2.0;
             assert!((-0.1..=delay + 0.1).contains(&lost), "{wait:?} {seed} {quantum}: {ours}");
         }

@@ -23,7 +23,6 @@ use colocate_study::replication::StudyError;
 use colocate_study::train::{Bench, Settings, Stamp, Subject, Track, runs, train_on};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tempfile::TempDir;
 
@@ -84,7 +83,6 @@ pub fn trained(args: &CpiModelArgs, path: &Path, date: &str) -> anyhow::Result<C
 /// Estimated duration, as a line for the user.
 fn expected_time(runs: usize, settings: &Settings) -> String {
     let each = settings.interval.as_secs_f64() * f64::from(settings.intervals + 1);
-    #[allow(clippy::cast_precision_loss)] // some thousands
     let all = runs as f64 * each;
     let all = if all < 120.0 { format!("{all:.0} s") } else { format!("{:.0} min", all / 60.0) };
     format!("{runs} runs of {each:.1} s each take {all} or more")
@@ -131,7 +129,7 @@ struct Here<'a> {
     pretend: bool,
     programs: &'a [String],
     folder: TempDir,
-    stop: Arc<AtomicBool>,
+    stop: &'static AtomicBool,
     is_stopped: bool,
     bar: Bar,
 }
@@ -173,7 +171,7 @@ impl Here<'_> {
         let ends = children::wait_all(
             &[child],
             &[],
-            &self.stop,
+            self.stop,
             |pid| drop(sys::kill(pid, libc::SIGTERM)),
             || Ok(()),
         )?;

@@ -57,7 +57,6 @@ fn matrix(trace: &Path) -> Vec<Vec<f64>> {
 }
 
 /// Pearson's.
-#[allow(clippy::cast_precision_loss)] // some dozen pairs
 fn correlation(pairs: &[(f64, f64)]) -> f64 {
     let mean =
         |of: &dyn Fn(&(f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>() / pairs.len() as f64;

@@ -99,7 +99,6 @@ fn matrix(machine: &Machine, performance: &Performance, level: u8) -> f64 {
 }
 
 /// Bytes of a data cache of `level`; 0 if unknown.
-#[allow(clippy::cast_precision_loss)] // sizes of caches are far below 2^53
 fn size(machine: &Machine, level: u8) -> f64 {
     let mut caches = machine.caches.iter();
     let cache = caches.find(|cache| cache.level == level && cache.kind != CacheKind::Instruction);

@@ -263,7 +263,6 @@ impl Situation {
 }
 
 /// Share of values that are at least this.
-#[allow(clippy::cast_precision_loss)] // few pairs
 fn share_from(values: &[f64], least: f64) -> f64 {
     values.iter().filter(|it| **it >= least).count() as f64 / values.len() as f64
 }
@@ -287,7 +286,6 @@ impl<'a> Under<'a> {
             let mut phases = Vec::new();
             for (place, phase) in (0_u32..).zip(&program.phases) {
                 let of = program.course.iter().filter(|(at, _)| *at == place);
-                #[allow(clippy::cast_precision_loss)] // far less than 2^53
                 let instructions = of.map(|&(_, ran)| ran as f64).sum::<f64>();
                 let demand = demand(phase, kind, draw)?;
                 let alone = model.alone(&seat(pu, &demand, 0)).instructions_per_second;

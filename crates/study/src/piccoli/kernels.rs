@@ -481,7 +481,6 @@ mod tests {
             let mut cache = Lru::new(task.arrays().len(), &sizes);
             run(&task, &mut cache);
             for (size, exact) in sizes.iter().zip(&cache.misses) {
-                #[allow(clippy::cast_precision_loss)] // small
                 let found = task.misses(*size as f64);
                 let (sum, all): (f64, f64) = (found.iter().sum(), exact.iter().sum());
                 assert!(

@@ -111,7 +111,6 @@ impl Costs {
             factors = factors.map(|_| SPREAD.powf(2.0 * rng.unit() - 1.0));
         }
         let hops = performance.hops.iter().flatten().filter(|hop| **hop > Nanos::ZERO);
-        #[allow(clippy::cast_precision_loss)] // nanoseconds
         let (sum, count) =
             hops.fold((0.0, 0.0), |(sum, count), hop| (sum + hop.0 as f64, count + 1.0));
         Self {
@@ -126,7 +125,6 @@ impl Costs {
 
 /// Bytes of the caches over its PU that a thread has when all PUs are busy.
 fn share(machine: &Machine) -> f64 {
-    #[allow(clippy::cast_precision_loss)] // PUs
     caches(machine, |pus| pus as f64)
 }
 
@@ -136,7 +134,6 @@ fn caches(machine: &Machine, by: impl Fn(usize) -> f64) -> f64 {
         .caches
         .iter()
         .filter(|cache| cache.kind != CacheKind::Instruction && cache.pus.contains(&PuIdx(0)));
-    #[allow(clippy::cast_precision_loss)] // sizes of caches
     over.map(|cache| cache.size.map_or(0.0, |size| size.0 as f64) / by(cache.pus.len())).sum()
 }
 
@@ -229,7 +226,6 @@ impl Situation<'_> {
     fn page_copy_ns(&self) -> f64 {
         let bandwidth = self.platform.performance().memory[self.home].bandwidth.0
             * self.platform.assumptions().bandwidth;
-        #[allow(clippy::cast_precision_loss)] // 64
         self.costs.page_move_ns.max(THREADS as f64 * PAGE / bandwidth * 1e9)
     }
 
@@ -288,7 +284,6 @@ impl Situation<'_> {
     /// Arrays of all threads and sets.
     fn memory(&self, mode: Mode) -> Vec<MemorySpec> {
         let home = NodeIdx::new(self.home);
-        #[allow(clippy::cast_precision_loss)] // PUs
         let share = share(self.platform.machine());
         let misses = self.task.misses(share / LINE);
         let all: f64 = misses.iter().sum();

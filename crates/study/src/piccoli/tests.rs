@@ -14,7 +14,7 @@ fn opteron() -> Exact {
 
 /// The runtime itself decides as the study says that it does.
 #[test]
-#[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // sizes
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // sizes
 fn the_rules_are_those_of_the_runtime() {
     let exact = opteron();
     let drawn = Costs::drawn(&exact.machine, exact.performance.as_ref().unwrap(), 0, 0);

@@ -110,7 +110,6 @@ impl<'a> Watch<'a> {
         }
     }
 
-    #[allow(clippy::cast_precision_loss)] // counts of far less than 2^53
     fn sample(&mut self, round: &Round<'_>) {
         let tasks = &round.seen.tasks;
         let instructions = tasks.iter().map(|task| task.instructions.unwrap_or(0) as f64);
@@ -141,7 +140,6 @@ impl<'a> Watch<'a> {
     }
 
     /// Samples the requests to the first cache of each core, by the tasks last seen on it.
-    #[allow(clippy::cast_precision_loss)] // counts of far less than 2^53
     fn sample_first_caches(&mut self, tasks: &[SeenTask], took_us: f64) {
         let mut requests: BTreeMap<CoreIdx, f64> =
             self.cores.iter().map(|core| (*core, 0.0)).collect();

@@ -239,7 +239,6 @@ impl Draw<'_> {
     }
 
     /// A random number from 0 to 1.
-    #[allow(clippy::cast_precision_loss)] // 53 bits fit
     fn unit(&mut self) -> f64 {
         (self.random.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -291,7 +290,6 @@ mod tests {
                 assert!(on.guessed.is_empty(), "{:?}", on.guessed);
                 let pu = machine.cores[0].pus[0];
                 let rate = model.alone(&Seat { pu, demand: &on.demand, pages: &[], space: 0 });
-                #[allow(clippy::cast_precision_loss)]
                 let instructions = instructions as f64;
                 lines += rate.misses.last().unwrap() * instructions / 1e6;
                 seconds += instructions / rate.instructions_per_second;

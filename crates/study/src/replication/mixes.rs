@@ -49,7 +49,6 @@ pub struct Mix {
 impl Mix {
     /// Report of the mix.
     pub(super) fn figures(&self, programs: &[Program]) -> CellFigures {
-        #[allow(clippy::cast_precision_loss)] // a few PUs
         let values = [("contexts", self.pus.len() as f64), ("traffic", self.traffic)];
         let names = self.programs.iter().map(|&place| programs[place].name.clone());
         CellFigures::of(&[("mix", self.name.clone())], &values, names.collect())
@@ -108,13 +107,11 @@ pub fn draw(
 }
 
 /// The `number`th of `count` equal parts of a range.
-#[allow(clippy::cast_precision_loss)] // a few mixes
 fn part([low, high]: [f64; 2], number: usize, count: usize) -> [f64; 2] {
     [number, number + 1].map(|place| low + (high - low) * place as f64 / count as f64)
 }
 
 /// Contexts × the mean traffic of the programs.
-#[allow(clippy::cast_precision_loss)] // a few programs
 fn traffic(chosen: &[usize], programs: &[Program], contexts: usize) -> f64 {
     let sum = chosen.iter().map(|&place| programs[place].traffic).fold(0.0, |sum, each| sum + each);
     sum / chosen.len() as f64 * contexts as f64
@@ -386,7 +383,6 @@ mod tests {
             let work = Work::new(study).unwrap();
             for (piece, table) in work.tables().iter().enumerate() {
                 let Cells::Mixes(form) = &table.part.cells else { panic!("mixes") };
-                #[allow(clippy::cast_precision_loss)]
                 let least = 0.06 * form.programs_per_pu as f64;
                 for run in work.piece(piece).unwrap().iter().flatten() {
                     assert!(run.iter().all(Option::is_some), "{name} {run:?}");

@@ -279,7 +279,6 @@ fn known(value: f64) -> Known<f64> {
     Known::new(value, SPIN_LOOP)
 }
 
-#[allow(clippy::cast_precision_loss)] // parts of seconds are far below 2^53 instructions
 pub(super) fn float(count: u64) -> f64 {
     count as f64
 }

@@ -60,7 +60,6 @@ pub fn programs(
         let mut lines = 0.0;
         for &(phase, ran) in &course {
             let (speed, traffic) = rates[phase as usize];
-            #[allow(clippy::cast_precision_loss)] // far less than 2^53
             let time = ran as f64 / speed;
             seconds += time;
             lines += time * traffic;
@@ -74,7 +73,7 @@ pub fn programs(
 }
 
 /// Instructions times `factor`; at least 1.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn prolonged(instructions: u64, factor: f64) -> u64 {
     (instructions as f64 * factor).round().max(1.0) as u64
 }
@@ -110,13 +109,11 @@ mod tests {
             let pu = machine.cores[0].pus[0];
             model.alone(&Seat { pu, demand: &demand, pages: &[], space: 0 }).instructions_per_second
         };
-        #[allow(clippy::cast_precision_loss)]
         let seconds = |&(phase, ran): &(u32, u64)| ran as f64 / rate(phase);
         let all: f64 = program.course.iter().map(seconds).sum();
         assert!((all - 30.0).abs() < 1e-6, "{all}");
         assert_eq!(program.course[0], program.course[2]);
         // Only the second phase misses, once in a hundred instructions.
-        #[allow(clippy::cast_precision_loss)]
         let lines = program.course[1].1 as f64 * 0.01;
         assert!((program.traffic / (lines / 30.0 / 1e6) - 1.0).abs() < 1e-6, "{}", program.traffic);
     }

@@ -194,7 +194,6 @@ struct Did {
 }
 
 /// Growth of a count since `earlier`, or since the task's start; `None` if unknown.
-#[allow(clippy::cast_precision_loss)] // seconds of instructions are far below 2^53
 fn since(
     task: &SeenTask,
     earlier: Option<&SeenTask>,

@@ -193,7 +193,6 @@ pub fn branch(control: &Control, limit: u64) -> f64 {
 }
 
 /// Combines all registers into a number, so that none is unused.
-#[allow(clippy::cast_precision_loss)]
 fn fold<const N: usize>(registers: [u64; N]) -> f64 {
     registers.iter().fold(0, |all, register| all ^ register) as f64
 }

@@ -26,7 +26,6 @@ impl Tally {
 
     /// Lines per microsecond of CPU time, t/µs; `None` without any work.
     #[must_use]
-    #[allow(clippy::cast_precision_loss)] // a rate needs few digits
     pub fn rate(self) -> Option<f64> {
         let counted = self.lines > 0 && self.cpu_ns > 0;
         counted.then(|| self.lines as f64 * 1000.0 / self.cpu_ns as f64)

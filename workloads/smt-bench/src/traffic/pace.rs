@@ -91,7 +91,6 @@ fn nearest(wanted: f64, tried: &[Tried]) -> Option<Tried> {
 
 /// Number at which the straight line through both tries has `wanted`, strictly between their
 /// numbers.
-#[allow(clippy::cast_precision_loss)] // numbers of nops have few digits
 fn between(wanted: f64, below: Tried, above: Tried) -> u64 {
     let share = (wanted - below.line_ns) / (above.line_ns - below.line_ns);
     let gap = (above.nops - below.nops) as f64;
@@ -99,7 +98,6 @@ fn between(wanted: f64, below: Tried, above: Tried) -> u64 {
 }
 
 /// A larger number, in proportion to the shortfall.
-#[allow(clippy::cast_precision_loss)] // numbers of nops have few digits
 fn further(wanted: f64, below: Tried) -> u64 {
     if below.nops == 0 {
         return FIRST_GUESS;

@@ -69,7 +69,6 @@ impl Fit {
         }
         let mut fit = Self { serial_s, parallel_s, each_s, error: 0.0 };
         let squares = times.iter().map(|&(threads, time)| (fit.time(threads) / time - 1.0).powi(2));
-        #[allow(clippy::cast_precision_loss)] // a few dozen
         let count = times.len() as f64;
         fit.error = (squares.sum::<f64>() / count).sqrt();
         Some(fit)

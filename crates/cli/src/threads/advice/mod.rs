@@ -335,7 +335,6 @@ mod tests {
     fn noisy(noise: f64, truth: impl Fn(f64) -> f64) -> impl FnMut(u32) -> f64 {
         let mut random = Random::new(7);
         move |threads| {
-            #[allow(clippy::cast_precision_loss)] // below a million
             let draw = random.below(1_000_001) as f64 / 1e6 - 0.5;
             truth(f64::from(threads)) * (1.0 + noise * draw)
         }
@@ -420,7 +419,6 @@ mod tests {
         #[test]
         fn there_is_an_end(seed in 0_u64..1_000_000, most in 1..300_u32) {
             let mut random = Random::new(seed);
-            #[allow(clippy::cast_precision_loss)] // below a thousand
             let (_, advice) = study(most, |_| 1.0 + random.below(1_000) as f64 / 100.0);
             prop_assert!((1..=most).contains(&advice.threads));
         }

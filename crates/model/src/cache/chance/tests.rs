@@ -102,7 +102,6 @@ enum Use {
 
 impl Use {
     /// Of lines of a byte and one access an instruction.
-    #[allow(clippy::cast_precision_loss)] // thousands of lines
     fn curve(self) -> MissCurve {
         match self {
             Self::Round(lines) => curve(&[(lines as u64 - 1, 1.0), (lines as u64, 0.0)]),
@@ -141,7 +140,6 @@ impl Task {
 
 /// Shares of accesses that miss a cache of `size` lines, any of which is given up for a new one; task by task,
 /// each with so many accesses in a turn.
-#[allow(clippy::cast_precision_loss)] // far fewer than 2^53 accesses
 ///
 /// A line that is missed is kept once in `kept` times.
 fn simulated(size: usize, tasks: &[(Use, usize)], kept: usize) -> Vec<f64> {
@@ -186,7 +184,6 @@ fn simulated(size: usize, tasks: &[(Use, usize)], kept: usize) -> Vec<f64> {
 fn both_ways(tasks: &[(Use, usize)], chance: f64) -> Vec<(f64, f64)> {
     const SIZE: usize = 250;
     let curves: Vec<MissCurve> = tasks.iter().map(|(uses, _)| uses.curve()).collect();
-    #[allow(clippy::cast_precision_loss)] // a few
     let sharer = |(curve, &(_, turns)): (_, &(Use, usize))| Sharer {
         curve,
         speed: turns as f64,
@@ -194,7 +191,6 @@ fn both_ways(tasks: &[(Use, usize)], chance: f64) -> Vec<(f64, f64)> {
         chance,
     };
     let sharers: Vec<Sharer<'_>> = curves.iter().zip(tasks).map(sharer).collect();
-    #[allow(clippy::cast_precision_loss)] // 250
     let time = reach(SIZE as f64, &sharers, 0.0);
     let expected = sharers.iter().map(|sharer| sharer.after(time).misses);
     let kept = if chance > RANDOM { 16 } else { 1 };

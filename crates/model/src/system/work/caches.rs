@@ -75,7 +75,6 @@ impl Work {
         for (place, &cache) in parts.places[tasks[t].pu].caches.iter().enumerate() {
             let users = caches[cache].users.len();
             let cache = &parts.caches[cache];
-            #[allow(clippy::cast_precision_loss)] // a cache has few PUs
             let share = cache.capacity / users as f64;
             let levels = &mut levels[tasks[t].first..][..=place];
             settle(levels, share.min(misses.touched()), None, cache);
@@ -197,7 +196,6 @@ fn divide(capacity: f64, sharers: &[Sharer<'_>], window: &mut f64, users: &mut [
 /// Rough reach of a cache's content in seconds, assuming equal occupancies. Too long rather than
 /// too short: tasks miss more while they hold less.
 fn guess(capacity: f64, sharers: &[Sharer<'_>]) -> f64 {
-    #[allow(clippy::cast_precision_loss)] // a cache has few PUs
     let share = capacity / sharers.len() as f64;
     let growths = sharers.iter().map(|it| it.curve.at(share + it.elsewhere) * it.speed);
     capacity / growths.sum::<f64>()

@@ -97,7 +97,6 @@ impl Work {
                 core.set.clear();
                 core.set.extend(pus);
             }
-            #[allow(clippy::cast_precision_loss)] // a core has few PUs
             let count = if shared.divided { core.tasks.len() as f64 } else { 1.0 };
             for (i, &t) in core.tasks.iter().enumerate() {
                 let task = &mut self.tasks[t];
@@ -224,7 +223,6 @@ impl Work {
     fn read_from(&mut self, parts: &Parts, seats: &[Seat<'_>], t: usize, space: &[(u32, usize)]) {
         let here = &parts.places[seats[t].pu.idx()];
         let level = self.tasks[t].others();
-        #[allow(clippy::cast_precision_loss)] // far fewer than 2^53 tasks
         // Equally often from each of the others.
         let share = 1.0 / (space.len() - 1) as f64;
         let mut cycles = 0.0;

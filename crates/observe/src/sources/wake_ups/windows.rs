@@ -55,7 +55,6 @@ pub(super) enum Count {
 
 impl Windows {
     /// Counts all wake-ups from `now` on, on `pus` PUs.
-    #[allow(clippy::cast_precision_loss)] // PUs are few
     pub fn new(pus: usize, now: Nanos) -> Self {
         Self { pus: pus.max(1) as f64, now: Phase::Always { from: now, count: 0 } }
     }
@@ -124,7 +123,6 @@ impl Windows {
     }
 
     /// Rest after a window with `count` wake-ups in `passed`; `None` if all may be counted.
-    #[allow(clippy::cast_precision_loss)] // counts of some milliseconds
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // `as` saturates
     fn rests(&self, count: u64, passed: Nanos) -> Option<Nanos> {
         let takes = count as f64 * EACH.as_secs_f64() / (self.pus * passed.as_secs_f64());

@@ -4,7 +4,7 @@
 //! The small runs are regression tests. `cargo test -p colocate-observe --test all -- --ignored smt_oracle::whole::
 //! --nocapture` makes the whole one and prints the tables of docs/method/validation.md.
 
-#![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // small counts
+#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // small counts
 
 mod grouping;
 mod kernels;

@@ -292,7 +292,6 @@ impl Near {
 }
 
 /// Mean over `nodes` nodes with memory; nodes without memory serve nothing.
-#[allow(clippy::cast_precision_loss)] // few nodes
 fn mean(served: &[f64], nodes: usize) -> f64 {
     served.iter().sum::<f64>() / nodes.max(1) as f64
 }
@@ -301,7 +300,6 @@ fn cores_of(node: NodeIdx, machine: &Machine) -> usize {
     machine.cores.iter().filter(|core| core.node == Some(node)).count()
 }
 
-#[allow(clippy::cast_precision_loss)] // pages
 fn move_s(bytes: u64) -> f64 {
     bytes as f64 / 4096.0 * PAGE_MOVE_S
 }

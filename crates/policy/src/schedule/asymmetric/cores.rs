@@ -401,7 +401,6 @@ fn capacity(kind: &CoreKind) -> Option<f64> {
 }
 
 /// Highest clock rate of a kind, in hertz; `None` if unknown.
-#[allow(clippy::cast_precision_loss)] // clock rates are far below 2^53 Hz
 pub(super) fn clock(kind: &CoreKind) -> Option<f64> {
     kind.max_frequency.map(|rate| rate.0 as f64)
 }
@@ -418,7 +417,6 @@ fn refill(machine: &Machine, pu: PuIdx) -> (f64, f64) {
 }
 
 /// Seconds to fill one core's share of a cache.
-#[allow(clippy::cast_precision_loss)] // cache sizes are far below 2^53 bytes
 fn seconds_to_fill(machine: &Machine, cache: &Cache) -> f64 {
     let mut cores: Vec<_> = cache.pus.iter().map(|&pu| machine.core_of(pu)).collect();
     // PUs are in logical order, so the PUs of a core are adjacent.

@@ -1,8 +1,6 @@
 //! The guard on simulated machines: random workloads on random machines, with and without it. The experiment `guard` of
 //! `benches` runs a thousand of them under every scheduler.
 
-#![allow(clippy::cast_precision_loss)] // small counts
-
 use crate::common;
 
 mod cases;

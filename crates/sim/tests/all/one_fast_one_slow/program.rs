@@ -147,7 +147,6 @@ fn lasts(percent: u64, quantum: u64, seed: u64, name: &str) -> (f64, u64) {
 
 /// The best there is: serial phases on the fast core, parallel ones on both with equal shares, at no cost. There is none after the
 /// last parallel phase.
-#[allow(clippy::cast_precision_loss)] // a few seconds
 fn best(percent: u64) -> f64 {
     let (serial, parallel, pairs) = pair(percent);
     ((pairs - 1) * serial) as f64 + (pairs * parallel) as f64 * 2.0 / 1.5
@@ -155,7 +154,6 @@ fn best(percent: u64) -> f64 {
 
 /// The part of the best gain over `os` that a scheduler has, as logarithms, in the mean over seeds; what both gain, percent; and its
 /// moves.
-#[allow(clippy::cast_precision_loss)] // few runs
 pub fn share(percent: u64, quantum: u64, seeds: u64, kind: &str) -> (f64, [f64; 2], f64) {
     let (mut ours, mut os, mut moved) = (0.0, 0.0, 0);
     for seed in 0..seeds {

@@ -14,7 +14,6 @@ use std::io::{Read, Seek};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -25,7 +24,7 @@ pub struct Program {
     /// Affinity mask of this process before the first run.
     original: PuSet,
     keeper: Keeper,
-    stop: Arc<AtomicBool>,
+    stop: &'static AtomicBool,
 }
 
 /// Times of a run.
@@ -43,7 +42,7 @@ impl Program {
         found: Found,
         pu: u32,
         keeper: Keeper,
-        stop: Arc<AtomicBool>,
+        stop: &'static AtomicBool,
     ) -> anyhow::Result<Self> {
         let original = affinity::own().context("cannot read our own affinity mask")?;
         Ok(Self { found, pu: PuNr(pu), original, keeper, stop })
@@ -59,7 +58,7 @@ impl Program {
         let begun = Instant::now();
         let pid = self.start(&stderr)?;
         let kept = self.keeper.mind(Some(pid));
-        let ended = children::wait_all(&[pid], &[], &self.stop, children::terminate_group, || {
+        let ended = children::wait_all(&[pid], &[], self.stop, children::terminate_group, || {
             self.read_back(pid)
         });
         // Left-over processes would disturb the next run.

@@ -92,7 +92,6 @@ impl Column {
 
     /// Half the width of the 95 % interval of a mean over the seeds, with the spread pooled over
     /// the draws; 0 for one seed.
-    #[allow(clippy::cast_precision_loss)] // thousands at most
     fn reach(&self, draws: &[&[f64]], means: &[f64]) -> f64 {
         let freedom = (draws.len() * (self.seeds - 1)) as f64;
         let squares = draws

@@ -112,7 +112,6 @@ fn square(jobs: usize, of: impl Fn(usize, usize) -> f64) -> Vec<Vec<f64>> {
 impl Usage {
     fn of(outcome: &Outcome) -> Self {
         let used = &outcome.used;
-        #[allow(clippy::cast_precision_loss)] // shown with three digits
         Self {
             pus: part(&used.pus),
             slots: part(&used.slots),
