@@ -54,6 +54,7 @@ pub struct JobFigures {
 }
 
 /// Values of one score under one policy.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ScoreFigures {
     /// Name of the score.
