@@ -4,6 +4,8 @@ pub mod coherence;
 pub mod contention;
 pub mod cores;
 pub mod curve;
+pub mod definition;
+pub mod files;
 pub mod heat;
 pub mod matrices;
 pub mod metric;
