@@ -32,17 +32,17 @@ impl<'a> SimHost<'a> {
 
     /// Records up to `most` spans of tasks on PUs. Default: none.
     pub fn record(&mut self, most: usize) {
-        self.world.tally.most_spans = most;
+        self.world.record(most);
     }
 
     /// Leaves spinning out of reports, as a host without this source.
     pub(crate) fn hide_spinning(&mut self, hidden: bool) {
-        self.world.hides_spinning = hidden;
+        self.world.hide_spinning(hidden);
     }
 
     /// Sets the treatment of waiting jobs. Default: stopped.
     pub fn meanwhile(&mut self, meanwhile: Meanwhile) {
-        self.world.meanwhile = meanwhile;
+        self.world.set_meanwhile(meanwhile);
     }
 
     /// Outcome so far.
@@ -54,13 +54,13 @@ impl<'a> SimHost<'a> {
     /// Whether the simulation has ended.
     #[must_use]
     pub const fn is_over(&self) -> bool {
-        self.world.over
+        matches!(self.world.end_of_quantum(), QuantumEnd::AllJobsEnded)
     }
 
     /// The machine's clock.
     #[must_use]
     pub const fn now(&self) -> Nanos {
-        self.world.now
+        self.world.now()
     }
 
     /// Number of the model's predictions so far.
@@ -76,19 +76,11 @@ impl<'a> SimHost<'a> {
     /// simulation breaks its own rules.
     pub fn go_on(&mut self, plan: &Plan, quantum: Nanos) -> Result<QuantumEnd, SimError> {
         self.world.follow(plan)?;
-        self.world.run(self.world.now + quantum)?;
+        self.world.run(self.world.now() + quantum)?;
         // Instructions since the last prediction are not in the tasks' counters yet.
         self.world.count();
-        if self.world.machine_changed {
-            self.usable = online(&self.world);
-        }
-        // Of several reasons the first in this order is reported.
-        Ok(match self.world {
-            World { over: true, .. } => QuantumEnd::AllJobsEnded,
-            World { machine_changed: true, .. } => QuantumEnd::MachineChanged,
-            World { job_ended: true, .. } => QuantumEnd::JobEnded,
-            _ => QuantumEnd::Elapsed,
-        })
+        self.usable = online(&self.world);
+        Ok(self.world.end_of_quantum())
     }
 
     /// A task as seen by the engine; `no` is its place in the list of all tasks.
@@ -114,14 +106,12 @@ impl<'a> SimHost<'a> {
 
 /// Usable PUs, in logical order.
 fn online(world: &World<'_>) -> Vec<PuNr> {
-    let machine = world.platform.machine();
-    let usable = machine.all_pus().filter(|pu| world.usable[pu.idx()]);
-    usable.map(|pu| world.os(pu)).collect()
+    world.usable().map(|pu| world.os(pu)).collect()
 }
 
 impl Host for SimHost<'_> {
     fn machine(&self) -> &Machine {
-        self.world.platform.machine()
+        self.world.machine()
     }
 
     fn usable(&self) -> &[PuNr] {
@@ -131,7 +121,7 @@ impl Host for SimHost<'_> {
     fn request(&mut self, requests: &[Request<'_>]) -> Vec<Grant> {
         // A mix that is no longer requested is no longer collected.
         if !requests.iter().any(|request| request.source == Source::Mix) {
-            sources::mix::watch(&mut self.world, &[]);
+            self.world.watch_mixes(&[]);
         }
         let grants = requests.iter().map(|request| Grant {
             source: request.source,
@@ -144,14 +134,14 @@ impl Host for SimHost<'_> {
         let end = self
             .go_on(plan, quantum)
             .map_err(|error| HostError { what: "simulate".to_owned(), why: error.to_string() })?;
-        let tasks = self.world.tasks.iter().enumerate();
+        let tasks = self.world.tasks().iter().enumerate();
         let tasks = tasks.filter_map(|(no, task)| Some(self.seen_task(no, task, task.created?)));
         Ok(Observation {
-            at: self.world.now,
+            at: self.world.now(),
             end,
             tasks: tasks.collect(),
-            ended: self.world.ended.clone(),
-            moved: std::mem::take(&mut self.world.moved),
+            ended: self.world.ended().to_vec(),
+            moved: self.world.take_moved(),
             reports: sources::reports(&self.world),
         })
     }

@@ -7,65 +7,84 @@
 //! and balancing spreads the load. A sleeper finds its PU gone when it wakes up.
 
 use crate::domains::Domains;
-use crate::task::TaskNo;
-use crate::timers::Timers;
-use crate::world::World;
+use crate::platform::Platform;
+use crate::scenario::{PuEvent, Scenario};
 use colocate_machine::{Nanos, PuIdx};
 
-impl World<'_> {
-    /// Time of the next hotplug event; `None` after the last.
-    pub(crate) fn next_hotplug(&self) -> Option<Nanos> {
-        self.hotplug_events.get(self.hotplugs_done).map(|event| event.at)
+/// Usable PUs, their domains, and the hotplug events to come.
+#[derive(Debug)]
+pub(crate) struct UsablePus<'a> {
+    platform: &'a Platform<'a>,
+    /// By PU: whether online and allowed by the scenario.
+    usable: Vec<bool>,
+    domains: Domains,
+    /// Hotplug events in the order of time.
+    events: Vec<PuEvent>,
+    /// Number of past hotplug events.
+    done: usize,
+}
+
+impl<'a> UsablePus<'a> {
+    /// The PUs of a scenario before its first event.
+    pub fn new(platform: &'a Platform<'a>, scenario: &Scenario) -> Self {
+        let machine = platform.machine();
+        let usable: Vec<bool> = machine.pus.iter().map(|pu| scenario.may_use(pu.os)).collect();
+        let mut events = scenario.events.clone();
+        events.sort_by_key(|event| event.at);
+        Self { platform, domains: Domains::new(machine, &usable), usable, events, done: 0 }
     }
 
-    /// Applies all hotplug events of the scenario until now.
-    pub(crate) fn apply_hotplug(&mut self) {
-        let before = self.hotplugs_done;
-        while let Some(event) =
-            self.hotplug_events.get(self.hotplugs_done).filter(|e| e.at <= self.now)
-        {
+    /// By PU: whether online and allowed by the scenario.
+    pub fn all(&self) -> &[bool] {
+        &self.usable
+    }
+
+    /// Whether a PU is online and allowed by the scenario.
+    pub fn has(&self, pu: PuIdx) -> bool {
+        self.usable[pu.idx()]
+    }
+
+    /// Domains of the usable PUs.
+    pub const fn domains(&self) -> &Domains {
+        &self.domains
+    }
+
+    /// Usable PUs, in logical order.
+    pub fn iter(&self) -> impl Iterator<Item = PuIdx> + '_ {
+        self.platform.machine().all_pus().filter(|pu| self.has(*pu))
+    }
+
+    /// Time of the next hotplug event; `None` after the last.
+    pub fn next(&self) -> Option<Nanos> {
+        self.events.get(self.done).map(|event| event.at)
+    }
+
+    /// Applies all hotplug events until `now`. Whether there was one.
+    pub fn apply(&mut self, now: Nanos) -> bool {
+        let before = self.done;
+        while let Some(event) = self.events.get(self.done).filter(|event| event.at <= now) {
             if let Some(pu) = self.platform.machine().pu_by_os(event.pu) {
                 self.usable[pu.idx()] = event.online;
             }
-            self.hotplugs_done += 1;
+            self.done += 1;
         }
-        if self.hotplugs_done == before {
-            return;
+        if self.done == before {
+            return false;
         }
-        // All that follows from the set of usable PUs is built anew.
-        self.machine_changed = true;
         self.domains = Domains::new(self.platform.machine(), &self.usable);
-        self.timers = Timers::new(&self.domains);
-        self.stale = true;
-        for task in 0..self.tasks.len() {
-            self.leave_offline(task);
-        }
-    }
-
-    /// Frees a task from an offline PU: from its pinning, and from its queue.
-    fn leave_offline(&mut self, task: TaskNo) {
-        if self.tasks[task].pinned.is_some_and(|pu| !self.usable[pu.idx()]) {
-            self.tasks[task].pinned = None;
-        }
-        // A set of PUs that share a cache or node loses those that are offline.
-        self.tasks[task].among = self.among(task);
-        let from = self.tasks[task].pu.filter(|pu| !self.usable[pu.idx()]);
-        if let Some(from) = from.filter(|_| self.is_queued(task)) {
-            self.migrate(task, self.allowed_near(task, self.online_near(from)));
-        }
+        true
     }
 
     /// `pu` if online; else the kernel's fallback PU for its threads.
-    pub(crate) fn online_near(&self, pu: PuIdx) -> PuIdx {
-        if self.usable[pu.idx()] {
+    pub fn near(&self, pu: PuIdx) -> PuIdx {
+        if self.has(pu) {
             return pu;
         }
-        let machine = self.platform.machine();
         let node = self.platform.node_of(pu);
-        let online = machine.all_pus().filter(|pu| self.usable[pu.idx()]);
+        let os = |pu: PuIdx| self.platform.machine().pus[pu.idx()].os;
         // At least one PU is always online; see `Scenario::check`.
-        online
-            .min_by_key(|&other| (self.platform.node_of(other) != node, self.os(other)))
+        self.iter()
+            .min_by_key(|&other| (self.platform.node_of(other) != node, os(other)))
             .unwrap_or(pu)
     }
 }

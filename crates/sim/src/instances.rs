@@ -96,7 +96,7 @@ pub(crate) fn instantiate(
 
 /// Regions of memory of all jobs. Adds to each task its uses, the private region last; none on a
 /// machine without nodes.
-pub(crate) fn memory(
+pub(crate) fn regions(
     scenario: &Scenario,
     nodes: usize,
     jobs: &[Job],

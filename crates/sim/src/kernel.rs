@@ -2,7 +2,7 @@
 //!
 //! The simulated rules are those of Linux's fair class (EEVDF, 6.6 and later; placement and
 //! balancing as CFS had them), as far as they decide where threads run. All threads have the same
-//! weight, but for fillers of idle PUs (`crate::filling`). Other classes, cgroups, real-time
+//! weight, but for fillers of idle PUs (`crate::world::filling`). Other classes, cgroups, real-time
 //! threads, CPU idle states and the kernel's own threads are not simulated.
 
 use crate::error::{ScenarioError, refuse};

@@ -4,28 +4,19 @@
 //! results are simulated.
 
 mod alone;
-mod balance;
-mod barrier;
 pub mod coherent;
 mod domains;
+mod ends;
 pub mod error;
-mod filling;
-mod follow;
+mod events;
 pub mod host;
 mod hotplug;
 mod instances;
-mod invariants;
 pub mod kernel;
-mod life;
 mod memory;
 pub mod metrics;
-mod moves;
-mod numa;
 mod on_pu;
 pub mod outcome;
-mod pace;
-mod pages;
-mod place;
 pub mod platform;
 mod pollution;
 mod queues;
@@ -34,13 +25,10 @@ mod region;
 pub mod run;
 pub mod scenario;
 mod sources;
-mod stop;
-mod summary;
 mod tally;
 mod targets;
 mod task;
 mod timers;
-mod turns;
 mod woken;
 mod world;
 

@@ -27,7 +27,9 @@ pub(crate) struct CachePollution {
     /// By cache: fills until now.
     filled: Vec<f64>,
     /// Whether a job was stopped; in most simulations none ever is.
-    pub needed: bool,
+    needed: bool,
+    /// Bytes of a cache line.
+    line: f64,
 }
 
 impl CachePollution {
@@ -52,16 +54,17 @@ impl CachePollution {
             rates: vec![0.0; caches],
             filled: vec![0.0; caches],
             needed: false,
+            line: platform.performance().memory.first().map_or(64.0, |node| node.line.0 as f64),
         }
     }
 
-    /// Sets the rates of caches from now on, with exactly `running` on PUs. `line` is in bytes.
-    pub(crate) fn set_rates(
-        &mut self,
-        running: &[(TaskNo, PuIdx)],
-        prediction: &Prediction,
-        line: f64,
-    ) {
+    /// Counts from the next rates on: a job is stopped.
+    pub const fn begin(&mut self) {
+        self.needed = true;
+    }
+
+    /// Sets the rates of caches from now on, with exactly `running` on PUs.
+    pub(crate) fn set_rates(&mut self, running: &[(TaskNo, PuIdx)], prediction: &Prediction) {
         if !self.needed {
             return;
         }
@@ -72,7 +75,7 @@ impl CachePollution {
                 // as many as the misses there.
                 let from = if self.exclusive[cache] { level.saturating_sub(1) } else { level };
                 let missed = rate.misses.get(from).copied().unwrap_or(0.0);
-                let bytes = missed * rate.instructions_per_second * line;
+                let bytes = missed * rate.instructions_per_second * self.line;
                 self.rates[cache] += bytes * self.per_byte[cache];
             }
         }

@@ -21,7 +21,13 @@ pub(crate) struct Rates<'a> {
     kept: HashMap<Key, Rc<Prediction>, BuildHasherDefault<Mixer>>,
     search: Search<'a>,
     /// Number of predictions made; uses of kept predictions do not count.
-    pub predicted: u64,
+    predicted: u64,
+    /// The present prediction.
+    now: Rc<Prediction>,
+    /// Whether other tasks may run than are predicted.
+    stale: bool,
+    /// Whether the prediction differs from that of the step before.
+    fresh: bool,
 }
 
 /// Running tasks with their PUs.
@@ -29,11 +35,63 @@ pub(crate) type Running = [(TaskNo, PuIdx)];
 
 impl<'a> Rates<'a> {
     pub fn new(platform: &'a Platform<'a>) -> Self {
-        Self { kept: HashMap::default(), search: Search::new(platform.model()), predicted: 0 }
+        Self {
+            kept: HashMap::default(),
+            search: Search::new(platform.model()),
+            predicted: 0,
+            now: Rc::default(),
+            stale: true,
+            fresh: true,
+        }
+    }
+
+    /// Number of predictions made; uses of kept predictions do not count.
+    pub const fn predicted(&self) -> u64 {
+        self.predicted
+    }
+
+    /// The present prediction.
+    pub fn now(&self) -> &Prediction {
+        &self.now
+    }
+
+    /// The present prediction, for a test to break.
+    #[cfg(test)]
+    pub fn now_mut(&mut self) -> &mut Prediction {
+        Rc::make_mut(&mut self.now)
+    }
+
+    /// The present prediction, if made since the last call.
+    pub fn take_new(&mut self) -> Option<&Prediction> {
+        std::mem::take(&mut self.fresh).then_some(&*self.now)
+    }
+
+    /// Notes that other tasks, phases or memory are in use than are predicted.
+    pub const fn note_change(&mut self) {
+        self.stale = true;
+    }
+
+    /// Whether the prediction has to be made anew.
+    pub const fn is_stale(&self) -> bool {
+        self.stale
+    }
+
+    /// Predicts the running tasks, in their order.
+    pub fn predict(
+        &mut self,
+        platform: &Platform<'_>,
+        demands: &Demands,
+        tasks: &[Task],
+        running: &Running,
+    ) -> Rc<Prediction> {
+        self.now = self.of(platform, demands, tasks, running);
+        self.stale = false;
+        self.fresh = true;
+        Rc::clone(&self.now)
     }
 
     /// Prediction for the running tasks, in their order.
-    pub fn of(
+    fn of(
         &mut self,
         platform: &Platform<'_>,
         demands: &Demands,

@@ -241,7 +241,7 @@ mod tests {
             kernel: crate::kernel::Kernel::default(),
         };
         let mut world = World::new(&platform, &scenario).unwrap();
-        while !world.over {
+        while world.end_of_quantum() != colocate_evidence::QuantumEnd::AllJobsEnded {
             world.run(Nanos::from_secs(100)).unwrap();
         }
         world.outcome()

@@ -1,5 +1,6 @@
 //! Wake-ups of tasks by tasks: pending ones, and sums of past ones.
 
+use colocate_evidence::{TaskId, WakeUps};
 use colocate_machine::{Nanos, PuIdx};
 use std::collections::BTreeMap;
 
@@ -16,15 +17,64 @@ pub(crate) struct Woken {
 
 /// Sums over a task's wake-ups by another.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Sums {
-    pub count: u64,
+struct Sums {
+    count: u64,
     /// Wake-ups after which the woken task got the waker's PU.
-    pub same_pu: u64,
+    same_pu: u64,
     /// Time from the wake-ups until the woken task made progress.
-    pub waited: Nanos,
+    waited: Nanos,
     /// Time during which both tasks had a PU.
-    pub both_ran: Nanos,
+    both_ran: Nanos,
 }
 
-/// Sums by waker and wakee.
-pub(crate) type WakeUpSums = BTreeMap<(usize, usize), Sums>;
+/// Past wake-ups, by waker and wakee.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WakeUpSums(BTreeMap<(usize, usize), Sums>);
+
+impl WakeUpSums {
+    /// Counts a wake-up of a task that got `pu`, and makes progress after `waited`.
+    pub fn add(&mut self, wakee: usize, woken: Woken, pu: PuIdx, waited: Nanos) {
+        let sums = self.0.entry((woken.by, wakee)).or_default();
+        sums.count += 1;
+        sums.same_pu += u64::from(woken.on == Some(pu));
+        sums.waited += waited;
+    }
+
+    /// Adds time during which two tasks both had a PU.
+    pub fn add_both_ran(&mut self, waker: usize, wakee: usize, time: Nanos) {
+        self.0.entry((waker, wakee)).or_default().both_ran += time;
+    }
+
+    /// Wake-ups as seen by policies; `id` is the ID of a task.
+    pub fn reports(&self, id: impl Fn(usize) -> TaskId) -> Vec<WakeUps> {
+        let reports = self.0.iter().map(|(&(waker, wakee), sums)| WakeUps {
+            waker: Some(id(waker)),
+            wakee: id(wakee),
+            count: sums.count,
+            same_pu: Some(sums.same_pu),
+            waited: Some(sums.waited),
+            both_ran: Some(sums.both_ran),
+        });
+        reports.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colocate_evidence::JobIdx;
+
+    #[test]
+    fn wake_ups_are_added_up_by_pair() {
+        let mut sums = WakeUpSums::default();
+        let woken = Woken { by: 0, at: Nanos::ZERO, on: Some(PuIdx(3)) };
+        sums.add(1, woken, PuIdx(3), Nanos(5));
+        sums.add(1, woken, PuIdx(4), Nanos(6));
+        sums.add_both_ran(0, 1, Nanos(7));
+        let id = |task: usize| TaskId { job: JobIdx(0), order: u32::try_from(task).unwrap() };
+        let [report] = sums.reports(id).try_into().unwrap();
+        assert_eq!((report.waker, report.wakee), (Some(id(0)), id(1)));
+        assert_eq!((report.count, report.same_pu), (2, Some(1)));
+        assert_eq!((report.waited, report.both_ran), (Some(Nanos(11)), Some(Nanos(7))));
+    }
+}

@@ -9,96 +9,89 @@
 //! constant: the next event is the nearest of a few known times. At an event the queues are brought
 //! up to date, the rates are predicted anew, and the next event is found.
 //!
+//! Parts own their state: clock and times of tasks ([`Events`]), PUs ([`UsablePus`]), regions of memory
+//! ([`Memory`]), timers of balancing ([`Timers`]), predictions ([`Rates`]), wake-ups ([`WakeUpSums`]), ends
+//! ([`Ends`]) and counts ([`Tally`]). The kernel's rules are in the modules below this one.
+//!
 //! # Terms
 //! - *step*: the time between two events.
 
+mod balance;
+mod barrier;
+mod filling;
+mod follow;
+mod invariants;
+mod life;
+mod memory;
+mod moves;
+mod numa;
+mod pace;
+mod pages;
+mod place;
+mod stop;
+mod summary;
+mod turns;
+
 use crate::SimError;
-use crate::domains::Domains;
-use crate::instances::{Job, instantiate, memory};
-use crate::invariants::Checker;
+use crate::ends::Ends;
+use crate::events::{Due, Events};
+use crate::hotplug::UsablePus;
+use crate::instances::{Job, instantiate, regions};
 use crate::kernel::Kernel;
+use crate::memory::Memory;
 use crate::on_pu::OnPu;
 use crate::platform::{Demands, Platform};
 use crate::pollution::CachePollution;
 use crate::queues::Queue;
 use crate::rates::Rates;
-use crate::region::Region;
-use crate::scenario::{PuEvent, Scenario};
+use crate::scenario::Scenario;
 use crate::tally::Tally;
 use crate::targets::Targets;
-use crate::task::{Next, State, Task, TaskNo};
+use crate::task::{Next, State, Task};
 use crate::timers::Timers;
 use crate::woken::WakeUpSums;
 use colocate_engine::Meanwhile;
-use colocate_evidence::{JobEnd, PagesMoved};
-use colocate_machine::{Nanos, PuIdx};
-use colocate_model::Prediction;
+use colocate_evidence::{JobEnd, JobIdx, PageGroup, PagesMoved, QuantumEnd};
+use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_policy::rng::SplitMix64;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::rc::Rc;
-
-/// Tasks by the time of an event, earliest first.
-type TaskTimes = BinaryHeap<Reverse<(Nanos, TaskNo)>>;
+use invariants::Checker;
 
 /// State of a simulation.
 #[derive(Debug)]
 pub(crate) struct World<'a> {
-    pub platform: &'a Platform<'a>,
-    pub scenario: &'a Scenario,
-    pub demands: Demands,
-    /// By PU: whether online and allowed by the scenario.
-    pub usable: Vec<bool>,
-    /// Hotplug events in the order of time.
-    pub hotplug_events: Vec<PuEvent>,
-    /// Number of past hotplug events.
-    pub hotplugs_done: usize,
-    /// Whether a hotplug event came since `run` was called.
-    pub machine_changed: bool,
-    pub pollution: CachePollution,
+    platform: &'a Platform<'a>,
+    scenario: &'a Scenario,
+    demands: Demands,
+    pus: UsablePus<'a>,
+    pollution: CachePollution,
     /// Treatment of waiting jobs.
-    pub meanwhile: Meanwhile,
+    meanwhile: Meanwhile,
     /// Whether reports leave out spinning.
-    pub hides_spinning: bool,
-    /// Bytes of a cache line.
-    pub line: f64,
-    pub domains: Domains,
-    pub rng: SplitMix64,
-    pub now: Nanos,
-    pub tasks: Vec<Task>,
-    pub jobs: Vec<Job>,
-    pub regions: Vec<Region>,
+    hides_spinning: bool,
+    rng: SplitMix64,
+    events: Events,
+    tasks: Vec<Task>,
+    jobs: Vec<Job>,
+    memory: Memory,
     /// Whether uses of memory are counted for reports of pages.
-    pub reports_pages: bool,
+    reports_pages: bool,
     /// By PU.
-    pub queues: Vec<Queue>,
-    pub targets: Targets,
-    pub timers: Timers,
+    queues: Vec<Queue>,
+    targets: Targets,
+    timers: Timers,
     /// Time of the next NUMA balancing scan of any task, or earlier.
-    pub scan_at: Nanos,
+    scan_at: Nanos,
     /// PU from which jobs are launched.
-    pub launcher: PuIdx,
-    pub creations: TaskTimes,
-    /// Ends of sleeps.
-    pub wakes: TaskTimes,
-    pub wake_ups: WakeUpSums,
-    pub rates: Rates<'a>,
+    launcher: PuIdx,
+    wake_ups: WakeUpSums,
+    rates: Rates<'a>,
     /// Running tasks in this step.
-    pub on: Vec<OnPu>,
-    pub prediction: Rc<Prediction>,
-    /// Whether `on` may be out of date.
-    pub stale: bool,
-    /// Whether `prediction` differs from the step before.
-    pub fresh: bool,
-    pub tally: Tally,
-    pub checker: Checker,
-    pub ended: Vec<JobEnd>,
+    on: Vec<OnPu>,
+    tally: Tally,
+    checker: Checker,
+    ends: Ends,
     /// Results of orders to move memory, not reported yet.
-    pub moved: Vec<PagesMoved>,
-    /// Whether a job ended since `run` was called.
-    pub job_ended: bool,
-    /// Whether the simulation has ended.
-    pub over: bool,
+    moved: Vec<PagesMoved>,
 }
 
 impl<'a> World<'a> {
@@ -110,59 +103,45 @@ impl<'a> World<'a> {
         scenario.check(platform.machine())?;
         let demands = Demands::new(platform, scenario)?;
         let machine = platform.machine();
-        let usable = usable(platform, scenario);
-        let domains = Domains::new(machine, &usable);
+        let pus = UsablePus::new(platform, scenario);
         let mut rng = SplitMix64::new(scenario.seed);
-        let pus: Vec<PuIdx> = machine.all_pus().filter(|pu| usable[pu.idx()]).collect();
+        let usable: Vec<PuIdx> = pus.iter().collect();
         // The process that launches the jobs can be on any PU.
-        let launcher = pus[rng.below(pus.len())];
+        let launcher = usable[rng.below(usable.len())];
         let (mut tasks, jobs) = instantiate(platform, scenario, &demands);
-        let regions = memory(scenario, machine.nodes.len(), &jobs, &mut tasks);
-        let mut creations = BinaryHeap::new();
+        let regions = regions(scenario, machine.nodes.len(), &jobs, &mut tasks);
+        let mut events = Events::default();
         for (job, spec) in jobs.iter().zip(&scenario.jobs) {
-            let created = spec.threads.iter().map(|thread| spec.arrives + thread.born);
-            creations.extend(created.zip(job.tasks.clone()).map(Reverse));
+            for (thread, task) in spec.threads.iter().zip(job.tasks.clone()) {
+                events.create_at(spec.arrives + thread.born, task);
+            }
         }
-        let mut hotplug_events = scenario.events.clone();
-        hotplug_events.sort_by_key(|event| event.at);
         let mut world = Self {
-            hotplug_events,
-            hotplugs_done: 0,
-            machine_changed: false,
             pollution: CachePollution::new(platform),
             meanwhile: Meanwhile::Stop,
             hides_spinning: false,
-            line: platform.performance().memory.first().map_or(64.0, |node| node.line.0 as f64),
             targets: Targets::new(tasks.len()),
-            timers: Timers::new(&domains),
+            timers: Timers::new(pus.domains()),
             scan_at: Nanos(u64::MAX),
             queues: vec![Queue::default(); machine.pus.len()],
             tally: Tally::new(platform, scenario),
-            checker: Checker::new(platform.machine(), &usable, scenario, tasks.len()),
-            now: Nanos::ZERO,
+            checker: Checker::new(platform.machine(), pus.all(), scenario, tasks.len()),
+            events,
             rates: Rates::new(platform),
             on: Vec::new(),
-            prediction: Rc::default(),
-            stale: true,
-            fresh: true,
-            wakes: BinaryHeap::new(),
-            wake_ups: WakeUpSums::new(),
-            ended: Vec::new(),
+            wake_ups: WakeUpSums::default(),
+            ends: Ends::default(),
             moved: Vec::new(),
-            job_ended: false,
-            over: false,
             platform,
             scenario,
             demands,
-            usable,
-            domains,
+            pus,
             rng,
             tasks,
             jobs,
-            regions,
+            memory: Memory::new(regions),
             reports_pages: false,
             launcher,
-            creations,
         };
         (0..world.jobs.len()).for_each(|job| world.begin_turns(job));
         Ok(world)
@@ -174,18 +153,17 @@ impl<'a> World<'a> {
     /// [`SimError::Broken`] if the simulation breaks its own rules.
     pub fn run(&mut self, until: Nanos) -> Result<(), SimError> {
         let until = until.min(self.scenario.horizon);
-        self.job_ended = false;
-        self.machine_changed = false;
+        self.ends.begin_quantum();
         loop {
             self.settle();
-            if self.now >= self.scenario.horizon && !self.over {
+            if self.events.now() >= self.scenario.horizon && !self.ends.is_over() {
                 self.give_up();
             }
-            if self.over {
+            if self.ends.is_over() {
                 let complete = self.jobs.iter().all(|job| job.done.is_some());
                 return self.checker.end(&self.tasks, complete).map_err(SimError::Broken);
             }
-            if self.job_ended || self.machine_changed || self.now >= until {
+            if self.ends.of_quantum() != QuantumEnd::Elapsed || self.events.now() >= until {
                 return Ok(());
             }
             self.refresh();
@@ -194,9 +172,91 @@ impl<'a> World<'a> {
         }
     }
 
+    /// The machine.
+    pub fn machine(&self) -> &'a Machine {
+        self.platform.machine()
+    }
+
+    /// The scenario.
+    pub const fn scenario(&self) -> &'a Scenario {
+        self.scenario
+    }
+
+    /// The machine's clock.
+    pub const fn now(&self) -> Nanos {
+        self.events.now()
+    }
+
+    /// PUs that jobs may use, in logical order.
+    pub fn usable(&self) -> impl Iterator<Item = PuIdx> + '_ {
+        self.pus.iter()
+    }
+
+    /// All tasks.
+    pub fn tasks(&self) -> &[Task] {
+        &self.tasks
+    }
+
+    /// All ended jobs.
+    pub fn ended(&self) -> &[JobEnd] {
+        self.ends.jobs()
+    }
+
+    /// Reason for the end of the last quantum.
+    pub const fn end_of_quantum(&self) -> QuantumEnd {
+        self.ends.of_quantum()
+    }
+
+    /// Results of orders to move memory since the last call.
+    pub fn take_moved(&mut self) -> Vec<PagesMoved> {
+        std::mem::take(&mut self.moved)
+    }
+
+    /// Records up to `most` spans of tasks on PUs.
+    pub const fn record(&mut self, most: usize) {
+        self.tally.most_spans = most;
+    }
+
+    /// Sets the treatment of waiting jobs.
+    pub const fn set_meanwhile(&mut self, meanwhile: Meanwhile) {
+        self.meanwhile = meanwhile;
+    }
+
+    /// Sets whether reports leave out spinning.
+    pub const fn hide_spinning(&mut self, hidden: bool) {
+        self.hides_spinning = hidden;
+    }
+
+    /// Whether reports leave out spinning.
+    pub const fn hides_spinning(&self) -> bool {
+        self.hides_spinning
+    }
+
+    /// Page groups of touched memory, as in a host's reports.
+    pub fn page_groups(&self) -> Vec<PageGroup> {
+        self.memory.page_groups(&self.tasks)
+    }
+
+    /// Counts uses of memory from now on, for reports of pages.
+    pub const fn report_pages(&mut self) {
+        self.reports_pages = true;
+    }
+
+    /// Whether uses of memory are counted.
+    pub const fn reports_pages(&self) -> bool {
+        self.reports_pages
+    }
+
+    /// Counts instructions by phase for `jobs`, and for no other.
+    pub fn watch_mixes(&mut self, jobs: &[JobIdx]) {
+        for (job, number) in self.jobs.iter_mut().zip(0..) {
+            job.watched = jobs.contains(&JobIdx(number));
+        }
+    }
+
     /// Number of predictions so far.
     pub const fn predictions(&self) -> u64 {
-        self.rates.predicted
+        self.rates.predicted()
     }
 
     /// Handles all events due now.
@@ -205,21 +265,30 @@ impl<'a> World<'a> {
         self.apply_hotplug();
         loop {
             self.phases();
-            let created = due(&mut self.creations, self.now);
-            let woken = if created.is_none() { due(&mut self.wakes, self.now) } else { None };
-            match (created, woken) {
-                (Some(task), _) => self.create(task),
-                (_, Some(task)) => self.wake(task),
-                _ => break,
+            match self.events.pop_due() {
+                Some(Due::Creation(task)) => self.create(task),
+                Some(Due::WakeUp(task)) => self.wake(task),
+                None => break,
             }
         }
-        if self.over {
+        if self.ends.is_over() {
             return;
         }
         // Moves come first, so that no PU chooses a task that leaves at once.
         self.scan_pages();
         self.balance();
         self.reschedule_all();
+    }
+
+    /// Applies the hotplug events that are due.
+    fn apply_hotplug(&mut self) {
+        if !self.pus.apply(self.events.now()) {
+            return;
+        }
+        self.ends.note_machine_change();
+        self.timers = Timers::new(self.pus.domains());
+        self.rates.note_change();
+        (0..self.tasks.len()).for_each(|task| self.leave_offline(task));
     }
 
     /// Ends the phases that are over, and with them tasks and jobs.
@@ -229,13 +298,13 @@ impl<'a> World<'a> {
             // A thread whose slice is over must not keep a phase that is done: with a grain longer
             // than slices it would never run at that phase's end.
             let slice_end = self.queues[pu.idx()].next_slice_end();
-            let leaves =
-                self.scenario.grain > Nanos::ZERO && slice_end.is_some_and(|end| end <= self.now);
-            if until > self.now && !(leaves && self.tasks[task].course.is_due()) {
+            let leaves = self.scenario.grain > Nanos::ZERO
+                && slice_end.is_some_and(|end| end <= self.events.now());
+            if until > self.events.now() && !(leaves && self.tasks[task].course.is_due()) {
                 continue;
             }
             self.on[place].until = Nanos(u64::MAX);
-            self.stale = true;
+            self.rates.note_change();
             while self.tasks[task].state == State::Ready && self.tasks[task].course.is_due() {
                 match self.tasks[task].course.next() {
                     Next::Phase => {}
@@ -256,19 +325,19 @@ impl<'a> World<'a> {
         let Kernel { slice, stagger, .. } = self.scenario.kernel;
         for pu in 0..self.queues.len() {
             let before = self.queues[pu].running;
-            let changes = self.queues[pu].reschedule(self.now, slice, &self.tasks, || {
+            let changes = self.queues[pu].reschedule(self.events.now(), slice, &self.tasks, || {
                 first_slice(&mut self.rng, slice, stagger)
             });
             if !changes {
                 continue;
             }
-            self.stale = true;
+            self.rates.note_change();
             if let Some(task) = self.queues[pu].running {
                 self.end_wait(task);
                 self.note_wake_up(task, PuIdx::new(pu));
             }
             if let Some(task) = before {
-                self.tasks[task].since = self.now;
+                self.tasks[task].since = self.events.now();
             }
         }
     }
@@ -277,13 +346,7 @@ impl<'a> World<'a> {
     fn next_event(&self) -> Nanos {
         let slices = self.queues.iter().filter_map(Queue::next_slice_end);
         let phases = self.on.iter().map(|on| on.until);
-        let rest = [
-            self.creations.peek().map(|first| first.0.0),
-            self.wakes.peek().map(|first| first.0.0),
-            self.next_balance(),
-            Some(self.scan_at),
-            self.next_hotplug(),
-        ];
+        let rest = [self.events.next(), self.timers.next(), Some(self.scan_at), self.pus.next()];
         slices.chain(phases).chain(rest.into_iter().flatten()).min().unwrap_or(Nanos(u64::MAX))
     }
 }
@@ -296,17 +359,4 @@ fn first_slice(rng: &mut SplitMix64, slice: Nanos, stagger: u32) -> Nanos {
     }
     let parts = 1 + rng.below(stagger as usize) as u64;
     Nanos((slice.0 * parts).div_ceil(stagger.into()))
-}
-
-/// Removes the first due task; `None` if none is due.
-fn due(heap: &mut TaskTimes, now: Nanos) -> Option<TaskNo> {
-    if heap.peek()?.0.0 > now {
-        return None;
-    }
-    heap.pop().map(|Reverse((_, task))| task)
-}
-
-/// By PU: whether the scenario's jobs may use it.
-fn usable(platform: &Platform<'_>, scenario: &Scenario) -> Vec<bool> {
-    platform.machine().pus.iter().map(|pu| scenario.may_use(pu.os)).collect()
 }

@@ -15,14 +15,13 @@ use colocate_files::{Dir, Mode};
 use colocate_machine::Nanos;
 use colocate_machine::printable::json;
 use colocate_model::{Assumptions, Phase};
-use colocate_policy::communication::filter::Uneven;
-use colocate_sim::coherent::{DetectAt, Protocol};
-use colocate_study::coherence::Settings;
-use colocate_study::replication::definition::{BUILT_IN, Definition};
+use colocate_study::definition::{Definition, Printed};
+use colocate_study::files::STUDIES;
+use colocate_study::replication::definition::Definition as Policies;
 use colocate_study::replication::drawn;
 use colocate_study::replication::length::{self, FIRST, Figures, LAST};
 use colocate_study::replication::recorded::{self, Recorded};
-use colocate_study::replication::{Study, Work, picture, table};
+use colocate_study::replication::{Study, Work};
 use colocate_study::{contention, patterns, piccoli};
 use runner::{Course, Runner};
 use std::path::{Path, PathBuf};
@@ -121,42 +120,11 @@ pub struct Args {
 }
 
 fn names() -> impl Iterator<Item = PossibleValue> {
-    let communication =
-        "Communication from cache coherence (Cruz et al.): known patterns under mappings";
-    let defined = BUILT_IN.iter().map(|(name, title, _)| PossibleValue::new(*name).help(*title));
-    let piccoli =
-        "Selective page migration (Piccoli): modes of placing pages on 4x Opteron 6282 SE";
-    let contention =
-        "Losses by others' traffic, and unfairness of pairs (Feliu): what a scheduler can win";
-    let others = [(COMMUNICATION, communication), (CONTENTION, contention), (PICCOLI, piccoli)];
-    defined.chain(others.map(|(name, title)| PossibleValue::new(name).help(title)))
+    STUDIES.iter().map(|(name, title, _)| PossibleValue::new(*name).help(*title))
 }
 
-/// Study of communication; it has no definition file, because its programs are accesses to memory.
-const COMMUNICATION: &str = "communication";
-/// Published machine of [`COMMUNICATION`].
-const E5405: &str = "xeon-e5405";
-/// Study of programs whose memory was set up by one thread.
-const PICCOLI: &str = "piccoli";
-/// Published machine of [`PICCOLI`].
-const OPTERON: &str = "opteron-6282se";
-/// Study of losses by memory traffic of co-runners.
-const CONTENTION: &str = "contention";
-/// Machine of most published figures of [`CONTENTION`].
-const E5645: &str = "xeon-e5645";
-/// Drawn programs of [`CONTENTION`]: as many as SPEC CPU2006 has.
-const PROGRAMS: usize = 29;
-/// Time alone of each program of [`CONTENTION`].
-const LENGTH: Nanos = Nanos(30_000_000_000);
 /// Value of `--programs` for drawn programs.
 const DRAWN: &str = "drawn";
-/// Default sets of assumptions of [`PICCOLI`] and [`CONTENTION`].
-const DRAWS: u32 = 5;
-/// Default sizes of each benchmark of [`PICCOLI`].
-const SIZES: u32 = 10;
-/// Default random mappings of [`COMMUNICATION`]; their mean is the baseline. Chosen.
-const RANDOM: u32 = 20;
-
 /// Range of memory traffic, t/µs: least and most.
 #[derive(Clone, Copy, Debug)]
 struct Traffic([f64; 2]);
@@ -173,114 +141,72 @@ fn range(text: &str) -> Result<Traffic, String> {
 /// Runs `colocate-study study`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let outputs = outputs::of(&args.output, args.json, Mode::ByUmask)?;
-    if args.name == COMMUNICATION {
-        return communication(args, &outputs);
-    }
-    if args.name == PICCOLI {
-        return piccoli(args, &outputs);
-    }
-    if args.name == CONTENTION {
-        return contention(args, &outputs);
-    }
     let definition = args.definition()?;
-    let spec = args.machine.as_ref().unwrap_or(&definition.machine);
-    let (machine, performance) = load::machine(spec)?;
-    let draws = Assumptions::sample(definition.draws as usize, args.seed);
-    let study = Study {
-        definition: &definition,
-        machine: &machine,
-        performance: &performance,
-        draws: &draws,
-        seed: args.seed,
-    };
-    let runner = Runner::new(&args.course)?;
-    if args.find_length {
-        let text = find_length(&runner, study)?;
-        return write(args, &outputs, |_| Ok(text.clone()));
+    let machine = args.machine.as_deref().unwrap_or(definition.machine());
+    let (machine, performance) = load::machine(machine)?;
+    match &definition {
+        Definition::Policies(definition) => {
+            let draws = Assumptions::sample(definition.draws as usize, args.seed);
+            let study = Study {
+                definition,
+                machine: &machine,
+                performance: &performance,
+                draws: &draws,
+                seed: args.seed,
+            };
+            let runner = Runner::new(&args.course)?;
+            if args.find_length {
+                let text = find_length(&runner, study)?;
+                return write(args, &outputs, |_| Ok(text.clone()));
+            }
+            print(args, &outputs, &runner.study(&args.name, &Work::new(study)?)?)
+        }
+        Definition::Communication(definition) => {
+            print(args, &outputs, &patterns::study(definition, &machine, &performance, args.seed)?)
+        }
+        Definition::Contention(definition) => {
+            let programs = if args.are_recorded() {
+                let recorded = recorded(&args.programs)?;
+                recorded::programs(&machine, &performance, &recorded, definition.length)?
+            } else {
+                drawn::draw(&machine, &performance, definition.programs, args.seed)?
+            };
+            let study = contention::Study {
+                definition,
+                machine: &machine,
+                performance: &performance,
+                programs: &programs,
+                draws: &Assumptions::sample(definition.draws as usize, args.seed),
+            };
+            print(args, &outputs, &study.report()?)
+        }
+        Definition::Pages(definition) => {
+            let study = piccoli::Study {
+                definition,
+                machine: &machine,
+                performance: &performance,
+                draws: &Assumptions::sample(definition.draws as usize, args.seed),
+                seed: args.seed,
+            };
+            study.check()?;
+            let runner = Runner::new(&args.course)?;
+            let done = runner.all("", study.count(), |piece| Ok(study.piece(piece)?))?;
+            print(args, &outputs, &study.report(&done))
+        }
     }
-    let report = runner.study(&args.name, &Work::new(study)?)?;
-    write(args, &outputs, |form| {
-        Ok(match form {
-            Form::Text => table::text(&report),
-            Form::Json => json(&report),
-            Form::Picture => picture::svg(&report).map_err(anyhow::Error::msg)?,
-        })
-    })
 }
 
-/// Makes the study of known patterns.
-fn communication(args: &Args, outputs: &[outputs::Output<'_>]) -> anyhow::Result<ExitCode> {
-    args.refuse(&[("--draws", args.draws.is_some()), ("--sizes", args.sizes.is_some())])?;
-    let (machine, performance) = load::machine(args.machine.as_deref().unwrap_or(E5405))?;
-    let settings = Settings {
-        random: args.seeds.unwrap_or(RANDOM),
-        seed: args.seed,
-        every: Nanos::from_millis(1_000),
-        protocol: Protocol::Mesi,
-        detect: DetectAt::PrivateCache,
-        uneven: Uneven::ScaleFree,
-    };
-    let found = patterns::study(&machine, &performance, &settings, patterns::PHASE)?;
+/// Writes a report in all its forms.
+fn print(
+    args: &Args,
+    outputs: &[outputs::Output<'_>],
+    report: &impl Printed,
+) -> anyhow::Result<ExitCode> {
     write(args, outputs, |form| {
         Ok(match form {
-            Form::Text => patterns::text(&found),
-            Form::Json => json(&found),
-            Form::Picture => patterns::svg(&found).map_err(anyhow::Error::msg)?,
-        })
-    })
-}
-
-/// Makes the study of selective page migration.
-fn piccoli(args: &Args, outputs: &[outputs::Output<'_>]) -> anyhow::Result<ExitCode> {
-    args.refuse(&[("--seeds", args.seeds.is_some()), ("--keep", args.course.keeps())])?;
-    let (machine, performance) = load::machine(args.machine.as_deref().unwrap_or(OPTERON))?;
-    let draws = Assumptions::sample(args.draws.unwrap_or(DRAWS) as usize, args.seed);
-    let study = piccoli::Study {
-        machine: &machine,
-        performance: &performance,
-        draws: &draws,
-        seed: args.seed,
-        sizes: args.sizes.unwrap_or(SIZES) as usize,
-    };
-    study.check()?;
-    let runner = Runner::new(&args.course)?;
-    let done = runner.all("", study.count(), |piece| Ok(study.piece(piece)?))?;
-    let report = study.report(&done);
-    write(args, outputs, |form| {
-        Ok(match form {
-            Form::Text => piccoli::table::text(&report),
-            Form::Json => json(&report),
-            Form::Picture => piccoli::table::svg(&report).map_err(anyhow::Error::msg)?,
-        })
-    })
-}
-
-/// Makes the study of losses by memory traffic of co-runners.
-fn contention(args: &Args, outputs: &[outputs::Output<'_>]) -> anyhow::Result<ExitCode> {
-    args.refuse_all_but_programs(&[
-        ("--seeds", args.seeds.is_some()),
-        ("--sizes", args.sizes.is_some()),
-        ("--keep", args.course.keeps()),
-    ])?;
-    let (machine, performance) = load::machine(args.machine.as_deref().unwrap_or(E5645))?;
-    let programs = if args.are_recorded() {
-        recorded::programs(&machine, &performance, &recorded(&args.programs)?, LENGTH)?
-    } else {
-        drawn::draw(&machine, &performance, PROGRAMS, args.seed)?
-    };
-    let draws = Assumptions::sample(args.draws.unwrap_or(DRAWS) as usize, args.seed);
-    let study = contention::Study {
-        machine: &machine,
-        performance: &performance,
-        programs: &programs,
-        draws: &draws,
-    };
-    let report = study.report()?;
-    write(args, outputs, |form| {
-        Ok(match form {
-            Form::Text => contention::table::text(&report),
-            Form::Json => json(&report),
-            Form::Picture => contention::table::svg(&report).map_err(anyhow::Error::msg)?,
+            Form::Text => report.text(),
+            Form::Json => json(report),
+            Form::Picture => report.svg().map_err(anyhow::Error::msg)?,
         })
     })
 }
@@ -305,45 +231,50 @@ impl Args {
         self.programs.as_os_str() != DRAWN
     }
 
-    /// Refuses options without meaning for a study without a definition file: `more` and the
-    /// options of defined studies.
-    fn refuse(&self, more: &[(&str, bool)]) -> anyhow::Result<()> {
-        let programs = ("--programs", self.are_recorded());
-        self.refuse_all_but_programs(&[&[programs], more].concat())
-    }
-
-    /// Refuses the same options, but allows `--programs`.
-    fn refuse_all_but_programs(&self, more: &[(&str, bool)]) -> anyhow::Result<()> {
-        let of_files = [
-            ("--length-ms", self.length_ms.is_some()),
-            ("--quantum-ms and no --quantum-us", self.quantum_ms.or(self.quantum_us).is_some()),
-            ("--round-ms", self.round_ms.is_some()),
-            ("--mixes", self.mixes.is_some()),
-            ("--traffic", self.traffic.is_some()),
-            ("--kernels", self.kernels.is_some()),
-            ("--applications", self.applications.is_some()),
-            ("--find-length", self.find_length),
-        ];
-        match more.iter().chain(&of_files).find(|(_, is_given)| *is_given) {
-            Some((option, _)) => Err(usage(format!("{} has no {option}", self.name))),
-            None => Ok(()),
-        }
-    }
-
     /// The study's definition with the given options in place of its values.
     fn definition(&self) -> anyhow::Result<Definition> {
         let mut study = Definition::built_in(&self.name).map_err(anyhow::Error::msg)?;
-        let pairs = study.has_pairs();
-        let mixes = study.mixes().next().is_some();
-        let quantum = self.quantum_ms.map(Nanos::from_millis);
-        let quantum = quantum.or(self.quantum_us.map(|us| Nanos(us * 1_000)));
+        self.refuse(&mut study)?;
+        match &mut study {
+            Definition::Policies(study) => self.put_in(study)?,
+            Definition::Communication(study) => study.seeds = self.seeds.unwrap_or(study.seeds),
+            Definition::Contention(study) => study.draws = self.draws.unwrap_or(study.draws),
+            Definition::Pages(study) => {
+                study.draws = self.draws.unwrap_or(study.draws);
+                study.keep_largest(self.sizes.map_or(usize::MAX, |sizes| sizes as usize));
+            }
+        }
+        Ok(study)
+    }
+
+    /// Refuses options without meaning for a study.
+    fn refuse(&self, study: &mut Definition) -> anyhow::Result<()> {
+        let is_communication = matches!(study, Definition::Communication(_));
+        let is_contention = matches!(study, Definition::Contention(_));
+        let has_sizes = matches!(study, Definition::Pages(_));
+        let policies = match study {
+            Definition::Policies(study) => Some(study),
+            _ => None,
+        };
+        let has_policies = policies.is_some();
+        let pairs = policies.as_ref().is_some_and(|study| study.has_pairs());
+        let round = policies.as_ref().is_some_and(|study| study.round.is_some());
+        let mixes = policies.is_some_and(|study| study.mixes().next().is_some());
         for (option, is_given, applies) in [
-            ("--quantum-ms and no --quantum-us", quantum.is_some(), !pairs),
-            ("--round-ms", self.round_ms.is_some(), study.round.is_some()),
-            ("--sizes", self.sizes.is_some(), false),
+            ("--draws", self.draws.is_some(), !is_communication),
+            ("--seeds", self.seeds.is_some(), has_policies || is_communication),
+            ("--sizes", self.sizes.is_some(), has_sizes),
+            ("--keep", self.course.keeps(), has_policies || is_communication),
+            ("--length-ms", self.length_ms.is_some(), has_policies),
+            (
+                "--quantum-ms and no --quantum-us",
+                self.quantum_ms.or(self.quantum_us).is_some(),
+                has_policies && !pairs,
+            ),
+            ("--round-ms", self.round_ms.is_some(), round),
             ("--mixes", self.mixes.is_some(), mixes),
             ("--traffic", self.traffic.is_some(), mixes),
-            ("--programs", self.are_recorded(), mixes),
+            ("--programs", self.are_recorded(), mixes || is_contention),
             ("--kernels", self.kernels.is_some(), pairs),
             ("--applications", self.applications.is_some(), pairs),
             ("--find-length", self.find_length, pairs),
@@ -352,6 +283,13 @@ impl Args {
                 return Err(usage(format!("{} has no {option}", self.name)));
             }
         }
+        Ok(())
+    }
+
+    /// Puts the given options in place of the values of a study of policies.
+    fn put_in(&self, study: &mut Policies) -> anyhow::Result<()> {
+        let quantum = self.quantum_ms.map(Nanos::from_millis);
+        let quantum = quantum.or(self.quantum_us.map(|us| Nanos(us * 1_000)));
         study.draws = self.draws.unwrap_or(study.draws);
         study.seeds = self.seeds.unwrap_or(study.seeds);
         study.length = self.length_ms.map_or(study.length, Nanos::from_millis);
@@ -370,7 +308,7 @@ impl Args {
         if let Some(path) = &self.applications {
             study.applications = phases(path)?;
         }
-        Ok(study)
+        Ok(())
     }
 }
 

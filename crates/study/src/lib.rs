@@ -3,6 +3,8 @@
 pub mod coherence;
 pub mod contention;
 pub mod curve;
+pub mod definition;
+pub mod files;
 pub mod heat;
 pub mod matrices;
 pub mod metric;

@@ -3,27 +3,56 @@
 
 use crate::coherence::{CoherenceError, Figures, Point, Report, Settings, report};
 use crate::curve::{self, Curves, Series};
+use crate::files;
 use crate::heat::{self, Map};
 use colocate_figures::stats::Estimate;
 use colocate_figures::table::aligned;
-use colocate_machine::{Machine, Performance};
+use colocate_machine::{Machine, Nanos, Performance};
+use colocate_policy::communication::filter::Uneven;
 use colocate_policy::communication::matrix::Matrix;
 use colocate_sim::coherent::patterns::{Pattern, Synthetic};
 use colocate_sim::coherent::replay::task;
+use colocate_sim::coherent::{DetectAt, Protocol};
 use plotters::prelude::*;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::error::Error;
 
 /// Version of the study's JSON.
 pub const VERSION: u32 = 1;
-/// Threads of each program, as published.
-const THREADS: usize = 8;
-/// Iterations of each of the four phases. Chosen: a mapping is found within ten.
-pub const PHASE: u32 = 500;
-/// Published figures of the producer-consumer program, over Linux: time, second-level misses and
-/// invalidations, in percent, and migrations.
-const PUBLISHED: &str = "published for producer-consumer, a real machine over Linux: time -89.1 %, L2 misses -96.3 %, invalidations -97.9 %, 11 migrations; \
-     oracle, which knows the phases, -90.8 %\n";
+/// Simulated time between two decisions.
+const EVERY: Nanos = Nanos::from_millis(1_000);
+
+/// The study, as read from its TOML file.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    /// Version of the file's form.
+    pub version: u32,
+    /// Name of the study.
+    pub name: String,
+    /// Default machine.
+    pub machine: String,
+    /// Number of random mappings; their mean is the baseline.
+    pub seeds: u32,
+    /// Threads of each program; at least 2.
+    pub threads: usize,
+    /// Iterations of each of the four phases.
+    pub phase: u32,
+    /// Names of the patterns, in the order of the table.
+    pub patterns: Vec<String>,
+    /// Published figures: program, and its figures over Linux.
+    pub published: String,
+}
+
+impl Definition {
+    /// Reads the built-in study.
+    ///
+    /// # Errors
+    /// As of [`files::read`].
+    pub fn built_in() -> Result<Self, String> {
+        files::read("communication")
+    }
+}
 
 /// All patterns, by name, with this many iterations a phase.
 const fn patterns(phase: u32) -> [(&'static str, Pattern); 7] {
@@ -59,34 +88,54 @@ pub struct Study {
     pub version: u32,
     /// Patterns, in the order of the table.
     pub patterns: Vec<Row>,
+    /// Threads of each program.
+    #[serde(skip)]
+    pub threads: usize,
+    /// Published figures.
+    #[serde(skip)]
+    pub published: String,
 }
 
-/// Simulates all patterns, each for four phases of `phase` iterations.
+/// Simulates all patterns; `seed` is that of the random mappings. A name without a pattern is left
+/// out.
 ///
 /// # Errors
 /// See [`CoherenceError`].
 pub fn study(
+    definition: &Definition,
     machine: &Machine,
     performance: &Performance,
-    settings: &Settings,
-    phase: u32,
+    seed: u64,
 ) -> Result<Study, CoherenceError> {
-    let rows = patterns(phase).into_iter().map(|(name, pattern)| {
-        let program = Synthetic::new(pattern, THREADS, phase.saturating_mul(4));
-        let found = report(machine, performance, settings, &mut |go| {
+    let Definition { threads, phase, .. } = *definition;
+    let settings = Settings {
+        random: definition.seeds,
+        seed,
+        every: EVERY,
+        protocol: Protocol::Mesi,
+        detect: DetectAt::PrivateCache,
+        uneven: Uneven::ScaleFree,
+    };
+    let known = patterns(phase);
+    let chosen = definition.patterns.iter();
+    let chosen = chosen.filter_map(|name| known.iter().find(|(known, _)| known == name));
+    let rows = chosen.map(|&(name, pattern)| {
+        let program = Synthetic::new(pattern, threads, phase.saturating_mul(4));
+        let found = report(machine, performance, &settings, &mut |go| {
             go(&mut program.clone());
             Ok(())
         })?;
         let matrix = detected(&found.matrix);
         Ok(Row {
             pattern: name,
-            correlation: correlation(&matrix, &program.truth()),
-            heterogeneity: matrix.heterogeneity(THREADS),
+            correlation: correlation(threads, &matrix, &program.truth()),
+            heterogeneity: matrix.heterogeneity(threads),
             report: found,
         })
     });
     let patterns = rows.collect::<Result<_, CoherenceError>>()?;
-    Ok(Study { version: VERSION, patterns })
+    let published = definition.published.clone();
+    Ok(Study { version: VERSION, patterns, threads, published })
 }
 
 /// Communication of each pair, which rows have twice.
@@ -98,8 +147,8 @@ fn detected(rows: &[Vec<f64>]) -> Matrix {
 }
 
 /// Pearson's correlation over all pairs; `None` if either matrix has the same amount for all.
-fn correlation(found: &Matrix, truth: &Matrix) -> Option<f64> {
-    let pairs = (0..THREADS).flat_map(|a| (a + 1..THREADS).map(move |b| (task(a), task(b))));
+fn correlation(threads: usize, found: &Matrix, truth: &Matrix) -> Option<f64> {
+    let pairs = (0..threads).flat_map(|a| (a + 1..threads).map(move |b| (task(a), task(b))));
     let both: Vec<(f64, f64)> =
         pairs.map(|(a, b)| (found.between(a, b), truth.between(a, b))).collect();
     let a = mean(&both, |it| it.0);
@@ -145,9 +194,11 @@ pub fn text(study: &Study) -> String {
     let machine = colocate_machine::printable(&first.report.machine);
     let runs = first.report.mappings.first().map_or(0, |figures| figures.runs);
     let head = format!(
-        "simulated on {machine}, not measured: {THREADS} threads, parts against the mean of {runs} random mappings\n"
+        "simulated on {machine}, not measured: {} threads, parts against the mean of {runs} random mappings\n",
+        study.threads
     );
-    head + &aligned(&rows) + "oracle: the best one mapping for the whole run\n" + PUBLISHED
+    let published = format!("published for {}\n", study.published);
+    head + &aligned(&rows) + "oracle: the best one mapping for the whole run\n" + &published
 }
 
 /// Figures of a pattern under a mapping; `None` if it was not simulated.
@@ -221,25 +272,15 @@ fn curves(study: &Study, caption: &str, figure: fn(&Point) -> f64) -> Curves {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use colocate_machine::{Nanos, described};
-    use colocate_sim::coherent::{DetectAt, Protocol};
+    use crate::testing::machine;
 
     /// The published signs, and what no mapping can help.
     #[test]
     fn mappings_help_where_they_can() {
-        let (_, text_of) =
-            described::MACHINES.iter().find(|(name, _)| *name == "xeon-e5405").unwrap();
-        let exact = described::from_toml(text_of).unwrap();
-        let settings = Settings {
-            random: 2,
-            seed: 0,
-            every: Nanos::from_millis(1_000),
-            protocol: Protocol::Mesi,
-            detect: DetectAt::PrivateCache,
-            uneven: colocate_policy::communication::filter::Uneven::ScaleFree,
-        };
-        let performance = exact.performance.as_ref().unwrap();
-        let found = study(&exact.machine, performance, &settings, 60).unwrap();
+        let definition = Definition { seeds: 2, phase: 60, ..Definition::built_in().unwrap() };
+        let (machine, performance) = machine(&definition.machine);
+        let found = study(&definition, &machine, &performance, 0).unwrap();
+        assert_eq!(found.patterns.len(), definition.patterns.len());
         for row in &found.patterns {
             let of = |name| {
                 let is_it = |figures: &&Figures| figures.mapping == name;

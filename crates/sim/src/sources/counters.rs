@@ -7,7 +7,7 @@ use colocate_model::Stack;
 
 /// Reports the hardware counts of a task.
 pub(super) fn report(world: &World<'_>, task: TaskNo, seen: &mut SeenTask) {
-    let task = &world.tasks[task];
+    let task = &world.tasks()[task];
     let counted = &task.counted;
     seen.instructions = Some(whole(counted.instructions));
     seen.cycles = Some(whole(task.total.cycles));

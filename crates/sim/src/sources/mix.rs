@@ -3,19 +3,12 @@
 use crate::scenario::Scenario;
 use crate::task::TaskNo;
 use crate::world::World;
-use colocate_evidence::{JobIdx, SeenTask};
+use colocate_evidence::SeenTask;
 use colocate_model::Mix;
 
-/// Collects the mixes of `jobs`, and of no other.
-pub(crate) fn watch(world: &mut World<'_>, jobs: &[JobIdx]) {
-    for (job, number) in world.jobs.iter_mut().zip(0..) {
-        job.watched = jobs.contains(&JobIdx(number));
-    }
-}
-
 pub(super) fn report(world: &World<'_>, task: TaskNo, seen: &mut SeenTask) {
-    let watched = world.tasks[task].watched.iter().map(|(phase, did)| (*phase, *did));
-    seen.mix = mean_mix(world.scenario, watched).map(Box::new);
+    let watched = world.tasks()[task].watched.iter().map(|(phase, did)| (*phase, *did));
+    seen.mix = mean_mix(world.scenario(), watched).map(Box::new);
 }
 
 /// Mean mix of phases, weighted by their instructions. A class unknown in any phase is unknown.

@@ -18,13 +18,13 @@ use colocate_evidence::{Provider, Refusal, Reports, SeenTask, Source};
 /// Begins to provide a source. Returns its provider, or a refusal.
 pub(crate) fn answer(world: &mut World<'_>, request: &Request<'_>) -> Result<Provider, Refusal> {
     match request.source {
-        Source::Mix => mix::watch(world, request.jobs),
+        Source::Mix => world.watch_mixes(request.jobs),
         Source::Spinning => return spinning::answer(world),
         Source::WakeUps => return wake_ups::answer(world),
         Source::Sharing => return sharing(),
         Source::Switches => return switches(),
         // Counting takes time in each step, so it begins with the first request.
-        Source::Pages => world.reports_pages = true,
+        Source::Pages => world.report_pages(),
         Source::Phases => return run_states::at_once(),
         Source::Counters | Source::Stacks | Source::RunStates => {}
     }
@@ -45,7 +45,7 @@ pub(crate) fn reports(world: &World<'_>) -> Reports {
         wake_ups: world.takes_turns().then(|| world.reported_wake_ups()),
         // Phases have no addresses, so threads cannot be seen to share data.
         sharing: None,
-        pages: world.reports_pages.then(|| world.page_groups()),
+        pages: world.reports_pages().then(|| world.page_groups()),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::world::World;
 use colocate_evidence::{Provider, Refusal, SeenTask};
 
 pub(super) fn report(world: &World<'_>, task: TaskNo, seen: &mut SeenTask) {
-    seen.cpu_time = Some(world.tasks[task].total.ran);
+    seen.cpu_time = Some(world.tasks()[task].total.ran);
     seen.waited = Some(world.waited(task));
 }
 

@@ -21,27 +21,74 @@
 pub mod generator;
 pub mod table;
 
+use crate::files;
+use crate::replication::definition::text;
 use crate::replication::drawn::Program;
 use crate::replication::{StudyError, demand};
 use colocate_figures::stats::{Estimate, Interval, median};
-use colocate_machine::{CacheKind, Machine, Performance, PuIdx};
+use colocate_machine::{CacheKind, Machine, Nanos, Performance, PuIdx};
 use colocate_model::phase::Demand;
 use colocate_model::{Assumptions, Model, Seat};
 use generator::{Gap, Source};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Version of the report.
 pub const VERSION: u32 = 1;
-/// Rates of a copy alone, lines a microsecond. Published: 10, 50 and 100.
-const RATES: [f64; 7] = [0.0, 10.0, 25.0, 50.0, 100.0, 200.0, f64::INFINITY];
-/// Rates of accesses to the first cache, a microsecond. Chosen.
-const RATES_OF_FIRST: [f64; 5] = [0.0, 200.0, 500.0, 1000.0, f64::INFINITY];
-/// Most copies. Published.
-const COPIES: usize = 3;
+
+/// The study, as read from its TOML file.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Definition {
+    /// Version of the file's form.
+    pub version: u32,
+    /// Name of the study.
+    pub name: String,
+    /// Default machine.
+    pub machine: String,
+    /// Number of sets of assumptions; at least 1.
+    pub draws: u32,
+    /// Number of drawn programs.
+    pub programs: usize,
+    /// Time that a recorded program takes alone. Never 0.
+    #[serde(deserialize_with = "text")]
+    pub length: Nanos,
+    /// Most copies of the generator.
+    pub copies: usize,
+    /// Rates of a copy alone, lines a microsecond.
+    pub rates: Vec<f64>,
+    /// Rates of accesses to the first cache, a microsecond.
+    pub rates_of_first: Vec<f64>,
+    /// Published figures.
+    pub published: Published,
+}
+
+/// Published figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Published {
+    /// Greatest loss, in percent.
+    pub loss: f64,
+    /// Unfairness of a pair on two cores.
+    pub two_cores: f64,
+    /// Unfairness of a pair on one core.
+    pub one_core: f64,
+}
+
+impl Definition {
+    /// Reads the built-in study.
+    ///
+    /// # Errors
+    /// As of [`files::read`].
+    pub fn built_in() -> Result<Self, String> {
+        files::read("contention")
+    }
+}
 
 /// Input of the study.
 #[derive(Debug)]
 pub struct Study<'a> {
+    /// The definition.
+    pub definition: &'a Definition,
     /// The machine.
     pub machine: &'a Machine,
     /// Speeds of the machine.
@@ -116,6 +163,9 @@ pub struct Report {
     pub curves: Vec<Curve>,
     /// Pairs on different cores, and on the same.
     pub pairs: Vec<Pairs>,
+    /// Published figures.
+    #[serde(skip)]
+    pub published: Published,
 }
 
 /// Placement of copies for a curve.
@@ -138,6 +188,7 @@ impl Study<'_> {
     /// # Errors
     /// [`StudyError`] if the machine or a program cannot be modelled.
     pub fn report(&self) -> Result<Report, StudyError> {
+        let published = self.definition.published;
         let first = &self.machine.cores[0];
         let kind = &self.performance.kinds[first.kind.idx()];
         let under = self.draws.iter().map(|draw| Under::new(self, draw, kind));
@@ -146,9 +197,9 @@ impl Study<'_> {
         let curves = situations.iter().map(|situation| self.curve(&under, situation));
         let curves = curves.collect::<Result<_, _>>()?;
         let apart = self.machine.cores.get(1).map(|other| [first.pus[0], other.pus[0]]);
-        let apart = apart.map(|pus| self.pairs(&under, pus, false, 1.36));
+        let apart = apart.map(|pus| self.pairs(&under, pus, false, published.two_cores));
         let together = first.pus.first_chunk().copied();
-        let together = together.map(|pus| self.pairs(&under, pus, true, 1.43));
+        let together = together.map(|pus| self.pairs(&under, pus, true, published.one_core));
         Ok(Report {
             version: VERSION,
             machine: self.machine.name.clone(),
@@ -156,6 +207,7 @@ impl Study<'_> {
             programs: self.programs.iter().map(|program| program.name.clone()).collect(),
             curves,
             pairs: apart.into_iter().chain(together).collect(),
+            published,
         })
     }
 
@@ -164,16 +216,31 @@ impl Study<'_> {
         let cores = &self.machine.cores;
         let others: Vec<PuIdx> = cores.iter().skip(1).map(|core| core.pus[0]).collect();
         let mut all = Vec::new();
-        add_situations(&mut all, Source::Memory, false, &others);
+        self.add_situations(&mut all, Source::Memory, false, &others);
         for cache in self.performance.caches.iter().rev() {
             let apart = others.iter().copied().filter(|pu| self.shares(cache.level, *pu));
             let apart: Vec<PuIdx> = apart.collect();
             // Where no other core shares the cache, siblings do.
             let siblings = apart.is_empty();
             let pus = if siblings { &cores[0].pus[1..] } else { &apart };
-            add_situations(&mut all, Source::Cache(cache.level), siblings, pus);
+            self.add_situations(&mut all, Source::Cache(cache.level), siblings, pus);
         }
         all
+    }
+
+    /// Adds a situation with one copy and one with the most, on the first of `pus`; none without PUs.
+    fn add_situations(
+        &self,
+        all: &mut Vec<Situation>,
+        source: Source,
+        siblings: bool,
+        pus: &[PuIdx],
+    ) {
+        let most = pus.len().min(self.definition.copies);
+        let counts = if most > 1 { vec![1, most] } else { vec![most] };
+        for count in counts.into_iter().filter(|count| *count > 0) {
+            all.push(Situation { source, siblings, pus: pus[..count].to_vec() });
+        }
     }
 
     /// Whether a PU shares the program's cache of a level; true if the level is not described.
@@ -192,7 +259,8 @@ impl Study<'_> {
             Source::Memory => "memory".to_owned(),
             Source::Cache(level) => format!("L{level}"),
         };
-        let rates: &[f64] = if at.source == Source::Cache(1) { &RATES_OF_FIRST } else { &RATES };
+        let Definition { rates, rates_of_first, .. } = self.definition;
+        let rates = if at.source == Source::Cache(1) { rates_of_first } else { rates };
         let mut points = Vec::new();
         for &rate in rates {
             // The gap is the generator's, so it is the same under all assumptions.
@@ -242,15 +310,6 @@ impl Study<'_> {
             as_published: spread(unfair.iter().map(|each| share_from(each, published))),
             most_unfair: most.map(|at| (self.programs[at].name.clone(), self.programs[at].traffic)),
         }
-    }
-}
-
-/// Adds a situation with one copy and one with the most, on the first of `pus`; none without PUs.
-fn add_situations(all: &mut Vec<Situation>, source: Source, siblings: bool, pus: &[PuIdx]) {
-    let most = pus.len().min(COPIES);
-    let counts = if most > 1 { vec![1, most] } else { vec![most] };
-    for count in counts.into_iter().filter(|count| *count > 0) {
-        all.push(Situation { source, siblings, pus: pus[..count].to_vec() });
     }
 }
 
@@ -414,6 +473,7 @@ mod tests {
         let programs = draw(&machine, &performance, 6, 1).unwrap();
         let draws = Assumptions::sample(2, 1);
         let study = Study {
+            definition: &Definition::built_in().unwrap(),
             machine: &machine,
             performance: &performance,
             programs: &programs,

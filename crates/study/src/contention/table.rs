@@ -11,10 +11,11 @@ use colocate_machine::printable;
 pub fn text(report: &Report) -> String {
     let mut out = format!(
         "simulated on {}, not measured: {} programs; values under the default assumptions, (least to greatest) over {} sets of\n\
-         assumptions; published: losses of up to 40 %\n",
+         assumptions; published: losses of up to {} %\n",
         printable(&report.machine),
         report.programs.len(),
-        report.draws
+        report.draws,
+        report.published.loss
     );
     for curve in &report.curves {
         out += &format!("\n{}\n", title(curve));
@@ -81,10 +82,13 @@ pub fn svg(report: &Report) -> Result<String, String> {
         points: curve.points.iter().map(|point| (point.reached, percent(point.greatest))).collect(),
     });
     svg_of(&Curves {
-        caption: format!("greatest loss, simulated on {}; published up to 40 %", report.machine),
+        caption: format!(
+            "greatest loss, simulated on {}; published up to {} %",
+            report.machine, report.published.loss
+        ),
         across: "transactions per us that all copies reach".to_owned(),
         up: "loss, percent".to_owned(),
-        level: Some(40.0),
+        level: Some(report.published.loss),
         series: series.collect(),
     })
 }

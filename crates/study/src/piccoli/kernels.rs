@@ -19,11 +19,13 @@ use colocate_machine::Bytes;
 use colocate_machine::performance::WorkKind;
 use colocate_model::phase::{Known, Work};
 use colocate_model::{MissCurve, Phase};
+use serde::Deserialize;
 
 /// A benchmark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum Kernel {
     /// `A = B C` factorised.
+    #[serde(rename = "LU")]
     Lu,
     /// `A = B Bᵀ`.
     Cholesky,
@@ -32,8 +34,10 @@ pub enum Kernel {
     /// `C = A B`, the plain way.
     Product,
     /// Search of a text for each of several queries.
+    #[serde(rename = "partitionStringSearch")]
     Search,
     /// Selection sort of a bucket of 4-byte numbers by each thread.
+    #[serde(rename = "BucketSort")]
     Bucket,
 }
 
@@ -221,10 +225,6 @@ impl Task {
 }
 
 impl Kernel {
-    /// All kernels, in the order of the tables.
-    pub const ALL: [Self; 6] =
-        [Self::Product, Self::Lu, Self::Cholesky, Self::Add, Self::Search, Self::Bucket];
-
     /// Name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -235,37 +235,6 @@ impl Kernel {
             Self::Product => "Product",
             Self::Search => "partitionStringSearch",
             Self::Bucket => "BucketSort",
-        }
-    }
-
-    /// Unit of a size.
-    #[must_use]
-    pub const fn unit(self) -> &'static str {
-        match self {
-            Self::Search => "queries",
-            Self::Bucket => "million numbers",
-            _ => "n",
-        }
-    }
-
-    /// The ten published sizes.
-    #[must_use]
-    pub fn sizes(self) -> Vec<u32> {
-        (0..10)
-            .map(|at| match self {
-                Self::Search => 8 << at,
-                Self::Bucket => 10 + 2 * at,
-                _ => 600 + 200 * at,
-            })
-            .collect()
-    }
-
-    /// Number of sets of arrays that a thread uses, one after the other: 256 dealt to 64 threads.
-    #[must_use]
-    pub const fn sets(self) -> usize {
-        match self {
-            Self::Search | Self::Bucket => 1,
-            _ => 4,
         }
     }
 

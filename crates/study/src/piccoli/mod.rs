@@ -20,13 +20,14 @@ pub mod kernels;
 pub mod modes;
 pub mod table;
 
+use crate::files;
 use colocate_figures::stats::{Estimate, Interval};
 use colocate_machine::{Machine, Nanos, Performance};
 use colocate_model::Assumptions;
 use colocate_sim::{Platform, SimError};
 use kernels::Kernel;
-use modes::{Costs, Mode, Situation};
-use serde::Serialize;
+use modes::{Assumed, Costs, Mode, Situation};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Version of the report.
@@ -34,9 +35,65 @@ pub const VERSION: u32 = 1;
 /// Factor on a bandwidth with which nothing waits for it.
 const AMPLE: f64 = 1e3;
 
+/// The study, as read from its TOML file.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    /// Version of the file's form.
+    pub version: u32,
+    /// Name of the study.
+    pub name: String,
+    /// Default machine.
+    pub machine: String,
+    /// Number of sets of assumptions; at least 1.
+    pub draws: u32,
+    /// Modes, in the order of the tables; the first is the default.
+    pub modes: Vec<Mode>,
+    /// Assumed costs of pages.
+    pub costs: Assumed,
+    /// Benchmarks, in the order of the tables.
+    #[serde(rename = "benchmark")]
+    pub benchmarks: Vec<Benchmark>,
+}
+
+/// A benchmark with its sizes.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Benchmark {
+    /// The kernel.
+    pub kernel: Kernel,
+    /// Unit of a size.
+    pub unit: String,
+    /// Sizes, the smallest first.
+    pub sizes: Vec<u32>,
+    /// Number of sets of arrays that a thread uses, one after the other.
+    pub sets: usize,
+    /// Published result on the real machine.
+    pub published: String,
+}
+
+impl Definition {
+    /// Reads the built-in study.
+    ///
+    /// # Errors
+    /// As of [`files::read`].
+    pub fn built_in() -> Result<Self, String> {
+        files::read("piccoli")
+    }
+
+    /// Keeps only the `count` largest sizes of each benchmark.
+    pub fn keep_largest(&mut self, count: usize) {
+        for Benchmark { sizes, .. } in &mut self.benchmarks {
+            sizes.drain(..sizes.len().saturating_sub(count));
+        }
+    }
+}
+
 /// Input of the study.
 #[derive(Debug)]
 pub struct Study<'a> {
+    /// The definition.
+    pub definition: &'a Definition,
     /// The machine.
     pub machine: &'a Machine,
     /// Speeds of the machine.
@@ -45,8 +102,6 @@ pub struct Study<'a> {
     pub draws: &'a [Assumptions],
     /// Seed of the costs of pages and of the simulated kernel.
     pub seed: u64,
-    /// Number of sizes of each benchmark, of ten: the last. At least 1.
-    pub sizes: usize,
 }
 
 /// Figures of a size of a benchmark.
@@ -60,7 +115,7 @@ pub struct Row {
     pub moved: Vec<&'static str>,
     /// Arrays that move by the published rule.
     pub moved_as_published: Vec<&'static str>,
-    /// Speed-ups, in the order of [`Mode::ALL`] without the default.
+    /// Speed-ups, in the order of the modes without the default.
     pub speedups: Vec<Speedup>,
     /// Speed-up of SPM with lock by the home's memory controller alone, default assumptions.
     pub controller_alone: f64,
@@ -83,11 +138,14 @@ pub struct Speedup {
 
 /// Figures of a benchmark.
 #[derive(Clone, Debug, Serialize)]
-pub struct Benchmark {
+pub struct BenchmarkFigures {
     /// Name of the benchmark.
     pub benchmark: &'static str,
     /// Unit of a size.
-    pub unit: &'static str,
+    pub unit: String,
+    /// Published result on the real machine.
+    #[serde(skip)]
+    pub published: String,
     /// Figures by size.
     pub sizes: Vec<Row>,
 }
@@ -104,7 +162,7 @@ pub struct Report {
     /// The seed.
     pub seed: u64,
     /// Benchmarks, in the order of the tables.
-    pub benchmarks: Vec<Benchmark>,
+    pub benchmarks: Vec<BenchmarkFigures>,
 }
 
 /// Reason why there is no report.
@@ -132,18 +190,14 @@ pub struct Times {
 }
 
 /// Benchmark, size and set of assumptions of a piece.
-type Piece = (Kernel, u32, usize);
+type Piece<'a> = (&'a Benchmark, u32, usize);
 
 impl Study<'_> {
     /// All pieces, which do not depend on each other.
-    fn pieces(&self) -> impl Iterator<Item = Piece> {
-        let draws = self.draws.len();
-        let rows = Kernel::ALL.into_iter().flat_map(|kernel| {
-            let sizes = kernel.sizes();
-            let first = sizes.len().saturating_sub(self.sizes);
-            sizes.into_iter().skip(first).map(move |size| (kernel, size))
-        });
-        rows.flat_map(move |(kernel, size)| (0..draws).map(move |draw| (kernel, size, draw)))
+    fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+        let benchmarks = self.definition.benchmarks.iter();
+        let rows = benchmarks.flat_map(|each| each.sizes.iter().map(move |size| (each, *size)));
+        rows.flat_map(|(each, size)| (0..self.draws.len()).map(move |draw| (each, size, draw)))
     }
 
     /// Number of pieces.
@@ -179,7 +233,7 @@ impl Study<'_> {
     /// If `piece` is not below [`Self::count`].
     pub fn piece(&self, piece: usize) -> Result<Times, PiccoliError> {
         let piece = self.pieces().nth(piece).expect("one of the pieces");
-        let seconds = self.seconds(self.performance, piece, &Mode::ALL)?;
+        let seconds = self.seconds(self.performance, piece, &self.definition.modes)?;
         let apart = match piece {
             (_, _, 0) => Some([
                 self.spm_lock(&near(ample_links(self.performance.clone())), piece)?,
@@ -195,14 +249,15 @@ impl Study<'_> {
     fn seconds(
         &self,
         performance: &Performance,
-        (kernel, size, draw): Piece,
+        (benchmark, size, draw): Piece<'_>,
         modes: &[Mode],
     ) -> Result<Vec<f64>, PiccoliError> {
         let platform = Platform::new(self.machine, performance, self.draws[draw]);
         let platform = platform.map_err(SimError::from)?;
         let situation = Situation {
             platform: &platform,
-            task: kernel.task(size),
+            task: benchmark.kernel.task(size),
+            sets: benchmark.sets,
             costs: self.costs(draw),
             home: draw % self.machine.nodes.len(),
             seed: self.seed.wrapping_add(draw as u64),
@@ -211,33 +266,32 @@ impl Study<'_> {
     }
 
     /// Speed-up of SPM with lock, with these speeds of the machine.
-    fn spm_lock(&self, performance: &Performance, piece: Piece) -> Result<f64, PiccoliError> {
+    fn spm_lock(&self, performance: &Performance, piece: Piece<'_>) -> Result<f64, PiccoliError> {
         let seconds = self.seconds(performance, piece, &[Mode::Default, Mode::SpmLock])?;
         Ok(seconds[0] / seconds[1])
     }
 
     /// Costs of pages in a set of assumptions.
     fn costs(&self, draw: usize) -> Costs {
-        Costs::drawn(self.machine, self.performance, draw, self.seed)
+        Costs::drawn(&self.definition.costs, self.machine, self.performance, draw, self.seed)
     }
 
     /// The report on all pieces, given in their order.
     #[must_use]
     pub fn report(&self, done: &[Times]) -> Report {
-        let mut benchmarks: Vec<Benchmark> = Vec::new();
-        let rows: Vec<Piece> = self.pieces().step_by(self.draws.len().max(1)).collect();
-        for ((kernel, size, _), times) in rows.into_iter().zip(done.chunks(self.draws.len().max(1)))
-        {
-            let row = self.row(kernel, size, times);
-            match benchmarks.last_mut() {
-                Some(last) if last.benchmark == kernel.name() => last.sizes.push(row),
-                _ => benchmarks.push(Benchmark {
-                    benchmark: kernel.name(),
-                    unit: kernel.unit(),
-                    sizes: vec![row],
-                }),
-            }
-        }
+        let mut times = done.chunks(self.draws.len().max(1));
+        let benchmarks = self.definition.benchmarks.iter().map(|each| BenchmarkFigures {
+            benchmark: each.kernel.name(),
+            unit: each.unit.clone(),
+            published: each.published.clone(),
+            sizes: each
+                .sizes
+                .iter()
+                .zip(times.by_ref())
+                .map(|(size, times)| self.row(each.kernel, *size, times))
+                .collect(),
+        });
+        let benchmarks = benchmarks.collect();
         Report {
             version: VERSION,
             machine: self.machine.name.clone(),
@@ -250,7 +304,7 @@ impl Study<'_> {
     fn row(&self, kernel: Kernel, size: u32, times: &[Times]) -> Row {
         let task = kernel.task(size);
         let costs = self.costs(0);
-        let speedups = Mode::ALL.iter().enumerate().skip(1).map(|(at, mode)| {
+        let speedups = self.definition.modes.iter().enumerate().skip(1).map(|(at, mode)| {
             let each = times.iter().map(|times| times.seconds[0] / times.seconds[at]);
             let (low, high) = each.clone().fold((f64::INFINITY, 0.0_f64), |(low, high), each| {
                 (low.min(each), high.max(each))

@@ -13,18 +13,12 @@ use colocate_sim::{
     Fetch, JobSpec, Kernel as Os, MemorySpec, MemoryUse, Method, NumaBalancing, Options, Pages,
     PhaseIdx, PhaseSpec, Platform, Scenario, Stretch, ThreadSpec, Work, simulate,
 };
+use serde::Deserialize;
 
 /// Threads of each benchmark, as published.
 pub const THREADS: usize = 64;
 const PAGE: f64 = 4096.0;
 const LINE: f64 = 64.0;
-/// Time to move a page, in nanoseconds; up to [`SPREAD`] times more and less. Assumed.
-const PAGE_MOVE_NS: f64 = 2_000.0;
-/// Time to unmap a page and fault at the next touch, in nanoseconds; up to [`SPREAD`] times more
-/// and less. Assumed.
-const FAULT_NS: f64 = 1_000.0;
-/// Largest factor on an assumed cost, and its inverse.
-const SPREAD: f64 = 2.0;
 /// Parallel misses of a loop, by which `colocate calibrate` divides the extra latency of a remote
 /// access.
 const AT_A_TIME: f64 = 10.0;
@@ -33,42 +27,38 @@ const AT_A_TIME: f64 = 10.0;
 const SCAN: u64 = (2560 << 20) / THREADS as u64;
 
 /// Treatment of pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum Mode {
     /// None: all pages lie at home.
+    #[serde(rename = "default")]
     Default,
     /// `numactl --interleave=all`.
+    #[serde(rename = "interleave")]
     Interleave,
     /// The kernel's NUMA balancing.
+    #[serde(rename = "AutoNUMA")]
     AutoNuma,
     /// A move of each page to the next thread that touches it.
+    #[serde(rename = "next-touch")]
     NextTouch,
     /// Moves of all arrays that a programmer would move.
+    #[serde(rename = "eager")]
     Eager,
     /// Moves by the runtime of `colocate cc`.
+    #[serde(rename = "SPM")]
     Spm,
     /// Moves as [`Self::Spm`]; threads stay on their nodes.
+    #[serde(rename = "SPM+lock")]
     SpmLock,
     /// Moves by the dissertation's rule; threads stay.
+    #[serde(rename = "published+lock")]
     Published,
     /// Moves as [`Self::Published`], without the threshold of the caches.
+    #[serde(rename = "reuse only+lock")]
     ReuseOnly,
 }
 
 impl Mode {
-    /// All modes, in the order of the tables.
-    pub const ALL: [Self; 9] = [
-        Self::Default,
-        Self::Interleave,
-        Self::AutoNuma,
-        Self::NextTouch,
-        Self::Eager,
-        Self::Spm,
-        Self::SpmLock,
-        Self::Published,
-        Self::ReuseOnly,
-    ];
-
     /// Name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -84,6 +74,18 @@ impl Mode {
             Self::ReuseOnly => "reuse only+lock",
         }
     }
+}
+
+/// Assumed costs of pages.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Assumed {
+    /// Time to move a page, in nanoseconds.
+    pub page_move_ns: f64,
+    /// Time to unmap a page and fault at its next touch, in nanoseconds.
+    pub fault_ns: f64,
+    /// Largest factor on a drawn cost, and its inverse; at least 1.
+    pub spread: f64,
 }
 
 /// Costs of pages, and cache sizes.
@@ -104,18 +106,24 @@ pub struct Costs {
 impl Costs {
     /// Costs of a set of assumptions; set 0 has the default costs.
     #[must_use]
-    pub fn drawn(machine: &Machine, performance: &Performance, draw: usize, seed: u64) -> Self {
+    pub fn drawn(
+        assumed: &Assumed,
+        machine: &Machine,
+        performance: &Performance,
+        draw: usize,
+        seed: u64,
+    ) -> Self {
         let mut rng = SplitMix64::new(seed.wrapping_add(draw as u64));
         let mut factors = [1.0; 2];
         if draw > 0 {
-            factors = factors.map(|_| SPREAD.powf(2.0 * rng.unit() - 1.0));
+            factors = factors.map(|_| assumed.spread.powf(2.0 * rng.unit() - 1.0));
         }
         let hops = performance.hops.iter().flatten().filter(|hop| **hop > Nanos::ZERO);
         let (sum, count) =
             hops.fold((0.0, 0.0), |(sum, count), hop| (sum + hop.0 as f64, count + 1.0));
         Self {
-            page_move_ns: PAGE_MOVE_NS * factors[0],
-            fault_ns: FAULT_NS * factors[1],
+            page_move_ns: assumed.page_move_ns * factors[0],
+            fault_ns: assumed.fault_ns * factors[1],
             remote_line_ns: if count > 0.0 { sum / count / AT_A_TIME } else { 0.0 },
             share: share(machine),
             caches: caches(machine, |_| 1.0),
@@ -186,6 +194,8 @@ pub struct Situation<'a> {
     pub platform: &'a Platform<'a>,
     /// Work of each thread on each set.
     pub task: Task,
+    /// Sets of each thread.
+    pub sets: usize,
     /// Costs of pages.
     pub costs: Costs,
     /// Node where all memory lies, by place.
@@ -246,7 +256,7 @@ impl Situation<'_> {
         let threads = (0..THREADS).map(|number| ThreadSpec {
             name: format!("t{number}"),
             born: Nanos::ZERO,
-            course: vec![stretch; kernel.sets()],
+            course: vec![stretch; self.sets],
             work: Work::Once,
             pages: Pages::FirstTouch,
             resident: Bytes(0),
@@ -288,8 +298,8 @@ impl Situation<'_> {
         let misses = self.task.misses(share / LINE);
         let all: f64 = misses.iter().sum();
         let mut memory = Vec::new();
-        for (thread, set) in (0..THREADS)
-            .flat_map(|thread| (0..self.task.kernel.sets()).map(move |set| (thread, set)))
+        for (thread, set) in
+            (0..THREADS).flat_map(|thread| (0..self.sets).map(move |set| (thread, set)))
         {
             for (array, misses) in self.task.arrays().iter().zip(&misses) {
                 let user = MemoryUse {

@@ -7,6 +7,12 @@ use colocate_machine::exact::Exact;
 use colocate_spm_rt::{costs, rule};
 use modes::{is_published, is_worth_moving, moved};
 
+/// The default costs of the built-in study on a machine.
+fn default_costs(exact: &Exact) -> Costs {
+    let assumed = Definition::built_in().unwrap().costs;
+    Costs::drawn(&assumed, &exact.machine, exact.performance.as_ref().unwrap(), 0, 0)
+}
+
 fn opteron() -> Exact {
     let (_, text) = described::MACHINES.iter().find(|(name, _)| *name == "opteron-6282se").unwrap();
     described::from_toml(text).unwrap()
@@ -17,7 +23,7 @@ fn opteron() -> Exact {
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // sizes
 fn the_rules_are_those_of_the_runtime() {
     let exact = opteron();
-    let drawn = Costs::drawn(&exact.machine, exact.performance.as_ref().unwrap(), 0, 0);
+    let drawn = default_costs(&exact);
     let published = costs::Published { caches: 0.2, reuse: 200.0 };
     let costs = costs::Costs {
         page_move_ns: drawn.page_move_ns as u64,
@@ -27,8 +33,8 @@ fn the_rules_are_those_of_the_runtime() {
         ..costs::Costs::ASSUMED
     };
     let mut both = [0; 2];
-    for kernel in Kernel::ALL {
-        for array in kernel.sizes().into_iter().flat_map(|size| kernel.task(size).arrays()) {
+    for Benchmark { kernel, sizes, .. } in Definition::built_in().unwrap().benchmarks {
+        for array in sizes.into_iter().flat_map(|size| kernel.task(size).arrays()) {
             let (range, bytes) = ((array.bytes * array.range) as u64, array.accessed as u64);
             let extra = rule::extra_ns(range, bytes, &costs);
             let moves = rule::is_worth_moving(extra, 0, range / 4096, 0, &costs);
@@ -45,11 +51,11 @@ fn the_rules_are_those_of_the_runtime() {
 #[test]
 fn the_published_rule_moves_what_was_reported() {
     let exact = opteron();
-    let costs = Costs::drawn(&exact.machine, exact.performance.as_ref().unwrap(), 0, 0);
+    let costs = default_costs(&exact);
     let of = |kernel: Kernel, size| moved(Mode::Published, &kernel.task(size), &costs);
-    let buckets: Vec<usize> =
-        Kernel::Bucket.sizes().iter().map(|size| of(Kernel::Bucket, *size).len()).collect();
-    assert_eq!(buckets, [0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    let sizes = &Definition::built_in().unwrap().benchmarks[5].sizes;
+    let buckets = sizes.iter().map(|size| of(Kernel::Bucket, *size).len());
+    assert_eq!(buckets.collect::<Vec<usize>>(), [0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
     assert_eq!(of(Kernel::Product, 2400), ["A", "B"]);
     assert_eq!(of(Kernel::Lu, 2400), ["A", "B"]);
     assert!(of(Kernel::Add, 2400).is_empty() && of(Kernel::Search, 8).is_empty());
@@ -64,7 +70,15 @@ fn pages_gain_where_the_node_is_the_limit() {
     let exact = opteron();
     let draws = Assumptions::sample(1, 0);
     let performance = exact.performance.as_ref().unwrap();
-    let study = Study { machine: &exact.machine, performance, draws: &draws, seed: 0, sizes: 1 };
+    let mut definition = Definition::built_in().unwrap();
+    definition.keep_largest(1);
+    let study = Study {
+        definition: &definition,
+        machine: &exact.machine,
+        performance,
+        draws: &draws,
+        seed: 0,
+    };
     study.check().unwrap();
     let done: Vec<Times> = (0..study.count()).map(|piece| study.piece(piece).unwrap()).collect();
     assert_eq!(study.piece(3).unwrap(), done[3]);
@@ -80,6 +94,6 @@ fn pages_gain_where_the_node_is_the_limit() {
     assert!(of("Add", "eager") < 1.0);
     assert!((of("Add", "SPM+lock") - 1.0).abs() < 1e-9, "nothing moves");
     let shown = table::text(&report);
-    assert!(Kernel::ALL.iter().all(|kernel| shown.contains(kernel.name())), "{shown}");
+    assert!(definition.benchmarks.iter().all(|each| shown.contains(each.kernel.name())), "{shown}");
     assert!(table::svg(&report).unwrap().contains("BucketSort"));
 }

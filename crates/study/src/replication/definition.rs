@@ -2,6 +2,7 @@
 //! figures are reported.
 
 use super::recorded::Recorded;
+use crate::files;
 use crate::metric::Metric;
 use crate::simulate::contender::Contender;
 use crate::simulate::scenario::Text;
@@ -12,42 +13,6 @@ use colocate_model::phase::PhaseFile;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::str::FromStr;
 
-/// Version of the form of a definition.
-const VERSION: u32 = 1;
-
-/// Built-in studies: name, description, definition.
-pub const BUILT_IN: [(&str, &str, &str); 6] = [
-    (
-        "serpa",
-        "Instruction-aware mapping (Serpa et al.): SMT-Bench and all pairs of NAS benchmarks",
-        include_str!("../../../../studies/serpa.toml"),
-    ),
-    (
-        "feliu-1",
-        "Bandwidth-aware scheduling without SMT (Feliu, first contribution): MMaS, MHaS and IDaS",
-        include_str!("../../../../studies/feliu-1.toml"),
-    ),
-    (
-        "feliu-2",
-        "Bandwidth-aware scheduling with SMT (Feliu, second contribution): L1 allocation and BaS",
-        include_str!("../../../../studies/feliu-2.toml"),
-    ),
-    (
-        "feliu-3",
-        "Progress-aware scheduling (Feliu, third contribution): Fair and Perf&Fair",
-        include_str!("../../../../studies/feliu-3.toml"),
-    ),
-    (
-        "feliu-4",
-        "Symbiotic scheduling on POWER8 (Feliu, fourth contribution)",
-        include_str!("../../../../studies/feliu-4.toml"),
-    ),
-    (
-        "fedorova",
-        "Serial phases on fast cores (Fedorova et al.): the gain, the cost of moves, and what spinning hides",
-        include_str!("../../../../studies/fedorova.toml"),
-    ),
-];
 const KERNELS: &str = include_str!("../../../../studies/serpa/kernels.toml");
 const APPLICATIONS: &str = include_str!("../../../../studies/serpa/nas.toml");
 
@@ -324,7 +289,7 @@ fn one() -> Vec<u32> {
     vec![1]
 }
 
-fn text<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+pub(crate) fn text<'de, T, D>(deserializer: D) -> Result<T, D::Error>
 where
     T: FromStr<Err: std::fmt::Display>,
     D: Deserializer<'de>,
@@ -340,16 +305,14 @@ impl Definition {
     /// Reads a built-in study.
     ///
     /// # Errors
-    /// If no study has this name, or its file is invalid.
+    /// As of [`files::read`].
     pub fn built_in(name: &str) -> Result<Self, String> {
-        let text = BUILT_IN.iter().find(|(own, ..)| *own == name);
-        let (.., text) = text.ok_or_else(|| format!("expected a study, found {name:?}"))?;
-        let mut study: Self = toml::from_str(text).map_err(|error| format!("{name}: {error}"))?;
+        let mut study: Self = files::read(name)?;
         if study.facts.iter().any(|facts| facts.kind == FactKind::SmtBench) {
             study.kernels = phases(KERNELS)?;
             study.applications = phases(APPLICATIONS)?;
         }
-        if study.version == VERSION { Ok(study) } else { Err(format!("{name}: version")) }
+        Ok(study)
     }
 
     /// Makes mixes of `programs` in place of drawn programs.
@@ -435,9 +398,9 @@ mod tests {
 
     #[test]
     fn built_in_studies_can_be_read() {
-        for (name, ..) in BUILT_IN {
+        // The last three are not of policies.
+        for (name, ..) in &files::STUDIES[..6] {
             let study = Definition::built_in(name).unwrap();
-            assert_eq!(study.name, name);
             for part in &study.parts {
                 assert_eq!(part.missing(), Vec::<String>::new());
                 assert!(part.baselines.contains(&part.policies[0]), "{name} {}", part.name);

@@ -43,34 +43,27 @@ impl World<'_> {
     pub fn balance(&mut self) {
         self.fill_emptied();
         let Some(settings) = self.scenario.kernel.periodic_balance else {
-            self.timers.stale = false;
+            self.timers.take_change();
             return;
         };
-        for domain in 0..self.domains.all.len() {
-            if self.timers.due[domain].is_some_and(|due| due <= self.now) {
+        for domain in 0..self.pus.domains().all.len() {
+            if self.timers.is_due(domain, self.events.now()) {
                 self.balance_domain(domain, settings);
             }
         }
         // A task that was moved while it ran may have left an idle PU.
         self.fill_emptied();
-        if std::mem::take(&mut self.timers.stale) {
-            (0..self.domains.all.len()).for_each(|domain| self.schedule(domain, settings));
+        if self.timers.take_change() {
+            (0..self.pus.domains().all.len()).for_each(|domain| self.schedule(domain, settings));
         }
-    }
-
-    /// Time of the next periodic balancing; `None` while none is due.
-    pub(crate) fn next_balance(&self) -> Option<Nanos> {
-        self.timers.due.iter().flatten().copied().min()
     }
 
     /// Gives every emptied PU the nearest waiting thread.
     fn fill_emptied(&mut self) {
-        let mut emptied = std::mem::take(&mut self.timers.emptied);
+        let emptied = self.timers.take_empty();
         if !self.scenario.kernel.idle_balance || !self.a_task_waits() {
             return;
         }
-        emptied.sort_unstable();
-        emptied.dedup();
         self.fill(&emptied, None);
     }
 
@@ -85,7 +78,7 @@ impl World<'_> {
         for only_idle_cores in [true, false] {
             for &pu in pus {
                 let load = if only_idle_cores { self.core_load(pu) } else { self.pu_load(pu) };
-                let idle = self.usable[pu.idx()] && load == 0;
+                let idle = self.pus.has(pu) && load == 0;
                 let task = if idle { self.nearest_waiting(pu, within) } else { None };
                 if let Some(task) = task {
                     self.migrate(task, pu);
@@ -123,10 +116,10 @@ impl World<'_> {
         within: Option<usize>,
         spare: &dyn Fn(PuIdx) -> Option<TaskNo>,
     ) -> Option<TaskNo> {
-        let over = &self.domains.over[pu.idx()];
+        let over = &self.pus.domains().over[pu.idx()];
         let last = within.and_then(|within| over.iter().position(|&domain| domain == within));
         over[..last.map_or(over.len(), |last| last + 1)].iter().find_map(|&domain| {
-            let pus = self.domains.all[domain].pus.iter();
+            let pus = self.pus.domains().all[domain].pus.iter();
             let most = pus.filter(|&&pu| spare(pu).is_some());
             let most = most.max_by_key(|pu| (self.pu_load(**pu), Reverse(**pu)));
             spare(*most?)
@@ -171,10 +164,9 @@ impl World<'_> {
 
     /// Moves a thread within a domain, if its groups are unequal and enough attempts failed.
     fn balance_domain(&mut self, domain: usize, settings: PeriodicBalance) {
-        self.timers.due[domain] = None;
-        self.timers.stale = true;
+        self.timers.expire(domain);
         if self.waits_beside_idle(domain) {
-            let pus = self.domains.all[domain].pus.clone();
+            let pus = self.pus.domains().all[domain].pus.clone();
             if self.fill(&pus, Some(domain)) {
                 return;
             }
@@ -183,11 +175,9 @@ impl World<'_> {
         // Only a waiting thread moves at once, and only to a group with room.
         let patient = found.full || !found.waiting;
         let patience = if found.full { FULL_PATIENCE } else { settings.patience };
-        if patient && self.timers.failures[domain] < patience {
-            self.timers.failures[domain] += 1;
+        if self.timers.fails(domain, if patient { patience } else { 0 }) {
             return;
         }
-        self.timers.failures[domain] = 0;
         let task = self.task_to_move(domain, &found);
         let moves = task.zip(self.pu_to_fill(domain, found.to));
         if let Some((task, to)) = moves.filter(|(task, to)| self.may_be_on(*task, *to)) {
@@ -201,24 +191,21 @@ impl World<'_> {
         let found = self.imbalance(domain, settings);
         let room = found.is_some_and(|found| !found.full);
         if !(idle || found.is_some()) || (room && !idle && !self.is_kicked()) {
-            self.timers.due[domain] = None;
-            self.timers.failures[domain] = 0;
+            self.timers.clear(domain);
             return;
         }
-        let pus = self.domains.all[domain].pus.len() as u64;
+        let pus = self.pus.domains().all[domain].pus.len() as u64;
         // Where no PU has room the kernel balances less often (`busy_factor`).
         let busy = if !idle && !room { u64::from(settings.busy_factor.max(1)) } else { 1 };
         let interval = settings.interval_per_pu.0.saturating_mul(pus).saturating_mul(busy);
-        let next = (self.now.0 / interval + 1).saturating_mul(interval);
-        // A time that was far off because all PUs were busy may be sooner now.
-        let next = self.timers.due[domain].map_or(next, |due| due.0.min(next));
-        self.timers.due[domain] = Some(Nanos(next));
+        let next = (self.events.now().0 / interval + 1).saturating_mul(interval);
+        self.timers.set(domain, Nanos(next));
     }
 
     /// Whether a movable thread waits in a domain, or is about to run, while one of its PUs is
     /// idle. A queue's next thread is unknown until the queue is rescheduled.
     fn waits_beside_idle(&self, domain: usize) -> bool {
-        let pus = &self.domains.all[domain].pus;
+        let pus = &self.pus.domains().all[domain].pus;
         let is_any_idle = pus.iter().any(|&pu| self.pu_load(pu) == 0);
         let is_any_empty = pus.iter().any(|&pu| self.is_empty(pu));
         (is_any_idle && pus.iter().any(|&pu| self.spare(pu).is_some()))
@@ -237,7 +224,7 @@ impl World<'_> {
     /// balancing.
     pub fn patience(&self) -> Option<Nanos> {
         let settings = self.scenario.kernel.periodic_balance?;
-        let most = self.domains.all.iter().map(|domain| domain.pus.len() as u64).max()?;
+        let most = self.pus.domains().all.iter().map(|domain| domain.pus.len() as u64).max()?;
         Some(Nanos(settings.interval_per_pu.0.saturating_mul(2 * most)))
     }
 
@@ -264,7 +251,7 @@ impl World<'_> {
 
     /// Imbalance of a domain; `None` if a balancing would move no thread.
     fn imbalance(&self, domain: usize, settings: PeriodicBalance) -> Option<Imbalance> {
-        let groups = &self.domains.all[domain].groups;
+        let groups = &self.pus.domains().all[domain].groups;
         let loads: Vec<(u64, u64)> = groups.iter().map(|group| self.group_load(group)).collect();
         // Of groups with the same load the first counts, for the most loaded and for the least.
         let from =
@@ -276,7 +263,8 @@ impl World<'_> {
         let (little, pus_to) = loads[to];
         let full = little >= pus_to;
         let few = usize::try_from(little).unwrap_or(usize::MAX);
-        let small = much <= pus_from && self.domains.all[domain].lets(much - little.min(much), few);
+        let small =
+            much <= pus_from && self.pus.domains().all[domain].lets(much - little.min(much), few);
         // Full groups differ by a percentage, else a whole thread has to make them more equal.
         let worth = if full {
             100 * much * pus_to > u64::from(settings.percent) * little * pus_from
@@ -291,7 +279,7 @@ impl World<'_> {
     /// The thread to move from the group's most loaded core: a waiting thread, else the running
     /// one.
     fn task_to_move(&self, domain: usize, found: &Imbalance) -> Option<TaskNo> {
-        let group = &self.domains.all[domain].groups[found.from];
+        let group = &self.pus.domains().all[domain].groups[found.from];
         let movable = group.iter().filter_map(|&pu| {
             let task = if found.waiting { self.spare(pu) } else { self.runner(pu) };
             Some((pu, task?))
@@ -303,7 +291,7 @@ impl World<'_> {
 
     /// The least loaded PU of a group, on its least loaded core.
     fn pu_to_fill(&self, domain: usize, group: usize) -> Option<PuIdx> {
-        let pus = self.domains.all[domain].groups[group].iter().copied();
+        let pus = self.pus.domains().all[domain].groups[group].iter().copied();
         pus.min_by_key(|&pu| (self.pu_load(pu), self.core_load(pu), pu))
     }
 

@@ -320,13 +320,13 @@ mod tests {
         }
         tamper(&mut world);
         let step = Step {
-            from: world.now,
-            to: world.now + time,
+            from: world.now(),
+            to: world.now() + time,
             on: &world.on,
             queues: &world.queues,
             tasks: &world.tasks,
             jobs: &world.jobs,
-            new: Some(&world.prediction),
+            new: Some(world.rates.now()),
             patience: Some(Nanos::ZERO),
         };
         world.checker.step(&step)
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn every_broken_rule_is_noticed() {
-        refused("expected a step from", |world| world.now = Nanos::from_millis(11));
+        refused("expected a step from", |world| world.events.pass_to(Nanos::from_millis(11)));
         refused("runs twice", |world| world.on[1].task = world.on[0].task);
         refused("runs where it may not", |world| {
             let task = world.on[0].task;
@@ -387,9 +387,7 @@ mod tests {
             world.tasks[task].pages[0] += 0.5;
         });
         refused("controllers", |world| {
-            let mut prediction = (*world.prediction).clone();
-            prediction.controllers[0] = 1.1;
-            world.prediction = std::rc::Rc::new(prediction);
+            world.rates.now_mut().controllers[0] = 1.1;
         });
     }
 }

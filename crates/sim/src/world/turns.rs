@@ -53,7 +53,7 @@ impl World<'_> {
             self.leave_queue(task);
             self.tasks[task].at_barrier = true;
             self.tasks[task].state = State::Asleep;
-            self.tasks[task].since = self.now;
+            self.tasks[task].since = self.events.now();
         }
     }
 
@@ -79,8 +79,8 @@ impl World<'_> {
         self.tasks[next].turns += turns;
         if turns > 0 && std::mem::take(&mut self.tasks[next].at_barrier) {
             let on = self.tasks[task].pu;
-            self.tasks[next].woken = Some(Woken { by: task, at: self.now, on });
-            self.stale = true;
+            self.tasks[next].woken = Some(Woken { by: task, at: self.events.now(), on });
+            self.rates.note_change();
             self.wake(next);
         }
     }
@@ -93,17 +93,14 @@ impl World<'_> {
 
     /// Counts a wake-up, and charges its cost, when the woken task gets a PU.
     pub(crate) fn note_wake_up(&mut self, task: TaskNo, pu: PuIdx) {
-        let Some(Woken { by, at, on }) = self.tasks[task].woken.take() else { return };
-        let waited = self.now - at;
+        let Some(woken) = self.tasks[task].woken.take() else { return };
+        let waited = self.events.now() - woken.at;
         let machine = self.platform.machine();
-        let pair = on.filter(|_| waited == Nanos::ZERO);
+        let pair = woken.on.filter(|_| waited == Nanos::ZERO);
         let pair = pair.and_then(|on| Pair::of(machine, self.os(on), self.os(pu)));
         let seconds = self.scenario.kernel.wake_ups.of(pair.unwrap_or(Pair::SamePu));
         self.tasks[task].refill_s += seconds;
-        let sums = self.wake_ups.entry((by, task)).or_default();
-        sums.count += 1;
-        sums.same_pu += u64::from(on == Some(pu));
-        sums.waited += waited + nanos(seconds);
+        self.wake_ups.add(task, woken, pu, waited + nanos(seconds));
     }
 
     /// Adds time to all running pairs of threads with consecutive turns.
@@ -118,7 +115,7 @@ impl World<'_> {
             for task in tasks.start..last {
                 let Some(next) = self.next_in_turn(task) else { continue };
                 if self.runs(task) && self.runs(next) {
-                    self.wake_ups.entry((task, next)).or_default().both_ran += time;
+                    self.wake_ups.add_both_ran(task, next, time);
                 }
             }
         }
@@ -131,15 +128,7 @@ impl World<'_> {
 
     /// Wake-ups as seen by policies.
     pub(crate) fn reported_wake_ups(&self) -> Vec<WakeUps> {
-        let wake_ups = self.wake_ups.iter().map(|(&(waker, wakee), sums)| WakeUps {
-            waker: Some(self.tasks[waker].id),
-            wakee: self.tasks[wakee].id,
-            count: sums.count,
-            same_pu: Some(sums.same_pu),
-            waited: Some(sums.waited),
-            both_ran: Some(sums.both_ran),
-        });
-        wake_ups.collect()
+        self.wake_ups.reports(|task| self.tasks[task].id)
     }
 }
 

@@ -40,7 +40,7 @@ impl World<'_> {
             BarrierWait::Sleep | BarrierWait::Turns(_) => {
                 self.leave_queue(task);
                 self.tasks[task].state = State::Asleep;
-                self.tasks[task].since = self.now;
+                self.tasks[task].since = self.events.now();
             }
         }
     }
@@ -96,7 +96,7 @@ impl World<'_> {
 
     fn go_on_from_barrier(&mut self, task: TaskNo) {
         self.tasks[task].at_barrier = false;
-        self.stale = true;
+        self.rates.note_change();
         self.wake(task);
     }
 }

@@ -14,7 +14,6 @@
 use crate::task::{State, TaskNo};
 use crate::world::World;
 use colocate_evidence::JobIdx;
-use std::cmp::Reverse;
 
 impl World<'_> {
     /// Stops `jobs`, given in order, if not yet stopped.
@@ -25,8 +24,8 @@ impl World<'_> {
             }
             self.jobs[job].stopped = true;
             // Pollution is counted from the first stop on, so all that runs now must be known anew.
-            self.pollution.needed = true;
-            self.stale = true;
+            self.pollution.begin();
+            self.rates.note_change();
             for task in self.jobs[job].tasks.clone() {
                 if self.tasks[task].state == State::Ready {
                     self.leave_queue(task);
@@ -49,14 +48,15 @@ impl World<'_> {
                 }
             }
             let held = std::mem::take(&mut self.jobs[job].held_creations);
-            self.creations.extend(held.into_iter().map(|task| Reverse((self.now, task))));
+            let now = self.events.now();
+            held.into_iter().for_each(|task| self.events.create_at(now, task));
         }
     }
 
     /// Stops a ready or new task.
     pub fn hold(&mut self, task: TaskNo) {
         self.tasks[task].state = State::Stopped;
-        self.tasks[task].since = self.now;
+        self.tasks[task].since = self.events.now();
         self.tasks[task].stopped_at = self.tasks[task].pu.map(|pu| self.pollution.so_far(pu));
     }
 

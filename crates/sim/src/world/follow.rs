@@ -52,14 +52,14 @@ impl World<'_> {
 
     /// A PU by its kernel number; `None` if offline or excluded from the scenario.
     fn usable_pu(&self, pu: PuNr) -> Option<PuIdx> {
-        self.platform.machine().pu_by_os(pu).filter(|pu| self.usable[pu.idx()])
+        self.platform.machine().pu_by_os(pu).filter(|pu| self.pus.has(*pu))
     }
 
     /// Pins a task to its target, or unpins the task.
     pub fn set_target(&mut self, task: TaskNo) {
         let pinned = match self.targets.of[task] {
             _ if self.is_stopped(task) => None,
-            Target::Pu(pu) => Some(pu).filter(|pu| self.usable[pu.idx()]),
+            Target::Pu(pu) => Some(pu).filter(|pu| self.pus.has(*pu)),
             Target::Kernel | Target::Unusable(_) | Target::Sharing(..) => None,
             Target::DefaultPlacement => self.default_pu(task),
         };
@@ -67,7 +67,7 @@ impl World<'_> {
         if self.tasks[task].pinned != pinned || self.tasks[task].among != among {
             self.tasks[task].pinned = pinned;
             self.tasks[task].among = among;
-            self.timers.stale = true;
+            self.timers.note_change();
         }
         if let (State::Ready, Some(pu)) = (self.tasks[task].state, self.tasks[task].pu) {
             // A task that is being created is on no queue yet; its creation puts it on one.
@@ -90,8 +90,8 @@ impl World<'_> {
             (Target::Kernel, Some(node)) => machine.home_pus(NodeIdx::new(node)).collect(),
             _ => return None,
         };
-        pus.retain(|pu| self.usable[pu.idx()]);
-        let usable = self.usable.iter().filter(|usable| **usable).count();
+        pus.retain(|pu| self.pus.has(*pu));
+        let usable = self.pus.iter().count();
         let is_part = !pus.is_empty() && pus.len() < usable && !self.is_stopped(task);
         is_part.then(|| pus.into())
     }
@@ -117,6 +117,19 @@ impl World<'_> {
         queue.is_some_and(|queue| queue.members().any(|member| member == task))
     }
 
+    /// Frees a task from an offline PU: from its pinning, and from its queue.
+    pub(super) fn leave_offline(&mut self, task: TaskNo) {
+        if self.tasks[task].pinned.is_some_and(|pu| !self.pus.has(pu)) {
+            self.tasks[task].pinned = None;
+        }
+        // A set of PUs that share a cache or node loses those that are offline.
+        self.tasks[task].among = self.among(task);
+        let from = self.tasks[task].pu.filter(|pu| !self.pus.has(*pu));
+        if let Some(from) = from.filter(|_| self.is_queued(task)) {
+            self.migrate(task, self.allowed_near(task, self.pus.near(from)));
+        }
+    }
+
     /// PU of a task outside of the plan: its present PU if among the PUs to fill, else the first
     /// with the fewest placed tasks. `None` if left to the kernel.
     fn default_pu(&self, task: TaskNo) -> Option<PuIdx> {
@@ -130,7 +143,7 @@ impl World<'_> {
         for pu in alive.filter_map(|(_, other)| other.pinned) {
             placed[pu.idx()] += 1;
         }
-        let usable = fill.iter().copied().filter(|pu| self.usable[pu.idx()]);
+        let usable = fill.iter().copied().filter(|pu| self.pus.has(*pu));
         usable.min_by_key(|pu| placed[pu.idx()])
     }
 

@@ -3,17 +3,15 @@
 use crate::scenario::Method;
 use crate::task::{State, Task, TaskNo};
 use crate::world::World;
-use colocate_evidence::{JobEnd, JobIdx};
 use colocate_machine::Nanos;
-use std::cmp::Reverse;
 
 impl World<'_> {
     /// Puts a task to sleep for a time.
     pub fn sleep(&mut self, task: TaskNo, time: Nanos) {
         self.leave_queue(task);
         self.tasks[task].state = State::Asleep;
-        self.tasks[task].since = self.now;
-        self.wakes.push(Reverse((self.now + time, task)));
+        self.tasks[task].since = self.events.now();
+        self.events.wake_at(self.events.now() + time, task);
     }
 
     /// Wakes a task, if asleep.
@@ -33,7 +31,7 @@ impl World<'_> {
     /// Puts a task with an earlier PU on a queue.
     pub(crate) fn enqueue_woken(&mut self, task: TaskNo) {
         let pu = self.tasks[task].pinned.or_else(|| self.wake_pu(task));
-        let pu = self.online_near(pu.unwrap_or(self.launcher));
+        let pu = self.pus.near(pu.unwrap_or(self.launcher));
         self.join_queue(task, self.allowed_near(task, pu));
     }
 
@@ -49,12 +47,12 @@ impl World<'_> {
             self.jobs[job].held_creations.push(no);
             return;
         }
-        self.jobs[job].launched.get_or_insert(self.now);
+        self.jobs[job].launched.get_or_insert(self.events.now());
         // In a later run of its job, the task was over with its work until now.
         if self.tasks[no].created.is_some() {
             self.end_sleep(no);
         }
-        self.tasks[no].created.get_or_insert(self.now);
+        self.tasks[no].created.get_or_insert(self.events.now());
         // A new task has no lag.
         self.tasks[no].virtual_time = 0;
         if self.is_stopped(no) {
@@ -74,7 +72,7 @@ impl World<'_> {
         let pu = match self.tasks[no].pinned {
             Some(pu) => pu,
             None => {
-                let pu = self.fork_pu(self.online_near(parent));
+                let pu = self.fork_pu(self.pus.near(parent));
                 self.allowed_near(no, pu)
             }
         };
@@ -83,12 +81,12 @@ impl World<'_> {
     }
 
     pub(crate) fn end_sleep(&mut self, task: TaskNo) {
-        let slept = self.now - self.tasks[task].since;
+        let slept = self.events.now() - self.tasks[task].since;
         self.tasks[task].total.slept += slept;
     }
 
     pub(crate) fn end_wait(&mut self, task: TaskNo) {
-        let waited = self.now - self.tasks[task].since;
+        let waited = self.events.now() - self.tasks[task].since;
         let task = &mut self.tasks[task];
         task.total.waited += waited;
         if task.course.spins() {
@@ -97,7 +95,7 @@ impl World<'_> {
     }
 
     pub(crate) fn end_stop(&mut self, task: TaskNo) {
-        let stopped = self.now - self.tasks[task].since;
+        let stopped = self.events.now() - self.tasks[task].since;
         self.tasks[task].total.stopped += stopped;
     }
 
@@ -105,7 +103,7 @@ impl World<'_> {
     pub(crate) fn end_spin(&mut self, task: TaskNo) {
         if self.waits(task) {
             self.end_wait(task);
-            self.tasks[task].since = self.now;
+            self.tasks[task].since = self.events.now();
         }
     }
 
@@ -118,7 +116,7 @@ impl World<'_> {
 
     /// Length of a task's present wait for its PU; 0 without a wait.
     fn wait(&self, task: TaskNo) -> Nanos {
-        if self.waits(task) { self.now - self.tasks[task].since } else { Nanos::ZERO }
+        if self.waits(task) { self.events.now() - self.tasks[task].since } else { Nanos::ZERO }
     }
 
     /// A task's waits for its PU, with the present wait.
@@ -137,7 +135,7 @@ impl World<'_> {
     pub fn finish(&mut self, task: TaskNo) {
         self.leave_queue(task);
         self.tasks[task].state = State::Done;
-        self.tasks[task].since = self.now;
+        self.tasks[task].since = self.events.now();
         let job = self.tasks[task].id.job.0 as usize;
         self.jobs[job].busy -= 1;
         self.hand_on_all(task);
@@ -151,7 +149,7 @@ impl World<'_> {
             return;
         }
         self.jobs[job].runs += 1;
-        self.jobs[job].done.get_or_insert(self.now);
+        self.jobs[job].done.get_or_insert(self.events.now());
         let all_done = self.jobs.iter().all(|job| job.done.is_some());
         match self.scenario.method {
             Method::Leave => self.end_job(job, 0),
@@ -160,14 +158,16 @@ impl World<'_> {
             }
             Method::Restart => self.relaunch(job),
         }
-        self.over = all_done;
+        if all_done {
+            self.ends.end();
+        }
     }
 
     /// Launches a job once more, at the earliest a slice after its last launch. New tasks start
     /// with the virtual time of their PU's queue: without the delay the next run of a shorter job
     /// could go first again, for ever.
     pub(crate) fn relaunch(&mut self, job: usize) {
-        let at = self.now.max(self.jobs[job].run_launched + self.scenario.kernel.slice);
+        let at = self.events.now().max(self.jobs[job].run_launched + self.scenario.kernel.slice);
         self.jobs[job].run_launched = at;
         self.jobs[job].busy = self.jobs[job].tasks.len();
         self.begin_turns(job);
@@ -177,7 +177,7 @@ impl World<'_> {
             self.tasks[no].arrived = 0;
             self.tasks[no].state = State::NotCreated;
             let created = at + self.scenario.jobs[job].threads[thread].born;
-            self.creations.push(Reverse((created, no)));
+            self.events.create_at(created, no);
         }
     }
 
@@ -193,7 +193,7 @@ impl World<'_> {
         }
         self.tasks[task].state = State::Ended;
         if self.tasks[task].created.is_some() {
-            self.tasks[task].ended = Some(self.now);
+            self.tasks[task].ended = Some(self.events.now());
         }
     }
 
@@ -204,16 +204,9 @@ impl World<'_> {
         }
         self.jobs[job].tasks.clone().for_each(|task| self.end_task(task));
         self.jobs[job].over = true;
-        self.job_ended = true;
         let tasks = self.tasks[self.jobs[job].tasks.clone()].iter();
         let cpu_time = tasks.fold(Nanos::ZERO, |sum, task| sum + task.total.ran);
-        let number = u32::try_from(job).unwrap_or(u32::MAX);
-        self.ended.push(JobEnd {
-            job: JobIdx(number),
-            at: self.now,
-            status,
-            cpu_time: Some(cpu_time),
-        });
+        self.ends.end_job(job, self.events.now(), status, cpu_time);
     }
 
     /// Kills all remaining jobs, as `timeout -s KILL` would.
@@ -221,6 +214,6 @@ impl World<'_> {
         // Exit status of a shell for a process ended by signal 9.
         const KILLED: i32 = 128 + 9;
         (0..self.jobs.len()).for_each(|job| self.end_job(job, KILLED));
-        self.over = true;
+        self.ends.end();
     }
 }

@@ -1,6 +1,6 @@
 //! Placement of new and woken threads by the simulated kernel.
 
-use crate::balance::compare_loads;
+use super::balance::compare_loads;
 use crate::kernel::{Fork, Wake};
 use crate::task::TaskNo;
 use crate::world::World;
@@ -10,14 +10,14 @@ impl World<'_> {
     /// PU of a new thread whose parent is on `parent`.
     pub(crate) fn fork_pu(&mut self, parent: PuIdx) -> PuIdx {
         let Fork::Idlest { reclaim_distance } = self.scenario.kernel.fork else { return parent };
-        let mut over = self.domains.over[parent.idx()].iter().rev();
+        let mut over = self.pus.domains().over[parent.idx()].iter().rev();
         let top = over.find(|domain| {
-            self.domains.all[**domain].distance.is_none_or(|far| far <= reclaim_distance)
+            self.pus.domains().all[**domain].distance.is_none_or(|far| far <= reclaim_distance)
         });
         let Some(&top) = top else {
             return parent;
         };
-        let mut part = self.domains.all[top].pus.clone();
+        let mut part = self.pus.domains().all[top].pus.clone();
         let mut local = parent;
         // Ends: every step leaves a smaller part.
         while let Some(domain) = self.domain_of(&part) {
@@ -32,14 +32,14 @@ impl World<'_> {
 
     /// The largest domain within `part`; `None` without such a domain.
     fn domain_of(&self, part: &[PuIdx]) -> Option<usize> {
-        let mut over = self.domains.over[part[0].idx()].iter().rev();
-        over.find(|d| self.domains.all[**d].pus.iter().all(|pu| part.contains(pu))).copied()
+        let mut over = self.pus.domains().over[part[0].idx()].iter().rev();
+        over.find(|d| self.pus.domains().all[**d].pus.iter().all(|pu| part.contains(pu))).copied()
     }
 
     /// The group with the fewest tasks for each PU: `local`'s if it is among them, else a random
     /// one.
     fn idlest_group(&mut self, domain: usize, local: PuIdx) -> Vec<PuIdx> {
-        let groups = &self.domains.all[domain].groups;
+        let groups = &self.pus.domains().all[domain].groups;
         let loads: Vec<_> = groups.iter().map(|group| self.group_load(group)).collect();
         let least = (0..groups.len())
             .filter(|&at| !loads.iter().any(|&other| compare_loads(other, loads[at]).is_lt()));
@@ -48,12 +48,12 @@ impl World<'_> {
         let chosen =
             home.filter(|home| least.contains(home) || self.may_stay(domain, *home, least[0]));
         let chosen = chosen.unwrap_or_else(|| least[self.rng.below(least.len())]);
-        self.domains.all[domain].groups[chosen].clone()
+        self.pus.domains().all[domain].groups[chosen].clone()
     }
 
     /// Whether a new thread stays on its parent's node although another node has more idle PUs.
     fn may_stay(&self, domain: usize, home: usize, idlest: usize) -> bool {
-        let domain = &self.domains.all[domain];
+        let domain = &self.pus.domains().all[domain];
         let tasks: usize = domain.groups[home].iter().map(|pu| self.pu_load(*pu)).sum();
         let idle_home = self.idle_pus(&domain.groups[home]);
         let idle_there = self.idle_pus(&domain.groups[idlest]);
@@ -91,6 +91,6 @@ impl World<'_> {
 
     /// Whether a PU is allowed for a task, and has only fillers.
     fn is_idle_for(&self, task: TaskNo, pu: PuIdx) -> bool {
-        self.pu_load(pu) == 0 && self.usable[pu.idx()] && self.may_be_on(task, pu)
+        self.pu_load(pu) == 0 && self.pus.has(pu) && self.may_be_on(task, pu)
     }
 }

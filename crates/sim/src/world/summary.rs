@@ -10,7 +10,7 @@ impl World<'_> {
     pub fn outcome(&self) -> Outcome {
         let (platform, scenario) = (self.platform, self.scenario);
         let started = self.jobs.iter().filter_map(|job| job.launched).min();
-        let seconds = (self.now - started.unwrap_or_default()).as_secs_f64();
+        let seconds = (self.events.now() - started.unwrap_or_default()).as_secs_f64();
         let jobs = self.jobs.iter().zip(&scenario.jobs).map(|(job, spec)| JobOutcome {
             name: spec.name.clone(),
             launched: job.launched,
@@ -24,10 +24,10 @@ impl World<'_> {
             scenario: scenario.name.clone(),
             seed: scenario.seed,
             assumptions: platform.assumptions(),
-            lasted: self.now,
+            lasted: self.events.now(),
             complete: self.jobs.iter().all(|job| job.done.is_some()),
             jobs: jobs.collect(),
-            tasks: created.map(|task| task_outcome(task, self.now)).collect(),
+            tasks: created.map(|task| task_outcome(task, self.events.now())).collect(),
             together: self.tally.together.clone(),
             used: self.tally.used(platform, &self.demands, seconds),
             spans: self.tally.spans.clone(),
@@ -44,7 +44,7 @@ fn task_outcome(task: &Task, now: Nanos) -> TaskOutcome {
         ended: task.ended.unwrap_or(now),
         ran: total.ran,
         spun: total.spun,
-        // Only schedulers get the two apart; see `crate::stop`.
+        // Only schedulers get the two apart; see `super::stop`.
         waited: total.waited + total.stopped,
         slept: total.slept,
         instructions: total.instructions,

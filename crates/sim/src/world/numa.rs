@@ -18,6 +18,7 @@
 //! one: it moves where two scans in a row are from the same node.
 
 use crate::kernel::NumaBalancing;
+use crate::memory::Memory;
 use crate::region::PAGE;
 use crate::task::{State, TaskNo};
 use crate::world::World;
@@ -40,7 +41,7 @@ impl World<'_> {
         let Some(settings) = self.scenario.kernel.numa_balancing else { return };
         let far = self.tasks[task].pu.map_or(0.0, |pu| self.far_share(task, pu));
         self.tasks[task].next_scan = if far > NEAR {
-            Nanos((self.now.0 / settings.period.0 + 1).saturating_mul(settings.period.0))
+            Nanos((self.events.now().0 / settings.period.0 + 1).saturating_mul(settings.period.0))
         } else {
             Nanos(u64::MAX)
         };
@@ -50,11 +51,11 @@ impl World<'_> {
     /// Runs NUMA balancing for every task whose scan is due.
     pub(crate) fn scan_pages(&mut self) {
         let Some(settings) = self.scenario.kernel.numa_balancing else { return };
-        if self.scan_at > self.now {
+        if self.scan_at > self.events.now() {
             return;
         }
         for task in 0..self.tasks.len() {
-            if self.tasks[task].next_scan > self.now {
+            if self.tasks[task].next_scan > self.events.now() {
                 continue;
             }
             // A task that is not ready is scanned again from its next arrival on a queue.
@@ -107,8 +108,8 @@ impl World<'_> {
         let left = self.node_load(from) - 1;
         let come = self.node_load(to) + 1;
         let both = self.platform.home_pus(to).next().and_then(|pu| {
-            let over = self.domains.over[pu.idx()].iter();
-            let mut over = over.map(|&domain| &self.domains.all[domain]);
+            let over = self.pus.domains().over[pu.idx()].iter();
+            let mut over = over.map(|&domain| &self.pus.domains().all[domain]);
             over.find(|domain| self.platform.home_pus(from).any(|pu| domain.pus.contains(&pu)))
         });
         come <= left || both.is_some_and(|both| both.lets((come - left) as u64, come - 1))
@@ -123,7 +124,7 @@ impl World<'_> {
     fn idle_pu(&self, node: usize) -> Option<PuIdx> {
         let machine = self.platform.machine();
         let home = self.platform.home_pus(node);
-        let idle = home.filter(|pu| self.usable[pu.idx()] && self.queues[pu.idx()].load() == 0);
+        let idle = home.filter(|pu| self.pus.has(*pu) && self.queues[pu.idx()].load() == 0);
         idle.min_by_key(|pu| {
             let core = &machine.cores[machine.core_of(*pu).idx()];
             core.pus.iter().map(|pu| self.queues[pu.idx()].load()).sum::<usize>()
@@ -152,18 +153,17 @@ impl World<'_> {
     fn fetch_pages(&mut self, no: TaskNo, NumaBalancing { scan, fault, .. }: NumaBalancing) {
         let Some(node) = self.tasks[no].pu.and_then(|pu| self.platform.node_of(pu)) else { return };
         let scan = scan.0 as f64;
-        let resident = self.resident(no);
+        let resident = self.memory.resident(&self.tasks[no]);
         let part = if resident > 0.0 { (scan / resident).min(1.0) } else { 1.0 };
         self.tasks[no].refill_s += (part * resident) / PAGE * fault.as_secs_f64();
-        for region in self.regions_of(no) {
-            let of = &mut self.regions[region];
-            if of.scanned_from.replace(node) != Some(node) {
+        for region in Memory::used_by(&self.tasks[no]) {
+            if !self.memory.scan(region, node) {
                 continue;
             }
-            let far = 1.0 - of.on(node);
+            let far = 1.0 - self.memory.of(region).on(node);
             // A remainder too small to count as far comes along; else scans would never end.
             let stays = if far * (1.0 - part) < NEAR { 0.0 } else { 1.0 - part };
-            let groups = 0..of.groups.len();
+            let groups = 0..self.memory.of(region).groups.len();
             let moved = self.move_region(region, groups, node, stays);
             self.charge_copies(no, moved);
         }

@@ -11,8 +11,8 @@ impl World<'_> {
     pub(crate) fn join_queue(&mut self, task: TaskNo, pu: PuIdx) {
         self.note_move(task, pu);
         self.queues[pu.idx()].enqueue(task, pu, &mut self.tasks);
-        self.tasks[task].since = self.now;
-        self.timers.stale = true;
+        self.tasks[task].since = self.events.now();
+        self.timers.note_change();
         self.watch_pages(task);
     }
 
@@ -23,14 +23,14 @@ impl World<'_> {
         let ran = queue.running == Some(task);
         queue.dequeue(task, self.scenario.kernel.slice, &mut self.tasks);
         if queue.load() == 0 {
-            self.timers.emptied.push(pu);
+            self.timers.note_empty(pu);
         }
         if ran {
-            self.stale = true;
+            self.rates.note_change();
         } else {
             self.end_wait(task);
         }
-        self.timers.stale = true;
+        self.timers.note_change();
     }
 
     /// Moves a ready task to another PU.
@@ -57,7 +57,7 @@ impl World<'_> {
         }
         let demand = self.demands.of(task.course.phase(), self.platform.kind_of(to));
         let seat = Seat { pu: to, demand, pages: &task.pages, space: task.id.job.0 };
-        let now = &self.prediction;
+        let now = self.rates.now();
         let cold = self.platform.model().refill(&seat, from, &task.occupancy, &left, now);
         // Moves before the refill ends do not add up: a cache is at most all cold.
         task.refill_s = task.refill_s.max(cold.seconds);

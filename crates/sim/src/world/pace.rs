@@ -1,18 +1,17 @@
 //! Rates of running tasks, and the passing of time.
 
+use super::invariants::Step;
 use crate::SimError;
-use crate::invariants::Step;
 use crate::on_pu::OnPu;
 use crate::task::{NORMAL, TaskNo};
 use crate::world::World;
 use colocate_machine::Nanos;
 use colocate_model::CpiStack;
-use std::rc::Rc;
 
 impl World<'_> {
     /// Predicts the rates anew, if another set of tasks runs.
     pub fn refresh(&mut self) {
-        if !std::mem::take(&mut self.stale) {
+        if !self.rates.is_stale() {
             return;
         }
         self.count();
@@ -20,10 +19,8 @@ impl World<'_> {
         // In the order of PUs, on which `Tally::step` relies.
         let running: Vec<_> =
             pus.filter_map(|pu| Some((self.queues[pu.idx()].running?, pu))).collect();
-        self.prediction = self.rates.of(self.platform, &self.demands, &self.tasks, &running);
-        self.fresh = true;
-        self.pollution.set_rates(&running, &self.prediction, self.line);
-        let prediction = Rc::clone(&self.prediction);
+        let prediction = self.rates.predict(self.platform, &self.demands, &self.tasks, &running);
+        self.pollution.set_rates(&running, &prediction);
         for (&(task, _), rate) in running.iter().zip(&prediction.tasks) {
             self.tasks[task].occupancy.clone_from(&rate.occupancy);
         }
@@ -49,7 +46,7 @@ impl World<'_> {
 
     /// Adds the instructions since the last prediction to the tasks' counters.
     pub fn count(&mut self) {
-        for (on, rate) in self.on.iter_mut().zip(&self.prediction.tasks) {
+        for (on, rate) in self.on.iter_mut().zip(&self.rates.now().tasks) {
             let did = std::mem::take(&mut on.did);
             let cold = std::mem::take(&mut on.cold);
             if did + cold <= 0.0 {
@@ -78,7 +75,7 @@ impl World<'_> {
     pub fn until(&self, task: TaskNo, speed: f64) -> Nanos {
         let task = &self.tasks[task];
         let (left, exact) = task.course.until_next();
-        let at = self.now + nanos_up(task.refill_s + left / speed);
+        let at = self.events.now() + nanos_up(task.refill_s + left / speed);
         // Ends that need not be exact are put off to the grain, so that many fall together.
         let grain = self.scenario.grain.0;
         if exact || grain == 0 { at } else { Nanos(at.0.div_ceil(grain).saturating_mul(grain)) }
@@ -87,13 +84,13 @@ impl World<'_> {
     /// Lets time pass until `to`, before which no event may be due.
     pub fn step(&mut self, to: Nanos) -> Result<(), SimError> {
         // An event that is due and not handled would stop time.
-        if to <= self.now {
+        if to <= self.events.now() {
             return Err(SimError::Broken(format!(
                 "expected time to go on, found {to} after {}",
-                self.now
+                self.events.now()
             )));
         }
-        let time = to - self.now;
+        let time = to - self.events.now();
         let seconds = time.as_secs_f64();
         for on in &mut self.on {
             let task = &mut self.tasks[on.task];
@@ -127,16 +124,19 @@ impl World<'_> {
         }
         self.note_both_ran(time);
         self.pollution.pass(seconds);
-        self.tally.step(self.now, to, &self.on, &self.prediction, &self.tasks);
+        self.tally.step(self.events.now(), to, &self.on, self.rates.now(), &self.tasks);
+        let from = self.events.now();
+        let patience = self.patience();
+        self.events.pass_to(to);
         let step = Step {
-            from: std::mem::replace(&mut self.now, to),
+            from,
             to,
             on: &self.on,
             queues: &self.queues,
             tasks: &self.tasks,
             jobs: &self.jobs,
-            new: std::mem::take(&mut self.fresh).then_some(&self.prediction),
-            patience: self.patience(),
+            new: self.rates.take_new(),
+            patience,
         };
         self.checker.step(&step).map_err(SimError::Broken)
     }

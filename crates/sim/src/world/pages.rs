@@ -1,6 +1,6 @@
 //! Moves of memory that a plan orders.
 //!
-//! Addresses are those of [`World::page_groups`]. Copying takes the programs no time, as another
+//! Addresses are those of [`Memory::page_groups`](crate::memory::Memory::page_groups). Copying takes the programs no time, as another
 //! thread does it.
 
 use crate::region::Region;
@@ -38,16 +38,13 @@ impl World<'_> {
         let mut budget = order.budget.0 as f64;
         let mut left = 0.0;
         for (region, groups) in self.ordered(order)? {
-            let of = &self.regions[region];
-            let elsewhere: f64 =
-                of.groups[groups.clone()].iter().map(|group| (1.0 - group[node]).max(0.0)).sum();
-            let far = of.bytes / of.groups.len() as f64 * elsewhere;
+            let far = self.memory.far_bytes(region, groups.clone(), node);
             let moves = far.min(budget);
             budget -= moves;
             left = left + far - moves;
             if moves > 0.0 {
                 // Moved bytes are counted once, at the first user.
-                let user = of.users[0];
+                let user = self.memory.of(region).users[0];
                 self.move_region(region, groups, node, 1.0 - moves / far);
                 self.tasks[user].total.moves.page_bytes += moves as u64;
             }
@@ -70,17 +67,16 @@ impl World<'_> {
     fn ordered(&self, order: &PageMove) -> Result<Vec<(usize, Range<usize>)>, String> {
         let job = order.job.0 as usize;
         if !order.ranges.is_empty() {
-            let found = order.ranges.iter().filter_map(|range| self.groups_in(*range));
+            let found = order.ranges.iter().filter_map(|range| self.memory.groups_in(*range));
             let found: Vec<_> =
-                found.filter(|(region, _)| is_movable(&self.regions[*region], job)).collect();
+                found.filter(|(region, _)| is_movable(self.memory.of(*region), job)).collect();
             return if found.is_empty() {
                 Err("expected memory that the job has, found none".to_owned())
             } else {
                 Ok(found)
             };
         }
-        let all = self.regions.iter().enumerate();
-        let all = all.filter(|(_, region)| is_movable(region, job));
+        let all = self.memory.iter().filter(|(_, region)| is_movable(region, job));
         Ok(all.map(|(place, region)| (place, 0..region.groups.len())).collect())
     }
 }
