@@ -318,7 +318,7 @@ impl State {
     pub fn from_json(text: &str) -> Result<Self, StateError> {
         // Only the version: another version may have other fields.
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Deserialize)]
+        #[derive(Deserialize)]
         struct Head {
             version: u64,
         }

@@ -1,7 +1,7 @@
 //! Schemas of formats, generated from their types. `UPDATE_EXPECT=1` accepts changes; read the difference.
 
 use colocate_figures::{comparison, state};
-use colocate_machine::{exact, measured};
+use colocate_machine::exact;
 use colocate_model::{profile, symbiosis};
 use colocate_policy::plan;
 use expect_test::expect_file;
@@ -19,7 +19,6 @@ fn schemas_follow_types() {
     check::<state::State>("state", state::VERSION, &read);
     let written = SchemaSettings::draft2020_12().for_serialize();
     check::<comparison::Comparison>("comparison", comparison::VERSION, &written);
-    check::<measured::CoreSpeeds>("core-speeds", measured::VERSION, &written);
     check::<symbiosis::CpiModel>("cpi-model", symbiosis::file::VERSION, &written);
 }
 
