@@ -116,7 +116,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let Some(path) = &args.file else {
         return compare(Session::open(args)?, Vec::new(), args, stop);
     };
-    let measurement = Measurement::open(path, args, &stop)?;
+    let measurement = Measurement::open(path, args, stop)?;
     for (dir, settings) in measurement.workloads(args)? {
         let resume = measurement.resume_command();
         let session = Session::of_file(dir, settings, args, resume)?;

@@ -107,7 +107,7 @@ impl Launcher {
             command.args(words).args(["--quiet", "--json", "-o"]).arg(&files.report);
             Attachment::new(command, self.attach, &children)
         });
-        let waited = children::wait_all(&children, &until, &self.stop, ask_to_end, || {
+        let waited = children::wait_all(&children, &until, self.stop, ask_to_end, || {
             attachment.as_mut().map_or(Ok(()), |it| it.poll(&output))
         });
         if waited.is_err() {
@@ -189,7 +189,7 @@ impl Launcher {
     /// run. Once all children in `until` (if any) have ended, the remaining children are
     /// terminated.
     fn wait_for(&self, children: &[Pid], until: &[usize]) -> anyhow::Result<Option<Vec<End>>> {
-        children::wait_all(children, until, &self.stop, ask_to_end, || Ok(()))
+        children::wait_all(children, until, self.stop, ask_to_end, || Ok(()))
     }
 }
 
