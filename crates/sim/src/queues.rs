@@ -5,7 +5,7 @@
 //!
 //! # Approach
 //! EEVDF (Stoica and Abdel-Wahab, "Earliest eligible virtual deadline first", 1995; Linux since
-//! 6.6) with equal slices, and equal weights but for fillers ([`crate::world::filling`]). A thread's
+//! 6.6) with equal slices, and equal weights but for fillers (`world::filling`). A thread's
 //! virtual time is the time it ran on the queue. The thread is eligible while that is not above the
 //! mean of the queue, and its deadline is a slice later. A thread that leaves the queue keeps its
 //! lag behind the mean, at most a slice, and has it again on the next queue.

@@ -1,5 +1,5 @@
 //! Placement of threads: [`rules`] decide from facts, [`apply`] sets masks, [`creation`] and [`events`] take in what threads do, and
-//! [`adopt`] follows plans.
+//! [`adopt()`] follows plans.
 
 mod adopt;
 mod apply;
