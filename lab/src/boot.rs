@@ -85,6 +85,7 @@ impl Boot {
     /// If QEMU cannot be started or reports a failure.
     pub fn converse(&self) -> anyhow::Result<()> {
         let mut command = self.command()?;
+        // `mon:` adds the monitor, so that Ctrl-A X ends QEMU.
         command.args(["-serial", "mon:stdio"]);
         let status = Killed::start(&mut command)?.0.wait().context("QEMU cannot be waited for")?;
         if status.success() { Ok(()) } else { bail!("QEMU: {status}") }

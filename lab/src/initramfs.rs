@@ -167,6 +167,7 @@ fn loaded_end(content: &[u8]) -> Option<usize> {
     let headers = file.elf_program_headers();
     let ends = headers.iter().map(|header| header.p_offset(endian) + header.p_filesz(endian));
     let end = usize::try_from(ends.max()?).ok()?;
+    // The header, in which fields are cleared, takes 64 bytes.
     (64..content.len()).contains(&end).then_some(end)
 }
 

@@ -13,6 +13,7 @@ impl Output {
     /// Parser for a guest whose `/init` writes `mark`, "end" and the status in a line.
     #[must_use]
     pub fn new(mark: &str) -> Self {
+        // The newline is of `/init`: the last line of the command can lack one.
         Self { mark: format!("\n{mark} end ").into(), held: Vec::new(), status: None }
     }
 

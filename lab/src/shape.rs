@@ -50,6 +50,7 @@ pub fn options(machine: &Machine, guest: Guest) -> anyhow::Result<Vec<String>> {
     let levels = levels(machine)?;
     let Levels { packages, dies, modules, cores, threads } = levels;
     let pus = machine.pus.len();
+    // QEMU's `virt` has clusters, but neither dies nor modules.
     let middle = if guest.is_arm64() {
         format!("clusters={}", dies * modules)
     } else {

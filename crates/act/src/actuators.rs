@@ -42,6 +42,7 @@ impl Actuators {
         thread: &mut Thread,
         record: A::Record,
     ) -> io::Result<bool> {
+        // Without a handle, a later process could have the thread's number.
         let Some(process) = &thread.process else { return Ok(false) };
         let start_ticks = match thread.start_ticks {
             Some(start_ticks) => start_ticks,
@@ -57,6 +58,7 @@ impl Actuators {
             tid: thread.tid,
             start_ticks,
             mark: thread.mark,
+            // A crash before the change leaves the earlier mask in force.
             was: thread.mark,
             lowered: thread.lowered,
         };

@@ -66,6 +66,7 @@ impl AffinityError {
         match error.errno() {
             Some(libc::ESRCH) => Self::Gone,
             Some(libc::EINVAL) => Self::NoneAllowed { wanted: wanted.clone() },
+            // EPERM has two causes; a trial on a thread of our own tells them apart.
             Some(libc::EPERM) if mask::is_filtered() => Self::Filtered,
             Some(libc::EPERM) => Self::Denied,
             _ => Self::Other(error),
@@ -78,6 +79,7 @@ impl AffinityError {
 /// # Errors
 /// Any error of the kernel; none is known.
 pub fn own() -> Result<PuSet, AffinityError> {
+    // Thread 0 is the caller.
     mask::of(Tid(0)).map_err(|error| AffinityError::of(error, &PuSet::new()))
 }
 
@@ -113,6 +115,7 @@ pub fn place(process: &ProcessHandle, tid: Tid, cpus: &PuSet) -> Result<PuSet, A
         is_set = true;
         mask::of(tid)
     });
+    // The thread ended between both calls, and its number may be another thread's.
     if is_set && matches!(&placed, Err(why) if why.errno() == Some(libc::ESRCH)) {
         restore_successor(tid, cpus);
     }
@@ -126,6 +129,7 @@ fn restore_successor(tid: Tid, cpus: &PuSet) {
     let successor = Stat::read(Path::new("/proc"), Pid(tid.0), tid);
     let creator = successor.and_then(|stat| mask::of(stat.parent.first_thread()).ok());
     if let (Some(given), Ok(current)) = (creator, mask::of(tid))
+        // Another mask is not ours: a program has set it since.
         && current == *cpus
     {
         // If it has ended there is nothing to restore.
@@ -213,11 +217,13 @@ pub fn mask_and_cpuset(
     for _ in 0..MOST_READINGS {
         let shown = allowed(process, tid).ok()?;
         let after = cpuset_of(cpusets, process, tid);
+        // Equal before and after: the mask read in between belongs to this cpuset.
         if before == after {
             return Some((shown, after));
         }
         before = after;
     }
+    // A cpuset that never rests has no consistent pair: the latest of each is returned.
     Some((allowed(process, tid).ok()?, before))
 }
 
@@ -278,7 +284,9 @@ impl Actuators {
                 return Pinned::Failed(format!("its start in /proc cannot be read: {why}"));
             }
         }
+        // Noted before the change: a thread created during the change has either mask.
         thread.recent.changes(thread.mark, to, now());
+        // The mask is uncertain until it is read back.
         thread.set = None;
         let mut placed = Mask::apply(&process, thread.tid, &self.mask(to));
         if let Err(AffinityError::Elsewhere { found, .. }) = &placed
@@ -355,6 +363,7 @@ impl Actuators {
                 programs: programs.as_ref(),
             })
         };
+        // Without a mask of ours the shown one alone decides, which saves reading the cpuset.
         if own.is_none()
             && programs.is_none()
             && facts(&thread.allowed, &self.usable) == MaskOwner::Original
@@ -376,6 +385,7 @@ impl Actuators {
     /// Whether a first thread has the mask of an ended thread of its process: the ended thread may
     /// have executed a program and be the first thread since.
     fn is_of_gone(&self, thread: &Thread) -> bool {
+        // Only a first thread can be the survivor of another thread's exec.
         let process = thread.process.as_ref().filter(|_| thread.is_first());
         process.is_some_and(|process| {
             self.journal.journal().was_of_gone(thread.pid, &thread.allowed, |tid| {
@@ -411,8 +421,10 @@ impl Actuators {
     /// Possible masks of a thread beside the mask set on it: its creator's masks, and its own
     /// earlier masks.
     fn inherited(&self, thread: &Thread) -> Vec<PuSet> {
+        // Without a mask set on the thread itself, its mark is the creator's.
         let own = (thread.set.is_none()).then_some(thread.mark);
         let marks = thread.recent.marks().chain(own).filter(|mark| mark.is_put());
+        // A thread that was given the original mask has lost every inherited one.
         let is_restored = thread.set == Some(Mark::Original);
         marks.filter(|_| !is_restored).map(|mark| self.mask(mark)).collect()
     }

@@ -85,6 +85,7 @@ impl Attached {
                 && (stat.parent == INIT
                     || all.get(&stat.parent).is_some_and(|parent| parent.session != stat.session))
         };
+        // The list of processes has these facts; `is_orphan` opens files of each process left.
         let found = all
             .iter()
             .filter(|(pid, stat)| stat.start_ticks >= begun && is_adopted(stat) && !is_known(**pid))
@@ -140,6 +141,7 @@ fn reapers_of(proc: &Path, process: &ProcessHandle) -> Vec<Pid> {
         Some(Stat::read(proc, *pid, pid.first_thread())?.parent)
     });
     let creators = parents.take(GENERATIONS);
+    // A parent outside the PID namespace has the number 0.
     creators.filter(|pid| pid.0 > 0).chain([INIT]).collect()
 }
 

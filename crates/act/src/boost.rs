@@ -53,6 +53,7 @@ const CROWD: usize = 8;
 /// so where sessions come and go a thread at the lowest nice value may wait for ever: on two PUs
 /// and Linux 6.18, for more than half a minute in 5 of 130 kills.
 pub fn run_first() {
+    // In the order of the rights that they take; the slice alone takes none.
     let _ = sys::set_real_time()
         .or_else(|_| sys::set_slice_and_nice(SHORT_SLICE, LOWEST_NICE))
         .or_else(|_| sys::set_slice_and_nice(SHORT_SLICE, sys::nice()));

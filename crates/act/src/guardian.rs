@@ -67,10 +67,12 @@ impl Guardian {
         let (anchored, announce) = pipe.map_err(failed("pipe"))?.unzip();
         match sys::fork()? {
             Fork::Parent(pid) => {
+                // The reader sees the end of the pipe only when no write end of ours is left.
                 drop(announce);
                 Ok(Self { pid, anchor: anchored.and_then(anchor::read_anchor), writer })
             }
             Fork::Child => {
+                // An own copy of the write end would hide colocate's death.
                 drop((writer, anchored));
                 // Nothing may unwind into the code of the process that this is a copy of.
                 let guard = std::panic::AssertUnwindSafe(|| {
@@ -87,6 +89,7 @@ impl Guardian {
     pub fn dismiss(mut self) {
         self.anchor.iter().for_each(anchor::end);
         let is_dismissed = self.writer.write_all(&[0]).is_ok();
+        // Otherwise the guardian still runs, and a wait for its end would not return.
         if sys::kill(self.pid, libc::SIGKILL).is_ok() || is_dismissed {
             let _ = sys::wait(Some(self.pid), true);
         }
@@ -95,6 +98,7 @@ impl Guardian {
     /// Makes the guardian undo the journal now, as after colocate's death, and waits for its end.
     pub fn undo(self) {
         let Self { pid, anchor, writer } = self;
+        // The closed pipe makes the guardian act.
         drop(writer);
         let _ = sys::wait(Some(pid), true);
         drop(anchor);
@@ -123,6 +127,8 @@ fn guard(
     let _ = std::env::set_current_dir("/");
     let anchor = announce.and_then(Anchor::make);
     if anchor.is_none() {
+        // Keys like Ctrl-C must not reach the guardian; beside an anchor, its own group sees to
+        // that.
         sys::leave_session();
     }
     sys::set_name(c"colocate-guard");
@@ -182,10 +188,12 @@ fn wait_for_the_end_of(colocate: Pid, mut reader: io::PipeReader, memory: &File)
             if stat.is_some_and(|stat| stat.is_stopped())
                 && let Some(How::Freezer(folder)) = read(memory).and_then(|it| it.pauses)
             {
+                // A failure is tried again at the next poll.
                 let _ = freezer::thaw(&folder);
             }
         }
     }
+    // A byte in the pipe is a dismissal, even if colocate has died since.
     if sys::parent() != colocate && !is_readable(reader.as_fd()) {
         return End::Undo;
     }
@@ -212,6 +220,7 @@ fn read(memory: &File) -> Option<Journal> {
     let length = usize::try_from(memory.metadata().ok()?.len()).ok()?;
     let mut bytes = vec![0; length];
     memory.read_exact_at(&mut bytes, 0).ok()?;
+    // A torn line need not be UTF-8; only that line is lost.
     Journal::parse(&String::from_utf8_lossy(&bytes)).ok()
 }
 

@@ -174,6 +174,7 @@ pub struct JournalError {
 
 impl JournalError {
     fn at(expected: &'static str, found: Option<&str>) -> Self {
+        // The first line of a foreign file can be of any length.
         let found = found.unwrap_or_default().chars().take(60).collect();
         Self { expected, found }
     }
@@ -269,11 +270,13 @@ impl Journal {
     /// Whether the journal is from process or time namespaces other than `ours`: its numbers and
     /// times have another meaning here.
     pub fn is_of_other_namespaces(&self, ours: Option<&str>) -> bool {
+        // An unknown namespace proves no difference.
         self.namespaces.as_deref().zip(ours).is_some_and(|(its, ours)| its != ours)
     }
 
     /// Whether the journal is from an earlier boot than `boot`, so that none of its tasks lives.
     pub fn is_of_another_boot(&self, boot: Option<&str>) -> bool {
+        // An unknown boot proves no difference.
         self.boot.as_deref().zip(boot).is_some_and(|(then, now)| then != now)
     }
 }
@@ -296,6 +299,7 @@ pub fn namespaces(proc: &Path) -> Option<String> {
 fn namespace(proc: &Path, name: &str) -> String {
     let link = colocate_files::kernel::link(&proc.join("self/ns").join(name)).ok();
     let link = link.map(|link| link.to_string_lossy().into_owned());
+    // The link reads like `pid:[4026531836]`.
     let number = link.as_deref().and_then(|link| link.split(['[', ']']).nth(1));
     number.unwrap_or("0").to_owned()
 }
@@ -306,6 +310,7 @@ fn owner(text: &str) -> Option<Owner> {
 }
 
 fn entry(line: &str) -> Option<Entry> {
+    // Lines are padded with spaces to their fixed length.
     let (body, sum) = line.trim_end().rsplit_once(' ')?;
     if u32::from_str_radix(sum, 16) != Ok(check_sum(body)) {
         return None;
@@ -351,6 +356,7 @@ fn line(entry: &Entry) -> String {
     let lowered = lowered.map_or("-", Fair::letter);
     let body = format!("{pid} {tid} {start_ticks} {mark} {was} {lowered}");
     let sum = check_sum(&body);
+    // The line feed is the last byte of the fixed length.
     format!("{:width$}\n", format!("{body} {sum:08x}"), width = LINE_B - 1)
 }
 
@@ -418,6 +424,7 @@ impl Writer {
         let place = dir.map(|dir| Place { dir, name: owner.file_name() });
         let place = place.map_err(|why| trouble = Some(why)).ok();
         let memory = sys::memfd(c"colocate-journal").map(File::from).ok();
+        // Half a head would make the whole journal unreadable.
         let memory = memory.filter(|memory| memory.write_all_at(head.as_bytes(), 0).is_ok());
         if memory.is_none() {
             trouble = Some("no file in memory can be had".into());
@@ -481,6 +488,7 @@ impl Writer {
     /// A place for a new task's line.
     pub fn slot(&mut self) -> Slot {
         self.free.pop().unwrap_or_else(|| {
+            // Reserved at once: the next call must not return the same slot.
             self.journal.entries.push(Entry::EMPTY);
             Slot(self.journal.entries.len() - 1)
         })
@@ -535,6 +543,7 @@ fn new_file(place: &Place, head: &str) -> Result<File, String> {
     match file.write_all_at(head.as_bytes(), 0) {
         Ok(()) => Ok(file),
         Err(why) => {
+            // A file without a whole head would be reported as spoilt.
             place.remove();
             Err(format!("{}: {why}", place.path().display()))
         }

@@ -138,6 +138,7 @@ fn check(path: PathBuf) -> Result<PathBuf, LaunchError> {
         Err(source) => Err(LaunchError::CannotExecute { program: path, source }),
         Ok(found) if found.is_file() && sys::may_execute(&path) => Ok(path),
         Ok(_) => {
+            // The same error as of execvp(3).
             let source = io::Error::from_raw_os_error(libc::EACCES);
             Err(LaunchError::CannotExecute { program: path, source })
         }
@@ -222,6 +223,7 @@ fn hold_as(
     match sys::fork()? {
         Fork::Parent(pid) => Ok(Held { pid, go, failure, program: command.path.clone() }),
         Fork::Child => {
+            // An own copy of the write end would hide colocate's end.
             drop((go, failure));
             if again {
                 signals.restore_schedule();
@@ -306,6 +308,7 @@ impl ExecPending {
         // The pipe closes without data when the exec succeeds.
         match self.failure.read_exact(&mut number).map(|()| i32::from_ne_bytes(number)) {
             Err(_) => Ok(self.pid),
+            // ENOENT can also mean a missing interpreter (execve(2)).
             Ok(libc::ENOENT) if !Path::new(&self.program).exists() => {
                 Err(LaunchError::NotFound(self.program.into_os_string()))
             }

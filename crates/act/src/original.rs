@@ -40,6 +40,7 @@ pub fn everything(files: &Sysfs) -> PuSet {
 }
 
 fn chosen(own: PuSet, granted: Option<&PuSet>, everything: PuSet) -> PuSet {
+    // Without a result of the trial, our own mask is the safe answer.
     let is_narrowed = granted.is_none_or(|granted| !granted.is_subset(&own));
     if is_narrowed { own } else { everything }
 }
@@ -67,11 +68,13 @@ fn granted(proc: &Path, wanted: &PuSet) -> Option<PuSet> {
             let _ = std::panic::catch_unwind(move || {
                 let set = affinity::set(Tid(0), wanted).ok();
                 let found = set.and_then(|()| given(proc));
+                // An empty list stands for a failure: no granted mask is empty.
                 let _ = writer.write_all(found.unwrap_or_default().to_string().as_bytes());
             });
             sys::exit_now(0)
         }
     };
+    // Our own write end would keep the pipe from ending.
     drop(writer);
     let mut text = String::new();
     let read = reader.read_to_string(&mut text);

@@ -237,6 +237,7 @@ impl<'a> Undoing<'a> {
                     .map(ProcessHandle::pid)
                     .collect();
                 for process in all.iter().filter(|_| !self.dry) {
+                    // SIGCONT continues a process with all of its threads.
                     let first = process.pid().first_thread();
                     if let Some(to) = Stop::undo(&self.workload, process, first) {
                         Stop::apply(process, first, &to)?;
@@ -256,6 +257,7 @@ impl<'a> Undoing<'a> {
             let before = self.tried.len();
             let scanned = self.scan().ok();
             let has_found = self.tried.len() > before;
+            // A dry run changes nothing, so a further scan would find the same.
             if scanned.as_ref().is_some_and(|it| self.dry || !it.something_lives) {
                 return true;
             }
@@ -335,6 +337,7 @@ impl<'a> Undoing<'a> {
         to: &A::Setting,
     ) {
         let pid = process.pid();
+        // A mask is restored again if the thread has got another placement since.
         let left = match &what {
             What::Mask(put) => Some(put.clone()),
             What::Policy(_) => None,
@@ -368,6 +371,7 @@ impl Restoring {
     /// Whether the thread has used as much CPU time since as a creation takes.
     fn has_run(&self) -> bool {
         self.used.as_ref().is_none_or(|(then, time)| {
+            // An ended thread creates nothing any more.
             time.read().is_none_or(|now| now.saturating_sub(*then) >= CREATION)
         })
     }
@@ -397,6 +401,7 @@ impl Creating {
 /// Whether the colocate that wrote a journal still lives, and will undo the journal by itself.
 pub fn is_alive(owner: Owner, proc: &Path) -> bool {
     let stat = Stat::read(proc, owner.pid, owner.pid.first_thread());
+    // A colocate that waits to be reaped undoes nothing any more.
     stat.is_some_and(|stat| stat.start_ticks == owner.start_ticks && !stat.is_dead())
 }
 
@@ -466,6 +471,7 @@ pub fn journals(dir: Dir) -> Vec<Found> {
         .map(|name: OsString| {
             let path = dir.path().join(&name);
             let journal = read(&dir, &name);
+            // The name of a spoilt file still shows its owner.
             let owner = journal.as_ref().map_or_else(|_| Owner::of_file(&path), |j| Some(j.owner));
             Found { path, dir: Rc::clone(&dir), owner, journal }
         })

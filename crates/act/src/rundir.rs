@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 /// Possible folders for a user's journals, best first: `$XDG_RUNTIME_DIR/colocate` if set,
 /// `/run/colocate` for root, `/tmp/colocate-UID`.
 pub fn candidates(xdg_runtime_dir: Option<&OsStr>, user: u32) -> Vec<PathBuf> {
+    // The XDG specification declares relative paths invalid.
     let xdg = xdg_runtime_dir.filter(|dir| Path::new(dir).is_absolute());
     let xdg = xdg.map(|dir| Path::new(dir).join("colocate"));
     let root = (user == 0).then(|| PathBuf::from("/run/colocate"));

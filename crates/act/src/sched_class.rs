@@ -92,10 +92,12 @@ fn try_it() -> Result<Permission, SysError> {
     let mine = sys::schedule_of(me)?.under(libc::SCHED_OTHER);
     let (soft, hard) = sys::limit_of_nice(Pid(0))?;
     sys::set_schedule(me, &mine.under(libc::SCHED_IDLE))?;
+    // Without the limit, only the capability can allow the return.
     sys::set_limit_of_nice(0, hard)?;
     if sys::set_schedule(me, &mine).is_ok() {
         return Ok(Permission::Capability);
     }
+    // A success from here on is due to the limit.
     sys::set_limit_of_nice(soft, hard)?;
     sys::set_schedule(me, &mine).map(|()| Permission::Limit)
 }
@@ -145,6 +147,7 @@ impl Actuators {
         }
         let done = Class::apply(&process, thread.tid, &Policy::Idle);
         if done.is_err() {
+            // The thread has kept its policy, so nothing is left to undo.
             self.note_lowered(thread, None);
         }
         done.map(drop)
@@ -269,6 +272,7 @@ fn living<T>(result: Result<T, SysError>) -> Result<Option<T>, SysError> {
 /// Whether the limit of its process lets a thread leave SCHED_IDLE with its nice value
 /// (`nice_to_rlimit`, include/linux/sched/prio.h).
 fn may_come_back(process: &ProcessHandle, tid: Tid) -> Result<bool, SysError> {
+    // An ended thread needs no way back.
     let Some(found) = living(process.with(tid, sys::schedule_of))? else { return Ok(true) };
     let limit = living(sys::limit_of_nice(process.pid()))?;
     let wanted = u64::try_from(20 - found.nice).unwrap_or(0);

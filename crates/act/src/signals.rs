@@ -37,6 +37,7 @@ pub struct InitialState {
 impl InitialState {
     /// Restores signals and limits in a process before its exec. Only system calls.
     pub fn restore(&self) {
+        // Rust's runtime ignores SIGPIPE, and programs would inherit that through exec.
         sys::ignore(libc::SIGPIPE, sys::pipe_was_ignored());
         if self.child_ignored {
             sys::ignore(libc::SIGCHLD, true);
@@ -142,6 +143,7 @@ impl From<Arrived> for SignalAction {
         let Arrived { signal, by_kernel } = arrived;
         let reap = signal == libc::SIGCHLD;
         let ends = ENDS.iter().any(|(number, _)| *number == signal);
+        // Signals from the kernel come from the terminal, and reach the whole group by themselves.
         Self { pass_on: !reap && !by_kernel, stop: signal == libc::SIGTSTP, reap, ends }
     }
 }

@@ -135,6 +135,8 @@ impl<'a> Workload<'a> {
         opened
             .filter(|handle| {
                 let cgroups = handle.read("cgroup", MOST_CGROUPS_B).unwrap_or_default();
+                // The number may belong to another process since; hierarchy 0 is version 2
+                // (cgroups(7)).
                 cgroups.lines().any(|line| line.starts_with("0::") && line.contains(&part))
             })
             .collect()
@@ -150,6 +152,7 @@ impl<'a> Workload<'a> {
         let members = self.members();
         let mut pids: BTreeSet<Pid> = members.iter().map(ProcessHandle::pid).collect();
         pids.extend(self.known.values().map(|entry| entry.pid));
+        // Processes found earlier stay, though their creators may have ended since.
         pids.extend(
             all.iter()
                 .filter(|(pid, stat)| self.met.get(pid) == Some(&stat.start_ticks))
@@ -179,6 +182,7 @@ impl<'a> Workload<'a> {
         let found = pids.iter().filter_map(|pid| ProcessHandle::open(self.proc, *pid).ok());
         Ok(found
             .filter(|handle| {
+                // The number may belong to another process since it was listed.
                 all.get(&handle.pid()).is_some_and(|stat| stat.start_ticks == handle.start_ticks())
             })
             .collect())
@@ -207,6 +211,7 @@ impl<'a> Workload<'a> {
         for (&pid, stat) in all {
             let ticks = stat.start_ticks;
             let is_other = self.others.get(&pid) == Some(&ticks);
+            // A process older than colocate cannot have its token.
             if ticks < begun || is_other || pid == us || found.contains(&pid) {
                 continue;
             }

@@ -45,6 +45,7 @@ pub trait Estimate {
 /// Fills in estimates of rates that were not counted: instructions per cycle, traffic and stack
 /// each separately.
 pub fn fill(all: &mut [ThreadRates], estimate: &mut dyn Estimate) {
+    // A prediction takes a search, so only where a count is missing.
     if !all.iter().any(|did| missing(&did.ran).any()) {
         return;
     }
@@ -186,6 +187,7 @@ impl Estimate for ByModel<'_> {
                 let id = all[place].id;
                 let kind = machine.cores[machine.core_of(pu).idx()].kind.idx();
                 let demand = &demanded(jobs, id).unwrap_or(typical).by_kind[kind];
+                // Without nodes of its pages, a thread's memory counts as near.
                 Seat { pu, demand, pages: &[], space: id.job.0 }
             })
             .collect();
@@ -214,8 +216,10 @@ fn seated(machine: &Machine, all: &[ThreadRates]) -> Vec<(PuIdx, usize)> {
 }
 
 fn ran(rate: &TaskRate, demanded: &Demanded, levels: &[u8]) -> Rates {
+    // The unit of traffic is transactions per microsecond.
     let per_microsecond = rate.instructions_per_second / 1e6;
     let requests = |place: usize| {
+        // The nearest cache gets all accesses, each further level the misses before it.
         let each = match place.checked_sub(1) {
             None => demanded.accesses,
             Some(nearer) => rate.misses.get(nearer).copied(),

@@ -69,6 +69,7 @@ fn life(thread: &ThreadProfile, watched: Nanos) -> Nanos {
 
 fn busy(cpu_time: Option<Nanos>, life: Nanos) -> Option<f64> {
     let share = cpu_time?.as_secs_f64() / life.as_secs_f64();
+    // A life of no length has no share.
     share.is_finite().then(|| share.clamp(0.0, 1.0))
 }
 
@@ -83,6 +84,7 @@ fn busiest_moment(threads: &[ThreadProfile], watched: Nanos) -> Nanos {
         changes.push((thread.start_ns, load));
         changes.extend(thread.end_ns.map(|end| (end, -load)));
     }
+    // At equal times ends come first: a thread and its successor are not together.
     changes.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
     let mut load = 0.0;
     let mut best = (f64::NEG_INFINITY, Nanos::ZERO);
@@ -110,6 +112,7 @@ fn mean(mixes: impl Iterator<Item = (Mix, Option<Nanos>)> + Clone) -> Mix {
                 weights += weight;
             }
         }
+        // Rounding can lead beyond 1, which is no share.
         let share = if weights > 0.0 { Share::new((sum / weights).min(1.0)) } else { None };
         mean.set(class, share);
     }

@@ -60,6 +60,7 @@ pub(crate) fn placed(plan: &Plan, queue: &[QueuedJob], machine: &Machine) -> Pla
 
 /// PUs of a job's threads under `plan`; `None` if the job waits.
 fn pus_of(plan: &Plan, job: &QueuedJob, machine: &Machine) -> Option<Vec<Option<PuIdx>>> {
+    // A job waits as a whole, so one waiting thread stands for all.
     let pus = job.threads.iter().map(|thread: &Thread| match plan.place_of(thread.id) {
         Some(Place::Waiting) => None,
         place => Some(place.and_then(Place::pu).and_then(|pu| machine.pu_by_os(pu))),
@@ -176,6 +177,7 @@ struct LastRun {
 
 impl Default for LastRun {
     fn default() -> Self {
+        // A new thread counts as active until a quantum shows otherwise.
         Self { ran: Rates::default(), active: true, pu: None, runnable: None }
     }
 }
@@ -223,6 +225,7 @@ impl Queue {
     pub fn renumber(&mut self, before: &Machine, now: &Machine) {
         for job in self.known.values_mut() {
             for known in job.threads.values_mut() {
+                // Indexes change with the machine, kernel numbers do not.
                 known.pu = known.pu.and_then(|pu| now.pu_by_os(before.pus[pu.idx()].os));
             }
         }
@@ -250,6 +253,7 @@ impl Queue {
         let mut did = Vec::new();
         let took = passed.took();
         let teaches = passed.teaches();
+        // Lazy: only unknown waits need the fair part, which visits every thread.
         let fair = LazyCell::new(|| passed.fair_part());
         let own = own_cores(passed.placed, machine);
         for (id, job) in &mut self.known {
@@ -267,6 +271,7 @@ impl Queue {
                 let earlier = before.find(task.id);
                 alive += usize::from(task.alive());
                 let known = job.threads.of(task.id);
+                // A thread that ended before it was read keeps its last place.
                 known.pu = task.last_ran.and_then(|pu| machine.pu_by_os(pu)).or(known.pu);
                 did.extend(rates::of_thread(machine, task, earlier));
                 if !teaches {
@@ -316,6 +321,7 @@ fn is_active(
     took: Nanos,
     fair: impl FnOnce() -> f64,
 ) -> bool {
+    // A thread of unknown use may need a context.
     let Some(used) = grown(task, before, |it| it.cpu_time) else { return true };
     match grown(task, before, |it| it.waited) {
         Some(waited) => float(used + waited) >= ACTIVE * float(took),

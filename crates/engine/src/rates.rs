@@ -63,6 +63,7 @@ pub(crate) fn of_thread(
     let cycles = since(&|task| task.cycles).filter(|cycles| *cycles > 0.0);
     let instructions = since(&|task| task.instructions);
     let requests = |place: usize| {
+        // The nearest cache gets all accesses, each further level the misses before it.
         let counted = match place.checked_sub(1) {
             None => since(&|task| task.counts.as_ref()?.accesses),
             Some(nearer) => {
@@ -101,6 +102,7 @@ pub(crate) fn runnable(task: &SeenTask, before: Option<&SeenTask>, took: Nanos) 
     let wanted = since(&|task| task.cpu_time)? + since(&|task| task.waited)?;
     let spun = since(&|task| task.spun).unwrap_or(Nanos::ZERO);
     let share = float(wanted.saturating_sub(spun).0) / float(took.0);
+    // A quantum of no length has no shares.
     share.is_finite().then(|| share.min(1.0))
 }
 
@@ -110,6 +112,7 @@ pub(crate) fn runnable(task: &SeenTask, before: Option<&SeenTask>, took: Nanos) 
 pub(crate) fn by_level(levels: &[u8], requests: impl Fn(usize) -> Option<f64>) -> Traffic {
     let mut traffic = Traffic::default();
     for (place, level) in levels.iter().enumerate() {
+        // Levels count from 1.
         if let Some(cache) = traffic.caches.get_mut(usize::from(*level).saturating_sub(1)) {
             *cache = requests(place);
         }

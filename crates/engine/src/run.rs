@@ -442,6 +442,7 @@ impl Situation<'_> {
     fn decide(&self, policy: &mut dyn Policy) -> Plan {
         let mut plan = self.with_evidence(|evidence| policy.decide(evidence));
         if !self.unplaced.is_empty() {
+            // Later threads may belong to a job that is still watched.
             plan.default_placement = DefaultPlacement::LeaveToKernel;
         }
         self.labelled(plan)
@@ -579,6 +580,7 @@ impl Watch {
             return false;
         }
         self.done += 1;
+        // Counted from now: after a late end, the next watch time is still whole.
         self.next = at + self.time;
         if self.done == WATCHES {
             // Without jobs, the next request leaves mixes out, which ends their source.

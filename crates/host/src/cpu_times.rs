@@ -38,6 +38,7 @@ impl Workload {
         let living = tasks()
             .filter(|task| task.ended.is_none())
             .map(|task: &Task| task.usage.own_cpu_time().unwrap_or(Nanos::ZERO));
+        // The kernel's sum of reaped children has what they used before they were attached.
         let before = tasks().filter(|task| task.ended.is_some()).map(|it| it.usage.cpu_before);
         let pids = self.tasks.processes_of(job).into_iter();
         let waited = pids.filter_map(|pid| {

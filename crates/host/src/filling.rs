@@ -63,6 +63,7 @@ impl Fillers {
 
     /// Puts all threads of a running job under SCHED_IDLE. False if the job has to be stopped instead.
     pub fn lower(&mut self, work: &mut Workload, job: JobIdx) -> bool {
+        // Before the first thread: `raise` undoes a failure half way.
         self.down.insert(job);
         let pids = work.tasks.processes_of(job);
         let other_session = self.session.and_then(|ours| {
@@ -91,6 +92,7 @@ impl Fillers {
         }
         let mut trouble = None;
         for task in work.tasks.living_of(job) {
+            // Every thread is raised; one reason is enough for the report.
             trouble = work.actuators.raise(&mut task.thread).err().or(trouble);
         }
         let raised = trouble.map_or(Ok(()), |why| Err(std::io::Error::other(why)));

@@ -122,6 +122,7 @@ impl LinuxHost {
     pub fn prepare(machine: Machine, setup: &Setup) -> Result<Self, LaunchError> {
         let mut notes = Vec::new();
         let root = Root::of_this(&setup.proc);
+        // Programs whose creators end become children of this process, where they are found.
         sys::adopt_orphans();
         let jobs = setup.commands.len() + setup.attached.len();
         let targets = Targets::new(jobs, &setup.targets, setup.repeat);
@@ -376,6 +377,7 @@ impl LinuxHost {
         let mut reaps = self.runs.has_piled_up();
         while let Some(arrived) = self.signals.next() {
             let mut asked = SignalAction::from(arrived);
+            // Programs that ran already are not ended with colocate, and get no signals from it.
             if self.parts.work.is_attached {
                 if asked.ends {
                     self.runs.detach(&mut self.parts, &signals::name(arrived.signal));
@@ -474,6 +476,7 @@ impl LinuxHost {
         runs.note_reached(&parts.work);
         runs.end_finished_jobs(parts);
         let Parts { work, pausing, sources, paging, .. } = parts;
+        // The ends are in this observation, so the next quantum need not end for them.
         if work.pending_end == Some(QuantumEnd::JobEnded) {
             work.pending_end = None;
             end = if end == QuantumEnd::Elapsed { QuantumEnd::JobEnded } else { end };

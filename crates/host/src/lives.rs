@@ -310,6 +310,7 @@ impl Runs {
             // What it leaves behind is not stopped any more.
             parts.pausing.continue_job(&mut parts.work, end.job);
             self.ended.push(end);
+            // An earlier reason ends the quantum as well.
             parts.work.pending_end = parts.work.pending_end.or(Some(QuantumEnd::JobEnded));
         }
         self.end_others(parts);

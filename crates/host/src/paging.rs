@@ -61,6 +61,7 @@ impl Pager {
 impl Drop for Pager {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
+        // Without a sender the thread's loop ends after the order under way.
         self.orders = None;
         // A panic of that thread moves nothing any more, as its end does.
         let _ = self.thread.take().map(JoinHandle::join);
@@ -96,6 +97,7 @@ impl Paging {
             let processes = work.tasks.handles_of(order.job);
             let ordered = Ordered { order: order.clone(), processes };
             let orders = self.pager.as_ref().and_then(|pager| pager.orders.as_ref());
+            // Sending fails only once the thread has ended.
             let _ = orders.map(|orders| orders.send(ordered));
         }
     }
@@ -130,6 +132,7 @@ fn carry_out(ordered: &Ordered, is_over: &AtomicBool) -> PagesMoved {
             .iter()
             .map(|range: &AddressRange| Span { start: Addr(range.start), end: Addr(range.end) })
             .collect();
+        // An order without ranges is for all memory.
         let wanted = Order {
             spans: if spans.is_empty() { vec![Span::ALL] } else { spans },
             target: Target::Node(order.to),

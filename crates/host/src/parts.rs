@@ -42,10 +42,12 @@ impl Parts {
         if self.pausing.is_over() {
             return;
         }
+        // First, as the reserved descriptors are needed for what follows.
         self.pausing.give_up();
         self.sources.times.stop();
         self.paging.stop();
         leave_to_kernel(&mut self.placing, &mut self.work);
+        // Before the launch, programs are held and not stopped: to continue them would begin them.
         if self.work.launched.is_some() {
             self.pausing.continue_all(&mut self.work);
         }

@@ -167,6 +167,7 @@ impl Pausing {
         if self.is_stopped(job) {
             return;
         }
+        // Before the stop, so that the guardian can continue the processes.
         work.note_all(&work.tasks.processes_of(job));
         self.by_pauser(work, job, "stop", Pauser::stop);
     }

@@ -115,6 +115,7 @@ impl Polling {
         if now() < self.next_poll {
             return;
         }
+        // CPU time: waiting for a PU costs the programs nothing.
         let begun = own_time();
         let all_seen = self.poll_next_tasks(parts);
         if all_seen {
@@ -136,6 +137,7 @@ impl Polling {
         for id in next.iter().filter(|id| !orphans.contains(&id.job)) {
             self.read_task(parts, *id, at);
         }
+        // Fewer than asked for: these were the last.
         self.last_read = next.last().copied().filter(|_| next.len() == MOST_AT_ONCE);
         if self.last_read.is_none() {
             self.end_of_poll();
@@ -245,6 +247,7 @@ impl Polling {
     /// Counts in how many polls of all tasks in a row a job was found stopped.
     fn end_of_poll(&mut self) {
         let found = std::mem::take(&mut self.found_stopped).into_iter();
+        // Saturates above the limit, so a stopped job is reported once.
         let polling =
             |job| self.stopped_polls.get(&job).map_or(1, |polling| polling.saturating_add(1));
         self.stopped_polls = found.map(|job| (job, polling(job))).collect();
@@ -381,6 +384,7 @@ fn read_if_run(parts: &mut Parts, id: TaskId, at: Nanos) {
     read_usage(parts, id, at);
     let Some(task) = parts.work.tasks.task(id) else { return };
     let now = task.usage.cpu_time;
+    // A task of unknown CPU time may have run.
     if now > before || now.is_none() || task.thread.last_ran.is_none() {
         let stat = Actuators::read_last_pu(&mut task.thread);
         stat.iter().for_each(|stat| task.usage.note_cpu_time(stat.cpu_time));

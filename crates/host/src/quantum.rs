@@ -51,6 +51,7 @@ impl Quantum {
             quantum =
                 quantum.max(Nanos(decided.0.saturating_mul(TIMES_DECIDING)).min(LONGEST_QUANTUM));
         }
+        // A quantum of no length shows nothing of the next phase.
         if quantum > Nanos::ZERO && std::mem::take(&mut self.ends_phase) {
             quantum = quantum.min(AFTER_PHASE);
         }

@@ -83,6 +83,7 @@ fn connect(addresses: &[SocketAddr]) -> io::Result<()> {
             Err(why) => failed = failed.or(Some(why)),
         }
     }
+    // A name can have no address at all.
     Err(failed.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
 }
 
@@ -103,6 +104,7 @@ impl FromStr for Probe {
     fn from_str(text: &str) -> Result<Self, String> {
         let read = || match text.split_once(':')? {
             ("tcp", at) => {
+                // The last colon: an address of IPv6 has colons, too.
                 let (host, port) =
                     at.rsplit_once(':').map_or((None, at), |(host, port)| (Some(host), port));
                 // An address of IPv6 is written in brackets, as in URLs.
@@ -145,6 +147,7 @@ impl Probing {
         let (sender, outcome) = channel();
         std::thread::Builder::new().name("colocate-ready".into()).spawn(move || {
             let _ = sender.send(readiness.probe.wait(readiness.within));
+            // After the outcome is sent, as the closed pipe announces it.
             drop(open);
         })?;
         Ok(Self { outcome, over })

@@ -55,6 +55,7 @@ fn key(found: &Metadata) -> Key {
 fn inspect(file: File) -> Runtime {
     let Ok(file) = BoundedFile::of(file) else { return Runtime::Plain };
     let Ok(file) = object::File::parse(&file) else { return Runtime::Plain };
+    // Go's linker writes this section also into stripped programs.
     if file.section_by_name(".go.buildinfo").is_some() {
         Runtime::Go
     } else if needs_java(&file) {
@@ -66,6 +67,7 @@ fn inspect(file: File) -> Runtime {
 
 /// Whether the program is linked with the Java launcher's library or the machine itself.
 fn needs_java<'a>(file: &object::File<'a, &'a BoundedFile>) -> bool {
+    // This section has the names of the needed libraries.
     let strings = file
         .section_by_name(".dynstr")
         .and_then(|section| object::ObjectSection::data(&section).ok());

@@ -75,6 +75,7 @@ impl Settings {
     /// The first call of a backend's thread: only the thread that places new tasks has to be prompt.
     fn begin(&self) -> impl FnOnce() + Send + 'static {
         let nice = self.nice;
+        // A slice of zero is the kernel's default.
         move || drop(sys::set_slice_and_nice(Nanos::ZERO, nice))
     }
 }
@@ -377,9 +378,11 @@ impl Sources {
         let us = Pid(std::process::id().cast_signed());
         let mut found = self.wake_ups.as_ref().map(WakeUpCounts::outside).unwrap_or_default();
         found.retain(|(pid, _)| {
+            // Threads of the kernel have no executable.
             let program = self.settings.proc.join(format!("{pid}/exe"));
             *pid != us && colocate_files::kernel::link(&program).is_ok()
         });
+        // Equal counts by number, so that the order does not depend on a map's.
         found.sort_by_key(|(pid, count)| (Reverse(*count), *pid));
         found.into_iter().map(|(pid, _)| pid).collect()
     }

@@ -89,6 +89,7 @@ impl Targets {
             Target::Instructions(target) => instructions >= target,
         };
         let failed = end.status != 0;
+        // The first end stays, also while the job runs on for others.
         if reached || failed {
             progress.end.get_or_insert(end);
         }

@@ -473,6 +473,7 @@ impl TaskTable {
         if task.placement.status == PlacementStatus::Settling {
             task.placement.status = PlacementStatus::Missed;
         }
+        // The times continue in the task that has taken over.
         if task.goes_on {
             task.usage.cpu_time = Some(Nanos::ZERO);
             task.usage.waited = Some(Nanos::ZERO);
@@ -485,6 +486,7 @@ impl TaskTable {
             self.emptied.push(id.job);
         }
         job.instructions += task.usage.instructions().unwrap_or(0);
+        // The times of earlier runs are in `cpu_before`.
         if id.order >= job.first {
             let time = task.usage.own_cpu_time();
             job.cpu_ended = job.cpu_ended.zip(time).map(|(sum, time)| sum + time);
@@ -495,6 +497,7 @@ impl TaskTable {
             match process.living.first() {
                 None => {
                     self.processes.remove(&pid);
+                    // A thread that takes over in an exec may be reported after this end.
                     self.ended_last = Some((pid, id.job));
                 }
                 // Its times are those of its process now.

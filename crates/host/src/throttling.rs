@@ -45,6 +45,7 @@ impl Throttling {
         let found = self.processes.iter().flat_map(|process| read::quotas(&files, process));
         let found: Vec<(String, CpuQuota)> = found.collect();
         self.files = found.iter().map(|(dir, _)| Path::new(dir).join("cpu.stat")).collect();
+        // A quota that was lifted meanwhile is reported as well.
         let quotas = found.iter().map(|(_, quota)| *quota).chain(self.quota);
         self.quota = quotas.min_by(|a, b| a.compare(*b));
     }
@@ -57,6 +58,7 @@ impl Throttling {
 
     fn note(&mut self, count: u64, at: Nanos) {
         let before = self.count.replace(count);
+        // The sum shrinks with a removed control group, and no period was throttled by that.
         if before.is_some_and(|before| count > before) {
             self.last = Some(at);
         }

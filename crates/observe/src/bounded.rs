@@ -66,6 +66,7 @@ impl<'a> ReadRef<'a> for &'a BoundedFile {
         bytes
             .split(|byte| *byte == delimiter)
             .next()
+            // Without a delimiter in these bytes, the string is too long or cut off by the end.
             .filter(|text| text.len() < bytes.len())
             .ok_or(())
     }

@@ -388,6 +388,7 @@ impl LifecycleEvents {
     /// `None` if they always do.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
+        // Events that were read already make no descriptor readable.
         if !self.first.is_empty() || self.has_newer {
             return Some(Duration::ZERO);
         }

@@ -194,6 +194,7 @@ impl Tree {
             match self.scan_process(proc, pid, at, &mut alive, events) {
                 Ok(()) => {}
                 Err(why) if proc.has_ended(&why, pid, pid.first_thread()) => {
+                    // Otherwise the ends of its tasks, which are reported, remove the process.
                     if self.processes.get(&pid).is_some_and(|process| process.tasks == 0) {
                         self.processes.remove(&pid);
                     }

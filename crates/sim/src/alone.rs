@@ -200,6 +200,7 @@ fn companions_on<'a>(
     pus: &[PuIdx],
     demands: &'a [Demand],
 ) -> Vec<Seat<'a>> {
+    // Space 0 is that of the measured task, with which companions share no memory.
     let seats = pus.iter().zip(1..).map(|(&pu, space)| Seat {
         pu,
         demand: &demands[platform.kind_of(pu)],

@@ -101,6 +101,7 @@ impl Queue {
             let Task { virtual_time, .. } = tasks[task];
             let deadline = slice.saturating_mul(NORMAL) / tasks[task].weight();
             let eligible = i128::from(virtual_time) * i128::from(weights) <= sum;
+            // `false` is less than `true`: eligible tasks come first.
             (!eligible, virtual_time.saturating_add(deadline), virtual_time, task)
         })
     }

@@ -76,6 +76,7 @@ impl Region {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // sizes
     pub fn ranges(&self, place: usize) -> impl Iterator<Item = AddressRange> + use<> {
         let count = self.groups.len() as u64;
+        // Groups consist of whole pages.
         let size = (self.bytes as u64 / count).max(1).next_multiple_of(PAGE as u64);
         // Place 0 is left free, so that no region begins at address 0.
         let first = (place as u64 + 1) << SPACE_BITS;

@@ -273,6 +273,7 @@ pub(crate) fn most(scenario: &Scenario, thread: &ThreadSpec) -> Phase {
     let most = phases.max_by_key(|&phase| {
         let of_phase = thread.course.iter().filter(|stretch| stretch.phase == phase);
         let instructions: u64 = of_phase.map(|stretch| stretch.instructions).sum();
+        // `max_by_key` keeps the last of equals; `Reverse` makes that the first phase.
         (instructions, Reverse(phase))
     });
     let most = most.map(|most| scenario.phases[most.0 as usize].phase.clone());

@@ -427,6 +427,7 @@ fn check_memory(
                 .map(|of| of.share)
                 .sum::<f64>()
         });
+        // Sums of decimal shares are not exact.
         if !is_share(one.share) || !is_share(one.writes) || sums.any(|sum| sum > 1.0 + 1e-9) {
             return refuse(place, "shares of 0 to 1 that sum to 1 at most", "others");
         }

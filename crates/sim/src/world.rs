@@ -314,6 +314,7 @@ impl<'a> World<'a> {
                     Next::Done => self.finish(task),
                 }
             }
+            // Only memory that is used in single stretches changes with the stretch.
             if self.tasks[task].uses.iter().any(|one| one.during.is_some()) {
                 self.use_memory(task);
             }

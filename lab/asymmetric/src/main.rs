@@ -132,6 +132,7 @@ fn run(args: &Args) -> anyhow::Result<u8> {
         Ok(status) => status_of(status),
         Err(error) => {
             eprintln!("asymmetric: cannot run {}: {error}", args.command[0].to_string_lossy());
+            // As shells do: 127 without such a program, 126 if it cannot be executed.
             return Ok(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 });
         }
     };

@@ -20,6 +20,7 @@ pub(super) fn all(boots: &[&Boot]) -> anyhow::Result<bool> {
     let kinds: BTreeSet<_> = boots.iter().map(|boot| boot.guest.is_arm64()).collect();
     // x86 first: its build does not depend on the cross target.
     let built = kinds.into_iter().try_fold(true, |_, arm64| ours(arm64))?;
+    // Last, because it runs the `colocate` that was just built.
     spm_programs(boots)?;
     Ok(built)
 }

@@ -23,6 +23,7 @@ pub(super) fn has_given_mask(
     if given.contains(&shown) || is_of_gone(workload.journal(), process, tid, &shown) {
         return true;
     }
+    // A mask whose PUs are all shown is not hidden by the cpuset.
     if given.iter().all(|mask| mask.is_subset(&shown)) {
         return false;
     }

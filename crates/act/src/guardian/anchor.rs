@@ -31,6 +31,7 @@ pub(super) fn is_held(pid: Pid, proc: &Path) -> bool {
         .take_while(|pid| pid.0 > 0);
     let holder = creators.find(|pid| sys::group_of(*pid).ok() != group);
     let session = sys::session_of(pid).ok();
+    // Two failed readings do not show the same session.
     holder.is_some_and(|pid| session.is_some() && sys::session_of(pid).ok() == session)
 }
 
@@ -72,10 +73,12 @@ impl Anchor {
 
 /// Main function of the anchor. It holds neither files nor a folder, and ends with the guardian.
 fn hold(guardian: Pid, announce: io::PipeWriter) -> ! {
+    // Signals to the group, as from Ctrl-C, would end the anchor.
     sys::block_all();
     sys::set_name(c"colocate-anchor");
     if sys::is_killed_with(guardian) {
         sys::close_all_but(&[announce.as_raw_fd()]);
+        // The reader waits for the end of the pipe: the group is held from here on.
         drop(announce);
         sys::sleep_for_ever();
     }
@@ -95,6 +98,7 @@ pub(super) fn read_anchor(mut announced: io::PipeReader) -> Option<OwnedFd> {
 /// stopped.
 pub(super) fn end(anchor: &OwnedFd) {
     if sys::kill_by(anchor.as_fd(), libc::SIGKILL).is_ok() {
+        // A pidfd becomes readable when its process ends (pidfd_open(2)).
         let _ = wait_readable(&[anchor.as_fd()], None);
     }
 }

@@ -93,11 +93,13 @@ fn because(filtered: bool) -> &'static str {
 /// [`PagesError::NoCall`] if not.
 pub fn available(proc: &Path) -> Result<(), PagesError> {
     let own = [0_u8];
+    // Only the address matters; without `black_box` the array might have none.
     let page = std::hint::black_box(&raw const own) as u64 / move_pages::page_bytes()
         * move_pages::page_bytes();
     match move_pages::query(Pid(0), &[Addr(page)]) {
         Err(SysError { source, .. }) => {
             let status = kernel::read_text(&proc.join("self/status")).unwrap_or_default();
+            // Mode 2 is a filter (proc(5)).
             let filtered = kernel::field(&status, "Seccomp") == Some("2");
             Err(PagesError::NoCall { source, filtered })
         }
@@ -212,6 +214,7 @@ impl Process {
         entries.resize(pages, 0);
         let mut filled = 0;
         while filled < entries.len() {
+            // The file has an entry per page, from address 0 on.
             let at = span.start.0 / self.page_b * ENTRY_B + filled as u64;
             match file.read_at(&mut entries[filled..], at).map_err(wrong)? {
                 // Behind the last address that a process can have, or the process has ended.
@@ -228,8 +231,10 @@ impl Process {
     /// Size of the blocks of a mapping that are to be kept whole.
     fn block_b(&self, mapping: &Mapping) -> Option<u64> {
         if mapping.hugetlb {
+            // A page size that the kernel did not list counts as a small page.
             Some(mapping.page.0.max(self.page_b))
         } else {
+            // Without a huge page now, there is none to keep whole.
             self.block_b.filter(|_| mapping.huge.0 > 0)
         }
     }
@@ -247,6 +252,7 @@ impl Memory for Process {
             status = put.status;
             put.done
         });
+        // Without a call the kernel has written no status, but callers expect one per page.
         status.resize(pages.len(), NO_STATUS);
         Put { status, done }
     }
@@ -380,6 +386,7 @@ fn chosen(process: &Process, spans: &[Span]) -> Result<Vec<(Mapping, Span)>, Pag
 fn windows(span: Span) -> impl Iterator<Item = Span> {
     let mut start = span.start.0;
     std::iter::from_fn(move || {
+        // Saturates at the top of the address space.
         let next = (start / WINDOW_B + 1).saturating_mul(WINDOW_B).min(span.end.0);
         let window = Span { start: Addr(start), end: Addr(next) };
         start = next;
@@ -427,6 +434,7 @@ fn one_window(
         Ok(done) => Ok(if done { End::Done } else { End::Stopped }),
         Err(_) if !process.lives() => Ok(End::ProcessEnded),
         Err(error) => Err(match error.errno() {
+            // Without `shared`, EPERM concerns the process; with it, pages of further processes.
             Some(libc::EPERM) if process.shared => PagesError::SharedDenied,
             Some(libc::EPERM) => PagesError::Denied(process.pid()),
             Some(libc::EACCES | libc::ENODEV) => PagesError::NodeTaken(error),
@@ -473,6 +481,7 @@ pub fn watch(
     let begun = memory.now();
     let mut drift = Drift::default();
     while !pages.is_empty() {
+        // An error means that the process has ended.
         let Ok(status) = memory.query(&pages) else { break };
         drift.watched = memory.now().saturating_sub(begun);
         let on = status.iter().zip(&nodes).filter_map(|(status, wanted)| match seen(*status)? {
@@ -486,6 +495,7 @@ pub fn watch(
             break;
         }
         let left = Duration::from(time.saturating_sub(drift.watched));
+        // A remainder near zero would query without a pause.
         std::thread::sleep(QUERY_EVERY.min(left.max(Duration::from_millis(1))));
     }
     drift
@@ -526,6 +536,7 @@ impl HugeMoves {
 
 /// Counter `name` in the text of `/proc/vmstat`.
 fn counter(text: &str, name: &str) -> Option<u64> {
+    // The space ends the name: longer names begin alike.
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line?.trim().parse().ok()
 }
@@ -533,6 +544,7 @@ fn counter(text: &str, name: &str) -> Option<u64> {
 /// Whether the kernel moves pages by itself (`kernel.numa_balancing`); `None` if it cannot.
 pub fn balances(proc: &Path) -> Option<bool> {
     let text = kernel::read_text(&proc.join("sys/kernel/numa_balancing")).ok()?;
+    // Each mode moves pages: 1 between nodes, 2 between tiers of memory.
     Some(text.trim() != "0")
 }
 

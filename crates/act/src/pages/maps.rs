@@ -55,6 +55,8 @@ impl Mapping {
             "VmFlags" => {
                 let mut flags = value.split_ascii_whitespace();
                 self.hugetlb = flags.clone().any(|flag| flag == "ht");
+                // `io` is mapped device memory, `pf` page frames without a page structure
+                // (proc(5)).
                 self.fixed |= flags.any(|flag| flag == "io" || flag == "pf");
             }
             _ => {}
@@ -74,6 +76,7 @@ fn hex(text: &str) -> Option<u64> {
 
 /// Parses the first line of a mapping, a line of `maps`.
 fn head(line: &str) -> Option<Mapping> {
+    // The last field is a file's name, which may contain spaces.
     let mut fields = line.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;
     let what = fields.nth(4).unwrap_or_default().trim_start();

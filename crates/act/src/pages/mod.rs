@@ -61,6 +61,7 @@ impl Span {
     pub const fn whole_pages(self, page_b: u64) -> Self {
         let end = match self.end.0.checked_next_multiple_of(page_b) {
             Some(end) => end,
+            // No whole page begins above the last multiple.
             None => self.end.0 / page_b * page_b,
         };
         Self { start: Addr(self.start.0 / page_b * page_b), end: Addr(end) }

@@ -49,6 +49,7 @@ fn listed(folder: &Path, name: &str) -> Option<Vec<NodeNr>> {
 
 /// Parses a list of nodes in the kernel's format.
 pub fn numbers(list: &str) -> Option<Vec<NodeNr>> {
+    // Lists of nodes have the form of CPU lists.
     Some(PuSet::parse_list(list).ok()?.iter().map(|number| NodeNr(number.0)).collect())
 }
 
@@ -71,6 +72,7 @@ impl FromStr for TargetWord {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        // `parse` alone would accept a plus sign.
         let plain = !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit());
         match text {
             "interleave" => Ok(Self::Interleave),

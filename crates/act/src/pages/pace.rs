@@ -52,6 +52,7 @@ impl Pace {
 
     /// Records that a batch with `units` moved pages took `time`.
     pub fn took(&mut self, units: usize, time: Nanos) {
+        // Two readings of the clock can be equal.
         let fits = GOAL.0.saturating_mul(units as u64) / time.0.max(1);
         let fits = usize::try_from(fits).unwrap_or(MOST);
         // A short batch that kept its time is no reason to shrink. It is none to grow either, however

@@ -92,6 +92,7 @@ pub fn pieces(start: Addr, pages: u64, page_b: u64, block_b: Option<u64>) -> Vec
         return vec![Piece { start, pages, grain_b: page_b, whole: false }];
     };
     let end = start.0 + pages * page_b;
+    // A run shorter than a block may contain no boundary of one.
     let first = start.0.next_multiple_of(block_b).min(end);
     let last = (end / block_b * block_b).max(first);
     let parts = [(start.0, first, false), (first, last, true), (last, end, false)];
@@ -252,12 +253,15 @@ impl Work {
         if done.is_err() {
             // Its pages count as not reached: they go to the front of the queue again.
             let pages = batch.pages.iter().map(|page| (*page, batch.grain_b)).collect();
+            // In reverse, so that the lowest address is at the front.
             coalesce(pages, self.page_b).into_iter().rev().for_each(|p| self.queue.push_front(p));
         }
         let took = memory.now().saturating_sub(begun);
         let pace = if batch.whole { &mut self.blocks } else { &mut self.small };
+        // A failed batch moved nothing, which is no reason to grow.
         let moved = *done.as_ref().unwrap_or(&0);
         pace.took(moved, took);
+        // Queries alone are cheap, so they grow until something has to move.
         self.ahead = if moved > 0 { 0 } else { (batch.pages.len() * 2).min(MOST_AHEAD) };
         self.batches.push(Batched { pages, took, next: pace.limit(), whole: batch.whole });
         done.map(drop)
@@ -311,6 +315,7 @@ impl Work {
         // What is queried ahead may all be moved.
         let budget = self.most.saturating_sub(self.called);
         if budget < room {
+            // A huge page moves whole, which may exceed the budget by less than one.
             room = budget.next_multiple_of(unit);
         }
         let mut pages = Vec::new();
@@ -339,6 +344,7 @@ impl Work {
             let node = self.target.of(page, batch.grain_b);
             let elsewhere = matches!(seen(status), Some(Seen::On(on)) if on != node);
             let block = batch.whole.then_some(page.0 / batch.grain_b);
+            // One address moves the whole block.
             let same_block = block.is_some() && block == last_block;
             // Of those that were queried ahead, only as many as the pace allows.
             let room = batch.whole || count < self.small.limit();
@@ -368,6 +374,7 @@ impl Work {
             let node = self.target.of(page, batch.grain_b);
             let before = seen(before);
             let after = seen(after);
+            // A page seen elsewhere before has been moved by an earlier call.
             if before == Some(Seen::On(node)) && !self.elsewhere.contains(&page) {
                 self.counts.already_there += 1;
             } else if after == Some(Seen::On(node)) {
@@ -386,7 +393,9 @@ impl Work {
                 match answers.status.get(&page) {
                     Some(Stay::Busy) => self.later.push((page, batch.grain_b)),
                     Some(why) => self.counts.stay(*why, 1),
+                    // The call got further, so the next one may reach this page.
                     None if answers.further.contains(&node) => again.push((page, batch.grain_b)),
+                    // The call gave up without progress: a pause comes first.
                     None => self.later.push((page, batch.grain_b)),
                 }
             }

@@ -71,10 +71,12 @@ impl Freezer {
         let made = (0..self.jobs).try_for_each(|job| {
             let job = Group(u32::try_from(job).unwrap_or(u32::MAX));
             let job = folder.make_child(self::name(job), MODE)?;
+            // Kernels before 5.2 lack the file.
             let can = job.holds("cgroup.freeze");
             if can { Ok(()) } else { Err(io::Error::from(io::ErrorKind::NotFound)) }
         });
         if made.is_err() {
+            // The first error is the one to report.
             let _ = dissolve_in(&above, name);
         }
         made
@@ -120,6 +122,7 @@ impl Freezer {
 fn place(folder: &Path) -> io::Result<(Dir, &OsStr)> {
     let above = above(folder)?;
     let dir = Dir::open(above)?;
+    // The path may come from a journal: only the kernel's own files may be written.
     if dir.file_system() != Some(CGROUP2_MAGIC) {
         let what = format!("expected a cgroup of version 2, found {}", above.display());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
@@ -212,6 +215,7 @@ fn dissolve_in(above: &Dir, name: &OsStr) -> io::Result<Vec<Pid>> {
     let mut result = Ok(());
     let until = Instant::now() + LONGEST_END;
     for job in folder.names(usize::MAX)?.into_iter().filter(|job| folder.holds_folder(job)) {
+        // `and` removes each cgroup in any case, and keeps the first error.
         result = result.and(gone_is_done(clear(&folder, &job, above, &mut moved, until)));
     }
     let removed = result.and_then(|()| gone_is_done(Ok(above.remove_folder(name)?)));
@@ -268,6 +272,7 @@ fn clear(
         for &pid in &pids {
             match to.write_in_place("cgroup.procs", pid.to_string().as_bytes()) {
                 Ok(()) => drop(moved.insert(pid)),
+                // The process ended after it was listed.
                 Err(why) if why.raw_os_error() == Some(libc::ESRCH) => {}
                 Err(why) => return Err(why.into()),
             }

@@ -192,10 +192,12 @@ impl Pauser {
         }
         let continues = !self.has_stopped(job, processes);
         let Some(state) = self.jobs.get_mut(job.0 as usize) else { return StopState::Stopped };
+        // Saturates above the limit, so the failure is returned once.
         state.failures = if continues { state.failures.saturating_add(1) } else { 0 };
         match (continues, state.failures == MOST_FAILURES) {
             (false, _) => StopState::Stopped,
             (true, failed) => {
+                // A failure shows at the next poll.
                 let _ = self.stop_again(job, processes);
                 if failed { StopState::FailedToStop } else { StopState::Continues }
             }
@@ -212,6 +214,7 @@ impl Pauser {
         match &self.freezer {
             Some(freezer) => freezer.is_frozen(job),
             None => processes.iter().all(|process| {
+                // An ended process no longer runs either.
                 process.stat().is_none_or(|stat| stat.is_stopped() || stat.is_dead())
             }),
         }
@@ -251,6 +254,7 @@ impl Pauser {
 pub fn signal(processes: &[Arc<ProcessHandle>], signal: libc::c_int) -> std::io::Result<()> {
     let mut result = Ok(());
     for process in processes {
+        // `and` sends the signal in any case, and keeps the first error.
         result = result.and(send(process, signal));
     }
     result

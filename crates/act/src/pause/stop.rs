@@ -24,6 +24,7 @@ impl Actuator for Stop {
     }
 
     fn read_back(process: &ProcessHandle, tid: Tid) -> std::io::Result<Option<bool>> {
+        // A tracer's stop shows as `t` (proc(5)).
         Ok(process.stat_of(tid).map(|stat| stat.state == 'T'))
     }
 

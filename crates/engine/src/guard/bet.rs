@@ -36,8 +36,11 @@ impl Bet {
     /// Stakes on `x`, then learns from it. Numbers are cut off at [`MOST`].
     pub fn take(&mut self, x: f64) {
         let x = x.clamp(-MOST, MOST);
+        // The least divisor and the bound keep `1 + stake * x` above zero.
         let stake = (self.sum / (self.squares + DOUBT * DOUBT)).clamp(0.0, BOLDEST / MOST);
+        // `ln_1p` keeps the precision of small gains.
         self.wealth += (stake * x).ln_1p();
+        // Afterwards: a stake must not depend on the number that it is on.
         self.sum += x;
         self.squares += x * x;
     }
@@ -49,6 +52,7 @@ impl Bet {
 
     /// Whether the claim is disproved with a chance of error of at most `error`.
     pub fn won(&self, error: f64) -> bool {
+        // A wealth of `1 / error`, in logarithms.
         self.wealth >= -error.ln()
     }
 }

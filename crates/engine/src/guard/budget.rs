@@ -51,6 +51,7 @@ impl Budget {
     /// Seconds by which another quantum of the policy, `next` seconds long, would exceed the budget after so much harm; below
     /// 0 some budget is left.
     pub fn overdrawn(&self, harm: f64, next: f64) -> f64 {
+        // An expected gain is not spent in advance.
         let risk = self.risk.max(0.0) * next;
         harm + risk - self.credit * self.quantum - self.allowed * self.elapsed
     }
@@ -59,6 +60,7 @@ impl Budget {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // `as` saturates
     pub fn quanta_overdrawn(&self, harm: f64, next: f64) -> u32 {
         let each = self.allowed * self.quantum;
+        // Where nothing is allowed, 0 must not be divided by 0.
         (self.overdrawn(harm, next) / each.max(f64::MIN_POSITIVE)).max(0.0) as u32
     }
 }

@@ -189,6 +189,7 @@ impl Comparison {
 
     /// A job that the policy slows down.
     fn slowed(&self) -> Option<(JobIdx, &Bets)> {
+        // By the union bound, all jobs together keep the chance of error.
         let error = self.error / self.each.len().max(1) as f64;
         let slowed = self.each.iter().find(|(_, bets)| bets.worse.won(error));
         slowed.map(|(job, bets)| (*job, bets))

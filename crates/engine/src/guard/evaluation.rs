@@ -110,6 +110,7 @@ impl<M: Measure> Evaluation<M> {
         if finding.verdict != self.trial.verdict() {
             self.report(&finding);
         }
+        // The old bets would lead to the same verdict again at once.
         self.comparison.restart();
         if finding.verdict.keeps() {
             self.trial.keep(finding.verdict);
@@ -197,6 +198,7 @@ impl<M: Measure> Evaluation<M> {
         if quanta >= self.patience {
             let basis = Basis::Budget { lost: self.lost(), elapsed: self.budget.elapsed() };
             self.report(&Finding { verdict: Verdict::OverBudget, basis });
+            // No shorter than the budget needs to recover.
             self.trial.pause(Verdict::OverBudget, quanta);
             self.comparison.restart();
         }

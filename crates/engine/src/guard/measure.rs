@@ -76,6 +76,7 @@ impl Measure for AllJobs {
         let mut width = 0.0;
         let mut most = f64::NEG_INFINITY;
         for (job, behind) in &self.behind {
+            // A job that has ended since has no width.
             let Some(own) = self.widths.get(job) else { continue };
             sum += behind;
             width += own;
@@ -124,6 +125,7 @@ impl EachJob {
 }
 
 impl Measure for EachJob {
+    // Each job is compared with itself, so no mean speed is needed.
     fn learn(&mut self, _: &Sample) {}
 
     /// Returns the loss of the job that lost most.

@@ -86,6 +86,7 @@ fn sums(wake_ups: &[WakeUps]) -> BTreeMap<Two, u64> {
 /// The least job that each one is joined to by pairs, for those that are not the least themselves.
 fn firsts(pairs: &BTreeSet<Two>) -> BTreeMap<JobIdx, JobIdx> {
     let mut first: BTreeMap<JobIdx, JobIdx> = BTreeMap::new();
+    // Each pass carries a least job one pair further, so a chain needs one pass per pair.
     for _ in 0..pairs.len() {
         for (a, b) in pairs {
             let least = *first.get(a).unwrap_or(a).min(first.get(b).unwrap_or(b));

@@ -41,5 +41,6 @@ fn threads<'a>(now: &Quantum<'a>) -> impl Iterator<Item = &'a Thread> + use<'a> 
 }
 
 fn place(now: &Quantum<'_>, thread: &Thread) -> Option<(TaskId, PuNr)> {
+    // Kernel numbers stay valid when the machine changes; indexes do not.
     Some((thread.id, now.machine.pus[thread.pu?.idx()].os))
 }

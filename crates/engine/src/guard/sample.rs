@@ -22,6 +22,7 @@ struct Used {
 }
 
 impl Used {
+    // Known to be nothing, so that a sum with an unknown count is unknown.
     const NOTHING: Self = Self { cpu: 0.0, instructions: Some(0.0), switches: Some(0.0) };
 
     /// Usage in one quantum; `None` if the CPU time is unknown.
@@ -77,6 +78,7 @@ impl Sample {
 
     /// Whether instructions of every job that ran were counted.
     pub fn is_counted(&self) -> bool {
+        // A job that did not run has nothing to count.
         self.jobs.values().all(|used| used.cpu == 0.0 || used.instructions.is_some())
     }
 
@@ -108,6 +110,7 @@ impl Sample {
     pub fn each<'a>(&'a self, kernel: &'a Self) -> impl Iterator<Item = (JobIdx, f64, f64)> + 'a {
         let busy = kernel.jobs.iter().filter(|(_, used)| used.cpu > IDLE * kernel.seconds);
         busy.map(|(&job, theirs)| {
+            // A job that only waits under the policy makes no progress there.
             let ours = self.jobs.get(&job).unwrap_or(&Used::NOTHING);
             let (did, by_kernel) = in_one_unit(ours, theirs);
             (job, did / self.seconds, by_kernel / kernel.seconds)
@@ -119,6 +122,7 @@ impl Sample {
 fn in_one_unit(policy: &Used, kernel: &Used) -> (f64, f64) {
     let instructions = policy.instructions.zip(kernel.instructions);
     let switches = policy.switches.zip(kernel.switches);
+    // The kernel's quanta alone decide, so that the unit does not depend on the policy.
     let switches = switches.filter(|(_, count)| *count > COMMUNICATES * kernel.cpu);
     instructions.or(switches).unwrap_or((policy.cpu, kernel.cpu))
 }

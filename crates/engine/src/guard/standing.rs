@@ -104,6 +104,7 @@ impl StandingGuard {
             standing: Standing::default(),
             evaluation: Evaluation::new(name, &settings, quantum, EachJob::default()),
             kernel_places: KernelPlaces::default(),
+            // Unknown before the first quantum: no short quanta until then.
             threads: usize::MAX,
             length: Length::Quanta(1),
         }
@@ -181,6 +182,7 @@ impl StandingGuard {
         }
         let plan = self.inner.decide(evidence);
         self.state.clone_from(&plan.state);
+        // Messages and orders to move pages are given once.
         let stays = Plan { pages: Vec::new(), messages: Vec::new(), ..plan.clone() };
         self.standing = Standing { plan: Some(stays), has_event: false, at: evidence.at };
         plan
@@ -201,6 +203,7 @@ impl StandingGuard {
 
     /// Quanta for which a plan stands that places no task: there is nothing to compare.
     fn quanta_left_alone(&self) -> u32 {
+        // A plan must not outlast the policy's period.
         let period = self.inner.period().map_or(u64::MAX, |period| period.0 / QUANTUM.0);
         u32::try_from(period).unwrap_or(u32::MAX).clamp(1, TOGETHER)
     }
@@ -236,6 +239,7 @@ impl Policy for StandingGuard {
         self.note_event(evidence);
         let next_owner = self.evaluation.next_owner(1, self.next_length());
         let plan = (next_owner == Owner::Policy).then(|| self.policy_plan(evidence));
+        // A plan without any placement leaves all to the kernel, so the quantum is the kernel's.
         let owner = match &plan {
             Some(plan) if places(plan) => Owner::Policy,
             Some(_) | None => Owner::Kernel,

@@ -163,6 +163,7 @@ impl Trial {
             (Stage::Keeping(_), _) => self.quanta_to_control() == 0 || is_overdrawn,
             (Stage::Trying, Pair::NoBaseline | Pair::SecondControl) => true,
             (Stage::Trying, Pair::Trials(quanta)) => {
+                // Rounds in a row last no longer than the mean time between controls of a kept policy.
                 let most = (self.control / self.round).max(1);
                 quanta >= self.round * rounds.clamp(1, most) || is_overdrawn
             }
@@ -178,11 +179,13 @@ impl Trial {
     /// Quanta for which there is nothing to decide, with this owner; `overdrawn` is the number until the budget allows a trial.
     pub fn quanta_ahead(&self, overdrawn: u32) -> u32 {
         match (&self.stage, self.now, self.pair) {
+            // The first quantum after a change of owner differs from the next ones.
             _ if self.before != self.now => 1,
             (Stage::Paused { left, .. }, Some(Owner::Kernel), _) => *left,
             (Stage::Keeping(_), Some(Owner::Policy), Pair::Trials(_) | Pair::SecondControl) => {
                 self.quanta_to_control()
             }
+            // A control quantum after trials is compared at its end.
             (_, Some(Owner::Kernel), Pair::Trials(1..)) => 1,
             (_, Some(Owner::Kernel), _) => overdrawn,
             _ => 1,
@@ -232,6 +235,7 @@ impl Trial {
         let quanta = self.pause.saturating_mul(1 << self.pauses.min(DOUBLINGS));
         self.pauses += 1;
         self.stage = Stage::Paused { verdict, left: quanta.max(least) };
+        // Trials from before the pause are too old for a comparison after it.
         if matches!(self.pair, Pair::Trials(_)) {
             self.pair = Pair::Trials(0);
         }
@@ -247,6 +251,7 @@ impl Trial {
         match self.pair {
             _ if !is_whole => Use::Unused,
             Pair::Trials(trials) if trials >= self.round => {
+                // At random, so that no regular event meets one side only.
                 self.pair =
                     if self.rng.below(2) == 1 { Pair::SecondControl } else { Pair::Trials(0) };
                 Use::LastControl

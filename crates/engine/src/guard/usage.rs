@@ -61,6 +61,7 @@ impl Sums {
         let then = before.and_then(|task| task.instructions).unwrap_or(0);
         match task.instructions {
             Some(now) => self.instructions += now.saturating_sub(then),
+            // A thread that did not run has no instructions to miss.
             None => self.uncounted |= used > Nanos::ZERO,
         }
         let then = before.and_then(|task| task.switches).unwrap_or(0);

@@ -82,6 +82,7 @@ impl Compared {
     #[must_use]
     pub fn ratios_within(&self, t: f64) -> Option<(f64, f64)> {
         let n = f64::from(self.count);
+        // Rounding can make the difference of the sums negative.
         let spread = (self.squares - n * self.mean() * self.mean()).max(0.0) / (n - 1.0);
         let reach = t * (spread / n).sqrt();
         (self.count > 1).then(|| (ratio(self.mean() - reach), ratio(self.mean() + reach)))
@@ -95,6 +96,7 @@ impl Compared {
 /// Ratio of two quantities, by their difference as a part of their mean.
 fn ratio(x: f64) -> f64 {
     let x = x.clamp(-MOST, MOST);
+    // From x = 2(p - c) / (p + c), solved for p / c.
     (2.0 + x) / (2.0 - x)
 }
 

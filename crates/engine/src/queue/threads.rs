@@ -37,6 +37,7 @@ impl<T: Default> Threads<T> {
     /// Keeps only entries for which `keeps` returns true; called in the order of the IDs.
     pub fn retain(&mut self, mut keeps: impl FnMut(TaskId) -> bool) {
         self.all.retain(|(id, _)| keeps(*id));
+        // The removal has shifted the indexes.
         self.next.set(0);
     }
 

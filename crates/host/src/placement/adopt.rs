@@ -27,6 +27,7 @@ pub(crate) fn adopt(placing: &mut Placing, work: &mut Workload, pausing: &Pausin
         return;
     }
     let before = placing.plan();
+    // Another default placement changes also tasks that no plan names.
     let before = before.filter(|before| before.default_placement == plan.default_placement);
     let differing = before.map(|before| differing(before, plan));
     if differing.as_ref().is_some_and(Differing::is_empty) {
@@ -74,6 +75,7 @@ fn adopt_for(
 /// Aims a task at the PU that it has, or at another one, by default placement.
 fn set_default_target(work: &mut Workload, id: TaskId, rule: &DefaultPlacement) {
     let before = work.tasks.task(id).and_then(|task| task.placement.target.pu());
+    // The task's own load must not count in the search for the least loaded PU.
     work.tasks.set_target(id, Place::LeftToKernel);
     let kept = kept(before, rule).map(Place::Pu);
     let target = kept.unwrap_or_else(|| work.tasks.default_target(rule));
@@ -178,6 +180,7 @@ fn differing(before: &Plan, now: &Plan) -> Differing {
             differing.tasks.push(task);
         }
         let goes_on = there == Some(Place::Waiting) && here != there;
+        // Decisions are in the order of jobs, so an entry for the job would be the last.
         if goes_on && differing.goes_on.last() != Some(&task.job) {
             differing.goes_on.push(task.job);
         }

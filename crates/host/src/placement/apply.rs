@@ -116,6 +116,7 @@ impl Placing {
         task.placement.exempt = rules::exemption(&facts);
         let pid = task.thread.pid;
         let is_unpinned = decision.mark() == Mark::Original;
+        // Before the change: with one PU, the program may have counted one by now.
         let had_one_pu = facts.is_first && is_unpinned && has_one_pu(task.thread.tid);
         let pinned = self.carry_out(decision, task, &mut work.actuators);
         let has_several_pus = affinity::single(&task.thread.allowed).is_none();

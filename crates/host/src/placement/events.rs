@@ -120,6 +120,7 @@ pub(crate) fn on_exec(
         return;
     }
     let Some(task) = work.tasks.task(id) else { return };
+    // An exemption belongs to the program that the exec has replaced.
     if task.placement.exempt.take().is_some() {
         placing.reset_target(work, id);
     }

@@ -112,6 +112,7 @@ impl TaskTable {
         let (name, mut inherited) = creator.map(handed_down).unwrap_or_default();
         if creation.lost {
             let any = self.of_any(creation.parent_pid, creation.at);
+            // Where a program sets masks itself, the same mask may be its own choice.
             if !any.binds_itself {
                 inherited.lowered = inherited.lowered.or(any.lowered);
                 inherited.recent = any.recent;

@@ -157,6 +157,7 @@ pub fn in_kinds(counted: Known<Work>, stretches: &[Stretch], thread: u32) -> Kno
     let found = found.as_ref().and_then(|phase| phase.work.get());
     let mut all = Vec::new();
     for (class, kinds) in KINDS {
+        // An unknown class would count as no work.
         let Some(share) = mix.get(class) else { return counted };
         let whole: f64 = kinds.iter().map(|kind| share_of(found, *kind)).sum();
         for (place, &kind) in kinds.iter().enumerate() {
@@ -208,9 +209,11 @@ struct Sums {
 impl Sums {
     fn add(&mut self, one: &Simulated<'_>) {
         let Simulated { stretch, figures, lines, instructions } = one;
+        // Figures are per line of text, weights per instruction.
         let weight = lines * instructions;
         let each = instructions / stretch.instructions as f64;
         let jumps = f64::from(stretch.taken) * CYCLES_A_JUMP * each;
+        // The longer of two chains: through values, and through taken jumps.
         let divided = figures.dependent_cycles_divided.map(|cycles| (cycles * weight).max(jumps));
         self.divided = match (self.weight > 0.0, self.divided, divided) {
             (false, _, divided) => divided,

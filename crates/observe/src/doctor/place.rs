@@ -103,6 +103,7 @@ impl Place {
             |name| of_status(name).and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0);
         let kept = Capability::CAP_PERFMON.bitmask() | Capability::CAP_BPF.bitmask();
         let mounts = text("proc/self/mountinfo").unwrap_or_default();
+        // The second number is the effective user (proc(5)).
         let user = of_status("Uid").and_then(|ids| ids.split_whitespace().nth(1)?.parse().ok());
         let own_group = text("proc/self/cgroup").unwrap_or_default();
         Self {
@@ -329,6 +330,7 @@ fn cgroups(root: &Path, mounts: &str, own: &str, user: Option<u32>) -> Cgroups {
 /// nothing behind; `None` if permitted.
 fn refuses_groups(folder: &Path) -> Option<Errno> {
     let access = Access::WRITE_OK | Access::EXEC_OK;
+    // The effective user counts, as for mkdir(2).
     let answer = rustix::fs::accessat(rustix::fs::CWD, folder, access, AtFlags::EACCESS);
     answer.err().map(|why| Errno(why.raw_os_error()))
 }

@@ -109,6 +109,7 @@ fn idle(parent: libc::pid_t) -> ! {
     privilege::let_go();
     // SAFETY: takes numbers only.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
+    // Whenever it is continued, the child stops itself again.
     loop {
         // SAFETY: takes nothing.
         if unsafe { libc::getppid() } != parent {
@@ -211,6 +212,7 @@ fn read_memory() -> Result<(), Errno> {
     static KNOWN: [u8; 8] = *b"colocate";
     let child = Child::new()?;
     let mut copy = [0_u8; 8];
+    // The child is a copy of this process, so the address is valid there.
     foreign::memory(Pid(child.0), KNOWN.as_ptr().addr() as u64, &mut copy)
         .map_err(|why| Errno(why.raw_os_error().unwrap_or(libc::EIO)))?;
     if copy == KNOWN { Ok(()) } else { Err(Errno(libc::EIO)) }

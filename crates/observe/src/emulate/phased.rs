@@ -118,6 +118,7 @@ fn merge(mut phases: Vec<Merged>, most: usize) -> Vec<Merged> {
         if phases.len() <= most.max(1) && error >= LEAST * whole {
             break;
         }
+        // `b` is the larger index, so `a` stays in its place.
         let other = phases.remove(b);
         let Some(merged) = phases[a].with(&other) else { break };
         phases[a] = merged;

@@ -51,6 +51,7 @@ const FIRST_LINE_B: usize = 256;
 /// Resolves `path`, called with `argv`, to an executable.
 pub fn inspect(path: &Path, argv: &[OsString]) -> Result<Loadable, NotLoadable> {
     let mut loadable = Loadable { executable: path.to_owned(), argv: argv.to_vec() };
+    // One round more than interpreters: the last one reads the executable.
     for _ in 0..=MOST_INTERPRETERS {
         let (head, metadata) = read_head(&loadable.executable)?;
         let Some(line) = head.strip_prefix(b"#!") else {

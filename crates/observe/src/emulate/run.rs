@@ -97,6 +97,7 @@ fn arguments(
     }
     // The kernel names the first thread after the file, not after the interpreter of a script.
     let name = command.path.file_name().unwrap_or_default().as_bytes();
+    // The kernel cuts names of threads to 15 bytes (prctl(2)).
     let name = hex(&name[..name.len().min(15)]);
     plugin.extend(format!(",out={},name={name}", hex(folder.as_os_str().as_bytes())).bytes());
     if command.stretches {
@@ -114,6 +115,7 @@ fn arguments(
 
     let (called, rest) = loadable.argv.split_first().map_or((None, &[][..]), |(a, b)| (Some(a), b));
     let mut words: Vec<OsString> = vec!["-plugin".into(), super::word(plugin)];
+    // QEMU's option `-0` sets `argv[0]`.
     words.extend(called.into_iter().flat_map(|name| [OsStr::new("-0"), name]).map(OsString::from));
     words.push(not_an_option(&loadable.executable));
     words.extend(rest.iter().cloned());

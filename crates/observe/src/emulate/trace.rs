@@ -36,6 +36,7 @@ pub enum TraceError {
 /// # Errors
 /// [`TraceError`].
 pub fn parse(content: &[u8]) -> Result<Trace, TraceError> {
+    // An empty file is left to the parser, which reports its end.
     if content.last().is_some_and(|last| *last != b'}') {
         return Err(TraceError::Truncated);
     }

@@ -48,6 +48,7 @@ impl LifecycleEvents {
         self.early.retain(|event| event.at() > Some(oldest));
         if lost > 0 {
             events.push(TaskEvent::Lost { count: lost });
+            // Predecessors of these may be lost; the scan finds their tasks.
             self.early.clear();
             self.has_newer = false;
         }
@@ -73,6 +74,7 @@ impl LifecycleEvents {
             self.scan_soon();
         }
         self.bytes.clear();
+        // Stable, so that events of one ring keep their order at equal times.
         self.early.sort_by_key(TaskEvent::at);
         lost
     }

@@ -127,6 +127,7 @@ impl Reports {
     /// As [`Rings::take`].
     pub fn take(&mut self, into: &mut Vec<u8>) -> bool {
         let full = self.rings.take(into);
+        // In this order, as `||` would leave the lazy rings unread.
         self.lazy.as_mut().is_some_and(|lazy| lazy.take(into)) || full
     }
 
@@ -181,6 +182,7 @@ pub(crate) fn attach_all(
             // Of a child that waits before its exec this is all.
             Err(_) => vec![pid.first_thread()],
         };
+        // A full ring may have dropped the record of a creation.
         all &= !rings.take(bytes);
         attached.extend(parse(bytes).filter_map(|record| match record {
             Record::Fork { created, .. } => Some(created.tid),

@@ -43,6 +43,7 @@ impl Rate {
     fn allows(&mut self, at: Nanos, every: Nanos, at_once: u64) -> bool {
         let most = at + Nanos(every.0.saturating_mul(at_once));
         let next = self.even.max(at) + every;
+        // The cap bounds the time from the last creation to the end of the storm.
         self.even = next.min(most + LIVED);
         next <= most
     }

@@ -194,5 +194,6 @@ fn enough(instructions: usize, cycles: u64) -> usize {
     let a_round = usize::try_from(cycles / u64::from(PILOT)).unwrap_or(MOST_CYCLES);
     let by_cycles = MOST_CYCLES / a_round.max(1);
     let rounds = (LEAST_INSTRUCTIONS / instructions.max(1)).min(by_cycles);
+    // Few different numbers of rounds, so that codes share runs.
     rounds.next_power_of_two().clamp(*ROUNDS.start(), *ROUNDS.end())
 }

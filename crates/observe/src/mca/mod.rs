@@ -132,6 +132,7 @@ impl Mca {
         let numbered = (OLDEST..=NEWEST).rev().map(|version| format!("llvm-mca-{version}"));
         let names: Vec<String> = numbered.chain(["llvm-mca".to_owned()]).collect();
         let found = names.iter().filter_map(|name| Self::at(Path::new(name)).ok());
+        // The plain name can be of any version.
         let newest = found.max_by_key(|mca| mca.version);
         newest.ok_or_else(|| McaError::Missing(names.join(", ")))
     }

@@ -107,6 +107,7 @@ pub fn text(program: &Path, arguments: &[String], input: &str) -> Result<String,
     let output = with_input(program, arguments, input)
         .map_err(|source| McaError::Start(program.to_owned(), source))?;
     let errors = String::from_utf8_lossy(&output.stderr);
+    // LLVM only warns of an unknown processor, and goes on with a generic one.
     if let Some(line) = errors.lines().find(|line| line.contains("is not a recognized processor")) {
         return Err(McaError::UnknownCpu(line.split('\'').nth(1).unwrap_or(line).into()));
     }

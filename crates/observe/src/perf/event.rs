@@ -44,6 +44,7 @@ impl Attr {
         let mut attr = Self::software(c::PERF_COUNT_SW_DUMMY);
         attr.0.set_task(1);
         attr.0.set_comm(1);
+        // Without this flag, an exec is reported like any other change of a name.
         attr.0.set_comm_exec(1);
         attr.0.set_watermark(1);
         attr.0.__bindgen_anon_2.wakeup_watermark = watermark_b;
@@ -221,6 +222,7 @@ impl Event {
         cpu: Option<PuNr>,
         leader: Option<&Self>,
     ) -> Result<Self, SysError> {
+        // -1 stands for any CPU and, below, for no group (perf_event_open(2)).
         let cpu = cpu.map_or(-1, |cpu| cpu.0.cast_signed());
         let leader = leader.map_or(-1, |leader| leader.0.as_raw_fd());
         let mut attr = attr.0;

@@ -111,6 +111,7 @@ pub(super) fn bodies(bytes: &[u8]) -> impl Iterator<Item = (&[u8], u32, u16, &[u
         let kind = head.u32()?;
         let misc = head.u16()?;
         let length = usize::from(head.u16()?);
+        // A length below the header's is impossible, and would never advance.
         let body = rest.get(HEAD_B..length)?;
         let (whole, after) = rest.split_at(length);
         rest = after;
@@ -164,6 +165,7 @@ fn record(kind: u32, misc: u16, body: &[u8]) -> Option<Record<'_>> {
             Record::Fork { created, parent_pid, parent_tid }
         }
         c::PERF_RECORD_COMM => {
+            // Cut off first, as the name fills the rest of the record.
             let at = fields.trailing_stamp()?.at;
             let of = Stamp { at, pid: Pid(fields.i32()?), tid: Tid(fields.i32()?) };
             let exec = u32::from(misc) & c::PERF_RECORD_MISC_COMM_EXEC != 0;
@@ -221,6 +223,7 @@ pub fn caller(rest: &[u8]) -> Option<u64> {
     // The number of registers shows which were requested.
     match registers(rest).count() {
         1 => registers(rest).next(),
+        // All 16 general registers, with the instruction pointer among them.
         17 => registers(rest).nth(BEFORE_IP),
         _ => None,
     }

@@ -113,6 +113,7 @@ impl Drop for Ring {
 /// Positions in a ring of `size` bytes of the bytes between `tail` and `head`: at most two pieces
 /// (start, length), since they may wrap around the end. At most `size` bytes.
 fn waiting(size: usize, tail: u64, head: u64) -> [(usize, usize); 2] {
+    // The cursors only grow, and may wrap.
     let length = usize::try_from(head.wrapping_sub(tail)).map_or(size, |length| length.min(size));
     let start = usize::try_from(tail % size as u64).expect("less than `size`");
     let first = length.min(size - start);

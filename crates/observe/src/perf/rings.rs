@@ -139,6 +139,7 @@ impl Rings {
                 // The CPU has gone offline since the rings were mapped; the other CPUs go on.
                 Err(error) if error.errno() == Some(libc::ENODEV) => {}
                 Err(error) => {
+                    // All events of a thread or none.
                     self.events.truncate(before);
                     return Err(error);
                 }
@@ -162,6 +163,7 @@ impl Rings {
         let lost = &mut self.lost.0;
         self.events.retain(|(tid, event)| {
             let closes = closes(*tid);
+            // The kernel's count of lost records ends with the event.
             if closes && counts {
                 *lost += event.lost().unwrap_or(0);
             }

@@ -137,6 +137,7 @@ impl Tracepoint {
                 // Padding after the CPU.
                 fields.skip(4)?;
                 let so_far = fields.u64()?;
+                // The number of lost records follows the count.
                 if counts_lost {
                     fields.skip(8)?;
                 }
@@ -150,6 +151,7 @@ impl Tracepoint {
                 Some(Traced::Sample { on, current, in_interrupt, about, so_far })
             }
             c::PERF_RECORD_LOST => {
+                // The event's ID.
                 fields.skip(8)?;
                 Some(Traced::Lost { count: fields.u64()? })
             }
@@ -177,6 +179,7 @@ fn offset(format: &str, field: &str, size: usize) -> Option<usize> {
         (parts.next()? == field).then_some(())?;
         let at = parts.next()?.strip_prefix("offset:")?.parse().ok()?;
         let found: usize = parts.next()?.strip_prefix("size:")?.parse().ok()?;
+        // A field of another size would be misread.
         (found == size).then_some(at)
     })
 }

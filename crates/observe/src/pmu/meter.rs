@@ -230,6 +230,7 @@ impl Sums {
             self.sums[place] = self.sums[place].saturating_add(added);
         }
         let stack = stack.and_then(|plan| of_readings(plan, groups, between, alone).ok());
+        // An interval without a known stack adds nothing.
         self.stack = both(self.stack, stack).or(self.stack);
         self.taken.clone_from(&self.latest);
         reported
@@ -270,6 +271,7 @@ fn ran(reading: &Reading) -> bool {
 fn instructions(groups: &[Group], between: &[Reading]) -> u64 {
     let pairs = groups.iter().zip(between);
     let each = pairs.filter_map(|(group, r)| group.count_of(Role::Instructions, &r.counts));
+    // Each group counts the same instructions; the largest count misses the fewest.
     each.max().unwrap_or(0)
 }
 

@@ -70,6 +70,7 @@ pub fn grouping(wanted: &[Bundle], mut fits: impl FnMut(&[Event]) -> bool) -> Gr
     let mut plan = Grouping::default();
     for bundle in wanted {
         let leads = stack::leads(bundle);
+        // A bundle with a leader of its own needs a group of its own.
         let taken = plan.groups.iter_mut().filter(|_| !leads).any(|group| {
             let grown = grown(&group.events, bundle);
             let taken = fits(&grown);
@@ -132,6 +133,7 @@ pub(super) fn traffic(classes: Vec<Bundle>, extras: Vec<Bundle>) -> Vec<Bundle> 
 }
 
 fn role_of(bundle: &Bundle) -> Option<Role> {
+    // The whole precedes the parts in a bundle, so the last event has the bundle's role.
     bundle.last().map(|event| event.role)
 }
 

@@ -36,6 +36,7 @@ pub fn scaled(count: u64, enabled_ns: u64, running_ns: u64) -> Option<u64> {
     if running_ns >= enabled_ns {
         return Some(count);
     }
+    // The product can exceed 64 bits; half the divisor makes the division round to nearest.
     let product = u128::from(count) * u128::from(enabled_ns) + u128::from(running_ns / 2);
     Some(u64::try_from(product / u128::from(running_ns)).unwrap_or(u64::MAX))
 }
@@ -77,6 +78,7 @@ pub fn totals(groups: &[Group], readings: &[Reading], alone: bool) -> Totals {
             let whole = group.count_of(base, &reading.counts);
             let part = group.count_of(Role::Class(class), &reading.counts);
             if let (Some(whole), Some(part)) = (whole, part) {
+                // A program can do without floating-point operations.
                 let silent = part == 0 && whole >= ENOUGH && class != colocate_model::Class::Float;
                 totals.mix.set(class, if silent { None } else { Share::of(part, whole) });
             }
@@ -165,6 +167,7 @@ pub fn over_pmus(parts: &[Totals]) -> Totals {
             }
         }
         let enough = known >= 0.99 * whole && known > 0.0;
+        // Rounding can lead beyond 1.
         mix.set(class, enough.then(|| Share::new((weighted / known).min(1.0))).flatten());
     }
     let scaled = least(ran.iter().map(|t| t.scaled));

@@ -100,6 +100,7 @@ pub fn plan(pmu: &CorePmu) -> Result<StackPlan, String> {
         return Err(format!("no events are known that show where cycles go on {name}"));
     }
     let table = arm().into_iter().find(|table| {
+        // The kernel lists the names in lower case.
         table.events.iter().all(|code| pmu.listed.contains(&code.name.to_lowercase()))
             && (table.formula != Formula::Sent || width > 0.0)
     });
@@ -238,6 +239,7 @@ fn fractions(shares: &mut [f64; MOST_PARTS], counts: &[f64], all: f64) -> f64 {
 /// thread has all slots of the core then, and half of them otherwise; recovery takes the thread's
 /// own slots.
 fn four(lost: f64, issued: f64, retired: f64, recovery: f64, alone: f64, cycles: f64) -> [f64; 4] {
+    // Scaled counts of two events can exceed each other.
     let own = (1.0 + alone.min(1.0)) / 2.0;
     let slots = 4.0 * cycles * own;
     let retiring = retired / slots;
@@ -251,6 +253,7 @@ fn whole(parts: Parts, shares: &[f64], cycles: f64) -> Result<Stack, NoStack> {
     let above = shares.iter().fold(0.0, |sum, share| sum + share.max(0.0));
     let below = shares.iter().fold(0.0, |sum, share| sum + share.min(0.0));
     let off = (above + below - 1.0).abs().max(-below);
+    // A NaN is neither above nor below a limit.
     if off.is_nan() || off > LARGEST_GAP || above <= 0.0 {
         return Err(NoStack::Apart(off));
     }

@@ -62,6 +62,7 @@ fn core_pmu(device: &Path, processors: &[cpu::Listed]) -> Option<CorePmu> {
         return None;
     }
     let kind = text(device, "type")?.trim().parse().ok()?;
+    // All cores of a PMU are of one model, so the first is enough.
     let own = processors
         .iter()
         .find(|listed| cpus.as_ref().is_none_or(|cpus| cpus.contains(PuNr(listed.number))));

@@ -139,6 +139,7 @@ fn stack_place(role: Role) -> Option<usize> {
 fn work() {
     let mut state = black_box(1_u64);
     for step in 0..10_000 {
+        // `black_box` keeps the compiler from computing the loop in advance.
         state = black_box(state.wrapping_mul(6_364_136_223_846_793_005) ^ step);
     }
 }

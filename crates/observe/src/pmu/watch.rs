@@ -117,6 +117,7 @@ impl Watch {
         };
         watch.take_events(start);
         let counting = watch.threads.iter().any(|thread| matches!(thread.found, Found::Open(_)));
+        // One counted thread is enough to go on.
         match watch.reason.take_if(|_| !counting) {
             Some(reason) => Err(reason),
             None => Ok(watch),
@@ -363,6 +364,7 @@ impl Thread {
             instructions: totals.instructions,
             cycles: totals.cycles,
             samples: None,
+            // Without instructions there are no shares.
             mix: if totals.instructions == Some(0) { Mix::default() } else { totals.mix },
         };
         (profile, totals.extras)

@@ -343,6 +343,7 @@ impl Clock {
         // ring.
         records.sort_by_key(|(_, record)| record.at());
         for (whole, record) in records {
+            // Records without a time, as of losses, are older than any.
             if record.at() > Some(settled) {
                 self.bytes.extend_from_slice(whole);
             } else {

@@ -109,6 +109,7 @@ impl Tables {
         let segment = self
             .segments
             .iter()
+            // The sum may overflow: any number can stand in the headers of a foreign file.
             .find(|s| (s.offset_b..s.offset_b.saturating_add(s.length_b)).contains(&offset_b))?;
         segment.address.checked_add(offset_b - segment.offset_b)
     }
@@ -220,6 +221,7 @@ impl<R: ReadAt + ?Sized> Reader<'_, R> {
         }
         let record_b = size_of::<T>() as u64;
         let mut piece = Vec::new();
+        // An incomplete record at the end is left out.
         let end = table.offset_b + table.length_b / record_b * record_b;
         let mut at = table.offset_b;
         while at < end {
@@ -246,6 +248,7 @@ impl<R: ReadAt + ?Sized> Reader<'_, R> {
     ) -> Option<Vec<Segment>> {
         let record_b = size_of::<ProgramHeader64<Endianness>>() as u64;
         let length_b = u64::from(header.e_phnum(endian)) * record_b;
+        // Object files have no program headers, and give 0 as the size of an entry.
         let fits = length_b == 0
             || (length_b <= MOST_SEGMENTS_B && u64::from(header.e_phentsize(endian)) == record_b);
         let table = Table { offset_b: header.e_phoff(endian), length_b, address: 0 };

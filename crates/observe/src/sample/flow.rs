@@ -205,11 +205,13 @@ fn connect(blocks: &mut [Block], code: &[Decoded]) {
         if end.flow == Flow::IndirectJump {
             indirect.push(place);
         }
+        // A jump to the next instruction has one successor, not two.
         for next in target.into_iter().chain(fall.filter(|fall| Some(*fall) != target)) {
             blocks[place].next.push(next);
             blocks[next].before.push(place);
         }
     }
+    // The first block is the entry, and needs no predecessor.
     let orphans = (1..blocks.len()).filter(|block| {
         let block = &blocks[*block];
         block.before.is_empty() && does_work(block)
@@ -386,6 +388,7 @@ impl Nest {
         let mut place = vec![0; size.len()];
         let mut free = place.clone();
         let mut end = 0;
+        // Inner loops have lower numbers than the loops around them.
         for inner in (0..size.len()).rev() {
             let next = self.around[inner].map_or(&mut end, |around| &mut free[around]);
             place[inner] = *next;

@@ -91,11 +91,13 @@ pub fn code_around(
     let mut code = reached(isa, start, bytes, ip, budget)?;
     let seen = BTreeSet::from([ip]);
     let graph = Graph::of(&code, &seen, budget)?;
+    // Outer loops come before their inner loops.
     if let Some(outermost) = (0..graph.loops.len()).find(|of| is_inside(&graph, *of, ip)) {
         code.retain(|one| is_inside(&graph, outermost, one.ip));
     } else {
         code = straight(&code, ip);
     }
+    // Without the other code, the lowest address is the entry.
     let graph = Graph::of(&code, &seen, budget)?;
     Some((code, graph))
 }
@@ -119,6 +121,7 @@ fn reached(
         let Some(bytes) = skip.and_then(|skip| bytes.get(skip..)) else { continue };
         for instruction in Decoder::new(isa, bytes, from) {
             budget.spend(STEPS_AN_INSTRUCTION)?;
+            // The code from here on has been decoded already.
             if found.insert(instruction.ip, instruction).is_some() {
                 break;
             }

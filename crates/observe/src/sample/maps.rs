@@ -190,6 +190,7 @@ impl Spaces {
             };
             if is_it {
                 if let (Some(known), Some(id)) = (&mut file.id, id) {
+                    // Lists in /proc have no generation, records of the kernel do.
                     known.generation = known.generation.or(id.generation);
                 }
                 return Some(*known);
@@ -227,6 +228,7 @@ fn is_memory(path: &str) -> bool {
 fn make_room(space: &mut Space, start: u64, end: u64) {
     let reaching: Vec<(u64, Piece)> = space
         .range(..end)
+        // Mappings do not overlap, so none before the first that ends too early can reach in.
         .rev()
         .take_while(|(_, piece)| piece.end > start)
         .map(|(at, piece)| (*at, *piece))

@@ -173,6 +173,7 @@ impl Sampler {
         if !reports_exits {
             self.next_scan.get_or_insert(Nanos::ZERO);
         }
+        // Threads created after the first scan, before the events were open, are found now.
         tree.scan(self.proc(), now(), &mut found);
         self.apply(&found);
         self.threads.leave_out_earlier(&found);

@@ -87,6 +87,7 @@ pub fn flows(graph: &Graph, hits: &[u64], budget: &mut Budget) -> Option<Flows> 
     let (ways, blocks) = ways(graph, hits, budget)?;
     let mut edges = BTreeMap::new();
     for way in &ways {
+        // Blocks are listed from last to first.
         let before = way.blocks.iter().skip(1);
         let back = way.around.then(|| way.blocks.first()).flatten();
         for (to, from) in way.blocks.iter().zip(before.chain(back)) {

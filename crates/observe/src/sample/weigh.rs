@@ -393,6 +393,7 @@ impl Unit {
         // The only instruction of a unit has no other to compare with.
         let counts = if others_run > 0.0 { (most / hits).min(1.0) } else { 1.0 };
         let mut shares = Shares::default();
+        // The samples of a unit together represent all that it executed.
         shares.add_scaled(&self.shares, counts / self.hits);
         (hits > 0.0).then_some(shares)
     }

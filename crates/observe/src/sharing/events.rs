@@ -49,6 +49,7 @@ fn intel_attr(device: &Path, name: &str, rate_hz: u32) -> Option<Attr> {
     if config[1] != 0 {
         config[1] = LEAST_CYCLES;
     }
+    // 2 requests addresses without skid (perf_event_open(2)).
     Some(Attr::memory(kind(device)?, config, 2, rate_hz))
 }
 
@@ -94,6 +95,7 @@ fn placed(mut value: u64, bits: &str) -> Option<u64> {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let first: u32 = first.parse().ok()?;
         let last: u32 = last.parse().ok()?;
+        // A malformed range must not shift beyond the word.
         for bit in first..=last.min(u64::BITS - 1) {
             word |= (value & 1) << bit;
             value >>= 1;

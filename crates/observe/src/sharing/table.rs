@@ -101,6 +101,7 @@ fn is_recent(at: Nanos, now: Nanos) -> bool {
 /// Slot of a page, by Fibonacci hashing (Knuth, volume 3, section 6.4).
 fn place((pid, page): (i32, u64)) -> usize {
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+    // The process number goes mostly to the upper bits, which page numbers leave free.
     let mixed = (page ^ u64::from(pid.unsigned_abs()).rotate_right(16)).wrapping_mul(GOLDEN);
     usize::try_from(mixed >> (u64::BITS - PLACES_BITS)).unwrap_or(0)
 }

@@ -109,6 +109,7 @@ impl Mixes {
     /// Ends all sampling and keeps the results. Waits for the thread.
     pub fn stop(&mut self) {
         let Some(mut worker) = self.worker.take() else { return };
+        // The reply under way comes before the one to the new request.
         if worker.requested {
             self.learn(worker.wait());
         }
@@ -286,6 +287,7 @@ fn serve(
             // Its other end is dropped.
             _ => return,
         };
+        // The first request may come before the delay is over.
         if !is_stop && !jobs.is_empty() {
             (samplers, trouble) = open(std::mem::take(&mut jobs));
         }
@@ -296,6 +298,7 @@ fn serve(
         let counted = ended.into_iter().map(|(job, sampler)| (job, sampler.finish())).collect();
         let trouble = std::mem::take(&mut trouble);
         let reply_with = WatchReply { seen, counted, trouble, took };
+        // The reply first, as the byte announces it.
         let sent = reply.send(reply_with).is_ok() && ready.write_all(b".").is_ok();
         if is_stop || !sent {
             return;

@@ -174,6 +174,7 @@ impl TaskUsage {
     /// Takes in its times.
     pub fn note_times(&mut self, read: Read) {
         self.note_cpu_time(read.times.cpu_time);
+        // `None` is below every time, and a time never shrinks.
         self.waited = self.waited.max(Some(read.times.waited));
         self.sleeps = read.sleeps;
     }

@@ -87,6 +87,7 @@ impl Phases {
             return Err(EbpfError::Full(lost));
         }
         let changed = self.watch.changed()?;
+        // A thread that runs on is not reported again.
         self.active.extend(&self.awake);
         for tid in changed {
             let read = self.watch.times(tid)?;
@@ -102,6 +103,7 @@ impl Phases {
                 State::Waits { .. } | State::Runs { .. } => self.awake.insert(tid),
             };
         }
+        // No state read above begins later, so no time is negative.
         self.read_at = now();
         Ok(())
     }

@@ -126,6 +126,7 @@ impl<K: Copy + Eq + Hash> Spinning<K> {
 
     /// Forgets tasks outside `tasks`, if there are many.
     pub fn keep(&mut self, tasks: impl ExactSizeIterator<Item = K>) {
+        // Seldom, as the set takes a visit of every task.
         if self.of.len() > 2 * tasks.len() {
             let kept: HashSet<K> = tasks.collect();
             self.of.retain(|id, _| kept.contains(id));

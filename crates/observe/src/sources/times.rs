@@ -95,6 +95,7 @@ impl Backend for ThreadTimes {
     fn read(&mut self, task: TaskRef, at: Nanos, usage: &mut TaskUsage) {
         let exact = self.phases.as_ref().and_then(|phases| phases.times(task.tid));
         let read = self.states.read(task.id, (task.pid, task.tid), exact, &self.proc, at);
+        // Without a reading, the task counts as awake.
         usage.sleeps = false;
         read.into_iter().for_each(|read| usage.note_times(read));
     }

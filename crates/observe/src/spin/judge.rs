@@ -183,6 +183,7 @@ impl Judge {
             let code = Code { isa: image.tables.isa, start, bytes: &bytes };
             return around(code, ip, &relaxed, &mut self.budget);
         };
+        // The sample is in the function of the hint itself, which a loop calls.
         if is_relaxed(image, range.start) {
             return Some(Verdict::Hints);
         }

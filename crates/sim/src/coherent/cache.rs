@@ -34,6 +34,7 @@ pub(super) struct Cache {
 impl Cache {
     pub fn new(shape: &CacheShape) -> Self {
         let ways = shape.ways as usize;
+        // Any state but 0 will do for xorshift.
         let random = (shape.replacement == Replacement::Random).then_some(0x9e37_79b9_7f4a_7c15);
         let entries = vec![EMPTY; ways * shape.sets as usize];
         Self { ways, mask: u64::from(shape.sets) - 1, entries, random }

@@ -76,6 +76,7 @@ impl Geometry {
     /// size.
     pub fn of(machine: &Machine, speeds: &Performance) -> Result<Self, GeometryError> {
         let memory = speeds.memory.first().ok_or(GeometryError::NoMemory)?;
+        // `check` refuses 0.
         let line = u32::try_from(memory.line.0).unwrap_or(0);
         // Cycles of all caches are taken to be those of the first kind of core.
         let clock = speeds.kinds.first().ok_or(GeometryError::NoMemory)?.clock;

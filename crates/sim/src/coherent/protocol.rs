@@ -313,6 +313,7 @@ impl Coherent {
         self.downgrade(line, &mut entry);
         let path_set = self.paths[pu.idx()].set;
         let depth = self.paths[pu.idx()].caches.len();
+        // Caches beyond the first one with the line are not looked up.
         let found = (1..depth).find(|place| {
             self.counts.lookups[*place] += 1;
             let cache = self.paths[pu.idx()].caches[*place];

@@ -66,6 +66,7 @@ impl<R: Read + Seek> Traced<R> {
             }
             thread.block += 1;
             thread.done = 0;
+            // Differences begin anew with each block.
             thread.address = 0;
         }
         let mut records = Records::after(thread.address, &thread.bytes[thread.done..]);
@@ -80,6 +81,7 @@ impl<R: Read + Seek> Traced<R> {
             Record::Access(Access { address, size_log2, writes, instructions }) => {
                 let last = address.wrapping_add((1 << size_log2) - 1);
                 if last / LINE != address / LINE {
+                    // The instruction counts once.
                     let second = Step::Access { address: last, writes, instructions: 0 };
                     self.threads[index].next = Some(second);
                 }

@@ -27,6 +27,7 @@ pub(crate) fn mean_mix(
             Some(scenario.phases[phase].mix.get(class)?.get() * instructions / all)
         });
         let share: Option<f64> = share.sum();
+        // Rounding can lead beyond 1.
         mean.set(class, share.and_then(|share| colocate_model::Share::new(share.min(1.0))));
     }
     Some(mean)

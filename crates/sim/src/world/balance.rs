@@ -263,6 +263,7 @@ impl World<'_> {
         let (little, pus_to) = loads[to];
         let full = little >= pus_to;
         let few = usize::try_from(little).unwrap_or(usize::MAX);
+        // Loads are compared per PU: a group with fewer PUs can be fuller with fewer tasks.
         let small =
             much <= pus_from && self.pus.domains().all[domain].lets(much - little.min(much), few);
         // Full groups differ by a percentage, else a whole thread has to make them more equal.

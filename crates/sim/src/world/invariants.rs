@@ -159,6 +159,7 @@ impl Checker {
         if task.total.ran != self.ran[on.task] {
             return Err("has run for another time than was counted");
         }
+        // One instruction for rounding, beside the relative error of long sums.
         if task.total.instructions > most * (1.0 + NEAR) + 1.0 {
             return Err("has done more than its speed allows");
         }

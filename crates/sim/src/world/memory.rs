@@ -39,6 +39,7 @@ impl World<'_> {
             Pages::On(node) => Some(node.idx()),
         };
         let mut shares = vec![0.0; self.platform.machine().nodes.len()];
+        // A PU without a known node counts as one of the first node.
         shares[node.unwrap_or(0)] = 1.0;
         shares
     }

@@ -73,6 +73,7 @@ impl Counted {
             Some(Count::Between(from, until)) => self.watch.follow(from.0, until.0)?,
             Some(Count::None) => {
                 self.watch.detach();
+                // The complete count stands for the time until the first window.
                 self.length = self.length.or(Some(passed));
             }
             None => {}

@@ -127,6 +127,7 @@ impl Windows {
     fn rests(&self, count: u64, passed: Nanos) -> Option<Nanos> {
         let takes = count as f64 * EACH.as_secs_f64() / (self.pus * passed.as_secs_f64());
         let switching = SWITCHING.0 as f64 / self.pus;
+        // From (counting + switching) / (window + rest) = MOST.
         let rests = (LENGTH.0 as f64 * takes + switching) / MOST - LENGTH.0 as f64;
         (takes > MOST).then_some(Nanos(rests as u64))
     }

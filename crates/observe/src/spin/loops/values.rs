@@ -47,6 +47,7 @@ impl Value {
     /// Function of both values.
     fn with(self, other: Self) -> Self {
         let both = self.or(other);
+        // Any function of state but a sum is no count.
         Self { counts: both.from == 0, ..both }
     }
 
@@ -115,6 +116,7 @@ impl Places {
         let mut ends: BTreeMap<BlockIdx, State> = BTreeMap::new();
         for block in round.graph.order.iter().filter(|block| round.contains(**block)) {
             let before = round.graph.blocks[*block].before.iter();
+            // The predecessors of the header belong to the round before.
             let known = before.filter(|_| *block != round.header()).filter_map(|b| ends.get(b));
             let merged = known.cloned().reduce(|one, other| merge(&one, &other));
             let mut state = merged.unwrap_or_else(|| vec![CONSTANT; count]);
