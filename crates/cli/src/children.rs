@@ -108,6 +108,7 @@ pub fn wait_all(
             asked = true;
         }
     }
+    // A signal may have come after the last poll.
     let stopped = asked || stop.load(Ordering::Relaxed);
     Ok((!stopped).then(|| ends.into_iter().flatten().collect()))
 }
@@ -128,6 +129,7 @@ pub fn take_signals() -> Result<OwnedFd, SysError> {
 
 /// Kills the process group of `leader`, if it still exists.
 pub fn kill_group(leader: Pid) {
+    // A negative PID is a process group (kill(2)). A group that is gone is no error.
     let _ = sys::kill(Pid(-leader.0), libc::SIGKILL);
 }
 

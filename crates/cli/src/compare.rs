@@ -120,6 +120,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     for (dir, settings) in measurement.workloads(args)? {
         let resume = measurement.resume_command();
         let session = Session::of_file(dir, settings, args, resume)?;
+        // The order follows from the seed: the finished runs are its beginning.
         compare(session, measurement.environment()?, args, stop)?;
     }
     Ok(ExitCode::SUCCESS)
@@ -137,6 +138,7 @@ fn compare(
     let bar = Bar::new(runs, "{bar:30} {pos}/{len} {wide_msg}", args.quiet);
     let mut study = Study { session, launcher, bar, quiet: args.quiet };
     let outcome = study.finish();
+    // Before an error is shown.
     study.bar.clear();
     outcome?;
     report(&study.session, args.json)

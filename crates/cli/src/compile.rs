@@ -102,6 +102,7 @@ fn jobs(found: &Found, args: &[OsString]) -> Vec<Job> {
     }
     let asked = command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).output();
     match asked {
+        // `-###` writes to standard error.
         Ok(asked) if asked.status.success() => {
             String::from_utf8_lossy(&asked.stderr).lines().filter_map(Job::of_line).collect()
         }
@@ -112,6 +113,7 @@ fn jobs(found: &Found, args: &[OsString]) -> Vec<Job> {
 impl Job {
     /// Parses a job from a line like ` "/usr/bin/ld" "-o" "a \"b\""`; `None` for other lines.
     fn of_line(line: &str) -> Option<Self> {
+        // Lines of jobs begin with a space, others such as the version do not.
         let mut rest = line.strip_prefix(' ')?.trim_end();
         let mut words = Vec::new();
         while !rest.is_empty() {
@@ -132,11 +134,13 @@ impl Job {
 
     /// Whether the job is a linker's, and its output is not an object file for another link.
     fn links_a_program(&self) -> bool {
+        // `-i` is GNU ld's other name for `-r`.
         self.has(MARKER) && !["-r", "-i", "--relocatable"].iter().any(|option| self.has(option))
     }
 
     /// Whether the job is LLVM's linker with thin link-time optimisation.
     fn is_thin(&self) -> bool {
+        // GNU ld takes the same option, but cannot load a pass.
         self.has("-plugin-opt=thinlto") && self.0[0].contains("lld")
     }
 }
@@ -178,6 +182,7 @@ fn without_separator(args: &[OsString]) -> Option<Vec<OsString>> {
             .iter()
             .cloned()
             .chain(args[at + 1..].iter().map(|arg: &OsString| {
+                // After `--` even a name with a dash is a file.
                 if arg.as_encoded_bytes().starts_with(b"-") {
                     joined("./", Path::new(arg))
                 } else {

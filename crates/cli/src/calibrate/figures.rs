@@ -76,6 +76,7 @@ fn figure(what: What, values: &[f64], unix_s: u64, source: String) -> Option<Fig
     let Estimate { value, interval } =
         if share { mean_estimate(values)? } else { geometric_estimate(values)? };
     let interval = interval?;
+    // The interval of a share may reach below 0.
     let low = interval.low.clamp(0.0, value);
     let high = interval.high.max(value);
     Some(Figure { unit: what.unit(), what, value, low, high, unix_s, source })
@@ -174,8 +175,10 @@ fn capacities(cells: &[Cell], taken: &[Samples], unix_s: u64) -> Vec<Figure> {
         let interval = interval?;
         let what = What::MemoryCapacity { node };
         let far = value / MOST_REACH;
+        // An inverse swaps the ends of the interval.
         let [value, low, high] =
             [value, interval.high.max(value), interval.low.clamp(far, value)].map(f64::recip);
+        // Not finite: no load had to wait.
         value.is_finite().then(|| Figure {
             unit: what.unit(),
             what,
@@ -193,6 +196,7 @@ fn capacities(cells: &[Cell], taken: &[Samples], unix_s: u64) -> Vec<Figure> {
 fn load_bytes(cell: &Cell) -> Option<usize> {
     match *cell {
         Cell::Load { bytes, .. } => Some(bytes),
+        // The memory near a PU is the largest size of its curve.
         Cell::Memory { pus, bytes, .. } if pus[0] == pus[1] => Some(bytes),
         _ => None,
     }

@@ -44,6 +44,7 @@ const METER: Workload = Workload {
     kernel: Kernel::LoadDep,
     list: match ListSize::from_kib(4) {
         Some(list) => list,
+        // Decided at compile time: 4 KiB is a valid size.
         None => unreachable!(),
     },
 };

@@ -85,6 +85,7 @@ fn read(path: &Path, speeds: Option<&Performance>) -> anyhow::Result<Vec<Phase>>
     let phases = phases_or_reason(path)?;
     for (place, phase) in (1..).zip(&phases) {
         for kind in speeds.iter().flat_map(|speeds| &speeds.kinds) {
+            // Only a check: the policy may choose a core of any kind.
             let on = phase.on(kind, &Guesses::default());
             on.with_context(|| format!("demand vector {place}, {:?}", phase.name))?;
         }

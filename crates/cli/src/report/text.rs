@@ -74,6 +74,7 @@ fn both_ran_back(wake_ups: &[WakeUps], pair: &WakeUps) -> Option<Nanos> {
 
 /// Mean of `sum` over the wake-ups of a pair.
 fn of_each(sum: u64, pair: &WakeUps) -> u64 {
+    // Without wake-ups the sum is 0.
     sum / pair.count.max(1)
 }
 
@@ -214,6 +215,7 @@ impl Report {
             ("cycles", known(&|of| of.rates.cycles.most().is_some()), &|(.., of)| {
                 mostly(&of.rates)
             }),
+            // `schedule`, which has quanta, reads no profiles.
             ("profile", !quanta, &|(_, job, _)| {
                 job.profile.map_or("none", Backend::name).to_owned()
             }),

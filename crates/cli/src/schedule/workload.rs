@@ -245,6 +245,7 @@ impl Reader<'_> {
             message: format!("{}: {}", self.place(at), failure.message),
             ..failure
         })?;
+        // The program sees its name as given, not as found.
         found.argv = argv;
         if dir.is_some() {
             // The lookup is relative to this process's directory, the launch to `dir`.

@@ -149,10 +149,12 @@ impl Process {
                 self.is_known = false;
                 return;
             }
+            // A process that has ended has no threads.
             tids => tids.unwrap_or_default(),
         };
         let were_known = std::mem::replace(&mut self.is_known, true);
         self.threads.retain(|tid, _| {
+            // TIDs are in ascending order.
             let lives = tids.binary_search(tid).is_ok();
             if !lives {
                 poll.states.ended(*tid);
@@ -164,6 +166,7 @@ impl Process {
                 Some(thread) if thread.is_awake => continue,
                 Some(_) => {}
                 None => {
+                    // If all threads were known, this one is new: all its time is since the last poll.
                     let last = were_known.then(Times::default);
                     self.threads.insert(tid, Thread { last, ..Thread::default() });
                 }
@@ -196,6 +199,7 @@ impl Process {
         let queued = read.times.waited.saturating_sub(before.waited);
         thread.did = (ran, queued);
         thread.is_awake = ran + queued > Nanos::ZERO;
+        // At the first poll only its state shows whether a thread can run.
         if ran > Nanos::ZERO || poll.took == Nanos::ZERO {
             let stat = Stat::read(poll.proc, pid, tid);
             let could = stat.is_some_and(|stat| stat.could_run());
@@ -271,6 +275,7 @@ fn sum(a: Option<f64>, b: Option<f64>) -> Option<f64> {
 /// Share of a time in which a thread was active, at most 1.
 fn share(did: Nanos, took: Nanos) -> f64 {
     let share = did.as_secs_f64() / took.as_secs_f64();
+    // Two polls at the same time divide by 0.
     if share.is_finite() { share.min(1.0) } else { 0.0 }
 }
 

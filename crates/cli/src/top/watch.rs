@@ -273,6 +273,7 @@ impl Watch {
         };
         let Self { processes, row_of, states, samples, .. } = self;
         processes.retain(|pid, process| {
+            // The PID may be that of another process by now.
             let stays = row_of.contains_key(pid) && is_old(pid);
             if !stays {
                 process.forget(states, samples.as_mut());

@@ -252,8 +252,10 @@ pub fn advise(tried: &[Tried], most: u32) -> Option<Advice> {
     let mut rows: Vec<Row> = tried.iter().map(|tried| row(tried, best)).collect();
     rows.sort_by_key(|row| row.threads);
     let times: Vec<(u32, f64)> = means.map(|(tried, mean)| (tried.threads, mean)).collect();
+    // Rows are in the order of threads: the first one is the smallest.
     let good = rows.iter().find(|row| matches!(row.standing, Standing::Best | Standing::AsGood));
     let candidate = good.map_or(most, |row| row.threads);
+    // The most allowed is what remains without advice, so nothing has to be shown.
     let shown = candidate == most || is_shown(tried, best, candidate, most);
     let threads = if shown { candidate } else { most };
     let limit = if !shown {
