@@ -83,6 +83,7 @@ pub fn wait_all(
                 let child = end.child;
                 if let Some(over) = over {
                     end.at = over;
+                    // The status of a terminated child says nothing of its program.
                     end.waited.status = 0;
                 }
                 ends[child] = Some(end);

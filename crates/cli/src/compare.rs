@@ -120,7 +120,6 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     for (dir, settings) in measurement.workloads(args)? {
         let resume = measurement.resume_command();
         let session = Session::of_file(dir, settings, args, resume)?;
-        // The order follows from the seed: the finished runs are its beginning.
         compare(session, measurement.environment()?, args, stop)?;
     }
     Ok(ExitCode::SUCCESS)
@@ -157,6 +156,7 @@ impl Study {
     fn finish(&mut self) -> anyhow::Result<()> {
         let order = self.session.state.settings.order();
         let first = self.session.state.runs.len();
+        // The order follows from the seed: the finished runs are its beginning.
         for (number, slot) in order.into_iter().enumerate().skip(first) {
             self.show(slot);
             let before = idle::look(Path::new("/proc"));

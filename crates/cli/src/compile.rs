@@ -67,6 +67,7 @@ fn compile(names: &[&str], args: &[OsString]) -> anyhow::Result<ExitCode> {
         command.arg(joined(PLUGIN, &found.plugin));
     }
     match jobs.iter().find(|job| job.links_a_program()) {
+        // Options are appended, so they must not come after `--`.
         Some(job) => command.args(open_ended(&found, args, &jobs)).args(link_args(&found, job)),
         None => command.args(args),
     };

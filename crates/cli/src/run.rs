@@ -175,6 +175,7 @@ impl Options {
         let (until, progress) = match (self.no_guard, policy.period()) {
             (true, None) => (Until::Events, SourceSet::NONE),
             (true, Some(period)) => (Until::TimeOrEvents(period), SourceSet::NONE),
+            // A guard compares quanta, whatever the policy's period.
             (false, _) => (Until::TimeOrEvents(guard::QUANTUM), guard::PROGRESS),
         };
         Workload {

@@ -143,6 +143,7 @@ impl Pace {
     const fn due(&self) -> Nanos {
         let tables = self.next / self.looks;
         let looks = self.next % self.looks;
+        // Whole intervals apart, so that rounding never adds up.
         Nanos(tables * self.interval.0 + self.interval.0 * looks / self.looks)
     }
 

@@ -412,6 +412,7 @@ fn memory(machine: &Machine, usable: &[u32], most: usize, plan: &mut Plan) {
         let each = (4 * last / own.len()).clamp(32 << 20, BEYOND[1]).min(most / own.len());
         let rows = u32::try_from(each / ROW_BYTES).unwrap_or(u32::MAX);
         plan.cells.push(Cell::Stream { node: *from, pus: vec![pu], rows });
+        // One PU alone has no traffic of others beside its loads.
         if own.len() > 1 {
             plan.cells.push(Cell::Stream { node: *from, pus: own.clone(), rows });
             plan.cells.push(Cell::Beside { node: *from, pus: own.clone(), bytes, rows });

@@ -145,6 +145,7 @@ impl Launcher {
                     return Err(error).with_context(|| format!("cannot start {}", argv[0]));
                 }
             }
+            // Only the first program is a server.
             if let (1, Some(ready)) = (children.len(), self.server.readiness())
                 && let Err(why) = ready.probe.wait(ready.within)
             {

@@ -153,6 +153,7 @@ fn write_all(queue: &Queue, mut stderr: OwnStderr) {
     let mut region = ScrollRegion::default();
     loop {
         let (mut text, frame, over) = queue.take();
+        // At the end the table goes, whatever frame is left.
         if let Some(frame) = frame.filter(|_| !over) {
             text += &region.show(&frame, stderr.drawable());
         } else if over {

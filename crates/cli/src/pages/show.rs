@@ -71,6 +71,7 @@ fn report(process: &Process, nodes: &Nodes) -> Result<Report, PagesError> {
     }
     let mut mapped = |mapping: &Mapping| {
         let span = mapping.span();
+        // numa_maps has only the start of a mapping (numa(7)).
         let placed = placed.remove(&span.start);
         let (policy, nodes) = placed.map(|placed| (placed.policy, placed.on)).unwrap_or_default();
         Mapped {

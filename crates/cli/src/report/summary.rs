@@ -279,6 +279,7 @@ impl Facts<'_> {
         if !plans_a_place && self.needs == SourceSet::NONE {
             return WhyNot::PlacesNone;
         }
+        // A planned place that no thread ever had came too late.
         if report.turnaround_ns < SHORT || plans_a_place {
             return WhyNot::TooShort(report.turnaround_ns);
         }

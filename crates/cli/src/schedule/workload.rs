@@ -238,6 +238,7 @@ impl Reader<'_> {
             return Err(self.wrong(at, "a program and its arguments", "none"));
         };
         let mut search = argv.clone();
+        // Names without a slash are searched in PATH, as by execvp(3).
         if let Some(dir) = dir.filter(|_| first.to_string_lossy().contains('/')) {
             search[0] = dir.join(&first).into_os_string();
         }

@@ -166,7 +166,7 @@ impl Process {
                 Some(thread) if thread.is_awake => continue,
                 Some(_) => {}
                 None => {
-                    // If all threads were known, this one is new: all its time is since the last poll.
+                    // If all threads were known, a new one has all its time since then.
                     let last = were_known.then(Times::default);
                     self.threads.insert(tid, Thread { last, ..Thread::default() });
                 }
@@ -194,6 +194,7 @@ impl Process {
             }
             return;
         };
+        // Time before the first poll does not count.
         let before = thread.last.replace(read.times).unwrap_or(read.times);
         let ran = read.times.cpu_time.saturating_sub(before.cpu_time);
         let queued = read.times.waited.saturating_sub(before.waited);

@@ -201,6 +201,7 @@ pub fn cut_after(tried: &[Tried], threads: u32) -> Option<f64> {
 
 /// Powers of two below `most`, and `most`.
 fn ladder(most: u32) -> Vec<u32> {
+    // 32 bits have no higher power.
     let powers = (0..32).map(|power| 1_u32 << power).take_while(|&power| power < most);
     powers.chain([most.max(1)]).collect()
 }
@@ -219,6 +220,7 @@ fn fewest(numbers: impl Iterator<Item = u32>, tried: &[Tried], enough: usize) ->
     });
     let waiting = waiting.filter(|(runs, _)| *runs < enough);
     waiting
+        // Up and down in turn, so that drift affects all numbers alike.
         .min_by_key(|&(runs, threads): &(usize, u32)| {
             (runs, if runs % 2 == 0 { u32::MAX - threads } else { threads })
         })
