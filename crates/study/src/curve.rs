@@ -82,6 +82,7 @@ fn draw_all(all: &[Curves], out: &mut String) -> Result<(), Box<dyn Error>> {
 
 pub(crate) fn draw(curves: &Curves, area: &Area<'_>) -> Result<(), Box<dyn Error>> {
     let points = curves.series.iter().flat_map(|series| &series.points);
+    // 0 is always on the axis.
     let across = padded(points.clone().map(|(at, _)| *at).chain([0.0]));
     let up = padded(points.flat_map(|(_, found)| ends(*found)).chain(curves.level));
     let mut chart = ChartBuilder::on(area)

@@ -57,6 +57,7 @@ fn shape(maps: &[Map<'_>]) -> (usize, usize) {
 /// Width and height of all maps together, in pixels.
 pub(crate) fn size(maps: &[Map<'_>]) -> Result<(u32, u32), Box<dyn Error>> {
     let most = maps.iter().map(|(_, matrix)| matrix.len()).max().unwrap_or(1).max(1);
+    // Cells are whole pixels, so a map may be smaller than `width`.
     let cells = i32::try_from(most * (width(maps) / most).max(1))?;
     let side = u32::try_from(EDGE + MARGIN + cells)?;
     let (columns, rows) = shape(maps);

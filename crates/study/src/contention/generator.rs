@@ -83,6 +83,7 @@ fn known(value: f64) -> Known<f64> {
 
 /// Misses of repeated walks over a matrix of this many bytes, with `each` for a miss of every line.
 fn of_cache(matrix: f64, each: f64) -> Result<MissCurve, String> {
+    // Without a matrix, all lines stay in the first cache.
     if matrix <= 0.0 {
         return MissCurve::new([(Bytes(64), 0.0)]);
     }

@@ -279,6 +279,7 @@ impl Study<'_> {
     /// The report on all pieces, given in their order.
     #[must_use]
     pub fn report(&self, done: &[Times]) -> Report {
+        // `chunks` needs a size above 0.
         let mut times = done.chunks(self.draws.len().max(1));
         let benchmarks = self.definition.benchmarks.iter().map(|each| BenchmarkFigures {
             benchmark: each.kernel.name(),

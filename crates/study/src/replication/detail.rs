@@ -124,6 +124,7 @@ impl<'a> Watch<'a> {
         self.misses.resize(tasks.len().max(self.misses.len()), 0);
         for (task, before) in tasks.iter().zip(&mut self.misses) {
             let misses = task.counts.as_ref().and_then(|counts| counts.misses.as_ref());
+            // Requests to a level are the misses of the next nearer one.
             let now = misses.and_then(|misses| misses.get(*place - 1)).copied().unwrap_or(*before);
             let pu = task.last_ran.and_then(|pu| self.machine.pu_by_os(pu));
             let cache = pu.and_then(|pu| caches.iter().position(|it| it.pus.contains(&pu)));

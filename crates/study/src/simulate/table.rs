@@ -158,6 +158,7 @@ fn usage_rows(found: &Simulated) -> Vec<Vec<String>> {
         "pages moved",
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
+    // All policies ran on the same machine, with the same levels.
     let levels = found.policies.first().map_or(Vec::new(), |first| known_levels(&first.usage));
     rows[0].extend(levels.iter().map(|(level, _)| format!("L{level} bandwidth")));
     for PolicyFigures { policy, usage, .. } in &found.policies {

@@ -246,6 +246,7 @@ impl Build<'_> {
                 return Err(self.lines.misfit(&form.name, "a demand or a file of one", found));
             }
         };
+        // Only a check, made here where the line is known.
         for core in &self.performance.kinds {
             phase.on(core, &Guesses::default()).map_err(|error| {
                 let detail = format!("phase {:?}: {error}", form.name.get_ref());

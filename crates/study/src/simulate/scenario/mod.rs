@@ -165,6 +165,7 @@ impl ScenarioFile {
                     detail: format!("expected version = {VERSION}, found {found}"),
                 });
             }
+            // If the version is missing, the second reading says so, with its line.
             _ => {}
         }
         let form = toml::from_str(text).map_err(|error| lines.toml(&error))?;
