@@ -80,6 +80,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         let text = match form {
             "csv" => square.to_csv(args.reversed),
             "json" => json(&mapped),
+            // `svg`: `ending` returns nothing else.
             _ => heat::svg(&[("communication", square.rows())]).map_err(anyhow::Error::msg)?,
         };
         output::write_as(Some(path), &text, Mode::ByUmask)?;

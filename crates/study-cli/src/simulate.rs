@@ -191,6 +191,7 @@ fn check_all(args: &Args, overrides: &Overrides) -> anyhow::Result<u64> {
         }
     }
     output::write(None, &said)?;
+    // The last error is returned, and printed by the caller.
     let last = trouble.pop();
     for error in trouble {
         output::remark(&exit::one_line(&error));

@@ -140,6 +140,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let found = jobs::find(args.command.clone())?;
     args.output.iter().chain(&args.svg).try_for_each(|path| colocate_files::has_place(path))?;
     let question = question(args)?;
+    // Forks, so before the generators start their threads.
     let keeper = Keeper::start()?;
     let stop = stop_flag()?;
     let program = Program::new(found, question.places.program, keeper, stop)?;
@@ -216,6 +217,7 @@ fn measured(args: &Args, question: &Question, program: Program) -> anyhow::Resul
         .iter()
         .flat_map(|&copies| question.rates.iter().map(move |&rate| Condition { rate, copies }));
     let conditions: Vec<Condition> = conditions.collect();
+    // `None` is the program alone.
     let cells: Vec<_> = conditions.iter().copied().map(Some).chain([None]).collect();
     let nops = rates.iter().map(|rate| (rate.wanted, rate.nops)).collect();
     let mut here = Here { program, generators, nops };

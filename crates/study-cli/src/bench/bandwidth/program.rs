@@ -54,6 +54,7 @@ impl Program {
         if self.stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
+        // In memory: a pipe without a reader would block the program.
         let stderr = File::from(sys::memfd(c"colocate-stderr")?);
         let begun = Instant::now();
         let pid = self.start(&stderr)?;
@@ -83,6 +84,7 @@ impl Program {
         affinity::place_own(&affinity::only(self.pu))
             .with_context(|| format!("cannot run on PU {}", self.pu.0))?;
         let started = children::start(&mut command);
+        // Before an error of the start: this process must not stay on the PU.
         affinity::place_own(&self.original).context("cannot go back to where we may run")?;
         started.map_err(|why| {
             let message = format!("{}: {why}", self.found.path.display());
