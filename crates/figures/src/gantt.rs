@@ -195,6 +195,7 @@ fn ticks(lasted: Nanos) -> Vec<(i32, String)> {
     let steps =
         (0..19).flat_map(|power| [1, 2, 5].map(|digit| u64::pow(10, power).checked_mul(digit)));
     let step = steps.flatten().find(|step| lasted.0 / step <= 10).unwrap_or(u64::MAX);
+    // As many decimals of a second as the step needs.
     let decimals = usize::try_from(9 - step.ilog10().min(9)).unwrap_or(0);
     match lasted {
         // A share of no time would be NaN.
@@ -250,6 +251,7 @@ fn row(spans: &mut [TaskSpan], lasted: Nanos) -> Vec<Stretch> {
     for span in spans {
         let from = span.from.as_secs_f64() * scale;
         let to = span.to.as_secs_f64() * scale;
+        // The end of the run would be one column too far.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // cut to the row
         let columns = (from as usize).min(most.len() - 1)..=(to as usize).min(most.len() - 1);
         for at in columns {
