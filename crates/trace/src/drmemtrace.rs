@@ -161,8 +161,10 @@ impl<W: Write> Writer<'_, W> {
         let mut address = address;
         while left > 0 {
             let part = left.min(LONGEST);
+            // Our format has sizes that are powers of two: others are rounded up.
             let size_log2 = u8::try_from(part.next_power_of_two().trailing_zeros()).unwrap_or(0);
             self.push(Record::Access(Access { address, size_log2, writes, instructions }))?;
+            // A file may hold any address, so the sum wraps.
             address = address.wrapping_add(part);
             left -= part;
             // The instructions precede the whole access: its first part has them.

@@ -231,6 +231,7 @@ impl Block {
     pub fn push_access(&mut self, access: Access) {
         let Access { address, size_log2, writes, instructions } = access;
         debug_assert!(size_log2 < SYNC);
+        // At most 15, so the cast loses nothing.
         let few = instructions.min(MANY) as u8;
         // `&` keeps a size out of range from changing the other fields.
         self.bytes.push(few << 4 | (size_log2 & SYNC) << 1 | u8::from(writes));
@@ -322,6 +323,7 @@ impl<'a> Records<'a> {
                 return Ok(number);
             }
         }
+        // Ten bytes, each of which says that another follows.
         Err(TraceError::Truncated)
     }
 
