@@ -69,6 +69,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut is_taken = descendants(&proc, &pids);
     let denied: Vec<Pid> =
         pids.difference(&is_taken).copied().filter(|pid| is_denied(&proc, *pid)).collect();
+    // Left out, not refused: the other processes can be placed.
     is_taken.extend(&denied);
     let attached = jobs(given, is_taken);
     if attached.is_empty() {

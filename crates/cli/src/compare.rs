@@ -111,6 +111,7 @@ pub struct Args {
 
 /// Runs `colocate compare`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    // Held to the end of the comparison.
     let _alone = if args.not_alone { None } else { Some(idle::Alone::take()?) };
     let stop = stop_flag()?;
     let Some(path) = &args.file else {
@@ -233,6 +234,7 @@ fn report(session: &Session, json: bool) -> anyhow::Result<ExitCode> {
     for (name, content) in
         [("comparison.json", &as_json), ("comparison.txt", &text), ("comparison.svg", &picture)]
     {
+        // Command lines may hold passwords.
         output::write_private(Some(&session.dir.join(name)), content)?;
     }
     let shown = if json {

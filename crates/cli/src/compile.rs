@@ -56,6 +56,7 @@ pub fn cxx(args: &CxxArgs) -> anyhow::Result<ExitCode> {
 
 /// Runs `colocate fc`.
 pub fn fortran(args: &FortranArgs) -> anyhow::Result<ExitCode> {
+    // Before LLVM 20 the compiler is called flang-new.
     compile(&["flang", "flang-new"], &args.args)
 }
 

@@ -43,6 +43,7 @@ impl Alone {
 pub fn look(proc: &Path) -> Quiet {
     let mut least = Quiet::default();
     for _ in 0..LOOKS {
+        // If the file cannot be read, the load is unknown.
         let text = kernel_text(&proc.join("loadavg")).unwrap_or_default();
         let now = parse_loadavg(&text);
         least = Quiet {

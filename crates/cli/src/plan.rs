@@ -434,6 +434,7 @@ fn rows(plan: &Plan, machine: &Machine, workload: &Workload) -> Vec<Vec<String>>
         let task = &workload.tasks[at];
         let core = place(decision).map(|pu| machine.core_of(pu).0);
         let elsewhere = if decision.place == Place::Waiting { "none" } else { "any" };
+        // Only the first row of a core names the core.
         let same = core.is_some() && std::mem::replace(&mut last, core) == core;
         rows.push(vec![
             if same {

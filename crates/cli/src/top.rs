@@ -88,6 +88,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let stop = stop_flag()?;
     let machine =
+        // Without a topology, tables lack only the kinds of cores.
         read::live().map_err(|why| output::remark(&format!("kinds of cores: {why}"))).ok();
     let watch = Watch::begin(Path::new("/proc"), choice, samples(args.spin_rate));
     let mut watch = watch.context("cannot list processes")?;

@@ -234,6 +234,7 @@ impl Streams {
             self.0.iter().zip(before).map(|(each, before)| each.tally().since(before).rate());
         let lines_per_us: Option<f64> = rates.sum();
         self.0.iter().for_each(Generator::rest);
+        // From lines a microsecond to bytes a second.
         (found, lines_per_us.map(|rate| rate * 1e6 * LINE))
     }
 }
@@ -314,6 +315,7 @@ pub fn plan(
     for kind in Pair::ALL {
         let mut pairs = pairs(machine, usable, kind);
         random.shuffle(&mut pairs);
+        // A few random pairs stand for all of their kind.
         for pus in pairs.into_iter().take(PAIRS) {
             for busy in [false, true] {
                 plan.cells.push(Cell::Wake { pus, busy });
@@ -335,6 +337,7 @@ pub fn plan(
     }
     plan.cells.extend(usable.iter().map(|&pu| Cell::Watch(pu)));
     let quarter = available.and_then(|bytes| usize::try_from(bytes.0 / 4).ok());
+    // Without an estimate by the kernel, memory is not limited.
     memory(machine, usable, quarter.unwrap_or(usize::MAX), &mut plan);
     plan
 }

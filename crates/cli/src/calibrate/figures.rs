@@ -136,6 +136,7 @@ pub fn figures(machine: &Machine, cells: &[Cell], taken: &[Samples], unix_s: u64
         add(What::ShareOfPu { pu: *pu }, &mut nth(samples, SHARE).into_iter(), VISIT.into());
     }
     let sizes = cache_sizes(machine);
+    // Without known sizes, parts of a curve belong to no level.
     for found in curves(cells, taken).iter().filter(|_| !sizes.is_empty()) {
         let bytes: Vec<f64> = sizes.iter().map(|(_, size)| *size).collect();
         for ((level, _), found) in sizes.iter().zip(levels(found, &bytes)) {
@@ -255,6 +256,7 @@ pub fn beside(report: &Report, pus: [u32; 2], unix_s: u64) -> Vec<Figure> {
         let what =
             What::Beside { kernel: cell.kernel.to_string(), beside: cell.beside.to_string() };
         let source = format!("SMT-Bench on PUs {} and {}, 3 rounds", pus[0], pus[1]);
+        // With equal times the ends of the interval may be off by a last digit.
         let low = interval.low.min(value);
         let high = interval.high.max(value);
         Some(Figure { unit: what.unit(), what, value, low, high, unix_s, source })

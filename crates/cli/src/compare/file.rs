@@ -205,6 +205,7 @@ impl Measurement {
         let settings = Settings {
             name: workload.name.clone(),
             jobs: jobs.collect::<anyhow::Result<_>>()?,
+            // Without policies there is no name, and `check` refuses the settings.
             baseline: baseline.or_else(|| policies.first().cloned()).unwrap_or_default(),
             server,
             scores: scores.clone(),

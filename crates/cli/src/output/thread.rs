@@ -142,6 +142,7 @@ fn begin(queue: Arc<Queue>, end: Sender<()>, nice: i32) -> io::Result<()> {
         let _ = sys::block(&(1..=64).collect::<Vec<_>>());
         let _ = sys::set_slice_and_nice(Nanos::ZERO, nice);
         write_all(&queue, stderr);
+        // Disconnects the receiver, for which `OutputThread::end` waits.
         drop(end);
     })?;
     Ok(())

@@ -39,6 +39,7 @@ pub fn give(
         let wrong = |expected: String, found: &str| {
             usage(format!("--demand {option}: expected {expected}, found {found}"))
         };
+        // `--profile` is required, so there is a program.
         let last = programs.len() - 1;
         let of: Vec<usize> = match job {
             Some(job) => match job.parse().ok().filter(|job| *job <= last) {

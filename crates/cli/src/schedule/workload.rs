@@ -170,6 +170,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn workload(&self) -> anyhow::Result<Workload> {
         let file: File = toml::from_str(self.text).map_err(|error| {
+            // Messages of the parser may have several lines.
             let found = error.message().lines().collect::<Vec<_>>().join(", ");
             // An error without a span is about the whole file: line 1.
             let at = error.span().map_or(0, |span| span.start);

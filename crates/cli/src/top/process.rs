@@ -238,6 +238,7 @@ impl Process {
             let spun = samples.as_ref().map_or(Some(Nanos::ZERO), |of| of.backend.spun(*tid));
             let looped =
                 spun.map(|spun| spun.saturating_sub(std::mem::replace(&mut thread.spun, spun)));
+            // Unknown spinning counts as work.
             let works = ran.saturating_sub(looped.unwrap_or(Nanos::ZERO));
             did.add(Activity {
                 runnable: Some(share(works, took)),

@@ -54,6 +54,7 @@ impl Fit {
             // Divided by the time, since errors are relative.
             let row = [1.0 / time, 1.0 / (threads * time), threads / time];
             for (part, line) in sums.iter_mut().enumerate() {
+                // The fourth column is the right side.
                 for (other, sum) in line.iter_mut().take(3).enumerate() {
                     *sum += row[part] * row[other];
                 }

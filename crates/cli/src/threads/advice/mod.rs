@@ -94,6 +94,7 @@ impl Most {
         let known = caps
             .into_iter()
             .filter_map(|(threads, by)| Some(Self { threads: threads?.max(1), by }));
+        // Never without a limit: the mask is always known.
         known.min_by_key(|most| most.threads).unwrap_or(Self { threads: 1, by: Cap::Mask })
     }
 }
