@@ -70,6 +70,7 @@ pub fn svg_of_all(all: &[Curves]) -> Result<String, String> {
 }
 
 fn draw_all(all: &[Curves], out: &mut String) -> Result<(), Box<dyn Error>> {
+    // A document without pictures still needs a height.
     let count = u32::try_from(all.len().max(1))?;
     let root = SVGBackend::with_string(out, (SIZE.0, SIZE.1 * count)).into_drawing_area();
     root.fill(&WHITE)?;

@@ -68,6 +68,7 @@ pub(crate) fn size(maps: &[Map<'_>]) -> Result<(u32, u32), Box<dyn Error>> {
 pub(crate) fn draw_in(maps: &[Map<'_>], area: &Area<'_>) -> Result<(), Box<dyn Error>> {
     let (columns, rows) = shape(maps);
     for ((heading, matrix), area) in maps.iter().zip(area.split_evenly((rows, columns))) {
+        // With more threads than pixels, a cell is one pixel.
         draw_map(heading, matrix, i32::try_from((width(maps) / matrix.len()).max(1))?, &area)?;
     }
     Ok(())

@@ -51,6 +51,7 @@ pub enum Source {
 /// Demand of the generator.
 #[must_use]
 pub fn phase(machine: &Machine, performance: &Performance, from: Source, gap: Gap) -> Phase {
+    // Each kind of work, and a miss, occurs once for every line.
     let each = 1.0 / gap.instructions();
     let kinds =
         [WorkKind::Branch, WorkKind::Int, WorkKind::Load, WorkKind::Store].map(|kind| (kind, each));

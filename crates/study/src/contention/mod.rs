@@ -189,6 +189,7 @@ impl Study<'_> {
     /// [`StudyError`] if the machine or a program cannot be modelled.
     pub fn report(&self) -> Result<Report, StudyError> {
         let published = self.definition.published;
+        // The core of the programs; copies run beside them.
         let first = &self.machine.cores[0];
         let kind = &self.performance.kinds[first.kind.idx()];
         let under = self.draws.iter().map(|draw| Under::new(self, draw, kind));
@@ -445,6 +446,7 @@ impl<'a> Under<'a> {
                 }
             }
         }
+        // Speeds are relative to alone.
         speeds.map(|speed| 1.0 / speed)
     }
 }

@@ -168,6 +168,7 @@ impl Task {
         match self.kernel {
             Kernel::Lu => lu(self.n, c),
             Kernel::Cholesky => cholesky(self.n, c),
+            // Each line once: nothing is used again.
             Kernel::Add => vec![self.n * self.n / 8.0; 3],
             Kernel::Product => product(self.n, c),
             Kernel::Search => {
@@ -195,6 +196,7 @@ impl Task {
         // From 512 bytes to 64 MiB, four sizes for each doubling.
         let sizes = (0..=68).map(|step| 0.5 * KIB * (f64::from(step) / 4.0).exp2());
         let points = sizes.map(|size| {
+            // `misses` takes the size of the cache in lines.
             let lines = self.misses(size / 64.0).iter().sum::<f64>();
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // up to 64 MiB
             (Bytes(size as u64), lines / instructions)
@@ -269,6 +271,7 @@ fn row(elements: f64) -> f64 {
 }
 
 fn product(n: f64, c: f64) -> Vec<f64> {
+    // A line holds 8 elements.
     let a_row = n / 8.0;
     let matrix = n * n / 8.0;
     // Between two passes over k: a row of A and a column of B. Between two passes over j: all of B.

@@ -314,6 +314,7 @@ impl Study<'_> {
             let value = each.clone().next().unwrap_or(f64::NAN);
             Speedup { mode: mode.name(), over_default: Estimate { value, interval } }
         });
+        // The first times are those of the default assumptions, which have these figures.
         let apart = times[0].apart.unwrap_or([f64::NAN; 3]);
         Row {
             size,

@@ -252,6 +252,7 @@ impl Situation<'_> {
         let phase = task.phase().map_err(|why| PiccoliError::Demand(kernel.name(), why))?;
         let stretch = Stretch {
             phase: PhaseIdx(0),
+            // A stretch without instructions is not possible.
             instructions: whole(task.instructions()).max(1),
             sleep: Nanos::ZERO,
             barrier: false,

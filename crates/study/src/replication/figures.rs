@@ -253,6 +253,7 @@ impl Compared<'_> {
     fn of_oracle(self, cell: usize, policy: usize, metric: usize) -> Option<Spread> {
         let part = self.table.part;
         let oracle = part.names().len() - 1;
+        // Neither the first policy, with which others are compared, nor the oracle.
         let is_between = (1..oracle).contains(&policy) && part.has_oracle();
         if !is_between || part.metrics[metric] != Metric::Time {
             return None;

@@ -137,6 +137,7 @@ impl<'a> Pace<'a> {
             let rates = self.model.predict(&seats).tasks;
             let rates: Vec<f64> = rates.iter().map(|rate| rate.instructions_per_second).collect();
             let until = left.iter().zip(&rates).map(|((_, left), rate)| left / rate);
+            // Until the next thread is done, which changes the rates of the others.
             let step = until.fold(f64::INFINITY, f64::min);
             seconds += step;
             left.iter_mut().zip(&rates).for_each(|((_, left), rate)| *left -= rate * step);

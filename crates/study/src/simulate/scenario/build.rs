@@ -125,6 +125,7 @@ impl Build<'_> {
         }
         let Some(baseline) = &form.baseline else {
             let default = policies.iter().find(|policy| **policy == named(BASELINE));
+            // The default baseline may not be among the policies.
             let baseline = default.unwrap_or(&policies[0]).clone();
             return Ok((policies, baseline));
         };

@@ -274,6 +274,7 @@ impl Lines {
     /// A syntax error of the TOML parser, in one line.
     fn toml(&self, error: &toml::de::Error) -> FileError {
         let detail = error.message().lines().collect::<Vec<_>>().join(", ");
+        // An error without a place is about the whole file: line 1.
         self.syntax(error.span().unwrap_or(0..0), detail)
     }
 
