@@ -112,6 +112,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         return Err(usage(message.to_owned()));
     }
     check_policies(args)?;
+    // Fails before the simulation if a file could not be written.
     for path in args.svg.iter().chain(&args.gantt) {
         colocate_files::has_place(path)?;
     }

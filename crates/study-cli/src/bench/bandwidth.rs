@@ -138,6 +138,7 @@ struct Question {
 /// Runs `colocate-study bench bandwidth`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let found = jobs::find(args.command.clone())?;
+    // Fails before the measurement if a file could not be written.
     args.output.iter().chain(&args.svg).try_for_each(|path| colocate_files::has_place(path))?;
     let question = question(args)?;
     // Forks, so before the generators start their threads.
@@ -172,6 +173,7 @@ fn question(args: &Args) -> anyhow::Result<Question> {
     let most = asked.last().copied();
     let places = places::places(machine.as_ref(), &usable, cpus, args.level, most)?;
     let rows = rows(args, machine.as_ref(), places.program)?;
+    // Unknown memory refuses no number of copies.
     let meminfo = kernel::read_text(Path::new("/proc/meminfo")).unwrap_or_default();
     places::check_memory(&meminfo, places.copies.len(), rows)?;
     let all = (1..).take(places.copies.len());

@@ -173,6 +173,7 @@ impl Here<'_> {
             &[child],
             &[],
             self.stop,
+            // The process may have ended meanwhile.
             |pid| drop(sys::kill(pid, libc::SIGTERM)),
             || Ok(()),
         )?;

@@ -51,6 +51,7 @@ pub fn places(
         (None, _, None) => usable.to_vec(),
     };
     let default = match level {
+        // At least one copy, so that a lack of PUs is an error.
         Level::Memory => PUBLISHED_COPIES.min(all.len().saturating_sub(1)).max(1),
         Level::L2 => 1,
     };

@@ -113,6 +113,7 @@ impl Program {
     /// Failure of a run that ended with `status`, with the last line of its standard error.
     fn failed(&self, status: i32, mut stderr: File) -> anyhow::Error {
         let mut bytes = Vec::new();
+        // If it cannot be read, the error has no last line.
         let _ = stderr.rewind().and_then(|()| stderr.read_to_end(&mut bytes));
         let text = String::from_utf8_lossy(&bytes);
         let last = text.lines().rfind(|line| !line.trim().is_empty());
