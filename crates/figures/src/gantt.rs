@@ -152,6 +152,7 @@ fn draw_phases(
         let top = phase_top(run, job + 1)?;
         let name: String = printable(&run.jobs[job]).chars().take(NAME).collect();
         root.draw(&small(&name, (NAMES - 8, top + ROW / 2), HPos::Right))?;
+        // For the colour: the task of a stretch only stands for a phase.
         let owner = TaskId { job: JobIdx(u32::try_from(job)?), order: 0 };
         for stretch in row {
             let edge = if stretch.task.order == PARALLEL { 2 } else { ROW / 2 - 1 };
@@ -260,6 +261,7 @@ fn row(spans: &mut [TaskSpan], lasted: Nanos) -> Vec<Stretch> {
                 open.clear();
                 column = at;
             }
+            // The part of the column that the span covers.
             let part = to.min(at as f64 + 1.0) - from.max(at as f64);
             let place = open.iter().position(|(task, _)| *task == span.task);
             let place = place.unwrap_or_else(|| {
