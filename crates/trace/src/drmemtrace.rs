@@ -100,6 +100,7 @@ pub fn convert<R: Read>(
     if count > MOST_THREADS {
         return Err(DrmemtraceError::Threads(threads.len()));
     }
+    // All numbers first, since the first thread creates the others.
     let tids = threads.iter_mut().map(Records::thread).collect::<Result<Vec<u64>, _>>()?;
     for (number, (records, tid)) in (0..).zip(threads.iter_mut().zip(&tids)) {
         let mut writer = Writer { block: Block::new(number), out: &mut *out };
@@ -112,6 +113,7 @@ pub fn convert<R: Read>(
         while let Some((kind, size, address)) = records.next()? {
             match kind {
                 READ | WRITE => {
+                    // Instructions are counted since the last access.
                     let instructions = std::mem::take(&mut instructions);
                     writer.access(address, size, kind == WRITE, instructions)?;
                 }
