@@ -22,6 +22,7 @@ fn main() {
         other => return println!("cargo::warning=no eBPF program for architecture {other:?}"),
     };
     let compiled = Command::new(&clang)
+        // `-g` writes the type information that CO-RE needs.
         .args(["-g", "-O2", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3", architecture, "-I"])
         .arg(&headers)
         .args(["-c", "src/watch.bpf.c", "-o"])

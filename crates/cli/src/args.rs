@@ -7,6 +7,7 @@ use std::time::Duration;
 
 /// Parses a number within `range`; `what` is its name in the error.
 pub fn number(text: &str, what: impl Display, range: RangeInclusive<f64>) -> Result<f64, String> {
+    // Also refuses NaN, which lies in no range.
     let found = text.trim().parse().ok().filter(|number| range.contains(number));
     let low = range.start();
     let high = range.end();
@@ -24,11 +25,13 @@ pub fn seconds(text: &str, range: RangeInclusive<f64>) -> Result<Nanos, String> 
 /// Parses whole seconds: a number, or a time with a unit.
 pub fn whole_seconds(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
     let range = f64::from(*range.start())..=f64::from(*range.end());
+    // The range has been checked, so the fallback is never used.
     seconds(text, range).map(|time| u32::try_from(time.0 / 1_000_000_000).unwrap_or(u32::MAX))
 }
 
 /// Parses whole milliseconds: a number, or a time with a unit.
 pub fn millis(text: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
+    // Without a unit, `duration` would take the number for seconds.
     let has_unit = text.ends_with(char::is_alphabetic);
     let found = text
         .trim()
@@ -51,6 +54,7 @@ pub fn time(text: &str, range: &RangeInclusive<Nanos>, expected: &str) -> Result
 /// A number with a unit of time, in seconds without a unit, as in sleep(1) and systemd.time(7).
 fn duration(text: &str) -> Option<Nanos> {
     let text = text.trim();
+    // An exponent is refused: its `e` begins the unit.
     let end = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let unit = match unit {
@@ -63,6 +67,7 @@ fn duration(text: &str) -> Option<Nanos> {
         _ => return None,
     };
     let seconds = number.trim_end().parse::<f64>().ok()? * unit;
+    // Refuses negative times, and those too long for a `Duration`.
     Duration::try_from_secs_f64(seconds).ok().map(Nanos::from)
 }
 

@@ -69,6 +69,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut is_taken = descendants(&proc, &pids);
     let denied: Vec<Pid> =
         pids.difference(&is_taken).copied().filter(|pid| is_denied(&proc, *pid)).collect();
+    // Left out, not refused: the other processes can be placed.
     is_taken.extend(&denied);
     let attached = jobs(given, is_taken);
     if attached.is_empty() {
@@ -146,6 +147,7 @@ fn descendants(proc: &Proc, pids: &BTreeSet<Pid>) -> BTreeSet<Pid> {
         for _ in 0..MOST_CREATORS {
             match creator {
                 Some(pid) if pids.contains(&pid) => return true,
+                // 0 is no process: the parent of init, or one outside of this PID namespace.
                 Some(pid) if pid.0 > 0 => creator = parent_of(pid),
                 _ => return false,
             }
@@ -284,11 +286,13 @@ pub fn absent(proc: &Proc, pid: Pid) -> String {
 }
 
 fn creators(proc: &Proc, pid: Pid) -> Vec<Pid> {
+    // 0 is no process: the parent of init, or one outside of this PID namespace.
     let parent = |pid: &Pid| Some(proc.state_and_parent(*pid).ok()?.1).filter(|pid| pid.0 > 0);
     std::iter::successors(parent(&pid), parent).collect()
 }
 
 fn name(proc: &Proc, pid: Pid) -> String {
+    // A process that has ended meanwhile has no name.
     proc.name(pid, pid.first_thread()).unwrap_or_default()
 }
 

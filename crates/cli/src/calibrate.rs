@@ -128,6 +128,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
                 text(found, true)
             )
         }
+        // Imported figures may lack a calibration, of which the table is made.
         _ => exact.to_json(),
     };
     output::keep(args.output.as_deref(), &text, Mode::ByUmask)?;
@@ -158,6 +159,7 @@ fn imported(path: &Path, here: &Machine) -> anyhow::Result<Exact> {
             path.display()
         )
     };
+    // An unknown processor is not compared.
     if let (Some(here), Some(found)) = (&here.processor, &machine.processor)
         && here != found
     {
@@ -220,6 +222,7 @@ const WIDE: f64 = 2.0;
 fn widest_speed(exact: &Exact) -> Option<String> {
     let figures = exact.calibration.iter().flat_map(|found| &found.figures);
     let speeds = figures.filter(|it| matches!(it.what, What::Speed { .. }));
+    // The ratios of high to low, multiplied out.
     let widest = speeds.max_by(|a, b| (a.high * b.low).total_cmp(&(b.high * a.low)))?;
     let Figure { what, unit, value, low, high, .. } = widest;
     (*high > WIDE * *low).then(|| {
@@ -233,6 +236,7 @@ fn measured(args: &Args, reported: &Machine) -> anyhow::Result<Exact> {
     let started = input::unix_seconds();
     let is_chosen =
         |part| args.only.is_empty() || part == Part::Speeds || args.only.contains(&part);
+    // Only a measurement of some parts takes figures from an earlier one.
     let kept = if args.only.is_empty() { None } else { kept::find(reported)? };
     let kept = kept.and_then(|(_, exact)| exact.calibration).map_or(Vec::new(), |it| it.figures);
     let others = idle::look(Path::new("/proc")).others_runnable.filter(|&others| others > 0);
@@ -280,6 +284,7 @@ fn measured(args: &Args, reported: &Machine) -> anyhow::Result<Exact> {
         absent: plan.absent,
         disagreements,
     };
+    // Again, since `sharing` began with the reported kinds.
     let differing = kinds::measured(&mut machine, &usable, &taken[..visits], said);
     calibration.disagreements.extend(differing);
     calibration.figures.extend(kept.into_iter().filter(|it| !is_chosen(Part::of(&it.what))));
@@ -349,6 +354,7 @@ const BESIDE: Duration = Duration::from_millis(10);
 /// Memory available without swapping, as estimated by the kernel; `None` if it reports no estimate.
 fn available() -> Option<Bytes> {
     let text = kernel::read_text(Path::new("/proc/meminfo")).ok()?;
+    // `kB` means 1024 bytes here (proc_meminfo(5)).
     let kib: u64 = kernel::field(&text, "MemAvailable")?.strip_suffix(" kB")?.parse().ok()?;
     kib.checked_mul(1024).map(Bytes)
 }

@@ -83,6 +83,7 @@ pub fn wait_all(
                 let child = end.child;
                 if let Some(over) = over {
                     end.at = over;
+                    // The status of a terminated child says nothing of its program.
                     end.waited.status = 0;
                 }
                 ends[child] = Some(end);
@@ -108,6 +109,7 @@ pub fn wait_all(
             asked = true;
         }
     }
+    // A signal may have come after the last poll.
     let stopped = asked || stop.load(Ordering::Relaxed);
     Ok((!stopped).then(|| ends.into_iter().flatten().collect()))
 }
@@ -128,6 +130,7 @@ pub fn take_signals() -> Result<OwnedFd, SysError> {
 
 /// Kills the process group of `leader`, if it still exists.
 pub fn kill_group(leader: Pid) {
+    // A negative PID is a process group (kill(2)). A group that is gone is no error.
     let _ = sys::kill(Pid(-leader.0), libc::SIGKILL);
 }
 

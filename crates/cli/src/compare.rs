@@ -111,6 +111,7 @@ pub struct Args {
 
 /// Runs `colocate compare`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
+    // Held to the end of the comparison.
     let _alone = if args.not_alone { None } else { Some(idle::Alone::take()?) };
     let stop = stop_flag()?;
     let Some(path) = &args.file else {
@@ -137,6 +138,7 @@ fn compare(
     let bar = Bar::new(runs, "{bar:30} {pos}/{len} {wide_msg}", args.quiet);
     let mut study = Study { session, launcher, bar, quiet: args.quiet };
     let outcome = study.finish();
+    // Before an error is shown.
     study.bar.clear();
     outcome?;
     report(&study.session, args.json)
@@ -155,6 +157,7 @@ impl Study {
     fn finish(&mut self) -> anyhow::Result<()> {
         let order = self.session.state.settings.order();
         let first = self.session.state.runs.len();
+        // The order follows from the seed: the finished runs are its beginning.
         for (number, slot) in order.into_iter().enumerate().skip(first) {
             self.show(slot);
             let before = idle::look(Path::new("/proc"));
@@ -231,6 +234,7 @@ fn report(session: &Session, json: bool) -> anyhow::Result<ExitCode> {
     for (name, content) in
         [("comparison.json", &as_json), ("comparison.txt", &text), ("comparison.svg", &picture)]
     {
+        // Command lines may hold passwords.
         output::write_private(Some(&session.dir.join(name)), content)?;
     }
     let shown = if json {

@@ -56,6 +56,7 @@ pub fn cxx(args: &CxxArgs) -> anyhow::Result<ExitCode> {
 
 /// Runs `colocate fc`.
 pub fn fortran(args: &FortranArgs) -> anyhow::Result<ExitCode> {
+    // Before LLVM 20 the compiler is called flang-new.
     compile(&["flang", "flang-new"], &args.args)
 }
 
@@ -67,6 +68,7 @@ fn compile(names: &[&str], args: &[OsString]) -> anyhow::Result<ExitCode> {
         command.arg(joined(PLUGIN, &found.plugin));
     }
     match jobs.iter().find(|job| job.links_a_program()) {
+        // Options are appended, so they must not come after `--`.
         Some(job) => command.args(open_ended(&found, args, &jobs)).args(link_args(&found, job)),
         None => command.args(args),
     };
@@ -102,6 +104,7 @@ fn jobs(found: &Found, args: &[OsString]) -> Vec<Job> {
     }
     let asked = command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).output();
     match asked {
+        // `-###` writes to standard error.
         Ok(asked) if asked.status.success() => {
             String::from_utf8_lossy(&asked.stderr).lines().filter_map(Job::of_line).collect()
         }
@@ -112,6 +115,7 @@ fn jobs(found: &Found, args: &[OsString]) -> Vec<Job> {
 impl Job {
     /// Parses a job from a line like ` "/usr/bin/ld" "-o" "a \"b\""`; `None` for other lines.
     fn of_line(line: &str) -> Option<Self> {
+        // Lines of jobs begin with a space, others such as the version do not.
         let mut rest = line.strip_prefix(' ')?.trim_end();
         let mut words = Vec::new();
         while !rest.is_empty() {
@@ -132,11 +136,13 @@ impl Job {
 
     /// Whether the job is a linker's, and its output is not an object file for another link.
     fn links_a_program(&self) -> bool {
+        // `-i` is GNU ld's other name for `-r`.
         self.has(MARKER) && !["-r", "-i", "--relocatable"].iter().any(|option| self.has(option))
     }
 
     /// Whether the job is LLVM's linker with thin link-time optimisation.
     fn is_thin(&self) -> bool {
+        // GNU ld takes the same option, but cannot load a pass.
         self.has("-plugin-opt=thinlto") && self.0[0].contains("lld")
     }
 }
@@ -178,6 +184,7 @@ fn without_separator(args: &[OsString]) -> Option<Vec<OsString>> {
             .iter()
             .cloned()
             .chain(args[at + 1..].iter().map(|arg: &OsString| {
+                // After `--` even a name with a dash is a file.
                 if arg.as_encoded_bytes().starts_with(b"-") {
                     joined("./", Path::new(arg))
                 } else {

@@ -4,12 +4,16 @@
 /// "chrono-compatible low-level date algorithms").
 pub fn day(days: u64) -> String {
     let days = days + 719_468; // since the 1st of March of the year 0
+    // Days of 400 years, after which the calendar repeats.
     let era = days / 146_097;
     let of_era = days % 146_097;
+    // Without the leap days of 4, 100 and 400 years, each year has 365 days.
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
     let of_year = of_era - (365 * year + year / 4 - year / 100);
+    // Any five months from March on, and from August on, have 153 days.
     let month = (5 * of_year + 2) / 153;
     let day = of_year - (153 * month + 2) / 5 + 1;
+    // January and February end a year that began in March.
     let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
     format!("{:04}-{month:02}-{day:02}", year + era * 400)
 }

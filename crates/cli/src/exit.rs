@@ -89,6 +89,7 @@ fn parsed<C: Parser>(moved: &[(&str, &str)]) -> Result<C, ExitCode> {
         // Arguments are quoted and may contain line breaks: they are shown escaped.
         let shown =
             std::env::args_os().map(|arg: OsString| printable(&arg.to_string_lossy()).into_owned());
+        // Escaped arguments may be valid; then the error quotes the original ones.
         let error = C::try_parse_from(shown).err().unwrap_or(error);
         let mut text = error.render().to_string();
         if error.kind() == ErrorKind::UnknownArgument && text.contains("-- <CMD>") {
@@ -106,6 +107,7 @@ fn new_place(error: &clap::Error, moved: &[(&str, &str)]) -> Option<String> {
         Some(ContextValue::String(found)) => Some(found),
         _ => None,
     })?;
+    // clap reports only the last word, not the command before.
     let (old, now) =
         moved.iter().find(|(old, _)| old.rsplit(' ').next() == Some(found.as_str()))?;
     let built = if now.starts_with("colocate-study") { " (`make study` builds it)" } else { "" };

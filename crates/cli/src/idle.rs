@@ -43,6 +43,7 @@ impl Alone {
 pub fn look(proc: &Path) -> Quiet {
     let mut least = Quiet::default();
     for _ in 0..LOOKS {
+        // If the file cannot be read, the load is unknown.
         let text = kernel_text(&proc.join("loadavg")).unwrap_or_default();
         let now = parse_loadavg(&text);
         least = Quiet {
@@ -51,6 +52,7 @@ pub fn look(proc: &Path) -> Quiet {
                 .map_or(now.others_runnable, |least| now.others_runnable.map(|now| now.min(least))),
             load_1min: now.load_1min,
         };
+        // No poll can find less.
         if least.others_runnable == Some(0) {
             break;
         }
@@ -65,6 +67,7 @@ pub fn busy_pus(proc: &Path, during: Duration) -> Option<f64> {
     let before = ticks(proc)?;
     sleep(during);
     let (busy, all, pus) = ticks(proc)?;
+    // Counters may go back, as iowait does (proc_stat(5)).
     let busy = busy.checked_sub(before.0)?;
     let all = all.checked_sub(before.1)?;
     (all > 0).then(|| busy as f64 / all as f64 * f64::from(pus))
@@ -84,9 +87,11 @@ fn parse_stat(text: &str) -> Option<(u64, u64, u32)> {
         ticks.split_whitespace().take(8).map(|it| it.parse().ok()).collect();
     let ticks = ticks.filter(|ticks| ticks.len() == 8)?;
     let all: u64 = ticks.iter().sum();
+    // All but idle and iowait.
     let busy = all - ticks[3] - ticks[4];
     let pus = text
         .lines()
+        // `cpu ` with a space is the sum of all PUs.
         .filter(|line: &&str| line.strip_prefix("cpu").is_some_and(|it| !it.starts_with(' ')))
         .count();
     Some((busy, all, u32::try_from(pus).ok()?))
@@ -105,6 +110,7 @@ pub fn warning(before: Quiet) -> Option<String> {
 fn parse_loadavg(text: &str) -> Quiet {
     let mut fields = text.split_whitespace();
     let load = fields.next().and_then(|load| load.parse().ok());
+    // The averages over 5 and 15 minutes lie in between.
     let runnable = fields.nth(2).and_then(|field| field.split_once('/')?.0.parse::<u32>().ok());
     Quiet {
         // Without this process, which reads the file.

@@ -99,6 +99,7 @@ pub fn print(text: &str) -> anyhow::Result<bool> {
 pub fn keep(path: Option<&Path>, text: &str, mode: Mode) -> anyhow::Result<()> {
     let written = write_as(path, text, mode);
     if written.is_err() && path.is_some() {
+        // The error of the file is the one to report.
         let _ = write(None, text);
     }
     written

@@ -206,6 +206,7 @@ fn programs(options: &[String], live: bool) -> anyhow::Result<Vec<Program>> {
     for option in options {
         let (path, threads, copies) = parse(option)?;
         let profile = read_profile(path, live)?;
+        // A profile without threads counts as one, which limits its copies.
         let each = profile.threads.len().max(threads.unwrap_or(0) as usize).max(1);
         in_all += each * copies as usize;
         if in_all > MOST_IN_ALL {
@@ -422,6 +423,7 @@ fn rows(plan: &Plan, machine: &Machine, workload: &Workload) -> Vec<Vec<String>>
     let place =
         |decision: &Decision| decision.place.named_pu().and_then(|os| index.get(&os).copied());
     let mut order: Vec<usize> = (0..plan.decisions.len()).collect();
+    // Tasks without a PU come last.
     order.sort_by_key(|&at| place(&plan.decisions[at]).map_or((true, PuIdx(0)), |pu| (false, pu)));
     let heading =
         ["core", "PU", "task", "name", "busy", "most of", "slowdown", "why"].map(str::to_owned);
@@ -432,6 +434,7 @@ fn rows(plan: &Plan, machine: &Machine, workload: &Workload) -> Vec<Vec<String>>
         let task = &workload.tasks[at];
         let core = place(decision).map(|pu| machine.core_of(pu).0);
         let elsewhere = if decision.place == Place::Waiting { "none" } else { "any" };
+        // Only the first row of a core names the core.
         let same = core.is_some() && std::mem::replace(&mut last, core) == core;
         rows.push(vec![
             if same {
@@ -452,6 +455,7 @@ fn rows(plan: &Plan, machine: &Machine, workload: &Workload) -> Vec<Vec<String>>
         ]);
     }
     if plan.slowdowns.is_none() {
+        // The column `slowdown`, unknown for all tasks.
         rows.iter_mut().for_each(|row| drop(row.remove(6)));
     }
     rows

@@ -155,6 +155,7 @@ fn phases(watched: &mut Watched, core: Option<&Core>) -> anyhow::Result<Vec<Phas
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         phases.push(Phase { name, ..Phase::default() });
     }
+    // Kept, since `fill` replaces work by kind with work by port.
     let counted: Vec<_> = phases.iter().map(|phase| phase.work.clone()).collect();
     if let Some(core) = core {
         profile.notes.push(core.fill(&mut phases, stretches)?);

@@ -212,6 +212,7 @@ impl Totals {
         let totals = host.totals();
         let created = &totals.creations;
         let own = read::usable(machine, &Sysfs::at(Path::new("/"))).quota;
+        // Attached programs need not share colocate's quota.
         let own_quota = own.filter(|_| !totals.is_attached);
         Self {
             machine: MachineReport {
@@ -305,6 +306,7 @@ impl Report {
             // The last plan that names a task is the plan that placed it.
             task.why = plans.iter().rev().find_map(|planned| {
                 let decisions = &planned.plan.decisions;
+                // Decisions are in the order of their tasks.
                 let place = decisions.binary_search_by_key(&task.task, |of| of.task).ok()?;
                 Some(decisions[place].why.clone())
             });

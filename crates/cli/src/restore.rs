@@ -66,6 +66,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 impl Done {
     /// Whether changes remain that can still be undone.
     fn is_left(&self) -> bool {
+        // A spoilt journal can never be undone.
         let unread = self.trouble.is_some() && !self.spoilt;
         unread
             || !self.searched

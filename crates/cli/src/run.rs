@@ -158,6 +158,7 @@ impl Options {
         if self.no_guard {
             return Guarded::Without(policy);
         }
+        // Without its settings. The name is empty if the plan comes from a file.
         let name = name.split(':').next().filter(|name| !name.is_empty());
         Guarded::standing(policy, name.unwrap_or("the plan"))
     }
@@ -174,6 +175,7 @@ impl Options {
         let (until, progress) = match (self.no_guard, policy.period()) {
             (true, None) => (Until::Events, SourceSet::NONE),
             (true, Some(period)) => (Until::TimeOrEvents(period), SourceSet::NONE),
+            // A guard compares quanta, whatever the policy's period.
             (false, _) => (Until::TimeOrEvents(guard::QUANTUM), guard::PROGRESS),
         };
         Workload {
@@ -211,6 +213,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let machine = here.machine;
     let cache = Cache::open(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"));
     let mut jobs: Vec<Job> = commands.into_iter().map(Job::new).collect();
+    // Identifying a program reads its whole file: only for policies that use profiles.
     if policy.needs().has(Source::Mix) {
         for job in &mut jobs {
             job.identify();

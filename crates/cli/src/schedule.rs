@@ -389,6 +389,7 @@ fn write(
     let written: Vec<anyhow::Result<()>> =
         outputs.iter().map(|output| output.write(content)).collect();
     if let Some(form) = aside(args, outputs, &written) {
+        // All notes come before the report, however long a reader takes.
         notes.flush(None);
         output::aside(&content(form)?);
     }

@@ -88,6 +88,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let stop = stop_flag()?;
     let machine =
+        // Without a topology, tables lack only the kinds of cores.
         read::live().map_err(|why| output::remark(&format!("kinds of cores: {why}"))).ok();
     let watch = Watch::begin(Path::new("/proc"), choice, samples(args.spin_rate));
     let mut watch = watch.context("cannot list processes")?;
@@ -143,6 +144,7 @@ impl Pace {
     const fn due(&self) -> Nanos {
         let tables = self.next / self.looks;
         let looks = self.next % self.looks;
+        // Whole intervals apart, so that rounding never adds up.
         Nanos(tables * self.interval.0 + self.interval.0 * looks / self.looks)
     }
 
@@ -151,10 +153,13 @@ impl Pace {
     /// The poll counts as the one due nearest to `at`: after a pause, missed polls are left out.
     /// Repeated at once, each would see next to nothing.
     fn made(&mut self, at: Nanos) -> bool {
+        // Nanoseconds times polls may exceed 64 bits.
         let at = u128::from(at.0);
         let interval = u128::from(self.interval.0);
+        // Rounded to the nearest, in whole numbers.
         let nearest = (2 * at * u128::from(self.looks) + interval) / (2 * interval);
         let first = self.next;
+        // Below the maximum, so that the next number does not overflow.
         let last = u64::try_from(nearest).unwrap_or(u64::MAX - 1).max(self.next);
         self.next = last + 1;
         last / self.looks > (first - 1) / self.looks
@@ -211,6 +216,7 @@ fn user(name: &str) -> anyhow::Result<u32> {
     }
     let asked = std::process::Command::new("id").args(["-u", "--", name]).output();
     let asked = asked.context("cannot run `id` to look a user up")?;
+    // `id` prints nothing for an unknown user.
     let number = String::from_utf8_lossy(&asked.stdout).trim().parse();
     number.map_err(|_| anyhow::anyhow!("no user {name:?}: expected a name or a number"))
 }

@@ -157,6 +157,7 @@ impl Watch {
     /// # Errors
     /// If the kernel does not return the reports.
     pub fn changed(&self) -> Result<Vec<u32>, EbpfError> {
+        // The kernel reports a thread once for each number, so each call has a new one.
         let reading = self.readings.fetch_add(1, Ordering::Relaxed) + 1;
         let readings = map(&self.object, "readings");
         readings.update(&0_u32.to_ne_bytes(), &reading.to_ne_bytes(), MapFlags::ANY)?;
@@ -176,12 +177,14 @@ impl Watch {
         let [since, woken, ran_ns, waited_ns] =
             [0, 8, 40, 48].map(|at| u64::from_ne_bytes(bytes(&task, at)));
         let state = match u32::from_ne_bytes(bytes(&task, 16)) {
+            // `enum state` of types.bpf.h: SLEEPS, WAITS, RUNS.
             2 => State::Runs { since },
             1 => State::Waits { since },
             // The kernel's state stays SLEEPS from the wake-up until the thread gets a PU.
             _ if woken > since => State::Waits { since: woken },
             _ => State::Sleeps,
         };
+        // `since` is 0 until the first change.
         Ok((since > 0).then_some(TaskTimes { ran_ns, waited_ns, state }))
     }
 
@@ -221,6 +224,7 @@ impl Watch {
         let outside = map(&self.object, "outside");
         let mut found = Vec::new();
         for pid in outside.keys() {
+            // An entry that was removed meanwhile counts 0.
             let count = outside.lookup(&pid, MapFlags::ANY)?.unwrap_or_default();
             found.push((u32::from_ne_bytes(bytes(&pid, 0)), u64::from_ne_bytes(bytes(&count, 0))));
         }

@@ -170,6 +170,7 @@ fn slowest_seconds(run: &Run) -> f64 {
 
 fn score_figures(state: &State, policy: &str, runs: &[&Run], place: usize) -> ScoreFigures {
     let score = &state.settings.scores[place];
+    // `State` checks that each run has a value of every score.
     let ratio = ratio(state, policy, |run| run.scores[place]);
     ScoreFigures {
         name: score.name.clone(),

@@ -152,6 +152,7 @@ fn draw_phases(
         let top = phase_top(run, job + 1)?;
         let name: String = printable(&run.jobs[job]).chars().take(NAME).collect();
         root.draw(&small(&name, (NAMES - 8, top + ROW / 2), HPos::Right))?;
+        // For the colour: the task of a stretch only stands for a phase.
         let owner = TaskId { job: JobIdx(u32::try_from(job)?), order: 0 };
         for stretch in row {
             let edge = if stretch.task.order == PARALLEL { 2 } else { ROW / 2 - 1 };
@@ -195,6 +196,7 @@ fn ticks(lasted: Nanos) -> Vec<(i32, String)> {
     let steps =
         (0..19).flat_map(|power| [1, 2, 5].map(|digit| u64::pow(10, power).checked_mul(digit)));
     let step = steps.flatten().find(|step| lasted.0 / step <= 10).unwrap_or(u64::MAX);
+    // As many decimals of a second as the step needs.
     let decimals = usize::try_from(9 - step.ilog10().min(9)).unwrap_or(0);
     match lasted {
         // A share of no time would be NaN.
@@ -250,6 +252,7 @@ fn row(spans: &mut [TaskSpan], lasted: Nanos) -> Vec<Stretch> {
     for span in spans {
         let from = span.from.as_secs_f64() * scale;
         let to = span.to.as_secs_f64() * scale;
+        // The end of the run would be one column too far.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // cut to the row
         let columns = (from as usize).min(most.len() - 1)..=(to as usize).min(most.len() - 1);
         for at in columns {
@@ -258,6 +261,7 @@ fn row(spans: &mut [TaskSpan], lasted: Nanos) -> Vec<Stretch> {
                 open.clear();
                 column = at;
             }
+            // The part of the column that the span covers.
             let part = to.min(at as f64 + 1.0) - from.max(at as f64);
             let place = open.iter().position(|(task, _)| *task == span.task);
             let place = place.unwrap_or_else(|| {

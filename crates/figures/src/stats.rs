@@ -91,6 +91,7 @@ pub fn mean(values: &[f64]) -> Option<f64> {
 /// is not finite.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
+    // For its checks of the values only.
     mean(values)?;
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -152,6 +153,7 @@ pub fn deviation(values: &[f64]) -> Option<f64> {
 pub fn mean_estimate(values: &[f64]) -> Option<Estimate> {
     let value = mean(values)?;
     let interval = deviation(values).and_then(|spread| {
+        // Two-sided: 2.5 % lie beyond each end.
         let t = t_quantile(0.975, count(values) - 1.0)?;
         Some(Interval::around(value, t * spread / count(values).sqrt()))
     });
@@ -176,6 +178,7 @@ pub fn geometric_estimate(values: &[f64]) -> Option<Estimate> {
 pub fn geometric_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     let logs = logarithms(values)?;
     let spread = deviation(&logs)?;
+    // Two-sided: half of the rest lies beyond each end.
     let t = t_quantile(f64::midpoint(confidence, 1.0), count(values) - 1.0)?;
     Some(Interval::around(mean(&logs)?, t * spread / count(values).sqrt()).exp())
 }
@@ -204,6 +207,7 @@ fn welch_reach(a: &[f64], b: &[f64], confidence: f64) -> Option<f64> {
     let of_a = squared_error(a)?;
     let of_b = squared_error(b)?;
     let variance = of_a + of_b;
+    // Without any spread, the degrees of freedom would be 0 / 0.
     if variance == 0.0 {
         return Some(0.0);
     }

@@ -67,6 +67,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let matrix = square.matrix();
     let tasks = square.tasks();
     let seats = mapping(&matrix, &tasks, &places);
+    // With more threads than PUs, again from the first PU.
     let in_order: Vec<PuIdx> = pus.iter().copied().cycle().take(tasks.len()).collect();
     let mapped = Mapped {
         machine: machine.name.clone(),
@@ -80,6 +81,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         let text = match form {
             "csv" => square.to_csv(args.reversed),
             "json" => json(&mapped),
+            // `svg`: `ending` returns nothing else.
             _ => heat::svg(&[("communication", square.rows())]).map_err(anyhow::Error::msg)?,
         };
         output::write_as(Some(path), &text, Mode::ByUmask)?;

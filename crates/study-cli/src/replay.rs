@@ -131,6 +131,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
             (Some(scratch), path)
         }
     };
+    // Each run takes the file and gives it back to the next.
     let mut file = Some(trace::open(&path)?);
     let found = report(&machine, &performance, &settings, &mut |go| {
         let trace = file.take().ok_or("the trace is still being read")?;

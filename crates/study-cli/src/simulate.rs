@@ -112,6 +112,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         return Err(usage(message.to_owned()));
     }
     check_policies(args)?;
+    // Fails before the simulation if a file could not be written.
     for path in args.svg.iter().chain(&args.gantt) {
         colocate_files::has_place(path)?;
     }
@@ -191,6 +192,7 @@ fn check_all(args: &Args, overrides: &Overrides) -> anyhow::Result<u64> {
         }
     }
     output::write(None, &said)?;
+    // The last error is returned, and printed by the caller.
     let last = trouble.pop();
     for error in trouble {
         output::remark(&exit::one_line(&error));

@@ -63,6 +63,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if !args.quiet {
         output::aside(&table(&summary));
     }
+    // A status has eight bits, as in `profile`.
     Ok(ExitCode::from(u8::try_from(status & 0xff).unwrap_or(exit::OURS)))
 }
 
@@ -86,6 +87,7 @@ pub fn record(path: &Path, argv: &[OsString]) -> anyhow::Result<i32> {
         trace: Some(path),
     };
     let ran = emulate::profile(&emulator, asked)?;
+    // 128 + N for signal N, as a shell reports it.
     let status = ran.status.code().or(ran.status.signal().map(|signal| 128 + signal)).unwrap_or(0);
     ran.profile.with_context(|| {
         format!("the trace in {} is not whole (exit status {status})", path.display())

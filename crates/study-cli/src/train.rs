@@ -112,6 +112,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     // A model that cannot be written to its file is printed.
     let written = output::keep(Some(&args.output), &model.to_json(), Mode::ByUmask);
     let text = text(&model);
+    // Standard output has the model.
     let printed = if written.is_err() || args.output == Path::new("-") {
         output::aside(&text);
         Ok(())
@@ -160,6 +161,7 @@ fn recorded_set(
     (machine, performance): (&Machine, &Performance),
 ) -> anyhow::Result<(TrainingSet, String)> {
     let Settings { interval, intervals, .. } = args.settings();
+    // One interval more, since the first one is left out.
     let length = Nanos(interval.0 * u64::from(intervals + 1));
     let programs = recorded::programs(machine, performance, &study::recorded(folder)?, length)?;
     let set = TrainingSet::of_programs(&programs);
@@ -251,6 +253,7 @@ fn rows(text: &mut String, model: &CpiModel, mode: &TrainedMode) {
 fn date(text: &str) -> Result<String, String> {
     let read: Result<Datetime, _> = text.parse();
     let is_day = read.is_ok_and(|read| read.date.is_some() && read.to_string() == text);
+    // A date with a time is longer.
     let is_day = is_day && text.len() == "YYYY-MM-DD".len();
     is_day.then(|| text.to_owned()).ok_or("expected a day of the calendar as YYYY-MM-DD".to_owned())
 }

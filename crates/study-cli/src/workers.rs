@@ -44,6 +44,7 @@ impl Workers {
                     Ok(made) => locked(&done)[piece] = Some(made),
                     Err(error) => {
                         let mut failed = locked(&failed);
+                        // The error of the first piece, whichever thread fails first.
                         if failed.as_ref().is_none_or(|(first, _)| piece < *first) {
                             *failed = Some((piece, error));
                         }
@@ -53,6 +54,7 @@ impl Workers {
             }
         };
         std::thread::scope(|scope| {
+            // One thread fewer: this thread works, too.
             for _ in 1..self.threads.get().min(count) {
                 scope.spawn(worker);
             }
@@ -61,6 +63,7 @@ impl Workers {
         match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some((_, error)) => Err(error),
             None => {
+                // A missing piece means that a signal has stopped the work.
                 Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect())
             }
         }

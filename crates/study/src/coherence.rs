@@ -124,6 +124,7 @@ pub fn report(
 ) -> Result<Report, CoherenceError> {
     let clock = performance.kinds.first().map_or(Hertz::mhz(1_000), |kind| kind.clock);
     let timing = Timing {
+        // One instruction a cycle, in picoseconds.
         instruction_ps: 1_000_000_000_000 / clock.0.max(1),
         every_ps: Some(settings.every.0.saturating_mul(1_000)),
     };
@@ -133,6 +134,7 @@ pub fn report(
     let mut rng = SplitMix64::new(settings.seed);
     let mut random = Vec::new();
     let mut order = pus.clone();
+    // At least one, since the mean of these is the baseline.
     for _ in 0..settings.random.max(1) {
         for last in (1..order.len()).rev() {
             order.swap(last, rng.below(last + 1));
@@ -217,8 +219,10 @@ fn known(matrix: &Matrix, threads: usize, places: &Places<'_>) -> Vec<PuIdx> {
     let seats = mapping(matrix, &tasks, places);
     let mut free = places.pus.iter().copied().filter(|pu| !seats.contains(pu)).cycle();
     let seats = (0..threads).map(|thread| {
+        // Tasks of a matrix are in ascending order.
         let at = tasks.binary_search(&task(thread)).ok();
         let own = at.and_then(|at| seats.get(at).copied());
+        // None is free if threads that communicate have all PUs.
         own.or_else(|| free.next()).unwrap_or(PuIdx(0))
     });
     seats.collect()
@@ -244,6 +248,7 @@ fn points(replayed: &Replayed) -> Vec<Point> {
     let part = (replayed.time_ps / POINTS).max(1);
     let points = (0..POINTS).filter_map(|number| {
         let moments = replayed.over_time.iter();
+        // The division rounds down, so the end would lie one part too far.
         let found = moments.filter(|moment| (moment.at_ps / part).min(POINTS - 1) == number);
         let count = found.clone().count() as f64;
         (count > 0.0).then(|| Point {
@@ -274,6 +279,7 @@ fn mean(runs: &[Done]) -> Figures {
 
 /// Adds a part of each level's figure to the sums.
 fn add(sums: &mut Vec<f64>, part: f64, each: &[f64]) {
+    // The first run decides on the number of levels.
     sums.resize(each.len(), 0.0);
     sums.iter_mut().zip(each).for_each(|(sum, figure)| *sum += part * figure);
 }

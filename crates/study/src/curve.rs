@@ -70,6 +70,7 @@ pub fn svg_of_all(all: &[Curves]) -> Result<String, String> {
 }
 
 fn draw_all(all: &[Curves], out: &mut String) -> Result<(), Box<dyn Error>> {
+    // A document without pictures still needs a height.
     let count = u32::try_from(all.len().max(1))?;
     let root = SVGBackend::with_string(out, (SIZE.0, SIZE.1 * count)).into_drawing_area();
     root.fill(&WHITE)?;
@@ -82,6 +83,7 @@ fn draw_all(all: &[Curves], out: &mut String) -> Result<(), Box<dyn Error>> {
 
 pub(crate) fn draw(curves: &Curves, area: &Area<'_>) -> Result<(), Box<dyn Error>> {
     let points = curves.series.iter().flat_map(|series| &series.points);
+    // 0 is always on the axis.
     let across = padded(points.clone().map(|(at, _)| *at).chain([0.0]));
     let up = padded(points.flat_map(|(_, found)| ends(*found)).chain(curves.level));
     let mut chart = ChartBuilder::on(area)

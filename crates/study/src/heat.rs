@@ -57,6 +57,7 @@ fn shape(maps: &[Map<'_>]) -> (usize, usize) {
 /// Width and height of all maps together, in pixels.
 pub(crate) fn size(maps: &[Map<'_>]) -> Result<(u32, u32), Box<dyn Error>> {
     let most = maps.iter().map(|(_, matrix)| matrix.len()).max().unwrap_or(1).max(1);
+    // Cells are whole pixels, so a map may be smaller than `width`.
     let cells = i32::try_from(most * (width(maps) / most).max(1))?;
     let side = u32::try_from(EDGE + MARGIN + cells)?;
     let (columns, rows) = shape(maps);
@@ -67,6 +68,7 @@ pub(crate) fn size(maps: &[Map<'_>]) -> Result<(u32, u32), Box<dyn Error>> {
 pub(crate) fn draw_in(maps: &[Map<'_>], area: &Area<'_>) -> Result<(), Box<dyn Error>> {
     let (columns, rows) = shape(maps);
     for ((heading, matrix), area) in maps.iter().zip(area.split_evenly((rows, columns))) {
+        // With more threads than pixels, a cell is one pixel.
         draw_map(heading, matrix, i32::try_from((width(maps) / matrix.len()).max(1))?, &area)?;
     }
     Ok(())

@@ -99,6 +99,7 @@ impl Square {
             if amounts.len() != threads {
                 return Err(MatrixError::NotSquare { row, threads, found: amounts.len() });
             }
+            // NaN lies in no range, so it is refused, too.
             let wrong =
                 (1..).zip(amounts).find(|(_, amount)| !(0.0..f64::INFINITY).contains(*amount));
             if let Some((column, amount)) = wrong {

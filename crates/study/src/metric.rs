@@ -129,6 +129,7 @@ impl Metric {
             Self::Unfairness => outcome.slowdowns().and_then(|each| metrics::unfairness(&each)),
             Self::Moves => Some(moves.map(|of| f64::from(of.total())).sum::<f64>() / seconds),
             Self::Crossings => {
+                // Another last-level cache may be on the same node or on another.
                 let crossings = moves.map(|of| f64::from(of.same_node + of.other_node));
                 Some(crossings.sum::<f64>() / seconds)
             }

@@ -120,6 +120,7 @@ pub fn study(
     let chosen = definition.patterns.iter();
     let chosen = chosen.filter_map(|name| known.iter().find(|(known, _)| known == name));
     let rows = chosen.map(|&(name, pattern)| {
+        // Four phases, of this many iterations each.
         let program = Synthetic::new(pattern, threads, phase.saturating_mul(4));
         let found = report(machine, performance, &settings, &mut |go| {
             go(&mut program.clone());

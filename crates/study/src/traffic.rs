@@ -102,6 +102,7 @@ pub fn points(runs: &[Run], conditions: &[Condition]) -> Vec<Point> {
 pub fn line<'a>(name: String, points: impl Iterator<Item = &'a Point>) -> Series {
     let mut points: Vec<(f64, Estimate)> =
         points.filter_map(|point| Some((point.reached?.value, point.time?))).collect();
+    // The reached traffic need not rise with the ordered rate.
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     Series { name, points }
 }

@@ -356,7 +356,9 @@ fn alone(
     settings: &Settings,
     threads: usize,
 ) -> Result<Vec<Track>, StudyError> {
+    // A step of 0 would make no progress.
     let step = Nanos((settings.interval.0 / u64::from(FINER)).max(1));
+    // One interval more, since the first one is left out.
     let samples = (settings.intervals + 1) * FINER;
     let tracks = subject.programs.iter().enumerate().map(|(program, name)| {
         let track = bench.run(&[program], threads, step, samples)?.pop().unwrap_or_default();
@@ -372,6 +374,7 @@ fn alone(
 /// Quality of the coefficients on held-out programs; `None` if no group has any.
 fn held_out(programs: &[String], mode: &Mode, judged: &[Sample]) -> Option<HeldOut> {
     let mut components = fit::quality(mode, judged);
+    // The last quality is that of the slowdown.
     let slowdown = components.pop().filter(|_| !judged.is_empty())?;
     let programs = programs.iter().enumerate().filter(|(at, _)| is_held_out(*at));
     Some(HeldOut {

@@ -100,6 +100,7 @@ pub fn convert<R: Read>(
     if count > MOST_THREADS {
         return Err(DrmemtraceError::Threads(threads.len()));
     }
+    // All numbers first, since the first thread creates the others.
     let tids = threads.iter_mut().map(Records::thread).collect::<Result<Vec<u64>, _>>()?;
     for (number, (records, tid)) in (0..).zip(threads.iter_mut().zip(&tids)) {
         let mut writer = Writer { block: Block::new(number), out: &mut *out };
@@ -112,6 +113,7 @@ pub fn convert<R: Read>(
         while let Some((kind, size, address)) = records.next()? {
             match kind {
                 READ | WRITE => {
+                    // Instructions are counted since the last access.
                     let instructions = std::mem::take(&mut instructions);
                     writer.access(address, size, kind == WRITE, instructions)?;
                 }
@@ -161,8 +163,10 @@ impl<W: Write> Writer<'_, W> {
         let mut address = address;
         while left > 0 {
             let part = left.min(LONGEST);
+            // Our format has sizes that are powers of two: others are rounded up.
             let size_log2 = u8::try_from(part.next_power_of_two().trailing_zeros()).unwrap_or(0);
             self.push(Record::Access(Access { address, size_log2, writes, instructions }))?;
+            // A file may hold any address, so the sum wraps.
             address = address.wrapping_add(part);
             left -= part;
             // The instructions precede the whole access: its first part has them.

@@ -231,6 +231,7 @@ impl Block {
     pub fn push_access(&mut self, access: Access) {
         let Access { address, size_log2, writes, instructions } = access;
         debug_assert!(size_log2 < SYNC);
+        // At most 15, so the cast loses nothing.
         let few = instructions.min(MANY) as u8;
         // `&` keeps a size out of range from changing the other fields.
         self.bytes.push(few << 4 | (size_log2 & SYNC) << 1 | u8::from(writes));
@@ -262,6 +263,7 @@ impl Block {
         // A copy, so that the allocation of the block is used again.
         let taken = self.bytes.clone();
         self.bytes.truncate(BLOCK_HEADER);
+        // Blocks are complete in themselves: the next one begins at address 0.
         self.address = 0;
         taken
     }
@@ -322,6 +324,7 @@ impl<'a> Records<'a> {
                 return Ok(number);
             }
         }
+        // Ten bytes, each of which says that another follows.
         Err(TraceError::Truncated)
     }
 
@@ -332,6 +335,7 @@ impl<'a> Records<'a> {
         let size_log2 = first >> 1 & 7;
         let writes = first & 1 != 0;
         if size_log2 == SYNC {
+            // A synchronisation has bit 0 at 0.
             let kind = SyncKind::ALL.get(usize::from(high)).filter(|_| !writes);
             let kind = *kind.ok_or(TraceError::Record(first))?;
             return Ok(Record::Sync(Sync { kind, count: self.number()?, object: self.number()? }));

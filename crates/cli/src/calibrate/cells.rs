@@ -172,6 +172,7 @@ impl ThisMachine {
                 let before = steal(pu);
                 let found = gaps::watch(pu, self.lengths.watch)?;
                 let away = found.away_ns.iter().sum::<u64>() as f64;
+                // At least 1 ns: a thread that waited all the time would divide by 0.
                 let had = (found.watched_ns - found.waited_ns).max(1) as f64;
                 let stolen = before.zip(steal(pu)).map(|(before, after)| {
                     after.saturating_sub(before).0 as f64 / found.watched_ns as f64
@@ -233,6 +234,7 @@ impl Streams {
             self.0.iter().zip(before).map(|(each, before)| each.tally().since(before).rate());
         let lines_per_us: Option<f64> = rates.sum();
         self.0.iter().for_each(Generator::rest);
+        // From lines a microsecond to bytes a second.
         (found, lines_per_us.map(|rate| rate * 1e6 * LINE))
     }
 }
@@ -255,6 +257,7 @@ fn beside(pus: &[u32], bytes: usize, rows: u32) -> Result<Vec<Option<f64>>, Thre
     for number in 0..TRIES {
         let alone = latency(2 * number)?;
         let (beside, traffic) = streams.during(|| latency(2 * number + 1));
+        // A disturbed try counts for none of the three medians.
         if let (Some(alone), Some(beside), Some(traffic)) = (alone, beside?, traffic) {
             tries.iter_mut().zip([alone, beside, traffic]).for_each(|(to, each)| to.push(each));
         }
@@ -266,6 +269,7 @@ fn beside(pus: &[u32], bytes: usize, rows: u32) -> Result<Vec<Option<f64>>, Thre
 fn moved(to: NodeNr, pu: u32) -> Result<Option<f64>, ThreadError> {
     let work = |_, ()| {
         let size = usize::try_from(move_pages::page_bytes()).unwrap_or(4096);
+        // Not zeros: `vec!` would not touch such pages, and untouched pages are not moved.
         let memory = vec![1_u8; PAGES * size];
         let first = memory.as_ptr().addr().next_multiple_of(size);
         let pages: Vec<Addr> =
@@ -274,6 +278,7 @@ fn moved(to: NodeNr, pu: u32) -> Result<Option<f64>, ThreadError> {
         let begin = wall_ns();
         let put = move_pages::put(Pid(std::process::id().cast_signed()), &pages, to, false);
         let took = wall_ns() - begin;
+        // A status is the page's node, or a negative error number (move_pages(2)).
         let arrived =
             put.status.iter().filter(|&&status| u32::try_from(status) == Ok(to.0)).count();
         // Keeps the buffer alive until the pages have moved.
@@ -310,6 +315,7 @@ pub fn plan(
     for kind in Pair::ALL {
         let mut pairs = pairs(machine, usable, kind);
         random.shuffle(&mut pairs);
+        // A few random pairs stand for all of their kind.
         for pus in pairs.into_iter().take(PAIRS) {
             for busy in [false, true] {
                 plan.cells.push(Cell::Wake { pus, busy });
@@ -331,6 +337,7 @@ pub fn plan(
     }
     plan.cells.extend(usable.iter().map(|&pu| Cell::Watch(pu)));
     let quarter = available.and_then(|bytes| usize::try_from(bytes.0 / 4).ok());
+    // Without an estimate by the kernel, memory is not limited.
     memory(machine, usable, quarter.unwrap_or(usize::MAX), &mut plan);
     plan
 }
@@ -362,9 +369,11 @@ fn memory(machine: &Machine, usable: &[u32], most: usize, plan: &mut Plan) {
     let last = cache_sizes(machine).last().map_or(0, |(_, size)| *size as usize);
     let bytes = (4 * last).clamp(BEYOND[0], BEYOND[1]).min(most);
     if bytes < 2 * last {
+        // `most` is a quarter of the available memory: 8 times `last`, in MiB.
         let text = format!("caches and memory: expected {} MiB of available memory", last >> 17);
         return plan.absent.push(text);
     }
+    // Two sizes for each doubling.
     let sizes = (0..).map(|step: i32| 4096.0 * 2_f64.powf(f64::from(step) / 2.0));
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // whole bytes below `bytes`
     let sizes = sizes.map(|size| size as usize).take_while(|&size| size < bytes);
@@ -372,6 +381,7 @@ fn memory(machine: &Machine, usable: &[u32], most: usize, plan: &mut Plan) {
     let kept = sizes.filter(|&size| size < 32 << 20 || size.is_power_of_two());
     plan.cells.extend(kept.map(|bytes| Cell::Load { pu: usable[0], bytes }));
     let homes: Vec<(Option<NodeNr>, Vec<u32>)> = match &machine.nodes[..] {
+        // A kernel without NUMA reports no nodes.
         [] => vec![(None, usable.to_vec())],
         nodes => {
             let home =
@@ -391,6 +401,7 @@ fn memory(machine: &Machine, usable: &[u32], most: usize, plan: &mut Plan) {
         };
         for (b, (to, theirs)) in homes.iter().enumerate() {
             let Some(&home) = theirs.first() else { continue };
+            // Without distances, all remote pairs count as equally far.
             let distance = machine.distances.as_ref().map(|distances| distances.rows[a][b]);
             let count = counts.entry(distance.filter(|_| a != b)).or_insert(0);
             *count += usize::from(a != b);
@@ -404,6 +415,7 @@ fn memory(machine: &Machine, usable: &[u32], most: usize, plan: &mut Plan) {
         let each = (4 * last / own.len()).clamp(32 << 20, BEYOND[1]).min(most / own.len());
         let rows = u32::try_from(each / ROW_BYTES).unwrap_or(u32::MAX);
         plan.cells.push(Cell::Stream { node: *from, pus: vec![pu], rows });
+        // One PU alone has no traffic of others beside its loads.
         if own.len() > 1 {
             plan.cells.push(Cell::Stream { node: *from, pus: own.clone(), rows });
             plan.cells.push(Cell::Beside { node: *from, pus: own.clone(), bytes, rows });

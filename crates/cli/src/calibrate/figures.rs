@@ -76,6 +76,7 @@ fn figure(what: What, values: &[f64], unix_s: u64, source: String) -> Option<Fig
     let Estimate { value, interval } =
         if share { mean_estimate(values)? } else { geometric_estimate(values)? };
     let interval = interval?;
+    // The interval of a share may reach below 0.
     let low = interval.low.clamp(0.0, value);
     let high = interval.high.max(value);
     Some(Figure { unit: what.unit(), what, value, low, high, unix_s, source })
@@ -135,6 +136,7 @@ pub fn figures(machine: &Machine, cells: &[Cell], taken: &[Samples], unix_s: u64
         add(What::ShareOfPu { pu: *pu }, &mut nth(samples, SHARE).into_iter(), VISIT.into());
     }
     let sizes = cache_sizes(machine);
+    // Without known sizes, parts of a curve belong to no level.
     for found in curves(cells, taken).iter().filter(|_| !sizes.is_empty()) {
         let bytes: Vec<f64> = sizes.iter().map(|(_, size)| *size).collect();
         for ((level, _), found) in sizes.iter().zip(levels(found, &bytes)) {
@@ -174,8 +176,10 @@ fn capacities(cells: &[Cell], taken: &[Samples], unix_s: u64) -> Vec<Figure> {
         let interval = interval?;
         let what = What::MemoryCapacity { node };
         let far = value / MOST_REACH;
+        // An inverse swaps the ends of the interval.
         let [value, low, high] =
             [value, interval.high.max(value), interval.low.clamp(far, value)].map(f64::recip);
+        // Not finite: no load had to wait.
         value.is_finite().then(|| Figure {
             unit: what.unit(),
             what,
@@ -193,6 +197,7 @@ fn capacities(cells: &[Cell], taken: &[Samples], unix_s: u64) -> Vec<Figure> {
 fn load_bytes(cell: &Cell) -> Option<usize> {
     match *cell {
         Cell::Load { bytes, .. } => Some(bytes),
+        // The memory near a PU is the largest size of its curve.
         Cell::Memory { pus, bytes, .. } if pus[0] == pus[1] => Some(bytes),
         _ => None,
     }
@@ -251,6 +256,7 @@ pub fn beside(report: &Report, pus: [u32; 2], unix_s: u64) -> Vec<Figure> {
         let what =
             What::Beside { kernel: cell.kernel.to_string(), beside: cell.beside.to_string() };
         let source = format!("SMT-Bench on PUs {} and {}, 3 rounds", pus[0], pus[1]);
+        // With equal times the ends of the interval may be off by a last digit.
         let low = interval.low.min(value);
         let high = interval.high.max(value);
         Some(Figure { unit: what.unit(), what, value, low, high, unix_s, source })

@@ -102,6 +102,7 @@ fn kinds(sets: &[PuSet], speeds: &[Speed]) -> Option<Vec<MeasuredKind>> {
     });
     let mut kinds = kinds.collect::<Option<Vec<_>>>()?;
     let fastest = kinds.last()?.speed.value;
+    // The mean of the fastest kind may be below 1, its fastest core.
     for kind in &mut kinds {
         kind.speed = kind.speed.over(fastest);
     }

@@ -26,7 +26,9 @@ pub fn costs(machine: &Machine, figures: &[Figure]) -> Option<String> {
         mean(figures, |what| matches!(what, What::MemoryLatency { from, to } if from == to))?;
     let remote =
         mean(figures, |what| matches!(what, What::MemoryLatency { from, to } if from != to))?;
+    // In picoseconds. By noise alone the remote node may seem nearer.
     let line_ps = (remote - local).max(0.0) * 1000.0 / AT_A_TIME;
+    // All PUs are taken to have caches as PU 0 has.
     let path = machine.caches.iter().filter(|cache| {
         matches!(cache.kind, CacheKind::Data | CacheKind::Unified) && cache.pus.contains(&PuIdx(0))
     });

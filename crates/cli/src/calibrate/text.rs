@@ -94,6 +94,7 @@ fn rows_of(figures: &[Figure]) -> Vec<Row> {
 /// `clock, PUs 0-127: median, least and most`.
 fn many(what: &What, pus: &PuSet) -> String {
     let name = what.to_string();
+    // The name of a single PU's figure ends in its PU.
     let name = name.rsplit_once(", PU ").map_or(&*name, |(name, _)| name);
     format!("{name}, PUs {pus}: median, least, most")
 }

@@ -44,6 +44,7 @@ const METER: Workload = Workload {
     kernel: Kernel::LoadDep,
     list: match ListSize::from_kib(4) {
         Some(list) => list,
+        // Decided at compile time: 4 KiB is a valid size.
         None => unreachable!(),
     },
 };
@@ -171,6 +172,7 @@ pub fn compare(machine: &Machine, to: &mut Calibration) {
 
 /// Adds a pair to connected sets.
 fn join(sets: &mut Vec<PuSet>, a: PuNr, b: PuNr) {
+    // All sets that the pair connects become one.
     let touched = sets.extract_if(.., |set| set.contains(a) || set.contains(b));
     let joined: PuSet =
         touched.flat_map(|set| set.iter().collect::<Vec<_>>()).chain([a, b]).collect();
@@ -244,6 +246,7 @@ impl<B: Bench> Search<'_, B> {
             by_cell(taken, cells.len()).into_iter().map(|mut once| once.pop().flatten()).collect();
         let (alone, together) = costs.split_at(pus.len());
         for (&pu, costs) in pus.iter().zip(alone) {
+            // A cell alone has one PU.
             self.alone.extend(costs.as_ref().map(|costs| (pu, costs[0])));
         }
         for (&(a, b), costs) in pairs.iter().zip(together) {

@@ -123,6 +123,7 @@ impl Measurement {
         }
         file.workload = file.workload.into_iter().flat_map(Workload::expanded).collect();
         Dir::open_or_make(&args.output, 0o777)?;
+        // Absolute, since the working directory changes below.
         let path =
             path.canonicalize().with_context(|| format!("cannot find {}", path.display()))?;
         let dir = args.output.canonicalize().context("cannot find the directory of -o")?;
@@ -161,6 +162,7 @@ impl Measurement {
         if status != 0 {
             bail!("the preparation ended with status {status}; see {}", log.display());
         }
+        // Only after success: otherwise the preparation runs again.
         colocate_files::create(&mark, Mode::ByUmask)?;
         Ok(())
     }
@@ -203,6 +205,7 @@ impl Measurement {
         let settings = Settings {
             name: workload.name.clone(),
             jobs: jobs.collect::<anyhow::Result<_>>()?,
+            // Without policies there is no name, and `check` refuses the settings.
             baseline: baseline.or_else(|| policies.first().cloned()).unwrap_or_default(),
             server,
             scores: scores.clone(),

@@ -113,6 +113,7 @@ impl Launcher {
         if waited.is_err() {
             kill_all(&children);
         }
+        // Also after an error, so that no attachment outlives the run.
         let detached = attachment.map_or(Ok(()), Attachment::end);
         let Some(ends) = waited? else { return Ok(None) };
         detached.with_context(|| format!("colocate attach failed; see {}", files.log.display()))?;
@@ -144,6 +145,7 @@ impl Launcher {
                     return Err(error).with_context(|| format!("cannot start {}", argv[0]));
                 }
             }
+            // Only the first program is a server.
             if let (1, Some(ready)) = (children.len(), self.server.readiness())
                 && let Err(why) = ready.probe.wait(ready.within)
             {
@@ -159,6 +161,7 @@ impl Launcher {
         let output = colocate_files::create(&files.log, Mode::ByUmask)?;
         let mut command = self.command(&self.ourselves);
         command.args(words).args(["--quiet", "-o"]).arg(&files.report);
+        // A profile has one program and reports no job: its own end is the program's.
         let has_jobs = words[0] != "profile";
         if has_jobs {
             command.arg("--json");
@@ -197,6 +200,7 @@ impl Launcher {
 fn kill_all(children: &[Pid]) {
     for &child in children {
         kill_group(child);
+        // A child that has been reaped already is no error.
         let _ = sys::wait(Some(child), true);
     }
 }

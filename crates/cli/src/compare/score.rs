@@ -67,6 +67,7 @@ impl Source {
     pub fn read(&self, result: &RunResult, files: &RunFiles) -> anyhow::Result<f64> {
         match self {
             Self::Output(key) => {
+                // Programs may write any bytes.
                 let bytes = colocate_files::read(&files.log, Accept::File, input::REPORT)?;
                 number_after(&String::from_utf8_lossy(&bytes), key).with_context(|| {
                     let log = files.log.display();
@@ -88,10 +89,13 @@ impl Source {
 }
 
 fn number_after(output: &str, key: &str) -> Option<f64> {
+    // After a carriage return, a progress display begins its line anew.
     let lines = output.split(['\n', '\r']).map(str::trim_start);
     let after = lines.filter_map(|line| line.strip_prefix(key)).next_back()?.trim_start();
+    // A unit may follow the number.
     let end = after.find(|c: char| !c.is_ascii_digit() && !"+-.eE".contains(c));
     let number: f64 = after[..end.unwrap_or(after.len())].parse().ok()?;
+    // Too large a number is parsed as infinity.
     number.is_finite().then_some(number)
 }
 

@@ -38,6 +38,7 @@ const STATUS: [(&str, &str); 6] = [
 
 /// Pages of a command and its subcommands, as file name and text.
 pub fn all(command: Command, examples: &Examples) -> io::Result<Vec<(String, String)>> {
+    // `help` would get pages, too: one more for every command.
     let mut command = command.disable_help_subcommand(true);
     // Needed for the usage lines of subcommands.
     command.build();

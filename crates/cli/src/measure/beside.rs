@@ -50,6 +50,7 @@ impl Measurement for Here {
         let mut sample = Sample { iteration_ns: None, share_of_pu: 1.0 };
         for factor in std::iter::once(1).chain(self.patience.iter().copied()) {
             let trails = together(jobs, self.length * factor).context("cannot measure")?;
+            // Over all tries: the load also shows in those that are too short.
             let shares = trails.iter().filter_map(|trail| trail.share_of_pu());
             sample.share_of_pu = shares.fold(sample.share_of_pu, f64::min);
             sample.iteration_ns = long_enough(&paces(&trails), enough);

@@ -94,6 +94,7 @@ impl Report {
 
     /// The kernels, in the order requested.
     pub fn kernels(&self) -> Vec<Workload> {
+        // Two entries a kernel, one for each PU.
         self.alone.iter().step_by(2).map(|alone| alone.kernel).collect()
     }
 }
@@ -133,6 +134,7 @@ struct Times {
 impl Times {
     /// Time of an iteration of job `job` in a cell, by round.
     fn of(&self, kernel: usize, column: usize, job: usize) -> Series {
+        // A kernel has two cells alone and one beside each kernel.
         let samples = &self.samples[kernel * (self.kernels + 2) + column];
         samples.iter().map(|sample| Some(sample.iteration_ns.as_ref()?[job])).collect()
     }
@@ -145,6 +147,7 @@ impl Times {
     /// Time of `kernel` beside `other` relative to its time alone, by round: the geometric mean
     /// over both PUs, or the value of the only PU with a valid sample.
     fn ratio(&self, kernel: usize, other: usize) -> Series {
+        // In the other arrangement the kernel is the second job, on the second PU.
         let beside = [self.of(kernel, 2 + other, 0), self.of(other, 2 + kernel, 1)];
         let alone = [self.alone(kernel, 0), self.alone(kernel, 1)];
         let of_round = (0..alone[0].len()).map(|round| {

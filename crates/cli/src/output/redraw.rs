@@ -50,8 +50,10 @@ impl Redraw {
             .collect();
         let resumed = self.resumed.swap(false, Ordering::Relaxed);
         let in_background = tcgetpgrp(std::io::stdout()).is_ok_and(|group| group != getpgrp());
+        // Otherwise lines of other programs, or wrapped ones, would be overwritten.
         let last = self.last.filter(|(before, _)| *before == size && !resumed && !in_background);
         let written = self.replace(last.map_or(0, |(_, lines)| lines), &cut);
+        // In the background, other programs may write below the table.
         self.last = (!in_background).then(|| (size, cut.lines().count()));
         written.context("cannot write to standard output")
     }

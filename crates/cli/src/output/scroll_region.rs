@@ -78,7 +78,9 @@ impl ScrollRegion {
             None => 0,
         };
         let top = size.lines - kept;
+        // A higher table before has lines above the new one to clear, too.
         let first = size.lines - before.max(kept) + 1;
+        // Clearing would use the colours that a program has left set.
         let _ = write!(text, "\u{1b}[1;{top}r\u{1b}[0m\u{1b}[{first};1H{CLEAR}");
         for (row, line) in (top + 1..).zip(rows) {
             let _ = write!(text, "\u{1b}[{row};1H{line}");

@@ -142,6 +142,7 @@ fn begin(queue: Arc<Queue>, end: Sender<()>, nice: i32) -> io::Result<()> {
         let _ = sys::block(&(1..=64).collect::<Vec<_>>());
         let _ = sys::set_slice_and_nice(Nanos::ZERO, nice);
         write_all(&queue, stderr);
+        // Disconnects the receiver, for which `OutputThread::end` waits.
         drop(end);
     })?;
     Ok(())
@@ -153,6 +154,7 @@ fn write_all(queue: &Queue, mut stderr: OwnStderr) {
     let mut region = ScrollRegion::default();
     loop {
         let (mut text, frame, over) = queue.take();
+        // At the end the table goes, whatever frame is left.
         if let Some(frame) = frame.filter(|_| !over) {
             text += &region.show(&frame, stderr.drawable());
         } else if over {

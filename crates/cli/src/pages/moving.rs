@@ -169,6 +169,7 @@ impl Interrupt {
     }
 
     fn came(&mut self) -> bool {
+        // The first signal is the one of the exit status.
         self.signal = self.signal.or_else(|| Some(sys::next_signal(self.fd.as_fd())?.signal));
         self.signal.is_some()
     }
@@ -207,6 +208,7 @@ fn status(report: &Report, interrupt: &Interrupt) -> anyhow::Result<ExitCode> {
         );
     }
     if let (Some(signal), "stopped") = (interrupt.signal, report.end) {
+        // At most 128 + 64: the fallback is never used.
         let code = u8::try_from(128 + signal).unwrap_or(OURS);
         let moved = size(report.pages.moved);
         let message = format!(

@@ -71,6 +71,7 @@ fn report(process: &Process, nodes: &Nodes) -> Result<Report, PagesError> {
     }
     let mut mapped = |mapping: &Mapping| {
         let span = mapping.span();
+        // numa_maps has only the start of a mapping (numa(7)).
         let placed = placed.remove(&span.start);
         let (policy, nodes) = placed.map(|placed| (placed.policy, placed.on)).unwrap_or_default();
         Mapped {
@@ -107,6 +108,7 @@ fn text(report: &Report) -> String {
     let _ = writeln!(text, "{:<12}{:>12}  threads that last ran there", "node", "memory");
     let used = report.tasks.iter().filter_map(|task| task.last_node);
     for node in report.nodes.keys().copied().chain(used).collect::<BTreeSet<NodeNr>>() {
+        // Threads may have run on a node without memory of this process.
         let size = report.nodes.get(&node).copied().unwrap_or(Bytes(0));
         let threads = report.tasks.iter().filter(|task| task.last_node == Some(node)).count();
         let _ = writeln!(text, "{:<12}{:>12}  {threads}", node.0, size.to_string());

@@ -39,6 +39,7 @@ pub fn give(
         let wrong = |expected: String, found: &str| {
             usage(format!("--demand {option}: expected {expected}, found {found}"))
         };
+        // `--profile` is required, so there is a program.
         let last = programs.len() - 1;
         let of: Vec<usize> = match job {
             Some(job) => match job.parse().ok().filter(|job| *job <= last) {
@@ -85,6 +86,7 @@ fn read(path: &Path, speeds: Option<&Performance>) -> anyhow::Result<Vec<Phase>>
     let phases = phases_or_reason(path)?;
     for (place, phase) in (1..).zip(&phases) {
         for kind in speeds.iter().flat_map(|speeds| &speeds.kinds) {
+            // Only a check: the policy may choose a core of any kind.
             let on = phase.on(kind, &Guesses::default());
             on.with_context(|| format!("demand vector {place}, {:?}", phase.name))?;
         }

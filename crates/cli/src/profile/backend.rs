@@ -187,6 +187,7 @@ fn together(parts: Vec<(Counted, Vec<Extras>, Events)>) -> Seen {
     let mut events = Events::default();
     let mut processes = 0;
     for (part, extras, counted_by) in parts {
+        // Each watch numbers its processes from 0.
         let count = part.threads.iter().map(|thread| thread.process + 1).max().unwrap_or(0);
         threads.extend(part.threads.into_iter().zip(extras).map(|(mut thread, extras)| {
             thread.process += processes;
@@ -203,6 +204,7 @@ fn together(parts: Vec<(Counted, Vec<Extras>, Events)>) -> Seen {
             }
         }
     }
+    // Threads are numbered by their creation, over all watches.
     threads.sort_by_key(|(thread, _)| thread.start_ns);
     let (threads, extras) = threads.into_iter().unzip();
     all.threads = threads;

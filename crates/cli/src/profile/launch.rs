@@ -152,6 +152,7 @@ fn program(command: &Command) -> Program {
 /// The link beside `file` with the name used to call the program; `file` without a link. On Debian,
 /// redis-server is a link to redis-check-rdb; the two behave differently.
 fn as_called(file: PathBuf, name: &str) -> PathBuf {
+    // A process may give itself any name, with slashes as well (prctl(2)).
     if name.is_empty() || name.contains('/') {
         return file;
     }

@@ -44,6 +44,7 @@ const HEAD: &str = "thread process name             cpu time       ipc  samples 
 /// Threads with the most CPU time, in the order of creation.
 fn busiest(profile: &Profile) -> Vec<&ThreadProfile> {
     let mut threads: Vec<&ThreadProfile> = profile.threads.iter().collect();
+    // `None` is the least: threads of unknown time come last.
     threads.sort_by_key(|thread| std::cmp::Reverse(thread.cpu_time_ns));
     threads.truncate(MOST_ROWS);
     threads.sort_by_key(|thread| thread.order);

@@ -227,6 +227,7 @@ impl Counts {
     /// PUs that each job uses with the machine to itself: the mean number of its runnable threads,
     /// at least 1; 1 where unknown.
     pub fn widths(&self) -> Vec<f64> {
+        // `clamp` needs an upper end of at least 1.
         let pus = self.machine.pus.len().max(1) as f64;
         self.jobs
             .iter()
@@ -339,6 +340,7 @@ impl Counts {
         for did in did {
             let Some(pu) = did.pu.and_then(|pu| self.machine.pu_by_os(pu)) else { continue };
             let from = *taken.get(&pu).unwrap_or(&self.at);
+            // Clocks of threads may add up to more than the quantum.
             let to = did.time.map_or(until, |time| (from + time).min(until));
             taken.insert(pu, to);
             if spans.len() < MOST_SPANS && to > from {

@@ -279,6 +279,7 @@ impl Facts<'_> {
         if !plans_a_place && self.needs == SourceSet::NONE {
             return WhyNot::PlacesNone;
         }
+        // A planned place that no thread ever had came too late.
         if report.turnaround_ns < SHORT || plans_a_place {
             return WhyNot::TooShort(report.turnaround_ns);
         }
@@ -301,6 +302,7 @@ impl Facts<'_> {
         }
         let ((status, detail), _) = times.into_iter().max_by_key(|(_, time)| *time)?;
         let detail = detail.unwrap_or_default().to_owned();
+        // A report has only the text of a status.
         if status == PlacementStatus::PinnedByProgram.describe().0 {
             Some(WhyNot::PinnedByProgram)
         } else if status == PlacementStatus::Exempt(Exemption::Orphan).describe().0 {
@@ -380,6 +382,7 @@ impl Rates {
 /// The gain and the ends of its interval; `None` with too few comparisons.
 fn gain(outcome: &Outcome) -> Option<(f64, f64, f64)> {
     let freedom = f64::from(outcome.compared.count.checked_sub(1)?);
+    // Two-sided: half of the rest lies above the interval.
     let t = t_quantile(f64::midpoint(CONFIDENCE, 1.0), freedom)?;
     let (low, high) = outcome.compared.ratios_within(t)?;
     Some((outcome.compared.ratio()? - 1.0, low - 1.0, high - 1.0))

@@ -74,6 +74,7 @@ fn both_ran_back(wake_ups: &[WakeUps], pair: &WakeUps) -> Option<Nanos> {
 
 /// Mean of `sum` over the wake-ups of a pair.
 fn of_each(sum: u64, pair: &WakeUps) -> u64 {
+    // Without wake-ups the sum is 0.
     sum / pair.count.max(1)
 }
 
@@ -132,6 +133,7 @@ impl Report {
         }
         if !self.plans.is_empty() {
             text.push_str(&aligned(&self.task_rows(explain)));
+            // Forgotten tasks are in no row, either.
             let more = self.tasks.len().saturating_sub(MOST_TASKS) as u64 + self.forgotten_tasks;
             if more > 0 {
                 let _ = writeln!(text, "… and {more} more");
@@ -214,6 +216,7 @@ impl Report {
             ("cycles", known(&|of| of.rates.cycles.most().is_some()), &|(.., of)| {
                 mostly(&of.rates)
             }),
+            // `schedule`, which has quanta, reads no profiles.
             ("profile", !quanta, &|(_, job, _)| {
                 job.profile.map_or("none", Backend::name).to_owned()
             }),
@@ -267,6 +270,7 @@ impl Report {
         let more = pairs.len().saturating_sub(MOST_PAIRS);
         pairs.truncate(MOST_PAIRS);
         let name = |id| self.task_name(id);
+        // Either direction has only a part of the time.
         let both_ran = |pair: &WakeUps| Some(pair.both_ran? + both_ran_back(wake_ups, pair)?);
         let columns: [Column<'_, &WakeUps>; 6] = [
             ("thread", true, &|pair| pair.waker.map_or("others".to_owned(), name)),

@@ -45,6 +45,7 @@ impl Cache {
             match read(&dir, program, backend) {
                 Ok(None) => {}
                 Ok(found) => return Ok(found),
+                // A spoilt file does not hide the profile of a further backend.
                 Err(why) => {
                     let path = path.join(file_name(program, backend));
                     ignored = Err(format!("ignored cached profile {}: {why}", path.display()));
@@ -72,6 +73,7 @@ impl Cache {
             backend: Backend::Sample,
             program,
             processor,
+            // The watch has just ended.
             started_unix_s: crate::input::unix_seconds().saturating_sub(watched.0 / 1_000_000_000),
             watched_ns: watched,
             complete: counted.complete,
@@ -128,6 +130,7 @@ fn file_name(program: &Program, backend: Backend) -> String {
         hash.update(part.as_bytes());
     }
     let mut name = String::new();
+    // Half of the hash is enough, since the content is checked, too.
     for byte in &hash.finalize()[..16] {
         let _ = write!(name, "{byte:02x}");
     }

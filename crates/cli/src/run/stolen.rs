@@ -40,6 +40,7 @@ fn note(
     calibration: Option<&Calibration>,
 ) -> Option<String> {
     let shares = after.iter().filter_map(|(pu, after)| {
+        // Of a PU that has come online meanwhile, the beginning is unknown.
         let taken = after.saturating_sub(*before.get(pu)?).as_secs_f64();
         // A share within one tick is noise.
         let share = (taken - 0.01).max(0.0) / seconds;

@@ -33,6 +33,7 @@ pub fn doubt(policy: &PolicySpec, machine: &Machine, usable: &[PuNr]) -> Option<
     let capacities: BTreeSet<Option<u32>> = kinds.iter().map(|kind| kind.capacity).collect();
     let what = match (capacities.first()?, capacities.len()) {
         _ if !wants_fast || kinds.len() < 2 => return None,
+        // Different capacities say which kind is faster.
         (Some(_), 2..) => return None,
         (Some(same), _) => format!("but capacity {same} is reported of all of them, so none is taken for faster"),
         (None, _) if kinds.iter().all(|kind| kind.max_frequency.is_some()) => {

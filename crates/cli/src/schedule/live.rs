@@ -64,6 +64,7 @@ fn table(counts: &Counts, goals: &[Goal], reports: &HostReports, size: Size) -> 
         of_state(State::Waiting),
         of_state(State::Ended)
     );
+    // A low terminal still shows a job.
     let most = room(size).saturating_sub(OTHER_LINES).max(1);
     let widths = counts.widths();
     let done = |(number, job): (usize, &JobCounts)| {

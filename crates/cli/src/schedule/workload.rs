@@ -170,6 +170,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn workload(&self) -> anyhow::Result<Workload> {
         let file: File = toml::from_str(self.text).map_err(|error| {
+            // Messages of the parser may have several lines.
             let found = error.message().lines().collect::<Vec<_>>().join(", ");
             // An error without a span is about the whole file: line 1.
             let at = error.span().map_or(0, |span| span.start);
@@ -238,6 +239,7 @@ impl Reader<'_> {
             return Err(self.wrong(at, "a program and its arguments", "none"));
         };
         let mut search = argv.clone();
+        // Names without a slash are searched in PATH, as by execvp(3).
         if let Some(dir) = dir.filter(|_| first.to_string_lossy().contains('/')) {
             search[0] = dir.join(&first).into_os_string();
         }
@@ -245,6 +247,7 @@ impl Reader<'_> {
             message: format!("{}: {}", self.place(at), failure.message),
             ..failure
         })?;
+        // The program sees its name as given, not as found.
         found.argv = argv;
         if dir.is_some() {
             // The lookup is relative to this process's directory, the launch to `dir`.

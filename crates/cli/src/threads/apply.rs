@@ -65,6 +65,7 @@ pub fn run(command: &[OsString], report: &mut Report, stop: &AtomicBool) -> anyh
 /// Whether a signal has arrived since the end of the program.
 fn is_stopped(signals: Option<&OwnedFd>, stop: &AtomicBool) -> bool {
     if signals.is_some_and(|signals| sys::next_signal(signals.as_fd()).is_some()) {
+        // The descriptor delivers a signal once: the flag keeps it.
         stop.store(true, Ordering::Relaxed);
     }
     stop.load(Ordering::Relaxed)
@@ -75,6 +76,7 @@ fn is_stopped(signals: Option<&OwnedFd>, stop: &AtomicBool) -> bool {
 fn pass_on(pid: Pid, signals: Option<&OwnedFd>, stop: &AtomicBool) {
     while let Some(arrived) = signals.and_then(|signals| sys::next_signal(signals.as_fd())) {
         if SignalAction::from(arrived).pass_on {
+            // The program may have ended meanwhile.
             let _ = sys::kill(pid, arrived.signal);
         }
     }

@@ -19,6 +19,7 @@ pub fn of_one(reported: &[Reported], places: &Places) -> Vec<Region> {
 
 /// Regions of two runs, with all threads and with one thread, the longest first.
 pub fn of_runs(all: &[Reported], one: &[Reported], places: &Places) -> Vec<Region> {
+    // An object may be loaded elsewhere in each run: the address in the object is the same.
     let place = |reported: &Reported| (reported.object.clone(), reported.address);
     let one: HashMap<_, _> = one.iter().map(|reported| (place(reported), reported)).collect();
     let regions = all.iter().map(|reported| {

@@ -62,6 +62,7 @@ pub fn study(
             }
         }
     }
+    // The last number may have no run within the limit.
     tried.retain(|tried| !tried.seconds.is_empty() || tried.cut_s.is_some());
     report.advice = Some(advise(&tried, most).ok_or_else(|| too_long(limit_s))?);
     report.complete = Some(complete);
@@ -72,6 +73,7 @@ pub fn study(
         .and_then(|tried| tried.seconds.last().copied());
     // The time of one thread is not waited for if its run was ended before.
     let needed = alone.map_or(usual, |alone| if most > 1 { usual + alone } else { usual });
+    // Twice, since watched runs take longer.
     if left() > 2.0 * needed {
         let numbers: &[u32] = if alone.is_some() && most > 1 { &[most, 1] } else { &[most] };
         watched(command, numbers, left(), report, stop)?;
@@ -118,6 +120,7 @@ fn watched(
         if !matches!(ended, Ended::Done(_)) {
             report.notes.push("regions were not watched to the end: the time was over".to_owned());
         }
+        // A program without regions has none with one thread, either.
         if none {
             break;
         }
@@ -154,6 +157,7 @@ fn whole(
     let seconds = at.duration_since(begin).as_secs_f64();
     match asked {
         Some(Asked::Stop) => Err(exit::stopped("stopped before anything was measured".to_owned())),
+        // The time for all runs ended before that of this run.
         Some(Asked::Time) if until >= left => Ok(Ended::Late),
         Some(Asked::Time) => Ok(Ended::Cut(until)),
         None if waited.status == 0 => Ok(Ended::Done(seconds)),

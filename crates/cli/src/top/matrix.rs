@@ -340,6 +340,7 @@ fn picture(line: &Line) -> String {
     });
     let more = shown.len().saturating_sub(MOST_THREADS);
     shown.truncate(MOST_THREADS);
+    // In the order of numbers again, so that rows keep their places.
     shown.sort_unstable();
     let of = line.pairs.iter().map(|pair| (pair.tasks[0], pair.tasks[1], pair.seconds));
     let matrix = Matrix::of(of);
@@ -369,6 +370,7 @@ fn picture(line: &Line) -> String {
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 0 to 5
 fn shade(amount: f64, most: f64) -> &'static str {
     let part = if most > 0.0 { (amount / most).clamp(0.0, 1.0) } else { 0.0 };
+    // Rounded up, so that the least communication has a shade.
     SHADES[(part * (SHADES.len() - 1) as f64).ceil() as usize]
 }
 

@@ -149,10 +149,12 @@ impl Process {
                 self.is_known = false;
                 return;
             }
+            // A process that has ended has no threads.
             tids => tids.unwrap_or_default(),
         };
         let were_known = std::mem::replace(&mut self.is_known, true);
         self.threads.retain(|tid, _| {
+            // TIDs are in ascending order.
             let lives = tids.binary_search(tid).is_ok();
             if !lives {
                 poll.states.ended(*tid);
@@ -164,6 +166,7 @@ impl Process {
                 Some(thread) if thread.is_awake => continue,
                 Some(_) => {}
                 None => {
+                    // If all threads were known, a new one has all its time since then.
                     let last = were_known.then(Times::default);
                     self.threads.insert(tid, Thread { last, ..Thread::default() });
                 }
@@ -191,11 +194,13 @@ impl Process {
             }
             return;
         };
+        // Time before the first poll does not count.
         let before = thread.last.replace(read.times).unwrap_or(read.times);
         let ran = read.times.cpu_time.saturating_sub(before.cpu_time);
         let queued = read.times.waited.saturating_sub(before.waited);
         thread.did = (ran, queued);
         thread.is_awake = ran + queued > Nanos::ZERO;
+        // At the first poll only its state shows whether a thread can run.
         if ran > Nanos::ZERO || poll.took == Nanos::ZERO {
             let stat = Stat::read(poll.proc, pid, tid);
             let could = stat.is_some_and(|stat| stat.could_run());
@@ -233,6 +238,7 @@ impl Process {
             let spun = samples.as_ref().map_or(Some(Nanos::ZERO), |of| of.backend.spun(*tid));
             let looped =
                 spun.map(|spun| spun.saturating_sub(std::mem::replace(&mut thread.spun, spun)));
+            // Unknown spinning counts as work.
             let works = ran.saturating_sub(looped.unwrap_or(Nanos::ZERO));
             did.add(Activity {
                 runnable: Some(share(works, took)),
@@ -271,6 +277,7 @@ fn sum(a: Option<f64>, b: Option<f64>) -> Option<f64> {
 /// Share of a time in which a thread was active, at most 1.
 fn share(did: Nanos, took: Nanos) -> f64 {
     let share = did.as_secs_f64() / took.as_secs_f64();
+    // Two polls at the same time divide by 0.
     if share.is_finite() { share.min(1.0) } else { 0.0 }
 }
 

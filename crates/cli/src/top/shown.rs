@@ -59,6 +59,7 @@ impl Screen {
         };
         let size = terminal.size();
         let shown = Shown::within(size.columns);
+        // A terminal of few lines still shows a row.
         let fits = size.lines.saturating_sub(OTHER_LINES).max(1);
         terminal.draw(&(shown.head() + &shown.body(table, self.most.unwrap_or(fits).min(fits))))?;
         Ok(true)
@@ -158,6 +159,7 @@ fn seconds(time: Nanos) -> String {
 /// CPU time in percent of a PU.
 fn percent(ran: Nanos, took: Nanos) -> f64 {
     let share = ran.as_secs_f64() / took.as_secs_f64();
+    // Two tables at the same time divide by 0.
     if share.is_finite() { 100.0 * share } else { 0.0 }
 }
 

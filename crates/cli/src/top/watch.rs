@@ -220,6 +220,7 @@ impl Watch {
         let lines = intervals.into_iter().filter(|(_, did)| !any || did.ran > Nanos::ZERO);
         let mut rows: Vec<Line<'_>> =
             lines.filter_map(|(pid, did)| self.line(pid, did, kinds)).collect();
+        // Only the time is swapped: most time first, then the lowest PID.
         rows.sort_by(|one, other| (other.ran, one.pid).cmp(&(one.ran, other.pid)));
         let at = self.at.saturating_sub(self.begun);
         Table { version: VERSION, at, took, rows, gone, denied }
@@ -273,6 +274,7 @@ impl Watch {
         };
         let Self { processes, row_of, states, samples, .. } = self;
         processes.retain(|pid, process| {
+            // The PID may be that of another process by now.
             let stays = row_of.contains_key(pid) && is_old(pid);
             if !stays {
                 process.forget(states, samples.as_mut());
@@ -366,6 +368,7 @@ pub fn listed(proc: &Path) -> io::Result<BTreeMap<Pid, Listed>> {
     let tree = Proc::at(proc);
     let read = |pid: Pid| {
         let stat = Stat::read(proc, pid, pid.first_thread())?;
+        // /proc/PID belongs to the effective user (proc_pid(5)).
         let user = proc.join(pid.to_string()).metadata().ok()?.uid();
         let name = tree.name(pid, pid.first_thread())?;
         // The first thread stays a zombie until the other threads have ended and its status was

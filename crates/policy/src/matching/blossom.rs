@@ -378,6 +378,7 @@ impl<'a> Search<'a> {
     #[allow(clippy::cast_possible_truncation)] // a table of 2^64 costs does not exist
     fn set_bridge(&mut self, a: usize, b: usize, pair: Option<(usize, usize)>) {
         let Some((u, v)) = pair else {
+            // Searches are numbered from 1, so 0 voids the bridge.
             self.bridge[a * self.n + b].search = 0;
             self.bridge[b * self.n + a].search = 0;
             return;
@@ -405,6 +406,7 @@ impl<'a> Search<'a> {
         let partner = self.mate[self.base[node]];
         if partner == NONE {
             self.turn_over(self.nearest[v], v);
+            // The node may be a blossom, whose other vertices are matched within.
             self.rebase(node, v);
             self.mate[v] = self.nearest[v];
             return true;

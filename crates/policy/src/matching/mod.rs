@@ -38,9 +38,11 @@ fn by_exchange(costs: &Costs) -> Option<Vec<usize>> {
         (0..n).map(|v| (costs.row(v).iter().sum::<i64>() - costs.of(v, v), v)).collect();
     order.sort_unstable();
     let mut mate = vec![0; n];
+    // Each pair comes twice, from either end.
     for (&(_, cheap), &(_, dear)) in order.iter().zip(order.iter().rev()) {
         mate[cheap] = dear;
     }
+    // With an odd number, the middle vertex would be its own partner.
     n.is_multiple_of(2).then(|| exchanged(costs, &mate))
 }
 
@@ -49,6 +51,7 @@ fn by_exchange(costs: &Costs) -> Option<Vec<usize>> {
 fn exchanged(costs: &Costs, mate: &[usize]) -> Vec<usize> {
     let pairs = pairs_of(mate);
     let rooms = vec![2; pairs.len()];
+    // All places are alike.
     let classes = vec![0; pairs.len()];
     let cost = |_: usize, pair: &[usize]| costs.of(pair[0], pair[1]) as f64;
     let mut mate = mate.to_vec();
@@ -112,6 +115,7 @@ fn even_costs(sizes: &[usize], table: &[f64]) -> Costs {
     let steps = steps(table.iter().copied().fold(0.0, f64::max), n);
     Costs::new(n, |a, b| {
         let both = sizes[a] == apart && sizes[b] == apart;
+        // With parts of one size, none are kept apart.
         let penalty = if both && small < n { MAX_COST / 2 } else { 0 };
         penalty + in_steps(table[a * n + b], steps)
     })
@@ -143,6 +147,7 @@ impl Predicted {
             return limit <= 0;
         }
         let is_exact = mate.len() <= EXACT_UP_TO;
+        // Prices are in half steps.
         !is_exact || blossom::prices(&self.costs, mate).iter().sum::<i64>() >= 2 * limit
     }
 
@@ -159,6 +164,7 @@ impl Predicted {
 /// Steps for a cost of 1, so that the cost of a whole matching of `count` parts stays below the
 /// penalty of a forbidden pair. `most` is the largest cost of a pair.
 fn steps(most: f64, count: usize) -> f64 {
+    // Costs may all be 0. The least positive number itself would give infinity.
     MAX_COST as f64 / 2.0 / (most.max(f64::MIN_POSITIVE.sqrt()) * count as f64)
 }
 

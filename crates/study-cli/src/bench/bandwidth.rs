@@ -138,8 +138,10 @@ struct Question {
 /// Runs `colocate-study bench bandwidth`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let found = jobs::find(args.command.clone())?;
+    // Fails before the measurement if a file could not be written.
     args.output.iter().chain(&args.svg).try_for_each(|path| colocate_files::has_place(path))?;
     let question = question(args)?;
+    // Forks, so before the generators start their threads.
     let keeper = Keeper::start()?;
     let stop = stop_flag()?;
     let program = Program::new(found, question.places.program, keeper, stop)?;
@@ -171,6 +173,7 @@ fn question(args: &Args) -> anyhow::Result<Question> {
     let most = asked.last().copied();
     let places = places::places(machine.as_ref(), &usable, cpus, args.level, most)?;
     let rows = rows(args, machine.as_ref(), places.program)?;
+    // Unknown memory refuses no number of copies.
     let meminfo = kernel::read_text(Path::new("/proc/meminfo")).unwrap_or_default();
     places::check_memory(&meminfo, places.copies.len(), rows)?;
     let all = (1..).take(places.copies.len());
@@ -216,6 +219,7 @@ fn measured(args: &Args, question: &Question, program: Program) -> anyhow::Resul
         .iter()
         .flat_map(|&copies| question.rates.iter().map(move |&rate| Condition { rate, copies }));
     let conditions: Vec<Condition> = conditions.collect();
+    // `None` is the program alone.
     let cells: Vec<_> = conditions.iter().copied().map(Some).chain([None]).collect();
     let nops = rates.iter().map(|rate| (rate.wanted, rate.nops)).collect();
     let mut here = Here { program, generators, nops };

@@ -77,6 +77,7 @@ pub fn load(path: &Path, overrides: &Overrides) -> anyhow::Result<Loaded> {
 
 fn loaded(path: &Path, overrides: &Overrides) -> anyhow::Result<Loaded> {
     let mut file = ScenarioFile::from_toml(&input::text_or_reason(path, input::limit(MAX_BYTES))?)?;
+    // Before `put`, which replaces the machine.
     let line = file.machine_line();
     let folder = path.parent().unwrap_or(Path::new(""));
     file.put(overrides);
@@ -96,6 +97,7 @@ fn loaded(path: &Path, overrides: &Overrides) -> anyhow::Result<Loaded> {
     if let Some(found) = &calibration {
         experiment.scenario.kernel.wake_ups = WakeUpCosts::measured(found);
     }
+    // The debug form has every field, so that any change changes the digest.
     let all = format!("{machine:?}{performance:?}{experiment:?}");
     let inputs = hex(&all);
     file.put_demands(&experiment);
@@ -103,6 +105,7 @@ fn loaded(path: &Path, overrides: &Overrides) -> anyhow::Result<Loaded> {
     if is_file(&spec) {
         let name =
             format!("{}.machine.json", path.file_stem().unwrap_or_default().to_string_lossy());
+        // The kept scenario names the machine's file beside it.
         file.put(&Overrides { machine: Some(name.clone()), ..Overrides::default() });
         machine_file = Some(name);
     }

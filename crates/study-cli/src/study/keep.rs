@@ -63,9 +63,11 @@ impl Kept {
         }
         let cannot = || format!("cannot write {}", path.display());
         let mut file = colocate_files::append(path, Mode::ByUmask)?;
+        // The next piece must begin a line.
         if whole.len() < text.len() {
             file.set_len(whole.len() as u64).with_context(cannot)?;
         }
+        // A new file, or a head that was cut short.
         if whole.is_empty() {
             file.write_all(head.as_bytes()).with_context(cannot)?;
         }

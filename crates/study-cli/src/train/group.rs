@@ -66,6 +66,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let mut host = LinuxHost::prepare(machine, &setup).map_err(|why| jobs::failure(&why))?;
     let watched = watch(args, &mut host, &siblings);
+    // Also after an error: no program may run on.
     host.terminate_all();
     let ended = until_ended(&mut host);
     host.finish();
@@ -92,6 +93,7 @@ fn siblings(machine: &Machine, pus: &[u32]) -> anyhow::Result<Vec<PuIdx>> {
 fn watch(args: &Args, host: &mut LinuxHost, siblings: &[PuIdx]) -> anyhow::Result<Watched> {
     let jobs: Vec<JobIdx> = (0..).take(siblings.len()).map(JobIdx).collect();
     let sources = [Source::Counters, Source::Stacks];
+    // A refusal shows below, where the stacks are missing.
     host.request(&sources.map(|source| Request { source, jobs: &jobs }));
     let parts = host.stack_parts();
     let parts = parts.map_err(|why| anyhow!("expected CPI stacks, found none: {why}"))?;

@@ -157,6 +157,7 @@ impl Here<'_> {
     /// Runs a group in its own process.
     fn tracks(&mut self, group: &[usize], step: Nanos, samples: u32) -> anyhow::Result<Vec<Track>> {
         let [result, log] = ["tracks", "log"].map(|name| self.folder.path().join(name));
+        // The result of an earlier group must not be taken for this one's.
         colocate_files::remove_if_exists(&result)?;
         let said = colocate_files::create(&log, Mode::Private)?;
         let mut command = Command::new(&self.ourselves);
@@ -172,6 +173,7 @@ impl Here<'_> {
             &[child],
             &[],
             self.stop,
+            // The process may have ended meanwhile.
             |pid| drop(sys::kill(pid, libc::SIGTERM)),
             || Ok(()),
         )?;
@@ -183,6 +185,7 @@ impl Here<'_> {
             // If the process was killed, its programs run on in its process group.
             children::kill_group(child);
             let said = input::text(&log, input::REPORT)?;
+            // The last line of its own is the error.
             let mut own =
                 said.lines().rev().filter_map(|line| line.strip_prefix("colocate-study: "));
             return Err(anyhow!("{}", own.next().unwrap_or("the run was killed")));

@@ -51,6 +51,7 @@ pub enum Source {
 /// Demand of the generator.
 #[must_use]
 pub fn phase(machine: &Machine, performance: &Performance, from: Source, gap: Gap) -> Phase {
+    // Each kind of work, and a miss, occurs once for every line.
     let each = 1.0 / gap.instructions();
     let kinds =
         [WorkKind::Branch, WorkKind::Int, WorkKind::Load, WorkKind::Store].map(|kind| (kind, each));
@@ -83,6 +84,7 @@ fn known(value: f64) -> Known<f64> {
 
 /// Misses of repeated walks over a matrix of this many bytes, with `each` for a miss of every line.
 fn of_cache(matrix: f64, each: f64) -> Result<MissCurve, String> {
+    // Without a matrix, all lines stay in the first cache.
     if matrix <= 0.0 {
         return MissCurve::new([(Bytes(64), 0.0)]);
     }

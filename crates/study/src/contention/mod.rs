@@ -189,6 +189,7 @@ impl Study<'_> {
     /// [`StudyError`] if the machine or a program cannot be modelled.
     pub fn report(&self) -> Result<Report, StudyError> {
         let published = self.definition.published;
+        // The core of the programs; copies run beside them.
         let first = &self.machine.cores[0];
         let kind = &self.performance.kinds[first.kind.idx()];
         let under = self.draws.iter().map(|draw| Under::new(self, draw, kind));
@@ -265,6 +266,7 @@ impl Study<'_> {
         for &rate in rates {
             // The gap is the generator's, so it is the same under all assumptions.
             let (gap, rate) = under[0].gap(self, at, rate)?;
+            // At the highest rate of a copy: further points would repeat this one.
             if points.last().is_some_and(|last: &Point| last.rate >= rate) {
                 break;
             }
@@ -352,6 +354,7 @@ impl<'a> Under<'a> {
             }
             let all: f64 = phases.iter().map(|(_, time, _)| time).sum();
             phases.iter_mut().for_each(|(_, time, _)| *time /= all);
+            // Phases that the course never runs.
             phases.retain(|(_, share, _)| *share > 0.0);
             Ok(Ready { phases })
         });
@@ -377,6 +380,7 @@ impl<'a> Under<'a> {
         }
         let mut low = 0.0_f64;
         let mut high = MOST;
+        // No gap has a rate of 0: the largest one stands for it.
         while rate > 0.0 && high - low > 1e-9 {
             let middle = f64::midpoint(low, high);
             if self.reached(study, at, at.gap(middle))? > rate {
@@ -385,6 +389,7 @@ impl<'a> Under<'a> {
                 high = middle;
             }
         }
+        // At this end the rate is not exceeded.
         Ok((at.gap(high), rate))
     }
 
@@ -441,6 +446,7 @@ impl<'a> Under<'a> {
                 }
             }
         }
+        // Speeds are relative to alone.
         speeds.map(|speed| 1.0 / speed)
     }
 }

@@ -79,6 +79,7 @@ impl Task {
         let n = self.n;
         // Passes of the two inner loops of LU over k and j.
         let inner = (n - 1.0) * n * (2.0 * n - 1.0) / 6.0;
+        // The sum of the numbers below n.
         let column = n * (n - 1.0) / 2.0;
         match self.kernel {
             Kernel::Lu => vec![
@@ -167,15 +168,18 @@ impl Task {
         match self.kernel {
             Kernel::Lu => lu(self.n, c),
             Kernel::Cholesky => cholesky(self.n, c),
+            // Each line once: nothing is used again.
             Kernel::Add => vec![self.n * self.n / 8.0; 3],
             Kernel::Product => product(self.n, c),
             Kernel::Search => {
+                // A line holds 64 characters.
                 let part = self.n / 64.0;
                 vec![if c < part { self.queries * part } else { part }]
             }
             Kernel::Bucket => {
                 // All sweeps that are longer than the cache, and the rest once.
                 let fits = (16.0 * c).min(self.n);
+                // A sweep over k numbers has k / 16 lines, summed up from `fits` to n.
                 vec![(self.n * self.n - fits * fits) / 32.0 + fits / 16.0]
             }
         }
@@ -189,8 +193,10 @@ impl Task {
         let (_, each, work) = self.inner();
         let loops = "derived: the kernel's innermost loop (docs/results/piccoli.md)";
         let instructions = self.instructions();
+        // From 512 bytes to 64 MiB, four sizes for each doubling.
         let sizes = (0..=68).map(|step| 0.5 * KIB * (f64::from(step) / 4.0).exp2());
         let points = sizes.map(|size| {
+            // `misses` takes the size of the cache in lines.
             let lines = self.misses(size / 64.0).iter().sum::<f64>();
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // up to 64 MiB
             (Bytes(size as u64), lines / instructions)
@@ -202,6 +208,7 @@ impl Task {
         }
         let written_back = match self.kernel {
             Kernel::Lu => 1.0,
+            // One of the three matrices is written.
             Kernel::Add => 1.0 / 3.0,
             _ => 0.0,
         };
@@ -245,6 +252,7 @@ impl Kernel {
         match self {
             // 4 GiB of text.
             Self::Search => Task { kernel: self, n: KIB * KIB * 64.0, queries: size },
+            // `size` is in millions, for all 64 threads.
             Self::Bucket => Task { kernel: self, n: (size * 1e6 / 64.0).floor(), queries: 1.0 },
             _ => Task { kernel: self, n: size, queries: 1.0 },
         }
@@ -263,6 +271,7 @@ fn row(elements: f64) -> f64 {
 }
 
 fn product(n: f64, c: f64) -> Vec<f64> {
+    // A line holds 8 elements.
     let a_row = n / 8.0;
     let matrix = n * n / 8.0;
     // Between two passes over k: a row of A and a column of B. Between two passes over j: all of B.

@@ -279,6 +279,7 @@ impl Study<'_> {
     /// The report on all pieces, given in their order.
     #[must_use]
     pub fn report(&self, done: &[Times]) -> Report {
+        // `chunks` needs a size above 0.
         let mut times = done.chunks(self.draws.len().max(1));
         let benchmarks = self.definition.benchmarks.iter().map(|each| BenchmarkFigures {
             benchmark: each.kernel.name(),
@@ -313,6 +314,7 @@ impl Study<'_> {
             let value = each.clone().next().unwrap_or(f64::NAN);
             Speedup { mode: mode.name(), over_default: Estimate { value, interval } }
         });
+        // The first times are those of the default assumptions, which have these figures.
         let apart = times[0].apart.unwrap_or([f64::NAN; 3]);
         Row {
             size,

@@ -116,8 +116,10 @@ impl Costs {
         let mut rng = SplitMix64::new(seed.wrapping_add(draw as u64));
         let mut factors = [1.0; 2];
         if draw > 0 {
+            // From 1 / spread to spread, evenly on a logarithmic scale.
             factors = factors.map(|_| assumed.spread.powf(2.0 * rng.unit() - 1.0));
         }
+        // Not the hops of a node to itself.
         let hops = performance.hops.iter().flatten().filter(|hop| **hop > Nanos::ZERO);
         let (sum, count) =
             hops.fold((0.0, 0.0), |(sum, count), hop| (sum + hop.0 as f64, count + 1.0));
@@ -149,6 +151,7 @@ fn caches(machine: &Machine, by: impl Fn(usize) -> f64) -> f64 {
 /// (`colocate_spm_rt::rule`, which a test compares).
 #[must_use]
 pub fn is_worth_moving(range: f64, accessed: f64, costs: &Costs) -> bool {
+    // What fits into the share of the caches comes from memory once.
     let from_memory = if range <= costs.share { accessed.min(range) } else { accessed };
     from_memory / LINE * costs.remote_line_ns > range / PAGE * costs.page_move_ns
 }
@@ -249,6 +252,7 @@ impl Situation<'_> {
         let phase = task.phase().map_err(|why| PiccoliError::Demand(kernel.name(), why))?;
         let stretch = Stretch {
             phase: PhaseIdx(0),
+            // A stretch without instructions is not possible.
             instructions: whole(task.instructions()).max(1),
             sleep: Nanos::ZERO,
             barrier: false,
@@ -262,6 +266,7 @@ impl Situation<'_> {
             resident: Bytes(0),
         });
         let mut os = Os::default();
+        // Each move begins with a fault.
         let more = if mode == Mode::NextTouch { self.costs.fault_ns } else { 0.0 };
         os.page_copy = Nanos(whole(self.page_copy_ns() + more));
         os.numa_balancing = (mode == Mode::AutoNuma).then(|| NumaBalancing {

@@ -298,6 +298,7 @@ where
 }
 
 fn some_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Nanos>, D::Error> {
+    // Called for a present field only: the default is `None`.
     text(deserializer).map(Some)
 }
 

@@ -121,9 +121,11 @@ impl<'a> Watch<'a> {
         }
         let Some((caches, place)) = self.shared.as_ref().filter(|_| took_us > 0.0) else { return };
         let mut requests = vec![0.0; caches.len()];
+        // A new task has no misses yet.
         self.misses.resize(tasks.len().max(self.misses.len()), 0);
         for (task, before) in tasks.iter().zip(&mut self.misses) {
             let misses = task.counts.as_ref().and_then(|counts| counts.misses.as_ref());
+            // Requests to a level are the misses of the next nearer one.
             let now = misses.and_then(|misses| misses.get(*place - 1)).copied().unwrap_or(*before);
             let pu = task.last_ran.and_then(|pu| self.machine.pu_by_os(pu));
             let cache = pu.and_then(|pu| caches.iter().position(|it| it.pus.contains(&pu)));
@@ -191,6 +193,7 @@ impl<'a> Watch<'a> {
             // Exact at the end: the division rounds down.
             let when = Nanos(if tenth == 10 { first.0 } else { first.0 / 10 * tenth });
             let seen = self.done.partition_point(|(at, _)| *at <= when);
+            // Before the first sample nothing is done.
             let done = seen.checked_sub(1).map(|last| &self.done[last].1);
             let parts = outcome.tasks.iter().enumerate().map(|(job, task)| {
                 done.and_then(|done| done.get(job)).map_or(0.0, |done| done / task.instructions)

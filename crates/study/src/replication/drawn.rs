@@ -127,6 +127,7 @@ impl Draw<'_> {
         let mut lines = 0.0;
         let mut seconds = 0.0;
         for _ in 0..count {
+            // A single phase has exactly the program's traffic.
             let target = if count == 1 { traffic } else { traffic * self.between_logs([0.5, 2.0]) };
             let length = self.between_logs(LENGTH_S);
             let Some((phase, rate)) = self.with_traffic(&base, power, target)? else {
@@ -220,6 +221,7 @@ impl Draw<'_> {
         }
         // 40 halvings give nine digits of the ratio, more than needed.
         for _ in 0..40 {
+            // The geometric middle, since the ends are several powers of ten apart.
             let middle = (least * most).sqrt();
             let less = self.traffic(&mut demand, curve(middle, power)).0 < target;
             *(if less { &mut least } else { &mut most }) = middle;
@@ -235,11 +237,13 @@ impl Draw<'_> {
         let pu = self.machine.cores[0].pus[0];
         let rate = self.model.alone(&Seat { pu, demand, pages: &[], space: 0 });
         let speed = rate.instructions_per_second;
+        // Misses of the last level go to memory.
         (rate.misses.last().copied().unwrap_or(0.0) * speed / 1e6, speed)
     }
 
     /// A random number from 0 to 1.
     fn unit(&mut self) -> f64 {
+        // A double holds 53 bits.
         (self.random.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 

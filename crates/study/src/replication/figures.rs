@@ -134,6 +134,7 @@ impl Compared<'_> {
         } else {
             (0..all).map(|cell| self.row(Some(cell))).collect()
         };
+        // With fewer mixes than that, the last one.
         let shown = part.detail.map(|Detail { mix, what }| (mix.min(all) - 1, what));
         let detail =
             shown.map(|(mix, what)| detail::of(work, self.table, mix, what)).transpose()?;
@@ -252,6 +253,7 @@ impl Compared<'_> {
     fn of_oracle(self, cell: usize, policy: usize, metric: usize) -> Option<Spread> {
         let part = self.table.part;
         let oracle = part.names().len() - 1;
+        // Neither the first policy, with which others are compared, nor the oracle.
         let is_between = (1..oracle).contains(&policy) && part.has_oracle();
         if !is_between || part.metrics[metric] != Metric::Time {
             return None;
@@ -262,6 +264,7 @@ impl Compared<'_> {
             let os = mean_over_seeds(done, 0, metric)?;
             let own = mean_over_seeds(done, policy, metric)?;
             let best = mean_over_seeds(done, oracle, metric)?;
+            // A part of next to nothing would be noise.
             (os / best - 1.0 >= RESOLUTION).then(|| (os - own) / (os - best))
         }))
     }

@@ -15,6 +15,7 @@ impl Layout {
             Self::Friendly => machine.clone(),
             Self::Unfriendly => {
                 let mut kinds: Vec<KindIdx> = machine.cores.iter().map(|core| core.kind).collect();
+                // Kinds are in the order of speed, the slowest first.
                 kinds.sort_by_key(|kind| Reverse(kind.idx()));
                 with_kinds(machine, kinds, "fast cores under caches of their own")
             }

@@ -94,6 +94,7 @@ impl Figures {
         let of_draws = (0..draws).map(|draw| {
             // Time of the slowest relative to the length; STP has no unit.
             [(0, length.as_secs_f64()), (1, 1.0)].map(|(metric, unit): (usize, f64)| {
+                // The only policy is `os`.
                 let runs = pairs.iter().flat_map(|(_, cell)| &done[cell * draws + draw][0]);
                 let each = runs.map(|run| Some(run[metric]? / unit));
                 stats::geometric_mean(&each.collect::<Option<Vec<f64>>>()?)

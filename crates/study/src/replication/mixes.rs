@@ -78,6 +78,7 @@ pub fn draw(
     alone: &[SoloProfile],
     seed: u64,
 ) -> Result<Vec<Mix>, StudyError> {
+    // Another sequence than that of the programs, which are drawn by the seed itself.
     let mut random = Random::new(seed.wrapping_add(1));
     let order = by_first_cache(
         &alone.iter().map(|alone| alone.first_cache.unwrap_or(0.0)).collect::<Vec<_>>(),
@@ -87,6 +88,7 @@ pub fn draw(
         let pus = pus(machine, form.cores[number % form.cores.len()], form.pus_per_core);
         let count = pus.len() * form.programs_per_pu;
         let part = form.traffic.map(|range| part(range, number, form.count));
+        // Without shapes there is no remainder by 0, and `get` finds none.
         let shape = form.shapes.get(number % form.shapes.len().max(1));
         let mut drawn = (0..TRIES).map(|_| choose(&mut random, &order, count, shape));
         let chosen = drawn.find(|chosen| {

@@ -137,6 +137,7 @@ impl<'a> Pace<'a> {
             let rates = self.model.predict(&seats).tasks;
             let rates: Vec<f64> = rates.iter().map(|rate| rate.instructions_per_second).collect();
             let until = left.iter().zip(&rates).map(|((_, left), rate)| left / rate);
+            // Until the next thread is done, which changes the rates of the others.
             let step = until.fold(f64::INFINITY, f64::min);
             seconds += step;
             left.iter_mut().zip(&rates).for_each(|((_, left), rate)| *left -= rate * step);
@@ -148,6 +149,7 @@ impl<'a> Pace<'a> {
     /// First PU of every core, cores of the fastest kind first.
     fn fastest_first(&self) -> Vec<PuIdx> {
         let mut cores: Vec<&colocate_machine::Core> = self.machine.cores.iter().collect();
+        // Kinds are in the order of speed, the slowest first.
         cores.sort_by_key(|core| Reverse(core.kind.idx()));
         cores.into_iter().map(|core| core.pus[0]).collect()
     }
@@ -178,6 +180,7 @@ impl Sizes {
         let threads = machine.cores.len();
         let each = pace.together(1.0, threads);
         let parts = float(shape.parts);
+        // A stretch without instructions is not possible.
         let parallel = whole((1.0 - shape.serial) * length / parts / each).max(1);
         let serial = whole(shape.serial * length / (parts - 1.0) * pace.alone());
         Ok(Self { parallel, serial, parts: shape.parts, threads })
@@ -216,6 +219,7 @@ pub fn fed(
     let one = Pace::new(&slow, performance, assumptions, shape.kind)?.traffic_alone();
     let peaks = performance.memory.iter().map(|node| node.bandwidth.0);
     let peak = peaks.fold(0.0, |sum, each| sum + each) * assumptions.bandwidth;
+    // An assumed peak may be less than one thread reaches.
     let trained = Trained { outside: 1.0, inside: 0.0, bandwidth: Some((one / peak).min(1.0)) };
     let cores = u32::try_from(machine.cores.len()).unwrap_or(u32::MAX);
     Ok(trained.advise(cores).threads as usize)

@@ -86,11 +86,14 @@ pub(super) fn under_all(
     policies.extend(also.iter().map(|name| PolicySpec::named(name)));
     let mut runs = under(study, part, pair, draw, &policies)?;
     let stp = part.place(Metric::Stp).unwrap_or(0);
+    // The oracle chooses for each seed anew.
     let oracle = (0..runs[0].len()).filter_map(|seed| {
         let of_seed = runs.iter().map(|runs| &runs[seed]);
+        // A run that did not end is never the best.
         of_seed.max_by(|a, b| a[stp].unwrap_or(0.0).total_cmp(&b[stp].unwrap_or(0.0))).cloned()
     });
     let oracle: Vec<Kept> = oracle.collect();
+    // Placements that only the oracle may choose are not reported.
     runs.truncate(own);
     runs.push(oracle);
     Ok(runs)

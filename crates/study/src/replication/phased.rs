@@ -43,6 +43,7 @@ pub(super) fn points(study: &Study<'_>, form: &Phased) -> impl Iterator<Item = P
         vec![Kind::Typical]
     };
     let mut rounds: Vec<Nanos> =
+        // A round is a serial and a parallel phase.
         form.phases_ms.iter().map(|phase| Nanos::from_millis(2 * phase)).collect();
     if rounds.is_empty() {
         rounds.push(study.round());
@@ -53,6 +54,7 @@ pub(super) fn points(study: &Study<'_>, form: &Phased) -> impl Iterator<Item = P
         for &serial in &form.serial {
             for &round in &rounds {
                 let serial = f64::from(serial) / 100.0;
+                // One parallel part more than serial ones.
                 let parts = (length.0 / round.0.max(1) / threads).max(1) * threads + 1;
                 for shape in kinds.iter().map(|&kind| Shape { kind, serial, length, parts }) {
                     for &waiting in &form.waiting {
@@ -248,6 +250,7 @@ fn course(by: SerialBy, sizes: &Sizes, order: usize) -> (Vec<Stretch>, u64) {
     let serial: Vec<u64> =
         (0..sizes.threads).map(|thread| if thread == order { sizes.serial } else { 1 }).collect();
     let rounds = serial.iter().flat_map(|&instructions| [parallel, stretch(instructions)]);
+    // Serial parts lie between parallel ones, so there is one fewer.
     let all = serial.iter().cycle().take(usize::try_from(sizes.parts - 1).unwrap_or(0));
     (rounds.collect(), sizes.parallel * sizes.parts + all.sum::<u64>())
 }

@@ -23,6 +23,7 @@ fn curves(report: &Report, part: &PartFigures) -> Option<Curves> {
     let base = part.baselines.first()?;
     let mut series: Vec<Series> = Vec::new();
     for row in &part.rows {
+        // A mean over cells has no place on the axis.
         let cell = &part.cells[row.cell? as usize];
         for policy in row.policies.iter().filter(|policy| policy.policy != *base) {
             let name =

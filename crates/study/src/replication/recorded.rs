@@ -27,6 +27,7 @@ impl Recorded {
     pub fn new(name: String, file: PhaseFile) -> Option<Self> {
         let PhaseFile { phases, mut course, .. } = file;
         if course.is_empty() && phases.len() == 1 {
+            // Any number will do, since `programs` prolongs the course.
             course.push((0, 1_000_000_000));
         }
         (!course.is_empty()).then_some(Self { name, phases, course })

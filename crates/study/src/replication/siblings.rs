@@ -88,6 +88,7 @@ fn one(
         pu: siblings[place],
         demand: &demands[kernel],
         pages: &[],
+        // Two programs, each with an address space of its own.
         space: u32::from(place == 1),
     };
     let alone: Vec<f64> = (0..kernels.len())

@@ -191,6 +191,7 @@ fn best(part: &PartFigures, metric: Metric, beside: &Beside) -> String {
     let most = most.map(|(cell, ratio)| {
         let unranged = Spread { low: ratio.value, high: ratio.value, ..*ratio };
         let text = gain(metric, part.ratios, unranged);
+        // The value without its range.
         format!("{} {}", cell.name, text.split(' ').next().unwrap_or_default())
     });
     [most.unwrap_or_default(), missing].iter().filter(|it| !it.is_empty()).fold(

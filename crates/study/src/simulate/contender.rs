@@ -85,6 +85,7 @@ impl FromStr for Contender {
     type Err = ContenderError;
 
     fn from_str(text: &str) -> Result<Self, ContenderError> {
+        // In the reverse order of `Display`.
         let (rest, guarded) = without(text, GUARDED);
         let (rest, fills) = without(rest, FILLS);
         let (name, each) = match rest.strip_prefix(EACH_QUANTUM) {

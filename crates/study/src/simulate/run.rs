@@ -147,6 +147,7 @@ impl<'a> Bench<'a> {
         let scenario = Scenario { seed: first.seed.wrapping_add(seed as u64), ..first.clone() };
         let alone = alone_times(&platform, &scenario)?;
         let runs = self.experiment.policies.iter().map(|policy| {
+            // Without spans: only `traced` has a picture.
             let mut outcome = self.run(&platform, &scenario, policy, 0)?;
             for (job, alone) in outcome.jobs.iter_mut().zip(&alone) {
                 job.alone = *alone;

@@ -114,6 +114,7 @@ fn metric_rows(found: &Simulated, place: usize) -> Vec<Vec<String>> {
 pub fn verdict(figures: &MetricFigures) -> String {
     let percent = figures.ratio.map_or_else(String::new, |ratio| {
         let mut ends = [ratio.low, ratio.high].map(|end| 100.0 * (end - 1.0).abs());
+        // The lower end of a gain is the larger difference.
         ends.sort_by(f64::total_cmp);
         let [least, most] = ends.map(|end| format!("{end:.1}"));
         if least == most { most } else { format!("{least} to {most}") }
@@ -158,6 +159,7 @@ fn usage_rows(found: &Simulated) -> Vec<Vec<String>> {
         "pages moved",
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
+    // All policies ran on the same machine, with the same levels.
     let levels = found.policies.first().map_or(Vec::new(), |first| known_levels(&first.usage));
     rows[0].extend(levels.iter().map(|(level, _)| format!("L{level} bandwidth")));
     for PolicyFigures { policy, usage, .. } in &found.policies {

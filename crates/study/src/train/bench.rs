@@ -62,6 +62,7 @@ impl SimBench<'_> {
             method: Method::Leave,
             quantum: self.interval,
             grain: Nanos::ZERO,
+            // Beyond any training: the number of samples ends the run.
             horizon: Nanos::from_secs(1_000_000),
             usable: None,
             events: Vec::new(),

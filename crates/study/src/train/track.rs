@@ -39,6 +39,7 @@ impl Track {
         let mut sums: Option<Vec<f64>> = None;
         for (ends, cycles) in intervals.take_while(|(ends, _)| ends[0] < to) {
             let part = (to.min(ends[1]) - from.max(ends[0])) / (ends[1] - ends[0]);
+            // Without instructions the part is NaN, which is not above 0.
             if part > 0.0 {
                 let cycles = cycles.as_ref()?;
                 let sums = sums.get_or_insert_with(|| vec![0.0; cycles.len()]);
@@ -147,6 +148,7 @@ impl Watch<'_> {
     /// elsewhere than on `pu`.
     fn cycles(&self, task: &SeenTask, earlier: Option<&SeenTask>, pu: PuNr) -> Option<Vec<f64>> {
         let all = since(task, earlier, |task| task.cycles)?;
+        // A task that did not run has no stack.
         if all == 0.0 {
             return Some(vec![0.0; self.components.len()]);
         }

@@ -41,6 +41,7 @@ impl Fit {
         if times.len() < LEAST_NUMBERS || !usable {
             return None;
         }
+        // A bit for each part; at least one part is not 0.
         let sets = (1_u8..8).filter_map(|set| Self::with(times, set));
         sets.min_by(|a, b| a.error.total_cmp(&b.error))
     }
@@ -50,14 +51,17 @@ impl Fit {
         let mut sums = [[0.0; 4]; 3];
         for &(threads, time) in times {
             let threads = f64::from(threads);
+            // Divided by the time, since errors are relative.
             let row = [1.0 / time, 1.0 / (threads * time), threads / time];
             for (part, line) in sums.iter_mut().enumerate() {
+                // The fourth column is the right side.
                 for (other, sum) in line.iter_mut().take(3).enumerate() {
                     *sum += row[part] * row[other];
                 }
                 line[3] += row[part];
             }
         }
+        // The equation of a part left out becomes `part = 0`.
         for part in (0..3).filter(|part| set & (1 << part) == 0) {
             sums[part] = [0.0; 4];
             sums[part][part] = 1.0;

@@ -94,6 +94,7 @@ impl Most {
         let known = caps
             .into_iter()
             .filter_map(|(threads, by)| Some(Self { threads: threads?.max(1), by }));
+        // Never without a limit: the mask is always known.
         known.min_by_key(|most| most.threads).unwrap_or(Self { threads: 1, by: Cap::Mask })
     }
 }
@@ -201,6 +202,7 @@ pub fn cut_after(tried: &[Tried], threads: u32) -> Option<f64> {
 
 /// Powers of two below `most`, and `most`.
 fn ladder(most: u32) -> Vec<u32> {
+    // 32 bits have no higher power.
     let powers = (0..32).map(|power| 1_u32 << power).take_while(|&power| power < most);
     powers.chain([most.max(1)]).collect()
 }
@@ -219,6 +221,7 @@ fn fewest(numbers: impl Iterator<Item = u32>, tried: &[Tried], enough: usize) ->
     });
     let waiting = waiting.filter(|(runs, _)| *runs < enough);
     waiting
+        // Up and down in turn, so that drift affects all numbers alike.
         .min_by_key(|&(runs, threads): &(usize, u32)| {
             (runs, if runs % 2 == 0 { u32::MAX - threads } else { threads })
         })
@@ -252,8 +255,10 @@ pub fn advise(tried: &[Tried], most: u32) -> Option<Advice> {
     let mut rows: Vec<Row> = tried.iter().map(|tried| row(tried, best)).collect();
     rows.sort_by_key(|row| row.threads);
     let times: Vec<(u32, f64)> = means.map(|(tried, mean)| (tried.threads, mean)).collect();
+    // Rows are in the order of threads: the first one is the smallest.
     let good = rows.iter().find(|row| matches!(row.standing, Standing::Best | Standing::AsGood));
     let candidate = good.map_or(most, |row| row.threads);
+    // The most allowed is what remains without advice, so nothing has to be shown.
     let shown = candidate == most || is_shown(tried, best, candidate, most);
     let threads = if shown { candidate } else { most };
     let limit = if !shown {

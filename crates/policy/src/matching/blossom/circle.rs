@@ -9,6 +9,7 @@ impl Search<'_> {
         let ancestor = self.common_ancestor(self.outer[u], self.outer[v]);
         let mut circle = vec![ancestor];
         let mut joints = Vec::new();
+        // Reversed below: `climb` walks up, and the circle begins at the top.
         let (nodes, up) = self.climb(self.outer[u], ancestor);
         circle.extend(nodes.into_iter().rev());
         joints.extend(up.into_iter().rev().map(|(lower, upper)| (upper, lower)));
@@ -157,9 +158,11 @@ impl Search<'_> {
         }
         let circle = &mut self.blossoms[blossom];
         let at = circle.circle.iter().position(|&other| other == part).expect("a part");
+        // The part with the base comes first.
         circle.circle.rotate_left(at);
         circle.joints.rotate_left(at);
         self.rebase(part, vertex);
+        // Joints at odd places are matched; the first part, with the base, is left.
         for at in (1..self.blossoms[blossom].circle.len()).step_by(2) {
             let Blossom { circle, joints, .. } = &self.blossoms[blossom];
             let (u, v) = joints[at];

@@ -19,9 +19,11 @@ pub(in crate::matching) fn prices(costs: &Costs, mate: &[usize]) -> Vec<i64> {
             prices[b] = both - prices[a];
         }
     }
+    // Lowered one after the other to what the pairs allow: now all are feasible.
     for v in 0..prices.len() {
         prices[v] = prices[v].min(room(costs, &prices, v));
     }
+    // Raised as far as the pairs allow: the bound rises with the sum.
     for v in 0..prices.len() {
         prices[v] = room(costs, &prices, v);
     }

@@ -75,6 +75,7 @@ fn end_group(leader: Pid) {
     children::terminate_group(leader);
     let polls = GRACE.as_millis() / POLL.as_millis();
     for _ in 0..polls {
+        // No process of the group is left.
         if sys::kill(Pid(-leader.0), 0).is_err() {
             return;
         }

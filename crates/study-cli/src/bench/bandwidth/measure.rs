@@ -46,6 +46,7 @@ impl Measurement for Here {
     fn measure(&mut self, beside: &Option<Condition>) -> anyhow::Result<Option<Measured>> {
         let Some(Condition { rate, copies }) = *beside else { return self.run(&[]) };
         let busy = &self.generators[..(copies as usize).min(self.generators.len())];
+        // Both come from the same list, so equality is exact.
         let nops = self.nops.iter().find(|(known, _)| *known == rate).map_or(0, |(_, nops)| *nops);
         busy.iter().for_each(|generator| generator.resume(nops));
         std::thread::sleep(BEFORE);

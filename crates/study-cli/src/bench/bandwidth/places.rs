@@ -51,6 +51,7 @@ pub fn places(
         (None, _, None) => usable.to_vec(),
     };
     let default = match level {
+        // At least one copy, so that a lack of PUs is an error.
         Level::Memory => PUBLISHED_COPIES.min(all.len().saturating_sub(1)).max(1),
         Level::L2 => 1,
     };
@@ -87,6 +88,7 @@ fn apart(machine: &Machine, usable: &[u32]) -> Vec<u32> {
     let cores = machine.core_sets();
     let core = |pu: u32| cores.iter().position(|core| core.contains(PuNr(pu)));
     let (first, later): (Vec<u32>, Vec<u32>) = usable.iter().partition(|&&pu| {
+        // A PU of no known core counts as a core.
         core(pu).is_none() || usable.iter().find(|&&other| core(other) == core(pu)) == Some(&pu)
     });
     [first, later].concat()
@@ -130,6 +132,7 @@ pub fn rows(machine: &Machine, pu: u32, level: Level) -> Option<u32> {
         Level::L2 => {
             let first = size(Some(1))?.0;
             let second = size(Some(2))?.0;
+            // At most half of the second cache, which has to hold the lines.
             rows_of((TIMES * first).min(second / 2)).max(1)
         }
     };
@@ -162,6 +165,7 @@ pub fn check_memory(meminfo: &str, copies: usize, rows: u32) -> anyhow::Result<(
 
 fn available_kib(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    // `kB` means 1024 bytes here (proc_meminfo(5)).
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 

@@ -54,6 +54,7 @@ impl Program {
         if self.stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
+        // In memory: a pipe without a reader would block the program.
         let stderr = File::from(sys::memfd(c"colocate-stderr")?);
         let begun = Instant::now();
         let pid = self.start(&stderr)?;
@@ -83,6 +84,7 @@ impl Program {
         affinity::place_own(&affinity::only(self.pu))
             .with_context(|| format!("cannot run on PU {}", self.pu.0))?;
         let started = children::start(&mut command);
+        // Before an error of the start: this process must not stay on the PU.
         affinity::place_own(&self.original).context("cannot go back to where we may run")?;
         started.map_err(|why| {
             let message = format!("{}: {why}", self.found.path.display());
@@ -111,6 +113,7 @@ impl Program {
     /// Failure of a run that ended with `status`, with the last line of its standard error.
     fn failed(&self, status: i32, mut stderr: File) -> anyhow::Error {
         let mut bytes = Vec::new();
+        // If it cannot be read, the error has no last line.
         let _ = stderr.rewind().and_then(|()| stderr.read_to_end(&mut bytes));
         let text = String::from_utf8_lossy(&bytes);
         let last = text.lines().rfind(|line| !line.trim().is_empty());

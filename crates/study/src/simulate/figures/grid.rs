@@ -16,6 +16,7 @@ pub(super) struct Grid<'a> {
 impl Grid<'_> {
     /// Figures of the policy beside the baseline `base`; `None` for the baseline itself.
     pub fn figures(self, policy: &str, jobs: usize, base: Option<Self>) -> PolicyFigures {
+        // A run that did not end has no metric at all.
         let unfinished = self.runs.iter().filter(|run| run.metrics[0].is_none()).count();
         let usages: Vec<&Usage> = self.runs.iter().filter_map(|run| run.usage.as_ref()).collect();
         let jobs = (0..jobs).map(|job| JobFigures {
@@ -81,6 +82,7 @@ impl Column {
     pub fn ratio(&self, base: &Self) -> Option<Spread> {
         let logs = self.figures.iter().zip(&base.figures).map(|(run, base)| {
             let ratio = (*run)? / (*base)?;
+            // A figure of 0 has no logarithm.
             Some(ratio.ln()).filter(|log| log.is_finite())
         });
         let logs = logs.collect::<Option<Vec<f64>>>()?;
@@ -100,6 +102,7 @@ impl Column {
             .flat_map(|(draw, mean)| draw.iter().map(move |log| (log - mean).powi(2)));
         let squares = squares.fold(0.0, |sum, each| sum + each);
         let t = stats::t_quantile(0.975, freedom).unwrap_or(0.0);
+        // One seed has no spread and no degree of freedom.
         if squares == 0.0 { 0.0 } else { t * (squares / freedom / self.seeds as f64).sqrt() }
     }
 

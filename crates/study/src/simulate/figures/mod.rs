@@ -96,6 +96,7 @@ impl Spread {
     #[must_use]
     pub fn map(self, f: impl Fn(f64) -> f64) -> Self {
         let ends = [f(self.low), f(self.high)];
+        // A falling `f` exchanges the ends.
         Self { value: f(self.value), low: ends[0].min(ends[1]), high: ends[0].max(ends[1]) }
     }
 

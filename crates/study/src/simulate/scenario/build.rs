@@ -125,6 +125,7 @@ impl Build<'_> {
         }
         let Some(baseline) = &form.baseline else {
             let default = policies.iter().find(|policy| **policy == named(BASELINE));
+            // The default baseline may not be among the policies.
             let baseline = default.unwrap_or(&policies[0]).clone();
             return Ok((policies, baseline));
         };
@@ -246,6 +247,7 @@ impl Build<'_> {
                 return Err(self.lines.misfit(&form.name, "a demand or a file of one", found));
             }
         };
+        // Only a check, made here where the line is known.
         for core in &self.performance.kinds {
             phase.on(core, &Guesses::default()).map_err(|error| {
                 let detail = format!("phase {:?}: {error}", form.name.get_ref());

@@ -205,6 +205,7 @@ pub(super) trait Exactly {
 
 /// `number` in the largest of `units` that divides it; the last unit is 1.
 fn in_largest(number: u64, units: &[(u64, &str)]) -> String {
+    // 0 is a multiple of every unit; it gets the last one.
     let fitting = units.iter().find(|(scale, _)| number >= *scale && number.is_multiple_of(*scale));
     let (scale, unit) = fitting.or(units.last()).copied().unwrap_or((1, ""));
     format!("{} {unit}", number / scale)

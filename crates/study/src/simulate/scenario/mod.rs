@@ -165,6 +165,7 @@ impl ScenarioFile {
                     detail: format!("expected version = {VERSION}, found {found}"),
                 });
             }
+            // If the version is missing, the second reading says so, with its line.
             _ => {}
         }
         let form = toml::from_str(text).map_err(|error| lines.toml(&error))?;
@@ -273,6 +274,7 @@ impl Lines {
     /// A syntax error of the TOML parser, in one line.
     fn toml(&self, error: &toml::de::Error) -> FileError {
         let detail = error.message().lines().collect::<Vec<_>>().join(", ");
+        // An error without a place is about the whole file: line 1.
         self.syntax(error.span().unwrap_or(0..0), detail)
     }
 
