@@ -18,7 +18,8 @@ SECONDS = 60
 SIZE = quick
 CARGO = scripts/with-rust cargo
 # Where cargo builds: what the environment names, else its default.
-BUILT = $${CARGO_TARGET_DIR:-target}/release/colocate
+TARGET = $${CARGO_TARGET_DIR:-target}
+BUILT = $(TARGET)/dist/colocate
 # Debian and Ubuntu have no mdBook: cargo builds this version once, without its server and search.
 MDBOOK = 0.5.4
 
@@ -27,7 +28,7 @@ MDBOOK = 0.5.4
 
 all:
 	scripts/install build
-	$(CARGO) build --release --locked -p colocate
+	$(CARGO) build --profile dist --locked -p colocate
 
 study:
 	scripts/install build
@@ -36,7 +37,7 @@ study:
 demo:
 	scripts/install demo
 	$(CARGO) build --release --locked -p colocate -p colocate-study-cli
-	scripts/demo "$(BUILT)"
+	scripts/demo "$(TARGET)/release/colocate"
 
 test:
 	scripts/install test

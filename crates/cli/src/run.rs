@@ -115,7 +115,7 @@ pub struct Options {
     #[arg(long)]
     pub explain: bool,
 
-    /// Report as JSON (docs/schemas/report.json)
+    /// Report as JSON (docs/schemas/report.json), on standard error without -o
     #[arg(long)]
     pub json: bool,
 

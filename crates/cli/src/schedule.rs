@@ -99,7 +99,7 @@ pub struct Args {
     #[arg(long)]
     explain: bool,
 
-    /// Report as JSON (docs/schemas/report.json)
+    /// Report as JSON (docs/schemas/report.json), on standard error without -o
     #[arg(long)]
     json: bool,
 
