@@ -477,7 +477,7 @@ mod tests {
     use colocate_machine::described;
     use colocate_sim::PeriodicBalance;
 
-    /// What real kernels did, and on which machine: `workloads/scheduler/measure`.
+    /// Measurements of real kernels with their machine, by `workloads/scheduler/measure`.
     const TWO_PUS: (&str, &str) = (
         include_str!("../../data/measured/scheduler/two-pus-linux-7.2.tsv"),
         include_str!("../../workloads/scheduler/two-pus.toml"),

@@ -18,12 +18,12 @@ use std::time::Duration;
 /// after the other took 15 % longer with it, and 25 % when each woke us (virtual machine with 2 PUs).
 const RESTS: Nanos = Nanos::from_millis(10);
 
-/// What a run has left behind, and was killed when the next one began.
+/// Processes left behind by a run and killed when the next one began.
 #[derive(Debug)]
 struct Orphans {
     /// The first process of that run: creations are reported by its events.
     first: Pid,
-    /// Those that have not ended.
+    /// Processes of that run that have not ended.
     pids: BTreeSet<Pid>,
 }
 
@@ -31,7 +31,7 @@ struct Orphans {
 pub(crate) struct Events {
     lifecycle: LifecycleEvents,
     counts: CreationCounts,
-    /// What runs have left behind that others have followed.
+    /// Processes left behind by runs that others have followed.
     orphans: Vec<Orphans>,
     /// Until then new threads do not wake us, on the kernel's clock.
     rests_until: Nanos,
@@ -44,7 +44,7 @@ impl Events {
         Self { lifecycle, counts, orphans, rests_until: Nanos::ZERO }
     }
 
-    /// What was seen of thread creation.
+    /// Counts of observed thread creations.
     pub const fn counts(&self) -> &CreationCounts {
         &self.counts
     }

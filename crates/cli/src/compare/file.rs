@@ -220,7 +220,7 @@ impl Measurement {
         Ok(settings)
     }
 
-    /// The command that goes on with this measurement.
+    /// The command that resumes this measurement.
     pub fn resume_command(&self) -> String {
         let (file, dir) = (self.path.display(), self.dir.display());
         format!("colocate compare --file {file} --resume -o {dir}")

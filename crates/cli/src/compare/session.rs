@@ -26,7 +26,7 @@ pub struct Session {
     pub dir: PathBuf,
     /// Settings and finished runs.
     pub state: State,
-    /// The command that goes on with the comparison.
+    /// The command that resumes the comparison.
     pub resume_command: String,
 }
 
