@@ -42,7 +42,13 @@ fn demand(rng: &mut SplitMix64) -> Demand {
 }
 
 fn siblings(c: &mut Criterion) {
-    let core = Shared { width: 5.0, divided: true, sets: 1.0, fairness: Fairness::Progress };
+    let core = Shared {
+        width: 5.0,
+        divided: true,
+        sets: 1.0,
+        whole: PortSet(0),
+        fairness: Fairness::Progress,
+    };
     let overlap = Assumptions::default().overlap;
     for tasks in [2, 4, 8] {
         let mut rng = SplitMix64::new(tasks);

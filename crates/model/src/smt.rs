@@ -28,8 +28,8 @@
 //!   (Hall's theorem for fractional assignment). A union of parts without a common port is the sum
 //!   of the bounds on its parts, so only connected unions are searched.
 //! - with `n` sets of threads, each with slots and ports of its own (`Shared::sets`), a task with
-//!   siblings has at most `1/n` of the slots, and of the ports of a union of more than one. The
-//!   assignment of siblings to sets is not modelled.
+//!   siblings has at most `1/n` of the slots and of the ports, but all of a port that is the only
+//!   one for some work (`Shared::whole`). The assignment of siblings to sets is not modelled.
 //! - `y(t) ≤ 1 / d(t)`; and `y(t) ≤ 2 W`, since a slot holds at most two instructions (a fused
 //!   pair).
 //!
@@ -81,6 +81,8 @@ pub struct Shared {
     /// Sets of threads among which slots and ports are split while there are siblings: each thread
     /// can use its set's part only. 1 for a core without such sets.
     pub sets: f64,
+    /// Ports that are not split among the sets of threads.
+    pub whole: PortSet,
     /// Quantity that siblings share equally.
     pub fairness: Fairness,
 }
@@ -94,9 +96,16 @@ impl Shared {
             width: (core.width + assumptions.width).max(1.0),
             divided: core.divided,
             sets: f64::from(core.thread_sets),
+            whole: only_ones(core),
             fairness: assumptions.fairness,
         }
     }
+}
+
+/// Ports of `core` that are the only one for some kind of work: no thread set can have one of its own.
+fn only_ones(core: &CorePerformance) -> PortSet {
+    let alone = core.units.iter().map(|unit| unit.ports).filter(|ports| ports.len() == 1);
+    alone.fold(PortSet::default(), PortSet::union)
 }
 
 /// Relative tolerance; sums of a dozen products are exact to about 1e-15.
@@ -115,7 +124,7 @@ const UNIONS: usize = 1024;
 pub fn rates(width: f64, fairness: Fairness, tasks: &[Active<'_>]) -> Vec<f64> {
     let mut bounds = Bounds::default();
     bounds.set(width, tasks, |t| tasks[t].dependent_cycles);
-    let most = (0..tasks.len()).map(|t| bounds.most(t, tasks[t].dependent_cycles, 1.0));
+    let most = (0..tasks.len()).map(|t| bounds.most(t, tasks[t].dependent_cycles, Of::Core));
     let most: Vec<f64> = most.collect();
     let steps = most.iter().zip(tasks).map(|(&most, task)| step(fairness, most, task.slots));
     let steps: Vec<f64> = steps.collect();
@@ -171,14 +180,15 @@ impl Siblings {
         // PUs without a task release their part of the window.
         let parts = if core.divided { count } else { 1 };
         // A thread without siblings reaches all slots and ports.
-        let sets = if count > 1 { core.sets } else { 1.0 };
+        let split = Split { sets: if count > 1 { core.sets } else { 1.0 }, whole: core.whole };
         self.fairness = Some(core.fairness);
-        self.bounds.set_demands(core.width, sets, demands);
+        self.bounds.set_demands(core.width, split, demands);
         refill(&mut self.slots, demands.iter().map(|demand| demand.slots));
         let bounds = &self.bounds;
-        let alone = |t: usize, parts, sets| bounds.most(t, demands[t].least_cycles(parts), sets);
-        refill(&mut self.alone, (0..count).map(|t| alone(t, 1, 1.0)));
-        refill(&mut self.most, (0..count).map(|t| alone(t, parts, sets)));
+        let alone = |t: usize| bounds.most(t, demands[t].least_cycles(1), Of::Core);
+        refill(&mut self.alone, (0..count).map(alone));
+        let part = |t: usize| bounds.most(t, demands[t].least_cycles(parts), Of::ThreadSet);
+        refill(&mut self.most, (0..count).map(part));
         let steps = self.most.iter().zip(&self.slots);
         refill(&mut self.steps, steps.map(|(&most, &slots)| step(core.fairness, most, slots)));
         // Rounds start from above, since stalls only lower a rate, and fall to the fixed point.
@@ -317,6 +327,32 @@ fn refill(vector: &mut Vec<f64>, with: impl Iterator<Item = f64>) {
     vector.extend(with);
 }
 
+/// Split of a core among its sets of threads.
+#[derive(Clone, Copy, Debug)]
+struct Split {
+    sets: f64,
+    /// Ports that are not split.
+    whole: PortSet,
+}
+
+impl Split {
+    const NONE: Self = Self { sets: 1.0, whole: PortSet(0) };
+
+    /// Part of `ports` that one set of threads has, 0 to 1.
+    fn part(self, ports: PortSet) -> f64 {
+        let whole = f64::from((ports.0 & self.whole.0).count_ones());
+        let all = f64::from(ports.len());
+        (whole + (all - whole) / self.sets) / all
+    }
+}
+
+/// Whose resources a task can use.
+#[derive(Clone, Copy, Debug)]
+enum Of {
+    Core,
+    ThreadSet,
+}
+
 /// Linear bounds on the rates of tasks, all of the form `Σ weight(t) · y(t) ≤ 1`.
 #[derive(Clone, Debug, Default)]
 struct Bounds {
@@ -324,8 +360,8 @@ struct Bounds {
     tasks: usize,
     /// Weights by task, one row for each bound.
     weights: Vec<f64>,
-    /// By row: whether the resource is split among thread sets. A single port is not.
-    split: Vec<bool>,
+    /// Part of each row's resource that one set of threads has, 0 to 1.
+    parts: Vec<f64>,
     sets: Vec<PortSet>,
     sets_before: Vec<PortSet>,
     unions: Vec<PortSet>,
@@ -334,12 +370,12 @@ struct Bounds {
 }
 
 impl Bounds {
-    fn set_demands(&mut self, width: f64, thread_sets: f64, demands: &[&Demand]) {
+    fn set_demands(&mut self, width: f64, split: Split, demands: &[&Demand]) {
         let sets = demands.iter().flat_map(|demand| demand.ports.iter().map(|(set, _)| *set));
         self.set_unions(sets);
         self.set_weights(
             width,
-            thread_sets,
+            split,
             demands.len(),
             |t| (demands[t].slots, demands[t].ports.as_slice()),
             |t| demands[t].least_cycles(1),
@@ -349,7 +385,7 @@ impl Bounds {
     fn set(&mut self, width: f64, tasks: &[Active<'_>], least: impl Fn(usize) -> f64) {
         self.set_unions(tasks.iter().flat_map(|task| task.ports.iter().map(|(set, _)| *set)));
         let ask = |t: usize| (tasks[t].slots, tasks[t].ports);
-        self.set_weights(width, 1.0, tasks.len(), ask, least);
+        self.set_weights(width, Split::NONE, tasks.len(), ask, least);
     }
 
     /// Computes all connected unions of `sets`, unless the sets are those of the last call.
@@ -389,7 +425,7 @@ impl Bounds {
     fn set_weights<'a>(
         &mut self,
         width: f64,
-        thread_sets: f64,
+        split: Split,
         tasks: usize,
         ask: impl Fn(usize) -> (f64, &'a [(PortSet, f64)]),
         least: impl Fn(usize) -> f64,
@@ -398,8 +434,8 @@ impl Bounds {
         self.tasks = tasks;
         self.weights.clear();
         self.weights.extend((0..tasks).map(|t| ask(t).0 / width));
-        self.split.clear();
-        self.split.push(true);
+        self.parts.clear();
+        self.parts.push(1.0 / split.sets);
         // A divisor of 0 gives infinity, which bounds nothing; twice the width always is a bound.
         let most = (0..tasks).map(|t| (1.0 / least(t)).min(1.0 / self.weights[t]).min(2.0 * width));
         refill(&mut self.reach, most);
@@ -415,11 +451,11 @@ impl Bounds {
                 reach += weight * self.reach[t];
             }
             // A bound out of reach for the whole core may be within reach of a thread set's part.
-            let split = union.len() > 1;
-            if reach <= if split { 1.0 / thread_sets } else { 1.0 } {
+            let part = split.part(union);
+            if reach <= part {
                 self.weights.truncate(row);
             } else {
-                self.split.push(split);
+                self.parts.push(part);
             }
         }
     }
@@ -430,12 +466,13 @@ impl Bounds {
         self.weights.chunks_exact(self.tasks.max(1))
     }
 
-    /// Largest rate of a task alone, with `least` cycles by dependencies and one of `thread_sets`.
-    fn most(&self, task: usize, least: f64, thread_sets: f64) -> f64 {
-        let weights = self.bounds().zip(&self.split);
-        let weights =
-            weights.map(|(bound, &split)| bound[task] * if split { thread_sets } else { 1.0 });
-        let by_bounds = weights.map(|weight| 1.0 / weight).fold(2.0 * self.width, f64::min);
+    /// Largest rate of a task that has all `of` the resources, with `least` cycles by dependencies.
+    fn most(&self, task: usize, least: f64, of: Of) -> f64 {
+        let rates = self.bounds().zip(&self.parts).map(|(bound, part)| match of {
+            Of::Core => 1.0 / bound[task],
+            Of::ThreadSet => part / bound[task],
+        });
+        let by_bounds = rates.fold(2.0 * self.width, f64::min);
         by_bounds.min(1.0 / least)
     }
 

@@ -100,7 +100,13 @@ fn demand(slots: f64, ports: &[(PortSet, f64)], dependent: f64, divided: f64) ->
     }
 }
 
-const CORE: Shared = Shared { width: 4.0, divided: true, sets: 1.0, fairness: Fairness::Progress };
+const CORE: Shared = Shared {
+    width: 4.0,
+    divided: true,
+    sets: 1.0,
+    whole: PortSet(0),
+    fairness: Fairness::Progress,
+};
 
 fn with_stalls(core: Shared, overlap: f64, tasks: &[(Demand, f64)]) -> Vec<f64> {
     let demands: Vec<&Demand> = tasks.iter().map(|(demand, _)| demand).collect();
@@ -109,21 +115,40 @@ fn with_stalls(core: Shared, overlap: f64, tasks: &[(Demand, f64)]) -> Vec<f64> 
 }
 
 /// Two sets of threads on a core of 4 slots. Alone each task can use all of it. Beside a task that
-/// hardly runs it has at most half of the slots and one of two ports, but still all of a single
-/// port.
+/// hardly runs it has at most half of the slots and one of two ports, but still all of the only
+/// port for loads. Work on both kinds at once: one of the two and the whole third are 2 of 3 ports.
 #[test]
 fn thread_sets_have_a_part_each() {
-    let split = Shared { sets: 2.0, ..CORE };
+    let split = Shared { sets: 2.0, whole: LOAD, ..CORE };
     let slots = demand(1.0, &[], 0.0, 0.0);
     let two = demand(0.5, &[(ALU, 1.0)], 0.0, 0.0);
-    let one = demand(0.5, &[(MUL, 1.0)], 0.0, 0.0);
+    let one = demand(0.5, &[(LOAD, 1.0)], 0.0, 0.0);
+    let three = demand(0.5, &[(ALU.union(LOAD), 1.0)], 0.0, 0.0);
     let idle = (demand(0.5, &[], 0.0, 0.0), 1e9);
-    for (task, alone, beside) in [(slots, 4.0, 2.0), (two, 2.0, 1.0), (one, 1.0, 1.0)] {
+    for (task, alone, beside) in
+        [(slots, 4.0, 2.0), (two, 2.0, 1.0), (one, 1.0, 1.0), (three, 3.0, 2.0)]
+    {
         near(&with_stalls(split, 0.0, &[(task.clone(), 0.0)]), &[alone]);
         let found = with_stalls(split, 0.0, &[(task.clone(), 0.0), idle.clone()]);
         assert!((found[0] - beside).abs() < 1e-8, "{found:?}");
         let whole = with_stalls(CORE, 0.0, &[(task, 0.0), idle.clone()]);
         assert!((whole[0] - alone).abs() < 1e-8, "{whole:?}");
+    }
+}
+
+/// Work for a port of its own, and for two others: a little work that either of all three can do
+/// joins the bounds on both and changes nothing else.
+#[test]
+fn little_work_changes_little() {
+    let apart = [(PortSet(0b00_1000), 1.9), (PortSet(0b11_0000), 1.9)];
+    let joined = [apart[0], apart[1], (PortSet(0b11_1000), 1e-6)];
+    for whole in [PortSet(0), PortSet(0b00_1000), PortSet(0b01_0000)] {
+        let split = Shared { sets: 2.0, whole, ..CORE };
+        let beside = (demand(0.3, &[], 0.0, 0.0), 0.0);
+        let rate = |ports: &[_]| {
+            with_stalls(split, 0.0, &[(demand(0.3, ports, 0.0, 0.0), 0.0), beside.clone()])[0]
+        };
+        assert!((rate(&apart) / rate(&joined) - 1.0).abs() < 1e-5, "{whole:?}");
     }
 }
 
@@ -238,12 +263,10 @@ fn any_tasks(most: usize) -> impl Strategy<Value = Vec<(Demand, f64)>> {
 fn any_core() -> impl Strategy<Value = Shared> {
     let fairness = prop_oneof![Just(Fairness::Progress), Just(Fairness::Slots)];
     let sets = prop_oneof![Just(1.0), Just(2.0)];
-    (1.0..8.0, any::<bool>(), sets, fairness).prop_map(|(width, divided, sets, fairness)| Shared {
-        width,
-        divided,
-        sets,
-        fairness,
-    })
+    let whole = (0_u32..64).prop_map(PortSet);
+    (1.0..8.0, any::<bool>(), sets, whole, fairness).prop_map(
+        |(width, divided, sets, whole, fairness)| Shared { width, divided, sets, whole, fairness },
+    )
 }
 
 /// Rate of a task alone by its own bounds, from all 64 sets of ports, without any of the code above.
