@@ -457,14 +457,23 @@ impl Actuators {
         thread.programs = Some(thread.allowed.clone());
     }
 
-    /// At exit, records a thread without a journal line whose mask was set by its program:
-    /// otherwise the undoing would treat the mask as inherited from a creator on this PU.
+    /// At exit, records whose mask a thread without a journal line has: the undoing takes an unknown
+    /// mask for one of a creator on this PU, unless the known threads of its process have masks of
+    /// their own.
     pub fn note_bound(&mut self, thread: &mut Thread) {
         let process = thread.process.as_ref().filter(|_| thread.slot.is_none());
         let Some(Ok(current)) = process.map(|process| allowed(process, thread.tid)) else { return };
         thread.allowed = current;
-        if self.mask_owner(thread) == MaskOwner::Program {
-            let _ = self.write::<Mask>(thread, Mark::Programs);
+        let mark = match self.mask_owner(thread) {
+            MaskOwner::Program => Some(Mark::Programs),
+            MaskOwner::Ours | MaskOwner::Hidden => {
+                let put = || thread.recent.marks().filter(|mark| mark.is_put());
+                put().find(|mark| self.mask(*mark) == thread.allowed).or_else(|| put().next())
+            }
+            MaskOwner::Original | MaskOwner::Widened => None,
+        };
+        if let Some(mark) = mark {
+            let _ = self.write::<Mask>(thread, mark);
         }
     }
 }
@@ -697,6 +706,25 @@ mod tests {
         let mut thread = Thread::new(pid, pid.first_thread(), Some(handle), from);
         assert_eq!(actuators.pin(&mut thread, Mark::Original), Pinned::Done);
         assert!(actuators.journal.journal().was_of_gone(pid, &only(pu), |_| false));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// The first thread has set its own mask; another one, which has ended since, created one more.
+    #[test]
+    fn a_new_thread_of_a_program_with_masks_of_its_own_is_in_the_journal() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid(child.id().cast_signed());
+        let pu = own().unwrap().iter().next().unwrap();
+        mask::set(pid.first_thread(), &only(pu)).unwrap();
+        let handle = Arc::new(ProcessHandle::open(Path::new("/proc"), pid).unwrap());
+        let mut actuators = actuators(&[pu, PuNr(pu.0 + 1)].into_iter().collect());
+        let mut from = Inherited::default();
+        from.recent.note(Mark::On(pu), now());
+        let mut thread = Thread::new(pid, pid.first_thread(), Some(handle), from);
+        actuators.note_bound(&mut thread);
+        let entries = &actuators.journal.journal().entries;
+        assert!(entries.iter().any(|it| it.pid == pid && it.mark == Mark::On(pu)), "{entries:?}");
         child.kill().unwrap();
         child.wait().unwrap();
     }

@@ -40,7 +40,7 @@ use colocate_files::{Dir, MaxSize, Mode};
 use colocate_linux::sys;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::{PuNr, PuSet};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -66,6 +66,9 @@ pub const MAX_SIZE: MaxSize = MaxSize::bytes(4_194_304 * LINE_B as u64 + 65_536)
 
 /// The most sets of PUs. Chosen: a machine with 1,024 cores of several PUs has some 1,100.
 const MOST_SETS: usize = 2_048;
+/// Number of lines of ended tasks that are kept. Chosen: more than a machine creates while colocate is
+/// kept from placing a new task, whose mask may be that of a creator which has ended since.
+const KEPT: usize = 128;
 
 /// The place of a task's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -391,7 +394,8 @@ pub struct Writer {
     place: Option<Place>,
     file: Option<File>,
     head: String,
-    free: Vec<Slot>,
+    /// Lines of ended tasks, oldest first.
+    free: VecDeque<Slot>,
     trouble: Option<String>,
 }
 
@@ -429,7 +433,7 @@ impl Writer {
         if memory.is_none() {
             trouble = Some("no file in memory can be had".into());
         }
-        Self { journal, memory, place, file: None, head, free: Vec::new(), trouble }
+        Self { journal, memory, place, file: None, head, free: VecDeque::new(), trouble }
     }
 
     /// Allows placements on the first [`MOST_SETS`] of these sets of PUs. Must be called before any
@@ -487,7 +491,8 @@ impl Writer {
 
     /// A place for a new task's line.
     pub fn slot(&mut self) -> Slot {
-        self.free.pop().unwrap_or_else(|| {
+        let oldest = if self.free.len() > KEPT { self.free.pop_front() } else { None };
+        oldest.unwrap_or_else(|| {
             // Reserved at once: the next call must not return the same slot.
             self.journal.entries.push(Entry::EMPTY);
             Slot(self.journal.entries.len() - 1)
@@ -496,7 +501,7 @@ impl Writer {
 
     /// Frees the line of an ended task.
     pub fn free(&mut self, slot: Slot) {
-        self.free.push(slot);
+        self.free.push_back(slot);
     }
 
     /// Writes a pending change of a task. A change of a new kind also gets a permanent line of its
@@ -624,7 +629,8 @@ mod tests {
         assert_eq!(std::fs::read_dir(at("away")).unwrap().count(), 0);
     }
 
-    /// Ten thousand tasks, one after the other, leave one line, and one that says what was done.
+    /// Ten thousand tasks, one after the other, leave the lines of the last ones, and one that says what
+    /// was done.
     #[test]
     fn lines_are_used_again() {
         let dir = tempfile::tempdir().unwrap();
@@ -635,7 +641,9 @@ mod tests {
             writer.free(slot);
         }
         let entries = read(&writer).entries;
-        assert_eq!((entries[0], entries.len()), (some(9_999, Some(1)), 2));
+        assert_eq!(entries.len(), KEPT + 2);
+        let last = 10_000 - i32::try_from(KEPT).unwrap() - 1;
+        assert!((last..10_000).all(|tid| entries.contains(&some(tid, Some(1)))));
     }
 
     #[test]

@@ -17,7 +17,8 @@
 //! A thread is given its original mask if it has a mask that it was given, also where its cpuset hides that ([`crate::mask_owner`]), and its
 //! policy if it is under SCHED_IDLE.
 //! # Terms
-//! - *Creating*: what a thread may be doing that had something restored and has hardly run since.
+//! - *Creating*: what a thread may be doing that had something restored and has hardly run since. A thread of a PU that a
+//!   hypervisor stops seems to run: its CPU time counts only from a time on at which every PU has run.
 
 use crate::actuator::Actuator;
 use crate::affinity::{self, Mask};
@@ -353,6 +354,10 @@ impl<'a> Undoing<'a> {
     }
 }
 
+/// Time after which a thread that sleeps in the kernel is not creating another one. Chosen: forks wait
+/// for the move of a process between cgroups, which takes a grace period of RCU or two.
+const CREATION_ASLEEP: Nanos = Nanos::from_millis(500);
+
 /// Restored threads that may still be in the middle of creating another thread.
 #[derive(Default)]
 struct Creating {
@@ -363,33 +368,54 @@ struct Creating {
 /// Thread at the time of its restoration.
 struct Restoring {
     generation: usize,
-    /// CPU time used at the restoration; `None` if the kernel does not report it.
-    used: Option<(Nanos, RunTime)>,
+    at: Nanos,
+    /// CPU time of the thread; `None` if the kernel does not report it.
+    time: Option<RunTime>,
+    /// CPU time used at the restoration; later, when all PUs had run.
+    used: Nanos,
+    /// Whether all PUs have run since the restoration.
+    all_have_run: bool,
 }
 
 impl Restoring {
-    /// Whether the thread has used as much CPU time since as a creation takes.
+    /// Whether the thread has used as much CPU time since `used` as a creation takes.
     fn has_run(&self) -> bool {
-        self.used.as_ref().is_none_or(|(then, time)| {
-            // An ended thread creates nothing any more.
-            time.read().is_none_or(|now| now.saturating_sub(*then) >= CREATION)
-        })
+        // An ended thread creates nothing any more.
+        let now = self.time.as_ref().and_then(RunTime::read);
+        now.is_none_or(|now| now.saturating_sub(self.used) >= CREATION)
+    }
+
+    /// Whether the thread may be in the middle of a creation, with the state `stat`.
+    fn may_create(&self, stat: &Stat) -> bool {
+        stat.could_run() || stat.is_uninterruptible() && now() < self.at + CREATION_ASLEEP
     }
 }
 
 impl Creating {
     fn add(&mut self, proc: &Path, pid: Pid, tid: Tid) {
         let time = RunTime::open(proc, pid, tid).ok();
-        let used = time.and_then(|time| Some((time.read()?, time)));
-        self.threads.insert((pid, tid), Restoring { generation: self.generation, used });
+        let used = time.as_ref().and_then(RunTime::read).unwrap_or_default();
+        let generation = self.generation;
+        let restoring = Restoring { generation, at: now(), time, used, all_have_run: false };
+        self.threads.insert((pid, tid), restoring);
     }
 
     /// Forgets threads that have run or sleep, as they are no longer in the middle of a creation.
     /// Returns whether any remains of the threads added before the last return of false.
     fn earlier_are_left(&mut self, proc: &Path) -> bool {
         self.threads.retain(|(pid, tid), thread| {
-            !thread.has_run() && Stat::read(proc, *pid, *tid).is_some_and(|stat| stat.could_run())
+            !(thread.all_have_run && thread.has_run())
+                && Stat::read(proc, *pid, *tid).is_some_and(|stat| thread.may_create(&stat))
         });
+        let is_first = |thread: &&mut Restoring| !thread.all_have_run && thread.has_run();
+        let mut ran: Vec<&mut Restoring> = self.threads.values_mut().filter(is_first).collect();
+        if !ran.is_empty() {
+            sys::wait_for_all_pus();
+        }
+        for thread in &mut ran {
+            thread.all_have_run = true;
+            thread.used = thread.time.as_ref().and_then(RunTime::read).unwrap_or_default();
+        }
         let are_left = self.threads.values().any(|thread| thread.generation < self.generation);
         if !are_left {
             self.generation += 1;

@@ -22,7 +22,6 @@ use crate::measure::scenarios;
 use crate::{exit, input, output};
 use anyhow::Context;
 use cells::{Cell, Lengths, ThisMachine};
-use colocate_figures::stats::Random;
 use colocate_files::{Dir, Mode, kernel};
 use colocate_machine::calibrated::{
     Assumed, Calibration, Figure, Latency, Pair, Sharing, What, identity, performance, sharing,
@@ -30,6 +29,7 @@ use colocate_machine::calibrated::{
 use colocate_machine::exact::Exact;
 use colocate_machine::read::{self, Seen, Sysfs, kept};
 use colocate_machine::{Bytes, Machine, Performance, PuNr, PuSet, printable};
+use colocate_model::rng::SplitMix64;
 use parts::Part;
 use smt_bench::{Kernel, Workload};
 use std::path::{Path, PathBuf};
@@ -103,13 +103,16 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         )?
     } else {
         let imported = args.import.as_deref().map(|path| imported(path, &machine)).transpose()?;
+        if imported.is_none() && !args.force {
+            refuse_busy()?;
+        }
         let folder = folder();
         // Fails before the measurement if the figures could not be kept.
         let dir = Dir::open_or_make(&folder, 0o755)
             .context("cannot keep measurements; XDG_STATE_HOME can name another folder for them")?;
         let exact = match imported {
             Some(exact) => exact,
-            None => measured_alone(args, &machine)?,
+            None => known_well(args, &machine)?,
         };
         let name = kept::file_name(&machine);
         dir.write(&name, exact.to_json().as_bytes(), Mode::ByUmask)?;
@@ -135,11 +138,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measurements of an idle machine, known well enough to keep them; of any with `--force`.
-fn measured_alone(args: &Args, machine: &Machine) -> anyhow::Result<Exact> {
-    if !args.force {
-        refuse_busy()?;
-    }
+/// Measurements that are known well enough to keep them; any with `--force`.
+fn known_well(args: &Args, machine: &Machine) -> anyhow::Result<Exact> {
     let exact = measured(args, machine)?;
     match widest_speed(&exact).filter(|_| !args.force) {
         Some(wide) => anyhow::bail!(
@@ -253,7 +253,7 @@ fn measured(args: &Args, reported: &Machine) -> anyhow::Result<Exact> {
             "expected a usable PU that the topology has, found none: colocate topo".into(),
         ));
     }
-    let random = &mut Random::new(SEED);
+    let random = &mut SplitMix64::new(SEED);
     let mut here = ThisMachine { lengths: Lengths::of(usable.len()), portion: None };
     let unusable: PuSet =
         reported.pus.iter().map(|pu| pu.os).filter(|pu| !usable.contains(&pu.0)).collect();
@@ -314,7 +314,7 @@ fn shared_units(
     to: &mut Calibration,
     machines: [&Machine; 2],
     usable: &[u32],
-    random: &mut Random,
+    random: &mut SplitMix64,
 ) -> anyhow::Result<()> {
     let alike = machines.map(|machine| cells::pairs(machine, usable, Pair::Siblings));
     let pairs = units::pairs(usable, alike.concat(), random);
@@ -360,7 +360,11 @@ fn available() -> Option<Bytes> {
 }
 
 /// Time to pass a cache line between each two of `pus`, or between a random subset of all pairs.
-fn lines(here: &mut ThisMachine, pus: &[u32], random: &mut Random) -> anyhow::Result<Vec<Latency>> {
+fn lines(
+    here: &mut ThisMachine,
+    pus: &[u32],
+    random: &mut SplitMix64,
+) -> anyhow::Result<Vec<Latency>> {
     let pairs =
         pus.iter().enumerate().flat_map(|(at, &a)| pus[at + 1..].iter().map(move |&b| [a, b]));
     let mut cells: Vec<Cell> = pairs.map(Cell::Line).collect();

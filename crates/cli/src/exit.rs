@@ -27,6 +27,14 @@ pub const OURS: u8 = 125;
 /// The program was found but could not be executed.
 pub const CANNOT_EXECUTE: u8 = 126;
 
+/// The standard library's words for text that is no number, and what was expected.
+const NO_NUMBER: [(&str, &str); 4] = [
+    ("invalid digit found in string", "expected a whole number"),
+    ("cannot parse integer from empty string", "expected a whole number"),
+    ("number too large to fit in target type", "expected a smaller number"),
+    ("invalid float literal", "expected a number"),
+];
+
 /// An error with its exit code.
 #[derive(Debug)]
 pub struct Failure {
@@ -91,7 +99,8 @@ fn parsed<C: Parser>(moved: &[(&str, &str)]) -> Result<C, ExitCode> {
             std::env::args_os().map(|arg: OsString| printable(&arg.to_string_lossy()).into_owned());
         // Escaped arguments may be valid; then the error quotes the original ones.
         let error = C::try_parse_from(shown).err().unwrap_or(error);
-        let mut text = error.render().to_string();
+        let rendered = error.render().to_string();
+        let mut text = NO_NUMBER.iter().fold(rendered, |text, (from, to)| text.replace(from, to));
         if error.kind() == ErrorKind::UnknownArgument && text.contains("-- <CMD>") {
             text.push_str("\nWhat is to be run comes after `--`.\n");
         }

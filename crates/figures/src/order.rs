@@ -14,7 +14,7 @@
 //! - **Repeatable**: the same seed, the same order.  -> test `repeatable`
 //! - **Fair**: every place of a block is as likely for every policy. -> test `fair`
 
-use crate::stats::Random;
+use colocate_policy::rng::SplitMix64;
 
 /// A run to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Slot {
 /// Order of `blocks` blocks over `policies` policies, drawn from `seed`.
 #[must_use]
 pub fn blocks(policies: usize, blocks: u32, seed: u64) -> Vec<Slot> {
-    let mut random = Random::new(seed);
+    let mut random = SplitMix64::new(seed);
     let mut slots = Vec::new();
     for number in 0..blocks {
         let order = block(policies, &mut random).into_iter();
@@ -39,7 +39,7 @@ pub fn blocks(policies: usize, blocks: u32, seed: u64) -> Vec<Slot> {
 
 /// Order within the next block: the numbers from 0 to `members` − 1, each once.
 #[must_use]
-pub fn block(members: usize, random: &mut Random) -> Vec<usize> {
+pub fn block(members: usize, random: &mut SplitMix64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..members).collect();
     random.shuffle(&mut order);
     order

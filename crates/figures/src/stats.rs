@@ -3,7 +3,6 @@
 //! Every function returns `None` when the values do not support a result: no value, a value that is
 //! not finite, or one value where a spread is needed.
 
-use colocate_policy::rng::SplitMix64;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -217,44 +216,6 @@ fn welch_reach(a: &[f64], b: &[f64], confidence: f64) -> Option<f64> {
     Some(t_quantile(f64::midpoint(confidence, 1.0), freedom)? * variance.sqrt())
 }
 
-/// [`SplitMix64`] with its own way to a number below a bound: orders and draws of measurements
-/// depend on it.
-#[derive(Clone, Debug)]
-pub struct Random(SplitMix64);
-
-impl Random {
-    /// A generator with this seed; every seed is good.
-    #[must_use]
-    pub const fn new(seed: u64) -> Self {
-        Self(SplitMix64::new(seed))
-    }
-
-    /// The next 64 random bits.
-    pub fn bits(&mut self) -> u64 {
-        self.0.next_u64()
-    }
-
-    /// A random number from 0 to `bound` − 1, with a negligible bias of at most `bound` / 2⁶⁴.
-    ///
-    /// # Panics
-    /// If `bound` is 0.
-    pub fn below(&mut self, bound: usize) -> usize {
-        assert!(bound > 0, "no number is below 0");
-        // The upper half of the product is uniform below `bound`.
-        let wide = u128::from(self.bits()) * bound as u128;
-        #[allow(clippy::cast_possible_truncation)] // the upper half is below `bound`
-        let number = (wide >> 64) as usize;
-        number
-    }
-
-    /// Shuffles `items` (Fisher and Yates).
-    pub fn shuffle<T>(&mut self, items: &mut [T]) {
-        for last in (1..items.len()).rev() {
-            items.swap(last, self.below(last + 1));
-        }
-    }
-}
-
 /// Quantile of Student's t distribution: a t variable is below the result with probability `p`.
 ///
 /// `freedom` is the number of degrees of freedom, not necessarily whole. Above a million the
@@ -301,6 +262,7 @@ fn count(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use colocate_policy::rng::SplitMix64;
     use proptest::prelude::*;
 
     fn close(found: f64, expected: f64, tolerance: f64) {
@@ -431,9 +393,9 @@ mod tests {
     /// twelve uniforms) from a fixed seed.
     #[test]
     fn intervals_hold_the_truth_95_times_in_100() {
-        let mut random = Random::new(7);
+        let mut random = SplitMix64::new(7);
         let mut uniform =
-            || f64::from(u32::try_from(random.bits() >> 32).unwrap()) / 4_294_967_296.0;
+            || f64::from(u32::try_from(random.next_u64() >> 32).unwrap()) / 4_294_967_296.0;
         let mut hits = 0;
         for _ in 0..2_000 {
             let set: Vec<f64> = (0..8).map(|_| (0..12).map(|_| uniform()).sum()).collect();
@@ -443,14 +405,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn shuffle_keeps_every_item(seed: u64, size in 0..50_usize) {
-            let mut items: Vec<usize> = (0..size).collect();
-            Random::new(seed).shuffle(&mut items);
-            items.sort_unstable();
-            prop_assert_eq!(items, (0..size).collect::<Vec<_>>());
-        }
-
         #[test]
         fn quantiles_rise_with_p_and_fall_with_freedom(p in 0.51..0.999_f64, freedom in 0.5..1e4_f64) {
             let at = |p, freedom| t_quantile(p, freedom).unwrap();

@@ -192,6 +192,14 @@ pub fn adopt_orphans() {
     let _ = process::set_child_subreaper(process::Pid::from_raw(1));
 }
 
+/// Waits until every PU has run kernel code since the call, which a PU that a hypervisor has stopped
+/// does not (`MEMBARRIER_CMD_GLOBAL`, membarrier(2): a grace period of the kernel's RCU, some tens
+/// of milliseconds). Returns at once where the kernel does not offer the call.
+pub fn wait_for_all_pus() {
+    // SAFETY: takes numbers only, and changes nothing.
+    let _ = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
+}
+
 /// Unpredictable random number; `None` before the kernel's generator is ready.
 pub fn random() -> Option<u64> {
     let mut bytes = [0; 8];

@@ -3,12 +3,13 @@
 use super::parts::Part;
 use crate::measure::harness::Measurement;
 use anyhow::Context;
-use colocate_figures::stats::{Random, median};
+use colocate_figures::stats::median;
 use colocate_linux::Pid;
 use colocate_linux::move_pages::{self, Addr};
 use colocate_linux::proc::Proc;
 use colocate_machine::calibrated::Pair;
 use colocate_machine::{Bytes, CacheKind, Machine, Nanos, NodeIdx, NodeNr, PuNr};
+use colocate_model::rng::SplitMix64;
 use smt_bench::chase::{Begin, Chase};
 use smt_bench::pair::{self, WakeUps};
 use smt_bench::speed::{self, Length, Portion};
@@ -309,7 +310,7 @@ pub fn plan(
     machine: &Machine,
     usable: &[u32],
     available: Option<Bytes>,
-    random: &mut Random,
+    random: &mut SplitMix64,
 ) -> Plan {
     let mut plan = Plan { cells: Vec::new(), absent: Vec::new() };
     for kind in Pair::ALL {
@@ -433,7 +434,7 @@ mod tests {
 
     fn planned(spec: &str, usable: &[u32]) -> Plan {
         let machine = read::open(spec).unwrap();
-        plan(&machine, usable, None, &mut Random::new(1))
+        plan(&machine, usable, None, &mut SplitMix64::new(1))
     }
 
     #[test]
@@ -473,7 +474,7 @@ mod tests {
     #[test]
     fn little_memory_is_left_alone() {
         let machine = read::open("epyc-7301").unwrap();
-        let plan = plan(&machine, &[0, 1], Some(Bytes::mib(60)), &mut Random::new(1));
+        let plan = plan(&machine, &[0, 1], Some(Bytes::mib(60)), &mut SplitMix64::new(1));
         assert_eq!(plan.absent, ["caches and memory: expected 64 MiB of available memory"]);
         let asks = |cell: &Cell| matches!(cell, Cell::Load { .. } | Cell::Stream { .. });
         assert!(!plan.cells.iter().any(asks));

@@ -112,7 +112,7 @@ fn kinds(sets: &[PuSet], speeds: &[Speed]) -> Option<Vec<MeasuredKind>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use colocate_figures::stats::Random;
+    use colocate_model::rng::SplitMix64;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
@@ -176,7 +176,7 @@ mod tests {
 
     /// Rates of cores with these speeds, each wrong by up to `noise`, and every round by up to a
     /// half.
-    fn noisy(speeds: &[f64], noise: f64, rounds: usize, random: &mut Random) -> Vec<Vec<f64>> {
+    fn noisy(speeds: &[f64], noise: f64, rounds: usize, random: &mut SplitMix64) -> Vec<Vec<f64>> {
         let mut unit = || f64::from(u32::try_from(random.below(20_001)).unwrap()) / 10_000.0 - 1.0;
         let drift: Vec<f64> = (0..rounds).map(|_| 1.0 + 0.5 * unit()).collect();
         let mut rates = Vec::new();
@@ -193,7 +193,7 @@ mod tests {
     /// Of 400 quiet and busy machines with alike cores, how many come apart. The seed is fixed.
     #[test]
     fn alike_cores_come_out_as_one_kind() {
-        let mut random = Random::new(6);
+        let mut random = SplitMix64::new(6);
         let (counts, noises) = ([2, 3, 4, 8, 16, 64], [0.002, 0.02, 0.1, 0.5]);
         let mut apart = 0;
         let mut tried = BTreeSet::new();
@@ -220,7 +220,7 @@ mod tests {
             seed: u64,
         ) {
             let wanted: Vec<f64> = which.iter().map(|&fast| if fast { 1.0 } else { slow }).collect();
-            let rates = noisy(&wanted, noise, 15, &mut Random::new(seed));
+            let rates = noisy(&wanted, noise, 15, &mut SplitMix64::new(seed));
             let found = speeds(&cores(wanted.len()), &numbers(wanted.len()), &rates).unwrap();
             let both = which.contains(&true) && which.contains(&false);
             prop_assert_eq!(found.kinds.len(), 1 + usize::from(both));

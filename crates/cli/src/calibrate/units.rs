@@ -27,9 +27,10 @@
 
 use crate::measure::beside::Bench;
 use crate::measure::harness::{Measurement, by_cell, rounds};
-use colocate_figures::stats::{Estimate, Interval, Random, geometric_interval, geometric_mean};
+use colocate_figures::stats::{Estimate, Interval, geometric_interval, geometric_mean};
 use colocate_machine::calibrated::{CONFIDENCE as SURE, Calibration, Figure, What};
 use colocate_machine::{Machine, PuNr, PuSet};
+use colocate_model::rng::SplitMix64;
 use smt_bench::measure::Job;
 use smt_bench::{Kernel, ListSize, Workload};
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,7 +74,7 @@ type Slowdown = [Option<Estimate>; PROBES.len()];
 
 /// Pairs to test: all of few PUs; of more, pairs `alike` that share a core by a report or by
 /// passing cache lines.
-pub fn pairs(pus: &[u32], mut alike: Vec<[u32; 2]>, random: &mut Random) -> BTreeSet<Pair> {
+pub fn pairs(pus: &[u32], mut alike: Vec<[u32; 2]>, random: &mut SplitMix64) -> BTreeSet<Pair> {
     if pus.len() <= ALL_PAIRS_UP_TO {
         let rest = |at: usize| pus[at + 1..].iter().map(move |&b| (pus[at], b));
         return (0..pus.len()).flat_map(rest).collect();
@@ -87,7 +88,7 @@ pub fn figures(
     bench: &mut impl Bench,
     pairs: &BTreeSet<Pair>,
     unix_s: u64,
-    random: &mut Random,
+    random: &mut SplitMix64,
 ) -> anyhow::Result<Vec<Figure>> {
     let mut search = Search { bench, alone: BTreeMap::new(), samples: BTreeMap::new() };
     search.test(pairs, random)?;
@@ -222,7 +223,7 @@ impl<B: Bench> Search<'_, B> {
     }
 
     /// Tests pairs until each is clear or has had its rounds.
-    fn test(&mut self, pairs: &BTreeSet<Pair>, random: &mut Random) -> anyhow::Result<()> {
+    fn test(&mut self, pairs: &BTreeSet<Pair>, random: &mut SplitMix64) -> anyhow::Result<()> {
         for round in 0..MOST_ROUNDS {
             let open = pairs.iter().copied().filter(|pair| {
                 round < LEAST_ROUNDS || verdict(&self.slowdown(*pair)) == Verdict::Unclear
@@ -237,7 +238,7 @@ impl<B: Bench> Search<'_, B> {
     }
 
     /// Measures every PU of `pairs` alone and every pair once.
-    fn round(&mut self, pairs: &[Pair], random: &mut Random) -> anyhow::Result<()> {
+    fn round(&mut self, pairs: &[Pair], random: &mut SplitMix64) -> anyhow::Result<()> {
         let pus: BTreeSet<u32> = pairs.iter().flat_map(|&(a, b)| [a, b]).collect();
         let alone = pus.iter().map(|&pu| vec![pu]);
         let cells: Vec<Vec<u32>> = alone.chain(pairs.iter().map(|&(a, b)| vec![a, b])).collect();
@@ -287,13 +288,13 @@ mod tests {
 
     fn all(pus: u32) -> BTreeSet<Pair> {
         let pus: Vec<u32> = (0..pus).collect();
-        pairs(&pus, Vec::new(), &mut Random::new(1))
+        pairs(&pus, Vec::new(), &mut SplitMix64::new(1))
     }
 
     /// Verdicts on all pairs of `pus` PUs; a pair without a figure is unclear.
     fn found(machine: &mut Pretend, pus: u32) -> BTreeMap<Pair, Verdict> {
         let pairs = all(pus);
-        let figures = figures(machine, &pairs, 0, &mut Random::new(1)).unwrap();
+        let figures = figures(machine, &pairs, 0, &mut SplitMix64::new(1)).unwrap();
         let mut verdicts: BTreeMap<Pair, Verdict> =
             pairs.into_iter().map(|pair| (pair, Verdict::Unclear)).collect();
         for figure in figures {
@@ -354,7 +355,7 @@ mod tests {
     fn noise_is_never_taken_for_sharing() {
         for seed in 0..20 {
             let mut machine =
-                Pretend { noise: 2.0, random: Random::new(seed), ..Pretend::quiet(vec![]) };
+                Pretend { noise: 2.0, random: SplitMix64::new(seed), ..Pretend::quiet(vec![]) };
             assert_eq!(shared(&found(&mut machine, 2)), [], "{seed}");
         }
     }
@@ -369,7 +370,7 @@ mod tests {
     fn of_many_pus_only_pairs_of_one_core_are_tested() {
         let pus: Vec<u32> = (0..128).collect();
         let alike: Vec<[u32; 2]> = (0..64).map(|first| [first + 64, first]).collect();
-        let pairs = pairs(&pus, alike, &mut Random::new(1));
+        let pairs = pairs(&pus, alike, &mut SplitMix64::new(1));
         assert_eq!(pairs.len(), MOST_PAIRS);
         assert!(pairs.iter().all(|(a, b)| a + 64 == *b), "{pairs:?}");
     }

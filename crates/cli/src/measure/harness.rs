@@ -10,8 +10,8 @@ use crate::exit;
 use crate::output::{self, Bar};
 use anyhow::Context;
 use colocate_figures::order;
-use colocate_figures::stats::Random;
 use colocate_machine::{Machine, PuNr, PuSet, read};
+use colocate_model::rng::SplitMix64;
 use smt_bench::thread;
 
 /// Share of its PU below which a thread had to share. Chosen, with room for the kernel's own work
@@ -54,7 +54,7 @@ pub fn rounds<M: Measurement>(
     measurement: &mut M,
     cells: &[M::Cell],
     repeat: u32,
-    random: &mut Random,
+    random: &mut SplitMix64,
     quiet: bool,
 ) -> anyhow::Result<Vec<Taken<M::Sample>>> {
     let warm_up = measurement.warm_up();
@@ -172,7 +172,7 @@ mod tests {
         seed: u64,
     ) -> (anyhow::Result<Vec<Taken<usize>>>, Vec<u32>) {
         let mut noting = Noting { noted: Vec::new(), stop, warm_up };
-        let taken = rounds(&mut noting, cells, 4, &mut Random::new(seed), true);
+        let taken = rounds(&mut noting, cells, 4, &mut SplitMix64::new(seed), true);
         (taken, noting.noted)
     }
 

@@ -8,7 +8,8 @@
 use super::beside::{Bench, Quality, Sample};
 use super::harness::{by_cell, rounds};
 use colocate_figures::rounds::{Series, estimate, over_cases};
-use colocate_figures::stats::{Estimate, Interval, Random, geometric_mean};
+use colocate_figures::stats::{Estimate, Interval, geometric_mean};
+use colocate_model::rng::SplitMix64;
 use serde::{Serialize, Serializer};
 use smt_bench::Workload;
 use smt_bench::measure::Job;
@@ -106,7 +107,7 @@ pub fn measure(
     kernels: &[Workload],
 ) -> anyhow::Result<Report> {
     let cells = cells(settings.pus, kernels);
-    let random = &mut Random::new(settings.seed);
+    let random = &mut SplitMix64::new(settings.seed);
     let taken = rounds(bench, &cells, settings.repeat, random, false)?;
     let mut quality = Quality::default();
     taken.iter().for_each(|taken| quality.note(&taken.sample));

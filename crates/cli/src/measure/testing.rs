@@ -4,7 +4,7 @@
 
 use super::beside::Sample;
 use super::harness::Measurement;
-use colocate_figures::stats::Random;
+use colocate_model::rng::SplitMix64;
 use smt_bench::Kernel;
 use smt_bench::measure::Job;
 
@@ -23,7 +23,7 @@ pub struct Pretend {
     /// One measurement in so many has no undisturbed time; 0 for none.
     pub lost_one_in: usize,
     /// Where chance comes from.
-    pub random: Random,
+    pub random: SplitMix64,
     /// Jobs that ran, over all measurements.
     pub jobs: usize,
 }
@@ -38,7 +38,7 @@ impl Pretend {
             noise: 0.01,
             turbo: 1.0,
             lost_one_in: 0,
-            random: Random::new(42),
+            random: SplitMix64::new(42),
             jobs: 0,
         }
     }

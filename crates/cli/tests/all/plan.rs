@@ -385,6 +385,15 @@ fn wrong_usage_is_one_line() {
             exit code 2
         "#]],
     );
+    check(
+        &["plan", "--profile", &solve, "--seed", "one"],
+        expect![[r#"
+            error: invalid value 'one' for '--seed <N>': expected a whole number
+
+            For more information, try '--help'.
+            exit code 2
+        "#]],
+    );
     let meant = String::from_utf8(
         colocate(&["plan", "--profile", &solve, "--policy", "mxi"]).output().unwrap().stderr,
     );

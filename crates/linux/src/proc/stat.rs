@@ -88,6 +88,11 @@ impl Stat {
         self.state == 'R'
     }
 
+    /// Whether the thread sleeps in the kernel without being interruptible: for storage, or for a lock.
+    pub fn is_uninterruptible(&self) -> bool {
+        self.state == 'D'
+    }
+
     /// Whether the thread has ended and waits to be reaped.
     pub fn is_dead(&self) -> bool {
         matches!(self.state, 'Z' | 'X')

@@ -15,10 +15,10 @@ use colocate_cli::measure::harness::{self, Taken};
 use colocate_cli::run::jobs;
 use colocate_cli::stop::stop_flag;
 use colocate_cli::{args, exit, input, output};
-use colocate_figures::stats::Random;
 use colocate_files::{Mode, kernel};
 use colocate_machine::Machine;
 use colocate_machine::printable;
+use colocate_model::rng::SplitMix64;
 use colocate_study::curve;
 use colocate_study::traffic::{self, Condition, Run};
 use keeper::Keeper;
@@ -223,7 +223,7 @@ fn measured(args: &Args, question: &Question, program: Program) -> anyhow::Resul
     let cells: Vec<_> = conditions.iter().copied().map(Some).chain([None]).collect();
     let nops = rates.iter().map(|rate| (rate.wanted, rate.nops)).collect();
     let mut here = Here { program, generators, nops };
-    let random = &mut Random::new(args.seed);
+    let random = &mut SplitMix64::new(args.seed);
     let taken = harness::rounds(&mut here, &cells, args.repeat, random, args.quiet)?;
     let runs = taken.into_iter().map(|Taken { round, cell, sample }: Taken<Measured>| Run {
         block: round,

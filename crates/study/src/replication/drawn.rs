@@ -23,11 +23,11 @@
 //! - **Traffic is as drawn** -> test `traffic_is_as_drawn`
 //! - **The same for the same seed** -> test `the_same_for_the_same_seed`
 
-use super::{StudyError, demand};
-use colocate_figures::stats::Random;
+use super::{StudyError, demand, draws};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, Nanos, Performance};
 use colocate_model::phase::{Demand, Guessed, Known, Work as PortWork};
+use colocate_model::rng::SplitMix64;
 use colocate_model::{Assumptions, MissCurve, Model, Phase, Seat};
 use colocate_sim::{PhaseIdx, Stretch};
 
@@ -89,7 +89,7 @@ pub fn draw(
     seed: u64,
 ) -> Result<Vec<Program>, StudyError> {
     let model = Model::new(machine, performance, Assumptions::default())?;
-    let mut draw = Draw { model, machine, performance, random: Random::new(seed) };
+    let mut draw = Draw { model, machine, performance, random: SplitMix64::new(seed) };
     (0..count).map(|number| draw.program(number)).collect()
 }
 
@@ -97,7 +97,7 @@ struct Draw<'a> {
     model: Model<'a>,
     machine: &'a Machine,
     performance: &'a Performance,
-    random: Random,
+    random: SplitMix64,
 }
 
 impl Draw<'_> {
@@ -121,7 +121,7 @@ impl Draw<'_> {
     fn try_program(&mut self, number: usize, traffic: f64) -> Result<Option<Program>, StudyError> {
         let power = self.between(POWER);
         let base = self.base(number);
-        let count = 1 + self.random.below(PHASES);
+        let count = 1 + draws::below(&mut self.random, PHASES);
         let mut phases = Vec::new();
         let mut instructions = Vec::new();
         let mut lines = 0.0;
@@ -174,7 +174,7 @@ impl Draw<'_> {
 
     /// A random value of the component's plausible range.
     fn plausible(&mut self, guessed: Guessed) -> f64 {
-        guessed.plausible().at(self.unit())
+        guessed.plausible().at(self.random.unit())
     }
 
     /// Work by kind, one operation an instruction.
@@ -241,14 +241,8 @@ impl Draw<'_> {
         (rate.misses.last().copied().unwrap_or(0.0) * speed / 1e6, speed)
     }
 
-    /// A random number from 0 to 1.
-    fn unit(&mut self) -> f64 {
-        // A double holds 53 bits.
-        (self.random.bits() >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
     fn between(&mut self, [least, most]: [f64; 2]) -> f64 {
-        least + (most - least) * self.unit()
+        least + (most - least) * self.random.unit()
     }
 
     fn between_logs(&mut self, [least, most]: [f64; 2]) -> f64 {

@@ -15,13 +15,13 @@
 use super::definition::{Mixes, Part};
 use super::drawn::Program;
 use super::report::CellFigures;
-use super::{Done, Study, StudyError};
+use super::{Done, Study, StudyError, draws};
 use crate::simulate::contender::Contender;
 use colocate_engine::guard::{Guarding, QuantumGuard};
 use colocate_engine::{Meanwhile, Round};
-use colocate_figures::stats::Random;
 use colocate_machine::{Bytes, Machine, Nanos, PuNr};
 use colocate_model::Assumptions;
+use colocate_model::rng::SplitMix64;
 use colocate_policy::table::Prior;
 use colocate_policy::{Knowledge, SoloProfile};
 use colocate_sim::scenario::{JobSpec, Method, Pages, PhaseSpec, Scenario, ThreadSpec, Work};
@@ -79,7 +79,7 @@ pub fn draw(
     seed: u64,
 ) -> Result<Vec<Mix>, StudyError> {
     // Another sequence than that of the programs, which are drawn by the seed itself.
-    let mut random = Random::new(seed.wrapping_add(1));
+    let mut random = SplitMix64::new(seed.wrapping_add(1));
     let order = by_first_cache(
         &alone.iter().map(|alone| alone.first_cache.unwrap_or(0.0)).collect::<Vec<_>>(),
     );
@@ -127,14 +127,19 @@ fn by_first_cache(first_cache: &[f64]) -> Vec<usize> {
 }
 
 /// Draws `count` programs of all, or `shape` quarters of them from the half with most requests.
-fn choose(random: &mut Random, order: &[usize], count: usize, shape: Option<&usize>) -> Vec<usize> {
+fn choose(
+    random: &mut SplitMix64,
+    order: &[usize],
+    count: usize,
+    shape: Option<&usize>,
+) -> Vec<usize> {
     let Some(&quarters) = shape else {
-        return (0..count).map(|_| order[random.below(order.len())]).collect();
+        return (0..count).map(|_| order[draws::below(random, order.len())]).collect();
     };
     let (most, least) = order.split_at(order.len() / 2);
     let of_most = count * quarters / 4;
     let halves = (0..count).map(|place| if place < of_most { most } else { least });
-    halves.map(|half| half[random.below(half.len())]).collect()
+    halves.map(|half| half[draws::below(random, half.len())]).collect()
 }
 
 /// The first `each` PUs of each of the first `cores` cores, in logical order.
@@ -235,7 +240,7 @@ pub fn scenario(
     seed: u64,
 ) -> Scenario {
     let mut chosen = mix.programs.clone();
-    Random::new(seed).shuffle(&mut chosen);
+    draws::shuffle(&mut SplitMix64::new(seed), &mut chosen);
     let mut phases: Vec<PhaseSpec> = Vec::new();
     let mut first = vec![None; programs.len()];
     let mut jobs = Vec::new();
@@ -311,7 +316,7 @@ mod tests {
         let order = by_first_cache(&rates);
         assert_eq!(order[0], 19);
         for quarters in 0..=4 {
-            let chosen = choose(&mut Random::new(3), &order, 12, Some(&quarters));
+            let chosen = choose(&mut SplitMix64::new(3), &order, 12, Some(&quarters));
             let most = chosen.iter().filter(|&&place| place >= 10).count();
             assert_eq!(most, 3 * quarters);
         }

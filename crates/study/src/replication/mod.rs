@@ -15,6 +15,7 @@
 pub mod definition;
 mod detail;
 pub mod drawn;
+mod draws;
 mod figures;
 pub mod layout;
 pub mod length;

@@ -312,7 +312,7 @@ fn row(tried: &Tried, best: &Tried) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use colocate_figures::stats::Random;
+    use colocate_model::rng::SplitMix64;
     use proptest::prelude::*;
 
     /// Runs as [`next`] says until it has had enough, with times by `time`, and cut as a caller would.
@@ -338,7 +338,7 @@ mod tests {
 
     /// A machine that is noisy by `noise`, the same on every run of the test.
     fn noisy(noise: f64, truth: impl Fn(f64) -> f64) -> impl FnMut(u32) -> f64 {
-        let mut random = Random::new(7);
+        let mut random = SplitMix64::new(7);
         move |threads| {
             let draw = random.below(1_000_001) as f64 / 1e6 - 0.5;
             truth(f64::from(threads)) * (1.0 + noise * draw)
@@ -423,7 +423,7 @@ mod tests {
 
         #[test]
         fn there_is_an_end(seed in 0_u64..1_000_000, most in 1..300_u32) {
-            let mut random = Random::new(seed);
+            let mut random = SplitMix64::new(seed);
             let (_, advice) = study(most, |_| 1.0 + random.below(1_000) as f64 / 100.0);
             prop_assert!((1..=most).contains(&advice.threads));
         }

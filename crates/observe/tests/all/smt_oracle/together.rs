@@ -136,7 +136,7 @@ pub fn predicted(group: &[&Loop], divided: bool) -> f64 {
 /// The core that a loop was simulated on.
 fn core(of: &Loop, divided: bool) -> Shared {
     let width = f64::from(of.figures.width);
-    Shared { width, divided, sets: 1.0, fairness: Fairness::Progress }
+    Shared { width, divided, sets: 1.0, whole: PortSet(0), fairness: Fairness::Progress }
 }
 
 fn demand(figures: &Figures, names: &mut Vec<String>) -> Demand {
