@@ -51,7 +51,8 @@ impl History {
         let seed = random.next().to_string();
         let program = ["lab-guest", "--program", "history", &seed];
         let policy = random.pick(&["scatter", "round-robin", "compact"]);
-        let options = ["--no-guard", "-q", "--policy", policy];
+        let report = folder.join("report").to_string_lossy().into_owned();
+        let options = ["--no-guard", "--json", "-o", &report, "--policy", policy];
         let colocate = if random.below(2) == 0 {
             let settle = random.pick(&["0", "20"]);
             let mut command = Command::new("colocate");
@@ -75,9 +76,15 @@ impl History {
         Ok(Self { mark, folder, colocate })
     }
 
-    /// Messages of colocate so far.
-    fn said(&self) -> String {
-        std::fs::read_to_string(self.folder.join("said")).unwrap_or_default()
+    /// Messages of colocate so far, and the lines about a thread in its report.
+    fn said_of(&self, tid: i32) -> String {
+        let said = std::fs::read_to_string(self.folder.join("said")).unwrap_or_default();
+        let report = std::fs::read_to_string(self.folder.join("report")).unwrap_or_default();
+        let lines: Vec<&str> = report.lines().collect();
+        let its = format!("\"tid\": {tid},");
+        let at = lines.iter().position(|line| line.trim() == its);
+        let near = at.map(|at| lines[at.saturating_sub(8)..(at + 25).min(lines.len())].join(" "));
+        format!("{said}; reports {}", near.unwrap_or_else(|| format!("{} lines", lines.len())))
     }
 
     /// The mask that a thread has reported for the check, see `programs/history`. `None`: none yet.
@@ -164,7 +171,7 @@ impl History {
                 "thread {} has set {bound}: {}; colocate says {}",
                 task.tid,
                 picture(&tasks),
-                self.said()
+                self.said_of(task.tid)
             );
         }
         Ok(tasks.len())
