@@ -170,6 +170,12 @@ fn imported(path: &Path, here: &Machine) -> anyhow::Result<Exact> {
     if ours != found {
         return Err(wrong("the PUs", &ours.to_string(), &found.to_string()));
     }
+    if performance.is_none() && calibration.is_none() {
+        let path = path.display();
+        anyhow::bail!(
+            "{path}: expected measurements, as `colocate calibrate` keeps them, found a machine without any"
+        );
+    }
     Ok(Exact { performance, calibration, ..Exact::new(machine, None) })
 }
 

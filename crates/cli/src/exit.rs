@@ -111,14 +111,19 @@ fn parsed<C: Parser>(moved: &[(&str, &str)]) -> Result<C, ExitCode> {
 
 /// A line for a command or an option that has another name now.
 fn new_place(error: &clap::Error, moved: &[(&str, &str)]) -> Option<String> {
-    let kinds = [ContextKind::InvalidSubcommand, ContextKind::InvalidArg];
-    let found = kinds.into_iter().find_map(|kind| match error.get(kind) {
-        Some(ContextValue::String(found)) => Some(found),
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let option = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(option)) => Some(option.as_str()),
         _ => None,
-    })?;
-    // clap reports only the last word, not the command before.
-    let (old, now) =
-        moved.iter().find(|(old, _)| old.rsplit(' ').next() == Some(found.as_str()))?;
+    };
+    let is_meant = |old: &str| {
+        // The first word is the program.
+        let mut command = old.split(' ').skip(1).zip(1..).peekable();
+        Some(old) == option
+            || command.peek().is_some()
+                && command.all(|(word, count)| words.get(count - 1).is_some_and(|it| it == word))
+    };
+    let (old, now) = moved.iter().find(|(old, _)| is_meant(old))?;
     let built = if now.starts_with("colocate-study") { " (`make study` builds it)" } else { "" };
     Some(format!("`{old}` is `{now}` now{built}"))
 }

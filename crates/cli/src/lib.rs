@@ -90,7 +90,7 @@ enum Command {
 }
 
 /// Commands and options of earlier versions, with their present names.
-const MOVED: [(&str, &str); 9] = [
+const MOVED: [(&str, &str); 11] = [
     ("colocate move", "colocate pages move"),
     ("colocate simulate", "colocate-study simulate"),
     ("colocate study", "colocate-study study"),
@@ -98,9 +98,22 @@ const MOVED: [(&str, &str); 9] = [
     ("colocate trace", "colocate-study trace"),
     ("colocate replay", "colocate-study replay"),
     ("colocate map", "colocate-study map"),
+    ("colocate bench cores", "colocate calibrate --only speeds"),
+    ("colocate bench smt --find-siblings", "colocate calibrate --only siblings"),
     ("colocate bench", "colocate-study bench"),
     ("--core-speeds", "colocate calibrate --only speeds"),
 ];
+
+/// Checks a command of colocate, its words and further ones, without running it.
+fn check_command(words: &[String], more: &[&str]) -> anyhow::Result<()> {
+    let words = words.iter().map(String::as_str).chain(more.iter().copied());
+    let line = std::iter::once("colocate").chain(words);
+    Cli::try_parse_from(line).map(|_| ()).map_err(|error| {
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default();
+        exit::usage(first.trim_start_matches("error: ").to_owned())
+    })
+}
 
 /// Runs the command line of this process, with the policies `more` beside colocate's own.
 ///

@@ -232,7 +232,8 @@ impl Settings {
         }
         match self.attach {
             Some(period) if !period.is_within_a_day() => {
-                unfit("an attach period of 0 to 86400 s", format!("{period:?}"))
+                let AttachPeriod { after_s, for_s } = period;
+                unfit("an attach period of 0 to 86400 s", format!("{for_s:?} s after {after_s} s"))
             }
             _ => Ok(()),
         }

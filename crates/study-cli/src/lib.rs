@@ -47,9 +47,22 @@ enum Command {
 }
 
 /// Commands and options of earlier versions, with their present names.
-const MOVED: [(&str, &str); 2] = [
+const MOVED: [(&str, &str); 15] = [
     ("colocate-study bench cores", "colocate calibrate --only speeds"),
     ("--find-siblings", "colocate calibrate --only siblings"),
+    ("colocate-study topo", "colocate topo"),
+    ("colocate-study doctor", "colocate doctor"),
+    ("colocate-study top", "colocate top"),
+    ("colocate-study profile", "colocate profile"),
+    ("colocate-study pages", "colocate pages"),
+    ("colocate-study run", "colocate run"),
+    ("colocate-study attach", "colocate attach"),
+    ("colocate-study schedule", "colocate schedule"),
+    ("colocate-study plan", "colocate plan"),
+    ("colocate-study compare", "colocate compare"),
+    ("colocate-study calibrate", "colocate calibrate"),
+    ("colocate-study advise-threads", "colocate advise-threads"),
+    ("colocate-study restore", "colocate restore"),
 ];
 
 /// Runs the command line of this process, with the policies `more` beside colocate's own.

@@ -1,10 +1,11 @@
 //! Measurement files: workloads with scores, and ways to run them.
 
 use super::score::Source;
-use super::{Args, REPETITIONS, SEED, session};
+use super::session::word;
+use super::{Args, REPETITIONS, SEED, check, session};
 use crate::exit::{self, usage};
 use crate::run::server::Server;
-use crate::{children, input};
+use crate::{children, input, output};
 use anyhow::{Context, bail};
 use colocate_figures::state::{self, AttachPeriod, Score, Settings};
 use colocate_files::{Dir, Mode};
@@ -19,6 +20,8 @@ use std::time::Duration;
 
 /// Version of the format that this build reads.
 const VERSION: u32 = 1;
+/// Most workloads of a file. Chosen: at a second a run, ten thousand runs take hours.
+const MOST_WORKLOADS: usize = 10_000;
 
 /// A measurement file (docs/reference/measurements.md).
 #[derive(Deserialize)]
@@ -59,6 +62,11 @@ struct Workload {
 }
 
 impl Workload {
+    /// The number of combinations of the values of `each`.
+    fn combinations(&self) -> usize {
+        self.each.values().fold(1, |all, values| all.saturating_mul(values.len()))
+    }
+
     /// The workloads for all combinations of the values of `each`.
     fn expanded(mut self) -> Vec<Self> {
         let Some((key, values)) = self.each.pop_first() else { return vec![self] };
@@ -95,6 +103,70 @@ impl Program {
     }
 }
 
+impl File {
+    /// Reads a file, with one workload for each combination of values.
+    fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = input::text(path, input::FIGURES)?;
+        let path = path.display();
+        let mut file: Self = toml::from_str(&text).map_err(|error| {
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let line = before.matches('\n').count() + 1;
+            usage(format!(
+                "expected a measurement in {path}, found in line {line}: {}",
+                error.message()
+            ))
+        })?;
+        if file.version != VERSION {
+            return Err(usage(format!("expected version 1 in {path}, found {}", file.version)));
+        }
+        let count =
+            file.workload.iter().fold(0, |all: usize, it| all.saturating_add(it.combinations()));
+        let is_empty = file.workload.iter().any(|workload| workload.combinations() == 0);
+        if is_empty || !(1..=MOST_WORKLOADS).contains(&count) {
+            return Err(usage(format!(
+                "expected 1 to {MOST_WORKLOADS} workloads in {path}, with a value for each key, found {count}"
+            )));
+        }
+        file.workload = file.workload.into_iter().flat_map(Workload::expanded).collect();
+        Ok(file)
+    }
+
+    /// Checks all that can be checked before the preparation.
+    fn check(&self, args: &Args) -> anyhow::Result<()> {
+        check::names(self.workload.iter().map(|workload| workload.name.as_str()))?;
+        for workload in &self.workload {
+            self.check_workload(workload, args)
+                .map_err(|error| usage(format!("workload {}: {error}", workload.name)))?;
+        }
+        Ok(())
+    }
+
+    fn check_workload(&self, workload: &Workload, args: &Args) -> anyhow::Result<()> {
+        let scores = self.scores_of(workload).iter().map(|score| score.from.parse());
+        let scores = scores.collect::<anyhow::Result<Vec<Source>>>()?;
+        if workload.programs.is_empty() {
+            return Err(usage("expected at least one program, found none".to_owned()));
+        }
+        let ways = self.ways_of(workload, args);
+        if ways.is_empty() {
+            return Err(usage("expected at least one way to run it, found none".to_owned()));
+        }
+        check::ways(ways, workload.programs.len(), &scores)
+    }
+
+    fn ways_of<'a>(&'a self, workload: &'a Workload, args: &'a Args) -> &'a [String] {
+        if args.policies.is_empty() {
+            workload.ways.as_ref().unwrap_or(&self.ways)
+        } else {
+            &args.policies
+        }
+    }
+
+    fn scores_of<'a>(&'a self, workload: &'a Workload) -> &'a [Score] {
+        if workload.score.is_empty() { &self.score } else { &workload.score }
+    }
+}
+
 fn seconds(value: f64) -> anyhow::Result<Nanos> {
     let time = Duration::try_from_secs_f64(value);
     time.map(Nanos::from).map_err(|why| usage(format!("ready_s: expected seconds: {why}")))
@@ -112,16 +184,8 @@ impl Measurement {
     /// Reads the file and enters the working directory of its programs, `work` below the directory
     /// of `args`.
     pub fn open(path: &Path, args: &Args, stop: &AtomicBool) -> anyhow::Result<Self> {
-        let text = input::text(path, input::FIGURES)?;
-        let mut file: File = toml::from_str(&text).map_err(|error| {
-            usage(format!("expected a measurement in {}, found: {error}", path.display()))
-        })?;
-        if file.version != VERSION {
-            let found = file.version;
-            let path = path.display();
-            return Err(usage(format!("expected version 1 in {path}, found {found}")));
-        }
-        file.workload = file.workload.into_iter().flat_map(Workload::expanded).collect();
+        let file = File::read(path)?;
+        file.check(args).map_err(|error| usage(format!("{}: {error}", path.display())))?;
         Dir::open_or_make(&args.output, 0o777)?;
         // Absolute, since the working directory changes below.
         let path =
@@ -145,8 +209,18 @@ impl Measurement {
     /// Runs the file's preparation, unless it has succeeded before.
     fn prepare(&self, stop: &AtomicBool) -> anyhow::Result<()> {
         let mark = self.dir.join("prepared");
-        if self.file.prepare.is_empty() || mark.exists() {
+        if self.file.prepare.is_empty() {
             return Ok(());
+        }
+        match input::text(&mark, input::FIGURES) {
+            Ok(before) if before == self.file.prepare => return Ok(()),
+            Ok(_) => bail!(
+                "{} was prepared by other commands than those of {}: name another directory with -o",
+                self.dir.display(),
+                self.path.display()
+            ),
+            Err(error) if error.is_missing() => {}
+            Err(error) => return Err(error.into()),
         }
         let log = self.dir.join("prepare.log");
         let output = colocate_files::create(&log, Mode::ByUmask)?;
@@ -163,8 +237,7 @@ impl Measurement {
             bail!("the preparation ended with status {status}; see {}", log.display());
         }
         // Only after success: otherwise the preparation runs again.
-        colocate_files::create(&mark, Mode::ByUmask)?;
-        Ok(())
+        output::write_private(Some(&mark), &self.file.prepare)
     }
 
     /// Directory and settings of each workload that `args` selects, in the order of the file.
@@ -186,12 +259,7 @@ impl Measurement {
 
     fn settings(&self, workload: &Workload, args: &Args) -> anyhow::Result<Settings> {
         let file = &self.file;
-        let policies = if args.policies.is_empty() {
-            workload.ways.clone().unwrap_or_else(|| file.ways.clone())
-        } else {
-            args.policies.clone()
-        };
-        policies.iter().try_for_each(|way| session::check_policy(way))?;
+        let policies = file.ways_of(workload, args).to_vec();
         let given = args.baseline.clone().or_else(|| workload.baseline.clone());
         let baseline = given.or_else(|| file.baseline.clone());
         let server = state::Server {
@@ -200,29 +268,44 @@ impl Measurement {
             until: workload.until,
         };
         let jobs = workload.programs.iter().map(|program| session::job(program.command()));
-        let scores = if workload.score.is_empty() { &file.score } else { &workload.score };
-        scores.iter().try_for_each(|score| score.from.parse().map(|_: Source| ()))?;
+        let scores = file.scores_of(workload);
         let settings = Settings {
             name: workload.name.clone(),
             jobs: jobs.collect::<anyhow::Result<_>>()?,
             // Without policies there is no name, and `check` refuses the settings.
             baseline: baseline.or_else(|| policies.first().cloned()).unwrap_or_default(),
             server,
-            scores: scores.clone(),
+            scores: scores.to_vec(),
             attach: workload.attach,
             pause_ms: workload.pause_ms,
             policies,
             repetitions: args.repetitions.or(file.repetitions).unwrap_or(REPETITIONS),
             seed: args.seed.or(file.seed).unwrap_or(SEED),
         };
-        settings.check()?;
+        settings.check().map_err(|error| usage(format!("workload {}: {error}", workload.name)))?;
         Server::of_kept(&settings.server)?.check_words(settings.jobs.len())?;
         Ok(settings)
     }
 
-    /// The command that resumes this measurement.
-    pub fn resume_command(&self) -> String {
-        let (file, dir) = (self.path.display(), self.dir.display());
-        format!("colocate compare --file {file} --resume -o {dir}")
+    /// The command that resumes this measurement, begun with `args`.
+    pub fn resume_command(&self, args: &Args) -> String {
+        let file = word(&self.path.to_string_lossy());
+        let dir = word(&self.dir.to_string_lossy());
+        let mut command = format!("colocate compare --file {file} --resume -o {dir}");
+        let repetitions = args.repetitions.map(|it| it.to_string());
+        let seed = args.seed.map(|it| it.to_string());
+        let policies = Some(args.policies.join(",")).filter(|it| !it.is_empty());
+        for (option, value) in [
+            ("--only", &args.only),
+            ("--policies", &policies),
+            ("--baseline", &args.baseline),
+            ("-n", &repetitions),
+            ("--seed", &seed),
+        ] {
+            if let Some(value) = value {
+                command += &format!(" {option} {}", word(value));
+            }
+        }
+        command
     }
 }

@@ -4,7 +4,7 @@ use super::session::RunFiles;
 use crate::children::End;
 use crate::exit::usage;
 use crate::input;
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use colocate_figures::state::JobTime;
 use colocate_files::Accept;
 use colocate_machine::Nanos;
@@ -69,9 +69,9 @@ impl Source {
             Self::Output(key) => {
                 // Programs may write any bytes.
                 let bytes = colocate_files::read(&files.log, Accept::File, input::REPORT)?;
-                number_after(&String::from_utf8_lossy(&bytes), key).with_context(|| {
+                number_after(&String::from_utf8_lossy(&bytes), key).map_err(|found| {
                     let log = files.log.display();
-                    format!("expected a line of {log} with a number after `{key}`, found none")
+                    anyhow!("expected a line of {log} with a number after `{key}`, found {found}")
                 })
             }
             Self::Report(pointer) => {
@@ -79,7 +79,8 @@ impl Source {
                 let report: serde_json::Value = serde_json::from_str(&text)?;
                 let number = report.pointer(pointer).and_then(serde_json::Value::as_f64);
                 number.ok_or_else(|| {
-                    anyhow!("expected a number at {pointer} of {}", files.report.display())
+                    let report = files.report.display();
+                    anyhow!("expected a number at {pointer} of {report}, found none")
                 })
             }
             Self::Elapsed => Ok(result.elapsed.as_secs_f64()),
@@ -88,15 +89,28 @@ impl Source {
     }
 }
 
-fn number_after(output: &str, key: &str) -> Option<f64> {
+/// The number after `key` in the last line of `output` that begins with it; otherwise, the text found.
+fn number_after(output: &str, key: &str) -> Result<f64, String> {
     // After a carriage return, a progress display begins its line anew.
     let lines = output.split(['\n', '\r']).map(str::trim_start);
-    let after = lines.filter_map(|line| line.strip_prefix(key)).next_back()?.trim_start();
-    // A unit may follow the number.
+    let after = lines.filter_map(|line| line.strip_prefix(key)).next_back().ok_or("none")?;
+    let after = after.trim_start();
     let end = after.find(|c: char| !c.is_ascii_digit() && !"+-.eE".contains(c));
-    let number: f64 = after[..end.unwrap_or(after.len())].parse().ok()?;
+    let (number, rest) = after.split_at(end.unwrap_or(after.len()));
+    let number: Option<f64> = number.parse().ok();
     // Too large a number is parsed as infinity.
-    number.is_finite().then_some(number)
+    let number = number.filter(|number| number.is_finite() && !goes_on(rest));
+    number.ok_or_else(|| after.chars().take(40).collect())
+}
+
+/// Whether a number is only the beginning of one, or has a multiple of a unit that may differ in the next run.
+fn goes_on(rest: &str) -> bool {
+    let mut rest = rest.chars();
+    match rest.next() {
+        Some(',' | '_' | '\'' | ':' | ' ') => rest.next().is_some_and(|c| c.is_ascii_digit()),
+        Some(unit) => "kKMGTx".contains(unit),
+        None => false,
+    }
 }
 
 #[cfg(test)]
@@ -106,10 +120,21 @@ mod tests {
     #[test]
     fn the_last_line_with_the_key_counts() {
         let output = "tps = 7\rtps = 12.5 (without)\n  get:calls=23,usec=1\nnone\n";
-        assert_eq!(number_after(output, "tps ="), Some(12.5));
-        assert_eq!(number_after(output, "get:calls="), Some(23.0));
-        assert_eq!(number_after(output, "none"), None);
-        assert_eq!(number_after(output, "absent"), None);
+        assert_eq!(number_after(output, "tps ="), Ok(12.5));
+        assert_eq!(number_after(output, "get:calls="), Ok(23.0));
+        assert_eq!(number_after(output, "none"), Err(String::new()));
+        assert_eq!(number_after(output, "absent"), Err("none".into()));
+    }
+
+    #[test]
+    fn a_number_is_whole() {
+        for right in ["12.5", "12.5 ms", "12.5ms", "12.5%", "12.5/s", "12.5, then"] {
+            assert_eq!(number_after(right, ""), Ok(12.5), "{right}");
+        }
+        for wrong in ["12,345.6", "1 234", "1_000", "1'000", "0x1F", "12:34", "1k", "1.5M", "1e999"]
+        {
+            assert_eq!(number_after(wrong, ""), Err(wrong.into()));
+        }
     }
 
     #[test]

@@ -1,9 +1,7 @@
 //! The directory of a comparison: its settings, the finished runs and their outputs.
 
-use super::way::Way;
-use super::{Args, POLICIES, REPETITIONS, SEED};
+use super::{Args, POLICIES, REPETITIONS, SEED, check};
 use crate::exit::usage;
-use crate::policies::Policies;
 use crate::run::jobs;
 use crate::run::server::Server;
 use crate::{input, output};
@@ -11,7 +9,6 @@ use anyhow::{Context, anyhow};
 use colocate_figures::state::{Job, Run, Settings, State};
 use colocate_files::Dir;
 use colocate_observe::identity;
-use colocate_policy::table::Prior;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -49,7 +46,8 @@ impl Session {
         }
         let resumed = begun.as_ref().filter(|_| args.resume).map(|begun| &begun.settings);
         let settings = asked(args, resumed)?;
-        let resume_command = format!("colocate compare --resume -o {}", dir.display());
+        let resume_command =
+            format!("colocate compare --resume -o {}", word(&dir.to_string_lossy()));
         Self::of(dir, begun, args.resume, settings, resume_command)
     }
 
@@ -115,6 +113,15 @@ impl Session {
     }
 }
 
+/// `text` as a word of a shell's command.
+pub fn word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 /// `name` as the name of a file: at most 80 characters, others than `/` and white space.
 pub fn file_name(name: &str) -> String {
     name.chars().map(|c| if c == '/' || c.is_whitespace() { '-' } else { c }).take(80).collect()
@@ -157,8 +164,9 @@ fn asked(args: &Args, begun: Option<&Settings>) -> anyhow::Result<Settings> {
     } else {
         args.policies.clone()
     };
-    policies.iter().try_for_each(|policy| check_policy(policy))?;
+    check::ways(&policies, jobs.len(), &[])?;
     let baseline = args.baseline.clone().or_else(|| begun.map(|begun| begun.baseline.clone()));
+    let baseline = baseline.or_else(|| policies.iter().find(|policy| *policy == "os").cloned());
     let repetitions = args.repetitions.or_else(|| begun.map(|begun| begun.repetitions));
     let server = match begun {
         Some(begun) if args.server.is_default() => Server::of_kept(&begun.server)?,
@@ -171,27 +179,13 @@ fn asked(args: &Args, begun: Option<&Settings>) -> anyhow::Result<Settings> {
         pause_ms: None,
         name: args.name.clone().unwrap_or_else(|| name_of(&jobs)),
         jobs,
+        baseline: baseline.or_else(|| policies.first().cloned()).unwrap_or_default(),
         policies,
-        baseline: baseline.unwrap_or_else(|| "os".to_owned()),
         repetitions: repetitions.unwrap_or(REPETITIONS),
         seed: args.seed.or_else(|| begun.map(|begun| begun.seed)).unwrap_or(SEED),
     };
-    settings.check()?;
+    settings.check().map_err(|error| usage(error.to_string()))?;
     Ok(settings)
-}
-
-/// Checks that a policy is known to `colocate run` or is another way to run programs.
-pub fn check_policy(policy: &str) -> anyhow::Result<()> {
-    if !Way::is_policy(policy) {
-        return Ok(());
-    }
-    match Policies::Once.read(policy) {
-        Ok(spec) if spec.has_prior(Prior::Speeds) => Err(usage(format!(
-            "expected a policy that needs no figures of how fast this machine is, found {policy}"
-        ))),
-        Ok(_) => Ok(()),
-        Err(error) => Err(usage(format!("{error}; `bare` is allowed here too"))),
-    }
 }
 
 /// The commands on a command line, separated by `:::`.
