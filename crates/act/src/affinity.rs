@@ -85,6 +85,16 @@ pub fn own() -> Result<PuSet, AffinityError> {
 
 /// Sets the mask of this thread to `cpus`, as [`place`] does for other threads.
 ///
+/// ```
+/// use colocate_act::affinity::{only, own, place_own};
+/// let before = own()?;
+/// let pu = before.iter().next().expect("a thread has a PU");
+/// assert_eq!(place_own(&only(pu))?, only(pu));
+/// assert_eq!(own()?, only(pu), "the mask is in force");
+/// assert_eq!(place_own(&before)?, before);
+/// # Ok::<(), colocate_act::affinity::AffinityError>(())
+/// ```
+///
 /// # Errors
 /// As [`place`].
 pub fn place_own(cpus: &PuSet) -> Result<PuSet, AffinityError> {

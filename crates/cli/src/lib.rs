@@ -119,6 +119,35 @@ fn check_command(words: &[String], more: &[&str]) -> anyhow::Result<()> {
 ///
 /// First drops all privileges of the executable file, capabilities or set-user-ID, except those for
 /// watching.
+///
+/// ```no_run
+/// use colocate_policy::plan::{Decision, Place, Plan, Why};
+/// use colocate_policy::table::{Cadence, Row};
+/// use colocate_policy::{Evidence, Policy};
+/// struct LastPu;
+/// impl Policy for LastPu {
+///     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+///         let empty = evidence.empty_plan();
+///         let place = Place::from(empty.pus.last().copied());
+///         let why = Why::NextInOrder { order: "the last usable PU".into() };
+///         let decisions = evidence.tasks().into_iter().map(|task| {
+///             Decision { task: task.id, name: task.name.into(), place, why: why.clone() }
+///         });
+///         Plan { decisions: decisions.collect(), ..empty }
+///     }
+/// }
+/// static LAST_PU: Row = Row {
+///     name: "last-pu",
+///     summary: "puts every task on the last usable PU",
+///     cadence: Cadence::Either,
+///     make: |_, _| Box::new(LastPu),
+///     ..Row::ONCE
+/// };
+/// static ROWS: [&Row; 1] = [&LAST_PU];
+/// fn main() -> std::process::ExitCode {
+///     colocate_cli::main_with(&ROWS)
+/// }
+/// ```
 #[must_use]
 pub fn main_with(more: &'static [&'static Row]) -> ExitCode {
     let command = match exit::started::<Cli>(more, &MOVED) {

@@ -22,6 +22,19 @@
 //! apart. Wake-ups by a network card's interrupt, and by threads that are not watched, come from
 //! [`OTHERS`].
 //! Privilege: `CAP_BPF` and `CAP_PERFMON`, or root; Linux 5.15, with type information (`CONFIG_DEBUG_INFO_BTF`).
+//! # Example
+//! ```no_run
+//! use colocate_ebpf::{Follow, OTHERS, Watch};
+//! let mut watch = Watch::start(Follow { pairs: true, phases: false })?;
+//! // The first thread of job 0; the threads that it creates are followed.
+//! watch.add(4711, 0)?;
+//! // … after a while:
+//! for pair in watch.take()? {
+//!     assert!(pair.same_pu <= pair.count && pair.wakee != OTHERS);
+//! }
+//! assert_eq!(watch.lost()?.wake_ups, 0);
+//! # Ok::<(), colocate_ebpf::EbpfError>(())
+//! ```
 
 #[cfg(not(has_program))]
 mod absent;

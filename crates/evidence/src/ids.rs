@@ -35,8 +35,8 @@ pub struct TaskSpan {
     pub task: TaskId,
     /// The PU.
     pub pu: PuIdx,
-    /// The beginning.
+    /// The beginning, on the host's clock.
     pub from: Nanos,
-    /// The end.
+    /// The end, on the host's clock.
     pub to: Nanos,
 }

@@ -2,6 +2,20 @@
 //!
 //! A host is asked for [`Source`]s and answers each with a [`Grant`]. Tasks are named by job and order of creation ([`TaskId`]), as a
 //! plan is often made before a task exists. Values in, values out: nothing here watches anything.
+//!
+//! ```
+//! use colocate_evidence::{Grant, JobIdx, Refusal, SeenTask, Source, TaskId};
+//! use colocate_machine::Nanos;
+//! let refusal = Refusal { why: "this kernel has no perf".into(), remedy: "use another kernel" };
+//! let grant = Grant { source: Source::Counters, answer: Err(refusal) };
+//! assert!(grant.lines()[0].contains("because this kernel has no perf"));
+//! // Counts that are not reported are unknown, not 0.
+//! let id = TaskId { job: JobIdx(0), order: 1 };
+//! let mut task = SeenTask::new(id, "make/cc1".into(), Nanos::ZERO);
+//! assert_eq!((id.to_string().as_str(), task.ipc()), ("0.1", None));
+//! (task.instructions, task.cycles) = (Some(3_000), Some(2_000));
+//! assert_eq!(task.ipc(), Some(1.5));
+//! ```
 
 mod exemption;
 mod ids;

@@ -150,7 +150,7 @@ impl SeenTask {
         self.mix.as_deref().copied().unwrap_or_default()
     }
 
-    /// Cycles by cause, see [`Counts::stack`].
+    /// Cycles by cause, see [`Counts::stack`]; `None` if not counted.
     #[must_use]
     pub fn stack(&self) -> Option<Stack> {
         self.counts.as_ref()?.stack

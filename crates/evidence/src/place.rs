@@ -19,7 +19,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// The PU of a place on a single PU.
+    /// The PU of a place on a single PU; `None` for every other place.
     #[must_use]
     pub const fn pu(self) -> Option<PuNr> {
         match self {
@@ -28,7 +28,8 @@ impl Place {
         }
     }
 
-    /// The PU named by the place: a single PU, or a member of a shared part.
+    /// The PU named by the place: a single PU, or a member of a shared part; `None` if the place
+    /// names no PU.
     #[must_use]
     pub const fn named_pu(self) -> Option<PuNr> {
         match self {
@@ -37,7 +38,7 @@ impl Place {
         }
     }
 
-    /// Shared part of the machine; `None` for a single PU.
+    /// Shared part of the machine; `None` for every other place.
     #[must_use]
     pub const fn shared(self) -> Option<Shared> {
         match self {

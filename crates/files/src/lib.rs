@@ -23,6 +23,19 @@
 //!   its path changes.
 //!
 //! No call blocks on a FIFO for more than [`FIFO_LIMIT`].
+//! # Example
+//! ```
+//! use colocate_files::{Accept, MaxSize, Mode, read_text, write};
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("report.json");
+//! write(&path, b"old", Mode::Private)?;
+//! // The new content replaces the old content as a whole.
+//! write(&path, b"{}", Mode::Private)?;
+//! assert_eq!(read_text(&path, Accept::File, MaxSize::kib(1))?, "{}");
+//! let error = read_text(&path, Accept::File, MaxSize::bytes(1)).unwrap_err();
+//! assert_eq!(error.reason(), "expected at most 1 bytes, found 2");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![allow(clippy::missing_errors_doc)] // a `FileError` says what was to be done with which file, and why it was not
 

@@ -21,9 +21,9 @@ pub struct Process {
     pub pid: i32,
     /// Process ID of the parent.
     pub parent: i32,
-    /// Start of the process, in ns.
+    /// Start of the process, on `CLOCK_MONOTONIC`, in ns.
     pub start_ns: u64,
-    /// End of the process, in ns.
+    /// End of the process, on `CLOCK_MONOTONIC`, in ns.
     pub end_ns: u64,
     /// Threads, in the order of creation.
     pub threads: Vec<Thread>,
@@ -45,9 +45,9 @@ pub struct Process {
 pub struct Thread {
     /// Thread ID.
     pub tid: i32,
-    /// Creation of the thread, in ns.
+    /// Creation of the thread, on `CLOCK_MONOTONIC`, in ns.
     pub start_ns: u64,
-    /// End of the thread, in ns.
+    /// End of the thread, on `CLOCK_MONOTONIC`, in ns.
     pub end_ns: u64,
     /// Instructions executed, by class.
     pub counts: ClassCounts,

@@ -115,6 +115,17 @@ impl Decoded {
 ///
 /// `None` if the bytes are no known instruction of `isa` or end within one, or if the next address
 /// overflows. Allocates only on a thread's first call.
+///
+/// ```
+/// use colocate_isa::{Class, Flow, Isa, classify};
+/// // add [rdi], rax: loads, adds and stores.
+/// let add = classify(Isa::X86_64, &[0x48, 0x01, 0x07], 0x1000).expect("an instruction");
+/// let classes: Vec<_> = Class::ALL.into_iter().filter(|&class| add.classes.has(class)).collect();
+/// assert_eq!(classes, [Class::Int, Class::Load, Class::Store]);
+/// assert_eq!((add.flow, add.next_ip()), (Flow::Next, 0x1003));
+/// // Two of the three bytes are no instruction.
+/// assert_eq!(classify(Isa::X86_64, &[0x48, 0x01], 0x1000), None);
+/// ```
 #[must_use]
 pub fn classify(isa: Isa, bytes: &[u8], ip: u64) -> Option<Decoded> {
     let decoded = match isa {

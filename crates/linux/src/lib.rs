@@ -2,6 +2,19 @@
 //! and one parser of each file of /proc.
 //!
 //! An edge crate: it makes system calls, and decides nothing.
+//!
+//! ```
+//! use colocate_linux::proc::Proc;
+//! use colocate_linux::{Pid, Tid, affinity};
+//! let own = Pid(std::process::id().try_into()?);
+//! let threads = Proc::default().tasks(own)?;
+//! assert!(threads.contains(&own.first_thread()));
+//! let mask = affinity::of(Tid(0))?;
+//! assert!(!mask.is_empty(), "the calling thread may run somewhere");
+//! let ended = affinity::of(Tid(i32::MAX)).expect_err("no kernel has so many threads");
+//! assert_eq!(ended.errno(), Some(3), "ESRCH");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod accounting;
 pub mod affinity;

@@ -3,6 +3,17 @@
 //! All modules are pure except `read` (feature `read`), which reads hwloc and the kernel. The
 //! origin of a [`Machine`] makes no difference: the live system, an hwloc XML file, a synthetic
 //! string or a description in `machines/*.toml`.
+//!
+//! ```
+//! use colocate_machine::{PuNr, described};
+//! let (name, text) = described::MACHINES[0];
+//! let machine = described::from_toml(text)?.machine;
+//! assert_eq!((name, machine.cores.len(), machine.smt_width()), ("epyc-7301", 32, 2));
+//! // Siblings, by the kernel's numbers.
+//! let pu = machine.pu_by_os(PuNr(0)).expect("PU 0 is online");
+//! assert_eq!(machine.core_sets()[machine.core_of(pu).idx()].to_string(), "0,32");
+//! # Ok::<(), described::DescribedError>(())
+//! ```
 
 pub mod calibrated;
 pub mod check;

@@ -195,7 +195,8 @@ impl Machine {
         cores.map(|core| core.pus.iter().map(|pu| self.pus[pu.idx()].os).collect()).collect()
     }
 
-    /// Last-level cache of a PU: the data or unified cache of the highest level over the PU.
+    /// Last-level cache of a PU: the data or unified cache of the highest level over the PU. `None`
+    /// without such a cache.
     ///
     /// Takes a binary search for each level.
     #[must_use]

@@ -159,6 +159,12 @@ fn number<T: FromStr>(fields: &mut Split<'_, char>) -> Option<T> {
 }
 
 /// Regions of a report; `None` if `text` is no report or of another build.
+///
+/// ```
+/// use colocate_omp::report::read;
+/// assert_eq!(read("colocate-omp 2\n"), Some(Vec::new()), "a program without parallel regions");
+/// assert_eq!(read("colocate-omp 1\n"), None, "another build");
+/// ```
 #[must_use]
 pub fn read(text: &str) -> Option<Vec<Reported>> {
     let (head, lines) = text.split_once('\n')?;

@@ -23,7 +23,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Requests to the caches of `level`, counted from 1.
+    /// Requests to the caches of `level`, counted from 1; `None`: not counted, or no such level.
     #[must_use]
     pub fn at(&self, level: u8) -> Option<f64> {
         // There is no level 0.
@@ -93,13 +93,15 @@ impl QueuedJob {
         self.threads.len().clamp(1, contexts.max(1))
     }
 
-    /// Requests of all threads to main memory, in transactions per microsecond.
+    /// Requests of all threads to main memory, in transactions per microsecond; `None` if not
+    /// counted for a thread that has run, or no thread has run.
     #[must_use]
     pub fn to_memory(&self) -> Option<f64> {
         self.sum(|traffic| traffic.memory)
     }
 
-    /// Requests of all threads to caches of `level`, in transactions per microsecond.
+    /// Requests of all threads to caches of `level`, in transactions per microsecond; `None` as for
+    /// [`Self::to_memory`].
     #[must_use]
     pub fn to_caches(&self, level: u8) -> Option<f64> {
         self.sum(|traffic| traffic.at(level))
@@ -182,7 +184,7 @@ pub fn leave_to_kernel(queue: &[QueuedJob]) -> Vec<Choice> {
 pub struct Roster<'a> {
     /// First living task of each unfinished job, in order; task 0 of a job without a known task.
     pub jobs: &'a [TaskId],
-    /// The name of a task, for display.
+    /// The name of a task, for display; `None`: names are unknown.
     pub name: Option<&'a dyn Fn(TaskId) -> Arc<str>>,
 }
 

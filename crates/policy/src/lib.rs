@@ -2,12 +2,28 @@
 //!
 //! Pure: reads no file, no clock and no global; same inputs, same plan.
 //!
+//! Two tasks of floating-point work and two of integer work, on two cores of two PUs each:
+//!
 //! ```
-//! use colocate_policy::{Knowledge, PolicySpec};
-//! # let (machine, tasks): (colocate_machine::Machine, Vec<colocate_policy::Task>) = return;
-//! let policy: PolicySpec = "mix".parse().unwrap();
-//! let usable: Vec<_> = machine.all_pus().collect();
-//! let plan = policy.plan(&Knowledge::default(), &machine, &usable, &tasks);
+//! use colocate_machine::described;
+//! use colocate_model::{Class, Mix, Share};
+//! use colocate_policy::plan::{JobIdx, TaskId};
+//! use colocate_policy::{Knowledge, PolicySpec, Task};
+//! let machine = described::from_toml(described::MACHINES[0].1)?.machine;
+//! let classes = [Class::Float, Class::Float, Class::Int, Class::Int];
+//! let tasks = (0..).zip(classes).map(|(order, class)| {
+//!     let mut mix = Mix::default();
+//!     Class::ALL.map(|each| mix.set(each, Share::new(if each == class { 0.9 } else { 0.0 })));
+//!     let id = TaskId { job: JobIdx(0), order };
+//!     Task { id, name: class.name().into(), mix, busy: None, ipc: None, phase: None }
+//! });
+//! let usable: Vec<_> = machine.all_pus().take(4).collect();
+//! let policy: PolicySpec = "mix".parse()?;
+//! let plan = policy.plan(&Knowledge::default(), &machine, &usable, &tasks.collect::<Vec<_>>());
+//! let pus = plan.decisions.iter().map(|decision| decision.place.pu().expect("pinned"));
+//! let cores: Vec<_> = pus.map(|pu| machine.core_of(machine.pu_by_os(pu).expect("online"))).collect();
+//! assert!(cores[0] != cores[1] && cores[2] != cores[3], "no two tasks of one class share a core");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 #[cfg(test)]

@@ -351,7 +351,7 @@ pub struct Plan {
     /// Messages to the user, one line each, shown once each.
     #[serde(skip)]
     pub messages: Vec<String>,
-    /// State of the policy, in one line.
+    /// State of the policy, in one line; `None`: nothing to show.
     #[serde(skip)]
     pub state: Option<String>,
     /// Time until the next decision unless an event comes first; `None`: one quantum. Capped at one

@@ -179,7 +179,7 @@ pub struct Knowledge<'a> {
     pub cpi: Option<&'a CpiModel>,
     /// Demand vectors by job, for the oracle and for speed-up factors.
     pub demands: &'a [Phase],
-    /// Speed of the machine, for the oracle and for speed-up factors.
+    /// Speed of the machine, for the oracle and for speed-up factors; `None`: unknown.
     pub performance: Option<&'a Performance>,
     /// Wake-up costs on this machine; `None`: [`WakeUpCosts::default`].
     pub wake_ups: Option<WakeUpCosts>,

@@ -82,7 +82,7 @@ impl PolicySpec {
         self.row.waits
     }
 
-    /// File named by a setting.
+    /// File named by a setting; `None` without one.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         self.values.iter().find_map(|value| match value {

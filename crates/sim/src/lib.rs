@@ -2,6 +2,48 @@
 //!
 //! Pure: reads no file, no clock and no global; the same scenario gives the same outcome. All
 //! results are simulated.
+//!
+//! Two threads that only add floating-point numbers, on the two PUs of one core:
+//!
+//! ```
+//! use colocate_machine::performance::WorkKind;
+//! use colocate_machine::{Bytes, Nanos, PuNr, described};
+//! use colocate_model::phase::{Known, Work as PortWork};
+//! use colocate_model::{Assumptions, Phase};
+//! use colocate_policy::PolicySpec;
+//! use colocate_sim::{
+//!     JobSpec, Kernel, Method, Options, Pages, PhaseIdx, PhaseSpec, Platform, Scenario, Stretch,
+//!     ThreadSpec, Work, simulate,
+//! };
+//! let epyc = described::from_toml(described::MACHINES[0].1)?;
+//! let speeds = epyc.performance.expect("described with speeds");
+//! let platform = Platform::new(&epyc.machine, &speeds, Assumptions::default())?;
+//! let work = Known::new(PortWork::Kinds(vec![(WorkKind::FloatAdd, 1.0)]), "the loop");
+//! let adds = PhaseSpec::of(Phase { work, ..Phase::default() });
+//! # let (phase, sleep) = (PhaseIdx(0), Nanos::ZERO);
+//! let course = vec![Stretch { phase, instructions: 1_000_000, sleep, barrier: false }];
+//! # let (name, born, work) = (String::new(), Nanos::ZERO, Work::Once);
+//! # let (pages, resident) = (Pages::FirstTouch, Bytes(0));
+//! let thread = ThreadSpec { name, born, course, work, pages, resident };
+//! # let (name, arrives, memory) = (String::new(), Nanos::ZERO, Vec::new());
+//! let job = JobSpec { name, arrives, threads: vec![thread], barrier: None, memory };
+//! # let (name, events) = (String::new(), Vec::new());
+//! # let (quantum, grain, horizon) = (Nanos::from_millis(10), Nanos::ZERO, Nanos::from_secs(1));
+//! let scenario = Scenario {
+//!     phases: vec![adds],
+//!     jobs: vec![job.clone(), job],
+//!     usable: Some(vec![PuNr(0), PuNr(32)]),
+//!     method: Method::Leave,
+//!     kernel: Kernel::default(),
+//!     seed: 1,
+//! #   name, quantum, grain, horizon, events,
+//!     // … and the name, times and hotplug events.
+//! };
+//! let outcome = simulate(&platform, &scenario, &PolicySpec::named("os"), &Options::default())?;
+//! let slowdown = outcome.jobs[0].slowdown().expect("the job has ended");
+//! assert!(slowdown > 1.2, "{slowdown}");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod alone;
 pub mod coherent;

@@ -11,6 +11,23 @@
 //! # Limits
 //! The order of threads at a lock is not recorded where no thread had to wait: synchronisation is
 //! seen at the system calls futex, clone and exit. One process only; virtual addresses.
+//! # Example
+//! ```
+//! use colocate_trace::TraceFile;
+//! use colocate_trace::form::{Access, Block, Record, Records, header};
+//!
+//! let read = Access { address: 0x1000, size_log2: 3, writes: false, instructions: 12 };
+//! let mut block = Block::new(0);
+//! block.push_access(read);
+//! let bytes = [header().as_slice(), block.take().as_ref()].concat();
+//!
+//! let mut trace = TraceFile::of(std::io::Cursor::new(bytes))?;
+//! let mut records = Vec::new();
+//! assert!(trace.read(0, 0, &mut records)?, "thread 0 has a first block");
+//! assert_eq!(Records::of(&records).collect::<Vec<_>>(), [Ok(Record::Access(read))]);
+//! assert!(!trace.read(0, 1, &mut records)?, "and no second block");
+//! # Ok::<(), colocate_trace::ReadError>(())
+//! ```
 
 mod check;
 pub mod drmemtrace;

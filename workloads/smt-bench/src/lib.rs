@@ -6,6 +6,17 @@
 //! Every loop is one block of assembly, so the compiler can neither remove nor merge an operation,
 //! and the instructions of an iteration are known: see [`by_construction`]. The crate draws no
 //! conclusions; `colocate-study bench smt` does.
+//!
+//! ```
+//! use smt_bench::{Architecture, Kernel, by_construction, run_iterations};
+//! let counts = by_construction(Kernel::FpAdd, Architecture::HERE);
+//! let [_, float, _, load, _] = counts.of;
+//! assert_eq!((float, load), (32, 1), "32 additions, and the loop's read of its stop flag");
+//! let begin = std::time::Instant::now();
+//! assert_eq!(run_iterations(Kernel::FpAdd, 1_000), 1_000);
+//! let additions_per_s = 1_000.0 * f64::from(float) / begin.elapsed().as_secs_f64();
+//! assert!(additions_per_s > 0.0);
+//! ```
 
 // The kernels are assembly, and pinning a thread and reading its clock are system calls.
 #![allow(unsafe_code)]

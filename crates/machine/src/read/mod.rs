@@ -2,6 +2,17 @@
 //!
 //! [`open`] resolves the argument of `--machine`; [`live()`] reads this machine; [`kept`] finds its
 //! stored measurements; [`Usable`] has the limits of this process.
+//!
+//! ```
+//! use colocate_machine::read;
+//! let machine = read::open("synthetic:pack:2 core:4 pu:2")?;
+//! assert_eq!((machine.packages.len(), machine.cores.len(), machine.pus.len()), (2, 8, 16));
+//! // This machine, with the PUs that this process may use.
+//! let here = read::load("live")?;
+//! let usable = here.usable.expect("a live machine has limits");
+//! assert!(!usable.pus.is_empty() && usable.pus.len() <= here.machine.pus.len());
+//! # Ok::<(), read::ReadError>(())
+//! ```
 
 mod child;
 mod error;

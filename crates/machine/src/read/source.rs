@@ -24,7 +24,7 @@ pub struct Seen {
     pub usable: Option<Usable>,
     /// Speeds of the parts; `None` if neither described nor measured.
     pub performance: Option<Performance>,
-    /// Measurements of `colocate calibrate`.
+    /// Measurements of `colocate calibrate`; `None` without a calibration.
     pub calibration: Option<Calibration>,
     /// Reasons for incomplete knowledge.
     pub caveats: Vec<Caveat>,
