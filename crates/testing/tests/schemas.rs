@@ -1,11 +1,16 @@
 //! Schemas of formats, generated from their types. `UPDATE_EXPECT=1` accepts changes; read the difference.
 
 use colocate_cli::formats;
+use colocate_cli::measure::scenarios;
 use colocate_figures::{comparison::Comparison, state::State};
 use colocate_machine::exact::Exact;
 use colocate_model::{profile::Profile, symbiosis::CpiModel};
 use colocate_observe::doctor::Diagnosis;
 use colocate_policy::plan::Plan;
+use colocate_study::{
+    coherence, contention, patterns, piccoli, replication, simulate::figures::Simulated,
+};
+use colocate_study_cli::Bandwidth;
 use expect_test::expect_file;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -20,13 +25,21 @@ fn schemas_follow_types() {
     check::<Profile>("profile", &read);
     check::<State>("state", &read);
     let written = SchemaSettings::draft2020_12().for_serialize();
+    check::<Bandwidth>("bench-bandwidth", &written);
+    check::<scenarios::Report>("bench-smt", &written);
     check::<Comparison>("comparison", &written);
     check::<CpiModel>("cpi-model", &written);
     check::<Diagnosis>("doctor", &written);
     check::<formats::Moved>("move", &written);
     check::<formats::Pages>("pages", &written);
+    check::<coherence::Report>("replay", &written);
     check::<formats::Report>("report", &written);
     check::<Vec<formats::Restored>>("restore", &written);
+    check::<Simulated>("simulated", &written);
+    check::<replication::report::Report>("study", &written);
+    check::<patterns::Study>("study-communication", &written);
+    check::<contention::Report>("study-contention", &written);
+    check::<piccoli::Report>("study-piccoli", &written);
     check::<formats::Threads>("threads", &written);
     check::<formats::Line>("top-matrix", &written);
     check::<formats::Table>("top", &written);
