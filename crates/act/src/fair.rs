@@ -4,11 +4,14 @@ use std::ffi::c_int;
 use std::fmt;
 
 /// Fair scheduling policy of threads, to be restored later.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fair {
     /// SCHED_OTHER, the default.
+    #[cfg_attr(feature = "schema", schemars(rename = "SCHED_OTHER"))]
     Other,
     /// SCHED_BATCH.
+    #[cfg_attr(feature = "schema", schemars(rename = "SCHED_BATCH"))]
     Batch,
 }
 

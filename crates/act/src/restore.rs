@@ -102,6 +102,7 @@ fn text<S: Serializer>(shown: &impl Display, to: S) -> Result<S::Ok, S::Error> {
 }
 
 /// Restored thread.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Restored {
     /// Process number.
@@ -116,13 +117,16 @@ pub struct Restored {
 }
 
 /// Restored attribute of a thread.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum What {
     /// Original mask, with the former placement.
     #[serde(rename = "from", serialize_with = "text")]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     Mask(Put),
     /// Policy of the thread, or its creator, before the change to SCHED_IDLE.
     #[serde(rename = "to", serialize_with = "text")]
+    #[cfg_attr(feature = "schema", schemars(with = "Fair"))]
     Policy(Fair),
 }
 

@@ -18,6 +18,8 @@ pub mod demand;
 mod doctor;
 mod examples;
 pub mod exit;
+#[cfg(feature = "schema")]
+pub mod formats;
 pub mod generate;
 pub mod help;
 pub mod idle;

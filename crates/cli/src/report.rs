@@ -13,6 +13,7 @@ use colocate_evidence::{
 };
 use colocate_figures::gantt::{self, Busy, Drawn, PhaseSpan};
 use colocate_host::{LinuxHost, TaskRecord};
+use colocate_linux::{Pid, Tid};
 use colocate_machine::printable;
 use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{CpuQuota, Machine, Nanos, PuNr, PuSet, Shared};
@@ -28,21 +29,29 @@ use summary::{Comparing, Facts, Summary};
 /// Version of the report's format.
 pub const VERSION: u32 = 4;
 
-/// The report. Fields known to few commands are `None` or empty under the rest.
+/// Planned and actual place of every task, end of each job and, with quanta, co-runners and speed of each job. Times
+/// called `at`, `created` and `ended` count from the launch. Fields known to few commands are `None` or empty under the rest.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
 pub struct Report {
+    /// Format version, [`VERSION`].
+    #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     version: u32,
+    /// Version of colocate.
     colocate: &'static str,
-    /// `None` until [`Report::summarize`].
+    /// Gain over the kernel alone, or the reason why there is none; `None` until [`Report::summarize`].
+    #[cfg_attr(feature = "schema", schemars(with = "Summary"))]
     summary: Option<Summary>,
+    /// The machine.
     machine: MachineReport,
     /// Name of the policy, with its settings.
     policy: String,
-    /// From the launch to the end of the last job.
+    /// Time from the launch to the end of the last job.
     turnaround_ns: Nanos,
     /// Time between two decisions; `None` if a plan stays in force until an event calls for
     /// another.
     quantum_ns: Option<Nanos>,
+    /// Number of quanta; `None` without quanta.
     quanta: Option<u64>,
     /// Watch time of unknown programs before their placement.
     pub watch_ns: Option<Nanos>,
@@ -50,19 +59,27 @@ pub struct Report {
     predicted: Option<String>,
     /// The policy's state at the end.
     state: Option<String>,
+    /// The jobs, in the order of the command line or the workload file.
     jobs: Vec<Job>,
     /// Pairs of jobs on a common core in at least one quantum.
     shared_core: Vec<SharedCore>,
+    /// Tasks, in the order of job and creation.
     tasks: Vec<Task>,
+    /// Number of ended tasks that are not listed, beyond the limit of the list.
     forgotten_tasks: u64,
+    /// Most tasks alive at once.
     most_tasks_at_once: usize,
+    /// Threads created during the run.
     threads_created: Creation,
-    /// `None` if wake-ups were not counted.
+    /// Wake-ups between tasks; `None` if not counted.
     wake_ups: Option<Vec<WakeUps>>,
-    /// `None` if sharing was not sampled.
+    /// Memory used by several tasks; `None` if not sampled.
     sharing: Option<Vec<Sharing>>,
+    /// Requested sources of evidence, in the order of the requests.
     evidence: Vec<Evidence>,
+    /// Plans in force; empty under `colocate schedule`, with a plan for each quantum.
     plans: Vec<PlanReport>,
+    /// Caveats for the reader, one line each.
     pub notes: Vec<String>,
     #[serde(skip)]
     basis: Basis,
@@ -79,13 +96,19 @@ struct Basis {
     wakers: Vec<i32>,
 }
 
+/// Machine of the run.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Default, Serialize)]
 struct MachineReport {
+    /// Name of the machine.
     name: String,
+    /// Processor model; `None` if unknown.
     processor: Option<String>,
     /// Number of PUs online.
     pus: usize,
+    /// PUs that the tasks could use at the end.
     usable: PuSet,
+    /// CPU time for all tasks together per period; `None` without a limit.
     quota: Option<CpuQuota>,
 }
 
@@ -106,12 +129,20 @@ impl Program {
     }
 }
 
+/// A job. Fields from `quanta` on are present under `colocate schedule` only.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(extend("dependentRequired" = {
+    "quanta": ["waited", "filled_ns", "rates", "phases", "last_choice"]
+})))]
 #[derive(Serialize)]
 struct Job {
+    /// Name.
     name: String,
+    /// Program and arguments.
     command: Vec<String>,
     /// First process of the job's last run.
-    pid: Option<i32>,
+    pid: Option<Pid>,
+    /// Build ID or hash of the program; `None` if not read.
     identity: Option<String>,
     /// Source of its profile.
     profile: Option<Backend>,
@@ -126,73 +157,129 @@ struct Job {
     instructions: Option<u64>,
     /// Number of runs that ended by themselves.
     runs: u32,
+    /// Counts by quantum.
     #[serde(flatten)]
     counts: Option<JobCounts>,
 }
 
+/// A thread of a job.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
 struct Task {
+    /// Its ID.
     task: TaskId,
-    pid: Option<i32>,
-    tid: Option<i32>,
+    /// Its process; `None` if unknown.
+    pid: Option<Pid>,
+    /// Its thread; `None` if unknown.
+    tid: Option<Tid>,
+    /// Names of job and thread.
     name: String,
+    /// Time of its creation.
     created_ns: Nanos,
+    /// Time of its end; `None` if it did not end.
     ended_ns: Option<Nanos>,
     /// CPU time in this run.
     cpu_ns: Option<Nanos>,
+    /// Instruction mix.
     mix: Mix,
     /// Share of the time with a placement; `None` if never followed.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     placed_share: Option<f64>,
     /// PUs where the task was placed, with the time on each.
     placed: Vec<PlacedOn>,
+    /// PU of the plan or its default placement; `None` leaves the choice to the kernel.
     planned: Option<PuNr>,
     /// Cache or node shared with `planned`, if the task may run on several PUs.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Shared"))]
     sharing: Option<Shared>,
+    /// Reason in the plan (plan.json); `None` for default placement and without plans.
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")
+    )]
     why: Option<Why>,
+    /// Status of its placement.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = [
+        "placed", "left to the kernel", "waiting", "not placed yet", "not placed", "pinned by the program",
+        "ended before it could be placed", "trouble"
+    ])))]
     status: &'static str,
+    /// Detail of the status, in one line.
     detail: Option<String>,
+    /// PUs that it could run on, as last read back; `None` if it ended before.
     allowed: Option<PuSet>,
+    /// PU of its last execution; `None` if it ended before it was seen.
     last_ran: Option<PuNr>,
 }
 
+/// Time in a placement.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
 struct PlacedOn {
+    /// The PUs.
     pus: PuSet,
+    /// Time on them.
     time_ns: Nanos,
 }
 
+/// Threads created during the run.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Default, Serialize)]
 struct Creation {
+    /// The kernel's events, or `/proc` where events are denied.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["perf", "proc"])))]
     seen_by: &'static str,
+    /// Number of created threads.
     created: u64,
+    /// Events of creation and end dropped by the kernel.
     lost: u64,
+    /// Number of threads pinned at creation.
     pinned_at_creation: u64,
+    /// Median time from the creation to the end of the call that pinned.
     waited_median_ns: Option<Nanos>,
+    /// 99th percentile of that time.
     waited_p99_ns: Option<Nanos>,
 }
 
+/// A plan that was in force.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
 struct PlanReport {
+    /// Begin of the plan.
     at_ns: Nanos,
+    /// Reason for a new plan.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["launch", "watched", "machine-changed", "job-ended", "elapsed"])))]
     cause: &'static str,
+    /// The plan (plan.json).
+    #[cfg_attr(feature = "schema", schemars(with = "serde_json::Map<String, serde_json::Value>"))]
     plan: Plan,
 }
 
+/// Pair of jobs on a common core.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
 struct SharedCore {
+    /// Places in `jobs`; twice the same for two threads of a job.
     jobs: [usize; 2],
+    /// Number of quanta.
     quanta: u64,
 }
 
 /// A requested source of evidence: its backend and cost, or the reason of the refusal and the
 /// remedy.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
 struct Evidence {
+    /// The source.
     source: Source,
+    /// Provider; `None` if refused.
     backend: Option<&'static str>,
+    /// Cost of the provider.
     cost: Option<String>,
+    /// Cause of the refusal; `None` if provided.
     refused: Option<String>,
+    /// Remedy for a refusal.
     remedy: Option<&'static str>,
 }
 
@@ -393,7 +480,7 @@ impl Job {
         Self {
             name,
             command,
-            pid: totals.host.first_processes.get(number).map(|pid| pid.0),
+            pid: totals.host.first_processes.get(number).copied(),
             identity,
             profile,
             status: end.map(|end| end.status),
@@ -430,8 +517,8 @@ impl Task {
         let followed = record.map_or(0.0, |record| record.followed.as_secs_f64());
         Self {
             task: task.id,
-            pid: record.map(|record| record.pid.0),
-            tid: record.map(|record| record.tid.0),
+            pid: record.map(|record| record.pid),
+            tid: record.map(|record| record.tid),
             name: task.name.to_string(),
             created_ns: task.created,
             ended_ns: task.ended,
@@ -496,7 +583,7 @@ pub(crate) mod tests {
             host: colocate_host::Totals {
                 most_living: 3,
                 runs: vec![1, 12, 0],
-                first_processes: [71, 72].map(colocate_linux::Pid).to_vec(),
+                first_processes: [71, 72].map(Pid).to_vec(),
                 // A child of the second one's was not waited for.
                 known_cpu_times: vec![Nanos::from_millis(80), Nanos::from_millis(120)],
                 ..colocate_host::Totals::default()
@@ -522,8 +609,8 @@ pub(crate) mod tests {
     pub(super) fn task(task: TaskId, cpu_time: Nanos) -> Task {
         Task {
             task,
-            pid: Some(71),
-            tid: Some(72),
+            pid: Some(Pid(71)),
+            tid: Some(Tid(72)),
             name: "a/a".into(),
             created_ns: Nanos::ZERO,
             ended_ns: None,

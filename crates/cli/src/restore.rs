@@ -30,21 +30,25 @@ pub struct Args {
 }
 
 /// Outcome for one journal.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
-struct Done {
+pub struct Done {
+    /// File of the journal.
     journal: PathBuf,
-    /// Error of the journal itself.
+    /// Error of the journal itself; `None` without an error.
     trouble: Option<String>,
     /// Whether `trouble` means that the journal is not readable at all.
     #[serde(skip)]
     spoilt: bool,
     /// Whether the writing colocate still runs; then nothing is undone.
     alive: bool,
+    /// PUs that threads may use without colocate; `None` if the journal is not readable.
     original: Option<String>,
     /// Processes that were stopped, or may have been.
     stopped: Vec<Pid>,
-    /// Error while continuing processes.
+    /// Error while continuing processes; `None` without an error.
     stopped_trouble: Option<String>,
+    /// Threads whose PUs were changed.
     threads: Vec<Restored>,
     /// Threads that were under SCHED_IDLE.
     idle: Vec<Restored>,

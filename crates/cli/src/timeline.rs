@@ -20,7 +20,9 @@ const LATE: usize = 64;
 const MOST_IN_TEXT: usize = 6;
 
 /// A mean over time; `null` in JSON if unknown.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(into = "Option<f64>")]
 pub struct Mean {
     sum: f64,
     seconds: f64,
@@ -41,17 +43,17 @@ impl Mean {
     }
 }
 
-impl Serialize for Mean {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        self.get().serialize(to)
+impl From<Mean> for Option<f64> {
+    fn from(mean: Mean) -> Self {
+        mean.get()
     }
 }
 
 /// Consecutive quanta of a job in one phase.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Stretch {
     /// Phase of the job.
-    #[serde(serialize_with = "name")]
     pub phase: JobPhase,
     /// Begin of its first quantum, since the launch.
     #[serde(rename = "from_ns")]
@@ -64,10 +66,6 @@ pub struct Stretch {
     pub noticed: Nanos,
     /// Mean number of the job's runnable threads.
     pub runnable: Mean,
-}
-
-fn name<S: Serializer>(phase: &JobPhase, to: S) -> Result<S::Ok, S::Error> {
-    phase.name().serialize(to)
 }
 
 /// Phases of a job up to now.
@@ -97,18 +95,27 @@ impl Default for Timeline {
     }
 }
 
+/// Serialized form of a timeline.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Serialize)]
+pub struct Phases<'a> {
+    /// Time in serial phases.
+    serial_ns: Nanos,
+    /// Time in parallel phases.
+    parallel_ns: Nanos,
+    /// Time asleep.
+    asleep_ns: Nanos,
+    /// Mean number of runnable threads, over all quanta in which the job ran.
+    runnable: f64,
+    /// The first stretches, in order, with gaps where the job waited or its phase is unknown.
+    stretches: &'a [Stretch],
+    /// Whether later stretches are missing, beyond the limit; the sums include them.
+    cut: bool,
+}
+
 /// `null` if the number of runnable threads was never known.
 impl Serialize for Timeline {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Phases<'a> {
-            serial_ns: Nanos,
-            parallel_ns: Nanos,
-            asleep_ns: Nanos,
-            runnable: f64,
-            stretches: &'a [Stretch],
-            cut: bool,
-        }
         let [serial_ns, parallel_ns, asleep_ns] = self.spent;
         let stretches = &self.stretches[..];
         let cut = self.is_cut();

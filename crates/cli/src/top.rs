@@ -29,6 +29,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use watch::Watch;
 
+#[cfg(feature = "schema")]
+pub use {matrix::Line, watch::Table};
+
 /// Time between two polls in an interval, unless the interval is shorter: the quantum of schedulers
 /// that use phases.
 const LOOK_EVERY: Nanos = Nanos::from_millis(100);

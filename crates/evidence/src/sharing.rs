@@ -6,6 +6,7 @@ use serde::Serialize;
 
 /// Time in which a task used written memory that another task had used within a second, since both
 /// were created.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Sharing {
     /// Task with this use.

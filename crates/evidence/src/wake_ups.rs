@@ -5,6 +5,7 @@ use colocate_machine::Nanos;
 use serde::Serialize;
 
 /// Wake-ups of one task by another since both were created.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct WakeUps {
     /// Waking task; `None` for interrupts and for threads of no job.

@@ -168,6 +168,7 @@ pub struct Run {
 #[serde(deny_unknown_fields)]
 pub struct State {
     /// Format version, [`VERSION`].
+    #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     pub version: u32,
     /// Settings of the study.
     pub settings: Settings,

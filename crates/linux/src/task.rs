@@ -5,10 +5,12 @@ use std::fmt;
 
 /// Process number of the kernel, equal to the number of its first thread. Reused after the
 /// process's end.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(extend("minimum" = 1)))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Pid(pub i32);
 
 /// The kernel's number of a thread. Reused after its end.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(extend("minimum" = 1)))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Tid(pub i32);
 

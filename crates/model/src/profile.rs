@@ -53,6 +53,7 @@ pub struct Program {
 #[serde(deny_unknown_fields)]
 pub struct Profile {
     /// Format version, [`VERSION`].
+    #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     pub version: u32,
     /// Method of profiling.
     pub backend: Backend,

@@ -324,6 +324,7 @@ pub struct Slowdown {
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     /// Format version, [`VERSION`].
+    #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     pub version: u32,
     /// Name of the machine.
     pub machine: String,

@@ -13,6 +13,9 @@ mod trace;
 mod train;
 mod workers;
 
+#[cfg(feature = "schema")]
+pub use bench::Bandwidth;
+
 use clap::{Parser, Subcommand};
 use colocate_cli::{exit, generate, output};
 use colocate_policy::table::Row;

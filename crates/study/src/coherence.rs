@@ -38,6 +38,7 @@ pub struct Settings {
 }
 
 /// Figures of a mapping, or means of several.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
     /// Name of the mapping.
@@ -50,7 +51,7 @@ pub struct Figures {
     pub misses: Vec<f64>,
     /// Copies lost to writes by other PUs, by level.
     pub invalidations: Vec<f64>,
-    /// Lines from other caches, and from memory.
+    /// Lines from other caches.
     pub transfers: f64,
     /// Lines from memory.
     pub from_memory: f64,
@@ -58,10 +59,12 @@ pub struct Figures {
     pub migrations: f64,
 }
 
-/// Report on a program under all mappings.
+/// A program on simulated caches, under several mappings.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// [`VERSION`].
+    /// Format version, [`VERSION`].
+    #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     pub version: u32,
     /// The machine's name.
     pub machine: String,
@@ -79,6 +82,7 @@ pub struct Report {
 }
 
 /// Matrix of `communication` in a part of the run.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Point {
     /// Middle of the part, in seconds.

@@ -6,6 +6,7 @@ use colocate_sim::{Outcome, TaskOutcome, metrics};
 use serde::{Deserialize, Serialize};
 
 /// A metric of a run.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {

@@ -68,6 +68,7 @@ const fn patterns(phase: u32) -> [(&'static str, Pattern); 7] {
 }
 
 /// Figures of a pattern.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// Name of the pattern.
@@ -81,10 +82,12 @@ pub struct Row {
     pub report: Report,
 }
 
-/// Figures of all patterns.
+/// Programs of known communication on simulated caches, under several mappings.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Study {
-    /// [`VERSION`].
+    /// Format version, [`VERSION`].
+    #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     pub version: u32,
     /// Patterns, in the order of the table.
     pub patterns: Vec<Row>,

@@ -19,6 +19,7 @@ use colocate_machine::Nanos;
 use serde::{Deserialize, Serialize};
 
 /// Load beside the program.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Condition {
@@ -29,16 +30,19 @@ pub struct Condition {
 }
 
 /// A copy's counts during a run.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Copied {
     /// Lines a microsecond of its CPU time, t/µs; `None` if the run was too short to count any.
     pub reached: Option<f64>,
     /// Share of the run in which it had its PU.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub share_of_pu: Option<f64>,
 }
 
 /// One run of the program.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
@@ -62,6 +66,7 @@ impl Run {
 }
 
 /// A point of the curve.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Point {

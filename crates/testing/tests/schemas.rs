@@ -1,9 +1,16 @@
 //! Schemas of formats, generated from their types. `UPDATE_EXPECT=1` accepts changes; read the difference.
 
-use colocate_figures::{comparison, state};
-use colocate_machine::exact;
-use colocate_model::{profile, symbiosis};
-use colocate_policy::plan;
+use colocate_cli::formats;
+use colocate_cli::measure::scenarios;
+use colocate_figures::{comparison::Comparison, state::State};
+use colocate_machine::exact::Exact;
+use colocate_model::{profile::Profile, symbiosis::CpiModel};
+use colocate_observe::doctor::Diagnosis;
+use colocate_policy::plan::Plan;
+use colocate_study::{
+    coherence, contention, patterns, piccoli, replication, simulate::figures::Simulated,
+};
+use colocate_study_cli::Bandwidth;
 use expect_test::expect_file;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -13,20 +20,35 @@ use serde_json::Value;
 fn schemas_follow_types() {
     // Fields that may be left out in a file that is read are optional in its schema.
     let read = SchemaSettings::draft2020_12().for_deserialize();
-    check::<exact::Exact>("machine", exact::VERSION, &read);
-    check::<plan::Plan>("plan", plan::VERSION, &read);
-    check::<profile::Profile>("profile", profile::VERSION, &read);
-    check::<state::State>("state", state::VERSION, &read);
+    check::<Exact>("machine", &read);
+    check::<Plan>("plan", &read);
+    check::<Profile>("profile", &read);
+    check::<State>("state", &read);
     let written = SchemaSettings::draft2020_12().for_serialize();
-    check::<comparison::Comparison>("comparison", comparison::VERSION, &written);
-    check::<symbiosis::CpiModel>("cpi-model", symbiosis::file::VERSION, &written);
+    check::<Bandwidth>("bench-bandwidth", &written);
+    check::<scenarios::Report>("bench-smt", &written);
+    check::<Comparison>("comparison", &written);
+    check::<CpiModel>("cpi-model", &written);
+    check::<Diagnosis>("doctor", &written);
+    check::<formats::Moved>("move", &written);
+    check::<formats::Pages>("pages", &written);
+    check::<coherence::Report>("replay", &written);
+    check::<formats::Report>("report", &written);
+    check::<Vec<formats::Restored>>("restore", &written);
+    check::<Simulated>("simulated", &written);
+    check::<replication::report::Report>("study", &written);
+    check::<patterns::Study>("study-communication", &written);
+    check::<contention::Report>("study-contention", &written);
+    check::<piccoli::Report>("study-piccoli", &written);
+    check::<formats::Threads>("threads", &written);
+    check::<formats::Line>("top-matrix", &written);
+    check::<formats::Table>("top", &written);
 }
 
 /// Compares the schema of `T` with `docs/schemas/{name}.json`.
-fn check<T: JsonSchema>(name: &str, version: u32, settings: &SchemaSettings) {
+fn check<T: JsonSchema>(name: &str, settings: &SchemaSettings) {
     let mut schema = settings.clone().into_generator().into_root_schema_for::<T>().to_value();
     schema["title"] = name.into();
-    schema["properties"]["version"]["const"] = version.into();
     close(&mut schema);
     let text = serde_json::to_string_pretty(&schema).expect("JSON");
     // Links of doc comments lead nowhere outside of rustdoc, and lines are broken for it.
@@ -41,12 +63,25 @@ fn close(schema: &mut Value) {
             if parts.get("format").is_some_and(Value::is_string) {
                 parts.remove("format");
             }
-            if parts.contains_key("properties") {
-                parts.entry("additionalProperties").or_insert(false.into());
-            }
             parts.values_mut().for_each(close);
+            if parts.contains_key("properties") {
+                let closing = if let Some(Value::Array(alternatives)) = parts.get_mut("oneOf") {
+                    alternatives.iter_mut().for_each(open);
+                    "unevaluatedProperties"
+                } else {
+                    "additionalProperties"
+                };
+                parts.entry(closing).or_insert(false.into());
+            }
         }
         Value::Array(items) => items.iter_mut().for_each(close),
         _ => {}
+    }
+}
+
+/// Permits the fields of the object that `alternative` is a part of.
+fn open(alternative: &mut Value) {
+    if let Value::Object(parts) = alternative {
+        parts.remove("additionalProperties");
     }
 }

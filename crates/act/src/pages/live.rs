@@ -267,7 +267,9 @@ impl Memory for Process {
 }
 
 /// Reason for the end of a move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum End {
     /// Every page was dealt with.
     Done,
@@ -444,6 +446,7 @@ fn one_window(
 }
 
 /// Locations of moved pages a while later.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Drift {
     /// Duration of the watching.

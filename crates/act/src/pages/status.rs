@@ -6,6 +6,7 @@ use colocate_machine::NodeNr;
 use serde::Serialize;
 
 /// Numbers of pages by result, in the machine's small pages even within huge pages.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PageCounts {
     /// Were elsewhere and are on their node now.

@@ -8,6 +8,7 @@ use colocate_machine::{NodeNr, PuNr};
 use serde::Serialize;
 
 /// A thread, as far as memory is concerned.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Asker {
     /// Number.

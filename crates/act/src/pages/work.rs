@@ -129,6 +129,7 @@ struct Batch {
 }
 
 /// Completed batch.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Batched {
     /// Pages.

@@ -72,6 +72,7 @@ fn long_enough(paces: &[Option<Pace>], least: Duration) -> Option<Vec<f64>> {
 }
 
 /// Usable share of the measurements.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Quality {
     /// Measurements taken.
@@ -79,6 +80,7 @@ pub struct Quality {
     /// Measurements without enough undisturbed time.
     pub discarded: u32,
     /// Smallest share of its PU that a thread had in any measurement, in 0 ..= 1.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub least_share_of_pu: f64,
 }
 

@@ -15,6 +15,7 @@ use smt_bench::Workload;
 use smt_bench::measure::Job;
 
 /// Settings of a measurement, common to all kernels.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Settings {
     /// Kernel numbers of the two PUs.
@@ -30,10 +31,12 @@ pub struct Settings {
 }
 
 /// A kernel alone on a PU.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Alone {
     /// The kernel.
     #[serde(serialize_with = "name")]
+    #[cfg_attr(feature = "schema", schemars(with = "String", extend("pattern" = "^[a-z-]+(:[0-9]+)?$")))]
     pub kernel: Workload,
     /// Kernel number of the PU.
     pub pu: u32,
@@ -42,19 +45,23 @@ pub struct Alone {
 }
 
 /// A kernel's time beside another, relative to its time alone.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Cell {
     /// The timed kernel.
     #[serde(serialize_with = "name")]
+    #[cfg_attr(feature = "schema", schemars(with = "String", extend("pattern" = "^[a-z-]+(:[0-9]+)?$")))]
     pub kernel: Workload,
     /// The kernel on the sibling PU.
     #[serde(serialize_with = "name")]
+    #[cfg_attr(feature = "schema", schemars(with = "String", extend("pattern" = "^[a-z-]+(:[0-9]+)?$")))]
     pub beside: Workload,
     /// Time relative to the time alone; `None` if no sample was valid.
     pub time: Option<Estimate>,
 }
 
 /// Geometric means over kernels. `None` without a valid sample or without a case.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Scenarios {
     /// A: alone. 1 by definition; the interval shows how well times repeat.
@@ -65,10 +72,12 @@ pub struct Scenarios {
     pub different: Option<Estimate>,
 }
 
-/// Results of a measurement (docs/schemas/bench-smt.json).
+/// Kernels alone and beside each other on two PUs (docs/schemas/bench-smt.json).
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Version of the format.
+    #[cfg_attr(feature = "schema", schemars(extend("const" = 1)))]
     pub version: u32,
     /// Settings of the measurement.
     #[serde(flatten)]

@@ -4,6 +4,9 @@ mod moving;
 mod process;
 mod show;
 
+#[cfg(feature = "schema")]
+pub use {moving::Report as Moved, show::Report as Pages};
+
 use std::process::ExitCode;
 
 /// Shows the NUMA nodes of a process's memory, or moves it

@@ -10,7 +10,7 @@ use colocate_act::pages::nodes::{TargetWord, list, target};
 use colocate_act::pages::pace;
 use colocate_act::pages::status::PageCounts;
 use colocate_act::pages::work::{Batched, Target};
-use colocate_linux::sys;
+use colocate_linux::{Pid, sys};
 use colocate_machine::printable;
 use colocate_machine::{Bytes, Nanos, NodeNr};
 use serde::Serialize;
@@ -70,42 +70,65 @@ fn watch_time(text: &str) -> Result<u32, String> {
     args::whole_seconds(text, 0..=3600)
 }
 
-/// The report, as printed.
+/// Results of moving a process's memory. Pages are counted in small pages, also within huge pages.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
-struct Report {
+pub struct Report {
+    /// Format version, [`VERSION`].
+    #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     version: u32,
-    pid: i32,
+    /// The process.
+    pid: Pid,
+    /// Name of its program.
     name: String,
     /// Target nodes of pages.
     to_nodes: Vec<NodeNr>,
+    /// Whether nothing was moved; pages that would be moved count as moved.
     dry_run: bool,
-    /// `done`, `stopped` or `process-ended`.
-    end: &'static str,
+    /// Reason for the end.
+    end: End,
     /// First address that was not processed, if the move ended early.
+    #[cfg_attr(feature = "schema", schemars(extend("pattern" = "^[0-9a-f]+$")))]
     reached: Option<String>,
+    /// Size of a small page.
     page_bytes: u64,
+    /// Pages by result.
     pages: PageCounts,
+    /// The batches.
     batches: Batches,
+    /// Huge pages.
     huge: Huge,
+    /// Locations of moved pages a while later; `None` unless automatic NUMA balancing is on and pages were moved.
     drift: Option<Drift>,
 }
 
+/// Batches of pages that were moved together.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
 struct Batches {
+    /// Time limit of a batch.
     limit_ns: Nanos,
+    /// Time of the longest batch; `None` without a batch.
     longest_ns: Option<Nanos>,
+    /// Number of batches above the limit.
     over_limit: usize,
+    /// The batches, in order.
     each: Vec<Batched>,
 }
 
+/// Transparent huge pages of the moved mappings, and their moves.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
 struct Huge {
+    /// Memory in huge pages before the move.
     before_bytes: Bytes,
-    /// `None` if the process has ended.
+    /// The same after the move; `None` if the process has ended.
     after_bytes: Option<Bytes>,
-    /// Pages counted by the kernel meanwhile, of all processes together; `None` before Linux 5.9.
+    /// Huge pages moved whole meanwhile, of all processes (`thp_migration_success`); `None` before Linux 5.9.
     moved_whole: Option<u64>,
+    /// Huge pages that failed to move (`thp_migration_fail`); `None` before Linux 5.9.
     failed: Option<u64>,
+    /// Huge pages split for the move (`thp_migration_split`); `None` before Linux 5.9.
     split: Option<u64>,
 }
 
@@ -126,15 +149,11 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let drift = watched(args, &mut process, &moved, &mut interrupt);
     let report = Report {
         version: VERSION,
-        pid: args.pid,
+        pid: process.pid(),
         name,
         to_nodes: to_nodes(&order.target),
         dry_run: args.dry_run,
-        end: match moved.end {
-            End::Done => "done",
-            End::Stopped => "stopped",
-            End::ProcessEnded => "process-ended",
-        },
+        end: moved.end,
         reached: moved.reached.map(|at| at.to_string()),
         page_bytes: process.page_b,
         pages: moved.counts,
@@ -201,13 +220,13 @@ fn watched(
 fn status(report: &Report, interrupt: &Interrupt) -> anyhow::Result<ExitCode> {
     let size = |pages: u64| Bytes(pages * report.page_bytes);
     let reached = report.reached.as_deref().unwrap_or_default();
-    if report.end == "process-ended" {
+    if report.end == End::ProcessEnded {
         bail!(
             "the process ended in the middle: {} were moved, and nothing is known from {reached} on",
             size(report.pages.moved)
         );
     }
-    if let (Some(signal), "stopped") = (interrupt.signal, report.end) {
+    if let (Some(signal), End::Stopped) = (interrupt.signal, report.end) {
         // At most 128 + 64: the fallback is never used.
         let code = u8::try_from(128 + signal).unwrap_or(OURS);
         let moved = size(report.pages.moved);
@@ -316,11 +335,11 @@ mod tests {
     fn everything() -> Report {
         Report {
             version: VERSION,
-            pid: 7,
+            pid: Pid(7),
             name: "stream".into(),
             to_nodes: vec![NodeNr(1)],
             dry_run: false,
-            end: "done",
+            end: End::Done,
             reached: None,
             page_bytes: 4096,
             pages: PageCounts {

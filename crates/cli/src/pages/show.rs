@@ -18,40 +18,66 @@ use std::process::ExitCode;
 /// Version of the JSON format.
 const VERSION: u32 = 1;
 
-/// The report, as printed.
+/// Nodes of a process's memory, and the threads that use it.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
-struct Report {
+pub struct Report {
+    /// Format version, [`VERSION`].
+    #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     version: u32,
+    /// The process.
     pid: Pid,
+    /// Name of its program.
     name: String,
-    /// Nodes allowed by its cpuset.
+    /// Nodes allowed by its cpuset (`Mems_allowed_list`).
     allowed_nodes: Vec<NodeNr>,
     /// Whether automatic NUMA balancing is on; `None` if the kernel has none.
     balancing: Option<bool>,
+    /// Memory of all mappings together, by node.
     #[serde(serialize_with = "each_node")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<OnNode>"))]
     nodes: BTreeMap<NodeNr, Bytes>,
+    /// The mappings, lowest address first.
     mappings: Vec<Mapped>,
+    /// The threads, lowest number first.
     tasks: Vec<Asker>,
 }
 
+/// A mapping of the process.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
 struct Mapped {
+    /// First address.
+    #[cfg_attr(feature = "schema", schemars(extend("pattern" = "^[0-9a-f]+$")))]
     start: String,
+    /// First address after the mapping.
+    #[cfg_attr(feature = "schema", schemars(extend("pattern" = "^[0-9a-f]+$")))]
     end: String,
+    /// Mapped file, or the kernel's name such as `[heap]`; empty without a name.
     what: String,
+    /// Memory policy as in `numa_maps`; empty if not listed there.
     policy: String,
+    /// Size of a page; above that of a small page only in hugetlbfs.
     page_bytes: Bytes,
+    /// Memory in transparent huge pages.
     huge_bytes: Bytes,
+    /// Memory by node.
     #[serde(serialize_with = "each_node")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<OnNode>"))]
     nodes: BTreeMap<NodeNr, Bytes>,
 }
 
+/// Memory on a node.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Serialize)]
+struct OnNode {
+    /// The node.
+    node: NodeNr,
+    /// Memory on it.
+    bytes: Bytes,
+}
+
 fn each_node<S: Serializer>(on: &BTreeMap<NodeNr, Bytes>, to: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct OnNode {
-        node: NodeNr,
-        bytes: Bytes,
-    }
     to.collect_seq(on.iter().map(|(&node, &bytes)| OnNode { node, bytes }))
 }
 

@@ -1,5 +1,7 @@
 //! Counts of a workload that runs in quanta: jobs that ran, their PUs, co-runners and rates.
 
+#[cfg(feature = "schema")]
+use crate::timeline::Phases;
 use crate::timeline::{Mean, Timeline};
 use colocate_engine::Round;
 use colocate_engine::rates::{Estimated, ThreadRates};
@@ -34,6 +36,7 @@ pub struct Counts {
 }
 
 /// Counts of a job, as shown and as written to the report.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Default, Serialize)]
 pub struct JobCounts {
     /// Name as shown.
@@ -49,6 +52,7 @@ pub struct JobCounts {
     /// Mean rates over all its quanta.
     pub rates: MeanRates,
     /// Serial, parallel and sleeping phases.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Phases<'static>>"))]
     pub phases: Timeline,
     /// Reasons of its last choice; `None` if it never ran.
     pub last_choice: Option<Choice>,
@@ -70,6 +74,7 @@ pub struct JobCounts {
 }
 
 /// Why a job ran in a quantum.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Serialize)]
 pub struct Choice {
     /// Reason of its selection over other jobs.
@@ -79,6 +84,7 @@ pub struct Choice {
 }
 
 /// Planned place of a thread, with the reason.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Serialize)]
 pub struct Placed {
     /// Its number among the threads of its job.
@@ -102,6 +108,7 @@ pub enum State {
 }
 
 /// Mean rates of a job's threads, weighted by running time.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct MeanRates {
     /// Instructions per cycle.
@@ -117,6 +124,7 @@ pub struct MeanRates {
     pub cycles: Cycles,
     /// Rates that the model estimated.
     #[serde(serialize_with = "names")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>", extend("items" = { "enum": ["ipc", "traffic", "cycles"] })))]
     pub estimated_of: Estimated,
 }
 
@@ -126,7 +134,9 @@ fn names<S: Serializer>(of: &Estimated, to: S) -> Result<S::Ok, S::Error> {
 }
 
 /// Parts of the cycle stack: means over time of each part's share.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(into = "CycleShares")]
 pub struct Cycles {
     parts: Parts,
     sums: [f64; MOST_PARTS],
@@ -134,15 +144,19 @@ pub struct Cycles {
     estimated: bool,
 }
 
-impl Serialize for Cycles {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Shares {
-            cycles: Option<BTreeMap<&'static str, f64>>,
-            cycles_off: Option<f64>,
-        }
-        let cycles = self.most().map(|_| self.shares().into_iter().collect());
-        Shares { cycles, cycles_off: self.off() }.serialize(to)
+/// Serialized form of a cycle stack.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Serialize)]
+pub struct CycleShares {
+    /// Share of the cycles by part (docs/reference/pmu.md); the shares sum to 1. `None` if unknown.
+    cycles: Option<BTreeMap<&'static str, f64>>,
+    /// Largest share by which the parts missed the cycles before scaling; 0 without scaling.
+    cycles_off: Option<f64>,
+}
+
+impl From<Cycles> for CycleShares {
+    fn from(of: Cycles) -> Self {
+        Self { cycles: of.most().map(|_| of.shares().into_iter().collect()), cycles_off: of.off() }
     }
 }
 

@@ -46,6 +46,7 @@ pub enum Comparing {
 }
 
 /// The gain and the share of the time with placed programs, or the reason why there is none.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
     /// The summary in one line.
@@ -53,16 +54,24 @@ pub struct Summary {
     /// Progress of the programs while placed over their progress under the kernel alone, less 1;
     /// `None` if not measured.
     gain: Option<f64>,
-    /// Ends of the 95 % confidence interval of `gain`.
+    /// Lower end of the 95 % confidence interval of `gain`.
     gain_low: Option<f64>,
+    /// Upper end of the interval.
     gain_high: Option<f64>,
     /// Quanta of the plan compared with quanta of the kernel alone.
     comparisons: u32,
     /// The guard's verdict at the end; `None` without a guard.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["undecided", "pays", "no-difference", "costs-more", "slows-a-job", "over-budget", null])))]
     verdict: Option<&'static str>,
     /// Share of the time with at least one placed thread.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     placed_share: Option<f64>,
     /// Reason why nothing was placed or compared.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = [
+        "places-none", "given-up", "pinned-by-program", "exempt", "refused", "no-evidence", "too-short", "wakers-outside",
+        "pus-are-busy", "together-already", "run-together", "nothing-communicates", "nothing-to-gain", "no-guard",
+        "unguarded", "throttled", "over-budget", null
+    ])))]
     why_not: Option<&'static str>,
 }
 

@@ -45,7 +45,7 @@ fn mark(estimated: bool) -> &'static str {
     if estimated { "~" } else { "" }
 }
 
-fn number(id: Option<i32>) -> String {
+fn number(id: Option<impl ToString>) -> String {
     id.map_or_else(unknown, |id| id.to_string())
 }
 

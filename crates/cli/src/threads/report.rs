@@ -16,70 +16,119 @@ const VERSION: u32 = 2;
 /// Most regions in the text; the JSON has all.
 const SHOWN: usize = 20;
 
-/// The most threads allowed, and the limits that were read.
+/// Most threads allowed, and the limits that were read.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Allowed {
+    /// Most threads allowed, and the lowest limit.
     pub most: Most,
+    /// PUs in the inherited mask and cpuset.
     pub usable_pus: u32,
+    /// CPU quota, in PUs; `None` without a quota.
     pub quota_pus: Option<f64>,
+    /// `OMP_THREAD_LIMIT`; `None` if not set.
     pub thread_limit: Option<u32>,
 }
 
-/// One parallel region. Shares are of the time of its threads; `None` means unknown.
+/// Parallel region. Shares are of the time of its threads; `None` means unknown.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Region {
+    /// File and line, or file and address.
     pub place: String,
+    /// Whether the program sets the number of threads itself or, with `--apply`, has read it.
     pub explicit: bool,
+    /// Most threads that the region may have.
     pub most: u32,
+    /// Number of threads at the end.
     pub threads: u32,
+    /// Result of learning while the program ran; `learning` for regions that were only watched.
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["learning", "all", "fewer", "slower", "not-resolved", "stuck"])))]
     pub learnt: &'static str,
+    /// Whether learning was within executions. Then `executions` counts windows, and means are of one
+    /// step of a loop's variable or one critical section.
     pub windows: bool,
+    /// Time of all executions until the number was settled; `None` if it was not.
     pub settled_ns: Option<u64>,
+    /// Largest of the three lost shares; `None` if none is above 0.1.
     pub cause: Option<Cause>,
+    /// Number of threads by the model.
     pub model_threads: Option<u32>,
+    /// Counted executions with all threads.
     pub executions: u32,
+    /// Mean time of an execution with all threads.
     pub mean_ns: Option<f64>,
+    /// Counted executions with one thread.
     pub executions_one: u32,
+    /// Mean time of an execution with one thread.
     pub mean_one_ns: Option<f64>,
+    /// Share of one thread's time in critical sections.
     pub inside_share: Option<f64>,
+    /// Share of all threads' time lost in waits for critical sections and longer execution of them.
     pub sections_lost: Option<f64>,
+    /// Share of all threads' time outside of critical sections beyond the time of one thread; 0 if it
+    /// grows by less than a quarter.
     pub resource_lost: Option<f64>,
+    /// Share of all threads' time before they begin and after they end.
     pub idle_lost: Option<f64>,
+    /// Time outside of critical sections of all threads together, over the time of one thread.
     pub growth: Option<f64>,
+    /// Time of all executions.
     pub total_ns: u64,
+    /// Part of `total_ns` that learning cost.
     pub learning_ns: u64,
 }
 
 /// Largest loss of the threads' time in a run with all threads, and its share of that time.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Reason {
+    /// Largest loss.
     pub cause: RunCause,
+    /// Its share of the threads' time.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub share: f64,
 }
 
 /// Reason why more threads do not make a run shorter.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunCause {
     /// Time outside all watched parallel regions.
     Serial,
+    /// Loss within parallel regions.
     #[serde(untagged)]
     Region(Cause),
 }
 
-/// The report; the schema explains each field.
+/// Advice on the number of threads. Times of whole runs are in seconds, of regions in nanoseconds.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
+    /// Format version, [`VERSION`].
+    #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     version: u32,
+    /// The program and its arguments.
     pub command: Vec<String>,
+    /// Most threads allowed.
     pub allowed: Allowed,
+    /// Time limit of all runs; `None` with `--apply`.
     pub limit_s: Option<f64>,
+    /// Time of all runs.
     pub took_s: f64,
+    /// Whether all runs ended within the limit; `None` with `--apply`.
     pub complete: Option<bool>,
+    /// Exit status of the run with `--apply`, otherwise `None`.
     pub status: Option<i32>,
+    /// Result of whole runs; `None` with `--apply`.
     pub advice: Option<Advice>,
+    /// Largest loss in a run with all threads; `None` with `--apply`, without a watched region, and
+    /// without a substantial loss.
     pub reason: Option<Reason>,
+    /// Parallel regions, the longest first.
     pub regions: Vec<Region>,
+    /// Caveats for the reader, one line each.
     pub notes: Vec<String>,
 }
 

@@ -9,9 +9,13 @@ use std::collections::BTreeMap;
 pub struct Kinds(BTreeMap<PuNr, String>);
 
 /// Share of CPU time on a kind of core.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
 pub struct KindShare<'a> {
+    /// Name of the kind.
     pub kind: &'a str,
+    /// Share of the CPU time, 0 to 1.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub share: f64,
 }
 

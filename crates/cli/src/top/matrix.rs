@@ -74,32 +74,48 @@ impl Numbers {
     }
 }
 
-/// A line of JSON (docs/schemas/top-matrix.json).
+/// Communication of threads up to now (docs/schemas/top-matrix.json).
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
-struct Line {
+pub struct Line {
+    /// Format version, [`VERSION`].
+    #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     version: u32,
+    /// Time since the start of the watch.
     at_ns: Nanos,
+    /// Time since the previous line.
     took_ns: Nanos,
+    /// Living threads.
     threads: Vec<Thread>,
-    /// Wake-ups since the begin of the watch; `None` if unknown.
+    /// Wake-ups since the start of the watch; `None` if unknown.
     wake_ups: Option<Vec<WakeUps>>,
+    /// Shared memory since the start of the watch; `None` if unknown.
     sharing: Option<Vec<Sharing>>,
     /// Pairs that have communicated since the previous line.
     pairs: Vec<Amount>,
 }
 
+/// Thread of a watched process.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
 struct Thread {
+    /// Number of its process and in its process, both in the order of discovery.
     task: TaskId,
+    /// Its process.
     pid: Pid,
+    /// Its number.
     tid: Tid,
+    /// Its name.
     name: String,
 }
 
+/// Communication of a pair.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
 struct Amount {
+    /// The pair.
     tasks: [TaskId; 2],
-    /// Estimated cost, in seconds a second.
+    /// Estimated cost in seconds per second: each wake-up as between caches, and CPU time at shared memory.
     seconds: f64,
 }
 

@@ -11,6 +11,7 @@ use colocate_linux::proc::stat::Stat;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::{Nanos, PuNr};
 use colocate_observe::sources::run_states::RunStates;
+use colocate_policy::schedule::phases::JobPhase;
 use serde::{Serialize, Serializer};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -72,13 +73,17 @@ struct Interval {
     places: BTreeMap<PuNr, Nanos>,
 }
 
-/// A table of rows, most CPU time first (docs/schemas/top.json).
+/// Table of rows, most CPU time first (docs/schemas/top.json).
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
 pub struct Table<'a> {
+    /// Format version, [`VERSION`].
+    #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     version: u32,
-    /// Time since the start of the watch, and since the previous table.
+    /// Time since the start of the watch.
     #[serde(rename = "at_ns")]
     pub at: Nanos,
+    /// Time since the previous table.
     #[serde(rename = "took_ns")]
     pub took: Nanos,
     /// The rows; without a request, only rows that ran.
@@ -90,46 +95,60 @@ pub struct Table<'a> {
     pub denied: Vec<String>,
 }
 
-/// A row of a table.
+/// Row of a table: a process and its descendants without a row of their own.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
 pub struct Line<'a> {
+    /// The process.
     pub pid: Pid,
-    /// Name of its program, and number of its user.
+    /// Name of its program, at most 15 bytes.
     pub name: &'a str,
+    /// Number of its user.
     user: u32,
-    /// Number of its processes and threads.
+    /// Number of its processes.
     pub processes: usize,
+    /// Number of their threads.
     pub threads: u64,
-    /// Mean number of runnable threads, and of spinning threads.
+    /// Mean number of runnable threads since the previous table, without spinning threads; `None` if unknown.
     pub runnable: Mean,
+    /// Mean number of spinning threads; `None` if unknown, and then counted as runnable.
     pub spinning: Mean,
-    /// CPU time since the previous table, and of all its processes since their creation.
+    /// CPU time since the previous table.
     #[serde(rename = "ran_ns")]
     pub ran: Nanos,
+    /// CPU time of its processes since their creation.
     #[serde(rename = "cpu_ns")]
     pub cpu_time: Nanos,
-    /// PUs where running threads were seen, most time first, and the kinds of their cores.
+    /// PUs where running threads were seen since the previous table, most time first.
     pub pus: Vec<PuNr>,
+    /// CPU time by kind of core, most first; empty if all cores are of one kind or nothing ran.
     pub kinds: Vec<KindShare<'a>>,
     /// Phases since the start of the watch.
     #[serde(flatten, serialize_with = "phases")]
+    #[cfg_attr(feature = "schema", schemars(with = "Phases"))]
     pub timeline: &'a Timeline,
 }
 
-/// Serializes the phase at the last poll, its begin, and the time in each phase.
+/// Phase at the last poll, its begin, and the time in each phase.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Serialize)]
+struct Phases {
+    /// Phase at the last poll; `None` if unknown.
+    phase: Option<JobPhase>,
+    /// Begin of that phase, since the start of the watch; `None` if unknown.
+    since_ns: Option<Nanos>,
+    /// Time in serial phases since the start of the watch.
+    serial_ns: Nanos,
+    /// Time in parallel phases.
+    parallel_ns: Nanos,
+    /// Time asleep.
+    asleep_ns: Nanos,
+}
+
 fn phases<S: Serializer>(timeline: &Timeline, to: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct Phases {
-        phase: Option<&'static str>,
-        since_ns: Option<Nanos>,
-        serial_ns: Nanos,
-        parallel_ns: Nanos,
-        asleep_ns: Nanos,
-    }
     let phase = timeline.now.map(|(phase, _)| phase);
     let last = timeline.backwards().next().filter(|last| Some(last.phase) == phase);
     let [serial_ns, parallel_ns, asleep_ns] = timeline.spent;
-    let phase = phase.map(|phase| phase.name());
     let since_ns = last.map(|last| last.from);
     Phases { phase, since_ns, serial_ns, parallel_ns, asleep_ns }.serialize(to)
 }

@@ -70,6 +70,7 @@ pub struct HeldOut {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CpiModel {
     /// Format version, [`VERSION`].
+    #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     pub version: u32,
     /// Whether the training set was simulated, not measured.
     pub simulated: bool,

@@ -26,6 +26,7 @@ use serde::Serialize;
 pub const SUBSTANTIAL: f64 = 0.1;
 
 /// Reason why more threads do no more work.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {

@@ -25,6 +25,7 @@ use serde::Serialize;
 pub const VERSION: u32 = 2;
 
 /// Status of a capability.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
@@ -37,6 +38,7 @@ pub enum Status {
 }
 
 /// Scope of a command.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
@@ -49,6 +51,7 @@ pub enum Scope {
 }
 
 /// Command that remedies a cause.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fix {
     /// Scope of the change.
@@ -87,6 +90,7 @@ impl Fix {
 }
 
 /// Cause of a failure or limit, with remedies.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Cause {
     /// Found and expected state, in one line.
@@ -111,9 +115,11 @@ impl Cause {
 }
 
 /// Mechanism usable by colocate.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Capability {
     /// Name for scripts.
+    #[cfg_attr(feature = "schema", schemars(extend("pattern" = "^[a-z][a-z-]*$")))]
     pub name: &'static str,
     /// Purpose.
     pub what: &'static str,
@@ -126,6 +132,7 @@ pub struct Capability {
 }
 
 /// Group of related capabilities.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Section {
     /// Title.
@@ -135,6 +142,7 @@ pub struct Section {
 }
 
 /// Privileges of this process, from least to most.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tier {
@@ -163,6 +171,7 @@ impl Tier {
 }
 
 /// Property of the machine or environment.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fact {
     /// Name of the property.
@@ -189,10 +198,12 @@ pub struct Own {
     pub measured: Result<String, String>,
 }
 
-/// The whole diagnosis.
+/// Capabilities of colocate on this machine, with causes and remedies.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnosis {
     /// Version of this form, [`VERSION`].
+    #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     pub version: u32,
     /// Whether `run`, `plan` and at least one way of watching work.
     pub works: bool,

@@ -16,6 +16,7 @@ pub struct Needs {
 }
 
 /// The verdict on a policy.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Verdict {
     /// Name.

@@ -69,6 +69,7 @@ pub(crate) const STOPPED: f64 = 0.75;
 pub(crate) const HANDED_OVER: f64 = 2.0;
 
 /// Phase of a job, by its number of runnable threads.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobPhase {

@@ -4,6 +4,9 @@ mod bandwidth;
 mod scenario_text;
 mod smt;
 
+#[cfg(feature = "schema")]
+pub use bandwidth::Report as Bandwidth;
+
 use std::process::ExitCode;
 
 /// Measures this machine with micro-benchmarks

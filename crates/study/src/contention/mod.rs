@@ -100,6 +100,7 @@ pub struct Study<'a> {
 }
 
 /// Losses beside copies of a rate.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
     /// Requests of each copy alone, lines a microsecond.
@@ -116,6 +117,7 @@ pub struct Point {
 }
 
 /// A curve of losses over rates.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Curve {
     /// Loaded level: `memory` or a cache, as `L3`.
@@ -129,6 +131,7 @@ pub struct Curve {
 }
 
 /// Unfairness of all pairs in a placement.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Pairs {
     /// Whether both programs are on the same core.
@@ -148,10 +151,12 @@ pub struct Pairs {
     pub most_unfair: [(String, f64); 2],
 }
 
-/// Report of the study.
+/// Losses by traffic of co-runners, and unfairness of pairs, simulated.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// [`VERSION`].
+    /// Format version, [`VERSION`].
+    #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     pub version: u32,
     /// Name of the machine.
     pub machine: String,

@@ -105,6 +105,7 @@ pub struct Study<'a> {
 }
 
 /// Figures of a size of a benchmark.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The size, in the benchmark's unit.
@@ -126,6 +127,7 @@ pub struct Row {
 }
 
 /// Speed-up of a mode.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Speedup {
     /// The mode.
@@ -137,6 +139,7 @@ pub struct Speedup {
 }
 
 /// Figures of a benchmark.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct BenchmarkFigures {
     /// Name of the benchmark.
@@ -150,10 +153,12 @@ pub struct BenchmarkFigures {
     pub sizes: Vec<Row>,
 }
 
-/// Report on all benchmarks.
+/// Speed-ups of modes of page placement, by benchmark and size, simulated.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// [`VERSION`].
+    /// Format version, [`VERSION`].
+    #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     pub version: u32,
     /// Name of the machine.
     pub machine: String,

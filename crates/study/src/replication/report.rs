@@ -11,11 +11,14 @@ use std::collections::BTreeMap;
 pub const VERSION: u32 = 1;
 
 /// Results of a study, simulated (`docs/schemas/study.json`).
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Format version, [`VERSION`].
+    #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     pub version: u32,
     /// Always true: nothing here was measured.
+    #[cfg_attr(feature = "schema", schemars(extend("const" = true)))]
     pub simulated: bool,
     /// Version of colocate.
     pub colocate: String,
@@ -52,6 +55,7 @@ pub struct Report {
 }
 
 /// Figures of a drawn program alone, under the default assumptions.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProgramFigures {
     /// Name of the program.
@@ -67,6 +71,7 @@ pub struct ProgramFigures {
 }
 
 /// Figures without simulation.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FactFigures {
     /// Description, in a line.
@@ -76,6 +81,7 @@ pub struct FactFigures {
 }
 
 /// A ratio from the model alone.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fact {
     /// Name of the figure.
@@ -87,6 +93,7 @@ pub struct Fact {
 }
 
 /// A published figure.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Published {
     /// The figure divided by the figure under Linux or alone; `None` where the text has no number.
@@ -98,6 +105,7 @@ pub struct Published {
 }
 
 /// A table.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PartFigures {
     /// Name of the table.
@@ -125,6 +133,7 @@ pub struct PartFigures {
 }
 
 /// Description of a cell.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CellFigures {
     /// Name as shown: the labels in which the cells of the part differ.
@@ -150,6 +159,7 @@ impl CellFigures {
 }
 
 /// Figures of a cell, or of the mean over all cells, under every policy.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Index of the cell; `None` for the mean over all cells.
@@ -159,6 +169,7 @@ pub struct Row {
 }
 
 /// Figures of a policy.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PolicyFigures {
     /// Name; `fdt` means with fewer threads, and `oracle` is the upper bound.
@@ -168,6 +179,7 @@ pub struct PolicyFigures {
 }
 
 /// A metric of a policy.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MetricFigures {
     /// The metric.
@@ -184,6 +196,7 @@ pub struct MetricFigures {
 }
 
 /// Comparison of a policy with a baseline.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Beside {
     /// The baseline.
@@ -201,6 +214,7 @@ pub struct Beside {
 }
 
 /// Published order of two schedulers, and the simulated one.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Order {
     /// Metric by which the schedulers are ordered.
@@ -220,6 +234,7 @@ pub struct Order {
 }
 
 /// Simulated order, relative to the published one.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Found {
@@ -239,6 +254,7 @@ impl From<&published::Row> for Published {
 }
 
 /// A mix under every scheduler.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Details {
     /// Name of the mix.
@@ -252,6 +268,7 @@ pub struct Details {
 }
 
 /// Course of a mix under a scheduler.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Course {
     /// Name of the scheduler.
@@ -278,6 +295,7 @@ pub struct Course {
 }
 
 /// Differences over quanta, t/µs.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Imbalance {
     /// Mean.

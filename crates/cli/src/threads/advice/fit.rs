@@ -20,6 +20,7 @@ use serde::Serialize;
 pub const LEAST_NUMBERS: usize = 4;
 
 /// Parts of a program's time.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Fit {
     /// Serial part, in seconds.

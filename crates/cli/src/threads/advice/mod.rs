@@ -56,6 +56,7 @@ const NEAR: f64 = 1.25;
 const MOST_NUMBERS: usize = 13;
 
 /// Limit on the number of threads that is known before any run.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cap {
@@ -70,6 +71,7 @@ pub enum Cap {
 }
 
 /// The most threads allowed, with the lowest limit.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Most {
     /// Number of threads; at least 1.
@@ -111,6 +113,7 @@ pub struct Tried {
 }
 
 /// Result of a number of threads, compared with the best measured number.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
@@ -127,6 +130,7 @@ pub enum Standing {
 }
 
 /// One number of threads in the result.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// Number of threads.
@@ -144,6 +148,7 @@ pub struct Row {
 }
 
 /// Reason why more threads do not run faster.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
@@ -158,6 +163,7 @@ pub enum Limit {
 }
 
 /// Advised number of threads, with the reason.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Advice {
     /// Number of threads; the most allowed if nothing was shown.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use smt_bench::traffic::ROW_BYTES;
 
 /// Which lines the copies request.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {

@@ -19,6 +19,7 @@ pub struct Run {
 }
 
 /// Use of the machine; parts are between 0 and 1.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Usage {
@@ -50,6 +51,7 @@ pub struct Usage {
 }
 
 /// Use of a level of caches.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CacheUsage {
@@ -61,6 +63,7 @@ pub struct CacheUsage {
 }
 
 /// Use of ports with the same or overlapping work, mean over all cores of a kind.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PortUsage {

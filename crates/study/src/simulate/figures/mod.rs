@@ -48,6 +48,7 @@ pub const VERSION: u32 = 1;
 pub const RESOLUTION: f64 = 0.05;
 
 /// Settings of a comparison.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
@@ -80,6 +81,7 @@ pub struct Settings {
 }
 
 /// A figure with its range over the draws.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spread {
@@ -133,6 +135,7 @@ impl From<Spread> for Estimate {
 }
 
 /// Verdict on a policy.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -159,6 +162,7 @@ impl Verdict {
 }
 
 /// Reason why a difference is not resolved.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unresolved {
@@ -189,6 +193,7 @@ impl Unresolved {
 }
 
 /// A metric of a policy.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MetricFigures {
@@ -205,6 +210,7 @@ pub struct MetricFigures {
 }
 
 /// A job under a policy.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobFigures {
@@ -215,6 +221,7 @@ pub struct JobFigures {
 }
 
 /// Figures of a policy.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyFigures {
@@ -232,12 +239,15 @@ pub struct PolicyFigures {
 
 /// Results of a scenario under all its policies (`docs/schemas/simulated.json`). All figures are
 /// simulated.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Simulated {
     /// Format version, [`VERSION`].
+    #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     pub version: u32,
     /// Always true: nothing here was measured.
+    #[cfg_attr(feature = "schema", schemars(extend("const" = true)))]
     pub simulated: bool,
     /// Settings of the comparison.
     pub settings: Settings,
