@@ -14,8 +14,7 @@ pub mod switches;
 pub mod times;
 pub mod wake_ups;
 
-use crate::doctor::Cause;
-use crate::doctor::finding::{Check, Finding, Inputs, samples};
+use crate::doctor::finding::{Check, samples};
 use crate::pmu::{Metered, Start};
 use colocate_evidence::{JobIdx, Provider, Refusal, Reports, SeenTask, Source, TaskId};
 use colocate_linux::{Pid, Tid};
@@ -33,21 +32,9 @@ pub(crate) const fn check(source: Source) -> Check {
         Source::Phases => phases::check,
         Source::WakeUps => wake_ups::check,
         Source::Sharing => accesses::check,
-        Source::Switches => check_switches,
+        Source::Switches => switches::check,
         Source::Pages => accesses::check_pages,
     }
-}
-
-/// Check of the kernel's counts of a thread.
-fn check_switches(inputs: &Inputs<'_>) -> Finding {
-    if inputs.place.io {
-        return Finding::yes("/proc/self/io is there");
-    }
-    let why = "expected a kernel with CONFIG_TASK_IO_ACCOUNTING, found no /proc/self/io";
-    Finding::partly(
-        "/proc/self/io is missing: calls that read and write are unknown",
-        Cause::of(why),
-    )
 }
 
 /// Reference to a task, for backends.
