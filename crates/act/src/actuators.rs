@@ -37,7 +37,7 @@ impl Actuators {
     ///
     /// # Errors
     /// If the thread may live and is unreadable.
-    pub(crate) fn write<A: Actuator>(
+    pub(crate) fn write<A: Actuator<Line = Entry>>(
         &mut self,
         thread: &mut Thread,
         record: A::Record,
@@ -52,6 +52,8 @@ impl Actuators {
                 Err(why) => return Err(why),
             },
         };
+        // Changes by other actuators stay as written.
+        let earlier = thread.slot.map_or(Entry::EMPTY, |slot| self.journal.entry(slot));
         let slot = *thread.slot.get_or_insert_with(|| self.journal.slot());
         let mut entry = Entry {
             pid: thread.pid,
@@ -60,7 +62,7 @@ impl Actuators {
             mark: thread.mark,
             // A crash before the change leaves the earlier mask in force.
             was: thread.mark,
-            lowered: thread.lowered,
+            ..earlier
         };
         A::journal(&mut entry, record);
         self.journal.write(slot, &entry);

@@ -8,7 +8,7 @@
 
 mod undo;
 
-use crate::actuator::Actuator;
+use crate::actuator::{Actuator, ThreadRef};
 use crate::actuators::Actuators;
 use crate::attached::MOST_CGROUPS_B;
 use crate::journal::{Entry, Mark};
@@ -160,7 +160,9 @@ fn read_back(found: PuSet, cpus: &PuSet) -> Result<PuSet, AffinityError> {
 pub(crate) struct Mask;
 
 impl Actuator for Mask {
+    type Target<'a> = ThreadRef<'a>;
     type Setting = PuSet;
+    type Line = Entry;
     type Record = Mark;
     type Error = AffinityError;
 
@@ -168,19 +170,16 @@ impl Actuator for Mask {
         line.mark = to;
     }
 
-    fn apply(
-        process: &ProcessHandle,
-        tid: Tid,
-        to: &PuSet,
-    ) -> Result<Option<PuSet>, AffinityError> {
-        unless_gone(place(process, tid, to))
+    fn apply(thread: ThreadRef<'_>, to: &PuSet) -> Result<Option<PuSet>, AffinityError> {
+        unless_gone(place(thread.process, thread.tid, to))
     }
 
-    fn read_back(process: &ProcessHandle, tid: Tid) -> Result<Option<PuSet>, AffinityError> {
-        unless_gone(allowed(process, tid))
+    fn read_back(thread: ThreadRef<'_>) -> Result<Option<PuSet>, AffinityError> {
+        unless_gone(allowed(thread.process, thread.tid))
     }
 
-    fn undo(workload: &Workload<'_>, process: &ProcessHandle, tid: Tid) -> Option<PuSet> {
+    fn undo(workload: &Workload<'_>, thread: ThreadRef<'_>) -> Option<PuSet> {
+        let ThreadRef { process, tid } = thread;
         let entry = workload.known(tid);
         let is_programs = entry.is_some_and(|entry| entry.mark == Mark::Programs);
         // The process is asked last: that takes longer than to read a mask.
@@ -258,7 +257,8 @@ impl Actuators {
     /// Puts `thread` where `to` says.
     pub fn pin(&mut self, thread: &mut Thread, to: Mark) -> Pinned {
         let Some(process) = thread.process.clone() else { return Pinned::Ended };
-        let current = match Mask::read_back(&process, thread.tid) {
+        let target = ThreadRef { process: &process, tid: thread.tid };
+        let current = match Mask::read_back(target) {
             Ok(Some(current)) => current,
             Ok(None) => return Pinned::Ended,
             Err(why) => return Pinned::Failed(why.to_string()),
@@ -298,12 +298,12 @@ impl Actuators {
         thread.recent.changes(thread.mark, to, now());
         // The mask is uncertain until it is read back.
         thread.set = None;
-        let mut placed = Mask::apply(&process, thread.tid, &self.mask(to));
+        let mut placed = Mask::apply(target, &self.mask(to));
         if let Err(AffinityError::Elsewhere { found, .. }) = &placed
             && *found == thread.allowed
         {
             // Its program has set the same mask again in the moment since: some threads do so once, as they begin.
-            placed = Mask::apply(&process, thread.tid, &self.mask(to));
+            placed = Mask::apply(target, &self.mask(to));
         }
         match placed {
             Ok(Some(found)) => {
@@ -656,8 +656,7 @@ mod tests {
             let original: PuSet = own().unwrap().iter().chain([PuNr(8191)]).collect();
             let mut actuators = actuators(&original);
             let (tid, mark) = (Tid(i32::MAX), Mark::On(put));
-            let entry =
-                Entry { pid: of, tid, start_ticks: 0, mark, was: Mark::Original, lowered: None };
+            let entry = Entry { pid: of, tid, mark, was: Mark::Original, ..Entry::EMPTY };
             let slot = actuators.journal.slot();
             actuators.journal.write(slot, &entry);
             let mut first =

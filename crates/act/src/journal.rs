@@ -35,7 +35,7 @@ use crate::attached::Attached;
 use crate::check_sum::check_sum;
 use crate::fair::Fair;
 use crate::owner::Owner;
-use crate::pause::How;
+use crate::pause::how::How;
 use colocate_files::{Dir, MaxSize, Mode};
 use colocate_linux::sys;
 use colocate_linux::{Pid, Tid};
@@ -133,7 +133,7 @@ pub struct Entry {
 
 impl Entry {
     /// Of no task: no process has the number 0.
-    const EMPTY: Self = Self {
+    pub(crate) const EMPTY: Self = Self {
         pid: Pid(0),
         tid: Tid(0),
         start_ticks: 0,
@@ -497,6 +497,11 @@ impl Writer {
             self.journal.entries.push(Entry::EMPTY);
             Slot(self.journal.entries.len() - 1)
         })
+    }
+
+    /// Last written line of a task.
+    pub fn entry(&self, slot: Slot) -> Entry {
+        self.journal.entries.get(slot.0).copied().unwrap_or(Entry::EMPTY)
     }
 
     /// Frees the line of an ended task.

@@ -1,13 +1,14 @@
 //! Actuators: what is done to programs, read back, journalled and undone.
 //!
 //! An edge crate: it makes system calls, those of `colocate_linux`. It observes no programs and decides
-//! nothing. Each kind of action is an actuator in a file of its own; those that change threads implement one trait, `Actuator`:
+//! nothing. Each kind of action is an actuator in a file of its own; those that change threads or cgroups implement one trait, `Actuator`:
 //!
 //! | actuator | apply | read back | journal | undo |
 //! |---|---|---|---|---|
 //! | [`affinity`], `Mask` | `Actuators::pin` | in the same call, and `read_back` | a line a thread: PU now and before | the original mask |
 //! | [`sched_class`], `Class` | `Actuators::lower`, `raise` | in the same call | the same line: policy before | the policy before |
-//! | [`pause`], `Stop` | `Pauser::stop`, `resume` | `Pauser::poll` | the same line, and the head: cgroup or signals | SIGCONT, `freezer::dissolve` |
+//! | [`pause`], `Stop` | `Pauser::stop`, `resume` | `Pauser::poll` | the same line, and the head: signals | SIGCONT |
+//! | [`pause`], `Freeze` | `Pauser::stop`, `resume` | `Pauser::poll` | the head: folder of the cgroups | thawed, then `freezer::dissolve` |
 //! | [`pages`] | `live::move_spans` | each page, in the same call | none | none: no memory policy changes, and a page is always on one node |
 //!
 //! [`restore`] undoes what a [`journal`] says, at the end, by the [`guardian`] after a crash, or by `colocate restore`.

@@ -20,11 +20,12 @@
 //! - *Creating*: what a thread may be doing that had something restored and has hardly run since. A thread of a PU that a
 //!   hypervisor stops seems to run: its CPU time counts only from a time on at which every PU has run.
 
-use crate::actuator::Actuator;
+use crate::actuator::{Actuator, ThreadRef};
 use crate::affinity::{self, Mask};
 use crate::fair::Fair;
 use crate::journal::{self, Journal, JournalError};
 use crate::owner::Owner;
+use crate::pause::freeze::Freeze;
 use crate::pause::stop::Stop;
 use crate::pause::{How, freezer};
 use crate::rundir;
@@ -43,6 +44,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Display};
 use std::io;
+use std::mem::{Discriminant, discriminant};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -130,6 +132,16 @@ pub enum What {
     Policy(Fair),
 }
 
+impl What {
+    /// Attribute before and after the restoration, for messages. `original` is the original mask.
+    pub fn change(&self, original: &str) -> (String, String) {
+        match self {
+            Self::Policy(policy) => ("SCHED_IDLE".to_owned(), policy.to_string()),
+            Self::Mask(put) => (put.to_string(), original.to_owned()),
+        }
+    }
+}
+
 /// Placement of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Put(PuSet);
@@ -192,15 +204,17 @@ struct Scanned {
     is_settled: bool,
 }
 
+/// Restored thread with its start time, the attribute, and the former placement, if any.
+type Tried = (Pid, Tid, u64, Discriminant<What>, Option<Put>);
+
 /// Restores masks and policies of threads.
 struct Undoing<'a> {
     journal: &'a Journal,
     proc: &'a Path,
     dry: bool,
     workload: Workload<'a>,
-    /// Threads with their start times, and their former placements, if any: a failed restoration is
-    /// not repeated for ever.
-    tried: HashSet<(Pid, Tid, u64, Option<Put>)>,
+    /// A failed restoration is not repeated for ever.
+    tried: HashSet<Tried>,
     creating: Creating,
     restored: Vec<Restored>,
 }
@@ -223,11 +237,12 @@ impl<'a> Undoing<'a> {
     fn continue_all(&mut self) -> io::Result<Vec<Pid>> {
         match &self.journal.pauses {
             None => Ok(Vec::new()),
+            Some(How::Freezer(folder)) if self.dry => freezer::members(folder),
             Some(How::Freezer(folder)) => {
-                if self.dry {
-                    return freezer::members(folder);
+                for cgroup in freezer::cgroups(folder)? {
+                    // A cgroup that was removed meanwhile was empty.
+                    let _ = self.undo_change::<Freeze>(&cgroup);
                 }
-                freezer::thaw(folder)?;
                 // What cannot be read cannot be removed either, which is then said.
                 Ok(freezer::members(folder).unwrap_or_default())
             }
@@ -237,20 +252,25 @@ impl<'a> Undoing<'a> {
                     .iter()
                     .filter(|process| {
                         let mut tids = process.threads().into_iter();
-                        tids.any(|tid| matches!(Stop::read_back(process, tid), Ok(Some(true))))
+                        tids.any(|tid| {
+                            matches!(Stop::read_back(ThreadRef { process, tid }), Ok(Some(true)))
+                        })
                     })
                     .map(ProcessHandle::pid)
                     .collect();
                 for process in all.iter().filter(|_| !self.dry) {
                     // SIGCONT continues a process with all of its threads.
-                    let first = process.pid().first_thread();
-                    if let Some(to) = Stop::undo(&self.workload, process, first) {
-                        Stop::apply(process, first, &to)?;
-                    }
+                    self.undo_change::<Stop>(ThreadRef::first(process))?;
                 }
                 Ok(stopped)
             }
         }
+    }
+
+    /// Undoes the journal's changes of a target, if it shows any.
+    fn undo_change<A: Actuator>(&self, target: A::Target<'_>) -> Result<(), A::Error> {
+        let to = A::undo(&self.workload, target);
+        to.map_or(Ok(()), |to| A::apply(target, &to).map(drop))
     }
 
     /// Scans until quiet. False at the time limit, or if processes cannot be listed.
@@ -304,10 +324,11 @@ impl<'a> Undoing<'a> {
         for _ in 0..PASSES {
             let before = self.tried.len();
             for tid in process.threads() {
+                let thread = ThreadRef { process, tid };
                 if fills {
-                    self.raise(process, tid);
+                    self.raise(thread);
                 }
-                self.free(process, tid);
+                self.free(thread);
             }
             if self.tried.len() == before {
                 return true;
@@ -318,40 +339,37 @@ impl<'a> Undoing<'a> {
 
     /// Restores the policy of a thread that colocate put under SCHED_IDLE, or that inherited
     /// SCHED_IDLE.
-    fn raise(&mut self, process: &ProcessHandle, tid: Tid) {
-        let Some(to) = Class::undo(&self.workload, process, tid) else { return };
+    fn raise(&mut self, thread: ThreadRef<'_>) {
+        let Some(to) = Class::undo(&self.workload, thread) else { return };
         if let Policy::Fair(fair) = to {
-            self.restore::<Class>(process, tid, What::Policy(fair), &to);
+            self.restore::<Class>(thread, What::Policy(fair), &to);
         }
     }
 
     /// Restores the original mask of a thread that was placed, or that inherited a placement.
-    fn free(&mut self, process: &ProcessHandle, tid: Tid) {
-        let Some(to) = Mask::undo(&self.workload, process, tid) else { return };
-        if let Ok(Some(from)) = Mask::read_back(process, tid) {
-            self.restore::<Mask>(process, tid, What::Mask(Put(from)), &to);
+    fn free(&mut self, thread: ThreadRef<'_>) {
+        let Some(to) = Mask::undo(&self.workload, thread) else { return };
+        if let Ok(Some(from)) = Mask::read_back(thread) {
+            self.restore::<Mask>(thread, What::Mask(Put(from)), &to);
         }
     }
 
     /// Restores a setting of a living thread once; a dry run only lists it.
-    fn restore<A: Actuator<Error: Display>>(
+    fn restore<'t, A: Actuator<Target<'t> = ThreadRef<'t>, Error: Display>>(
         &mut self,
-        process: &ProcessHandle,
-        tid: Tid,
+        thread: ThreadRef<'t>,
         what: What,
         to: &A::Setting,
     ) {
+        let ThreadRef { process, tid } = thread;
         let pid = process.pid();
         // A mask is restored again if the thread has got another placement since.
-        let left = match &what {
-            What::Mask(put) => Some(put.clone()),
-            What::Policy(_) => None,
-        };
+        let left = if let What::Mask(put) = &what { Some(put.clone()) } else { None };
         let Some(stat) = process.stat_of(tid).filter(|stat| !stat.is_dead()) else { return };
-        if !self.tried.insert((pid, tid, stat.start_ticks, left)) {
+        if !self.tried.insert((pid, tid, stat.start_ticks, discriminant(&what), left)) {
             return;
         }
-        let done = (!self.dry).then(|| A::apply(process, tid, to));
+        let done = (!self.dry).then(|| A::apply(thread, to));
         let trouble = done.and_then(Result::err).map(|why| why.to_string());
         self.restored.push(Restored { pid, tid, what, trouble });
         self.creating.add(self.proc, pid, tid);
@@ -566,9 +584,7 @@ mod tests {
         }
 
         fn entry(&self, mark: Mark, was: Mark) -> Entry {
-            let tid = self.pid.first_thread();
-            let start_ticks = Stat::read(Path::new(PROC), self.pid, tid).unwrap().start_ticks;
-            Entry { pid: self.pid, tid, start_ticks, mark, was, lowered: None }
+            entry_of(self.pid, mark, was)
         }
 
         fn mask(&self) -> PuSet {
@@ -581,6 +597,13 @@ mod tests {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
+    }
+
+    /// Entry of the first thread of a process.
+    fn entry_of(pid: Pid, mark: Mark, was: Mark) -> Entry {
+        let tid = pid.first_thread();
+        let start_ticks = Stat::read(Path::new(PROC), pid, tid).unwrap().start_ticks;
+        Entry { pid, tid, start_ticks, mark, was, ..Entry::EMPTY }
     }
 
     fn journal(original: &PuSet, entries: Vec<Entry>) -> Journal {
@@ -689,10 +712,7 @@ mod tests {
         }
 
         fn entry(&self, lowered: Option<Fair>) -> Entry {
-            let tid = self.pid.first_thread();
-            let start_ticks = Stat::read(Path::new(PROC), self.pid, tid).unwrap().start_ticks;
-            let (mark, was) = (Mark::Original, Mark::Original);
-            Entry { pid: self.pid, tid, start_ticks, mark, was, lowered }
+            Entry { lowered, ..entry_of(self.pid, Mark::Original, Mark::Original) }
         }
     }
 
@@ -860,8 +880,9 @@ mod tests {
         let freezer = need!(freezer::cgroups_for_a_test(2, 1));
         let (sleeper, job) = (Sleeper::start(), crate::pause::Group(0));
         freezer.enter(job, sleeper.pid).unwrap();
-        freezer.freeze(job, true).unwrap();
-        wait_until("a freeze of the job", || freezer.is_frozen(job));
+        let cgroup = freezer.of(job).unwrap();
+        Freeze::apply(&cgroup, &true).unwrap();
+        wait_until("a freeze of the job", || Freeze::read_back(&cgroup).unwrap() == Some(true));
         open(sleeper.pid).signal(libc::SIGSTOP).unwrap();
         let entry = sleeper.entry(Mark::Original, Mark::Original);
         let journal =

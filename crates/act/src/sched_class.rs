@@ -18,7 +18,7 @@
 //! Threads with fixed priorities or deadlines are not lowered: they must not be made to wait by others
 //! at the worst moment, which holding a lock may be.
 
-use crate::actuator::Actuator;
+use crate::actuator::{Actuator, ThreadRef};
 use crate::actuators::Actuators;
 use crate::fair::Fair;
 use crate::journal::Entry;
@@ -135,9 +135,8 @@ impl Actuators {
     /// [`ClassError`]; the thread keeps its policy.
     pub fn lower(&mut self, thread: &mut Thread, permission: Permission) -> Result<(), ClassError> {
         let Some(process) = thread.process.clone() else { return Ok(()) };
-        let Some(Policy::Fair(fair)) = Class::read_back(&process, thread.tid)? else {
-            return Ok(());
-        };
+        let target = ThreadRef { process: &process, tid: thread.tid };
+        let Some(Policy::Fair(fair)) = Class::read_back(target)? else { return Ok(()) };
         if permission == Permission::Limit && !may_come_back(&process, thread.tid)? {
             return Err(ClassError::NoWayBack);
         }
@@ -145,7 +144,7 @@ impl Actuators {
         if !self.note_lowered(thread, Some(fair)) {
             return Ok(());
         }
-        let done = Class::apply(&process, thread.tid, &Policy::Idle);
+        let done = Class::apply(target, &Policy::Idle);
         if done.is_err() {
             // The thread has kept its policy, so nothing is left to undo.
             self.note_lowered(thread, None);
@@ -167,7 +166,7 @@ impl Actuators {
     pub fn raise(&mut self, thread: &mut Thread) -> Result<(), ClassError> {
         let Some(fair) = thread.lowered else { return Ok(()) };
         if let Some(process) = &thread.process {
-            Class::apply(process, thread.tid, &Policy::Fair(fair))?;
+            Class::apply(ThreadRef { process, tid: thread.tid }, &Policy::Fair(fair))?;
         }
         self.note_lowered(thread, None);
         Ok(())
@@ -179,7 +178,9 @@ impl Actuators {
     /// A thread without SCHED_IDLE is recorded in the journal as well: it may choose SCHED_IDLE
     /// later, and so differs from threads unknown at colocate's death.
     pub fn note_inherited(&mut self, thread: &mut Thread) {
-        let found = thread.process.as_ref().map(|process| Class::read_back(process, thread.tid));
+        let process = thread.process.as_deref();
+        let target = process.map(|process| ThreadRef { process, tid: thread.tid });
+        let found = target.map(Class::read_back);
         if !matches!(found, Some(Ok(Some(Policy::Idle)))) {
             self.note(thread);
         } else if thread.last_lowered.is_some() {
@@ -219,7 +220,9 @@ impl Policy {
 pub(crate) struct Class;
 
 impl Actuator for Class {
+    type Target<'a> = ThreadRef<'a>;
     type Setting = Policy;
+    type Line = Entry;
     type Record = Option<Fair>;
     type Error = ClassError;
 
@@ -228,10 +231,10 @@ impl Actuator for Class {
     }
 
     /// No effect on a thread that is out of SCHED_IDLE, or in it, as wanted.
-    fn apply(process: &ProcessHandle, tid: Tid, to: &Policy) -> Result<Option<Policy>, ClassError> {
+    fn apply(thread: ThreadRef<'_>, to: &Policy) -> Result<Option<Policy>, ClassError> {
         let wanted = to.number();
         let mut is_set = false;
-        let found = living(process.with(tid, |tid| {
+        let found = living(thread.process.with(thread.tid, |tid| {
             let before = sys::schedule_of(tid)?;
             is_set = (before.policy == libc::SCHED_IDLE) != (*to == Policy::Idle);
             if !is_set {
@@ -249,15 +252,15 @@ impl Actuator for Class {
         }
     }
 
-    fn read_back(process: &ProcessHandle, tid: Tid) -> Result<Option<Policy>, ClassError> {
-        let found = living(process.with(tid, sys::schedule_of))?;
+    fn read_back(thread: ThreadRef<'_>) -> Result<Option<Policy>, ClassError> {
+        let found = living(thread.process.with(thread.tid, sys::schedule_of))?;
         found.map(|found| Policy::of(found.policy)).transpose()
     }
 
     /// Policy of a thread before colocate put it, or its creator, under SCHED_IDLE.
-    fn undo(workload: &Workload<'_>, process: &ProcessHandle, tid: Tid) -> Option<Policy> {
-        let is_idle = matches!(Self::read_back(process, tid), Ok(Some(Policy::Idle)));
-        is_idle.then(|| workload.policy_before(process.pid(), tid))?.map(Policy::Fair)
+    fn undo(workload: &Workload<'_>, thread: ThreadRef<'_>) -> Option<Policy> {
+        let is_idle = matches!(Self::read_back(thread), Ok(Some(Policy::Idle)));
+        is_idle.then(|| workload.policy_before(thread.process.pid(), thread.tid))?.map(Policy::Fair)
     }
 }
 

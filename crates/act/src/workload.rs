@@ -19,7 +19,8 @@
 use crate::attached::{Attached, GENERATIONS, MOST_CGROUPS_B, MOST_ENVIRONMENT_B};
 use crate::fair::Fair;
 use crate::journal::{Entry, Journal, Mark, TOKEN_VARIABLE};
-use crate::pause::{How, freezer};
+use crate::pause::freezer;
+use crate::pause::how::How;
 use colocate_linux::handle::ProcessHandle;
 use colocate_linux::proc::Proc;
 use colocate_linux::proc::stat::{Stat, processes};

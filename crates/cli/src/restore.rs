@@ -5,7 +5,7 @@
 
 use crate::output;
 use colocate_act::boost;
-use colocate_act::restore::{self, Found, FoundError, Restored, What};
+use colocate_act::restore::{self, Found, FoundError, Restored};
 use colocate_linux::Pid;
 use colocate_machine::printable::{self, printable};
 use serde::Serialize;
@@ -152,10 +152,7 @@ fn text(done: &[Done], dry: bool) -> String {
             let _ = writeln!(text, "  process {pid}: stopped, {verb}");
         }
         for Restored { pid, tid, what, trouble } in done.idle.iter().chain(&done.threads) {
-            let (was, to) = match what {
-                What::Policy(policy) => ("SCHED_IDLE".to_owned(), policy.to_string()),
-                What::Mask(put) => (put.to_string(), original.to_string()),
-            };
+            let (was, to) = what.change(&original);
             let done = match trouble {
                 Some(why) => printable(why).into_owned(),
                 None if dry => format!("would be given {to}"),

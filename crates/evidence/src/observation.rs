@@ -1,6 +1,6 @@
 //! Observations: the state of every task, and the reports of every source, at the end of a quantum.
 
-use crate::{Exemption, JobIdx, PageGroup, PagesMoved, Place, Sharing, TaskId, WakeUps};
+use crate::{Exemption, JobIdx, PagesMoved, Place, Reports, TaskId};
 use colocate_machine::{Nanos, PuNr};
 use colocate_model::{Mix, Stack};
 use std::collections::BTreeSet;
@@ -191,23 +191,6 @@ pub struct Observation {
     pub moved: Vec<PagesMoved>,
     /// Reports of sources on tasks' relations and pages.
     pub reports: Reports,
-}
-
-/// Reports of sources about several tasks at once; `None` for a source without reports on this
-/// host.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Reports {
-    /// Wake-ups since the start of the source, without forgotten tasks.
-    pub wake_ups: Option<Vec<WakeUps>>,
-    /// Memory sharing since the start of the source, without forgotten tasks.
-    pub sharing: Option<Vec<Sharing>>,
-    /// Page groups used by tasks, in the order of jobs and addresses, with their present nodes.
-    pub pages: Option<Vec<PageGroup>>,
-}
-
-impl Reports {
-    /// No report: every slot is unknown.
-    pub const NONE: Self = Self { wake_ups: None, sharing: None, pages: None };
 }
 
 impl Observation {

@@ -1,5 +1,6 @@
-//! Kinds of evidence, and what a host answers to a request.
+//! Kinds of evidence, the answers of a host to requests, and the slots for reports.
 
+use crate::{PageGroup, Sharing, WakeUps};
 use serde::Serialize;
 
 /// Kind of evidence. Creation and end of tasks are always known.
@@ -139,6 +140,23 @@ impl SourceSet {
     pub fn iter(self) -> impl Iterator<Item = Source> {
         Source::ALL.into_iter().filter(move |source| self.has(*source))
     }
+}
+
+/// Reports of sources about several tasks at once; `None` for a source without reports on this
+/// host.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reports {
+    /// Wake-ups since the start of the source, without forgotten tasks.
+    pub wake_ups: Option<Vec<WakeUps>>,
+    /// Memory sharing since the start of the source, without forgotten tasks.
+    pub sharing: Option<Vec<Sharing>>,
+    /// Page groups used by tasks, in the order of jobs and addresses, with their present nodes.
+    pub pages: Option<Vec<PageGroup>>,
+}
+
+impl Reports {
+    /// No report: every slot is unknown.
+    pub const NONE: Self = Self { wake_ups: None, sharing: None, pages: None };
 }
 
 /// Answer of a host to the request for a source.

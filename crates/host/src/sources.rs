@@ -155,15 +155,15 @@ impl Sources {
             Source::Spinning => self.sample_spinning(followed),
             Source::WakeUps => self.count_wake_ups(followed),
             Source::Sharing => {
-                let accesses = self.sample_accesses(followed)?;
-                accesses.report_sharing();
-                Ok(accesses.provider())
+                let provider = self.sample_accesses(followed)?;
+                self.accesses.iter_mut().for_each(Accesses::report_sharing);
+                Ok(provider)
             }
             Source::Pages => self.sample_pages(followed, machine),
-            Source::Switches => Ok(self
-                .switches
-                .get_or_insert_with(|| Switches::new(&self.settings.proc))
-                .provider()),
+            Source::Switches => {
+                let new = || Ok(Switches::new(&self.settings.proc));
+                started(&mut self.switches, followed, new)
+            }
         }
     }
 
@@ -190,26 +190,19 @@ impl Sources {
 
     /// Counts every living task, and each that is created.
     fn count(&mut self, stacks: bool, followed: &Followed) -> Result<Provider, Refusal> {
-        if let Some(counters) = &self.counters {
-            return Ok(counters.provider());
-        }
-        let mut counters = match self.settings.instead.clone() {
-            Some(counters) => TaskCounters::new(counters),
-            None => TaskCounters::find(&self.settings.proc, stacks).map_err(Refusal::of)?,
-        };
-        catch_up(&mut counters, followed)?;
-        Ok(self.counters.insert(counters).provider())
+        let Settings { instead, proc, .. } = &self.settings;
+        started(&mut self.counters, followed, || match instead.clone() {
+            Some(counters) => Ok(TaskCounters::new(counters)),
+            None => TaskCounters::find(proc, stacks).map_err(Refusal::of),
+        })
     }
 
     fn sample_spinning(&mut self, followed: &Followed) -> Result<Provider, Refusal> {
-        if let Some(spinning) = &self.spinning {
-            return Ok(spinning.provider());
-        }
         let Settings { spin_rate_hz, samples, .. } = &self.settings;
-        let spinning = Spinning::new(*spin_rate_hz, &samples.clocks, self.settings.begin());
-        let mut spinning = spinning.map_err(Refusal::of)?;
-        catch_up(&mut spinning, followed)?;
-        Ok(self.spinning.insert(spinning).provider())
+        started(&mut self.spinning, followed, || {
+            Spinning::new(*spin_rate_hz, &samples.clocks, self.settings.begin())
+                .map_err(Refusal::of)
+        })
     }
 
     /// Counts wake-ups, now or, for programs that are launched, once these have settled.
@@ -237,22 +230,13 @@ impl Sources {
 
     fn begin_wake_ups(&mut self, followed: &Followed) -> Result<Provider, Refusal> {
         self.wake_ups_are_due = false;
-        let mut counts = WakeUpCounts::start(&self.settings.samples.clocks.watch.cpus)?;
-        catch_up(&mut counts, followed)?;
-        Ok(self.wake_ups.insert(counts).provider())
+        let cpus = &self.settings.samples.clocks.watch.cpus;
+        started(&mut self.wake_ups, followed, || WakeUpCounts::start(cpus))
     }
 
-    fn sample_accesses(&mut self, followed: &Followed) -> Result<&mut Accesses, Refusal> {
-        let accesses = match self.accesses.take() {
-            Some(accesses) => accesses,
-            None => {
-                let Settings { access_rate_hz, samples, .. } = &self.settings;
-                let mut accesses = Accesses::start(*access_rate_hz, &samples.clocks)?;
-                catch_up(&mut accesses, followed)?;
-                accesses
-            }
-        };
-        Ok(self.accesses.insert(accesses))
+    fn sample_accesses(&mut self, followed: &Followed) -> Result<Provider, Refusal> {
+        let Settings { access_rate_hz, samples, .. } = &self.settings;
+        started(&mut self.accesses, followed, || Accesses::start(*access_rate_hz, &samples.clocks))
     }
 
     /// Samples which pages tasks use. Where that is refused and nothing else needs the samples, these end.
@@ -267,12 +251,12 @@ impl Sources {
                 remedy: "there is nothing to move on this machine",
             });
         }
-        let accesses = self.sample_accesses(followed)?;
-        let provider = accesses.report_pages().map(|()| accesses.provider());
-        if provider.is_err() {
+        let provider = self.sample_accesses(followed)?;
+        let reported = self.accesses.as_mut().map_or(Ok(()), Accesses::report_pages);
+        if reported.is_err() {
             self.accesses.take_if(|accesses| !accesses.has_sharing());
         }
-        provider
+        reported.map(|()| provider)
     }
 
     /// The parts of the stacks that are counted.
@@ -386,6 +370,23 @@ impl Sources {
         found.sort_by_key(|(pid, count)| (Reverse(*count), *pid));
         found.into_iter().map(|(pid, _)| pid).collect()
     }
+}
+
+/// Provider of a slot, whose backend is started unless it runs.
+fn started<B: Backend>(
+    slot: &mut Option<B>,
+    followed: &Followed,
+    start: impl FnOnce() -> Result<B, Refusal>,
+) -> Result<Provider, Refusal> {
+    let backend = match slot.take() {
+        Some(backend) => backend,
+        None => {
+            let mut backend = start()?;
+            catch_up(&mut backend, followed)?;
+            backend
+        }
+    };
+    Ok(slot.insert(backend).provider())
 }
 
 /// Takes in the records of a backend, and drops it if it has failed.

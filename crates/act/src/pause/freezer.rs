@@ -3,7 +3,7 @@
 //! `cgroup.freeze` and `cgroup.events` (Linux 5.2, Documentation/admin-guide/cgroup-v2.rst) belong to every
 //! cgroup of version 2 but the root; no controller has to be enabled for them.
 
-use super::Group;
+use super::how::Group;
 use crate::owner::Owner;
 use colocate_files::cgroup::Memberships;
 use colocate_files::{Dir, FileError, MaxSize, kernel};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 const CGROUP2_MAGIC: u64 = 0x6367_7270;
 
 /// Maximum size of a cgroup's file, as for all files of the kernel.
-const MOST: MaxSize = MaxSize::bytes(kernel::LIMIT_B);
+pub(super) const MOST: MaxSize = MaxSize::bytes(kernel::LIMIT_B);
 
 /// Prefix of every folder's name.
 const PREFIX: &str = "colocate-";
@@ -87,7 +87,8 @@ impl Freezer {
         &self.folder
     }
 
-    fn of(&self, job: Group) -> io::Result<Dir> {
+    /// Cgroup of a job.
+    pub fn of(&self, job: Group) -> io::Result<Dir> {
         let (above, folder) = place(&self.folder)?;
         Ok(above.child(folder)?.child(name(job))?)
     }
@@ -97,22 +98,9 @@ impl Freezer {
         Ok(self.of(job)?.write_in_place("cgroup.procs", pid.to_string().as_bytes())?)
     }
 
-    /// Freezes or thaws a job. Its processes stop a moment later, at their next entry into the
-    /// kernel.
-    pub fn freeze(&self, job: Group, frozen: bool) -> io::Result<()> {
-        let state = if frozen { b"1" } else { b"0" };
-        Ok(self.of(job)?.write_in_place("cgroup.freeze", state)?)
-    }
-
     /// Kills all processes of a job, including processes created meanwhile (Linux 5.14).
     pub fn kill(&self, job: Group) -> io::Result<()> {
         Ok(self.of(job)?.write_in_place("cgroup.kill", b"1")?)
-    }
-
-    /// Whether all processes of a job have stopped.
-    pub fn is_frozen(&self, job: Group) -> bool {
-        let events = self.of(job).and_then(|job| Ok(job.read_text("cgroup.events", MOST)?));
-        events.is_ok_and(|events| events.lines().any(|line| line == "frozen 1"))
     }
 }
 
@@ -134,15 +122,19 @@ fn place(folder: &Path) -> io::Result<(Dir, &OsStr)> {
 /// is gone.
 pub fn members(folder: &Path) -> io::Result<Vec<Pid>> {
     let mut pids = Vec::new();
-    let Some(folder) = there(place(folder).and_then(|(above, name)| Ok(above.child(name)?)))?
-    else {
-        return Ok(pids);
-    };
-    for job in cgroups_in(&folder) {
+    for job in cgroups(folder)? {
         pids.extend(processes(&job)?);
         add_inner(&job, &mut pids);
     }
     Ok(pids)
+}
+
+/// Cgroups of the jobs in a folder, each opened when its turn comes; none if the folder is gone.
+pub fn cgroups(folder: &Path) -> io::Result<impl Iterator<Item = Dir> + use<>> {
+    let folder = there(place(folder).and_then(|(above, name)| Ok(above.child(name)?)))?;
+    let names = folder.as_ref().and_then(|folder| folder.names(usize::MAX).ok());
+    let names = names.unwrap_or_default().into_iter();
+    Ok(names.filter_map(move |name| folder.as_ref()?.child(name).ok()))
 }
 
 /// Adds the processes of the cgroups in a cgroup. A cgroup made by a program may be of a kind that
@@ -166,16 +158,21 @@ fn processes(cgroup: &Dir) -> Result<Vec<Pid>, FileError> {
 
 /// Thaws the cgroups of a folder.
 pub fn thaw(folder: &Path) -> io::Result<()> {
-    let folder = there(place(folder).and_then(|(above, name)| Ok(above.child(name)?)))?;
-    folder.iter().for_each(thaw_in);
+    thaw_all(cgroups(folder)?);
     Ok(())
 }
 
-fn thaw_in(folder: &Dir) {
-    for job in cgroups_in(folder) {
+fn thaw_all(cgroups: impl Iterator<Item = Dir>) {
+    for cgroup in cgroups {
         // One that was removed meanwhile was empty.
-        let _ = job.write_in_place("cgroup.freeze", b"0");
+        let _ = set_frozen(&cgroup, false);
     }
+}
+
+/// Freezes or thaws a cgroup.
+pub(super) fn set_frozen(cgroup: &Dir, frozen: bool) -> io::Result<()> {
+    let state = if frozen { b"1" } else { b"0" };
+    Ok(cgroup.write_in_place("cgroup.freeze", state)?)
 }
 
 fn above(folder: &Path) -> io::Result<&Path> {
@@ -210,7 +207,7 @@ fn dissolve_in(above: &Dir, name: &OsStr) -> io::Result<Vec<Pid>> {
         return Ok(Vec::new());
     };
     // First of all they continue: to move a process can take the kernel some hundredths of a second.
-    thaw_in(&folder);
+    thaw_all(cgroups_in(&folder));
     let mut moved = BTreeSet::new();
     let mut result = Ok(());
     let until = Instant::now() + LONGEST_END;
@@ -228,7 +225,7 @@ fn gone_is_done(result: io::Result<()>) -> io::Result<()> {
 }
 
 /// `None` for a removed cgroup: its files are missing, or no longer usable.
-fn there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+pub(super) fn there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(why) if why.raw_os_error() == Some(libc::ENODEV) => Ok(None),
@@ -308,6 +305,8 @@ pub(crate) fn cgroups_for_a_test(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::actuator::Actuator;
+    use crate::pause::freeze::Freeze;
     use colocate_testing::{need, wait_until, within};
     use std::fs;
 
@@ -346,7 +345,7 @@ mod tests {
             assert!(why.starts_with("expected a cgroup of version 2, found "), "{why}");
         }
         // Even where the folder would do.
-        thaw_in(&Dir::open(&folder).unwrap());
+        thaw_all(cgroups_in(&Dir::open(&folder).unwrap()));
         assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
     }
 
@@ -414,12 +413,13 @@ mod tests {
         let job = freezer.of(Group(1)).unwrap();
         let count = || processes(&job).unwrap().len();
         wait_until("a child", || count() >= 2);
-        freezer.freeze(Group(1), true).unwrap();
-        wait_until("a stop of all", || freezer.is_frozen(Group(1)));
-        assert!(!freezer.is_frozen(Group(0)));
-        freezer.freeze(Group(1), false).unwrap();
-        wait_until("a continuation", || !freezer.is_frozen(Group(1)));
-        freezer.freeze(Group(1), true).unwrap();
+        let is_frozen = |cgroup: &Dir| Freeze::read_back(cgroup).unwrap().unwrap();
+        Freeze::apply(&job, &true).unwrap();
+        wait_until("a stop of all", || is_frozen(&job));
+        assert!(!is_frozen(&freezer.of(Group(0)).unwrap()));
+        Freeze::apply(&job, &false).unwrap();
+        wait_until("a continuation", || !is_frozen(&job));
+        Freeze::apply(&job, &true).unwrap();
         let moved = dissolve(freezer.folder()).unwrap();
         assert!(moved.contains(&pid) && !freezer.folder().exists());
         for pid in &moved {

@@ -10,51 +10,24 @@
 //!
 //! The journal's head says how it is done, so the guardian and `colocate restore` can undo it.
 
+pub(crate) mod freeze;
 pub(crate) mod freezer;
+pub(crate) mod how;
 pub(crate) mod stop;
 
+pub use how::{Group, How};
+
+use crate::actuator::{Actuator, ThreadRef};
 use crate::owner::Owner;
 use colocate_linux::Pid;
 use colocate_linux::clock::now;
 use colocate_linux::handle::ProcessHandle;
 use colocate_machine::Nanos;
+use freeze::Freeze;
 use freezer::Freezer;
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-
-/// Mechanism for stopping jobs, as written in the journal's head.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum How {
-    /// The kernel freezes cgroups in this folder.
-    Freezer(PathBuf),
-    /// SIGSTOP and SIGCONT.
-    Signals,
-}
-
-impl How {
-    /// Parses the output of [`fmt::Display`].
-    pub fn parse(text: &str) -> Option<Self> {
-        match text.split_once(' ') {
-            Some(("cgroup", path)) if path.starts_with('/') => Some(Self::Freezer(path.into())),
-            None if text == "signals" => Some(Self::Signals),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for How {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Freezer(path) => write!(f, "cgroup {}", path.display()),
-            Self::Signals => f.write_str("signals"),
-        }
-    }
-}
-
-/// The processes of a job, by its number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Group(pub u32);
+use stop::Stop;
 
 /// Time within which a job must stop before it counts as running. Chosen: the kernel stops a
 /// running thread at the next interrupt, a few milliseconds away; a thread in a driver may take
@@ -116,10 +89,11 @@ impl Pauser {
 
     /// Mechanism for stopping jobs.
     pub fn how(&self) -> How {
-        match &self.freezer {
-            Some(freezer) => How::Freezer(freezer.folder().to_owned()),
-            None => How::Signals,
+        let mut how = How::Signals;
+        if let Some(freezer) = &self.freezer {
+            Freeze::journal(&mut how, freezer.folder().to_owned());
         }
+        how
     }
 
     /// Whether colocate has stopped the job.
@@ -152,9 +126,21 @@ impl Pauser {
     /// # Errors
     /// As [`Self::stop`].
     pub fn stop_again(&self, job: Group, processes: &[Arc<ProcessHandle>]) -> std::io::Result<()> {
+        self.apply(job, processes, true)
+    }
+
+    /// Stops a job or continues it.
+    fn apply(
+        &self,
+        job: Group,
+        processes: &[Arc<ProcessHandle>],
+        stopped: bool,
+    ) -> std::io::Result<()> {
         match &self.freezer {
-            Some(freezer) => freezer.freeze(job, true),
-            None => signal(processes, libc::SIGSTOP),
+            Some(freezer) => Freeze::apply(&freezer.of(job)?, &stopped).map(drop),
+            None => for_all(processes, |process| {
+                Stop::apply(ThreadRef::first(process), &stopped).map(drop)
+            }),
         }
     }
 
@@ -166,7 +152,7 @@ impl Pauser {
         if self.freezer.is_some() {
             return Ok(());
         }
-        signal(std::slice::from_ref(process), libc::SIGSTOP)
+        Stop::apply(ThreadRef::first(process), &true).map(drop)
     }
 
     /// Continues a job. After a failure it is still to be continued.
@@ -174,10 +160,7 @@ impl Pauser {
     /// # Errors
     /// As [`Self::stop`].
     pub fn resume(&mut self, job: Group, processes: &[Arc<ProcessHandle>]) -> std::io::Result<()> {
-        match &self.freezer {
-            Some(freezer) => freezer.freeze(job, false)?,
-            None => signal(processes, libc::SIGCONT)?,
-        }
+        self.apply(job, processes, false)?;
         self.set(job, None);
         Ok(())
     }
@@ -212,7 +195,10 @@ impl Pauser {
     /// Whether a stopped job has really stopped; `processes` are its known processes.
     pub fn has_stopped(&self, job: Group, processes: &[Arc<ProcessHandle>]) -> bool {
         match &self.freezer {
-            Some(freezer) => freezer.is_frozen(job),
+            Some(freezer) => {
+                let frozen = freezer.of(job).and_then(|cgroup| Freeze::read_back(&cgroup));
+                frozen.is_ok_and(|frozen| frozen == Some(true))
+            }
             None => processes.iter().all(|process| {
                 // An ended process no longer runs either.
                 process.stat().is_none_or(|stat| stat.is_stopped() || stat.is_dead())
@@ -252,10 +238,18 @@ impl Pauser {
 /// # Errors
 /// First error other than "has ended".
 pub fn signal(processes: &[Arc<ProcessHandle>], signal: libc::c_int) -> std::io::Result<()> {
+    for_all(processes, |process| send(process, signal))
+}
+
+/// Acts on all processes. Returns the first error.
+fn for_all(
+    processes: &[Arc<ProcessHandle>],
+    act: impl Fn(&ProcessHandle) -> std::io::Result<()>,
+) -> std::io::Result<()> {
     let mut result = Ok(());
     for process in processes {
-        // `and` sends the signal in any case, and keeps the first error.
-        result = result.and(send(process, signal));
+        // `and` acts on the process in any case, and keeps the first error.
+        result = result.and(act(process));
     }
     result
 }

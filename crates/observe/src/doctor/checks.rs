@@ -1,25 +1,20 @@
 //! The table of what colocate can use, and the check of each row.
 
+use super::finding::{Check, Finding, Inputs, live_code, numa_calls, ring_refused};
 use super::place::Cgroups;
 use super::probe::{Errno, Probe, Probes};
-use super::{Capability, Cause, Fix, Own, Place, Section, Status, advice};
+use super::{Capability, Cause, Fix, Own, Place, Section, advice};
+use crate::sources;
 use colocate_evidence::Source;
-
-/// The inputs of all checks.
-struct Inputs<'a> {
-    place: &'a Place,
-    probes: &'a dyn Probes,
-    own: &'a Own,
-}
 
 /// Row: a capability and its check.
 struct Row {
     name: &'static str,
     what: &'static str,
-    check: fn(&Inputs<'_>) -> Finding,
+    check: Check,
 }
 
-const fn row(name: &'static str, what: &'static str, check: fn(&Inputs<'_>) -> Finding) -> Row {
+const fn row(name: &'static str, what: &'static str, check: Check) -> Row {
     Row { name, what, check }
 }
 
@@ -55,18 +50,7 @@ const UPKEEP: &[Row] = &[
 
 /// The row of a source of evidence.
 const fn of_source(source: Source) -> Row {
-    let check = match source {
-        Source::Mix | Source::Spinning => sample,
-        Source::Counters => pmu,
-        Source::Stacks => stacks,
-        Source::RunStates => run_state,
-        Source::WakeUps => wake_ups,
-        Source::Sharing => accesses,
-        Source::Phases => ebpf,
-        Source::Switches => switches,
-        Source::Pages => page_groups,
-    };
-    row(source.name(), source.reports(), check)
+    row(source.name(), source.reports(), sources::check(source))
 }
 
 /// All checks, in the order of the output.
@@ -84,73 +68,6 @@ pub fn all(place: &Place, probes: &dyn Probes, own: &Own) -> Vec<Section> {
         section("memory", MEMORY),
         section("upkeep", UPKEEP),
     ]
-}
-
-/// Result of a check; the row gives the name.
-type Finding = Capability;
-
-impl Finding {
-    fn yes(found: impl Into<String>) -> Self {
-        Self { name: "", what: "", status: Status::Yes, found: found.into(), cause: None }
-    }
-
-    fn no(found: impl Into<String>, cause: Cause) -> Self {
-        Self { status: Status::No, cause: Some(cause), ..Self::yes(found) }
-    }
-
-    fn partly(found: impl Into<String>, cause: Cause) -> Self {
-        Self { status: Status::Partly, cause: Some(cause), ..Self::yes(found) }
-    }
-}
-
-impl Inputs<'_> {
-    /// Tries `probe`, described as `what`: it works, or does not for the cause named by `why`.
-    fn tried(&self, probe: Probe, what: &str, why: impl FnOnce(Errno) -> Cause) -> Finding {
-        match self.probes.run(probe) {
-            Ok(()) => Finding::yes(format!("{what}: works")),
-            Err(errno) => Finding::no(format!("{what}: {errno}"), why(errno)),
-        }
-    }
-
-    /// Cause of the refusal of `call`.
-    fn refused(&self, call: &str, errno: Errno) -> Cause {
-        advice::call_refused(call, errno, self.place)
-    }
-
-    /// Cause whose remedy is root's rights.
-    fn only_root(&self, why: &str) -> Cause {
-        advice::only_root(why, self.place, self.own)
-    }
-
-    /// Cause whose remedy is the kernel setting `name`.
-    fn setting(&self, why: impl Into<String>, name: &str, value: &str) -> Cause {
-        advice::with_setting(Cause::of(why), self.place, name, value)
-    }
-
-    /// Tries a call on another process, which needs a capability for another user's process; `may`
-    /// is whether this user has it. `refused` is the cause of any failure with the capability.
-    fn of_others(
-        &self,
-        (probe, call): (Probe, &str),
-        (capability, may): (&str, bool),
-        refused: impl FnOnce(Errno) -> Option<Cause>,
-    ) -> Finding {
-        let found = |outcome: &str| format!("{call}: {outcome}");
-        let missing = || {
-            self.only_root(&format!(
-                "expected {capability}, found it missing; this user's own programs do not need it"
-            ))
-        };
-        match (self.probes.run(probe), may) {
-            (Ok(()), true) => Finding::yes(found("permitted")),
-            (Ok(()), false) => {
-                Finding::partly(found("permitted, since it is this user's"), missing())
-            }
-            (Err(errno), _) => {
-                Finding::no(found(&errno.to_string()), refused(errno).unwrap_or_else(missing))
-            }
-        }
-    }
 }
 
 fn affinity(inputs: &Inputs<'_>) -> Finding {
@@ -185,11 +102,6 @@ fn lifecycle(inputs: &Inputs<'_>) -> Finding {
             }
         },
     }
-}
-
-fn ring_refused(inputs: &Inputs<'_>, errno: Errno) -> Cause {
-    let own_event = inputs.probes.run(Probe::CountTime).is_ok();
-    advice::ring_refused(errno, own_event, inputs.place, inputs.own)
 }
 
 fn processes(inputs: &Inputs<'_>) -> Finding {
@@ -293,77 +205,6 @@ fn sched_ext(inputs: &Inputs<'_>) -> Finding {
     }
 }
 
-fn sample(inputs: &Inputs<'_>) -> Finding {
-    let what = "software clock with samples on a child";
-    inputs.tried(Probe::Samples, what, |errno| ring_refused(inputs, errno))
-}
-
-/// Access samples, and decoding the sampled code.
-fn accesses(inputs: &Inputs<'_>) -> Finding {
-    if !cfg!(target_arch = "x86_64") {
-        let why = "which address an instruction accesses is worked out for x86-64 only";
-        return Finding::no("another processor".to_owned(), Cause::of(why));
-    }
-    let samples = sample(inputs);
-    if samples.status == Status::Yes { live_code(inputs) } else { samples }
-}
-
-/// Samples on each PU, and the nodes of pages: per-thread samples alone cost programs with frequent
-/// switches too much.
-fn page_groups(inputs: &Inputs<'_>) -> Finding {
-    let samples = accesses(inputs);
-    if samples.status != Status::Yes {
-        return samples;
-    }
-    match inputs.probes.run(Probe::SampleWakeUps) {
-        Err(errno) if matches!(errno.0, libc::EACCES | libc::EPERM) => {
-            Finding::no(format!("samples on each PU: {errno}"), ring_refused(inputs, errno))
-        }
-        _ => numa_calls(inputs),
-    }
-}
-
-fn live_code(inputs: &Inputs<'_>) -> Finding {
-    const NAME: &str = "kernel.yama.ptrace_scope";
-    let scope = inputs.place.ptrace_scope;
-    let found =
-        inputs.tried(Probe::ReadMemory, "process_vm_readv of a child", |errno| match scope {
-            Some(3) => Cause::of(format!("{NAME} is 3, which lasts until the next boot")),
-            Some(2) => inputs.setting(format!("expected {NAME} of at most 1, found 2"), NAME, "1"),
-            _ => inputs.refused("process_vm_readv", errno),
-        });
-    match scope {
-        Some(scope @ 1..) if found.status == Status::Yes => {
-            let attach = "code of programs that colocate has not started is not read";
-            let why = format!("expected {NAME} 0 to read others, found {scope}; {attach}");
-            Finding::partly(found.found, inputs.setting(why, NAME, "0"))
-        }
-        _ => found,
-    }
-}
-
-fn pmu(inputs: &Inputs<'_>) -> Finding {
-    let software = inputs.probes.run(Probe::CountTime);
-    let hardware = inputs.probes.run(Probe::CountInstructions);
-    match (software, hardware) {
-        (_, Ok(())) => match inputs.probes.run(Probe::CountTogether) {
-            Ok(()) => Finding::yes("all events of this thread at once: counted"),
-            Err(errno) => Finding::partly(
-                format!("instructions of this thread: counted; all events at once: {errno}"),
-                advice::take_turns(inputs.place),
-            ),
-        },
-        (Ok(()), Err(errno)) => Finding::no(
-            format!("task-clock: counted; instructions: {errno}"),
-            advice::counters_refused(errno, inputs.place, inputs.own),
-        ),
-        (Err(errno), Err(_)) => Finding::no(
-            format!("task-clock: {errno}; instructions: {errno}"),
-            advice::perf_refused(errno, inputs.place, inputs.own),
-        ),
-    }
-}
-
 fn event_names(inputs: &Inputs<'_>) -> Finding {
     match inputs.probes.run(Probe::LibPfm) {
         Ok(()) => Finding::yes("libpfm.so.4 is loaded"),
@@ -374,19 +215,6 @@ fn event_names(inputs: &Inputs<'_>) -> Finding {
             cause.fixes.extend(advice::install_libpfm(inputs.place));
             Finding::partly("libpfm.so.4 is not found", cause)
         }
-    }
-}
-
-fn stacks(inputs: &Inputs<'_>) -> Finding {
-    match &inputs.own.stacks {
-        Ok(found) => Finding::yes(found),
-        Err(why) => Finding::no(
-            why,
-            Cause::of(
-                "expected counters of stalls (docs/reference/pmu.md); without them symbiotic needs \
-                 --machine-speeds and demand vectors, and nothing else needs them",
-            ),
-        ),
     }
 }
 
@@ -401,86 +229,6 @@ fn emulate(inputs: &Inputs<'_>) -> Finding {
             )
             .with(Fix::always("make tracer").noting("in the folder of colocate's source")),
         ),
-    }
-}
-
-fn run_state(inputs: &Inputs<'_>) -> Finding {
-    if inputs.place.schedstat {
-        return Finding::yes("/proc/self/schedstat is there");
-    }
-    let why = "expected a kernel with CONFIG_SCHED_INFO, found no /proc/self/schedstat";
-    Finding::no("/proc/self/schedstat is missing", Cause::of(why))
-}
-
-fn switches(inputs: &Inputs<'_>) -> Finding {
-    if inputs.place.io {
-        return Finding::yes("/proc/self/io is there");
-    }
-    let why = "expected a kernel with CONFIG_TASK_IO_ACCOUNTING, found no /proc/self/io";
-    Finding::partly(
-        "/proc/self/io is missing: calls that read and write are unknown",
-        Cause::of(why),
-    )
-}
-
-fn ebpf(inputs: &Inputs<'_>) -> Finding {
-    inputs.tried(Probe::LoadEbpf, "an eBPF program at sched_waking and sched_switch", |errno| match errno.0 {
-        libc::ENOEXEC => Cause::of("expected a build with clang, found one without"),
-        libc::EPERM => advice::no_ebpf(inputs.place, inputs.own),
-        _ => Cause::of(
-            "expected Linux 5.15 or later with its types (/sys/kernel/btf/vmlinux), found a kernel that loads no such program",
-        ),
-    })
-}
-
-fn wake_ups(inputs: &Inputs<'_>) -> Finding {
-    let ebpf = ebpf(inputs);
-    let Some(mut cause) = ebpf.cause else { return ebpf };
-    let found = |outcome: &str| format!("{}; perf events there: {outcome}", ebpf.found);
-    match inputs.probes.run(Probe::SampleWakeUps) {
-        Ok(()) => {
-            cause.why += "; samples do not show where and when woken threads run";
-            Finding::partly(found("work"), cause)
-        }
-        Err(Errno(libc::ENXIO)) => {
-            cause.why += "; perf events have the numbers of the first PID namespace, and this is another one";
-            Finding::no(found("ENXIO"), cause)
-        }
-        Err(errno) => {
-            cause.why +=
-                "; perf events need CAP_PERFMON and a readable tracefs (/sys/kernel/tracing)";
-            if errno.0 == libc::ENOENT {
-                let mount = "mount -t tracefs tracefs /sys/kernel/tracing";
-                cause.fixes.push(Fix::now(inputs.place.as_root(mount)));
-            }
-            Finding::no(found(&errno.to_string()), cause)
-        }
-    }
-}
-
-fn numa_calls(inputs: &Inputs<'_>) -> Finding {
-    let calls = [
-        ("move_pages", Probe::MovePages),
-        ("get_mempolicy", Probe::MemoryPolicy),
-        ("set_mempolicy", Probe::SetPolicy),
-        ("mbind", Probe::BindMemory),
-        ("migrate_pages", Probe::MigratePages),
-    ];
-    let refused: Vec<(&str, Errno)> = calls
-        .into_iter()
-        .filter_map(|(call, probe)| inputs.probes.run(probe).err().map(|errno| (call, errno)))
-        .collect();
-    let Some((_, errno)) = refused.first() else {
-        return Finding::yes(format!("{}: work", calls.map(|(call, _)| call).join(", ")));
-    };
-    let found: Vec<String> =
-        refused.iter().map(|(call, errno)| format!("{call}: {errno}")).collect();
-    let names: Vec<&str> = refused.iter().map(|(call, _)| *call).collect();
-    let cause = inputs.refused(&names.join(", "), *errno);
-    // Asking and moving are one call; the others are other ways.
-    match names.contains(&"move_pages") {
-        true => Finding::no(found.join(", "), cause),
-        false => Finding::partly(found.join(", "), cause),
     }
 }
 

@@ -5,8 +5,9 @@
 //! tested without being in such a place. A command is printed only where it remedies the cause that
 //! was found.
 
-mod advice;
+pub(crate) mod advice;
 mod checks;
+pub(crate) mod finding;
 mod place;
 mod policies;
 mod probe;

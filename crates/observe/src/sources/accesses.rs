@@ -2,6 +2,8 @@
 
 use super::page_groups::PageGroups;
 use super::{Backend, NewTask, QuantumTasks, TaskRef, TaskUsage};
+use crate::doctor::finding::{Finding, Inputs, live_code, numa_calls, ring_refused, samples};
+use crate::doctor::{Cause, Probe, Status};
 use crate::pmu::Start;
 use crate::sample::Clocks;
 use crate::sharing::AccessSampler;
@@ -159,5 +161,30 @@ impl Backend for Accesses {
             let sampled = groups.into_iter().map(|((group, task), count)| (group, task, count));
             quantum.reports.pages = Some(pages.report(quantum, sampled, self.sampler.period()));
         }
+    }
+}
+
+/// Access samples, and decoding the sampled code.
+pub(super) fn check(inputs: &Inputs<'_>) -> Finding {
+    if !cfg!(target_arch = "x86_64") {
+        let why = "which address an instruction accesses is worked out for x86-64 only";
+        return Finding::no("another processor".to_owned(), Cause::of(why));
+    }
+    let samples = samples(inputs);
+    if samples.status == Status::Yes { live_code(inputs) } else { samples }
+}
+
+/// Samples on each PU, and the nodes of pages: per-thread samples alone cost programs with frequent
+/// switches too much.
+pub(super) fn check_pages(inputs: &Inputs<'_>) -> Finding {
+    let samples = check(inputs);
+    if samples.status != Status::Yes {
+        return samples;
+    }
+    match inputs.probes.run(Probe::SampleWakeUps) {
+        Err(errno) if matches!(errno.0, libc::EACCES | libc::EPERM) => {
+            Finding::no(format!("samples on each PU: {errno}"), ring_refused(inputs, errno))
+        }
+        _ => numa_calls(inputs),
     }
 }

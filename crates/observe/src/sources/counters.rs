@@ -1,6 +1,9 @@
 //! What the processor counts of each task: instructions, cycles, requests to caches and memory, CPI stacks.
 
 use super::{Backend, NewTask, TaskRef, TaskUsage};
+use crate::doctor::advice;
+use crate::doctor::finding::{Finding, Inputs};
+use crate::doctor::{Cause, Probe};
 use crate::pmu::{CounterSet, Counters, Meter, Metered, PmuError, Start};
 use colocate_evidence::{Provider, Refusal, TaskId};
 use colocate_linux::SysError;
@@ -128,6 +131,43 @@ impl DataLevels {
         let known =
             levels.map_while(|level| *counted.misses.get(usize::from(*level).checked_sub(1)?)?);
         Some(known.collect::<Vec<u64>>()).filter(|misses| !misses.is_empty())
+    }
+}
+
+/// Check of the events of a thread.
+pub(super) fn check(inputs: &Inputs<'_>) -> Finding {
+    let software = inputs.probes.run(Probe::CountTime);
+    let hardware = inputs.probes.run(Probe::CountInstructions);
+    match (software, hardware) {
+        (_, Ok(())) => match inputs.probes.run(Probe::CountTogether) {
+            Ok(()) => Finding::yes("all events of this thread at once: counted"),
+            Err(errno) => Finding::partly(
+                format!("instructions of this thread: counted; all events at once: {errno}"),
+                advice::take_turns(inputs.place),
+            ),
+        },
+        (Ok(()), Err(errno)) => Finding::no(
+            format!("task-clock: counted; instructions: {errno}"),
+            advice::counters_refused(errno, inputs.place, inputs.own),
+        ),
+        (Err(errno), Err(_)) => Finding::no(
+            format!("task-clock: {errno}; instructions: {errno}"),
+            advice::perf_refused(errno, inputs.place, inputs.own),
+        ),
+    }
+}
+
+/// Check of the counters of stalls.
+pub(super) fn check_stacks(inputs: &Inputs<'_>) -> Finding {
+    match &inputs.own.stacks {
+        Ok(found) => Finding::yes(found),
+        Err(why) => Finding::no(
+            why,
+            Cause::of(
+                "expected counters of stalls (docs/reference/pmu.md); without them symbiotic needs \
+                 --machine-speeds and demand vectors, and nothing else needs them",
+            ),
+        ),
     }
 }
 

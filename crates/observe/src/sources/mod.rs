@@ -14,12 +14,28 @@ pub mod switches;
 pub mod times;
 pub mod wake_ups;
 
+use crate::doctor::finding::{Check, samples};
 use crate::pmu::{Metered, Start};
-use colocate_evidence::{JobIdx, Provider, Refusal, Reports, SeenTask, TaskId};
+use colocate_evidence::{JobIdx, Provider, Refusal, Reports, SeenTask, Source, TaskId};
 use colocate_linux::{Pid, Tid};
 use colocate_machine::{Machine, Nanos};
 use run_states::Read;
 use std::fmt;
+
+/// Check of a source for `colocate doctor`.
+pub(crate) const fn check(source: Source) -> Check {
+    match source {
+        Source::Mix | Source::Spinning => samples,
+        Source::Counters => counters::check,
+        Source::Stacks => counters::check_stacks,
+        Source::RunStates => run_states::check,
+        Source::Phases => phases::check,
+        Source::WakeUps => wake_ups::check,
+        Source::Sharing => accesses::check,
+        Source::Switches => switches::check,
+        Source::Pages => accesses::check_pages,
+    }
+}
 
 /// Reference to a task, for backends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,9 @@
 //! The kernel's own sums of a running thread are up to a tick short, which is 4 ms on many kernels.
 
 use super::run_states::Times;
+use crate::doctor::advice;
+use crate::doctor::finding::{Finding, Inputs};
+use crate::doctor::{Cause, Probe};
 use colocate_ebpf::{EbpfError, Follow, State, TaskTimes, Watch};
 use colocate_evidence::{JobIdx, Provider, Refusal};
 use colocate_linux::Tid;
@@ -132,4 +135,15 @@ impl Phases {
         }
         Some(Times { cpu_time, waited })
     }
+}
+
+/// Check of the eBPF program.
+pub(super) fn check(inputs: &Inputs<'_>) -> Finding {
+    inputs.tried(Probe::LoadEbpf, "an eBPF program at sched_waking and sched_switch", |errno| match errno.0 {
+        libc::ENOEXEC => Cause::of("expected a build with clang, found one without"),
+        libc::EPERM => advice::no_ebpf(inputs.place, inputs.own),
+        _ => Cause::of(
+            "expected Linux 5.15 or later with its types (/sys/kernel/btf/vmlinux), found a kernel that loads no such program",
+        ),
+    })
 }

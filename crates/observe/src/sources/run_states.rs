@@ -3,6 +3,8 @@
 //! Adding a wait for a PU that goes on costs nothing but remembering the state of tasks whose
 //! PU is read anyway, and a task that sleeps is not read at all ([`colocate_linux::accounting`]).
 
+use crate::doctor::Cause;
+use crate::doctor::finding::{Finding, Inputs};
 use colocate_evidence::Provider;
 use colocate_linux::accounting::{ProcessClock, RunqueueWait};
 use colocate_linux::clock::process_time;
@@ -271,6 +273,15 @@ impl OfTask {
             Err(why) => self.failure = Some(why.raw_os_error().unwrap_or(0)),
         }
     }
+}
+
+/// Check of the kernel's times of threads.
+pub(super) fn check(inputs: &Inputs<'_>) -> Finding {
+    if inputs.place.schedstat {
+        return Finding::yes("/proc/self/schedstat is there");
+    }
+    let why = "expected a kernel with CONFIG_SCHED_INFO, found no /proc/self/schedstat";
+    Finding::no("/proc/self/schedstat is missing", Cause::of(why))
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@
 //! of what it reads, so the larger of the two is taken.
 
 use super::{Backend, TaskRef, TaskUsage};
+use crate::doctor::Cause;
+use crate::doctor::finding::{Finding, Inputs};
 use colocate_evidence::{Provider, TaskId};
 use colocate_files::kernel;
 use colocate_linux::limits::Descriptors;
@@ -112,6 +114,18 @@ fn text<'b>(file: &File, buffer: &'b mut [u8; LONGEST]) -> Option<&'b str> {
 /// The numbers of lines `NAME: NUMBER`, added up.
 fn sum(text: &str, names: &[&str]) -> Option<u64> {
     names.iter().map(|name| kernel::field(text, name)?.parse::<u64>().ok()).sum()
+}
+
+/// Check of the kernel's counts of a thread.
+pub(super) fn check(inputs: &Inputs<'_>) -> Finding {
+    if inputs.place.io {
+        return Finding::yes("/proc/self/io is there");
+    }
+    let why = "expected a kernel with CONFIG_TASK_IO_ACCOUNTING, found no /proc/self/io";
+    Finding::partly(
+        "/proc/self/io is missing: calls that read and write are unknown",
+        Cause::of(why),
+    )
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@ mod ebpf;
 pub(crate) mod sampled;
 mod windows;
 
-use super::{Backend, NewTask, QuantumTasks, TaskRef, TaskUsage};
+use super::{Backend, NewTask, QuantumTasks, TaskRef, TaskUsage, phases};
+use crate::doctor::finding::{Finding, Inputs};
+use crate::doctor::{Errno, Fix, Probe};
 use colocate_ebpf::EbpfError;
 use colocate_evidence::{JobIdx, Provider, Refusal, TaskId, WakeUps};
 use colocate_linux::clock::now;
@@ -211,4 +213,30 @@ fn add(sum: &mut WakeUps, new: &WakeUps) {
 /// The sum, if both are known.
 fn both<T: Add<Output = T>>(one: Option<T>, other: Option<T>) -> Option<T> {
     one.zip(other).map(|(one, other)| one + other)
+}
+
+/// Check of the eBPF program, and of perf events without it.
+pub(super) fn check(inputs: &Inputs<'_>) -> Finding {
+    let ebpf = phases::check(inputs);
+    let Some(mut cause) = ebpf.cause else { return ebpf };
+    let found = |outcome: &str| format!("{}; perf events there: {outcome}", ebpf.found);
+    match inputs.probes.run(Probe::SampleWakeUps) {
+        Ok(()) => {
+            cause.why += "; samples do not show where and when woken threads run";
+            Finding::partly(found("work"), cause)
+        }
+        Err(Errno(libc::ENXIO)) => {
+            cause.why += "; perf events have the numbers of the first PID namespace, and this is another one";
+            Finding::no(found("ENXIO"), cause)
+        }
+        Err(errno) => {
+            cause.why +=
+                "; perf events need CAP_PERFMON and a readable tracefs (/sys/kernel/tracing)";
+            if errno.0 == libc::ENOENT {
+                let mount = "mount -t tracefs tracefs /sys/kernel/tracing";
+                cause.fixes.push(Fix::now(inputs.place.as_root(mount)));
+            }
+            Finding::no(found(&errno.to_string()), cause)
+        }
+    }
 }

@@ -296,7 +296,7 @@ mod tests {
         let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &[] };
         let reports = |amounts: [u64; 2]| {
             let sharing = vec![shared((0, 1), amounts[0]), shared((1, 0), amounts[1])];
-            Reports { wake_ups: Some(vec![woken]), sharing: Some(sharing), pages: None }
+            Reports { wake_ups: Some(vec![woken]), sharing: Some(sharing), ..Reports::NONE }
         };
         let known = Evidence { reports: &reports([1, 1]), ..Evidence::of_queue(now) };
         let later = Evidence { reports: &reports([1, 4]), ..Evidence::of_queue(now) };
