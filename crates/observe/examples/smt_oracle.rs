@@ -3,8 +3,6 @@
 //! Some minutes for each run. Runs are processors, with pairs of siblings, and `fours-znver1` and `fours-thunderx2`,
 //! with four [default: all]. Needs llvm-mca.
 
-#![allow(dead_code)] // the tests use the rest
-
 #[path = "../tests/all/smt_oracle/mod.rs"]
 mod smt_oracle;
 

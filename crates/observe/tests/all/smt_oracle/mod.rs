@@ -4,6 +4,7 @@
 //! The small runs are regression tests. `cargo run --release -p colocate-observe --example smt_oracle` makes the whole
 //! ones and prints the tables of docs/method/validation.md.
 
+#![allow(dead_code)] // the tests use some of it, the example the rest
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // small counts
 
 mod grouping;
