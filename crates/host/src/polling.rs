@@ -263,8 +263,7 @@ impl Polling {
         }
         let orphans = parts.pausing.stopped_jobs();
         // A task that was never read is read once, also while its job waits: then its first quantum has a beginning.
-        let mut awake: BTreeSet<TaskId> =
-            parts.work.table.tasks.to_read().iter().copied().collect();
+        let mut awake = parts.work.table.tasks.to_read.clone();
         let active = parts.sources.times.take_active();
         awake.extend(active.iter().flatten().filter_map(|tid| parts.work.table.tasks.living(*tid)));
         for id in awake {
@@ -282,7 +281,7 @@ impl Polling {
             return;
         }
         let begun = own_time();
-        for id in parts.work.table.tasks.sleeping_alone() {
+        for id in parts.work.table.tasks.sleeping_alone.clone() {
             if !orphans.contains(&id.job) {
                 read_if_run(parts, id, at);
             }
@@ -293,7 +292,7 @@ impl Polling {
             several.filter(|pid| parts.sources.times.states().has_new_cpu_time(*pid)).collect();
         for pid in have_run {
             let mut sleeping = parts.work.table.processes.living_in(pid);
-            sleeping.retain(|id| !parts.work.table.tasks.to_read().contains(id));
+            sleeping.retain(|id| !parts.work.table.tasks.to_read.contains(id));
             if sleeping.first().is_none_or(|id| orphans.contains(&id.job)) {
                 continue;
             }
@@ -428,7 +427,7 @@ fn usable_now(work: &Workload) -> Option<PuSet> {
     if !work.is_attached {
         return own();
     }
-    let jobs = (0..).map(JobIdx).take(work.table.jobs.iter().len().min(MOST_CPUSETS));
-    let processes = jobs.filter_map(|job| work.table.process_of(job));
+    let jobs = (0..).map(JobIdx).zip(work.table.jobs.iter()).take(MOST_CPUSETS);
+    let processes = jobs.filter_map(|(job, known)| work.table.processes.any_of(job, known.pid));
     attached_pus(&work.actuators.cpusets, processes).or_else(own)
 }

@@ -60,22 +60,17 @@ impl TaskTable {
         }
     }
 
-    /// A living process of a job, the first process if alive.
-    pub fn process_of(&self, job: JobIdx) -> Option<&Arc<ProcessHandle>> {
-        self.processes.any_of(job, self.jobs.get(job)?.pid)
-    }
-
     /// Enters a job whose first process is `pid`.
     pub fn add_job(&mut self, name: String, pid: Pid, runtime: Runtime) {
         let job = self.jobs.add(name, pid);
-        self.processes.add(pid, job, runtime);
+        self.processes.by_pid.insert(pid, Process::new(job, runtime));
     }
 
     /// Adds a further process to the job added last.
     pub fn add_process(&mut self, pid: Pid, runtime: Runtime) {
         if let Some((job, entry)) = self.jobs.last_mut() {
             entry.further.push(pid);
-            self.processes.add(pid, job, runtime);
+            self.processes.by_pid.insert(pid, Process::new(job, runtime));
         }
     }
 
@@ -87,7 +82,7 @@ impl TaskTable {
             entry.first = entry.created;
             entry.cpu_before = cpu_before;
             entry.cpu_ended = Some(Nanos::ZERO);
-            self.processes.add(pid, job, runtime);
+            self.processes.by_pid.insert(pid, Process::new(job, runtime));
         }
     }
 
@@ -154,7 +149,12 @@ impl TaskTable {
         let Some(task) = self.tasks.get(id).filter(|task| task.ended.is_none()) else { return };
         let process = self.processes.get(task.thread.pid);
         let is_alone = process.is_none_or(|process| process.living.len() <= 1);
-        self.tasks.note_sleep(id, task.usage.sleeps, is_alone);
+        if !task.usage.sleeps {
+            self.tasks.sleeping_alone.remove(&id);
+            self.tasks.to_read.insert(id);
+        } else if self.tasks.to_read.remove(&id) && is_alone {
+            self.tasks.sleeping_alone.insert(id);
+        }
     }
 
     /// Sets a task's new name.
@@ -184,7 +184,7 @@ impl TaskTable {
         self.jobs.end_task(task);
         // Its times are those of its process now.
         if let Some(last) = self.processes.end_task(task.thread.pid, id) {
-            self.tasks.read_next(last);
+            self.tasks.to_read.insert(last);
         }
         self.note_placed(id, at);
         self.tasks.remember(id);
@@ -213,7 +213,8 @@ impl TaskTable {
         if let Some(job) = self.jobs.get_mut(id.job) {
             job.remove_ended(task);
         }
-        self.processes.entry(pid, id.job, Runtime::Plain).living.insert(id);
+        let process = self.processes.by_pid.entry(pid);
+        process.or_insert_with(|| Process::new(id.job, Runtime::Plain)).living.insert(id);
         self.tasks.make_living(tid, id);
         self.set_target(id, target);
     }

@@ -1,6 +1,6 @@
 //! New tasks, and what they inherit from their creators.
 
-use super::{Processes, TaskTable, Tasks};
+use super::{Process, Processes, TaskTable, Tasks};
 use crate::task::{Placement, Task};
 use colocate_act::fair::Fair;
 use colocate_act::thread::{Inherited, Recent, Thread};
@@ -112,7 +112,8 @@ impl TaskTable {
         let id = TaskId { job, order: entry.created };
         entry.created += 1;
         entry.living += 1;
-        let process = self.processes.entry(pid, job, runtime);
+        let process = self.processes.by_pid.entry(pid);
+        let process = process.or_insert_with(|| Process::new(job, runtime));
         process.further += u32::from(tid != pid.first_thread());
         process.living.insert(id);
         let handle = process.handle.clone();

@@ -39,7 +39,7 @@ pub struct Process {
 }
 
 impl Process {
-    fn new(job: JobIdx, runtime: Runtime) -> Self {
+    pub(super) fn new(job: JobIdx, runtime: Runtime) -> Self {
         Self {
             job,
             handle: None,
@@ -60,22 +60,12 @@ impl Process {
 /// All living processes.
 #[derive(Debug, Default)]
 pub struct Processes {
-    by_pid: HashMap<Pid, Process>,
+    pub(super) by_pid: HashMap<Pid, Process>,
     /// The process whose last task was the last to end, and its job.
     pub(super) ended_last: Option<(Pid, JobIdx)>,
 }
 
 impl Processes {
-    /// Adds a process, in place of an earlier one with its number.
-    pub(super) fn add(&mut self, pid: Pid, job: JobIdx, runtime: Runtime) {
-        self.by_pid.insert(pid, Process::new(job, runtime));
-    }
-
-    /// A living process; it is added if it is unknown.
-    pub(super) fn entry(&mut self, pid: Pid, job: JobIdx, runtime: Runtime) -> &mut Process {
-        self.by_pid.entry(pid).or_insert_with(|| Process::new(job, runtime))
-    }
-
     /// Records the end of a task. Returns the only living task of its process, if one is left.
     pub(super) fn end_task(&mut self, pid: Pid, id: TaskId) -> Option<TaskId> {
         let process = self.by_pid.get_mut(&pid)?;

@@ -19,9 +19,9 @@ pub struct Tasks {
     by_id: BTreeMap<TaskId, Task>,
     by_tid: HashMap<Tid, TaskId>,
     /// Living tasks not asleep at their last reading.
-    to_read: BTreeSet<TaskId>,
+    pub to_read: BTreeSet<TaskId>,
     /// Living tasks asleep at their last reading, each the only thread of its process.
-    sleeping_alone: BTreeSet<TaskId>,
+    pub sleeping_alone: BTreeSet<TaskId>,
     /// Remembered ended tasks, in the order of their ends.
     ended: VecDeque<TaskId>,
     /// Whether the last ended tasks are remembered, and not the first.
@@ -124,34 +124,8 @@ impl Tasks {
         self.by_id.values_mut().filter(|task| task.ended.is_none())
     }
 
-    /// Living tasks asleep at their last reading and alone in their processes, in the order of
-    /// their IDs.
-    pub fn sleeping_alone(&self) -> Vec<TaskId> {
-        self.sleeping_alone.iter().copied().collect()
-    }
-
-    /// Living tasks not asleep at their last reading, in the order of their IDs.
-    pub const fn to_read(&self) -> &BTreeSet<TaskId> {
-        &self.to_read
-    }
-
-    /// Tasks of [`Tasks::to_read()`] that did not sleep at their last reading.
+    /// Tasks of [`Tasks::to_read`] that did not sleep at their last reading.
     pub fn runnable(&self) -> impl Iterator<Item = &Task> {
         self.to_read.iter().filter_map(|id| self.get(*id)).filter(|task| !task.usage.sleeps)
-    }
-
-    /// Has a task read in the next quantum, also if it sleeps.
-    pub(super) fn read_next(&mut self, id: TaskId) {
-        self.to_read.insert(id);
-    }
-
-    /// Updates the sleep state of a task from its last reading.
-    pub(super) fn note_sleep(&mut self, id: TaskId, sleeps: bool, is_alone: bool) {
-        if !sleeps {
-            self.sleeping_alone.remove(&id);
-            self.to_read.insert(id);
-        } else if self.to_read.remove(&id) && is_alone {
-            self.sleeping_alone.insert(id);
-        }
     }
 }

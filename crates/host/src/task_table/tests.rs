@@ -21,8 +21,8 @@ fn table() -> TaskTable {
     table
 }
 
-fn to_read(table: &TaskTable) -> Vec<TaskId> {
-    table.tasks.to_read().iter().copied().collect()
+fn ids(of: &BTreeSet<TaskId>) -> Vec<TaskId> {
+    of.iter().copied().collect()
 }
 
 fn on(pu: u32) -> Mark {
@@ -67,17 +67,20 @@ fn threads_that_sleep_alone() {
     let sleeps = |table: &mut TaskTable, id, sleeps| {
         table.tasks.get_mut(id).unwrap().usage.sleeps = sleeps;
         table.note_sleep(id);
-        (to_read(table), table.tasks.sleeping_alone())
+        (ids(&table.tasks.to_read), ids(&table.tasks.sleeping_alone))
     };
     assert_eq!(sleeps(&mut table, first, true), (vec![], vec![first]));
     assert_eq!(sleeps(&mut table, first, false), (vec![first], vec![]));
     let second = table.created(creation(10, 11, (10, 10))).unwrap();
     assert_eq!(sleeps(&mut table, first, true), (vec![second], vec![]));
     table.ended(Tid(11), Nanos(2));
-    assert_eq!((to_read(&table), table.tasks.sleeping_alone()), (vec![first], vec![]));
+    assert_eq!(
+        (ids(&table.tasks.to_read), ids(&table.tasks.sleeping_alone)),
+        (vec![first], vec![])
+    );
     assert_eq!(sleeps(&mut table, first, true), (vec![], vec![first]));
     table.ended(Tid(10), Nanos(3));
-    assert_eq!((table.tasks.to_read().len(), table.tasks.sleeping_alone()), (0, vec![]));
+    assert_eq!((table.tasks.to_read.len(), ids(&table.tasks.sleeping_alone)), (0, vec![]));
 }
 
 /// cpu0 and cpu1 in turn; when the task of cpu0 ends, the next new thread goes there.
