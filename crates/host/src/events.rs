@@ -109,7 +109,7 @@ impl Events {
         if !events.is_empty() && !places_new {
             self.rests_until = now() + RESTS;
         }
-        parts.work.tasks.begin_events();
+        parts.work.table.inheritable.begin_events();
         let is_news = !events.is_empty();
         for event in events {
             self.on_event(parts, event);
@@ -133,8 +133,8 @@ impl Events {
             }
             TaskEvent::Ended { at, tid, .. } => ended(parts, at, tid),
             TaskEvent::Named { at, pid, tid, name, exec } => {
-                let Some(id) = work.tasks.living(tid) else { return };
-                work.tasks.rename(id, &name);
+                let Some(id) = work.table.tasks.living(tid) else { return };
+                work.table.rename(id, &name);
                 if exec {
                     on_exec(placing, work, pausing, at, pid, id);
                 }
@@ -146,7 +146,7 @@ impl Events {
 
     fn on_creation(&mut self, parts: &mut Parts, creation: Creation) {
         let Parts { work, placing, pausing, sources, .. } = parts;
-        let Some(id) = work.tasks.created(creation) else { return };
+        let Some(id) = work.table.created(creation) else { return };
         self.counts.created += 1;
         if !hold_process(work, id, creation) {
             return ended(parts, creation.at, creation.tid);
@@ -171,11 +171,11 @@ impl Events {
     /// Takes in that a process was reaped: none of its threads lives that was created before, whether or not the kernel's
     /// events or `/proc` have shown it. To be called when the events until then have been taken in.
     pub fn all_have_ended(&mut self, parts: &mut Parts, pid: Pid, before: Nanos) {
-        let tasks = &mut parts.work.tasks;
-        let living = tasks.living_in(pid).into_iter();
-        let created_before =
-            |id| tasks.task(id).filter(|task| task.created <= before).map(|it| it.thread.tid);
-        let tids: Vec<Tid> = living.filter_map(created_before).collect();
+        let table = &parts.work.table;
+        let living = table.processes.living_in(pid).into_iter();
+        let living = living.filter_map(|id| table.tasks.get(id));
+        let created_before = living.filter(|task| task.created <= before);
+        let tids: Vec<Tid> = created_before.map(|task| task.thread.tid).collect();
         self.lifecycle.reaped(tids.iter().copied());
         tids.into_iter().for_each(|tid| ended(parts, before, tid));
     }
@@ -194,12 +194,12 @@ impl Events {
 
     /// Notes what the run with this first process has left behind. The kernel reports its end, and what it may
     /// still create, by events that cost descriptors: those are kept only so long.
-    pub fn note_orphans(&mut self, tasks: &mut TaskTable, first: Pid, left: Vec<Pid>) {
+    pub fn note_orphans(&mut self, table: &TaskTable, first: Pid, left: Vec<Pid>) {
         // A process that does not die is left behind by many runs, and belongs to the first of them.
         let known = |pid: &Pid| self.orphans.iter().any(|orphan| orphan.pids.contains(pid));
         let pids = left.into_iter().filter(|pid| !known(pid)).collect();
         self.orphans.push(Orphans { first, pids });
-        self.forget_orphans(tasks);
+        self.forget_orphans(table);
     }
 
     /// What is created by a process that a run has left behind belongs to that run.
@@ -212,9 +212,9 @@ impl Events {
     }
 
     /// Closes the events of those runs of which nothing is left.
-    pub fn forget_orphans(&mut self, tasks: &mut TaskTable) {
+    pub fn forget_orphans(&mut self, table: &TaskTable) {
         for mut orphan in std::mem::take(&mut self.orphans) {
-            orphan.pids.retain(|pid| tasks.process(*pid).is_some());
+            orphan.pids.retain(|pid| table.processes.get(*pid).is_some());
             if orphan.pids.is_empty() {
                 self.lifecycle.forget(orphan.first);
             } else {
@@ -227,15 +227,15 @@ impl Events {
 /// Takes in the end of a thread. Where a process stays stopped that was known by it, it is noted by another thread
 /// before the line is used again.
 fn ended(parts: &mut Parts, at: Nanos, tid: Tid) {
-    let Workload { tasks, actuators, .. } = &mut parts.work;
-    let Some(id) = tasks.living(tid) else { return };
-    let Some(task) = tasks.task(id) else { return };
+    let Workload { table, actuators, .. } = &mut parts.work;
+    let Some(id) = table.tasks.living(tid) else { return };
+    let Some(task) = table.tasks.get_mut(id) else { return };
     parts.sources.ended(task.named(), &mut task.usage);
     let thread = &task.thread;
     let (pid, is_first, gone) = (thread.pid, thread.is_first(), thread.hands_down());
-    let Some(slot) = tasks.ended(tid, at) else { return };
-    let first = tasks.living(pid.first_thread()).filter(|_| !is_first);
-    if let Some(first) = first.and_then(|first| tasks.task(first)) {
+    let Some(slot) = table.ended(tid, at) else { return };
+    let first = table.tasks.living(pid.first_thread()).filter(|_| !is_first);
+    if let Some(first) = first.and_then(|first| table.tasks.get_mut(first)) {
         actuators.may_live_on_as(&mut first.thread, &gone);
     }
     if parts.pausing.is_stopped(id.job) {

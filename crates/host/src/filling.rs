@@ -65,14 +65,14 @@ impl Fillers {
     pub fn lower(&mut self, work: &mut Workload, job: JobIdx) -> bool {
         // Before the first thread: `raise` undoes a failure half way.
         self.down.insert(job);
-        let pids = work.tasks.processes_of(job);
+        let pids = work.table.processes.of(job);
         let other_session = self.session.and_then(|ours| {
             pids.into_iter().find(|pid| sys::session_of(*pid).is_ok_and(|its| its != ours))
         });
         let mut why = other_session.map(|pid| {
             format!("process {pid} has a session of its own, which has a share of the CPU time as a whole (autogroup)")
         });
-        for task in work.tasks.living_of(job) {
+        for task in work.table.tasks.living_of(job) {
             if why.is_none() {
                 let lowered = work.actuators.lower(&mut task.thread, self.permission);
                 why = lowered.err().map(|why| why.to_string());
@@ -91,7 +91,7 @@ impl Fillers {
             return;
         }
         let mut trouble = None;
-        for task in work.tasks.living_of(job) {
+        for task in work.table.tasks.living_of(job) {
             // Every thread is raised; one reason is enough for the report.
             trouble = work.actuators.raise(&mut task.thread).err().or(trouble);
         }
@@ -103,7 +103,7 @@ impl Fillers {
     /// thread.
     pub fn inherit_class(&mut self, work: &mut Workload, id: TaskId) {
         let down = self.fills(id.job);
-        let Some(task) = work.tasks.task(id) else { return };
+        let Some(task) = work.table.tasks.get_mut(id) else { return };
         if !task.thread.is_first() {
             self.threaded.insert(task.thread.pid);
         }

@@ -55,6 +55,7 @@ pub use task::TaskRecord;
 pub use totals::Totals;
 
 use crate::target::Targets;
+use crate::task_table::seen;
 use colocate_act::actuators::Actuators;
 use colocate_act::boost::{LOWEST_NICE, SHORT_SLICE};
 use colocate_act::guardian::Guardian;
@@ -161,8 +162,9 @@ impl LinuxHost {
         };
         let Safeguards { pauser, journal, guardian, .. } = safeguards;
         let mut runtimes = Runtimes::default();
-        let mut tasks = jobs_of(setup, &held, &mut runtimes);
-        (tasks.keeps_last, tasks.levels) = (setup.may_pause, DataLevels::of(&machine));
+        let mut table = jobs_of(setup, &held, &mut runtimes);
+        table.tasks.keeps_last = setup.may_pause;
+        table.levels = DataLevels::of(&machine);
         // A new thread runs where its creator does until we have run. After all forks, so that no
         // program inherits it; without it we are only slower.
         let nice = sys::nice();
@@ -175,7 +177,7 @@ impl LinuxHost {
         let work = Workload {
             usable: usable(&machine, &usable_now),
             machine,
-            tasks,
+            table,
             actuators: Actuators {
                 journal,
                 proc: setup.proc.clone(),
@@ -229,7 +231,7 @@ impl LinuxHost {
             events.begin_counts();
             parts.work.begin_attached();
         }
-        let jobs = parts.work.tasks.jobs().iter();
+        let jobs = parts.work.table.jobs.iter();
         self.throttling.watch(jobs.map(|job| job.pid.to_string()));
         self.throttling.read(now());
     }
@@ -267,7 +269,7 @@ impl LinuxHost {
 
     /// Instructions of each job in all its runs, as far as its tasks were counted; `None` if nothing is counted.
     pub fn instructions(&self) -> Option<Vec<u64>> {
-        self.parts.sources.counts().then(|| self.parts.work.tasks.instructions())
+        self.parts.sources.counts().then(|| self.parts.work.table.instructions())
     }
 
     /// Figures of the run so far.
@@ -278,12 +280,12 @@ impl LinuxHost {
             creations: self.events.counts().clone(),
             creation_without_perf: self.events.without_perf(),
             records: records(work),
-            placed: work.tasks.placed.until(now()),
-            first_processes: work.tasks.jobs().iter().map(|job| job.pid).collect(),
+            placed: work.table.placed.until(now()),
+            first_processes: work.table.jobs.iter().map(|job| job.pid).collect(),
             is_attached: work.is_attached,
             has_given_up: pausing.has_given_up(),
-            most_living: work.tasks.most_living,
-            forgotten: work.tasks.forgotten,
+            most_living: work.table.tasks.most_living,
+            forgotten: work.table.tasks.forgotten,
             runs: self.runs(),
             instructions: self.instructions(),
             known_cpu_times: work.known_cpu_times(),
@@ -327,8 +329,8 @@ impl LinuxHost {
         // A thread whose mask is inherited before it is restored creates the next one a moment later.
         let _ = sys::set_slice_and_nice(SHORT_SLICE, LOWEST_NICE);
         events.take(parts);
-        let Workload { tasks, actuators, is_attached, .. } = &mut parts.work;
-        tasks.living_mut().for_each(|task| actuators.note_bound(&mut task.thread));
+        let Workload { table, actuators, is_attached, .. } = &mut parts.work;
+        table.tasks.living_mut().for_each(|task| actuators.note_bound(&mut task.thread));
         let root = Root {
             guardian: self.guardian.as_ref().map(Guardian::pid),
             has_records: events.has_records(),
@@ -430,7 +432,7 @@ impl LinuxHost {
     /// Why the quantum is over, if it is.
     fn end_of_quantum(&mut self, until: Nanos, is_short: bool) -> Option<QuantumEnd> {
         let Self { parts, events, .. } = self;
-        if parts.work.tasks.all_ended() && self.runs.have_left() {
+        if parts.work.table.jobs.have_ended() && self.runs.have_left() {
             events.take(parts);
             return Some(QuantumEnd::AllJobsEnded);
         }
@@ -501,8 +503,10 @@ impl LinuxHost {
         }
         self.throttling.read(now());
         let launch = work.launched.unwrap_or(Nanos::ZERO);
-        let mut tasks = work.tasks.seen(launch, pausing.waiting());
-        let reports = sources.report(&work.machine, &work.tasks.threads(), &mut tasks);
+        let mut tasks = seen(&work.table, launch, pausing.waiting());
+        let threads = work.table.tasks.remembered().map(|task| (task.named(), task.created));
+        let threads: Vec<_> = threads.collect();
+        let reports = sources.report(&work.machine, &threads, &mut tasks);
         let moved = paging.moved(work);
         Observation { at: work.clock(), end, tasks, ended: runs.ended().to_vec(), moved, reports }
     }
@@ -514,7 +518,7 @@ fn pass_on(work: &Workload, pausing: &Pausing, signal: c_int) {
         // A program that has not begun handles no signal yet, and any would end it.
         if pausing.held(job).is_none() {
             // A child of ours that is not reaped yet: its number is its own.
-            let _ = sys::kill(work.tasks.jobs()[job.0 as usize].pid, signal);
+            let _ = work.table.jobs.get(job).map(|known| sys::kill(known.pid, signal));
         }
     }
 }
@@ -523,7 +527,7 @@ fn pass_on(work: &Workload, pausing: &Pausing, signal: c_int) {
 /// timeout(1).
 fn continue_self_stopped(work: &mut Workload) {
     for job in work.running_jobs() {
-        let mut stopped = work.tasks.handles_of(job);
+        let mut stopped = work.table.processes.handles_of(job);
         stopped.retain(|process| process.stat().is_some_and(|stat| stat.state == 'T'));
         let continued = pause::signal(&stopped, libc::SIGCONT);
         work.report_failure(job, "continue_self_stopped", continued);
@@ -557,7 +561,7 @@ impl Host for LinuxHost {
     }
 
     fn run_quantum(&mut self, plan: &Plan, asked: Nanos) -> Result<Observation, HostError> {
-        let quantum = self.quantum.begin(asked, self.parts.work.tasks.kept_tasks());
+        let quantum = self.quantum.begin(asked, self.parts.work.table.tasks.remembered().len());
         let Parts { work, placing, pausing, .. } = &mut self.parts;
         pausing.stop_waiting_jobs(work, plan)?;
         adopt(placing, work, pausing, plan);

@@ -6,7 +6,7 @@ use crate::parts::Parts;
 use crate::pausing::Pausing;
 use crate::ready::{NOT_LAUNCHED, Probing, Readiness};
 use crate::target::Targets;
-use crate::task_table::TaskTable;
+use crate::task_table::Processes;
 use crate::workload::Workload;
 use colocate_act::boost::{HIGHEST_NICE, SHORT_SLICE};
 use colocate_act::guardian::Guardian;
@@ -147,7 +147,8 @@ impl Runs {
             events.take(parts);
         }
         // Before any of them is handled: a job that begins anew may get the number of a process that was reaped.
-        let runs: Vec<_> = reaped.iter().map(|(it, _)| parts.work.tasks.run_of(it.pid)).collect();
+        let runs: Vec<_> =
+            reaped.iter().map(|(it, _)| parts.work.table.jobs.run_of(it.pid)).collect();
         for ((waited, begun), run) in reaped.into_iter().zip(runs) {
             self.reaped(parts, events, guardian, waited, begun, run);
         }
@@ -189,7 +190,7 @@ impl Runs {
         // What its last threads did is known when their ends are reported.
         events.take(parts);
         let instructions =
-            parts.work.tasks.instructions().get(end.job.0 as usize).copied().unwrap_or(0);
+            parts.work.table.instructions().get(end.job.0 as usize).copied().unwrap_or(0);
         if !self.targets.run_ended(end, instructions) {
             return;
         }
@@ -212,8 +213,8 @@ impl Runs {
             return;
         }
         let at = work.clock();
-        for (job, instructions) in (0..).map(JobIdx).zip(work.tasks.instructions()) {
-            let end = || JobEnd { job, at, status: 0, cpu_time: work.tasks.cpu_time(job) };
+        for (job, instructions) in (0..).map(JobIdx).zip(work.table.instructions()) {
+            let end = || JobEnd { job, at, status: 0, cpu_time: work.table.cpu_time(job) };
             self.targets.counted(job, instructions, end);
         }
     }
@@ -227,14 +228,14 @@ impl Runs {
         before: Pid,
     ) -> Result<(), launch::LaunchError> {
         let job = end.job;
-        let processes = parts.work.tasks.handles_of(job);
+        let processes = parts.work.table.processes.handles_of(job);
         parts.pausing.kill(&mut parts.work, job, &processes);
-        let left = parts.work.tasks.processes_of(job);
-        events.note_orphans(&mut parts.work.tasks, before, left);
+        let left = parts.work.table.processes.of(job);
+        events.note_orphans(&parts.work.table, before, left);
         let place = job.0 as usize;
         let held = launch::hold_again(&self.commands[place], &self.signals)?;
         let runtime = parts.work.runtimes.of(&self.commands[place].path);
-        parts.work.tasks.restart(job, held.pid(), runtime, end.cpu_time.unwrap_or(Nanos::ZERO));
+        parts.work.table.restart(job, held.pid(), runtime, end.cpu_time.unwrap_or(Nanos::ZERO));
         events.watch_anew(held.pid());
         parts.sources.watch_instead(job, before, held.pid());
         parts.pausing.hold(job, held);
@@ -246,7 +247,7 @@ impl Runs {
     /// Ends the jobs that ran already and of which no process lives any more.
     pub fn end_attached(&mut self, parts: &mut Parts) {
         if parts.work.is_attached {
-            let emptied = parts.work.tasks.take_emptied();
+            let emptied = parts.work.table.jobs.take_emptied();
             if !emptied.is_empty() {
                 self.end_jobs(parts, &emptied);
             }
@@ -277,9 +278,12 @@ impl Runs {
     /// Says of the jobs that were left alone which continue. To be called when the events until then are taken in.
     pub fn note_detached(&mut self, work: &mut Workload) {
         let Some(cause) = self.detached_by.take() else { return };
-        let jobs = work.tasks.jobs().len();
-        let continuing =
-            (0..).map(JobIdx).take(jobs).filter(|job| is_living(&work.tasks, *job)).count();
+        let jobs = work.table.jobs.iter().len();
+        let continuing = (0..)
+            .map(JobIdx)
+            .take(jobs)
+            .filter(|job| is_living(&work.table.processes, *job))
+            .count();
         work.notes.push(format!("{cause}: {}", continue_line(continuing, jobs)));
     }
 
@@ -306,7 +310,7 @@ impl Runs {
             self.terminate(parts, job);
         }
         for end in self.targets.new_ends() {
-            parts.work.tasks.end_job(end);
+            parts.work.table.jobs.end(end);
             // What it leaves behind is not stopped any more.
             parts.pausing.continue_job(&mut parts.work, end.job);
             self.ended.push(end);
@@ -318,9 +322,8 @@ impl Runs {
 
     /// Ends the other jobs once those have ended that the run is to last for.
     fn end_others(&mut self, parts: &mut Parts) {
-        let has_ended = |job: &JobIdx| {
-            parts.work.tasks.jobs().get(job.0 as usize).is_none_or(|it| it.end.is_some())
-        };
+        let has_ended =
+            |job: &JobIdx| parts.work.table.jobs.get(*job).is_none_or(|it| it.end.is_some());
         if !self.until.is_empty() && self.until.iter().all(has_ended) {
             self.until.clear();
             self.terminate_all(parts);
@@ -331,8 +334,8 @@ impl Runs {
     /// Ends a server of which only daemons live: its first process has ended when they began.
     fn terminate_daemons(&mut self, parts: &mut Parts) {
         let server = JobIdx(0);
-        let has_ended = parts.work.tasks.jobs().first().is_some_and(|job| job.end.is_some());
-        let daemons = parts.work.tasks.handles_of(server);
+        let has_ended = parts.work.table.jobs.get(JobIdx(0)).is_some_and(|job| job.end.is_some());
+        let daemons = parts.work.table.processes.handles_of(server);
         if !self.serves || !has_ended || daemons.is_empty() {
             return;
         }
@@ -344,17 +347,16 @@ impl Runs {
 
     /// Sends SIGTERM to a job, with all that it has created.
     fn terminate(&mut self, parts: &mut Parts, job: JobIdx) {
-        let place = job.0 as usize;
-        let pid = parts.work.tasks.jobs().get(place).map(|job| job.pid);
+        let pid = parts.work.table.jobs.get(job).map(|job| job.pid);
         self.leaving.push(Leaving { job, pid, due: now() + self.grace, killed: None });
         if parts.pausing.forget_held(job) {
             // It has not begun, so there is nothing that it could clean up, nor is it in its cgroup.
-            let killed = pause::signal(&parts.work.tasks.handles_of(job), libc::SIGKILL);
+            let killed = pause::signal(&parts.work.table.processes.handles_of(job), libc::SIGKILL);
             parts.work.report_failure(job, "end", killed);
             return;
         }
         // What is stopped receives nothing; by signals it receives this one first.
-        let asked = pause::signal(&parts.work.tasks.handles_of(job), libc::SIGTERM);
+        let asked = pause::signal(&parts.work.table.processes.handles_of(job), libc::SIGTERM);
         parts.work.report_failure(job, "end", asked);
         parts.pausing.continue_job(&mut parts.work, job);
     }
@@ -362,13 +364,13 @@ impl Runs {
     /// Kills those that were asked to end and have not, when their time is over, and closes the events of runs of which
     /// nothing is left.
     pub fn kill_overdue(&mut self, parts: &mut Parts, events: &mut Events) {
-        events.forget_orphans(&mut parts.work.tasks);
+        events.forget_orphans(&parts.work.table);
         if self.leaving.is_empty() {
             return;
         }
         for mut leaving in std::mem::take(&mut self.leaving) {
-            let processes = parts.work.tasks.handles_of(leaving.job);
-            let pids = parts.work.tasks.processes_of(leaving.job);
+            let processes = parts.work.table.processes.handles_of(leaving.job);
+            let pids = parts.work.table.processes.of(leaving.job);
             if leaving.pid.is_none() && pids.is_empty() {
                 continue;
             }
@@ -413,8 +415,13 @@ impl Runs {
     /// timeout.
     pub fn release_if_ready(&mut self, parts: &mut Parts) {
         let Some(probing) = &self.probing else { return };
-        let failed =
-            parts.work.tasks.jobs().first().and_then(|job| job.end).filter(|it| it.status != 0);
+        let failed = parts
+            .work
+            .table
+            .jobs
+            .get(JobIdx(0))
+            .and_then(|job| job.end)
+            .filter(|it| it.status != 0);
         match (probing.outcome(), failed) {
             (Some(Ok(())), _) => {
                 self.probing = None;
@@ -431,7 +438,7 @@ impl Runs {
 
     /// Ends every job, as the first job is not ready.
     fn end_unready(&mut self, parts: &mut Parts, why: &str) {
-        let name = parts.work.tasks.jobs().first().map_or("", |job| job.name.as_str());
+        let name = parts.work.table.jobs.get(JobIdx(0)).map_or("", |job| job.name.as_str());
         parts.work.notes.push(format!(
             "{} is not ready: {why}; the other programs were not started",
             printable(name)
@@ -486,9 +493,9 @@ fn wait(pausing: &mut Pausing, is_pressed: bool) -> Result<Option<Waited>, SysEr
     waited
 }
 
-fn is_living(tasks: &TaskTable, job: JobIdx) -> bool {
-    let mut pids = tasks.processes_of(job).into_iter();
-    pids.any(|pid| !tasks.living_in(pid).is_empty())
+fn is_living(processes: &Processes, job: JobIdx) -> bool {
+    let mut pids = processes.of(job).into_iter();
+    pids.any(|pid| !processes.living_in(pid).is_empty())
 }
 
 /// Says which processes of a job are still there although they were killed.

@@ -94,7 +94,7 @@ impl Paging {
             }
         }
         for order in orders {
-            let processes = work.tasks.handles_of(order.job);
+            let processes = work.table.processes.handles_of(order.job);
             let ordered = Ordered { order: order.clone(), processes };
             let orders = self.pager.as_ref().and_then(|pager| pager.orders.as_ref());
             // Sending fails only once the thread has ended.

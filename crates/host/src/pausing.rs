@@ -140,7 +140,7 @@ impl Pausing {
     /// its start or after its end.
     fn make_wait(&mut self, work: &mut Workload, job: JobIdx, measures: bool) {
         let begun = self.held.get(job.0 as usize).is_some_and(Option::is_none);
-        let ended = work.tasks.jobs().get(job.0 as usize).is_none_or(|known| known.end.is_some());
+        let ended = work.table.jobs.get(job).is_none_or(|known| known.end.is_some());
         if begun && !ended && !self.lower(work, job, measures) {
             self.stop_now(work, job);
         }
@@ -168,7 +168,7 @@ impl Pausing {
             return;
         }
         // Before the stop, so that the guardian can continue the processes.
-        work.note_all(&work.tasks.processes_of(job));
+        work.note_all(&work.table.processes.of(job));
         self.by_pauser(work, job, "stop", Pauser::stop);
     }
 
@@ -180,7 +180,7 @@ impl Pausing {
         what: &'static str,
         act: impl FnOnce(&mut Pauser, Group, &[Arc<ProcessHandle>]) -> io::Result<()>,
     ) {
-        let processes = work.tasks.handles_of(job);
+        let processes = work.table.processes.handles_of(job);
         let Some(pauser) = &mut self.pauser else { return };
         let done = act(pauser, group(job), &processes);
         work.report_failure(job, what, done);
@@ -234,7 +234,7 @@ impl Pausing {
     pub fn stop_new(&self, work: &mut Workload, job: JobIdx, pid: Pid) {
         if self.is_stopped(job) {
             work.note_all(&[pid]);
-            let both = self.pauser.as_ref().zip(work.tasks.handle(pid));
+            let both = self.pauser.as_ref().zip(work.table.processes.handle(pid));
             let result = both.map_or(Ok(()), |(pauser, process)| pauser.stop_new(process));
             work.report_failure(job, "stop", result);
         }
@@ -315,7 +315,7 @@ impl Pausing {
         let Some(pauser) = &mut self.pauser else { return };
         let mut processes = BTreeMap::new();
         if pauser.needs_processes() {
-            processes = work.tasks.handles_by_job();
+            processes = work.table.processes.handles_by_job();
         }
         for job in &self.waiting {
             let of_job = processes.get(job).map_or(&[][..], Vec::as_slice);

@@ -8,6 +8,7 @@ use crate::parts::Parts;
 use crate::placement::{Event, Placing, after_reset, follow_all};
 use crate::preparing::{MOST_CPUSETS, attached_pus, usable};
 use crate::quantum::own_time;
+use crate::task::Task;
 use crate::throttling::Throttling;
 use crate::workload::Workload;
 use colocate_act::actuators::Actuators;
@@ -133,7 +134,7 @@ impl Polling {
     fn poll_next_tasks(&mut self, parts: &mut Parts) -> bool {
         read_times(parts);
         let (at, orphans) = (now(), parts.pausing.stopped_jobs());
-        let next = parts.work.tasks.living_after(self.last_read, MOST_AT_ONCE);
+        let next = parts.work.table.tasks.living_after(self.last_read, MOST_AT_ONCE);
         for id in next.iter().filter(|id| !orphans.contains(&id.job)) {
             self.read_task(parts, *id, at);
         }
@@ -152,10 +153,10 @@ impl Polling {
             let us = Pid(std::process::id().cast_signed());
             self.boost.watch(&parts.work.actuators.proc, us, us.first_thread());
         }
-        let (table, waiting, pus) =
-            (&parts.work.tasks, parts.pausing.waiting(), parts.work.usable.len());
-        let may_run = |id: &TaskId| !waiting.contains(&id.job);
-        let crowd = || (table.runnable().filter(may_run).count(), pus);
+        let (tasks, waiting, pus) =
+            (&parts.work.table.tasks, parts.pausing.waiting(), parts.work.usable.len());
+        let may_run = |task: &&Task| !waiting.contains(&task.id.job);
+        let crowd = || (tasks.runnable().filter(may_run).count(), pus);
         if let Some(boosted) = self.boost.poll(now(), crowd) {
             // Where a larger share is not permitted, new threads wait longer.
             let _ =
@@ -171,7 +172,7 @@ impl Polling {
         }
         match read::live() {
             Ok(machine) => {
-                parts.work.tasks.levels = DataLevels::of(&machine);
+                parts.work.table.levels = DataLevels::of(&machine);
                 parts.work.machine = match &self.measured {
                     Some(before) => keep_kinds(&machine, before),
                     None => machine,
@@ -196,26 +197,23 @@ impl Polling {
     pub fn read_all_tasks(&mut self, parts: &mut Parts) {
         read_times(parts);
         let at = now();
-        parts.sources.times.states().begin(parts.work.tasks.with_threads(), at);
+        parts.sources.times.states().begin(parts.work.table.processes.with_threads(), at);
         self.found_stopped.clear();
         let orphans = parts.pausing.stopped_jobs();
-        for id in parts.work.tasks.living_after(None, usize::MAX) {
+        for id in parts.work.table.tasks.living_after(None, usize::MAX) {
             if !orphans.contains(&id.job) {
                 self.read_task(parts, id, at);
             }
         }
         self.last_read = None;
         self.end_of_poll();
-        parts
-            .work
-            .tasks
-            .with_threads()
-            .for_each(|(pid, _)| parts.sources.times.states().all_read(pid));
+        let several = parts.work.table.processes.with_threads();
+        several.for_each(|(pid, _)| parts.sources.times.states().all_read(pid));
     }
 
     fn read_task(&mut self, parts: &mut Parts, id: TaskId, at: Nanos) {
         read_usage(parts, id, at);
-        let Some(task) = parts.work.tasks.task(id) else { return };
+        let Some(task) = parts.work.table.tasks.get_mut(id) else { return };
         let stat = parts.work.actuators.read_back(&mut task.thread);
         let is_settled = !matches!(
             task.placement.status,
@@ -230,16 +228,16 @@ impl Polling {
         } else if stat.is_some() {
             check_bound(parts, id);
         }
-        let Some(task) = parts.work.tasks.task(id) else { return };
+        let Some(task) = parts.work.table.tasks.get_mut(id) else { return };
         parts.sources.times.states().could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
         let chose = task.placement.status == PlacementStatus::PinnedByProgram;
         let aimed = task.placement.target != Place::LeftToKernel;
-        parts.work.tasks.note_placed(id, at);
-        parts.work.tasks.note_sleep(id);
+        parts.work.table.note_placed(id, at);
+        parts.work.table.note_sleep(id);
         if chose && aimed {
-            parts.work.tasks.set_target(id, Place::LeftToKernel);
+            parts.work.table.set_target(id, Place::LeftToKernel);
         }
-        if stat.is_some_and(|stat| stat.is_stopped()) && parts.work.tasks.begins_run(id) {
+        if stat.is_some_and(|stat| stat.is_stopped()) && parts.work.table.begins_run(id) {
             self.found_stopped.insert(id.job);
         }
     }
@@ -261,16 +259,20 @@ impl Polling {
         read_times(parts);
         let at = now();
         if !parts.sources.times.has_phases() {
-            parts.sources.times.states().begin(parts.work.tasks.with_threads(), at);
+            parts.sources.times.states().begin(parts.work.table.processes.with_threads(), at);
         }
         let orphans = parts.pausing.stopped_jobs();
         // A task that was never read is read once, also while its job waits: then its first quantum has a beginning.
-        let mut awake: BTreeSet<TaskId> = parts.work.tasks.to_read().collect();
+        let mut awake = parts.work.table.tasks.to_read.clone();
         let active = parts.sources.times.take_active();
-        awake.extend(active.iter().flatten().filter_map(|tid| parts.work.tasks.living(*tid)));
+        awake.extend(active.iter().flatten().filter_map(|tid| parts.work.table.tasks.living(*tid)));
         for id in awake {
-            let is_new =
-                parts.work.tasks.task(id).is_some_and(|task| task.usage.cpu_time.is_none());
+            let is_new = parts
+                .work
+                .table
+                .tasks
+                .get_mut(id)
+                .is_some_and(|task| task.usage.cpu_time.is_none());
             if is_new || !orphans.contains(&id.job) {
                 read_if_run(parts, id, at);
             }
@@ -279,21 +281,22 @@ impl Polling {
             return;
         }
         let begun = own_time();
-        for id in parts.work.tasks.sleeping_alone() {
+        for id in parts.work.table.tasks.sleeping_alone.clone() {
             if !orphans.contains(&id.job) {
                 read_if_run(parts, id, at);
             }
         }
         // The kernel says with one call how long all threads of a process have run.
-        let several = parts.work.tasks.with_threads().map(|(pid, _)| pid);
+        let several = parts.work.table.processes.with_threads().map(|(pid, _)| pid);
         let have_run: Vec<Pid> =
             several.filter(|pid| parts.sources.times.states().has_new_cpu_time(*pid)).collect();
         for pid in have_run {
-            let stopped_polls = parts.work.tasks.sleeping_of(pid);
-            if stopped_polls.first().is_none_or(|id| orphans.contains(&id.job)) {
+            let mut sleeping = parts.work.table.processes.living_in(pid);
+            sleeping.retain(|id| !parts.work.table.tasks.to_read.contains(id));
+            if sleeping.first().is_none_or(|id| orphans.contains(&id.job)) {
                 continue;
             }
-            stopped_polls.into_iter().for_each(|id| read_if_run(parts, id, at));
+            sleeping.into_iter().for_each(|id| read_if_run(parts, id, at));
             parts.sources.times.states().all_read(pid);
         }
         let took = own_time().saturating_sub(begun);
@@ -321,7 +324,7 @@ pub(crate) fn watch_sched_ext(placing: &mut Placing, work: &mut Workload) {
 
 /// Reads the usage of a living task until `at`, on the kernel's clock.
 fn read_usage(parts: &mut Parts, id: TaskId, at: Nanos) {
-    if let Some(task) = parts.work.tasks.task(id) {
+    if let Some(task) = parts.work.table.tasks.get_mut(id) {
         parts.sources.read(task.named(), at, &mut task.usage);
     }
 }
@@ -334,7 +337,7 @@ fn read_times(parts: &mut Parts) {
 
 /// Takes in that the mask of a task, as just read, was changed by its program.
 fn check_mask(parts: &mut Parts, id: TaskId, at: Nanos) {
-    let Some(task) = parts.work.tasks.task(id) else { return };
+    let Some(task) = parts.work.table.tasks.get_mut(id) else { return };
     match parts.work.actuators.mask_owner(&mut task.thread) {
         MaskOwner::Program => {
             parts.work.actuators.respect(&mut task.thread);
@@ -348,7 +351,7 @@ fn check_mask(parts: &mut Parts, id: TaskId, at: Nanos) {
 /// Takes in that a program has set the original mask again on a task that it had bound: LLVM's OpenMP binds its first thread to one
 /// PU after the other as it begins.
 fn check_bound(parts: &mut Parts, id: TaskId) {
-    let Some(task) = parts.work.tasks.task(id) else { return };
+    let Some(task) = parts.work.table.tasks.get_mut(id) else { return };
     if task.placement.status != PlacementStatus::PinnedByProgram
         || parts.work.actuators.mask_owner(&mut task.thread) != MaskOwner::Original
     {
@@ -362,7 +365,7 @@ fn check_bound(parts: &mut Parts, id: TaskId) {
 
 /// Takes in that a task that was put somewhere has the original mask again.
 fn on_mask_reset(parts: &mut Parts, id: TaskId, at: Nanos) {
-    let Some(task) = parts.work.tasks.task(id) else { return };
+    let Some(task) = parts.work.table.tasks.get_mut(id) else { return };
     if task.placement.status != PlacementStatus::Placed {
         return;
     }
@@ -371,7 +374,7 @@ fn on_mask_reset(parts: &mut Parts, id: TaskId, at: Nanos) {
         // The kernel has widened the mask, as the PU is gone: that is planned for when the machine is next polled.
         return;
     }
-    let Some(task) = parts.work.tasks.task(id) else { return };
+    let Some(task) = parts.work.table.tasks.get_mut(id) else { return };
     let age = at.saturating_sub(task.created);
     let event = after_reset(age, task.placement.was_reset);
     task.placement.was_reset = true;
@@ -380,9 +383,9 @@ fn on_mask_reset(parts: &mut Parts, id: TaskId, at: Nanos) {
 
 /// Reads what a task has done, and where it is if it has run.
 fn read_if_run(parts: &mut Parts, id: TaskId, at: Nanos) {
-    let before = parts.work.tasks.task(id).and_then(|task| task.usage.cpu_time);
+    let before = parts.work.table.tasks.get_mut(id).and_then(|task| task.usage.cpu_time);
     read_usage(parts, id, at);
-    let Some(task) = parts.work.tasks.task(id) else { return };
+    let Some(task) = parts.work.table.tasks.get_mut(id) else { return };
     let now = task.usage.cpu_time;
     // A task of unknown CPU time may have run.
     if now > before || now.is_none() || task.thread.last_ran.is_none() {
@@ -390,20 +393,20 @@ fn read_if_run(parts: &mut Parts, id: TaskId, at: Nanos) {
         stat.iter().for_each(|stat| task.usage.note_cpu_time(stat.cpu_time));
         parts.sources.times.states().could_run(id, stat.is_some_and(|stat| stat.could_run()), at);
     }
-    parts.work.tasks.note_sleep(id);
+    parts.work.table.note_sleep(id);
 }
 
 /// Finds first threads of jobs that live although their end was reported: when a program
 /// changes its user, the kernel takes our events from it (perf_event_open(2)).
 fn find_lost_jobs(parts: &mut Parts) {
-    for id in parts.work.tasks.maybe_lost() {
-        let Some(task) = parts.work.tasks.task(id) else { continue };
+    for id in parts.work.table.maybe_lost() {
+        let Some(task) = parts.work.table.tasks.get_mut(id) else { continue };
         // The kernel reports an end before it is over: a task that has just ended may still be seen to run.
         if task.ended.is_none_or(|ended| now() < ended + POLL_EVERY) {
             continue;
         }
         let (pid, tid) = (task.thread.pid, task.thread.tid);
-        let job = parts.work.tasks.jobs().get(id.job.0 as usize);
+        let job = parts.work.table.jobs.get(id.job);
         let process = match job.and_then(|job| job.attached.clone()) {
             Some(process) => Some(process),
             // A child of ours: until that is reaped, its number is its own.
@@ -411,8 +414,8 @@ fn find_lost_jobs(parts: &mut Parts) {
         };
         let stat = process.as_ref().and_then(|process| process.stat_of(tid));
         if stat.is_some_and(|stat| !stat.is_dead()) {
-            parts.work.tasks.revive(id);
-            parts.work.tasks.hold(id, process);
+            parts.work.table.revive(id);
+            parts.work.table.hold(id, process);
             parts.placing.place(&mut parts.work, id, Event::Restored, now());
         }
     }
@@ -424,7 +427,7 @@ fn usable_now(work: &Workload) -> Option<PuSet> {
     if !work.is_attached {
         return own();
     }
-    let jobs = (0..).map(JobIdx).take(work.tasks.jobs().len().min(MOST_CPUSETS));
-    let processes = jobs.filter_map(|job| work.tasks.process_of(job));
+    let jobs = (0..).map(JobIdx).zip(work.table.jobs.iter()).take(MOST_CPUSETS);
+    let processes = jobs.filter_map(|(job, known)| work.table.processes.any_of(job, known.pid));
     attached_pus(&work.actuators.cpusets, processes).or_else(own)
 }

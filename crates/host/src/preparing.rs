@@ -204,22 +204,22 @@ pub(crate) fn masks(setup: &Setup, cpusets: &Cpusets) -> Result<(PuSet, PuSet), 
 
 /// Task table with the launched jobs, whose programs are held, and the attached jobs.
 pub(crate) fn jobs_of(setup: &Setup, held: &[Held], runtimes: &mut Runtimes) -> TaskTable {
-    let mut tasks = TaskTable::default();
+    let mut table = TaskTable::default();
     let proc = Proc::at(&setup.proc);
     for (command, held) in setup.commands.iter().zip(held) {
-        tasks.add_job(command.name(), held.pid(), runtimes.of(&command.path));
+        table.add_job(command.name(), held.pid(), runtimes.of(&command.path));
     }
     for attached in &setup.attached {
         for (place, process) in attached.processes.iter().enumerate() {
             let runtime = runtimes.of(&proc.executable_link(process.pid()));
             match place {
-                0 => tasks.add_job(attached.name.clone(), process.pid(), runtime),
-                _ => tasks.add_process(process.pid(), runtime),
+                0 => table.add_job(attached.name.clone(), process.pid(), runtime),
+                _ => table.add_process(process.pid(), runtime),
             }
-            tasks.hold_given(process);
+            table.hold_given(process);
         }
     }
-    tasks
+    table
 }
 
 /// Maximum number of processes whose cpusets are read. Chosen: programs placed together have few.

@@ -400,13 +400,9 @@ fn drain<B: Backend>(slot: &mut Option<B>, messages: &mut Vec<String>) {
 
 /// The jobs and tasks that are followed now.
 pub(crate) fn followed(work: &mut Workload, pausing: &Pausing) -> Followed {
-    let given: Vec<(usize, Pid)> = work.tasks.given().collect();
-    let jobs = given.into_iter().filter_map(|(place, pid)| {
-        let job = JobIdx(u32::try_from(place).ok()?);
-        Some((job, pid, watched_from(pausing, job, pid)))
-    });
-    let jobs = jobs.collect();
-    let living: Vec<_> = work.tasks.all_living().map(|(_, id)| id).collect();
+    let jobs = work.table.jobs.processes();
+    let jobs = jobs.map(|(job, pid)| (job, pid, watched_from(pausing, job, pid))).collect();
+    let living: Vec<_> = work.table.tasks.all_living().map(|task| task.id).collect();
     let tasks = living.into_iter().filter_map(|id| new_task(work, pausing, id)).collect();
     Followed { jobs, tasks }
 }
@@ -418,7 +414,7 @@ fn watched_from(pausing: &Pausing, job: JobIdx, pid: Pid) -> Start {
 
 /// A task as backends take it in.
 pub(crate) fn new_task(work: &mut Workload, pausing: &Pausing, id: TaskId) -> Option<NewTask> {
-    let task = work.tasks.task(id)?;
+    let task = work.table.tasks.get_mut(id)?;
     let (named, created) = (task.named(), task.created);
     let start = watched_from(pausing, id.job, named.pid);
     Some(NewTask { task: named, created, start })

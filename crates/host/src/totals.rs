@@ -45,7 +45,7 @@ pub struct Totals {
 
 /// Records of the remembered tasks.
 pub(crate) fn records(work: &Workload) -> BTreeMap<TaskId, TaskRecord> {
-    work.tasks.remembered().map(|task| (task.id, record(work, task))).collect()
+    work.table.tasks.remembered().map(|task| (task.id, record(work, task))).collect()
 }
 
 fn record(work: &Workload, task: &Task) -> TaskRecord {

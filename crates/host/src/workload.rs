@@ -14,7 +14,7 @@ use std::io;
 pub(crate) struct Workload {
     pub machine: Machine,
     pub usable: Vec<PuNr>,
-    pub tasks: TaskTable,
+    pub table: TaskTable,
     pub actuators: Actuators,
     pub notes: Notes,
     pub runtimes: Runtimes,
@@ -34,7 +34,7 @@ impl Workload {
 
     /// A line on a job.
     pub fn note_on(&mut self, job: JobIdx, what: &str) {
-        let name = self.tasks.jobs().get(job.0 as usize).map_or("", |job| job.name.as_str());
+        let name = self.table.jobs.get(job).map_or("", |job| job.name.as_str());
         self.notes.push(format!("job {} ({name}) {what}", job.0));
     }
 
@@ -42,7 +42,7 @@ impl Workload {
     pub fn report_failure(&mut self, job: JobIdx, what: &'static str, result: io::Result<()>) {
         let Err(why) = result else { return };
         if self.notes.is_first(job, what) {
-            let name = self.tasks.jobs().get(job.0 as usize).map_or("", |job| job.name.as_str());
+            let name = self.table.jobs.get(job).map_or("", |job| job.name.as_str());
             self.notes.push(format!("cannot {what} job {} ({name}): {why}", job.0));
         }
     }
@@ -51,11 +51,9 @@ impl Workload {
     /// thread after the first one's end.
     pub fn note_all(&mut self, pids: &[Pid]) {
         for pid in pids {
-            let first = self.tasks.living(pid.first_thread());
-            if let Some(task) = first
-                .or_else(|| self.tasks.living_in(*pid).first().copied())
-                .and_then(|id| self.tasks.task(id))
-            {
+            let first = self.table.tasks.living(pid.first_thread());
+            let any = || self.table.processes.living_in(*pid).first().copied();
+            if let Some(task) = first.or_else(any).and_then(|id| self.table.tasks.get_mut(id)) {
                 self.actuators.note(&mut task.thread);
             }
         }
@@ -63,12 +61,12 @@ impl Workload {
 
     /// The jobs that have not ended.
     pub fn running_jobs(&self) -> Vec<JobIdx> {
-        let running = self.tasks.jobs().iter().zip(0..).filter(|(job, _)| job.end.is_none());
+        let running = self.table.jobs.iter().zip(0..).filter(|(job, _)| job.end.is_none());
         running.map(|(_, job)| JobIdx(job)).collect()
     }
 
     /// How a job that has not ended would end now.
     pub fn end_now(&self, job: JobIdx) -> JobEnd {
-        JobEnd { job, at: self.clock(), status: 0, cpu_time: self.tasks.cpu_time(job) }
+        JobEnd { job, at: self.clock(), status: 0, cpu_time: self.table.cpu_time(job) }
     }
 }

@@ -91,178 +91,179 @@ impl Machine {
             return Err(Flaw::TooMany { what: "NUMA nodes", limit: MAX_NODES });
         }
         // Each check relies on the ones before: nodes are indexed only after `check_cores`.
-        self.check_numbers()?;
-        self.check_cores()?;
-        self.check_packages()?;
-        self.check_nodes()?;
-        self.check_kinds()?;
-        self.check_caches()?;
-        self.check_distances()
+        check_numbers(self)?;
+        check_cores(self)?;
+        check_packages(self)?;
+        check_nodes(self)?;
+        check_kinds(self)?;
+        check_caches(self)?;
+        check_distances(self)
     }
+}
 
-    fn check_numbers(&self) -> Result<(), Flaw> {
-        let mut numbers = self.pus.iter().map(|pu| pu.os).chain(self.offline.iter().copied());
-        if let Some(beyond) = numbers.clone().find(|pu| pu.0 > MAX_PU_NR) {
-            return Err(Flaw::TooLargePu(beyond));
+fn check_numbers(machine: &Machine) -> Result<(), Flaw> {
+    let mut numbers = machine.pus.iter().map(|pu| pu.os).chain(machine.offline.iter().copied());
+    if let Some(beyond) = numbers.clone().find(|pu| pu.0 > MAX_PU_NR) {
+        return Err(Flaw::TooLargePu(beyond));
+    }
+    let mut seen = BTreeSet::new();
+    if let Some(twice) = numbers.find(|&pu| !seen.insert(pu)) {
+        return Err(Flaw::TwicePu(twice));
+    }
+    let mut seen = BTreeSet::new();
+    match machine.nodes.iter().find(|node| !seen.insert(node.os)) {
+        Some(node) => Err(Flaw::TwiceNode(node.os.0)),
+        None => Ok(()),
+    }
+}
+
+fn check_cores(machine: &Machine) -> Result<(), Flaw> {
+    let mut next = 0;
+    for (index, core) in machine.cores.iter().enumerate() {
+        let here = CoreIdx::new(index);
+        in_range(here, "package", core.package.0, machine.packages.len())?;
+        in_range(here, "kind", core.kind.0, machine.kinds.len())?;
+        if let Some(node) = core.node {
+            in_range(here, "node", node.0, machine.nodes.len())?;
         }
-        let mut seen = BTreeSet::new();
-        if let Some(twice) = numbers.find(|&pu| !seen.insert(pu)) {
-            return Err(Flaw::TwicePu(twice));
-        }
-        let mut seen = BTreeSet::new();
-        match self.nodes.iter().find(|node| !seen.insert(node.os)) {
-            Some(node) => Err(Flaw::TwiceNode(node.os.0)),
-            None => Ok(()),
+        // The PUs of all cores, one core after another, are 0, 1, 2, …
+        let follow = core.pus.iter().all(|&pu| {
+            next += 1;
+            pu.idx() == next - 1 && machine.pus.get(pu.idx()).is_some_and(|pu| pu.core == here)
+        });
+        if core.pus.is_empty() || !follow {
+            let expected = "the next PUs in logical order, at least one, that name this core";
+            return Err(Flaw::Mismatch { owner: here.to_string(), expected });
         }
     }
-
-    fn check_cores(&self) -> Result<(), Flaw> {
-        let mut next = 0;
-        for (index, core) in self.cores.iter().enumerate() {
-            let here = CoreIdx::new(index);
-            in_range(here, "package", core.package.0, self.packages.len())?;
-            in_range(here, "kind", core.kind.0, self.kinds.len())?;
-            if let Some(node) = core.node {
-                in_range(here, "node", node.0, self.nodes.len())?;
-            }
-            // The PUs of all cores, one core after another, are 0, 1, 2, …
-            let follow = core.pus.iter().all(|&pu| {
-                next += 1;
-                pu.idx() == next - 1 && self.pus.get(pu.idx()).is_some_and(|pu| pu.core == here)
-            });
-            if core.pus.is_empty() || !follow {
-                let expected = "the next PUs in logical order, at least one, that name this core";
-                return Err(Flaw::Mismatch { owner: here.to_string(), expected });
-            }
-        }
-        if next < self.pus.len() {
-            let expected = "a core that lists it";
-            return Err(Flaw::Mismatch { owner: PuIdx::new(next).to_string(), expected });
-        }
-        Ok(())
+    if next < machine.pus.len() {
+        let expected = "a core that lists it";
+        return Err(Flaw::Mismatch { owner: PuIdx::new(next).to_string(), expected });
     }
+    Ok(())
+}
 
-    fn check_packages(&self) -> Result<(), Flaw> {
-        let mut listed = 0;
-        for (index, package) in self.packages.iter().enumerate() {
-            let is_named = package.cores.iter().all(|core| {
-                self.cores.get(core.idx()).is_some_and(|core| core.package.idx() == index)
-            });
-            let is_ascending = package.cores.is_sorted_by(|a, b| a < b);
-            if package.cores.is_empty() || !is_ascending || !is_named {
-                let expected = "its cores in logical order, at least one, that name this package";
-                return Err(Flaw::Mismatch { owner: format!("package L#{index}"), expected });
-            }
-            listed += package.cores.len();
+fn check_packages(machine: &Machine) -> Result<(), Flaw> {
+    let mut listed = 0;
+    for (index, package) in machine.packages.iter().enumerate() {
+        let is_named = package.cores.iter().all(|core| {
+            machine.cores.get(core.idx()).is_some_and(|core| core.package.idx() == index)
+        });
+        let is_ascending = package.cores.is_sorted_by(|a, b| a < b);
+        if package.cores.is_empty() || !is_ascending || !is_named {
+            let expected = "its cores in logical order, at least one, that name this package";
+            return Err(Flaw::Mismatch { owner: format!("package L#{index}"), expected });
         }
-        if listed == self.cores.len() {
-            return Ok(());
-        }
-        Err(Flaw::Mismatch { owner: "packages".into(), expected: "every core in one of them" })
+        listed += package.cores.len();
     }
-
-    fn check_nodes(&self) -> Result<(), Flaw> {
-        for node in &self.nodes {
-            ascending_in_range(node.os, &node.pus, self.pus.len())?;
-        }
-        for (index, core) in self.cores.iter().enumerate() {
-            let local = core.node.is_none_or(|node| {
-                core.pus.iter().all(|pu| self.nodes[node.idx()].pus.binary_search(pu).is_ok())
-            });
-            if !local {
-                let owner = CoreIdx::new(index).to_string();
-                let expected = "a node that lists its PUs as local";
-                return Err(Flaw::Mismatch { owner, expected });
-            }
-        }
-        Ok(())
+    if listed == machine.cores.len() {
+        return Ok(());
     }
+    Err(Flaw::Mismatch { owner: "packages".into(), expected: "every core in one of them" })
+}
 
-    fn check_kinds(&self) -> Result<(), Flaw> {
-        let used: BTreeSet<usize> = self.cores.iter().map(|core| core.kind.idx()).collect();
-        for (index, kind) in self.kinds.iter().enumerate() {
-            let used = used.contains(&index);
-            // Capacities are relative to the fastest kind, which has 1024.
-            let sane = kind.capacity.is_none_or(|capacity| (1..=1024).contains(&capacity))
-                && kind.max_frequency.is_none_or(|frequency| frequency.0 > 0);
-            if !used || !sane {
-                let expected = "a core of that kind, a capacity of 1 to 1024 or none, a frequency above 0 or none";
-                return Err(Flaw::Mismatch { owner: format!("kind {index}"), expected });
-            }
-        }
-        if !self.kinds.iter().filter_map(|kind| kind.capacity).is_sorted() {
-            let expected = "the slowest first, by their capacities";
-            return Err(Flaw::Mismatch { owner: "kinds".into(), expected });
-        }
-        Ok(())
+fn check_nodes(machine: &Machine) -> Result<(), Flaw> {
+    for node in &machine.nodes {
+        ascending_in_range(node.os, &node.pus, machine.pus.len())?;
     }
-
-    fn check_caches(&self) -> Result<(), Flaw> {
-        for (index, cache) in self.caches.iter().enumerate() {
-            let owner = CacheIdx::new(index);
-            ascending_in_range(owner, &cache.pus, self.pus.len())?;
-            // Logical order puts the PUs of a cache side by side.
-            let neighbours = cache.pus.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0);
-            if cache.pus.is_empty()
-                || !neighbours
-                || cache.level == 0
-                || cache.size.is_some_and(|s| s.0 == 0)
-            {
-                let expected =
-                    "neighbouring PUs, at least one, a level from 1 and a size above 0 or none";
-                return Err(Flaw::Mismatch { owner: owner.to_string(), expected });
-            }
+    for (index, core) in machine.cores.iter().enumerate() {
+        let local = core.node.is_none_or(|node| {
+            core.pus.iter().all(|pu| machine.nodes[node.idx()].pus.binary_search(pu).is_ok())
+        });
+        if !local {
+            let owner = CoreIdx::new(index).to_string();
+            let expected = "a node that lists its PUs as local";
+            return Err(Flaw::Mismatch { owner, expected });
         }
-        if !self.caches.is_sorted_by(|a, b| (a.level, a.pus[0]) <= (b.level, b.pus[0])) {
-            let expected = "nearest level first, logical order within a level";
-            return Err(Flaw::Mismatch { owner: "caches".into(), expected });
-        }
-        // Data and instruction caches are separate trees; unified caches are in both.
-        self.check_nesting(|cache| cache.kind != CacheKind::Instruction)?;
-        self.check_nesting(|cache| cache.kind != CacheKind::Data)
     }
+    Ok(())
+}
 
-    /// Checks that the selected caches form a tree; two caches of one level never share a PU.
-    ///
-    /// Caches are visited from the outermost in. Each lies within the innermost open cache, or
-    /// begins after it.
-    fn check_nesting(&self, counts: impl Fn(&Cache) -> bool) -> Result<(), Flaw> {
-        let mut order: Vec<(CacheIdx, &Cache)> = self
-            .caches
-            .iter()
-            .enumerate()
-            .filter(|(_, cache)| counts(cache))
-            .map(|(index, cache)| (CacheIdx::new(index), cache))
-            .collect();
-        // Of caches that begin at the same PU, the outer first.
-        order.sort_by_key(|(_, cache)| (cache.pus[0], std::cmp::Reverse(cache.level)));
-        let mut open: Vec<(CacheIdx, &Cache)> = Vec::new();
-        for (index, cache) in order {
-            let (first, last) = span(cache);
-            // Caches that end before this one begins contain no later cache.
-            while open.last().is_some_and(|(_, above)| span(above).1 < first) {
-                open.pop();
-            }
-            if let Some(&(other, above)) = open.last()
-                && (span(above).1 < last || above.level <= cache.level)
-            {
-                return Err(Flaw::Overlap(other, index));
-            }
-            open.push((index, cache));
+fn check_kinds(machine: &Machine) -> Result<(), Flaw> {
+    let used: BTreeSet<usize> = machine.cores.iter().map(|core| core.kind.idx()).collect();
+    for (index, kind) in machine.kinds.iter().enumerate() {
+        let used = used.contains(&index);
+        // Capacities are relative to the fastest kind, which has 1024.
+        let sane = kind.capacity.is_none_or(|capacity| (1..=1024).contains(&capacity))
+            && kind.max_frequency.is_none_or(|frequency| frequency.0 > 0);
+        if !used || !sane {
+            let expected =
+                "a core of that kind, a capacity of 1 to 1024 or none, a frequency above 0 or none";
+            return Err(Flaw::Mismatch { owner: format!("kind {index}"), expected });
         }
-        Ok(())
     }
+    if !machine.kinds.iter().filter_map(|kind| kind.capacity).is_sorted() {
+        let expected = "the slowest first, by their capacities";
+        return Err(Flaw::Mismatch { owner: "kinds".into(), expected });
+    }
+    Ok(())
+}
 
-    fn check_distances(&self) -> Result<(), Flaw> {
-        let Some(distances) = &self.distances else { return Ok(()) };
-        let nodes = self.nodes.len();
-        let rows = distances.rows.len();
-        let wrong = distances.rows.iter().map(Vec::len).find(|&found| found != nodes);
-        match wrong {
-            Some(found) => Err(Flaw::Distances { nodes, rows, found }),
-            None if rows != nodes => Err(Flaw::Distances { nodes, rows, found: nodes }),
-            None => Ok(()),
+fn check_caches(machine: &Machine) -> Result<(), Flaw> {
+    for (index, cache) in machine.caches.iter().enumerate() {
+        let owner = CacheIdx::new(index);
+        ascending_in_range(owner, &cache.pus, machine.pus.len())?;
+        // Logical order puts the PUs of a cache side by side.
+        let neighbours = cache.pus.windows(2).all(|pair| pair[0].0 + 1 == pair[1].0);
+        if cache.pus.is_empty()
+            || !neighbours
+            || cache.level == 0
+            || cache.size.is_some_and(|s| s.0 == 0)
+        {
+            let expected =
+                "neighbouring PUs, at least one, a level from 1 and a size above 0 or none";
+            return Err(Flaw::Mismatch { owner: owner.to_string(), expected });
         }
+    }
+    if !machine.caches.is_sorted_by(|a, b| (a.level, a.pus[0]) <= (b.level, b.pus[0])) {
+        let expected = "nearest level first, logical order within a level";
+        return Err(Flaw::Mismatch { owner: "caches".into(), expected });
+    }
+    // Data and instruction caches are separate trees; unified caches are in both.
+    check_nesting(machine, |cache| cache.kind != CacheKind::Instruction)?;
+    check_nesting(machine, |cache| cache.kind != CacheKind::Data)
+}
+
+/// Checks that the selected caches form a tree; two caches of one level never share a PU.
+///
+/// Caches are visited from the outermost in. Each lies within the innermost open cache, or
+/// begins after it.
+fn check_nesting(machine: &Machine, counts: impl Fn(&Cache) -> bool) -> Result<(), Flaw> {
+    let mut order: Vec<(CacheIdx, &Cache)> = machine
+        .caches
+        .iter()
+        .enumerate()
+        .filter(|(_, cache)| counts(cache))
+        .map(|(index, cache)| (CacheIdx::new(index), cache))
+        .collect();
+    // Of caches that begin at the same PU, the outer first.
+    order.sort_by_key(|(_, cache)| (cache.pus[0], std::cmp::Reverse(cache.level)));
+    let mut open: Vec<(CacheIdx, &Cache)> = Vec::new();
+    for (index, cache) in order {
+        let (first, last) = span(cache);
+        // Caches that end before this one begins contain no later cache.
+        while open.last().is_some_and(|(_, above)| span(above).1 < first) {
+            open.pop();
+        }
+        if let Some(&(other, above)) = open.last()
+            && (span(above).1 < last || above.level <= cache.level)
+        {
+            return Err(Flaw::Overlap(other, index));
+        }
+        open.push((index, cache));
+    }
+    Ok(())
+}
+
+fn check_distances(machine: &Machine) -> Result<(), Flaw> {
+    let Some(distances) = &machine.distances else { return Ok(()) };
+    let nodes = machine.nodes.len();
+    let rows = distances.rows.len();
+    let wrong = distances.rows.iter().map(Vec::len).find(|&found| found != nodes);
+    match wrong {
+        Some(found) => Err(Flaw::Distances { nodes, rows, found }),
+        None if rows != nodes => Err(Flaw::Distances { nodes, rows, found: nodes }),
+        None => Ok(()),
     }
 }
 

@@ -30,27 +30,27 @@
 
 mod order;
 mod reports;
+mod scans;
 mod storm;
 
 pub use storm::BURST;
 
 use crate::event::TaskEvent;
 use crate::perf::{Record, Stamp};
-use crate::tree::Tree;
 use colocate_linux::SysError;
 use colocate_linux::affinity;
 use colocate_linux::clock::now;
 use colocate_linux::proc::{Proc, online_cpus};
-use colocate_linux::sys::exists;
 use colocate_linux::{Pid, Tid};
-use colocate_machine::{Nanos, PuNr};
+use colocate_machine::PuNr;
+use order::EventOrder;
 use reports::Reports;
 pub(crate) use reports::attach_all;
+use scans::Scans;
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use storm::{Storms, Verdict};
 
 /// Options of watching.
 #[derive(Clone, Debug)]
@@ -92,19 +92,6 @@ impl Options {
 /// reads. Chosen, not measured.
 const RING_PAGES: usize = 16;
 
-/// Minimum time between two scans of `/proc`. Chosen: shorter-lived threads are not worth placing.
-const LEAST_SCAN_INTERVAL: Duration = Duration::from_millis(1);
-
-/// Time between the first two scans of `/proc` after a loss of records. Chosen.
-const FIRST_SCAN_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Maximum time between two scans after a loss. Chosen: no thread takes longer to end.
-const LONGEST_SCAN_INTERVAL: Duration = Duration::from_secs(60);
-
-/// Inverse of the maximum CPU share of scanning `/proc`, in parts of a core. Chosen: half of the
-/// share for all watching.
-const SCAN_SHARE: u32 = 100;
-
 /// Time between two reads of the rings while no new thread is to be placed. Chosen: of
 /// shorter-lived threads mask and CPU time are not read.
 const READ_LATER: Duration = Duration::from_millis(100);
@@ -126,35 +113,33 @@ const MOST_TO_OPEN: usize = 64;
 pub struct LifecycleEvents {
     source: Source,
     proc: Proc,
-    tree: Tree,
-    /// Events with possibly unread predecessors.
-    early: Vec<TaskEvent>,
-    /// Whether `early` includes events from during the last read of the rings.
-    has_newer: bool,
+    order: EventOrder,
     /// Events found when watching began.
     first: Vec<TaskEvent>,
     bytes: Vec<u8>,
-    /// Next scan of `/proc`; `None` as long as the kernel reports everything.
-    next_scan: Option<Instant>,
-    /// Time from the next scan after a loss of records to the following scan.
-    after_loss: Duration,
-    /// Minimum time between two scans, which limits their share of a PU.
-    scan_pause: Duration,
-    storms: Storms,
+    scans: Scans,
     /// Next read of the rings in a storm.
     next_read: Instant,
     /// CPUs allowed for tasks, as last set.
     allowed: Vec<PuNr>,
     /// Whether tasks may run on CPUs without a ring, so that their events are missed.
     has_uncovered_cpus: bool,
-    /// Reason why `/proc` is unusable.
-    without_proc: Option<String>,
 }
 
 #[derive(Debug)]
 enum Source {
     Perf(Reports),
     Proc { why: Option<SysError> },
+}
+
+impl Source {
+    /// Reports of the kernel, if used.
+    const fn reports(&self) -> Option<&Reports> {
+        match self {
+            Self::Perf(reports) => Some(reports),
+            Self::Proc { .. } => None,
+        }
+    }
 }
 
 impl LifecycleEvents {
@@ -176,23 +161,17 @@ impl LifecycleEvents {
         };
         let mut lifecycle = Self {
             source,
-            next_scan: None,
-            after_loss: FIRST_SCAN_INTERVAL,
-            scan_pause: Duration::ZERO,
-            storms: Storms::new(options.most_a_second),
+            scans: Scans::new(options.proc.check().err()),
             next_read: Instant::now(),
             proc: options.proc.clone(),
-            tree: Tree::default(),
-            early: Vec::new(),
-            has_newer: false,
+            order: EventOrder::new(options.most_a_second),
             first: Vec::new(),
             bytes: Vec::new(),
             allowed: Vec::new(),
             has_uncovered_cpus: false,
-            without_proc: options.proc.check().err(),
         };
         if lifecycle.needs_proc() {
-            lifecycle.scan_soon();
+            lifecycle.scans.soon();
         }
         lifecycle.add(pid);
         lifecycle
@@ -207,34 +186,28 @@ impl LifecycleEvents {
     /// finds all their tasks.
     pub fn add_all(&mut self, pids: &[Pid]) {
         // Processes watched before have their events, and so has all that they create.
-        let before: BTreeSet<Pid> = self.tree.processes().collect();
-        pids.iter().for_each(|pid| self.tree.add(*pid));
+        let before: BTreeSet<Pid> = self.order.tree.processes().collect();
+        pids.iter().for_each(|pid| self.order.tree.add(*pid));
         self.scan_below(pids);
-        if !self.reports_every_task() {
-            let new = self.tree.processes().filter(|process| !before.contains(process)).collect();
-            self.open_on(new);
-            // Some threads may have been created before their creator was watched.
-            self.scan_below(pids);
+        if self.source.reports().is_some_and(Reports::of_every_task) {
+            return;
         }
-    }
-
-    /// Opens events on these processes.
-    fn open_on(&mut self, processes: Vec<Pid>) {
-        let Source::Perf(reports) = &mut self.source else { return };
         let mut late = false;
-        for process in processes {
+        for process in self.order.tree.processes().filter(|process| !before.contains(process)) {
+            let Source::Perf(reports) = &mut self.source else { break };
             match reports.open_on(&self.proc, process, &mut self.bytes) {
                 Ok(all) => late |= !all,
                 Err(why) => {
                     self.source = Source::Proc { why: Some(why) };
                     late = true;
-                    break;
                 }
             }
         }
         if late {
-            self.scan_soon();
+            self.scans.soon();
         }
+        // Some threads may have been created before their creator was watched.
+        self.scan_below(pids);
     }
 
     /// Replaces system-wide events by events on each watched task. The system-wide events end last,
@@ -244,7 +217,8 @@ impl LifecycleEvents {
         for _ in 0..READS_TO_LEAVE {
             self.read_in_order(events);
             let Source::Perf(reports) = &mut self.source else { return };
-            let new: Vec<Tid> = self.tree.tasks().filter(|tid| watched.insert(*tid)).collect();
+            let new: Vec<Tid> =
+                self.order.tree.tasks().filter(|tid| watched.insert(*tid)).collect();
             if new.is_empty() {
                 return reports.leave_others(&mut self.bytes);
             }
@@ -262,37 +236,11 @@ impl LifecycleEvents {
     /// process launched by itself.
     fn scan_below(&mut self, pids: &[Pid]) {
         let at = now();
-        if self.without_proc.is_none() {
-            self.tree.scan_below(&self.proc, pids, at, &mut self.first);
+        if self.scans.without_proc.is_none() {
+            self.order.tree.scan_below(&self.proc, pids, at, &mut self.first);
         }
-        if self.without_proc.is_some() || self.tree.has_unread() {
-            pids.iter().for_each(|pid| self.add_unread(*pid, at));
-        }
-    }
-
-    /// Reports the first thread of an unreadable process, if alive.
-    fn add_unread(&mut self, pid: Pid, at: Nanos) {
-        let tid = pid.first_thread();
-        if !self.tree.has(tid) && exists(pid, tid) {
-            let created =
-                TaskEvent::Created { at, pid, tid, parent_pid: pid, parent_tid: tid, found: true };
-            self.tree.learn(&created);
-            self.first.push(created);
-        }
-    }
-
-    /// Schedules a scan of `/proc` at the next [`LifecycleEvents::drain`], if usable.
-    fn scan_soon(&mut self) {
-        self.next_scan = self.without_proc.is_none().then(Instant::now);
-        self.after_loss = FIRST_SCAN_INTERVAL;
-    }
-
-    /// Schedules a later scan of `/proc`, if usable.
-    fn scan_later(&mut self) {
-        let at = Instant::now() + FIRST_SCAN_INTERVAL.max(self.scan_pause);
-        if self.without_proc.is_none() && self.next_scan.is_none_or(|next| next > at) {
-            self.next_scan = Some(at);
-            self.after_loss = FIRST_SCAN_INTERVAL;
+        if self.scans.without_proc.is_some() || self.order.tree.has_unread() {
+            pids.iter().for_each(|pid| self.order.add_unread(*pid, at, &mut self.first));
         }
     }
 
@@ -300,7 +248,7 @@ impl LifecycleEvents {
     /// reports.
     pub fn reaped(&mut self, tids: impl IntoIterator<Item = Tid>) {
         for tid in tids {
-            self.tree.forget(tid);
+            self.order.tree.forget(tid);
         }
     }
 
@@ -310,12 +258,12 @@ impl LifecycleEvents {
         if let Source::Perf(reports) = &mut self.source {
             reports.close(pid.first_thread());
         }
-        self.storms.forget(pid);
+        self.order.storms.forget(pid);
     }
 
     /// Reports every new thread from now on, and the threads held back so far.
     pub fn report_all(&mut self) {
-        self.storms.report_all();
+        self.order.storms.report_all();
     }
 
     /// Sets whether [`LifecycleEvents::fds`] become readable at each event, the default, or events
@@ -348,14 +296,14 @@ impl LifecycleEvents {
         }
         self.allowed = cpus;
         if self.has_uncovered_cpus {
-            self.scan_soon();
+            self.scans.soon();
         }
         uncovered
     }
 
     /// Whether some creations and ends are only visible in `/proc`.
     fn needs_proc(&self) -> bool {
-        self.has_uncovered_cpus || matches!(self.source, Source::Proc { .. })
+        self.has_uncovered_cpus || self.source.reports().is_none()
     }
 
     /// Reason for the use of `/proc` instead of kernel events; `None` if events are used, or if the
@@ -371,17 +319,15 @@ impl LifecycleEvents {
     /// Reason why `/proc` is unusable; `None` if usable.
     #[must_use]
     pub fn without_proc(&self) -> Option<&str> {
-        self.without_proc.as_deref()
+        self.scans.without_proc.as_deref()
     }
 
     /// Descriptors that become readable at an event. None if `/proc` is used, and none in a storm,
     /// when each new thread would wake the reader.
     #[must_use]
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
-        match &self.source {
-            Source::Perf(reports) if !self.reads_by_time() => reports.fds(),
-            _ => Vec::new(),
-        }
+        let reports = self.source.reports().filter(|_| !self.reads_by_time());
+        reports.map(Reports::fds).unwrap_or_default()
     }
 
     /// Maximum sleep of a reader that misses nothing, unless [`LifecycleEvents::fds`] wake it;
@@ -389,92 +335,52 @@ impl LifecycleEvents {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
         // Events that were read already make no descriptor readable.
-        if !self.first.is_empty() || self.has_newer {
+        if !self.first.is_empty() || self.order.has_newer {
             return Some(Duration::ZERO);
         }
-        let waits = matches!(&self.source, Source::Perf(reports) if !reports.is_prompt());
+        let waits = self.source.reports().is_some_and(|reports| !reports.is_prompt());
         let read = (self.reads_by_time() || waits).then_some(self.next_read);
-        let next = [self.next_scan, read].into_iter().flatten().min();
+        let next = [self.scans.next, read].into_iter().flatten().min();
         next.map(|next| next.saturating_duration_since(Instant::now()))
     }
 
     /// Whether every watched task has ended and been reported.
     #[must_use]
     pub fn all_ended(&self) -> bool {
-        self.tree.is_empty() && self.first.is_empty()
+        self.order.tree.is_empty() && self.first.is_empty()
     }
 
-    /// Appends the events since the last call to `events`. Never waits.
+    /// Appends the events since the last call to `events`. Never waits. If too many of the kernel's
+    /// records belong to unwatched tasks, switches to per-task events.
     pub fn drain(&mut self, events: &mut Vec<TaskEvent>) {
         events.append(&mut self.first);
-        self.drain_rings(events);
+        self.read_in_order(events);
+        let may_leave = |reports: &Reports| reports.has_many_others() && reports.may_leave();
+        if self.source.reports().is_some_and(may_leave)
+            && self.order.tree.tasks().nth(MOST_TO_OPEN).is_none()
+        {
+            self.leave_others(events);
+        }
         let begun = Instant::now();
         self.next_read = begun + if self.reads_by_time() { READ_IN_STORM } else { READ_LATER };
-        if self.next_scan.is_some_and(|next| next <= begun) {
+        if self.scans.next.is_some_and(|next| next <= begun) {
             let mut found = Vec::new();
-            self.tree.scan(&self.proc, now(), &mut found);
+            self.order.tree.scan(&self.proc, now(), &mut found);
             if self.needs_proc() {
-                found = self.renumbered(found);
+                found = self.order.renumbered(found);
             }
-            found.into_iter().for_each(|event| self.report(event, events));
-            self.plan_scan(begun);
+            found.into_iter().for_each(|event| self.order.report(event, events));
+            self.scans.plan(begun, self.needs_proc());
         }
         let at = now();
-        let tree = &mut self.tree;
-        let due = self.storms.due(at, |tid| tree.is_hidden(tid));
+        let EventOrder { tree, storms, .. } = &mut self.order;
+        let due = storms.due(at, |tid| tree.is_hidden(tid));
         due.into_iter().for_each(|tid| tree.reveal(tid, at, events));
-    }
-
-    /// Schedules the next scan of `/proc`, after a scan that began at `begun`.
-    fn plan_scan(&mut self, begun: Instant) {
-        let end = Instant::now();
-        self.scan_pause = (end - begun) * SCAN_SHARE;
-        if self.needs_proc() {
-            self.next_scan = Some(end + LEAST_SCAN_INTERVAL.max(self.scan_pause));
-            return;
-        }
-        // A thread that was about to end when records were lost may still be listed, but not for long.
-        let after = self.after_loss;
-        self.after_loss = 2 * after;
-        self.next_scan = (after <= LONGEST_SCAN_INTERVAL).then(|| end + after.max(self.scan_pause));
-    }
-
-    /// Reports an event that is new to the tree, except threads held back in a storm.
-    fn report(&mut self, event: TaskEvent, events: &mut Vec<TaskEvent>) {
-        if let TaskEvent::Created { at, pid, tid, parent_tid, .. } = event {
-            let verdict = self.storms.created(self.tree.root_of(pid), pid, tid, at);
-            if verdict == Verdict::HideFirst {
-                events.push(TaskEvent::Storm { at, pid });
-            }
-            if verdict != Verdict::Report {
-                self.tree.hide(tid, parent_tid);
-                return;
-            }
-        }
-        events.push(event);
-    }
-
-    fn has_many_others(&self) -> bool {
-        matches!(&self.source, Source::Perf(reports) if reports.has_many_others())
     }
 
     /// Whether the rings are read at intervals, and no event wakes a reader.
     fn reads_by_time(&self) -> bool {
-        self.storms.is_any() || self.has_many_others()
-    }
-
-    fn reports_every_task(&self) -> bool {
-        matches!(&self.source, Source::Perf(reports) if reports.of_every_task())
-    }
-
-    /// Processes the kernel's records. If too many belong to unwatched tasks, switches to per-task
-    /// events.
-    fn drain_rings(&mut self, events: &mut Vec<TaskEvent>) {
-        self.read_in_order(events);
-        let may_leave = matches!(&self.source, Source::Perf(reports) if reports.may_leave());
-        if self.has_many_others() && may_leave && self.tree.tasks().nth(MOST_TO_OPEN).is_none() {
-            self.leave_others(events);
-        }
+        self.order.storms.is_any() || self.source.reports().is_some_and(Reports::has_many_others)
     }
 }
 

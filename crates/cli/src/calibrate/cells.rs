@@ -6,7 +6,7 @@ use anyhow::Context;
 use colocate_figures::stats::median;
 use colocate_linux::Pid;
 use colocate_linux::move_pages::{self, Addr};
-use colocate_linux::proc::Proc;
+use colocate_linux::proc::{Proc, steal};
 use colocate_machine::calibrated::Pair;
 use colocate_machine::{Bytes, CacheKind, Machine, Nanos, NodeIdx, NodeNr, PuNr};
 use colocate_model::rng::SplitMix64;
@@ -291,7 +291,7 @@ fn moved(to: NodeNr, pu: u32) -> Result<Option<f64>, ThreadError> {
 
 /// Stolen time of a PU as counted by the kernel; `None` if it never counted any.
 fn steal(pu: u32) -> Option<Nanos> {
-    let all = Proc::default().steal();
+    let all = steal::times(&Proc::default());
     let steal = all.into_iter().find(|(nr, _)| *nr == PuNr(pu)).map(|(_, steal)| steal);
     steal.filter(|steal| *steal > Nanos::ZERO)
 }

@@ -2,7 +2,7 @@
 //!
 //! Reading it costs nothing while programs run: the kernel counts stolen time anyway.
 
-use colocate_linux::proc::Proc;
+use colocate_linux::proc::{Proc, steal};
 use colocate_machine::calibrated::{Calibration, What};
 use colocate_machine::{Nanos, PuNr};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub struct Stolen<'a> {
 impl<'a> Stolen<'a> {
     /// Starts now.
     pub fn from_now(calibration: Option<&'a Calibration>) -> Self {
-        let before = Proc::default().steal().into_iter().collect();
+        let before = steal::times(&Proc::default()).into_iter().collect();
         Self { begun: Instant::now(), before, calibration }
     }
 
@@ -29,7 +29,7 @@ impl<'a> Stolen<'a> {
     /// calibration.
     pub fn note(&self) -> Option<String> {
         let seconds = self.begun.elapsed().as_secs_f64();
-        note(&self.before, &Proc::default().steal(), seconds, self.calibration)
+        note(&self.before, &steal::times(&Proc::default()), seconds, self.calibration)
     }
 }
 

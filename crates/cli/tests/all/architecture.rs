@@ -1,5 +1,6 @@
 //! What ARCHITECTURE.md says must stay true, read from the sources and from cargo.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -312,6 +313,79 @@ fn only_the_tracer_is_gpl_and_nothing_depends_on_it() {
             if dependency["name"] == "colocate-tracer" {
                 wrong.push(format!("{name} depends on colocate-tracer"));
             }
+        }
+    }
+    assert_none(&wrong);
+}
+
+/// Most methods of a type whose methods are in several files.
+const MOST_METHODS: usize = 20;
+
+/// Types with more, by crate. `World` goes from here when it is in parts.
+const LARGE_TYPES: [(&str, &str); 1] = [("sim", "World")];
+
+/// Name that `text` begins with.
+fn first_name(text: &str) -> &str {
+    let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(text.len());
+    &text[..end]
+}
+
+/// Module of a source file, with the text before its tests: `a/b` for `a/b.rs` and `a/b/mod.rs`.
+fn module<'a>((path, text): &'a (String, String)) -> Option<(&'a str, &'a str)> {
+    let is_product = path.contains("/src/") && !path.ends_with("/tests.rs");
+    let path = path.strip_suffix(".rs").filter(|_| is_product)?;
+    let ends = ["/mod", "/lib", "/main"];
+    let path = ends.iter().find_map(|end| path.strip_suffix(end)).unwrap_or(path);
+    Some((path, text.split("#[cfg(test)]\nmod tests {").next()?))
+}
+
+/// Number of folders that two paths have in common.
+fn common(a: &str, b: &str) -> usize {
+    a.split('/').zip(b.split('/')).take_while(|(a, b)| a == b).count()
+}
+
+/// A large type has parts, each with its state.
+#[test]
+fn no_large_type_is_spread_over_files() {
+    let sources = sources();
+    let mut types: BTreeSet<(&str, &str)> = BTreeSet::new();
+    for (path, text) in sources.iter().filter_map(module) {
+        for line in text.lines().filter(|line| line.starts_with(['p', 's', 'e'])) {
+            let words = ["struct ", "enum "].iter().find_map(|word| line.split_once(word));
+            types.extend(words.map(|(_, rest)| (first_name(rest), path)));
+        }
+    }
+    let mut methods: BTreeMap<(&str, &str), BTreeMap<&str, usize>> = BTreeMap::new();
+    for (path, text) in sources.iter().filter_map(module) {
+        for block in text.split("\nimpl").skip(1) {
+            let Some((head, body)) = block.split_once('{') else { continue };
+            let generic = head.starts_with('<');
+            let name =
+                if generic { head.split_once("> ").map_or("", |it| it.1) } else { &head[1..] };
+            let name = first_name(name);
+            // Of types of one name, the nearest in the crate.
+            let of_name = types.iter().filter(|(it, at)| *it == name && common(at, path) > 1);
+            let Some((_, at)) = of_name.max_by_key(|(_, at)| common(at, path)) else { continue };
+            let body = body.split("\n}").next().unwrap_or_default().lines();
+            let is_method = |line: &&str| {
+                line.strip_prefix("    ").is_some_and(|it| {
+                    it.starts_with(['f', 'p', 'c', 'u', 'a']) && has_word(it, "fn")
+                })
+            };
+            let count = body.filter(is_method).count();
+            if !head.contains(" for ") {
+                *methods.entry((at, name)).or_default().entry(path).or_default() += count;
+            }
+        }
+    }
+    assert!(methods.len() > 100, "found few types: {methods:?}");
+    let mut wrong = Vec::new();
+    for ((at, name), files) in &methods {
+        let count: usize = files.values().sum();
+        let exempt =
+            LARGE_TYPES.iter().any(|(of, it)| it == name && at.contains(&format!("/{of}/")));
+        if files.len() > 1 && count > MOST_METHODS && !exempt {
+            wrong.push(format!("{at}: {name} has {count} methods: {files:?}"));
         }
     }
     assert_none(&wrong);

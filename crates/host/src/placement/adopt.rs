@@ -54,12 +54,12 @@ fn adopt_for(
     plan: &Plan,
 ) {
     placing.set_plan(Some(plan.clone()));
-    work.tasks.is_planned();
+    work.table.jobs.note_planned();
     let places = ids.into_iter().map(|id| (id, place_of(work, id, plan)));
     // Named ones first, so that the others find the room that is left.
     let (named, others): (Vec<_>, Vec<_>) = places.partition(|(_, place)| place.is_some());
     for &(id, place) in &named {
-        work.tasks.set_target(id, place.unwrap_or_default());
+        work.table.set_target(id, place.unwrap_or_default());
     }
     for &(id, _) in &others {
         set_default_target(work, id, &plan.default_placement);
@@ -74,17 +74,17 @@ fn adopt_for(
 
 /// Aims a task at the PU that it has, or at another one, by default placement.
 fn set_default_target(work: &mut Workload, id: TaskId, rule: &DefaultPlacement) {
-    let before = work.tasks.task(id).and_then(|task| task.placement.target.pu());
+    let before = work.table.tasks.get_mut(id).and_then(|task| task.placement.target.pu());
     // The task's own load must not count in the search for the least loaded PU.
-    work.tasks.set_target(id, Place::LeftToKernel);
+    work.table.set_target(id, Place::LeftToKernel);
     let kept = kept(before, rule).map(Place::Pu);
-    let target = kept.unwrap_or_else(|| work.tasks.default_target(rule));
-    work.tasks.set_target(id, target);
+    let target = kept.unwrap_or_else(|| work.table.targets.default_target(rule));
+    work.table.set_target(id, target);
 }
 
 /// Place of a task by a plan; `None` for default placement.
 fn place_of(work: &mut Workload, id: TaskId, plan: &Plan) -> Option<Place> {
-    let exempt = work.tasks.task(id).and_then(|task| task.placement.exempt);
+    let exempt = work.table.tasks.get_mut(id).and_then(|task| task.placement.exempt);
     rules::planned_place(plan.place_of(id), exempt)
 }
 
@@ -93,13 +93,13 @@ fn place_of(work: &mut Workload, id: TaskId, plan: &Plan) -> Option<Place> {
 fn with_those_of(work: &mut Workload, differing: Differing) -> Vec<TaskId> {
     let mut tasks = differing.tasks;
     for job in differing.goes_on {
-        let of_job = work.tasks.living_of(job);
+        let of_job = work.table.tasks.living_of(job);
         let placed = of_job.filter(|task| task.thread.mark != Mark::Original);
         tasks.extend(placed.map(|task| task.id));
     }
     tasks.sort_unstable();
     tasks.dedup();
-    tasks.retain(|&id| work.tasks.task(id).is_some_and(|task| is_movable(task)));
+    tasks.retain(|&id| work.table.tasks.get_mut(id).is_some_and(|task| is_movable(task)));
     tasks
 }
 
@@ -114,23 +114,25 @@ pub(crate) fn follow_all(placing: &mut Placing, work: &mut Workload) {
 pub(crate) fn leave_to_kernel(placing: &mut Placing, work: &mut Workload) {
     placing.set_plan(None);
     for id in movable_tasks(work) {
-        work.tasks.set_target(id, Place::LeftToKernel);
+        work.table.set_target(id, Place::LeftToKernel);
         follow(placing, work, id);
     }
 }
 
 /// The living tasks that may be put elsewhere, in the order of their IDs.
 fn movable_tasks(work: &mut Workload) -> Vec<TaskId> {
-    let living = work.tasks.living_mut();
+    let living = work.table.tasks.living_mut();
     living.filter_map(|task| is_movable(task).then_some(task.id)).collect()
 }
 
 /// Puts a living task where it is aimed at, unless it is there.
 fn follow(placing: &mut Placing, work: &mut Workload, id: TaskId) {
     let at = now();
-    let Some(target) = work.tasks.task(id).map(|task| task.placement.target) else { return };
+    let Some(target) = work.table.tasks.get_mut(id).map(|task| task.placement.target) else {
+        return;
+    };
     let wanted = placing.mark_at(work, target);
-    let Some(task) = work.tasks.task(id) else { return };
+    let Some(task) = work.table.tasks.get_mut(id) else { return };
     let mark = task.thread.mark;
     let placement = &task.placement;
     let is_pinned = rules::is_pinned_as_wanted(wanted, mark, &placement.status);

@@ -108,10 +108,12 @@ impl Placing {
 
     /// Places a task after an event at `at`, by the rules.
     pub(crate) fn place(&mut self, work: &mut Workload, id: TaskId, event: Event, at: Nanos) {
-        let Some(target) = work.tasks.task(id).map(|task| task.placement.target) else { return };
+        let Some(target) = work.table.tasks.get_mut(id).map(|task| task.placement.target) else {
+            return;
+        };
         let plan = self.plan_view(work, id, target);
         let Some(facts) = facts_of(work, id, event) else { return };
-        let Some(task) = work.tasks.task(id) else { return };
+        let Some(task) = work.table.tasks.get_mut(id) else { return };
         let decision = rules::decide(&facts, &plan, at);
         task.placement.exempt = rules::exemption(&facts);
         let pid = task.thread.pid;
@@ -122,7 +124,7 @@ impl Placing {
         let has_several_pus = affinity::single(&task.thread.allowed).is_none();
         if had_one_pu
             && has_several_pus
-            && let Some(process) = work.tasks.process(pid)
+            && let Some(process) = work.table.processes.get_mut(pid)
         {
             process.narrow_until = now();
         }
@@ -130,14 +132,14 @@ impl Placing {
             note_java(work, pid, id.job, decision.mark());
         }
         if pinned == Pinned::ByProgram || rules::loses_target(&facts, &plan) {
-            work.tasks.set_target(id, Place::LeftToKernel);
+            work.table.set_target(id, Place::LeftToKernel);
         }
-        work.tasks.note_placed(id, now());
+        work.table.note_placed(id, now());
     }
 
     /// Plan and state of the host for a thread with this target.
     fn plan_view(&self, work: &Workload, id: TaskId, target: Place) -> PlanView {
-        let planned = self.plan().map(|plan| work.tasks.target_of(plan, id));
+        let planned = self.plan().map(|plan| work.table.target_of(plan, id));
         PlanView {
             target,
             mark: self.mark_at(work, target),
@@ -151,8 +153,8 @@ impl Placing {
     /// Aims a task at its place by the plan in force. False if there is no plan.
     pub(crate) fn reset_target(&mut self, work: &mut Workload, id: TaskId) -> bool {
         let Some(plan) = self.plan() else { return false };
-        let target = work.tasks.target_of(plan, id);
-        work.tasks.set_target(id, target);
+        let target = work.table.target_of(plan, id);
+        work.table.set_target(id, target);
         true
     }
 
@@ -193,7 +195,9 @@ impl Placing {
 
     /// Places a thread if its wait, which was to last until `at`, or its exemption is over.
     fn check_waiting(&mut self, work: &mut Workload, id: TaskId, at: Nanos) {
-        let Some(task) = work.tasks.task(id).filter(|task| task.ended.is_none()) else { return };
+        let Some(task) = work.table.tasks.get_mut(id).filter(|task| task.ended.is_none()) else {
+            return;
+        };
         if task.placement.exempt == Some(Exemption::JustForked) {
             return self.end_fork_exemption(work, id);
         }
@@ -201,7 +205,7 @@ impl Placing {
             return;
         }
         let pid = task.thread.pid;
-        let Some(process) = work.tasks.process(pid) else { return };
+        let Some(process) = work.table.processes.get_mut(pid) else { return };
         // Else it has executed a program since, or its settling was postponed with that of another thread.
         if process.settled_at <= at {
             self.postpone(work, id, pid);
@@ -211,7 +215,7 @@ impl Placing {
 
     /// Places a thread again that was exempt since it had created a process; later if it has created another one meanwhile.
     fn end_fork_exemption(&mut self, work: &mut Workload, id: TaskId) {
-        let Some(task) = work.tasks.task(id) else { return };
+        let Some(task) = work.table.tasks.get_mut(id) else { return };
         let until = task.placement.forked_until;
         if until > now() {
             return self.check_at(until, id);
@@ -225,7 +229,7 @@ impl Placing {
     /// Postpones the settling of a program that has hardly begun.
     fn postpone(&mut self, work: &mut Workload, id: TaskId, pid: Pid) {
         let Some((cpu_time, could_run)) = progress_of(work, id, pid) else { return };
-        let Some(process) = work.tasks.process(pid) else { return };
+        let Some(process) = work.table.processes.get_mut(pid) else { return };
         let start = ProgramStart { cpu_time, could_run, postponements: process.postponements };
         if let Some(settled_at) = rules::postponed(&start, self.settle, now()) {
             process.settled_at = settled_at;
@@ -236,10 +240,10 @@ impl Placing {
 
 /// Facts on a thread; `None` if the host has forgotten it.
 fn facts_of(work: &mut Workload, id: TaskId, event: Event) -> Option<ThreadFacts> {
-    let task = work.tasks.task(id)?;
+    let task = work.table.tasks.get_mut(id)?;
     let (is_first, exempt) = (task.thread.is_first(), task.placement.exempt);
     let pid = task.thread.pid;
-    let program = work.tasks.process(pid).map(|process| facts_of_program(process));
+    let program = work.table.processes.get_mut(pid).map(|process| facts_of_program(process));
     Some(ThreadFacts { event, is_first, exempt, program: program.unwrap_or_default() })
 }
 
@@ -251,14 +255,14 @@ fn sharing_with(work: &Workload, shared: Shared, pu: PuNr) -> PuSet {
 /// CPU time of a thread, and whether it could run now.
 fn progress_of(work: &mut Workload, id: TaskId, pid: Pid) -> Option<(Nanos, bool)> {
     let proc = &work.actuators.proc;
-    let tid = work.tasks.task(id)?.thread.tid;
+    let tid = work.table.tasks.get_mut(id)?.thread.tid;
     let cpu_time = RunTime::open(proc, pid, tid).ok()?.read()?;
     Some((cpu_time, Stat::read(proc, pid, tid)?.could_run()))
 }
 
 /// Notes once of a job that Java code counts the PUs of pinned threads: it counts on any thread, and at any time.
 fn note_java(work: &mut Workload, pid: Pid, job: JobIdx, mark: Mark) {
-    let is_java = work.tasks.process(pid).is_some_and(|it| it.runtime == Runtime::Jvm);
+    let is_java = work.table.processes.get_mut(pid).is_some_and(|it| it.runtime == Runtime::Jvm);
     if !is_java || !work.notes.is_first(job, JAVA_WORKERS) {
         return;
     }

@@ -40,7 +40,7 @@ pub(crate) fn place_new(
         return None;
     }
     placing.place(work, id, Event::Created, at);
-    let placement = &work.tasks.task(id)?.placement;
+    let placement = &work.table.tasks.get_mut(id)?.placement;
     let is_pinned = placement.status == PlacementStatus::Placed && placement.target.pu().is_some();
     is_pinned.then(|| now().saturating_sub(at))
 }
@@ -48,9 +48,9 @@ pub(crate) fn place_new(
 /// Opens the process of a new task, unless it is open. False if the process number is in use again, by a process of no job.
 pub(crate) fn hold_process(work: &mut Workload, id: TaskId, creation: Creation) -> bool {
     let pid = creation.pid;
-    if let Some(process) = work.tasks.handle(pid).filter(|process| process.exists()) {
+    if let Some(process) = work.table.processes.handle(pid).filter(|process| process.exists()) {
         let process = process.clone();
-        work.tasks.hold(id, Some(process));
+        work.table.hold(id, Some(process));
         return true;
     }
     let opened = ProcessHandle::open(&work.actuators.proc, pid);
@@ -63,16 +63,16 @@ pub(crate) fn hold_process(work: &mut Workload, id: TaskId, creation: Creation) 
     work.report_failure(id.job, "place or stop a process of", trouble);
     let parent = process.as_ref().and_then(ProcessHandle::parent);
     let Some((process, parent)) = process.zip(parent) else {
-        work.tasks.hold(id, None);
+        work.table.hold(id, None);
         return true;
     };
     let kinship = kinship(work, &process, parent, creation);
     if kinship == Kinship::Stranger {
         return false;
     }
-    work.tasks.hold(id, Some(Arc::new(process)));
+    work.table.hold(id, Some(Arc::new(process)));
     if kinship == Kinship::Orphan
-        && let Some(process) = work.tasks.process(pid)
+        && let Some(process) = work.table.processes.get_mut(pid)
     {
         process.is_orphan = true;
     }
@@ -91,7 +91,7 @@ fn kinship(
     if parent == Pid(std::process::id().cast_signed()) {
         return Kinship::Child;
     }
-    if let Some(parent) = work.tasks.process(parent)
+    if let Some(parent) = work.table.processes.get_mut(parent)
         && parent.handle.as_ref().is_some_and(|handle| handle.exists())
     {
         return if parent.is_orphan { Kinship::Orphan } else { Kinship::Child };

@@ -27,11 +27,11 @@ pub(crate) fn on_fork(placing: &mut Placing, work: &mut Workload, creation: Crea
     if creation.lost && !is_of_same_program(work, creation) {
         return on_child_exec(placing, work, creator);
     }
-    if let Some(process) = work.tasks.process(creation.pid) {
+    if let Some(process) = work.table.processes.get_mut(creation.pid) {
         process.creator = Some(creator);
     }
-    let Some(id) = work.tasks.living(creator) else { return };
-    let Some(task) = work.tasks.task(id) else { return };
+    let Some(id) = work.table.tasks.living(creator) else { return };
+    let Some(task) = work.table.tasks.get_mut(id) else { return };
     let until = rules::fork_exempt_until(placing.settle(), creation.at);
     task.placement.forked_until = until;
     if rules::is_exemptible(task.placement.exempt, &task.placement.status) {
@@ -53,15 +53,15 @@ fn program_of(work: &Workload, pid: Pid) -> Option<PathBuf> {
 
 /// Takes in that a process that a thread has created executes a program.
 fn on_child_exec(placing: &mut Placing, work: &mut Workload, tid: Tid) {
-    let Some(id) = work.tasks.living(tid) else { return };
-    let Some(task) = work.tasks.task(id) else { return };
+    let Some(id) = work.table.tasks.living(tid) else { return };
+    let Some(task) = work.table.tasks.get_mut(id) else { return };
     let placement = &mut task.placement;
     if placement.exempt == Some(Exemption::JustForked) {
         placement.exempt = Some(Exemption::StartsPrograms);
         if placement.status == PlacementStatus::Exempt(Exemption::JustForked) {
             placement.status = PlacementStatus::Exempt(Exemption::StartsPrograms);
         }
-        work.tasks.set_target(id, Place::LeftToKernel);
+        work.table.set_target(id, Place::LeftToKernel);
     } else if rules::is_exemptible(placement.exempt, &placement.status) {
         placing.place(work, id, Event::ChildExec, now());
     }
@@ -70,13 +70,13 @@ fn on_child_exec(placing: &mut Placing, work: &mut Workload, tid: Tid) {
 /// Takes in that a process creates threads faster than they can be followed. New threads inherit their creator's mask and most
 /// end before they are seen, so no thread of this process is pinned.
 pub(crate) fn on_storm(placing: &mut Placing, work: &mut Workload, pid: Pid) {
-    let Some(process) = work.tasks.process(pid) else { return };
+    let Some(process) = work.table.processes.get_mut(pid) else { return };
     let job = process.job;
     if std::mem::replace(&mut process.is_storm, true) {
         return;
     }
-    for id in work.tasks.living_in(pid) {
-        let Some(task) = work.tasks.task(id) else { continue };
+    for id in work.table.processes.living_in(pid) {
+        let Some(task) = work.table.tasks.get_mut(id) else { continue };
         if task.placement.status != PlacementStatus::PinnedByProgram {
             placing.place(work, id, Event::Storm, now());
         }
@@ -101,13 +101,13 @@ pub(crate) fn on_exec(
     pid: Pid,
     id: TaskId,
 ) {
-    if work.tasks.begins_run(id) {
+    if work.table.begins_run(id) {
         pausing.has_begun(id.job);
     }
     let executable = work.actuators.proc.join(format!("{pid}/exe"));
     let runtime = work.runtimes.of(&executable);
     begin_program(placing, work, pid, at);
-    let Some(process) = work.tasks.process(pid) else { return };
+    let Some(process) = work.table.processes.get_mut(pid) else { return };
     process.runtime = runtime;
     let is_orphan = process.is_orphan;
     if let Some(creator) = process.creator.take() {
@@ -119,7 +119,7 @@ pub(crate) fn on_exec(
     if placing.plan().is_none() {
         return;
     }
-    let Some(task) = work.tasks.task(id) else { return };
+    let Some(task) = work.table.tasks.get_mut(id) else { return };
     // An exemption belongs to the program that the exec has replaced.
     if task.placement.exempt.take().is_some() {
         placing.reset_target(work, id);
@@ -131,7 +131,7 @@ pub(crate) fn on_exec(
 /// Notes that a process begins a program, which has not counted PUs yet.
 pub(crate) fn begin_program(placing: &Placing, work: &mut Workload, pid: Pid, at: Nanos) {
     let settled_at = at + placing.settle();
-    if let Some(process) = work.tasks.process(pid) {
+    if let Some(process) = work.table.processes.get_mut(pid) {
         process.settled_at = settled_at;
         process.postponements = 0;
         process.further = 0;
@@ -141,7 +141,7 @@ pub(crate) fn begin_program(placing: &Placing, work: &mut Workload, pid: Pid, at
 
 /// Notes once of a job that one of its programs may have counted fewer PUs than it was given.
 fn note_narrow_start(work: &mut Workload, at: Nanos, pid: Pid, job: JobIdx) {
-    let Some(process) = work.tasks.process(pid) else { return };
+    let Some(process) = work.table.processes.get_mut(pid) else { return };
     let narrow = process.narrow_until.saturating_sub(at);
     if narrow > COUNTS_AFTER && work.notes.is_first(job, SEES_ONE) {
         work.note_on(

@@ -1,10 +1,13 @@
 //! Tests of the table.
 
+use super::tasks::{REMEMBERED, REMEMBERED_LAST};
 use super::*;
 use colocate_act::fair::Fair;
 use colocate_act::journal::Mark;
+use colocate_machine::PuNr;
 use colocate_observe::pmu::Metered;
 use colocate_policy::{DefaultPlacement, Place, Plan};
+use std::collections::BTreeSet;
 
 fn creation(pid: i32, tid: i32, parent: (i32, i32)) -> Creation {
     let (parent_pid, parent_tid) = (Pid(parent.0), Tid(parent.1));
@@ -18,6 +21,10 @@ fn table() -> TaskTable {
     table
 }
 
+fn ids(of: &BTreeSet<TaskId>) -> Vec<TaskId> {
+    of.iter().copied().collect()
+}
+
 fn on(pu: u32) -> Mark {
     Mark::On(PuNr(pu))
 }
@@ -29,7 +36,7 @@ fn children_count_on_in_their_job() {
     assert_eq!(table.created(creation(20, 20, (10, 11))).unwrap().to_string(), "0.2");
     assert_eq!(table.created(creation(20, 21, (20, 20))).unwrap().to_string(), "0.3");
     assert_eq!(table.created(creation(99, 99, (98, 98))), None, "a stranger");
-    assert_eq!(table.most_living, 4);
+    assert_eq!(table.tasks.most_living, 4);
 }
 
 /// 10 and 20 were given as one job. It has no task before they are found, one of 20 after 10 has ended, and then none.
@@ -38,14 +45,17 @@ fn a_job_of_several_processes() {
     let mut table = TaskTable::default();
     table.add_job("job".into(), Pid(10), Runtime::Plain);
     table.add_process(Pid(20), Runtime::Plain);
-    assert_eq!(table.take_emptied(), [JobIdx(0)]);
+    assert_eq!(table.jobs.take_emptied(), [JobIdx(0)]);
     assert_eq!(table.created(creation(10, 10, (1, 1))).unwrap().to_string(), "0.0");
     assert_eq!(table.created(creation(20, 20, (1, 1))).unwrap().to_string(), "0.1");
-    assert_eq!(table.given().collect::<Vec<_>>(), [(0, Pid(10)), (0, Pid(20))]);
+    assert_eq!(
+        table.jobs.processes().collect::<Vec<_>>(),
+        [(JobIdx(0), Pid(10)), (JobIdx(0), Pid(20))]
+    );
     table.ended(Tid(10), Nanos(2));
-    assert_eq!(table.take_emptied(), []);
+    assert_eq!(table.jobs.take_emptied(), []);
     table.ended(Tid(20), Nanos(3));
-    assert_eq!((table.take_emptied(), table.take_emptied()), (vec![JobIdx(0)], vec![]));
+    assert_eq!((table.jobs.take_emptied(), table.jobs.take_emptied()), (vec![JobIdx(0)], vec![]));
 }
 
 /// A thread that is alone in its process and sleeps is not among those that are read in each quantum; one that is not alone sleeps
@@ -53,11 +63,11 @@ fn a_job_of_several_processes() {
 #[test]
 fn threads_that_sleep_alone() {
     let mut table = table();
-    let first = table.living(Tid(10)).unwrap();
+    let first = table.tasks.living(Tid(10)).unwrap();
     let sleeps = |table: &mut TaskTable, id, sleeps| {
-        table.task(id).unwrap().usage.sleeps = sleeps;
+        table.tasks.get_mut(id).unwrap().usage.sleeps = sleeps;
         table.note_sleep(id);
-        (table.to_read().collect::<Vec<_>>(), table.sleeping_alone())
+        (ids(&table.tasks.to_read), ids(&table.tasks.sleeping_alone))
     };
     assert_eq!(sleeps(&mut table, first, true), (vec![], vec![first]));
     assert_eq!(sleeps(&mut table, first, false), (vec![first], vec![]));
@@ -65,12 +75,12 @@ fn threads_that_sleep_alone() {
     assert_eq!(sleeps(&mut table, first, true), (vec![second], vec![]));
     table.ended(Tid(11), Nanos(2));
     assert_eq!(
-        (table.to_read().collect::<Vec<_>>(), table.sleeping_alone()),
+        (ids(&table.tasks.to_read), ids(&table.tasks.sleeping_alone)),
         (vec![first], vec![])
     );
     assert_eq!(sleeps(&mut table, first, true), (vec![], vec![first]));
     table.ended(Tid(10), Nanos(3));
-    assert_eq!((table.to_read().count(), table.sleeping_alone()), (0, vec![]));
+    assert_eq!((table.tasks.to_read.len(), ids(&table.tasks.sleeping_alone)), (0, vec![]));
 }
 
 /// cpu0 and cpu1 in turn; when the task of cpu0 ends, the next new thread goes there.
@@ -80,7 +90,7 @@ fn new_threads_fill_in_order() {
     let rule = DefaultPlacement::FillInOrder { pus: vec![PuNr(0), PuNr(1)] };
     let place = |table: &mut TaskTable, tid| {
         let id = table.created(creation(10, tid, (10, 10))).unwrap();
-        let target = table.default_target(&rule);
+        let target = table.targets.default_target(&rule);
         table.set_target(id, target);
         target.pu().unwrap().0
     };
@@ -88,7 +98,7 @@ fn new_threads_fill_in_order() {
     table.ended(Tid(11), Nanos(2));
     table.ended(Tid(13), Nanos(2));
     assert_eq!([14, 15].map(|tid| place(&mut table, tid)), [0, 0]);
-    assert_eq!(table.default_target(&DefaultPlacement::LeaveToKernel), Place::LeftToKernel);
+    assert_eq!(table.targets.default_target(&DefaultPlacement::LeaveToKernel), Place::LeftToKernel);
 }
 
 #[test]
@@ -98,9 +108,9 @@ fn a_million_ended_tasks_are_not_remembered() {
         table.created(creation(10, tid, (10, 10))).unwrap();
         table.ended(Tid(tid), Nanos(2));
     }
-    assert_eq!(table.seen(Nanos(0), &BTreeSet::new()).len(), REMEMBERED + 1);
-    assert_eq!(table.forgotten, 20_000);
-    assert_eq!(table.all_living().count(), 1);
+    assert_eq!(seen(&table, Nanos(0), &BTreeSet::new()).len(), REMEMBERED + 1);
+    assert_eq!(table.tasks.forgotten, 20_000);
+    assert_eq!(table.tasks.all_living().count(), 1);
 }
 
 /// A job's instructions are those of its living and ended tasks in all runs, and numbers go on.
@@ -108,9 +118,9 @@ fn a_million_ended_tasks_are_not_remembered() {
 fn runs_add_up() {
     let mut table = table();
     let counted = Metered { instructions: Some(100), ..Metered::default() };
-    let first = table.living(Tid(10)).unwrap();
-    table.task(first).unwrap().usage.note_counted(Some(counted));
-    table.task(first).unwrap().usage.cpu_time = Some(Nanos(7));
+    let first = table.tasks.living(Tid(10)).unwrap();
+    table.tasks.get_mut(first).unwrap().usage.note_counted(Some(counted));
+    table.tasks.get_mut(first).unwrap().usage.cpu_time = Some(Nanos(7));
     assert_eq!((table.instructions(), table.cpu_time(JobIdx(0))), (vec![100], Some(Nanos(7))));
     table.ended(Tid(10), Nanos(3));
     assert_eq!((table.instructions(), table.cpu_time(JobIdx(0))), (vec![100], Some(Nanos(7))));
@@ -121,14 +131,14 @@ fn runs_add_up() {
     table.ended(Tid(11), Nanos(3));
     table.ended(Tid(10), Nanos(3));
     assert_eq!(table.cpu_time(JobIdx(0)), None, "it stays unknown");
-    assert_eq!(table.run_of(Pid(10)), Some((JobIdx(0), Nanos::ZERO)));
+    assert_eq!(table.jobs.run_of(Pid(10)), Some((JobIdx(0), Nanos::ZERO)));
     table.restart(JobIdx(0), Pid(30), Runtime::Plain, Nanos(9));
-    assert_eq!((table.run_of(Pid(10)), table.run_of(Pid(30)).is_some()), (None, true));
+    assert_eq!((table.jobs.run_of(Pid(10)), table.jobs.run_of(Pid(30)).is_some()), (None, true));
     let again = table.created(creation(30, 30, (1, 1))).unwrap();
     assert_eq!(again.to_string(), "0.2");
     assert!(table.begins_run(again) && !table.begins_run(first));
-    table.task(again).unwrap().usage.note_counted(Some(counted));
-    table.task(again).unwrap().usage.cpu_time = Some(Nanos(1));
+    table.tasks.get_mut(again).unwrap().usage.note_counted(Some(counted));
+    table.tasks.get_mut(again).unwrap().usage.cpu_time = Some(Nanos(1));
     assert_eq!((table.instructions(), table.cpu_time(JobIdx(0))), (vec![200], Some(Nanos(10))));
     assert!(table.maybe_lost().is_empty(), "the first run is over");
 }
@@ -148,8 +158,8 @@ fn a_later_run_is_placed_as_the_one_before() {
         let other = table.created(creation(pid, pid + 1, (pid, pid))).unwrap();
         assert_eq!(table.target_of(&plan, other), Place::LeftToKernel);
     }
-    table.is_planned();
-    let last = table.living(Tid(40)).unwrap();
+    table.jobs.note_planned();
+    let last = table.tasks.living(Tid(40)).unwrap();
     assert_eq!(
         table.target_of(&plan, last),
         Place::LeftToKernel,
@@ -160,34 +170,34 @@ fn a_later_run_is_placed_as_the_one_before() {
 #[test]
 fn the_last_to_end_are_remembered() {
     let mut table = table();
-    table.keeps_last = true;
+    table.tasks.keeps_last = true;
     let ends = 100..100 + 2 * i32::try_from(REMEMBERED_LAST).unwrap();
     for tid in ends.clone() {
         table.created(creation(10, tid, (10, 10))).unwrap();
         table.ended(Tid(tid), Nanos(2));
     }
-    assert_eq!(table.seen(Nanos(0), &BTreeSet::new()).len(), REMEMBERED_LAST + 1);
+    assert_eq!(seen(&table, Nanos(0), &BTreeSet::new()).len(), REMEMBERED_LAST + 1);
     let last = TaskId { job: JobIdx(0), order: u32::try_from(ends.len()).unwrap() };
-    assert!(table.task(last).is_some());
+    assert!(table.tasks.get_mut(last).is_some());
 }
 
 #[test]
 fn a_new_thread_inherits_its_creators_mark() {
     let mut table = table();
-    let first = table.living(Tid(10)).unwrap();
-    table.task(first).unwrap().thread.mark = Mark::On(PuNr(3));
+    let first = table.tasks.living(Tid(10)).unwrap();
+    table.tasks.get_mut(first).unwrap().thread.mark = Mark::On(PuNr(3));
     let id = table.created(creation(10, 11, (10, 10))).unwrap();
-    assert_eq!(table.task(id).unwrap().thread.mark, Mark::On(PuNr(3)));
+    assert_eq!(table.tasks.get_mut(id).unwrap().thread.mark, Mark::On(PuNr(3)));
 }
 
 #[test]
 fn a_task_that_ends_while_it_settles_was_missed() {
     let mut table = table();
-    let first = table.living(Tid(10)).unwrap();
-    table.task(first).unwrap().placement.status = PlacementStatus::Settling;
+    let first = table.tasks.living(Tid(10)).unwrap();
+    table.tasks.get_mut(first).unwrap().placement.status = PlacementStatus::Settling;
     table.ended(Tid(10), Nanos(5));
-    assert_eq!(table.seen(Nanos(1), &BTreeSet::new())[0].status, PlacementStatus::Missed);
-    assert_eq!(table.seen(Nanos(1), &BTreeSet::new())[0].ended, Some(Nanos(4)));
+    assert_eq!(seen(&table, Nanos(1), &BTreeSet::new())[0].status, PlacementStatus::Missed);
+    assert_eq!(seen(&table, Nanos(1), &BTreeSet::new())[0].ended, Some(Nanos(4)));
 }
 
 /// Threads 11 and 12 of process 10 were on PUs 1 and 2; the record of the creation of 14 was lost, so either may have
@@ -197,13 +207,13 @@ fn a_new_thread_of_an_unknown_creator_may_have_any_mask_of_its_process() {
     let mut table = table();
     for (pid, tid, pu) in [(10, 11, 1), (10, 12, 2), (20, 20, 3)] {
         let id = table.created(creation(pid, tid, (10, 10))).unwrap();
-        table.task(id).unwrap().thread.mark = Mark::On(PuNr(pu));
+        table.tasks.get_mut(id).unwrap().thread.mark = Mark::On(PuNr(pu));
     }
     let known = creation(10, 13, (10, 10));
     let lost = Creation { lost: true, ..creation(10, 14, (10, 10)) };
     let had = [known, lost].map(|creation| {
         let id = table.created(creation).unwrap();
-        table.task(id).unwrap().thread.recent.marks().collect::<Vec<_>>()
+        table.tasks.get_mut(id).unwrap().thread.recent.marks().collect::<Vec<_>>()
     });
     assert_eq!(had, [vec![], vec![on(1), on(2)]]);
 }
@@ -215,13 +225,13 @@ fn a_new_thread_of_an_unknown_creator_may_have_its_policy() {
     let mut table = table();
     let fair = Fair::Batch;
     let lowered = table.created(creation(10, 11, (10, 10))).unwrap();
-    let task = table.task(lowered).unwrap();
+    let task = table.tasks.get_mut(lowered).unwrap();
     (task.thread.mark, task.thread.last_lowered) = (Mark::On(PuNr(1)), Some(fair));
     let mut new = |tid, stand| {
-        table.task(lowered).unwrap().placement.status = stand;
-        table.begin_events();
+        table.tasks.get_mut(lowered).unwrap().placement.status = stand;
+        table.inheritable.begin_events();
         let id = table.created(Creation { lost: true, ..creation(10, tid, (10, 10)) }).unwrap();
-        let task = table.task(id).unwrap();
+        let task = table.tasks.get_mut(id).unwrap();
         (task.thread.recent.marks().collect::<Vec<_>>(), task.thread.last_lowered)
     };
     assert_eq!(new(14, PlacementStatus::Placed), (vec![on(1)], Some(fair)));
@@ -232,10 +242,10 @@ fn a_new_thread_of_an_unknown_creator_may_have_its_policy() {
 /// what that means for 11: it is created as 10, and then ends.
 fn taken_over(parent: i32) -> (TaskTable, TaskId) {
     let mut table = table();
-    let first = table.living(Tid(10)).unwrap();
+    let first = table.tasks.living(Tid(10)).unwrap();
     let further = table.created(creation(10, 11, (10, 10))).unwrap();
     for (id, pu, cpu_ms) in [(first, 0, 3), (further, 1, 4)] {
-        let task = table.task(id).unwrap();
+        let task = table.tasks.get_mut(id).unwrap();
         (task.thread.mark, task.usage.cpu_time) =
             (Mark::On(PuNr(pu)), Some(Nanos::from_millis(cpu_ms)));
         task.usage.waited = Some(Nanos(9));
@@ -249,10 +259,10 @@ fn taken_over(parent: i32) -> (TaskTable, TaskId) {
 #[test]
 fn a_thread_that_executes_a_program_stays_in_its_job() {
     let (mut table, id) = taken_over(11);
-    assert_eq!(table.processes_of(JobIdx(0)), [Pid(10)]);
-    assert_eq!(table.all_living().collect::<Vec<_>>(), [(Tid(10), id)]);
+    assert_eq!(table.processes.of(JobIdx(0)), [Pid(10)]);
+    assert_eq!(table.tasks.all_living().map(|task| task.id).collect::<Vec<_>>(), [id]);
     assert_eq!(
-        table.task(id).unwrap().thread.mark,
+        table.tasks.get_mut(id).unwrap().thread.mark,
         Mark::On(PuNr(1)),
         "it has the mask that it had"
     );
@@ -261,7 +271,7 @@ fn a_thread_that_executes_a_program_stays_in_its_job() {
     let child = table.created(creation(20, 20, (10, 10))).unwrap();
     assert_eq!(child.to_string(), "0.3");
     table.ended(Tid(10), Nanos(4));
-    assert_eq!(table.processes_of(JobIdx(0)), [Pid(20)]);
+    assert_eq!(table.processes.of(JobIdx(0)), [Pid(20)]);
     let first = TaskId { job: JobIdx(0), order: 0 };
     assert_eq!(table.maybe_lost(), [first], "its end may be one that was only reported");
 }
@@ -272,16 +282,16 @@ fn a_thread_that_executes_a_program_stays_in_its_job() {
 fn a_thread_that_executes_a_program_is_counted_once() {
     let (mut table, id) = taken_over(11);
     assert_eq!(table.cpu_time(JobIdx(0)), None, "it was not read yet");
-    table.task(id).unwrap().usage.cpu_time = Some(Nanos::from_millis(6));
+    table.tasks.get_mut(id).unwrap().usage.cpu_time = Some(Nanos::from_millis(6));
     assert_eq!(table.cpu_time(JobIdx(0)), Some(Nanos::from_millis(9)));
-    let executing = &table.seen(Nanos(0), &BTreeSet::new())[1];
+    let executing = &seen(&table, Nanos(0), &BTreeSet::new())[1];
     assert_eq!((executing.cpu_time, executing.waited), (Some(Nanos::ZERO), Some(Nanos::ZERO)));
 }
 
 #[test]
 fn any_thread_may_have_executed_a_program_where_none_is_known() {
     let (mut table, id) = taken_over(10);
-    let task = table.task(id).unwrap();
+    let task = table.tasks.get_mut(id).unwrap();
     assert_eq!(task.thread.mark, Mark::Original);
     assert_eq!(task.thread.recent.marks().collect::<Vec<_>>(), [on(0), on(1)]);
 }
@@ -291,16 +301,19 @@ fn any_thread_may_have_executed_a_program_where_none_is_known() {
 #[test]
 fn a_sole_thread_after_an_exec_may_have_any_mask_of_its_process() {
     let mut table = table();
-    let first = table.living(Tid(10)).unwrap();
+    let first = table.tasks.living(Tid(10)).unwrap();
     let further = table.created(creation(10, 11, (10, 10))).unwrap();
     for (id, pu) in [(first, 0), (further, 1)] {
-        table.task(id).unwrap().thread.mark = Mark::On(PuNr(pu));
+        table.tasks.get_mut(id).unwrap().thread.mark = Mark::On(PuNr(pu));
     }
     table.ended(Tid(11), Nanos(2));
     table.ended(Tid(10), Nanos(3));
     let id = table.created(Creation { lost: true, ..creation(10, 10, (10, 10)) }).unwrap();
-    assert_eq!(table.task(id).unwrap().thread.recent.marks().collect::<Vec<_>>(), [on(0), on(1)]);
-    assert_eq!(table.processes_of(JobIdx(0)), [Pid(10)]);
+    assert_eq!(
+        table.tasks.get_mut(id).unwrap().thread.recent.marks().collect::<Vec<_>>(),
+        [on(0), on(1)]
+    );
+    assert_eq!(table.processes.of(JobIdx(0)), [Pid(10)]);
     assert!(table.begins_run(id) && table.maybe_lost().is_empty());
     table.ended(Tid(10), Nanos(4));
     assert_eq!(table.created(creation(20, 20, (10, 10))), None, "its process is gone");
@@ -310,13 +323,16 @@ fn a_sole_thread_after_an_exec_may_have_any_mask_of_its_process() {
 #[test]
 fn a_revived_task_may_be_another_thread() {
     let mut table = table();
-    let first = table.living(Tid(10)).unwrap();
+    let first = table.tasks.living(Tid(10)).unwrap();
     let further = table.created(creation(10, 11, (10, 10))).unwrap();
-    table.task(further).unwrap().thread.mark = Mark::On(PuNr(1));
+    table.tasks.get_mut(further).unwrap().thread.mark = Mark::On(PuNr(1));
     table.ended(Tid(10), Nanos(2));
     assert_eq!(table.maybe_lost(), [first]);
     table.revive(first);
-    assert_eq!(table.task(first).unwrap().thread.recent.marks().collect::<Vec<_>>(), [on(1)]);
+    assert_eq!(
+        table.tasks.get_mut(first).unwrap().thread.recent.marks().collect::<Vec<_>>(),
+        [on(1)]
+    );
     assert!(table.maybe_lost().is_empty());
 }
 

@@ -1,7 +1,7 @@
 //! What `/proc` and `/sys` say about tasks.
 
 pub mod stat;
-mod steal;
+pub mod steal;
 
 use crate::foreign;
 use crate::sys;

@@ -7,14 +7,12 @@ use colocate_machine::{Nanos, PuNr};
 /// Clock tick: `USER_HZ` is 100 on every architecture of colocate.
 const TICK: Nanos = Nanos::from_millis(10);
 
-impl Proc {
-    /// Steal time per PU so far: the hypervisor ran something else while the PU had work
-    /// (`proc_stat(5)`). Empty if unknown; 0 for all PUs without a hypervisor or with a hypervisor
-    /// that does not report it.
-    #[must_use]
-    pub fn steal(&self) -> Vec<(PuNr, Nanos)> {
-        kernel::read_text(&self.root.join("stat")).map(|text| parsed(&text)).unwrap_or_default()
-    }
+/// Steal time per PU so far: the hypervisor ran something else while the PU had work
+/// (`proc_stat(5)`). Empty if unknown; 0 for all PUs without a hypervisor or with a hypervisor
+/// that does not report it.
+#[must_use]
+pub fn times(proc: &Proc) -> Vec<(PuNr, Nanos)> {
+    kernel::read_text(&proc.root.join("stat")).map(|text| parsed(&text)).unwrap_or_default()
 }
 
 fn parsed(text: &str) -> Vec<(PuNr, Nanos)> {

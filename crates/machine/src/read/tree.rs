@@ -38,11 +38,11 @@ impl Sysfs {
     /// Parts without structure: PUs, and one node with the memory of the whole machine.
     pub(crate) fn flat_parts(&self) -> Parts {
         let online = self.online().unwrap_or_else(|| self.allowed());
-        let memory = self.memory("/proc/meminfo");
+        let memory = memory(self, "/proc/meminfo");
         let node = NodePart { os: NodeNr(0), memory, pus: online.clone(), may_be_home: true };
         Parts {
             name: self.text("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned(),
-            processor: self.processor(),
+            processor: processor(self),
             pus: online.iter().collect(),
             nodes: vec![node],
             ..Parts::default()
@@ -52,11 +52,12 @@ impl Sysfs {
     /// All parts described by the files.
     pub(crate) fn tree_parts(&self) -> Parts {
         let flat = self.flat_parts();
-        let packages = self.groups(&flat.pus, ["package_cpus_list", "core_siblings_list"]);
+        let packages =
+            topology_groups(self, &flat.pus, ["package_cpus_list", "core_siblings_list"]);
         // The second name of each file is the one before Linux 5.3.
-        let cores = self.groups(&flat.pus, ["core_cpus_list", "thread_siblings_list"]);
-        let caches = self.caches(&flat.pus);
-        let nodes = self.nodes();
+        let cores = topology_groups(self, &flat.pus, ["core_cpus_list", "thread_siblings_list"]);
+        let caches = caches(self, &flat.pus);
+        let nodes = nodes(self);
         let mut pus = flat.pus;
         // Logical order: by package, outermost cache, and core.
         pus.sort_by_cached_key(|&pu| {
@@ -79,7 +80,7 @@ impl Sysfs {
             cores: cores.iter().map(|core| core.iter().collect()).collect(),
             packages: packages.iter().map(|package| package.iter().collect()).collect(),
             caches: caches.collect(),
-            distances: self.distances(&nodes),
+            distances: distances(self, &nodes),
             nodes: if nodes.is_empty() { flat.nodes } else { nodes },
             name: flat.name,
             processor: flat.processor,
@@ -87,107 +88,104 @@ impl Sysfs {
         }
     }
 
-    /// Groups of PUs by the first file of `names` in their `topology` folder.
-    fn groups(&self, pus: &[PuNr], names: [&str; 2]) -> Vec<PuSet> {
-        groups(pus, |pu| {
-            let folder = format!("/sys/devices/system/cpu/cpu{}/topology", pu.0);
-            names.iter().find_map(|name| self.value(&format!("{folder}/{name}")))
-        })
-    }
-
-    /// Model of the first processor.
-    fn processor(&self) -> Option<String> {
-        let text = self.text("/proc/cpuinfo")?;
-        // Only x86 has this line.
-        let model = text.lines().find_map(|line| line.strip_prefix("model name"))?;
-        Some(model.split_once(':')?.1.trim().to_owned())
-    }
-
-    fn caches(&self, pus: &[PuNr]) -> Caches {
-        let mut caches = Caches::new();
-        for &pu in pus {
-            for index in 0..MOST_CACHES {
-                // Cache folders are numbered without gaps.
-                let Some((sort, size, shared)) = self.cache(pu, index) else { break };
-                let found = caches.entry(sort).or_default();
-                if !found.iter().any(|(_, set)| set.contains(pu)) {
-                    found.push((size, own_group(pu, shared, pus)));
-                }
-            }
-        }
-        caches
-    }
-
-    /// Cache `index` of a PU: level and kind, size, and PUs that share the cache. `None` beyond the
-    /// last cache.
-    fn cache(&self, pu: PuNr, index: usize) -> Option<((u8, CacheKind), Bytes, Option<PuSet>)> {
-        let folder = format!("/sys/devices/system/cpu/cpu{}/cache/index{index}", pu.0);
-        let level = self.value(&format!("{folder}/level"))?;
-        let kind = match self.text(&format!("{folder}/type"))?.trim() {
-            "Data" => CacheKind::Data,
-            "Instruction" => CacheKind::Instruction,
-            _ => CacheKind::Unified,
-        };
-        let size = self.text(&format!("{folder}/size")).and_then(|size| {
-            // The kernel prints KiB.
-            size.trim().strip_suffix('K')?.parse::<u64>().ok()?.checked_mul(1 << 10)
-        });
-        let shared = self.value(&format!("{folder}/shared_cpu_list"));
-        // `CachePart` has 0 for an unknown size.
-        Some(((level, kind), Bytes(size.unwrap_or(0)), shared))
-    }
-
-    /// Nodes that the kernel lists; none on a kernel without NUMA.
-    fn nodes(&self) -> Vec<NodePart> {
-        // A list of nodes has the form of a list of PUs.
-        let listed: PuSet = self.value("/sys/devices/system/node/online").unwrap_or_default();
-        let nodes = listed.iter().filter_map(|number| {
-            let os = NodeNr(number.0);
-            let pus = self.node_pus(os)?;
-            let memory = self.memory(&format!("/sys/devices/system/node/{os}/meminfo"));
-            Some(NodePart { os, memory, may_be_home: !pus.is_empty(), pus })
-        });
-        nodes.collect()
-    }
-
-    /// PUs of a node, by the kernel's list.
-    fn node_pus(&self, node: NodeNr) -> Option<PuSet> {
-        self.value(&format!("/sys/devices/system/node/{node}/cpulist"))
-    }
-
-    /// `MemTotal` of a file in the form of `/proc/meminfo`.
-    fn memory(&self, path: &str) -> Option<Bytes> {
-        let text = self.text(path)?;
-        let (_, total) = text.split_once("MemTotal:")?;
-        // The kernel's kB are KiB.
-        let kib: u64 = total.split_whitespace().next()?.parse().ok()?;
-        kib.checked_mul(1 << 10).map(Bytes)
-    }
-
-    fn distances(&self, nodes: &[NodePart]) -> Option<DistancePart> {
-        let rows = nodes.iter().map(|node| {
-            let text = self.text(&format!("/sys/devices/system/node/{}/distance", node.os))?;
-            text.split_whitespace().map(|figure| figure.parse().ok()).collect::<Option<Vec<u64>>>()
-        });
-        let rows: Vec<Vec<u64>> = rows.collect::<Option<_>>()?;
-        Some(DistancePart {
-            nodes: nodes.iter().map(|node| node.os).collect(),
-            values: rows.concat(),
-        })
-    }
-
     /// Replaces the PUs of each node by the kernel's list. If the PUs of a node fit into no
     /// package, cache or core, hwloc assigns the node all PUs of the part of the machine that
     /// contains them. hwloc's PUs of a node without PUs of its own stay.
     pub(crate) fn correct_nodes(&self, nodes: &mut [NodePart]) {
         for node in nodes {
-            let Some(pus) = self.node_pus(node.os) else { continue };
+            let Some(pus) = node_pus(self, node.os) else { continue };
             node.may_be_home = !pus.is_empty();
             if node.may_be_home {
                 node.pus = pus;
             }
         }
     }
+}
+
+/// Groups of PUs by the first file of `names` in their `topology` folder.
+fn topology_groups(files: &Sysfs, pus: &[PuNr], names: [&str; 2]) -> Vec<PuSet> {
+    groups(pus, |pu| {
+        let folder = format!("/sys/devices/system/cpu/cpu{}/topology", pu.0);
+        names.iter().find_map(|name| files.value(&format!("{folder}/{name}")))
+    })
+}
+
+/// Model of the first processor.
+fn processor(files: &Sysfs) -> Option<String> {
+    let text = files.text("/proc/cpuinfo")?;
+    // Only x86 has this line.
+    let model = text.lines().find_map(|line| line.strip_prefix("model name"))?;
+    Some(model.split_once(':')?.1.trim().to_owned())
+}
+
+fn caches(files: &Sysfs, pus: &[PuNr]) -> Caches {
+    let mut caches = Caches::new();
+    for &pu in pus {
+        for index in 0..MOST_CACHES {
+            // Cache folders are numbered without gaps.
+            let Some((sort, size, shared)) = cache(files, pu, index) else { break };
+            let found = caches.entry(sort).or_default();
+            if !found.iter().any(|(_, set)| set.contains(pu)) {
+                found.push((size, own_group(pu, shared, pus)));
+            }
+        }
+    }
+    caches
+}
+
+/// Cache `index` of a PU: level and kind, size, and PUs that share the cache. `None` beyond the
+/// last cache.
+fn cache(files: &Sysfs, pu: PuNr, index: usize) -> Option<((u8, CacheKind), Bytes, Option<PuSet>)> {
+    let folder = format!("/sys/devices/system/cpu/cpu{}/cache/index{index}", pu.0);
+    let level = files.value(&format!("{folder}/level"))?;
+    let kind = match files.text(&format!("{folder}/type"))?.trim() {
+        "Data" => CacheKind::Data,
+        "Instruction" => CacheKind::Instruction,
+        _ => CacheKind::Unified,
+    };
+    let size = files.text(&format!("{folder}/size")).and_then(|size| {
+        // The kernel prints KiB.
+        size.trim().strip_suffix('K')?.parse::<u64>().ok()?.checked_mul(1 << 10)
+    });
+    let shared = files.value(&format!("{folder}/shared_cpu_list"));
+    // `CachePart` has 0 for an unknown size.
+    Some(((level, kind), Bytes(size.unwrap_or(0)), shared))
+}
+
+/// Nodes that the kernel lists; none on a kernel without NUMA.
+fn nodes(files: &Sysfs) -> Vec<NodePart> {
+    // A list of nodes has the form of a list of PUs.
+    let listed: PuSet = files.value("/sys/devices/system/node/online").unwrap_or_default();
+    let nodes = listed.iter().filter_map(|number| {
+        let os = NodeNr(number.0);
+        let pus = node_pus(files, os)?;
+        let memory = memory(files, &format!("/sys/devices/system/node/{os}/meminfo"));
+        Some(NodePart { os, memory, may_be_home: !pus.is_empty(), pus })
+    });
+    nodes.collect()
+}
+
+/// PUs of a node, by the kernel's list.
+fn node_pus(files: &Sysfs, node: NodeNr) -> Option<PuSet> {
+    files.value(&format!("/sys/devices/system/node/{node}/cpulist"))
+}
+
+/// `MemTotal` of a file in the form of `/proc/meminfo`.
+fn memory(files: &Sysfs, path: &str) -> Option<Bytes> {
+    let text = files.text(path)?;
+    let (_, total) = text.split_once("MemTotal:")?;
+    // The kernel's kB are KiB.
+    let kib: u64 = total.split_whitespace().next()?.parse().ok()?;
+    kib.checked_mul(1 << 10).map(Bytes)
+}
+
+fn distances(files: &Sysfs, nodes: &[NodePart]) -> Option<DistancePart> {
+    let rows = nodes.iter().map(|node| {
+        let text = files.text(&format!("/sys/devices/system/node/{}/distance", node.os))?;
+        text.split_whitespace().map(|figure| figure.parse().ok()).collect::<Option<Vec<u64>>>()
+    });
+    let rows: Vec<Vec<u64>> = rows.collect::<Option<_>>()?;
+    Some(DistancePart { nodes: nodes.iter().map(|node| node.os).collect(), values: rows.concat() })
 }
 
 /// Partitions PUs into groups; `shared` returns the PUs that share a group with a PU.

@@ -1,10 +1,13 @@
 //! Order of events: a creation before the events of the new thread, and the end of a creator after
 //! what it created.
 
+use super::storm::{Storms, Verdict};
 use super::{LifecycleEvents, Source, event};
 use crate::event::TaskEvent;
 use crate::perf::{Record, parse};
+use crate::tree::Tree;
 use colocate_linux::clock::now;
+use colocate_linux::sys::exists;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
 
@@ -21,6 +24,17 @@ const EXEC_TAKES: Nanos = Nanos::from_secs(1);
 /// rings already.
 const KEPT_EARLY: Nanos = Nanos::from_secs(1);
 
+/// Watched tasks, and the events that wait for earlier ones.
+#[derive(Debug)]
+pub(super) struct EventOrder {
+    pub tree: Tree,
+    pub storms: Storms,
+    /// Events with possibly unread predecessors.
+    pub early: Vec<TaskEvent>,
+    /// Whether `early` includes events from during the last read of the rings.
+    pub has_newer: bool,
+}
+
 impl LifecycleEvents {
     /// Reads the rings one after another. The end of a creator can be read before a creation by it
     /// on another CPU. Events older than the beginning of a read are complete after the read; newer
@@ -28,29 +42,36 @@ impl LifecycleEvents {
     pub(super) fn read_in_order(&mut self, events: &mut Vec<TaskEvent>) {
         let mut lost = 0;
         let mut begun = Nanos::ZERO;
+        let mut root_ended = false;
         for _ in 0..READS_FOR_ORDER {
             begun = now();
             lost += self.read_rings();
-            self.deliver(begun, events);
-            if self.early.is_empty() {
+            root_ended |= self.order.deliver(begun, events);
+            if self.order.early.is_empty() {
                 break;
             }
         }
-        self.deliver_if(|event| event.at() < Some(begun) || !is_end(event), events);
+        let is_final = |event: &TaskEvent| event.at() < Some(begun) || !is_end(event);
+        root_ended |= self.order.deliver_if(is_final, events);
+        if root_ended && !self.needs_proc() {
+            // Seen on Linux 6.18: one end of 10,000 was not reported, and no record lost. Now it would be found again, until it is
+            // reaped.
+            self.scans.later();
+        }
         if let Source::Perf(reports) = &mut self.source
             && reports.of_every_task()
         {
-            reports.pass_over(drop_others(&mut self.early, begun));
+            reports.pass_over(drop_others(&mut self.order.early, begun));
         }
-        self.has_newer = self.early.iter().any(|event| event.at() >= Some(begun));
+        self.order.has_newer = self.order.early.iter().any(|event| event.at() >= Some(begun));
         // What is left over is about tasks that ended before watching began; it must not pile up.
         let oldest = now().saturating_sub(KEPT_EARLY);
-        self.early.retain(|event| event.at() > Some(oldest));
+        self.order.early.retain(|event| event.at() > Some(oldest));
         if lost > 0 {
             events.push(TaskEvent::Lost { count: lost });
             // Predecessors of these may be lost; the scan finds their tasks.
-            self.early.clear();
-            self.has_newer = false;
+            self.order.early.clear();
+            self.order.has_newer = false;
         }
     }
 
@@ -67,24 +88,40 @@ impl LifecycleEvents {
             if let Record::Lost { count } = record {
                 lost += count;
             }
-            self.early.extend(event(&record));
+            self.order.early.extend(event(&record));
         }
         if full || lost > 0 {
             lost = reports.newly_lost(lost);
-            self.scan_soon();
+            self.scans.soon();
         }
         self.bytes.clear();
         // Stable, so that events of one ring keep their order at equal times.
-        self.early.sort_by_key(TaskEvent::at);
+        self.order.early.sort_by_key(TaskEvent::at);
         lost
     }
+}
 
-    /// Moves events before `limit`, whose order is final, from `early` to `events`.
-    pub(super) fn deliver(&mut self, limit: Nanos, events: &mut Vec<TaskEvent>) {
-        self.deliver_if(|event| event.at() < Some(limit), events);
+impl EventOrder {
+    /// No task; of new threads at most `most_a_second` are reported.
+    pub fn new(most_a_second: Option<u32>) -> Self {
+        let storms = Storms::new(most_a_second);
+        Self { tree: Tree::default(), storms, early: Vec::new(), has_newer: false }
     }
 
-    fn deliver_if(&mut self, may: impl Fn(&TaskEvent) -> bool, events: &mut Vec<TaskEvent>) {
+    /// Moves events before `limit`, whose order is final, from `early` to `events`; the result is
+    /// that of [`EventOrder::deliver_if`].
+    pub(super) fn deliver(&mut self, limit: Nanos, events: &mut Vec<TaskEvent>) -> bool {
+        self.deliver_if(|event| event.at() < Some(limit), events)
+    }
+
+    /// Moves the events that `may` be delivered. Returns whether the first thread of a given process
+    /// has ended before other watched tasks.
+    fn deliver_if(
+        &mut self,
+        may: impl Fn(&TaskEvent) -> bool,
+        events: &mut Vec<TaskEvent>,
+    ) -> bool {
+        let mut root_ended = false;
         for event in std::mem::take(&mut self.early) {
             if !may(&event) {
                 self.early.push(event);
@@ -112,12 +149,9 @@ impl LifecycleEvents {
             if self.tree.learn(&event) && !is_of_hidden {
                 self.report(event, events);
             }
-            if root_ends && !self.tree.is_empty() && !self.needs_proc() {
-                // Seen on Linux 6.18: one end of 10,000 was not reported, and no record lost. Now it would be found again, until it is
-                // reaped.
-                self.scan_later();
-            }
+            root_ended |= root_ends && !self.tree.is_empty();
         }
+        root_ended
     }
 
     /// Whether the creation of the event's task, or of its creator's process, has not been
@@ -195,6 +229,32 @@ impl LifecycleEvents {
         let is_first = *tid == pid.first_thread();
         let lost = self.tree.lost_thread(*pid).filter(|lost| *lost + EXEC_TAKES >= *at);
         (is_first && lost.is_some()).then_some((*at, *pid, *tid))
+    }
+
+    /// Reports an event that is new to the tree, except threads held back in a storm.
+    pub(super) fn report(&mut self, event: TaskEvent, events: &mut Vec<TaskEvent>) {
+        if let TaskEvent::Created { at, pid, tid, parent_tid, .. } = event {
+            let verdict = self.storms.created(self.tree.root_of(pid), pid, tid, at);
+            if verdict == Verdict::HideFirst {
+                events.push(TaskEvent::Storm { at, pid });
+            }
+            if verdict != Verdict::Report {
+                self.tree.hide(tid, parent_tid);
+                return;
+            }
+        }
+        events.push(event);
+    }
+
+    /// Reports the first thread of an unreadable process, if alive.
+    pub(super) fn add_unread(&mut self, pid: Pid, at: Nanos, events: &mut Vec<TaskEvent>) {
+        let tid = pid.first_thread();
+        if !self.tree.has(tid) && exists(pid, tid) {
+            let created =
+                TaskEvent::Created { at, pid, tid, parent_pid: pid, parent_tid: tid, found: true };
+            self.tree.learn(&created);
+            events.push(created);
+        }
     }
 }
 

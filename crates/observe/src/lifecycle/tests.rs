@@ -2,6 +2,7 @@
 
 use super::order::drop_others;
 use super::*;
+use colocate_machine::Nanos;
 use std::io::Write as _;
 
 fn created(at: u64, pid: i32, tid: i32, parent: i32) -> TaskEvent {
@@ -16,23 +17,17 @@ fn ended(at: u64, tid: i32) -> TaskEvent {
 
 /// Watches process 10, whose creation has been read.
 fn lifecycle() -> LifecycleEvents {
-    let mut tree = Tree::default();
-    tree.learn(&created(0, 10, 10, 1));
+    let mut order = EventOrder::new(None);
+    order.tree.learn(&created(0, 10, 10, 1));
     LifecycleEvents {
         source: Source::Proc { why: None },
         proc: Proc::default(),
-        tree,
-        early: Vec::new(),
-        has_newer: false,
+        order,
         first: Vec::new(),
         bytes: Vec::new(),
-        next_scan: None,
+        scans: Scans::new(None),
         allowed: Vec::new(),
         has_uncovered_cpus: false,
-        without_proc: None,
-        after_loss: FIRST_SCAN_INTERVAL,
-        scan_pause: Duration::ZERO,
-        storms: Storms::new(None),
         next_read: Instant::now(),
     }
 }
@@ -41,13 +36,13 @@ fn lifecycle() -> LifecycleEvents {
 #[test]
 fn a_creation_waits_for_that_of_its_creator() {
     let (mut lifecycle, mut events) = (lifecycle(), Vec::new());
-    lifecycle.early = vec![created(2, 20, 21, 20)];
-    lifecycle.deliver(Nanos(5), &mut events);
+    lifecycle.order.early = vec![created(2, 20, 21, 20)];
+    lifecycle.order.deliver(Nanos(5), &mut events);
     assert_eq!(events, []);
-    lifecycle.early.insert(0, created(1, 20, 20, 10));
-    lifecycle.deliver(Nanos(5), &mut events);
+    lifecycle.order.early.insert(0, created(1, 20, 20, 10));
+    lifecycle.order.deliver(Nanos(5), &mut events);
     assert_eq!(events, [created(1, 20, 20, 10), created(2, 20, 21, 20)]);
-    assert!(lifecycle.early.is_empty());
+    assert!(lifecycle.order.early.is_empty());
 }
 
 /// The end of 20 came while the rings were read, after that of its creation's CPU: it waits. The end of 40, which came before that,
@@ -55,11 +50,11 @@ fn a_creation_waits_for_that_of_its_creator() {
 #[test]
 fn an_end_waits_for_its_creation() {
     let (mut lifecycle, mut events) = (lifecycle(), Vec::new());
-    lifecycle.early = vec![ended(1, 40), ended(4, 20)];
-    lifecycle.deliver(Nanos(3), &mut events);
-    assert_eq!(drop_others(&mut lifecycle.early, Nanos(3)), 1);
-    lifecycle.early.insert(0, created(2, 20, 20, 10));
-    lifecycle.deliver(Nanos(5), &mut events);
+    lifecycle.order.early = vec![ended(1, 40), ended(4, 20)];
+    lifecycle.order.deliver(Nanos(3), &mut events);
+    assert_eq!(drop_others(&mut lifecycle.order.early, Nanos(3)), 1);
+    lifecycle.order.early.insert(0, created(2, 20, 20, 10));
+    lifecycle.order.deliver(Nanos(5), &mut events);
     assert_eq!(events, [created(2, 20, 20, 10), ended(4, 20)]);
 }
 
@@ -68,10 +63,10 @@ fn an_end_waits_for_its_creation() {
 #[test]
 fn the_end_of_a_creator_does_not_overtake_a_creation() {
     let (mut lifecycle, mut events) = (lifecycle(), Vec::new());
-    lifecycle.early = vec![created(1, 20, 20, 10), ended(4, 20)];
-    lifecycle.deliver(Nanos(3), &mut events);
-    lifecycle.early.insert(0, created(3, 30, 30, 20));
-    lifecycle.deliver(Nanos(5), &mut events);
+    lifecycle.order.early = vec![created(1, 20, 20, 10), ended(4, 20)];
+    lifecycle.order.deliver(Nanos(3), &mut events);
+    lifecycle.order.early.insert(0, created(3, 30, 30, 20));
+    lifecycle.order.deliver(Nanos(5), &mut events);
     let all = [created(1, 20, 20, 10), created(3, 30, 30, 20), ended(4, 20)];
     assert_eq!(events, all);
 }
@@ -96,24 +91,24 @@ fn takes_over(at: u64, parent: i32, found: bool) -> TaskEvent {
 #[test]
 fn an_executing_thread_is_created_as_the_first_before_it_ends() {
     let (mut lifecycle, mut events) = (lifecycle(), Vec::new());
-    lifecycle.early = vec![created(1, 10, 11, 10), created(2, 10, 12, 10)];
-    lifecycle.deliver(Nanos(3), &mut events);
+    lifecycle.order.early = vec![created(1, 10, 11, 10), created(2, 10, 12, 10)];
+    lifecycle.order.deliver(Nanos(3), &mut events);
     events.clear();
-    lifecycle.early = vec![ended_of(3, 10, 10), ended_of(4, 10, 11), executes(5, 10)];
-    lifecycle.deliver(Nanos(6), &mut events);
+    lifecycle.order.early = vec![ended_of(3, 10, 10), ended_of(4, 10, 11), executes(5, 10)];
+    lifecycle.order.deliver(Nanos(6), &mut events);
     let ends = [ended_of(3, 10, 10), ended_of(4, 10, 11)];
     let taken = [takes_over(5, 12, false), ended_of(5, 10, 12), executes(5, 10)];
     assert_eq!(events, [&ends[..], &taken].concat());
-    assert!(lifecycle.tree.has_process(Pid(10)) && !lifecycle.all_ended());
+    assert!(lifecycle.order.tree.has_process(Pid(10)) && !lifecycle.all_ended());
 }
 
 /// The same, and the record of the end of 11 was lost: 11 or 12 executes it.
 #[test]
 fn of_several_the_executing_one_is_unknown() {
     let (mut lifecycle, mut events) = (lifecycle(), Vec::new());
-    lifecycle.early = vec![created(1, 10, 11, 10), created(2, 10, 12, 10)];
-    lifecycle.early.extend([ended_of(3, 10, 10), executes(5, 10)]);
-    lifecycle.deliver(Nanos(6), &mut events);
+    lifecycle.order.early = vec![created(1, 10, 11, 10), created(2, 10, 12, 10)];
+    lifecycle.order.early.extend([ended_of(3, 10, 10), executes(5, 10)]);
+    lifecycle.order.deliver(Nanos(6), &mut events);
     let taken = [takes_over(5, 10, false), ended_of(5, 10, 11), ended_of(5, 10, 12)];
     assert_eq!(events[3..6], taken);
 }
@@ -145,7 +140,7 @@ fn last_scan(scans: &[tempfile::TempDir]) -> Vec<String> {
 fn scan(lifecycle: &mut LifecycleEvents, root: &tempfile::TempDir) -> Vec<TaskEvent> {
     let mut events = Vec::new();
     lifecycle.proc = Proc::at(root.path());
-    lifecycle.next_scan = Some(Instant::now());
+    lifecycle.scans.next = Some(Instant::now());
     lifecycle.drain(&mut events);
     events
 }
@@ -172,7 +167,7 @@ fn an_ending_thread_is_not_found_again() {
     let root = saved("old", &[10, 11]);
     let mut lifecycle = lifecycle();
     scan(&mut lifecycle, &root);
-    lifecycle.tree.forget(Tid(11));
+    lifecycle.order.tree.forget(Tid(11));
     let set = |flags: &str| {
         let stat = format!("11 (a) b) R 1 10 10 0 -1 {flags} 0");
         std::fs::write(root.path().join("10/task/11/stat"), stat).unwrap();

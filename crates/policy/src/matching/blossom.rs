@@ -38,16 +38,18 @@
 //!   -> test `proved`
 
 mod circle;
+mod nodes;
 mod start;
 
 use super::Costs;
+use nodes::Nodes;
 pub(super) use start::prices;
 
 /// Partners of the vertices in a cheapest perfect matching. `near`, any perfect matching, is where
 /// the search starts: the closer to the cheapest, the shorter the search. A cheapest one is kept as
 /// it is where prices prove it.
 pub(super) fn cheapest(costs: &Costs, near: &[usize]) -> Vec<usize> {
-    Search::solved(costs, near).mate
+    Search::solved(costs, near).nodes.mate
 }
 
 /// Marker for "no vertex" and "no node".
@@ -74,17 +76,6 @@ impl Label {
     }
 }
 
-/// A blossom: an odd circle of nodes, each joined to the next by a tight pair.
-#[derive(Clone, Debug)]
-struct Blossom {
-    /// Nodes of the circle; the node with the base is first.
-    circle: Vec<usize>,
-    /// `joints[i]`: the tight pair between node `i` and the next node, in this order.
-    joints: Vec<(usize, usize)>,
-    /// `z`, in half steps.
-    price: i64,
-}
-
 /// Event at which the search stops changing prices.
 #[derive(Clone, Copy, Debug)]
 enum Event {
@@ -108,27 +99,12 @@ struct Bridge {
 /// State of the primal-dual search, see the module documentation.
 struct Search<'a> {
     costs: &'a Costs,
-    /// Number of vertices.
-    n: usize,
+    nodes: Nodes,
     /// Amount by which the present search has raised prices of even vertices and lowered prices of
     /// odd vertices, in half steps.
     raised: i64,
     /// `Y(v)`, in half steps, minus `raised` for an even vertex, plus `raised` for an odd vertex.
     price: Vec<i64>,
-    mate: Vec<usize>,
-    /// By vertex: its outermost node.
-    outer: Vec<usize>,
-    /// By node (vertices first, then blossoms): the innermost blossom around the node.
-    parent: Vec<usize>,
-    base: Vec<usize>,
-    /// Blossom `i` is node `n + i`.
-    blossoms: Vec<Blossom>,
-    /// Nodes of freed entries of `blossoms`.
-    unused: Vec<usize>,
-    /// Outermost blossoms.
-    shells: Vec<usize>,
-    /// By odd node: the tight pair over which the node was reached, even vertex first.
-    entry: Vec<(usize, usize)>,
     /// By vertex: the label of its node.
     vertex_label: Vec<Label>,
     /// By vertex that is not even: the even vertex of least slack.
@@ -150,10 +126,6 @@ struct Search<'a> {
     closest: Vec<usize>,
     /// Slack of the bridge to `closest` plus twice `raised`, in half steps.
     closest_slack: Vec<i64>,
-    /// By node: number of the last walk through the node.
-    seen: Vec<u32>,
-    /// Number of walks so far.
-    walk: u32,
 }
 
 impl<'a> Search<'a> {
@@ -161,9 +133,12 @@ impl<'a> Search<'a> {
     fn solved(costs: &'a Costs, near: &[usize]) -> Self {
         let mut search = Self::new(costs, prices(costs, near));
         search.match_tight_pairs(near);
-        for root in 0..search.n {
-            if search.mate[root] == NONE {
-                search.plant(search.outer[root]);
+        for root in 0..search.nodes.n {
+            if search.nodes.mate[root] == NONE {
+                search.settle();
+                // Voids all bridges without clearing n² cells.
+                search.searches += 1;
+                search.make_even(search.nodes.outer[root]);
                 while !search.step() {}
             }
         }
@@ -175,17 +150,9 @@ impl<'a> Search<'a> {
         let n = costs.vertices();
         Self {
             costs,
-            n,
+            nodes: Nodes::new(n),
             raised: 0,
             price,
-            mate: vec![NONE; n],
-            outer: (0..n).collect(),
-            parent: vec![NONE; n],
-            base: (0..n).collect(),
-            blossoms: Vec::new(),
-            unused: Vec::new(),
-            shells: Vec::new(),
-            entry: vec![(NONE, NONE); n],
             vertex_label: vec![Label::Free; n],
             nearest: vec![NONE; n],
             nearest_slack: vec![NEVER; n],
@@ -196,8 +163,6 @@ impl<'a> Search<'a> {
             searches: 0,
             closest: vec![NONE; n],
             closest_slack: vec![NEVER; n],
-            seen: vec![0; n],
-            walk: 0,
         }
     }
 
@@ -211,19 +176,11 @@ impl<'a> Search<'a> {
         self.price[v] + self.vertex_label[v].sign() * self.raised
     }
 
-    /// Starts a search from an unmatched node.
-    fn plant(&mut self, root: usize) {
-        self.settle();
-        // Voids all bridges without clearing n² cells.
-        self.searches += 1;
-        self.make_even(root);
-    }
-
     /// Ends a search: writes `raised` into the prices and frees all vertices.
     fn settle(&mut self) {
-        for &node in &self.shells {
+        for &node in &self.nodes.shells {
             let sign = self.label_of(node).sign();
-            self.blossoms[node - self.n].price += sign * self.raised;
+            self.nodes.blossoms[node - self.nodes.n].price += sign * self.raised;
         }
         while let Some(v) = self.touched.pop() {
             self.price[v] = self.price_now(v);
@@ -268,8 +225,8 @@ impl<'a> Search<'a> {
                 next = (at, Event::Meet(base));
             }
         }
-        for &node in &self.shells {
-            let price = self.blossoms[node - self.n].price;
+        for &node in &self.nodes.shells {
+            let price = self.nodes.blossoms[node - self.nodes.n].price;
             if price < next.0 && self.label_of(node) == Label::Odd {
                 next = (price, Event::Open(node));
             }
@@ -277,33 +234,17 @@ impl<'a> Search<'a> {
         (next.0 - self.raised, next.1)
     }
 
-    /// All vertices of a node.
-    fn vertices_of(&self, node: usize) -> Vec<usize> {
-        if node < self.n {
-            return vec![node];
-        }
-        let mut found = Vec::new();
-        let mut left = vec![node];
-        while let Some(node) = left.pop() {
-            match node.checked_sub(self.n) {
-                None => found.push(node),
-                Some(blossom) => left.extend(&self.blossoms[blossom].circle),
-            }
-        }
-        found
-    }
-
     /// Label of an outermost node, the same as the label of its vertices.
     fn label_of(&self, node: usize) -> Label {
-        self.vertex_label[self.base[node]]
+        self.vertex_label[self.nodes.base[node]]
     }
 
     /// Labels an outermost node. `vertices` are all its vertices.
     fn set_label(&mut self, node: usize, label: Label, vertices: &[usize]) {
         // The change of prices so far belongs to the old label: what is stored shifts by it.
         let shift = (self.label_of(node).sign() - label.sign()) * self.raised;
-        if node >= self.n {
-            self.blossoms[node - self.n].price += shift;
+        if node >= self.nodes.n {
+            self.nodes.blossoms[node - self.nodes.n].price += shift;
         }
         for &v in vertices {
             self.price[v] += shift;
@@ -326,24 +267,19 @@ impl<'a> Search<'a> {
 
     /// Labels a node even that was free or odd, and considers the pairs of its vertices.
     fn make_even(&mut self, node: usize) {
-        let vertices = self.vertices_of(node);
-        let base = self.base[node];
+        let vertices = self.nodes.vertices_of(node);
+        let base = self.nodes.base[node];
         self.set_label(node, Label::Even, &vertices);
         self.closest[base] = NONE;
         self.closest_slack[base] = NEVER;
         self.evens.push(base);
-        for v in vertices {
-            self.look_around(v);
+        for u in vertices {
+            (0..self.nodes.n).for_each(|v| self.look_at(u, v));
         }
     }
 
-    /// Considers all pairs of `u`, a vertex that became even. `u` may become the nearest of a
-    /// vertex that is not even, or give a better bridge to another even node.
-    fn look_around(&mut self, u: usize) {
-        (0..self.n).for_each(|v| self.look_at(u, v));
-    }
-
-    /// Considers the pair of the even vertex `u` and `v`.
+    /// Considers the pair of the vertex `u`, which became even, and `v`. `u` may become the nearest
+    /// of `v` if that is not even, or give a better bridge to its node.
     fn look_at(&mut self, u: usize, v: usize) {
         let slack = self.slack(u, v);
         if self.vertex_label[v] != Label::Even {
@@ -356,8 +292,8 @@ impl<'a> Search<'a> {
             }
             return;
         }
-        let base = self.base[self.outer[u]];
-        let other = self.base[self.outer[v]];
+        let base = self.nodes.base[self.nodes.outer[u]];
+        let other = self.nodes.base[self.nodes.outer[v]];
         if other != base && slack < self.bridge_slack(base, other) {
             self.set_bridge(base, other, Some((u, v)));
         }
@@ -365,7 +301,7 @@ impl<'a> Search<'a> {
 
     /// The pair of least slack between the even nodes of bases `a` and `b`, as far as considered.
     fn bridge_of(&self, a: usize, b: usize) -> Option<(usize, usize)> {
-        let Bridge { search, from, to } = self.bridge[a * self.n + b];
+        let Bridge { search, from, to } = self.bridge[a * self.nodes.n + b];
         (search == self.searches).then_some((from as usize, to as usize))
     }
 
@@ -379,16 +315,16 @@ impl<'a> Search<'a> {
     fn set_bridge(&mut self, a: usize, b: usize, pair: Option<(usize, usize)>) {
         let Some((u, v)) = pair else {
             // Searches are numbered from 1, so 0 voids the bridge.
-            self.bridge[a * self.n + b].search = 0;
-            self.bridge[b * self.n + a].search = 0;
+            self.bridge[a * self.nodes.n + b].search = 0;
+            self.bridge[b * self.nodes.n + a].search = 0;
             return;
         };
         // Numbers fit: `bridge` itself has `n * n` entries.
         let search = self.searches;
         let from = u as u32;
         let to = v as u32;
-        self.bridge[a * self.n + b] = Bridge { search, from, to };
-        self.bridge[b * self.n + a] = Bridge { search, from: to, to: from };
+        self.bridge[a * self.nodes.n + b] = Bridge { search, from, to };
+        self.bridge[b * self.nodes.n + a] = Bridge { search, from: to, to: from };
         // Both nodes are even, so each change of prices lowers the slack twice.
         let slack = self.slack(u, v) + 2 * self.raised;
         for (from, to) in [(a, b), (b, a)] {
@@ -402,82 +338,21 @@ impl<'a> Search<'a> {
     /// Extends the tree to the free node of `v`. A matched node becomes odd and its partner even.
     /// An unmatched node is matched, which ends the search; then the result is true.
     fn reach(&mut self, v: usize) -> bool {
-        let node = self.outer[v];
-        let partner = self.mate[self.base[node]];
+        let node = self.nodes.outer[v];
+        let partner = self.nodes.mate[self.nodes.base[node]];
         if partner == NONE {
-            self.turn_over(self.nearest[v], v);
+            self.nodes.turn_over(self.nearest[v], v);
             // The node may be a blossom, whose other vertices are matched within.
-            self.rebase(node, v);
-            self.mate[v] = self.nearest[v];
+            self.nodes.rebase(node, v);
+            self.nodes.mate[v] = self.nearest[v];
             return true;
         }
-        let vertices = self.vertices_of(node);
+        let vertices = self.nodes.vertices_of(node);
         self.set_label(node, Label::Odd, &vertices);
         // The way up for `climb` and `turn_over`.
-        self.entry[node] = (self.nearest[v], v);
-        self.make_even(self.outer[partner]);
+        self.nodes.entry[node] = (self.nearest[v], v);
+        self.make_even(self.nodes.outer[partner]);
         false
-    }
-
-    /// The odd node above an even node and the even node above both; `None` at a root.
-    fn above(&self, even: usize) -> Option<(usize, usize)> {
-        let partner = self.mate[self.base[even]];
-        (partner != NONE).then(|| {
-            let odd = self.outer[partner];
-            (odd, self.outer[self.entry[odd].0])
-        })
-    }
-
-    /// The lowest even node above both. Walks up from both ends alternately until one walk reaches
-    /// a node of the other, so the walk is not longer than the circle.
-    fn common_ancestor(&mut self, a: usize, b: usize) -> usize {
-        // Voids the marks of earlier walks.
-        self.walk += 1;
-        let mut ends = [Some(a), Some(b)];
-        for turn in (0..2).cycle() {
-            let Some(node) = ends[turn] else { continue };
-            if std::mem::replace(&mut self.seen[node], self.walk) == self.walk {
-                return node;
-            }
-            ends[turn] = self.above(node).map(|(_, even)| even);
-        }
-        unreachable!("both walks come by the root")
-    }
-
-    /// The nodes from `even` up to but without `ancestor`, and the joints up to `ancestor`.
-    fn climb(&self, even: usize, ancestor: usize) -> (Vec<usize>, Vec<(usize, usize)>) {
-        let mut nodes = Vec::new();
-        let mut joints = Vec::new();
-        let mut at = even;
-        while at != ancestor {
-            let (odd, next) = self.above(at).expect("the ancestor is above");
-            let base = self.base[at];
-            nodes.extend([at, odd]);
-            let (upper, lower) = self.entry[odd];
-            joints.extend([(base, self.mate[base]), (lower, upper)]);
-            at = next;
-        }
-        (nodes, joints)
-    }
-
-    /// Augments along the path from the even node of `u` to its root, and matches `u` with `v`.
-    fn turn_over(&mut self, mut u: usize, mut v: usize) {
-        loop {
-            let node = self.outer[u];
-            let before = self.mate[self.base[node]];
-            self.rebase(node, u);
-            self.mate[u] = v;
-            if before == NONE {
-                return;
-            }
-            let odd = self.outer[before];
-            let (upper, lower) = self.entry[odd];
-            // The odd node is matched anew at the vertex where the tree entered it.
-            self.rebase(odd, lower);
-            self.mate[lower] = upper;
-            u = upper;
-            v = lower;
-        }
     }
 }
 
@@ -508,14 +383,14 @@ mod tests {
 
     /// The blossoms around a vertex.
     fn around<'a>(search: &'a Search<'_>, v: usize) -> impl Iterator<Item = usize> + 'a {
-        let parent = |node: usize| Some(search.parent[node]).filter(|&parent| parent != NONE);
+        let parent = |node: usize| Some(search.nodes.parent[node]).filter(|&parent| parent != NONE);
         std::iter::successors(parent(v), move |&node| parent(node))
     }
 
     /// Prices of the blossoms around both vertices.
     fn around_both(search: &Search<'_>, u: usize, v: usize) -> i64 {
         let common = around(search, u).filter(|&node| around(search, v).any(|it| it == node));
-        common.map(|node| search.blossoms[node - search.n].price).sum()
+        common.map(|node| search.nodes.blossoms[node - search.nodes.n].price).sum()
     }
 
     /// Checks the proof that the prices give, and returns the matching's cost. The search starts
@@ -523,18 +398,18 @@ mod tests {
     fn check_proof(costs: &Costs) -> i64 {
         let near: Vec<usize> = (0..costs.vertices()).map(|v| v ^ 1).collect();
         let search = Search::solved(costs, &near);
-        let mut bound: i64 = search.blossoms.iter().map(|blossom| blossom.price).sum();
-        for u in 0..search.n {
-            assert_eq!(search.mate[search.mate[u]], u);
+        let mut bound: i64 = search.nodes.blossoms.iter().map(|blossom| blossom.price).sum();
+        for u in 0..search.nodes.n {
+            assert_eq!(search.nodes.mate[search.nodes.mate[u]], u);
             bound += search.price[u] - around_both(&search, u, u);
             for v in 0..u {
                 let slack = search.slack(u, v) + 2 * around_both(&search, u, v);
                 assert!(slack >= 0, "slack of {u} and {v} is {slack}");
-                assert!(search.mate[u] != v || slack == 0, "{u} is with {v}, slack {slack}");
+                assert!(search.nodes.mate[u] != v || slack == 0, "{u} is with {v}, slack {slack}");
             }
         }
-        assert!(search.blossoms.iter().all(|blossom| blossom.price >= 0));
-        let cost = costs.total(&search.mate);
+        assert!(search.nodes.blossoms.iter().all(|blossom| blossom.price >= 0));
+        let cost = costs.total(&search.nodes.mate);
         assert_eq!(bound, 2 * cost);
         cost
     }

@@ -17,12 +17,12 @@ pub(super) struct Queue {
 /// Accesses of a task that pass a queue: a share of its misses of one level.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Access {
-    pub task: u32,
+    task: u32,
     /// Index in `levels`.
-    pub level: u32,
-    pub share: f64,
+    level: u32,
+    share: f64,
     /// Share of the queue's bandwidth used by a line a second.
-    pub load: f64,
+    load: f64,
 }
 
 /// Rate of a task while waits are computed, in cycles per instruction.
@@ -45,6 +45,22 @@ impl Queue {
     pub fn forget(&mut self) {
         self.wait = 0.0;
         self.used = 0.0;
+    }
+
+    /// Lets task `t` pass with a share of its misses of one of `levels`; a line a second uses
+    /// `load` of the bandwidth.
+    pub fn pass(&mut self, t: usize, level: usize, share: f64, load: f64) {
+        #[allow(clippy::cast_possible_truncation)] // a machine has fewer than 2^32 PUs and caches
+        let task = t as u32;
+        #[allow(clippy::cast_possible_truncation)] // as above
+        let level = level as u32;
+        match self.passing.last_mut() {
+            // Another route over the same link.
+            Some(last) if (last.task, last.level, last.load) == (task, level, load) => {
+                last.share += share;
+            }
+            _ => self.passing.push(Access { task, level, share, load }),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::before::Before;
 use super::caches::{Group, User};
-use super::queues::{Access, Queue};
+use super::queues::Queue;
 use super::{Level, Steps, Task, Work};
 use crate::system::Seat;
 use crate::system::parts::{Parts, parallel};
@@ -12,7 +12,11 @@ impl Work {
     pub fn seat(&mut self, parts: &Parts, seats: &[Seat<'_>], warm: bool) {
         self.before.resize_with(parts.places.len(), Before::default);
         if !warm {
-            self.forget();
+            self.before.iter_mut().for_each(|before| before.ipc = 0.0);
+            self.cores.iter_mut().for_each(|core| core.settled = false);
+            self.caches.iter_mut().for_each(Group::forget);
+            self.queues.iter_mut().for_each(Queue::forget);
+            self.levels.fill(Level::default());
         }
         if !self.seating.is(seats) {
             // Other pages on the same PUs change the routes only.
@@ -28,14 +32,6 @@ impl Work {
         self.guess(parts, seats);
     }
 
-    fn forget(&mut self) {
-        self.before.iter_mut().for_each(|before| before.ipc = 0.0);
-        self.cores.iter_mut().for_each(|core| core.settled = false);
-        self.caches.iter_mut().for_each(Group::forget);
-        self.queues.iter_mut().for_each(Queue::forget);
-        self.levels.fill(Level::default());
-    }
-
     /// Updates all state that depends on the PUs in use.
     fn place(&mut self, parts: &Parts, seats: &[Seat<'_>]) {
         self.cores.resize_with(parts.cores.len(), Default::default);
@@ -45,7 +41,22 @@ impl Work {
         self.levels.clear();
         self.tasks.clear();
         for (t, seat) in seats.iter().enumerate() {
-            self.sit(parts, t, seat);
+            let place = &parts.places[seat.pu.idx()];
+            self.cores[place.core].tasks.push(t);
+            let first = self.levels.len();
+            for (level, &cache) in place.caches.iter().enumerate() {
+                self.caches[cache].users.push(User::new(t, first, first + level));
+            }
+            let task = Task {
+                pu: seat.pu.idx(),
+                clock: place.clock,
+                line: parts.ways[place.node][place.node].line,
+                first,
+                caches: place.caches.len(),
+                ..Task::default()
+            };
+            self.levels.resize(task.others() + 1, Level::default());
+            self.tasks.push(task);
         }
     }
 
@@ -133,42 +144,6 @@ impl Work {
         }
     }
 
-    fn sit(&mut self, parts: &Parts, t: usize, seat: &Seat<'_>) {
-        let place = &parts.places[seat.pu.idx()];
-        self.cores[place.core].tasks.push(t);
-        let first = self.levels.len();
-        for (level, &cache) in place.caches.iter().enumerate() {
-            self.caches[cache].users.push(User::new(t, first, first + level));
-        }
-        let task = Task {
-            pu: seat.pu.idx(),
-            clock: place.clock,
-            line: parts.ways[place.node][place.node].line,
-            first,
-            caches: place.caches.len(),
-            ..Task::default()
-        };
-        self.levels.resize(task.others() + 1, Level::default());
-        self.tasks.push(task);
-    }
-
-    /// Lets task `t` pass a queue with a share of its misses of one of `levels`; each moves `line`
-    /// bytes.
-    fn pass(&mut self, parts: &Parts, t: usize, queue: usize, level: usize, share: f64, line: f64) {
-        let load = line / parts.queues[queue].bandwidth;
-        #[allow(clippy::cast_possible_truncation)] // a machine has fewer than 2^32 PUs and caches
-        let task = t as u32;
-        #[allow(clippy::cast_possible_truncation)] // as above
-        let level = level as u32;
-        match self.queues[queue].passing.last_mut() {
-            // Another route over the same link.
-            Some(last) if (last.task, last.level, last.load) == (task, level, load) => {
-                last.share += share;
-            }
-            _ => self.queues[queue].passing.push(Access { task, level, share, load }),
-        }
-    }
-
     fn go_to_memory(&mut self, parts: &Parts, t: usize, seat: &Seat<'_>) {
         let place = &parts.places[seat.pu.idx()];
         let first = self.tasks[t].first;
@@ -177,7 +152,8 @@ impl Work {
         // The queue of a cache serves the misses of the level before.
         for (level, &cache) in place.caches.iter().enumerate().skip(1) {
             if let Some(queue) = parts.caches[cache].queue {
-                self.pass(parts, t, queue, first + level - 1, 1.0, line);
+                let bandwidth = parts.queues[queue].bandwidth;
+                self.queues[queue].pass(t, first + level - 1, 1.0, line / bandwidth);
             }
         }
         let ways = &parts.ways[place.node];
@@ -194,7 +170,8 @@ impl Work {
             self.tasks[t].latency += share * way.latency * place.clock;
             self.tasks[t].far_line += share * way.line;
             for &queue in &way.queues {
-                self.pass(parts, t, queue, last, share, way.line);
+                let load = way.line / parts.queues[queue].bandwidth;
+                self.queues[queue].pass(t, last, share, load);
             }
         }
     }
@@ -236,7 +213,8 @@ impl Work {
             cycles += way.latency * here.clock;
             // No controller: the line comes from a cache of the other node, not from its memory.
             for &queue in way.queues.iter().filter(|&&queue| queue >= parts.controllers) {
-                self.pass(parts, t, queue, level, share, way.line);
+                let load = way.line / parts.queues[queue].bandwidth;
+                self.queues[queue].pass(t, level, share, load);
             }
         }
         self.tasks[t].apart = cycles * share;

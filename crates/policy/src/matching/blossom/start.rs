@@ -49,19 +49,19 @@ impl Search<'_> {
     pub(super) fn match_tight_pairs(&mut self, near: &[usize]) {
         for (v, &m) in near.iter().enumerate() {
             if self.slack(v, m) == 0 {
-                self.mate[v] = m;
+                self.nodes.mate[v] = m;
             }
         }
-        for v in 0..self.n {
-            if self.mate[v] != NONE {
+        for v in 0..self.nodes.n {
+            if self.nodes.mate[v] != NONE {
                 continue;
             }
             self.price[v] = room(self.costs, &self.price, v);
-            let partner =
-                (0..self.n).find(|&u| u != v && self.mate[u] == NONE && self.slack(u, v) == 0);
+            let partner = (0..self.nodes.n)
+                .find(|&u| u != v && self.nodes.mate[u] == NONE && self.slack(u, v) == 0);
             if let Some(u) = partner {
-                self.mate[u] = v;
-                self.mate[v] = u;
+                self.nodes.mate[u] = v;
+                self.nodes.mate[v] = u;
             }
         }
     }

@@ -1,15 +1,15 @@
 //! Builds an experiment from a scenario file, check by check.
 
 use super::form::{
-    BarrierForm, FetchForm, File, JobForm, PhaseForm, StretchForm, Text, ThreadForm, WaitForm,
+    BarrierForm, FetchForm, File, JobForm, PhaseForm, StretchForm, ThreadForm, WaitForm,
 };
+use super::kernel::kernel;
 use super::{
-    Experiment, FileError, Lines, MAX_DRAWS, MAX_JOBS, MAX_NAME, MAX_POLICIES, MAX_SEEDS,
-    MAX_STRETCHES, MAX_TASKS, cpus,
+    Experiment, FileError, Lines, MAX_DRAWS, MAX_JOBS, MAX_POLICIES, MAX_SEEDS, MAX_STRETCHES,
+    MAX_TASKS, cpus,
 };
 use crate::simulate::contender::Contender;
 use colocate_machine::cpulist::PuSet;
-use colocate_machine::printable::is_unprintable;
 use colocate_machine::{Bytes, Machine, Nanos, NodeIdx, Performance, PuNr};
 use colocate_model::Phase;
 use colocate_model::phase::Guesses;
@@ -36,8 +36,6 @@ const DRAWS: u32 = 16;
 const QUANTUM: Nanos = Nanos::from_millis(200);
 /// Default horizon. Chosen: longer than any scenario that makes sense.
 const HORIZON: Nanos = Nanos::from_secs(3_600);
-/// Shortest quantum or slice. Chosen: shorter than any kernel could keep.
-const LEAST_STEP: Nanos = Nanos(1_000);
 /// Default watching time: that of `colocate run`.
 const WATCH: Nanos = Nanos::from_secs(2);
 /// Most parts of a memory, each of which moves as a whole. Chosen.
@@ -65,7 +63,7 @@ impl Build<'_> {
         form: &File,
         read: &dyn Fn(&str) -> Result<Vec<Phase>, String>,
     ) -> Result<Experiment, FileError> {
-        self.name(&form.name)?;
+        self.lines.name(&form.name)?;
         let (policies, baseline) = self.policies(form)?;
         let phases = form.phase.iter().map(|phase| self.phase(phase.get_ref(), read));
         let phases = phases.collect::<Result<Vec<_>, _>>()?;
@@ -77,34 +75,26 @@ impl Build<'_> {
             phases,
             jobs: self.jobs(form, &names)?,
             method: form.method.unwrap_or(Method::Restart),
-            quantum: self.step(form.quantum.as_ref(), QUANTUM)?,
+            quantum: self.lines.step(form.quantum.as_ref(), QUANTUM)?,
             grain: form.grain.as_ref().map_or(Nanos::ZERO, |grain| grain.0),
-            horizon: self.time(form.horizon.as_ref(), HORIZON)?,
+            horizon: self.lines.time(form.horizon.as_ref(), HORIZON)?,
             events: self.events(form, usable.as_deref())?,
             usable,
-            kernel: form.kernel.as_ref().map_or(Ok(Kernel::default()), |it| self.kernel(it))?,
+            kernel: form
+                .kernel
+                .as_ref()
+                .map_or(Ok(Kernel::default()), |it| kernel(self.lines, it))?,
         };
         Ok(Experiment {
             scenario,
             note: form.note.clone(),
             policies,
             baseline,
-            seeds: self.count(form.seeds.as_ref(), SEEDS, MAX_SEEDS)?,
-            draws: self.count(form.draws.as_ref(), DRAWS, MAX_DRAWS)?,
+            seeds: self.lines.count(form.seeds.as_ref(), SEEDS, MAX_SEEDS)?,
+            draws: self.lines.count(form.draws.as_ref(), DRAWS, MAX_DRAWS)?,
             profiled: form.profiled.unwrap_or(true),
-            watch: self.time(form.watch.as_ref(), WATCH)?,
+            watch: self.lines.time(form.watch.as_ref(), WATCH)?,
         })
-    }
-
-    /// Checks that a name fits on a line.
-    fn name(&self, name: &Spanned<String>) -> Result<(), FileError> {
-        let text = name.get_ref();
-        let length = text.chars().count();
-        if text.trim().is_empty() || length > MAX_NAME || text.chars().any(is_unprintable) {
-            let expected = format!("a name of 1 to {MAX_NAME} characters on one line");
-            return Err(self.lines.misfit(name, expected, format!("{length} characters")));
-        }
-        Ok(())
     }
 
     /// The policies of the file, and the baseline among them.
@@ -135,50 +125,6 @@ impl Build<'_> {
             return Err(self.lines.misfit(baseline, expected, baseline));
         }
         Ok((policies, baseline.get_ref().clone()))
-    }
-
-    /// A time above 0.
-    pub(super) fn time(
-        &self,
-        time: Option<&Spanned<Text<Nanos>>>,
-        default: Nanos,
-    ) -> Result<Nanos, FileError> {
-        let Some(time) = time else { return Ok(default) };
-        let found = time.get_ref().0;
-        if found == Nanos::ZERO {
-            return Err(self.lines.misfit(time, "a time above 0", "0"));
-        }
-        Ok(found)
-    }
-
-    /// A time between decisions or slices: with a shorter one the simulation would take for ever.
-    pub(super) fn step(
-        &self,
-        time: Option<&Spanned<Text<Nanos>>>,
-        default: Nanos,
-    ) -> Result<Nanos, FileError> {
-        match time.filter(|time| time.get_ref().0 < LEAST_STEP) {
-            Some(short) => {
-                let found = format!("{} ns", short.get_ref().0.0);
-                Err(self.lines.misfit(short, "a time of 1 us or more", found))
-            }
-            None => self.time(time, default),
-        }
-    }
-
-    /// A count from 1 to `most`.
-    pub(super) fn count(
-        &self,
-        count: Option<&Spanned<u32>>,
-        default: u32,
-        most: u32,
-    ) -> Result<u32, FileError> {
-        let Some(count) = count else { return Ok(default) };
-        let found = *count.get_ref();
-        if !(1..=most).contains(&found) {
-            return Err(self.lines.misfit(count, format!("1 to {most}"), found));
-        }
-        Ok(found)
     }
 
     /// The PUs that the file allows, in the machine's order; `None` for all.
@@ -282,7 +228,7 @@ impl Build<'_> {
         let mut names = Names::new();
         for (place, phase) in form.phase.iter().enumerate() {
             let name = &phase.get_ref().name;
-            self.name(name)?;
+            self.lines.name(name)?;
             let place = PhaseIdx(u32::try_from(place).unwrap_or(u32::MAX));
             if names.insert(name.get_ref(), place).is_some() {
                 let found = format!("a second {:?}", name.get_ref());
@@ -307,7 +253,7 @@ impl Build<'_> {
         let mut stretches = 0;
         for spanned in &form.job {
             let job = spanned.get_ref();
-            self.name(&job.name)?;
+            self.lines.name(&job.name)?;
             let copies = self.copies(job.copies.as_ref())?;
             if jobs.len() + copies > MAX_JOBS {
                 let expected = format!("at most {MAX_JOBS} jobs");
@@ -339,7 +285,7 @@ impl Build<'_> {
     }
 
     fn copies(&self, copies: Option<&Spanned<u32>>) -> Result<usize, FileError> {
-        self.count(copies, 1, most_threads()).map(|copies| copies as usize)
+        self.lines.count(copies, 1, most_threads()).map(|copies| copies as usize)
     }
 
     fn job(&self, form: &Spanned<JobForm>, names: &Names<'_>) -> Result<JobSpec, FileError> {
@@ -374,7 +320,7 @@ impl Build<'_> {
             // Chosen: parts of 2 MiB, as huge pages, but not more than a second of samples
             // distinguishes.
             let usual = u32::try_from(bytes.0 >> 21).unwrap_or(u32::MAX).clamp(1, 16);
-            let groups = self.count(form.parts.as_ref(), usual, MAX_PARTS)?;
+            let groups = self.lines.count(form.parts.as_ref(), usual, MAX_PARTS)?;
             let pages = self.pages(form.pages.as_ref())?;
             let fetch = match form.fetch {
                 None => Fetch::No,
@@ -432,7 +378,7 @@ impl Build<'_> {
         let wait = match (wait, spins) {
             (WaitForm::Sleep, None) => BarrierWait::Sleep,
             (WaitForm::Turns, None) => {
-                BarrierWait::Turns(self.count(turns.as_ref(), 1, most_threads())?)
+                BarrierWait::Turns(self.lines.count(turns.as_ref(), 1, most_threads())?)
             }
             (WaitForm::Spin, Some(phase)) => BarrierWait::Spin(self.named(phase, names)?),
             (WaitForm::Spin, None) => {
@@ -446,17 +392,9 @@ impl Build<'_> {
         };
         let serial = serial.as_ref().map(|serial| {
             let phase = self.named(&serial.phase, names)?;
-            self.some(&serial.instructions).map(|instructions| Serial { phase, instructions })
+            self.lines.some(&serial.instructions).map(|instructions| Serial { phase, instructions })
         });
         Ok(Some(Barrier { wait, serial: serial.transpose()? }))
-    }
-
-    /// A number of instructions above 0.
-    fn some(&self, instructions: &Spanned<u64>) -> Result<u64, FileError> {
-        match *instructions.get_ref() {
-            0 => Err(self.lines.misfit(instructions, "at least one instruction", "0")),
-            found => Ok(found),
-        }
     }
 
     /// A thread, from a single phase or a course.
@@ -494,7 +432,7 @@ impl Build<'_> {
             }
         };
         if let Some(name) = &thread.name {
-            self.name(name)?;
+            self.lines.name(name)?;
         }
         let named = thread.name.as_ref().or(thread.phase.as_ref()).map(Spanned::get_ref);
         Ok(ThreadSpec {
@@ -512,8 +450,8 @@ impl Build<'_> {
         let thread = form.get_ref();
         match (&thread.instructions, &thread.alone_for) {
             (None, None) => Ok(Work::Once),
-            (Some(count), None) => self.some(count).map(Work::Instructions),
-            (None, time) => self.time(time.as_ref(), Nanos::ZERO).map(Work::AloneFor),
+            (Some(count), None) => self.lines.some(count).map(Work::Instructions),
+            (None, time) => self.lines.time(time.as_ref(), Nanos::ZERO).map(Work::AloneFor),
             (Some(count), Some(_)) => {
                 Err(self.lines.misfit(count, "instructions or alone-for", "both"))
             }
@@ -526,7 +464,7 @@ impl Build<'_> {
         names: &Names<'_>,
     ) -> Result<Stretch, FileError> {
         let stretch = form.get_ref();
-        let instructions = self.some(&stretch.instructions)?;
+        let instructions = self.lines.some(&stretch.instructions)?;
         let sleep = stretch.sleep.as_ref().map_or(Nanos::ZERO, |sleep| sleep.0);
         let barrier = stretch.barrier.as_ref().filter(|barrier| *barrier.get_ref());
         if let Some(barrier) = barrier.filter(|_| sleep > Nanos::ZERO) {

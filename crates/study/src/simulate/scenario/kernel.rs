@@ -1,8 +1,7 @@
 //! Builds the simulated kernel's settings from `[kernel]`, check by check.
 
-use super::FileError;
-use super::build::Build;
 use super::form::{ForkForm, KernelForm, WakeForm};
+use super::{FileError, Lines};
 use colocate_machine::Bytes;
 use colocate_sim::{Fork, Kernel, NumaBalancing, PeriodicBalance, Wake};
 use toml::Spanned;
@@ -12,108 +11,113 @@ const MAX_STAGGER: u32 = 1_000;
 /// Largest busy factor. Chosen: larger than any kernel's; its own bound is 1024 ms for an interval.
 const MAX_BUSY_FACTOR: u32 = 1_024;
 
-impl Build<'_> {
-    /// The settings of the file, with defaults for the rest.
-    pub(super) fn kernel(&self, form: &KernelForm) -> Result<Kernel, FileError> {
-        let default = Kernel::default();
-        Ok(Kernel {
-            slice: self.step(form.slice.as_ref(), default.slice)?,
-            stagger: self.count(form.stagger.as_ref(), default.stagger, MAX_STAGGER)?,
-            fork: self.fork(form, default.fork)?,
-            wake: match form.wake {
-                None => default.wake,
-                Some(WakeForm::Previous) => Wake::Previous,
-                Some(WakeForm::IdlePu) => Wake::IdleSibling { idle_cores: false },
-                Some(WakeForm::IdleCore) => Wake::IdleSibling { idle_cores: true },
-            },
-            idle_balance: form.idle_balance.unwrap_or(default.idle_balance),
-            periodic_balance: self.periodic_balance(form)?,
-            numa_balancing: self.numa_balancing(form)?,
-            wake_ups: default.wake_ups,
-            page_copy: form.page_copy.as_ref().map_or(default.page_copy, |copy| copy.0),
-        })
-    }
+/// The settings of the file, with defaults for the rest.
+pub(super) fn kernel(lines: &Lines, form: &KernelForm) -> Result<Kernel, FileError> {
+    let default = Kernel::default();
+    Ok(Kernel {
+        slice: lines.step(form.slice.as_ref(), default.slice)?,
+        stagger: lines.count(form.stagger.as_ref(), default.stagger, MAX_STAGGER)?,
+        fork: fork(lines, form, default.fork)?,
+        wake: match form.wake {
+            None => default.wake,
+            Some(WakeForm::Previous) => Wake::Previous,
+            Some(WakeForm::IdlePu) => Wake::IdleSibling { idle_cores: false },
+            Some(WakeForm::IdleCore) => Wake::IdleSibling { idle_cores: true },
+        },
+        idle_balance: form.idle_balance.unwrap_or(default.idle_balance),
+        periodic_balance: periodic_balance(lines, form)?,
+        numa_balancing: numa_balancing(lines, form)?,
+        wake_ups: default.wake_ups,
+        page_copy: form.page_copy.as_ref().map_or(default.page_copy, |copy| copy.0),
+    })
+}
 
-    fn fork(&self, form: &KernelForm, default: Fork) -> Result<Fork, FileError> {
-        match (form.fork, &form.reclaim_distance) {
-            (None, None) => Ok(default),
-            (Some(ForkForm::WithParent), None) => Ok(Fork::WithParent),
-            (Some(ForkForm::WithParent), Some(distance)) => {
-                let expected = "reclaim-distance beside fork = \"idlest\"";
-                Err(self.lines.misfit(distance, expected, "fork = \"with-parent\""))
-            }
-            (_, distance) => Ok(Fork::Idlest {
-                reclaim_distance: distance
-                    .as_ref()
-                    .map_or(colocate_sim::kernel::RECLAIM_DISTANCE, |distance| *distance.get_ref()),
-            }),
+fn fork(lines: &Lines, form: &KernelForm, default: Fork) -> Result<Fork, FileError> {
+    match (form.fork, &form.reclaim_distance) {
+        (None, None) => Ok(default),
+        (Some(ForkForm::WithParent), None) => Ok(Fork::WithParent),
+        (Some(ForkForm::WithParent), Some(distance)) => {
+            let expected = "reclaim-distance beside fork = \"idlest\"";
+            Err(lines.misfit(distance, expected, "fork = \"with-parent\""))
         }
+        (_, distance) => Ok(Fork::Idlest {
+            reclaim_distance: distance
+                .as_ref()
+                .map_or(colocate_sim::kernel::RECLAIM_DISTANCE, |distance| *distance.get_ref()),
+        }),
     }
+}
 
-    fn periodic_balance(&self, form: &KernelForm) -> Result<Option<PeriodicBalance>, FileError> {
-        let default = PeriodicBalance::default();
-        let KernelForm {
-            balance_interval_per_pu: interval,
-            balance_patience: patience,
-            balance_busy_factor: busy,
-            balance_percent: percent,
-            ..
-        } = form;
-        if form.periodic_balance == Some(false) {
-            self.unneeded(interval.as_ref(), "periodic-balance")?;
-            self.unneeded(patience.as_ref(), "periodic-balance")?;
-            self.unneeded(busy.as_ref(), "periodic-balance")?;
-            self.unneeded(percent.as_ref(), "periodic-balance")?;
-            return Ok(None);
-        }
-        Ok(Some(PeriodicBalance {
-            interval_per_pu: self.time(interval.as_ref(), default.interval_per_pu)?,
-            patience: patience.as_ref().map_or(default.patience, |patience| *patience.get_ref()),
-            busy_factor: self.count(busy.as_ref(), default.busy_factor, MAX_BUSY_FACTOR)?,
-            percent: self.percent(percent.as_ref(), default.percent)?,
-        }))
+fn periodic_balance(
+    lines: &Lines,
+    form: &KernelForm,
+) -> Result<Option<PeriodicBalance>, FileError> {
+    let default = PeriodicBalance::default();
+    let KernelForm {
+        balance_interval_per_pu: interval,
+        balance_patience: patience,
+        balance_busy_factor: busy,
+        balance_percent: percent,
+        ..
+    } = form;
+    if form.periodic_balance == Some(false) {
+        unneeded(lines, interval.as_ref(), "periodic-balance")?;
+        unneeded(lines, patience.as_ref(), "periodic-balance")?;
+        unneeded(lines, busy.as_ref(), "periodic-balance")?;
+        unneeded(lines, percent.as_ref(), "periodic-balance")?;
+        return Ok(None);
     }
+    Ok(Some(PeriodicBalance {
+        interval_per_pu: lines.time(interval.as_ref(), default.interval_per_pu)?,
+        patience: patience.as_ref().map_or(default.patience, |patience| *patience.get_ref()),
+        busy_factor: lines.count(busy.as_ref(), default.busy_factor, MAX_BUSY_FACTOR)?,
+        percent: above_100_percent(lines, percent.as_ref(), default.percent)?,
+    }))
+}
 
-    fn percent(&self, percent: Option<&Spanned<u32>>, default: u32) -> Result<u32, FileError> {
-        let Some(percent) = percent else { return Ok(default) };
-        match *percent.get_ref() {
-            found if found > 100 => Ok(found),
-            found => Err(self.lines.misfit(percent, "more than 100 percent", found)),
-        }
+fn above_100_percent(
+    lines: &Lines,
+    percent: Option<&Spanned<u32>>,
+    default: u32,
+) -> Result<u32, FileError> {
+    let Some(percent) = percent else { return Ok(default) };
+    match *percent.get_ref() {
+        found if found > 100 => Ok(found),
+        found => Err(lines.misfit(percent, "more than 100 percent", found)),
     }
+}
 
-    fn numa_balancing(&self, form: &KernelForm) -> Result<Option<NumaBalancing>, FileError> {
-        let default = NumaBalancing::default();
-        let KernelForm {
-            numa_period: period,
-            numa_scan: scan,
-            numa_moves_threads: moves,
-            numa_fault: fault,
-            ..
-        } = form;
-        if form.numa_balancing == Some(false) {
-            self.unneeded(period.as_ref(), "numa-balancing")?;
-            self.unneeded(scan.as_ref(), "numa-balancing")?;
-            self.unneeded(moves.as_ref(), "numa-balancing")?;
-            self.unneeded(fault.as_ref(), "numa-balancing")?;
-            return Ok(None);
-        }
-        if let Some(scan) = scan.as_ref().filter(|scan| scan.get_ref().0 == Bytes(0)) {
-            return Err(self.lines.misfit(scan, "a size above 0", "0"));
-        }
-        Ok(Some(NumaBalancing {
-            period: self.time(period.as_ref(), default.period)?,
-            scan: scan.as_ref().map_or(default.scan, |scan| scan.get_ref().0),
-            move_threads: moves.as_ref().map_or(default.move_threads, |moves| *moves.get_ref()),
-            fault: fault.as_ref().map_or(default.fault, |fault| fault.get_ref().0),
-        }))
+fn numa_balancing(lines: &Lines, form: &KernelForm) -> Result<Option<NumaBalancing>, FileError> {
+    let default = NumaBalancing::default();
+    let KernelForm {
+        numa_period: period,
+        numa_scan: scan,
+        numa_moves_threads: moves,
+        numa_fault: fault,
+        ..
+    } = form;
+    if form.numa_balancing == Some(false) {
+        unneeded(lines, period.as_ref(), "numa-balancing")?;
+        unneeded(lines, scan.as_ref(), "numa-balancing")?;
+        unneeded(lines, moves.as_ref(), "numa-balancing")?;
+        unneeded(lines, fault.as_ref(), "numa-balancing")?;
+        return Ok(None);
     }
+    if let Some(scan) = scan.as_ref().filter(|scan| scan.get_ref().0 == Bytes(0)) {
+        return Err(lines.misfit(scan, "a size above 0", "0"));
+    }
+    Ok(Some(NumaBalancing {
+        period: lines.time(period.as_ref(), default.period)?,
+        scan: scan.as_ref().map_or(default.scan, |scan| scan.get_ref().0),
+        move_threads: moves.as_ref().map_or(default.move_threads, |moves| *moves.get_ref()),
+        fault: fault.as_ref().map_or(default.fault, |fault| fault.get_ref().0),
+    }))
+}
 
-    /// Refuses a setting of a feature that is switched off.
-    fn unneeded<T>(&self, setting: Option<&Spanned<T>>, off: &str) -> Result<(), FileError> {
-        setting.map_or(Ok(()), |setting| {
-            let expected = format!("no setting of what {off} = false switches off");
-            Err(self.lines.misfit(setting, expected, "one"))
-        })
-    }
+/// Refuses a setting of a feature that is switched off.
+fn unneeded<T>(lines: &Lines, setting: Option<&Spanned<T>>, off: &str) -> Result<(), FileError> {
+    setting.map_or(Ok(()), |setting| {
+        let expected = format!("no setting of what {off} = false switches off");
+        Err(lines.misfit(setting, expected, "one"))
+    })
 }

@@ -33,6 +33,7 @@ mod form;
 mod kernel;
 #[cfg(test)]
 mod tests;
+mod values;
 
 use super::contender::Contender;
 use colocate_machine::cpulist::PuSet;
