@@ -5,6 +5,7 @@ use crate::outcome::Outcome;
 use crate::platform::Platform;
 use crate::scenario::Scenario;
 use crate::sources;
+use crate::targets::Allowed;
 use crate::task::{State, Task};
 use crate::world::World;
 use colocate_engine::{Host, HostError, Meanwhile, Request};
@@ -86,17 +87,17 @@ impl<'a> SimHost<'a> {
     /// A task as seen by the engine; `no` is its place in the list of all tasks.
     fn seen_task(&self, no: usize, task: &Task, created: Nanos) -> SeenTask {
         let (target, status) = self.world.placement_status(no);
-        let allowed = match (task.pinned, &task.among) {
-            (Some(pu), _) => [self.world.os(pu)].into(),
-            (None, Some(among)) => among.iter().map(|pu| self.world.os(*pu)).collect(),
-            (None, None) => self.usable.as_slice().into(),
+        let allowed = match self.world.allowed(no) {
+            Allowed::Pu(pu) => [self.world.os(*pu)].into(),
+            Allowed::Among(among) => among.iter().map(|pu| self.world.os(*pu)).collect(),
+            Allowed::All => self.usable.as_slice().into(),
         };
         let mut seen = SeenTask {
             ended: task.ended.filter(|_| task.state == State::Ended),
             target,
             status,
             allowed,
-            last_ran: task.pu.map(|pu| self.world.os(pu)),
+            last_ran: self.world.pu_of(no).map(|pu| self.world.os(pu)),
             ..SeenTask::new(task.id, task.name.as_str().into(), created)
         };
         sources::report(&self.world, no, &mut seen);

@@ -5,33 +5,17 @@ use crate::region::Use;
 use crate::scenario::{PhaseIdx, Serial, Stretch};
 use crate::woken::Woken;
 use colocate_evidence::TaskId;
-use colocate_machine::{Nanos, PuIdx};
+use colocate_machine::Nanos;
 use colocate_model::CpiStack;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Place in the list of all tasks.
 pub(crate) type TaskNo = usize;
 
-/// Weight of a normal task: `NICE_0_LOAD`, scaled down (kernel/sched/sched.h, 6.18).
-pub(crate) const NORMAL: i64 = 1024;
-/// Weight of a filler: `WEIGHT_IDLEPRIO` (kernel/sched/sched.h, 6.18).
-pub(crate) const FILLER: i64 = 3;
-
 impl Task {
-    /// Whether the plan allows it on all PUs.
-    pub fn is_unbound(&self) -> bool {
-        self.pinned.is_none() && self.among.is_none()
-    }
-
     /// Whether work of this run is left.
     pub fn has_work(&self) -> bool {
         !matches!(self.state, State::Done | State::Ended)
-    }
-
-    /// Weight of EEVDF.
-    pub const fn weight(&self) -> i64 {
-        if self.fills { FILLER } else { NORMAL }
     }
 }
 
@@ -244,17 +228,7 @@ pub(crate) struct Task {
     pub id: TaskId,
     pub name: String,
     pub state: State,
-    /// PU where it runs, waits or last ran; `None` before its creation.
-    pub pu: Option<PuIdx>,
-    /// The single PU that the plan allows; `None` for several.
-    pub pinned: Option<PuIdx>,
-    /// The PUs that the plan allows, in logical order; `None` for a single PU, or for all.
-    pub among: Option<Arc<[PuIdx]>>,
-    /// Whether it is a filler: its job has to wait, and it runs on idle PUs.
-    pub fills: bool,
     pub course: Course,
-    /// Virtual time of EEVDF, in nanoseconds; off a queue its lag behind the queue's mean.
-    pub virtual_time: i64,
     /// Seconds without progress to come: refill of cold caches, wake-up, copies of pages.
     pub refill_s: f64,
     /// Bytes held in each cache over its PU at the last run, nearest first.

@@ -27,7 +27,6 @@ mod moves;
 mod numa;
 mod pace;
 mod pages;
-mod place;
 mod stop;
 mod summary;
 mod turns;
@@ -42,12 +41,12 @@ use crate::memory::Memory;
 use crate::on_pu::OnPu;
 use crate::platform::{Demands, Platform};
 use crate::pollution::CachePollution;
-use crate::queues::Queue;
+use crate::queues::Queues;
 use crate::rates::Rates;
 use crate::scenario::Scenario;
 use crate::tally::Tally;
-use crate::targets::Targets;
-use crate::task::{Next, State, Task};
+use crate::targets::{Allowed, Targets};
+use crate::task::{Next, State, Task, TaskNo};
 use crate::timers::Timers;
 use crate::woken::WakeUpSums;
 use colocate_engine::Meanwhile;
@@ -75,8 +74,7 @@ pub(crate) struct World<'a> {
     memory: Memory,
     /// Whether uses of memory are counted for reports of pages.
     reports_pages: bool,
-    /// By PU.
-    queues: Vec<Queue>,
+    queues: Queues,
     targets: Targets,
     timers: Timers,
     /// Time of the next NUMA balancing scan of any task, or earlier.
@@ -123,7 +121,7 @@ impl<'a> World<'a> {
             targets: Targets::new(tasks.len()),
             timers: Timers::new(pus.domains()),
             scan_at: Nanos(u64::MAX),
-            queues: vec![Queue::default(); machine.pus.len()],
+            queues: Queues::new(machine.pus.len(), tasks.len(), scenario.kernel.slice),
             tally: Tally::new(platform, scenario),
             checker: Checker::new(platform.machine(), pus.all(), scenario, tasks.len()),
             events,
@@ -195,6 +193,16 @@ impl<'a> World<'a> {
     /// All tasks.
     pub fn tasks(&self) -> &[Task] {
         &self.tasks
+    }
+
+    /// PUs allowed for a task.
+    pub fn allowed(&self, task: TaskNo) -> &Allowed {
+        self.targets.allowed(task)
+    }
+
+    /// PU where a task runs, waits or last ran.
+    pub fn pu_of(&self, task: TaskNo) -> Option<PuIdx> {
+        self.queues.pu_of(task)
     }
 
     /// All ended jobs.
@@ -297,7 +305,7 @@ impl<'a> World<'a> {
             let OnPu { task, pu, until, .. } = self.on[place];
             // A thread whose slice is over must not keep a phase that is done: with a grain longer
             // than slices it would never run at that phase's end.
-            let slice_end = self.queues[pu.idx()].next_slice_end();
+            let slice_end = self.queues.slice_end(pu);
             let leaves = self.scenario.grain > Nanos::ZERO
                 && slice_end.is_some_and(|end| end <= self.events.now());
             if until > self.events.now() && !(leaves && self.tasks[task].course.is_due()) {
@@ -324,18 +332,18 @@ impl<'a> World<'a> {
     /// Chooses the running task of each PU.
     fn reschedule_all(&mut self) {
         let Kernel { slice, stagger, .. } = self.scenario.kernel;
-        for pu in 0..self.queues.len() {
-            let before = self.queues[pu].running;
-            let changes = self.queues[pu].reschedule(self.events.now(), slice, &self.tasks, || {
-                first_slice(&mut self.rng, slice, stagger)
-            });
+        for pu in self.platform.machine().all_pus() {
+            let before = self.queues.running(pu);
+            let changes = self
+                .queues
+                .reschedule(pu, self.events.now(), || first_slice(&mut self.rng, slice, stagger));
             if !changes {
                 continue;
             }
             self.rates.note_change();
-            if let Some(task) = self.queues[pu].running {
+            if let Some(task) = self.queues.running(pu) {
                 self.end_wait(task);
-                self.note_wake_up(task, PuIdx::new(pu));
+                self.note_wake_up(task, pu);
             }
             if let Some(task) = before {
                 self.tasks[task].since = self.events.now();
@@ -345,10 +353,15 @@ impl<'a> World<'a> {
 
     /// Time of the next event.
     fn next_event(&self) -> Nanos {
-        let slices = self.queues.iter().filter_map(Queue::next_slice_end);
         let phases = self.on.iter().map(|on| on.until);
-        let rest = [self.events.next(), self.timers.next(), Some(self.scan_at), self.pus.next()];
-        slices.chain(phases).chain(rest.into_iter().flatten()).min().unwrap_or(Nanos(u64::MAX))
+        let rest = [
+            self.queues.next_slice_end(),
+            self.events.next(),
+            self.timers.next(),
+            Some(self.scan_at),
+            self.pus.next(),
+        ];
+        phases.chain(rest.into_iter().flatten()).min().unwrap_or(Nanos(u64::MAX))
     }
 }
 

@@ -1,8 +1,8 @@
 //! Waiting jobs that fill idle PUs, as under SCHED_IDLE.
 //!
 //! # Approach
-//! - The tasks of fillers go where the kernel puts them, and weigh [`FILLER`](crate::task::FILLER)
-//!   in place of [`NORMAL`](crate::task::NORMAL): their virtual time passes faster, and their
+//! - The tasks of fillers go where the kernel puts them, and weigh [`FILLER`](crate::queues::FILLER)
+//!   in place of [`NORMAL`](crate::queues::NORMAL): their virtual time passes faster, and their
 //!   deadline is later, by that ratio.
 //! - A normal task that comes to a PU where a filler runs is next at once.
 //! - When threads are balanced or wake up, a PU with only fillers counts as idle; a filler is only
@@ -36,7 +36,7 @@ impl World<'_> {
     /// Whether a task of a job has run before.
     fn has_run(&self, job: JobIdx) -> bool {
         let job = self.jobs.get(job.0 as usize);
-        job.is_some_and(|job| job.tasks.clone().any(|task| self.tasks[task].pu.is_some()))
+        job.is_some_and(|job| job.tasks.clone().any(|task| self.queues.pu_of(task).is_some()))
     }
 
     /// Makes the tasks of exactly the jobs `fillers`, in order, fillers.
@@ -45,7 +45,7 @@ impl World<'_> {
             // Jobs of a plan are in order.
             let fills = fillers.binary_search_by_key(&job, |filler| filler.0 as usize).is_ok();
             for task in self.jobs[job].tasks.clone() {
-                if self.tasks[task].fills != fills {
+                if self.queues.is_filler(task) != fills {
                     self.set_fills(task, fills);
                 }
             }
@@ -55,13 +55,13 @@ impl World<'_> {
     /// Makes a task a filler or a normal task. A queued task leaves its queue with the old weight
     /// and comes back with the new: the sums of virtual times are by weight.
     fn set_fills(&mut self, task: TaskNo, fills: bool) {
-        let queued = self.tasks[task].state == State::Ready && self.is_queued(task);
-        if let Some(pu) = self.tasks[task].pu.filter(|_| queued) {
+        let queued = self.tasks[task].state == State::Ready && self.queues.has(task);
+        if let Some(pu) = self.queues.pu_of(task).filter(|_| queued) {
             self.leave_queue(task);
-            self.tasks[task].fills = fills;
+            self.queues.set_filler(task, fills);
             self.join_queue(task, pu);
         } else {
-            self.tasks[task].fills = fills;
+            self.queues.set_filler(task, fills);
         }
     }
 }

@@ -24,8 +24,9 @@
 
 use crate::instances::Job;
 use crate::on_pu::OnPu;
-use crate::queues::Queue;
+use crate::queues::Queues;
 use crate::scenario::{BarrierWait, JobSpec, Scenario};
+use crate::targets::Targets;
 use crate::task::{State, Task};
 use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_model::Prediction;
@@ -43,7 +44,8 @@ pub(crate) struct Step<'w> {
     pub from: Nanos,
     pub to: Nanos,
     pub on: &'w [OnPu],
-    pub queues: &'w [Queue],
+    pub queues: &'w Queues,
+    pub targets: &'w Targets,
     pub tasks: &'w [Task],
     pub jobs: &'w [Job],
     /// The prediction, if another than in the step before.
@@ -138,15 +140,13 @@ impl Checker {
         if std::mem::replace(&mut self.seen[on.task], self.steps) == self.steps {
             return Err("runs twice");
         }
-        let elsewhere = task.pinned.is_some_and(|pinned| pinned != on.pu)
-            || task.among.as_ref().is_some_and(|among| !among.contains(&on.pu));
-        if !self.usable[on.pu.idx()] || elsewhere {
+        if !self.usable[on.pu.idx()] || !step.targets.may_be_on(on.task, on.pu) {
             return Err("runs where it may not");
         }
         if step.jobs[task.id.job.0 as usize].stopped {
             return Err("runs while its job is stopped");
         }
-        if task.state != State::Ready || step.queues[on.pu.idx()].running != Some(on.task) {
+        if task.state != State::Ready || step.queues.running(on.pu) != Some(on.task) {
             return Err("runs, but not by its queue");
         }
         let time = step.to - step.from;
@@ -195,13 +195,16 @@ fn queues(step: &Step<'_>, usable: &[bool]) -> Result<bool, Broken> {
     let mut running = 0;
     let mut idle = false;
     let mut free_waits = false;
-    for (pu, queue) in step.queues.iter().enumerate() {
-        running += usize::from(queue.running.is_some());
-        idle |= usable[pu] && queue.load() == 0;
-        if queue.running.is_none() && !queue.waiting.is_empty() {
-            return Err(format!("tasks wait on PU {pu}, which runs none, at {}", step.from));
+    for (place, &is_usable) in usable.iter().enumerate() {
+        let pu = PuIdx::new(place);
+        let waiting = step.queues.waiting(pu);
+        let runs = step.queues.running(pu).is_some();
+        running += usize::from(runs);
+        idle |= is_usable && step.queues.load(pu) == 0;
+        if !runs && !waiting.is_empty() {
+            return Err(format!("tasks wait on PU {place}, which runs none, at {}", step.from));
         }
-        free_waits |= queue.waiting.iter().any(|&task| step.tasks[task].is_unbound());
+        free_waits |= waiting.iter().any(|&task| step.targets.is_unbound(task));
     }
     if running != step.on.len() {
         return Err(format!("{running} tasks run, {} are accounted for", step.on.len()));
@@ -265,9 +268,11 @@ mod tests {
         Barrier, BarrierWait, JobSpec, Method, Pages, PhaseIdx, PhaseSpec, Stretch, ThreadSpec,
         Work,
     };
+    use crate::targets::Facts;
     use crate::world::World;
     use colocate_machine::{Bytes, described};
     use colocate_model::{Assumptions, Phase};
+    use colocate_policy::{DefaultPlacement, Plan};
 
     fn scenario() -> Scenario {
         let phase = PhaseIdx(0);
@@ -325,6 +330,7 @@ mod tests {
             to: world.now() + time,
             on: &world.on,
             queues: &world.queues,
+            targets: &world.targets,
             tasks: &world.tasks,
             jobs: &world.jobs,
             new: Some(world.rates.now()),
@@ -348,8 +354,14 @@ mod tests {
         refused("expected a step from", |world| world.events.pass_to(Nanos::from_millis(11)));
         refused("runs twice", |world| world.on[1].task = world.on[0].task);
         refused("runs where it may not", |world| {
-            let task = world.on[0].task;
-            world.tasks[task].pinned = Some(PuIdx(if world.on[0].pu == PuIdx(5) { 6 } else { 5 }));
+            let pu = world.on[0].pu;
+            let other = world.machine().all_pus().find(|other| *other != pu).unwrap();
+            let fill = DefaultPlacement::FillInOrder { pus: vec![world.os(other)] };
+            let plan = Plan { default_placement: fill, ..Plan::default() };
+            let ids = world.tasks.iter().map(|task| task.id);
+            world.targets.set(&plan, ids, &world.pus);
+            let facts = Facts { is_stopped: false, stays_on: None };
+            world.targets.update(world.on[0].task, facts, &world.pus, |_| true);
         });
         refused("runs where it may not", |world| {
             world.checker.events.push((Nanos::from_millis(9), world.on[0].pu, false));
@@ -374,13 +386,14 @@ mod tests {
         });
         refused("a free task waits while a PU is idle", |world| {
             let (from, to) = (world.on[2].pu, world.on[0].pu);
-            let task = world.queues[from.idx()].running.take().unwrap();
+            let task = world.queues.running(from).unwrap();
             world.on.pop();
-            world.queues[to.idx()].waiting.push(task);
+            world.queues.dequeue(task);
+            world.queues.enqueue(task, to);
         });
         refused("which runs none", |world| {
-            let free = (0..world.queues.len()).find(|&pu| world.queues[pu].load() == 0).unwrap();
-            world.queues[free].waiting.push(0);
+            let free = world.machine().all_pus().find(|pu| world.queues.load(*pu) == 0).unwrap();
+            world.queues.enqueue(0, free);
         });
         refused("has speed", |world| world.on[0].speed = f64::NAN);
         refused("memory shares", |world| {

@@ -1,5 +1,7 @@
 //! Life of tasks and jobs: creation, sleep, end, and the next run of a job.
 
+use crate::loads::Loads;
+use crate::placing::{fork_pu, wake_pu};
 use crate::scenario::Method;
 use crate::task::{State, Task, TaskNo};
 use crate::world::World;
@@ -30,7 +32,9 @@ impl World<'_> {
 
     /// Puts a task with an earlier PU on a queue.
     pub(crate) fn enqueue_woken(&mut self, task: TaskNo) {
-        let pu = self.tasks[task].pinned.or_else(|| self.wake_pu(task));
+        let wake = self.scenario.kernel.wake;
+        let pu = self.targets.pinned(task);
+        let pu = pu.or_else(|| wake_pu(self.loads(), &self.targets, wake, task));
         let pu = self.pus.near(pu.unwrap_or(self.launcher));
         self.join_queue(task, self.allowed_near(task, pu));
     }
@@ -54,7 +58,7 @@ impl World<'_> {
         }
         self.tasks[no].created.get_or_insert(self.events.now());
         // A new task has no lag.
-        self.tasks[no].virtual_time = 0;
+        self.queues.forget_lag(no);
         if self.is_stopped(no) {
             self.hold(no);
             return;
@@ -68,14 +72,13 @@ impl World<'_> {
     /// Puts a new task on a queue, and places its memory.
     pub fn begin(&mut self, no: TaskNo) {
         let first = self.jobs[self.tasks[no].id.job.0 as usize].tasks.start;
-        let parent = self.tasks[first].pu.filter(|_| no != first).unwrap_or(self.launcher);
-        let pu = match self.tasks[no].pinned {
-            Some(pu) => pu,
-            None => {
-                let pu = self.fork_pu(self.pus.near(parent));
-                self.allowed_near(no, pu)
-            }
-        };
+        let parent = self.queues.pu_of(first).filter(|_| no != first).unwrap_or(self.launcher);
+        let pu = self.targets.pinned(no).unwrap_or_else(|| {
+            let loads = Loads::new(&self.pus, &self.queues);
+            let fork = self.scenario.kernel.fork;
+            let pu = fork_pu(loads, fork, &mut self.rng, self.pus.near(parent));
+            self.allowed_near(no, pu)
+        });
         self.join_queue(no, pu);
         self.touch_pages(no, pu);
     }
@@ -109,9 +112,7 @@ impl World<'_> {
 
     /// Whether a task is ready, but does not have its PU.
     fn waits(&self, task: TaskNo) -> bool {
-        let Task { state, pu, .. } = &self.tasks[task];
-        let has_pu = pu.is_some_and(|pu| self.queues[pu.idx()].running == Some(task));
-        *state == State::Ready && !has_pu
+        self.tasks[task].state == State::Ready && !self.queues.runs(task)
     }
 
     /// Length of a task's present wait for its PU; 0 without a wait.

@@ -34,7 +34,7 @@ impl World<'_> {
         let first = self.jobs[self.tasks[no].id.job.0 as usize].tasks.start;
         let node = match self.memory.of(region).pages {
             Pages::FirstTouch => self.platform.node_of(pu),
-            Pages::FirstThread => self.tasks[first].pu.and_then(|pu| self.platform.node_of(pu)),
+            Pages::FirstThread => self.queues.pu_of(first).and_then(|pu| self.platform.node_of(pu)),
             Pages::Interleaved => return self.everywhere(),
             Pages::On(node) => Some(node.idx()),
         };
@@ -55,7 +55,7 @@ impl World<'_> {
 
     /// Begins a task's stretch: touches its regions, and fetches regions as the scenario says.
     pub(crate) fn use_memory(&mut self, no: TaskNo) {
-        let Some(pu) = self.tasks[no].pu else { return };
+        let Some(pu) = self.queues.pu_of(no) else { return };
         let now: Vec<(usize, Fetch)> =
             self.tasks[no].uses_now().map(|(one, _)| (one.region, one.fetch)).collect();
         for (region, fetch) in now {
@@ -78,14 +78,18 @@ impl World<'_> {
         if fetch == Fetch::MoveAndStay {
             self.stay(no);
         }
-        let Some(node) = self.tasks[no].pu.and_then(|pu| self.platform.node_of(pu)) else { return };
+        let Some(node) = self.queues.pu_of(no).and_then(|pu| self.platform.node_of(pu)) else {
+            return;
+        };
         let bytes = self.move_region(region, 0..self.memory.of(region).groups.len(), node, 0.0);
         self.charge_copies(no, bytes);
     }
 
     /// Lets a task stay on its node from now on, or on another node if its own has no room.
     fn stay(&mut self, no: TaskNo) {
-        let Some(here) = self.tasks[no].pu.and_then(|pu| self.platform.node_of(pu)) else { return };
+        let Some(here) = self.queues.pu_of(no).and_then(|pu| self.platform.node_of(pu)) else {
+            return;
+        };
         if self.tasks[no].stays_on.is_some() {
             return;
         }

@@ -10,7 +10,7 @@ impl World<'_> {
     /// Puts a ready task on the queue of a PU.
     pub(crate) fn join_queue(&mut self, task: TaskNo, pu: PuIdx) {
         self.note_move(task, pu);
-        self.queues[pu.idx()].enqueue(task, pu, &mut self.tasks);
+        self.queues.enqueue(task, pu);
         self.tasks[task].since = self.events.now();
         self.timers.note_change();
         self.watch_pages(task);
@@ -18,11 +18,10 @@ impl World<'_> {
 
     /// Takes a task off its queue; does nothing for a task without a PU.
     pub(crate) fn leave_queue(&mut self, task: TaskNo) {
-        let Some(pu) = self.tasks[task].pu else { return };
-        let queue = &mut self.queues[pu.idx()];
-        let ran = queue.running == Some(task);
-        queue.dequeue(task, self.scenario.kernel.slice, &mut self.tasks);
-        if queue.load() == 0 {
+        let Some(pu) = self.queues.pu_of(task) else { return };
+        let ran = self.queues.runs(task);
+        self.queues.dequeue(task);
+        if self.queues.load(pu) == 0 {
             self.timers.note_empty(pu);
         }
         if ran {
@@ -35,7 +34,7 @@ impl World<'_> {
 
     /// Moves a ready task to another PU.
     pub(crate) fn migrate(&mut self, task: TaskNo, to: PuIdx) {
-        if self.tasks[task].pu == Some(to) {
+        if self.queues.pu_of(task) == Some(to) {
             return;
         }
         self.leave_queue(task);
@@ -45,7 +44,7 @@ impl World<'_> {
     /// Counts a move to `to`, and charges the refill of cold caches. A task on the same PU is
     /// charged only after a stop.
     pub(crate) fn note_move(&mut self, task: TaskNo, to: PuIdx) {
-        let Some(from) = self.tasks[task].pu else { return };
+        let Some(from) = self.queues.pu_of(task) else { return };
         let stopped_at = self.tasks[task].stopped_at.take();
         if from == to && stopped_at.is_none() {
             return;

@@ -39,7 +39,7 @@ impl World<'_> {
     /// far.
     pub(crate) fn watch_pages(&mut self, task: TaskNo) {
         let Some(settings) = self.scenario.kernel.numa_balancing else { return };
-        let far = self.tasks[task].pu.map_or(0.0, |pu| self.far_share(task, pu));
+        let far = self.queues.pu_of(task).map_or(0.0, |pu| self.far_share(task, pu));
         self.tasks[task].next_scan = if far > NEAR {
             Nanos((self.events.now().0 / settings.period.0 + 1).saturating_mul(settings.period.0))
         } else {
@@ -73,6 +73,11 @@ impl World<'_> {
         self.scan_at = next.unwrap_or(Nanos(u64::MAX));
     }
 
+    /// Whether a task is on a queue and may be put on any PU.
+    fn is_free(&self, task: TaskNo) -> bool {
+        self.tasks[task].state == State::Ready && self.targets.is_unbound(task)
+    }
+
     /// Moves a task to the node with most of its memory. Whether a move was possible.
     fn go_to_memory(&mut self, task: TaskNo) -> bool {
         if !self.is_free(task) {
@@ -85,7 +90,7 @@ impl World<'_> {
         }
         // A swap leaves the load of both nodes as it is.
         let Some(other) = self.partner(task, here, home) else { return false };
-        let (Some(from), Some(to)) = (self.tasks[task].pu, self.tasks[other].pu) else {
+        let (Some(from), Some(to)) = (self.queues.pu_of(task), self.queues.pu_of(other)) else {
             return false;
         };
         self.migrate(task, to);
@@ -95,7 +100,7 @@ impl World<'_> {
 
     /// A task's node, and the node with most of its memory; `None` if the same.
     fn better_node(&self, task: TaskNo) -> Option<(usize, usize)> {
-        let here = self.platform.node_of(self.tasks[task].pu?)?;
+        let here = self.platform.node_of(self.queues.pu_of(task)?)?;
         let pages = &self.tasks[task].pages;
         let most =
             (0..pages.len()).max_by(|&a, &b| pages[a].total_cmp(&pages[b]).then(b.cmp(&a)))?;
@@ -117,17 +122,17 @@ impl World<'_> {
 
     /// Tasks on the queues of a node's PUs.
     fn node_load(&self, node: usize) -> usize {
-        self.platform.home_pus(node).map(|pu| self.queues[pu.idx()].load()).sum()
+        self.platform.home_pus(node).map(|pu| self.queues.load(pu)).sum()
     }
 
     /// An idle PU of a node, on the least loaded core; `None` if none is idle.
     fn idle_pu(&self, node: usize) -> Option<PuIdx> {
         let machine = self.platform.machine();
         let home = self.platform.home_pus(node);
-        let idle = home.filter(|pu| self.pus.has(*pu) && self.queues[pu.idx()].load() == 0);
+        let idle = home.filter(|pu| self.pus.has(*pu) && self.queues.load(*pu) == 0);
         idle.min_by_key(|pu| {
             let core = &machine.cores[machine.core_of(*pu).idx()];
-            core.pus.iter().map(|pu| self.queues[pu.idx()].load()).sum::<usize>()
+            core.pus.iter().map(|pu| self.queues.load(*pu)).sum::<usize>()
         })
     }
 
@@ -135,7 +140,7 @@ impl World<'_> {
     /// unless both together gain.
     fn partner(&self, task: TaskNo, here: usize, home: usize) -> Option<TaskNo> {
         let others = (0..self.tasks.len()).filter(|&other| {
-            let pu = self.tasks[other].pu.filter(|_| self.is_free(other));
+            let pu = self.queues.pu_of(other).filter(|_| self.is_free(other));
             pu.and_then(|pu| self.platform.node_of(pu)) == Some(home)
         });
         let gains = others.map(|other| (other, self.gain(other, home, here)));
@@ -151,7 +156,9 @@ impl World<'_> {
     /// Brings the scanned part of a task's far memory to its node, of regions whose last scan was
     /// from the same node.
     fn fetch_pages(&mut self, no: TaskNo, NumaBalancing { scan, fault, .. }: NumaBalancing) {
-        let Some(node) = self.tasks[no].pu.and_then(|pu| self.platform.node_of(pu)) else { return };
+        let Some(node) = self.queues.pu_of(no).and_then(|pu| self.platform.node_of(pu)) else {
+            return;
+        };
         let scan = scan.0 as f64;
         let resident = self.memory.resident(&self.tasks[no]);
         let part = if resident > 0.0 { (scan / resident).min(1.0) } else { 1.0 };

@@ -2,8 +2,9 @@
 
 use super::invariants::Step;
 use crate::SimError;
+use crate::imbalance::longest_wait;
 use crate::on_pu::OnPu;
-use crate::task::{NORMAL, TaskNo};
+use crate::task::TaskNo;
 use crate::world::World;
 use colocate_machine::Nanos;
 use colocate_model::CpiStack;
@@ -17,8 +18,7 @@ impl World<'_> {
         self.count();
         let pus = self.platform.machine().all_pus();
         // In the order of PUs, on which `Tally::step` relies.
-        let running: Vec<_> =
-            pus.filter_map(|pu| Some((self.queues[pu.idx()].running?, pu))).collect();
+        let running: Vec<_> = pus.filter_map(|pu| Some((self.queues.running(pu)?, pu))).collect();
         let prediction = self.rates.predict(self.platform, &self.demands, &self.tasks, &running);
         self.pollution.set_rates(&running, &prediction);
         for (&(task, _), rate) in running.iter().zip(&prediction.tasks) {
@@ -106,10 +106,7 @@ impl World<'_> {
                 on.did += done;
             }
             task.total.ran += time;
-            // Virtual time is inverse to the weight (EEVDF), in units of a normal task's.
-            let virtual_time = i128::from(time.0) * i128::from(NORMAL) / i128::from(task.weight());
-            let virtual_time = i64::try_from(virtual_time).unwrap_or(i64::MAX);
-            task.virtual_time = task.virtual_time.saturating_add(virtual_time);
+            self.queues.pass(on.task, time);
             task.total.instructions += done;
             task.total.cycles += on.clock * seconds;
             task.total.alone_s += done / on.alone;
@@ -126,13 +123,15 @@ impl World<'_> {
         self.pollution.pass(seconds);
         self.tally.step(self.events.now(), to, &self.on, self.rates.now(), &self.tasks);
         let from = self.events.now();
-        let patience = self.patience();
+        let settings = self.scenario.kernel.periodic_balance;
+        let patience = settings.and_then(|settings| longest_wait(self.loads(), settings));
         self.events.pass_to(to);
         let step = Step {
             from,
             to,
             on: &self.on,
             queues: &self.queues,
+            targets: &self.targets,
             tasks: &self.tasks,
             jobs: &self.jobs,
             new: self.rates.take_new(),

@@ -57,14 +57,14 @@ impl World<'_> {
     pub fn hold(&mut self, task: TaskNo) {
         self.tasks[task].state = State::Stopped;
         self.tasks[task].since = self.events.now();
-        self.tasks[task].stopped_at = self.tasks[task].pu.map(|pu| self.pollution.so_far(pu));
+        self.tasks[task].stopped_at = self.queues.pu_of(task).map(|pu| self.pollution.so_far(pu));
     }
 
     /// Lets a stopped task continue: where it ran, or as a new task.
     fn go_on(&mut self, task: TaskNo) {
         self.end_stop(task);
         self.tasks[task].state = State::Ready;
-        if self.tasks[task].pu.is_some() {
+        if self.queues.pu_of(task).is_some() {
             self.enqueue_woken(task);
         } else {
             self.begin(task);

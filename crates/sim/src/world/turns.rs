@@ -78,7 +78,7 @@ impl World<'_> {
         self.tasks[task].turns -= turns;
         self.tasks[next].turns += turns;
         if turns > 0 && std::mem::take(&mut self.tasks[next].at_barrier) {
-            let on = self.tasks[task].pu;
+            let on = self.queues.pu_of(task);
             self.tasks[next].woken = Some(Woken { by: task, at: self.events.now(), on });
             self.rates.note_change();
             self.wake(next);
@@ -114,16 +114,11 @@ impl World<'_> {
             let last = if tasks.len() == 2 { tasks.start + 1 } else { tasks.end };
             for task in tasks.start..last {
                 let Some(next) = self.next_in_turn(task) else { continue };
-                if self.runs(task) && self.runs(next) {
+                if self.queues.runs(task) && self.queues.runs(next) {
                     self.wake_ups.add_both_ran(task, next, time);
                 }
             }
         }
-    }
-
-    /// Whether a task has its PU.
-    fn runs(&self, task: TaskNo) -> bool {
-        self.tasks[task].pu.is_some_and(|pu| self.queues[pu.idx()].running == Some(task))
     }
 
     /// Wake-ups as seen by policies.
