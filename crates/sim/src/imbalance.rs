@@ -231,3 +231,53 @@ pub(crate) fn longest_wait(loads: Loads<'_>, settings: PeriodicBalance) -> Optio
 /// Failed balancings before a waiting thread moves between full groups. The second succeeds, since
 /// each halves the compared load (`detach_tasks` in kernel/sched/fair.c, 6.6).
 const FULL_PATIENCE: u32 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hotplug::UsablePus;
+    use crate::queues::Queues;
+    use crate::testing::{platform, scenario};
+    use colocate_model::Phase;
+
+    /// The first domain is a core, PUs 0 and 1.
+    #[test]
+    fn an_idle_pu_takes_the_waiting_thread() {
+        let scenario = scenario(Phase::default(), false);
+        let pus = UsablePus::new(platform(), &scenario);
+        let targets = Targets::new(3);
+        let mut queues = Queues::new(64, 3, Nanos::from_millis(3));
+        let busy = PuIdx(0);
+        queues.enqueue(0, busy);
+        queues.reschedule(busy, Nanos::ZERO, || Nanos::from_millis(3));
+        let alone = Balance::new(Loads::new(&pus, &queues), &targets);
+        assert!(!alone.has_waiting() && !alone.waits_beside_idle(0));
+        queues.enqueue(1, busy);
+        let shared = Balance::new(Loads::new(&pus, &queues), &targets);
+        assert!(shared.has_waiting() && shared.waits_beside_idle(0));
+        assert_eq!(shared.thread_for(PuIdx(1), None, true), None, "the core is busy");
+        assert_eq!(shared.thread_for(PuIdx(1), None, false), Some(1));
+        assert_eq!(shared.thread_for(busy, None, false), None, "the PU is busy");
+    }
+
+    #[test]
+    fn unequal_groups_become_more_equal() {
+        let scenario = scenario(Phase::default(), false);
+        let pus = UsablePus::new(platform(), &scenario);
+        let targets = Targets::new(3);
+        let mut queues = Queues::new(64, 3, Nanos::from_millis(3));
+        for (task, pu) in [(0, PuIdx(0)), (1, PuIdx(0))] {
+            queues.enqueue(task, pu);
+        }
+        let settings = PeriodicBalance::default();
+        let balance = Balance::new(Loads::new(&pus, &queues), &targets);
+        let found = balance.imbalance(0, settings).unwrap();
+        assert_eq!(found, Imbalance { from: 0, to: 1, waiting: true, full: false });
+        assert_eq!(patience(&found, settings), 0);
+        assert_eq!(balance.step(0, &found), Some((1, PuIdx(1))));
+        // Two PUs: every 2 ms.
+        assert_eq!(balance.next(0, settings, Nanos(1)), Some(Nanos::from_millis(2)));
+        let longest = longest_wait(Loads::new(&pus, &queues), settings);
+        assert_eq!(longest, Some(Nanos::from_millis(128)));
+    }
+}

@@ -3,8 +3,10 @@
 //! Pure: reads no file, no clock and no global; the same scenario gives the same outcome. All
 //! results are simulated.
 
+mod accesses;
 mod alone;
 pub mod coherent;
+mod course;
 mod domains;
 mod ends;
 pub mod error;
@@ -13,12 +15,14 @@ pub mod host;
 mod hotplug;
 mod imbalance;
 mod instances;
+mod job;
 pub mod kernel;
 mod loads;
 mod memory;
 pub mod metrics;
 mod on_pu;
 pub mod outcome;
+mod parts;
 mod placing;
 pub mod platform;
 mod pollution;
@@ -26,11 +30,15 @@ mod queues;
 mod rates;
 mod region;
 pub mod run;
+mod scans;
 pub mod scenario;
 mod sources;
 mod tally;
 mod targets;
 mod task;
+mod teams;
+#[cfg(test)]
+mod testing;
 mod timers;
 mod woken;
 mod world;

@@ -97,3 +97,45 @@ pub(crate) fn wake_pu(
 fn is_idle_for(loads: Loads<'_>, targets: &Targets, task: TaskNo, pu: PuIdx) -> bool {
     loads.pu(pu) == 0 && loads.pus().has(pu) && targets.may_be_on(task, pu)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hotplug::UsablePus;
+    use crate::queues::Queues;
+    use crate::testing::{platform, scenario};
+    use colocate_machine::Nanos;
+    use colocate_model::Phase;
+
+    #[test]
+    fn a_woken_thread_goes_to_an_idle_core_near_its_last_pu() {
+        let scenario = scenario(Phase::default(), false);
+        let pus = UsablePus::new(platform(), &scenario);
+        let targets = Targets::new(2);
+        let mut queues = Queues::new(64, 2, Nanos::from_millis(3));
+        let wake = Wake::IdleSibling { idle_cores: true };
+        assert_eq!(wake_pu(Loads::new(&pus, &queues), &targets, wake, 0), None, "it is new");
+        queues.enqueue(0, PuIdx(0));
+        queues.dequeue(0);
+        let last = wake_pu(Loads::new(&pus, &queues), &targets, wake, 0);
+        assert_eq!(last, Some(PuIdx(0)));
+        queues.enqueue(1, PuIdx(0));
+        let loads = Loads::new(&pus, &queues);
+        assert_eq!(wake_pu(loads, &targets, wake, 0), Some(PuIdx(2)), "the other core");
+        assert_eq!(wake_pu(loads, &targets, Wake::Previous, 0), Some(PuIdx(0)));
+    }
+
+    #[test]
+    fn a_new_thread_starts_on_an_idle_core_near_its_parent() {
+        let scenario = scenario(Phase::default(), false);
+        let pus = UsablePus::new(platform(), &scenario);
+        let mut queues = Queues::new(64, 1, Nanos::from_millis(3));
+        queues.enqueue(0, PuIdx(0));
+        let loads = Loads::new(&pus, &queues);
+        let mut rng = SplitMix64::new(1);
+        let fork = Fork::Idlest { reclaim_distance: 32 };
+        let pu = fork_pu(loads, fork, &mut rng, PuIdx(0));
+        assert_eq!(loads.core(pu), 0);
+        assert_eq!(fork_pu(loads, Fork::WithParent, &mut rng, PuIdx(0)), PuIdx(0));
+    }
+}

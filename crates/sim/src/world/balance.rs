@@ -22,80 +22,79 @@
 
 use crate::imbalance::{Balance, patience};
 use crate::kernel::PeriodicBalance;
-use crate::world::World;
+use crate::parts::Parts;
+use crate::world::moves::migrate;
 use colocate_machine::PuIdx;
 
-impl World<'_> {
-    /// Balances every domain with an expired timer, and fills emptied PUs.
-    pub fn balance(&mut self) {
-        self.fill_emptied();
-        let Some(settings) = self.scenario.kernel.periodic_balance else {
-            self.timers.take_change();
-            return;
-        };
-        for domain in 0..self.pus.domains().all.len() {
-            if self.timers.is_due(domain, self.events.now()) {
-                self.balance_domain(domain, settings);
+/// Balances every domain with an expired timer, and fills emptied PUs.
+pub(crate) fn balance(parts: &mut Parts<'_>) {
+    fill_emptied(parts);
+    let Some(settings) = parts.scenario.kernel.periodic_balance else {
+        parts.timers.take_change();
+        return;
+    };
+    for domain in 0..parts.pus.domains().all.len() {
+        if parts.timers.is_due(domain, parts.events.now()) {
+            balance_domain(parts, domain, settings);
+        }
+    }
+    // A task that was moved while it ran may have left an idle PU.
+    fill_emptied(parts);
+    if parts.timers.take_change() {
+        (0..parts.pus.domains().all.len()).for_each(|domain| schedule(parts, domain, settings));
+    }
+}
+
+fn decision<'p>(parts: &'p Parts<'_>) -> Balance<'p> {
+    Balance::new(parts.loads(), &parts.targets)
+}
+
+/// Gives every emptied PU the nearest waiting thread.
+fn fill_emptied(parts: &mut Parts<'_>) {
+    let emptied = parts.timers.take_empty();
+    if parts.scenario.kernel.idle_balance && decision(parts).has_waiting() {
+        fill(parts, &emptied, None);
+    }
+}
+
+/// Gives each idle PU of `pus` the nearest waiting thread, PUs of idle cores first. `within`
+/// limits the search to a domain. Whether a thread was moved.
+fn fill(parts: &mut Parts<'_>, pus: &[PuIdx], within: Option<usize>) -> bool {
+    let mut found = false;
+    for only_idle_cores in [true, false] {
+        for &pu in pus {
+            let task = decision(parts).thread_for(pu, within, only_idle_cores);
+            if let Some(task) = task {
+                migrate(parts, task, pu);
+                found = true;
             }
         }
-        // A task that was moved while it ran may have left an idle PU.
-        self.fill_emptied();
-        if self.timers.take_change() {
-            (0..self.pus.domains().all.len()).for_each(|domain| self.schedule(domain, settings));
-        }
     }
+    found
+}
 
-    fn decision(&self) -> Balance<'_> {
-        Balance::new(self.loads(), &self.targets)
-    }
-
-    /// Gives every emptied PU the nearest waiting thread.
-    fn fill_emptied(&mut self) {
-        let emptied = self.timers.take_empty();
-        if self.scenario.kernel.idle_balance && self.decision().has_waiting() {
-            self.fill(&emptied, None);
-        }
-    }
-
-    /// Gives each idle PU of `pus` the nearest waiting thread, PUs of idle cores first. `within`
-    /// limits the search to a domain. Whether a thread was moved.
-    fn fill(&mut self, pus: &[PuIdx], within: Option<usize>) -> bool {
-        let mut found = false;
-        for only_idle_cores in [true, false] {
-            for &pu in pus {
-                let task = self.decision().thread_for(pu, within, only_idle_cores);
-                if let Some(task) = task {
-                    self.migrate(task, pu);
-                    found = true;
-                }
-            }
-        }
-        found
-    }
-
-    /// Moves a thread within a domain, if its groups are unequal and enough attempts failed.
-    fn balance_domain(&mut self, domain: usize, settings: PeriodicBalance) {
-        self.timers.expire(domain);
-        if self.decision().waits_beside_idle(domain) {
-            let pus = self.pus.domains().all[domain].pus.clone();
-            if self.fill(&pus, Some(domain)) {
-                return;
-            }
-        }
-        let Some(found) = self.decision().imbalance(domain, settings) else { return };
-        if self.timers.fails(domain, patience(&found, settings)) {
+/// Moves a thread within a domain, if its groups are unequal and enough attempts failed.
+fn balance_domain(parts: &mut Parts<'_>, domain: usize, settings: PeriodicBalance) {
+    parts.timers.expire(domain);
+    if decision(parts).waits_beside_idle(domain) {
+        let pus = parts.pus.domains().all[domain].pus.clone();
+        if fill(parts, &pus, Some(domain)) {
             return;
         }
-        if let Some((task, to)) = self.decision().step(domain, &found) {
-            self.migrate(task, to);
-        }
     }
+    let Some(found) = decision(parts).imbalance(domain, settings) else { return };
+    if parts.timers.fails(domain, patience(&found, settings)) {
+        return;
+    }
+    if let Some((task, to)) = decision(parts).step(domain, &found) {
+        migrate(parts, task, to);
+    }
+}
 
-    /// Sets the timer of a domain, if there is a reason to balance it.
-    fn schedule(&mut self, domain: usize, settings: PeriodicBalance) {
-        match self.decision().next(domain, settings, self.events.now()) {
-            Some(next) => self.timers.set(domain, next),
-            None => self.timers.clear(domain),
-        }
+/// Sets the timer of a domain, if there is a reason to balance it.
+fn schedule(parts: &mut Parts<'_>, domain: usize, settings: PeriodicBalance) {
+    match decision(parts).next(domain, settings, parts.events.now()) {
+        Some(next) => parts.timers.set(domain, next),
+        None => parts.timers.clear(domain),
     }
 }
