@@ -5,8 +5,9 @@ use crate::outcome::Outcome;
 use crate::platform::Platform;
 use crate::scenario::Scenario;
 use crate::sources;
-use crate::task::{State, Task};
-use crate::world::World;
+use crate::targets::Allowed;
+use crate::task::Task;
+use crate::world::{World, placement_status};
 use colocate_engine::{Host, HostError, Meanwhile, Request};
 use colocate_evidence::{Grant, Observation, QuantumEnd, SeenTask, Source};
 use colocate_machine::{Machine, Nanos, PuNr};
@@ -17,6 +18,10 @@ use colocate_policy::Plan;
 pub struct SimHost<'a> {
     world: World<'a>,
     usable: Vec<PuNr>,
+    /// Treatment of waiting jobs.
+    meanwhile: Meanwhile,
+    /// Whether reports leave out spinning.
+    hides_spinning: bool,
 }
 
 impl<'a> SimHost<'a> {
@@ -27,7 +32,8 @@ impl<'a> SimHost<'a> {
     /// this machine.
     pub fn new(platform: &'a Platform<'a>, scenario: &'a Scenario) -> Result<Self, SimError> {
         let world = World::new(platform, scenario)?;
-        Ok(Self { usable: online(&world), world })
+        let usable = online(&world);
+        Ok(Self { world, usable, meanwhile: Meanwhile::Stop, hides_spinning: false })
     }
 
     /// Records up to `most` spans of tasks on PUs. Default: none.
@@ -37,12 +43,12 @@ impl<'a> SimHost<'a> {
 
     /// Leaves spinning out of reports, as a host without this source.
     pub(crate) fn hide_spinning(&mut self, hidden: bool) {
-        self.world.hide_spinning(hidden);
+        self.hides_spinning = hidden;
     }
 
     /// Sets the treatment of waiting jobs. Default: stopped.
     pub fn meanwhile(&mut self, meanwhile: Meanwhile) {
-        self.world.set_meanwhile(meanwhile);
+        self.meanwhile = meanwhile;
     }
 
     /// Outcome so far.
@@ -54,19 +60,19 @@ impl<'a> SimHost<'a> {
     /// Whether the simulation has ended.
     #[must_use]
     pub const fn is_over(&self) -> bool {
-        matches!(self.world.end_of_quantum(), QuantumEnd::AllJobsEnded)
+        matches!(self.world.parts().ends.of_quantum(), QuantumEnd::AllJobsEnded)
     }
 
     /// The machine's clock.
     #[must_use]
     pub const fn now(&self) -> Nanos {
-        self.world.now()
+        self.world.parts().now()
     }
 
     /// Number of the model's predictions so far.
     #[must_use]
     pub const fn predictions(&self) -> u64 {
-        self.world.predictions()
+        self.world.parts().rates.predicted()
     }
 
     /// Lets the placed tasks run, as [`Host::run_quantum`] does. Returns only the end's reason.
@@ -75,43 +81,45 @@ impl<'a> SimHost<'a> {
     /// [`SimError::Plan`] if only a part of a job is to wait; [`SimError::Broken`] if the
     /// simulation breaks its own rules.
     pub fn go_on(&mut self, plan: &Plan, quantum: Nanos) -> Result<QuantumEnd, SimError> {
-        self.world.follow(plan)?;
-        self.world.run(self.world.now() + quantum)?;
+        self.world.follow(plan, self.meanwhile)?;
+        self.world.run(self.world.parts().now() + quantum)?;
         // Instructions since the last prediction are not in the tasks' counters yet.
         self.world.count();
         self.usable = online(&self.world);
-        Ok(self.world.end_of_quantum())
+        Ok(self.world.parts().ends.of_quantum())
     }
 
     /// A task as seen by the engine; `no` is its place in the list of all tasks.
     fn seen_task(&self, no: usize, task: &Task, created: Nanos) -> SeenTask {
-        let (target, status) = self.world.placement_status(no);
-        let allowed = match (task.pinned, &task.among) {
-            (Some(pu), _) => [self.world.os(pu)].into(),
-            (None, Some(among)) => among.iter().map(|pu| self.world.os(*pu)).collect(),
-            (None, None) => self.usable.as_slice().into(),
+        let parts = self.world.parts();
+        let (target, status) = placement_status(parts, no);
+        let allowed = match parts.targets.allowed(no) {
+            Allowed::Pu(pu) => [parts.pus.os(*pu)].into(),
+            Allowed::Among(among) => among.iter().map(|pu| parts.pus.os(*pu)).collect(),
+            Allowed::All => self.usable.as_slice().into(),
         };
         let mut seen = SeenTask {
-            ended: task.ended.filter(|_| task.state == State::Ended),
+            ended: task.ended(),
             target,
             status,
             allowed,
-            last_ran: task.pu.map(|pu| self.world.os(pu)),
-            ..SeenTask::new(task.id, task.name.as_str().into(), created)
+            last_ran: parts.queues.pu_of(no).map(|pu| parts.pus.os(pu)),
+            ..SeenTask::new(task.id(), task.name().into(), created)
         };
-        sources::report(&self.world, no, &mut seen);
+        sources::report(parts, self.hides_spinning, no, &mut seen);
         seen
     }
 }
 
 /// Usable PUs, in logical order.
 fn online(world: &World<'_>) -> Vec<PuNr> {
-    world.usable().map(|pu| world.os(pu)).collect()
+    let pus = &world.parts().pus;
+    pus.iter().map(|pu| pus.os(pu)).collect()
 }
 
 impl Host for SimHost<'_> {
     fn machine(&self) -> &Machine {
-        self.world.machine()
+        self.world.parts().machine()
     }
 
     fn usable(&self) -> &[PuNr] {
@@ -125,7 +133,7 @@ impl Host for SimHost<'_> {
         }
         let grants = requests.iter().map(|request| Grant {
             source: request.source,
-            answer: sources::answer(&mut self.world, request),
+            answer: sources::answer(&mut self.world, self.hides_spinning, request),
         });
         grants.collect()
     }
@@ -134,15 +142,15 @@ impl Host for SimHost<'_> {
         let end = self
             .go_on(plan, quantum)
             .map_err(|error| HostError { what: "simulate".to_owned(), why: error.to_string() })?;
-        let tasks = self.world.tasks().iter().enumerate();
-        let tasks = tasks.filter_map(|(no, task)| Some(self.seen_task(no, task, task.created?)));
+        let tasks = self.world.parts().tasks.iter().enumerate();
+        let tasks = tasks.filter_map(|(no, task)| Some(self.seen_task(no, task, task.created()?)));
         Ok(Observation {
-            at: self.world.now(),
+            at: self.world.parts().now(),
             end,
             tasks: tasks.collect(),
-            ended: self.world.ended().to_vec(),
+            ended: self.world.parts().ends.jobs().to_vec(),
             moved: self.world.take_moved(),
-            reports: sources::reports(&self.world),
+            reports: sources::reports(self.world.parts()),
         })
     }
 }

@@ -9,7 +9,7 @@
 use crate::domains::Domains;
 use crate::platform::Platform;
 use crate::scenario::{PuEvent, Scenario};
-use colocate_machine::{Nanos, PuIdx};
+use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 
 /// Usable PUs, their domains, and the hotplug events to come.
 #[derive(Debug)]
@@ -32,6 +32,21 @@ impl<'a> UsablePus<'a> {
         let mut events = scenario.events.clone();
         events.sort_by_key(|event| event.at);
         Self { platform, domains: Domains::new(machine, &usable), usable, events, done: 0 }
+    }
+
+    /// The machine.
+    pub const fn machine(&self) -> &'a Machine {
+        self.platform.machine()
+    }
+
+    /// A PU by its kernel number; `None` if offline or excluded from the scenario.
+    pub fn by_os(&self, pu: PuNr) -> Option<PuIdx> {
+        self.machine().pu_by_os(pu).filter(|pu| self.has(*pu))
+    }
+
+    /// The kernel's number of a PU.
+    pub fn os(&self, pu: PuIdx) -> PuNr {
+        self.machine().pus[pu.idx()].os
     }
 
     /// By PU: whether online and allowed by the scenario.
@@ -81,10 +96,9 @@ impl<'a> UsablePus<'a> {
             return pu;
         }
         let node = self.platform.node_of(pu);
-        let os = |pu: PuIdx| self.platform.machine().pus[pu.idx()].os;
         // At least one PU is always online; see `Scenario::check`.
         self.iter()
-            .min_by_key(|&other| (self.platform.node_of(other) != node, os(other)))
+            .min_by_key(|&other| (self.platform.node_of(other) != node, self.os(other)))
             .unwrap_or(pu)
     }
 }

@@ -45,31 +45,42 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod accesses;
 mod alone;
 pub mod coherent;
+mod course;
 mod domains;
 mod ends;
 pub mod error;
 mod events;
 pub mod host;
 mod hotplug;
+mod imbalance;
 mod instances;
+mod job;
 pub mod kernel;
+mod loads;
 mod memory;
 pub mod metrics;
 mod on_pu;
 pub mod outcome;
+mod parts;
+mod placing;
 pub mod platform;
 mod pollution;
 mod queues;
 mod rates;
 mod region;
 pub mod run;
+mod scans;
 pub mod scenario;
 mod sources;
 mod tally;
 mod targets;
 mod task;
+mod teams;
+#[cfg(test)]
+mod testing;
 mod timers;
 mod woken;
 mod world;

@@ -1,7 +1,11 @@
-//! Running tasks.
+//! Running tasks, and the passing of their time.
 
-use crate::task::TaskNo;
+use crate::job::Job;
+use crate::queues::Queues;
+use crate::scenario::PhaseSpec;
+use crate::task::{Pace, Task, TaskNo};
 use colocate_machine::{Nanos, PuIdx};
+use colocate_model::Prediction;
 
 /// A running task and its rates, constant within a step.
 #[derive(Clone, Copy, Debug)]
@@ -9,20 +13,73 @@ pub(crate) struct OnPu {
     pub task: TaskNo,
     pub pu: PuIdx,
     pub phase: usize,
-    /// Instructions per second here.
-    pub speed: f64,
-    /// Instructions per second alone on a core of the fastest kind.
-    pub alone: f64,
+    pub pace: Pace,
     /// Instructions since its rates were predicted.
     pub did: f64,
     /// Seconds of refills of cold caches since then.
     pub cold: f64,
-    /// Bytes per second to and from memory.
-    pub memory: f64,
-    /// Cycles per second of its core.
-    pub clock: f64,
-    /// Share of its memory on other nodes.
-    pub far: f64,
     /// End of its phase or its work.
     pub until: Nanos,
+}
+
+/// Running tasks in this step, in the order of their PUs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Running {
+    on: Vec<OnPu>,
+}
+
+impl Running {
+    /// Running tasks, in the order of their PUs.
+    pub fn all(&self) -> &[OnPu] {
+        &self.on
+    }
+
+    /// Sets the tasks that run from now on.
+    pub fn set(&mut self, on: Vec<OnPu>) {
+        self.on = on;
+    }
+
+    /// Notes that the phase of the task at a place has ended. Its next end is predicted anew.
+    pub fn end_phase(&mut self, place: usize) {
+        self.on[place].until = Nanos(u64::MAX);
+    }
+
+    /// Next end of a phase; `None` if nothing runs.
+    pub fn next(&self) -> Option<Nanos> {
+        self.on.iter().map(|on| on.until).min()
+    }
+
+    /// Lets all running tasks run for a time.
+    pub fn pass(&mut self, time: Nanos, tasks: &mut [Task], queues: &mut Queues) {
+        for on in &mut self.on {
+            let (did, cold) = tasks[on.task].run(&on.pace, time);
+            on.did += did;
+            on.cold += cold;
+            queues.pass(on.task, time);
+        }
+    }
+
+    /// Adds the instructions since the rates were predicted, `now`, to the tasks' counters.
+    pub fn count(
+        &mut self,
+        tasks: &mut [Task],
+        jobs: &[Job],
+        phases: &[PhaseSpec],
+        now: &Prediction,
+    ) {
+        for (on, rate) in self.on.iter_mut().zip(&now.tasks) {
+            let did = std::mem::take(&mut on.did);
+            let cold = std::mem::take(&mut on.cold);
+            if did + cold <= 0.0 {
+                continue;
+            }
+            let task = &mut tasks[on.task];
+            let mix = &phases[on.phase].mix;
+            let accesses = mix.load.zip(mix.store).map(|(l, s)| l.get() + s.get());
+            task.count(did, cold * on.pace.clock, accesses, rate);
+            if jobs[task.job()].is_watched() && did > 0.0 {
+                task.count_phase(on.phase, did);
+            }
+        }
+    }
 }

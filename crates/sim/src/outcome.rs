@@ -1,7 +1,7 @@
 //! Outcome of a simulation: times, counts and use of the machine.
 
 use colocate_evidence::{TaskId, TaskSpan};
-use colocate_machine::Nanos;
+use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_model::Assumptions;
 
 /// Outcome of a simulation. All figures are simulated; nothing was measured.
@@ -100,6 +100,22 @@ impl Moves {
     #[must_use]
     pub const fn total(&self) -> u32 {
         self.same_core + self.same_cache + self.same_node + self.other_node
+    }
+
+    /// Counts a move between PUs, by distance.
+    pub(crate) fn count(&mut self, machine: &Machine, from: PuIdx, to: PuIdx) {
+        let core_from = machine.core_of(from);
+        let core_to = machine.core_of(to);
+        let cache_from = machine.last_level_cache(from);
+        if core_from == core_to {
+            self.same_core += 1;
+        } else if cache_from.is_some() && cache_from == machine.last_level_cache(to) {
+            self.same_cache += 1;
+        } else if machine.cores[core_from.idx()].node == machine.cores[core_to.idx()].node {
+            self.same_node += 1;
+        } else {
+            self.other_node += 1;
+        }
     }
 }
 

@@ -30,10 +30,13 @@ pub(crate) struct CachePollution {
     needed: bool,
     /// Bytes of a cache line.
     line: f64,
+    /// By task: fills of the caches over its PU at its stop; `None` without a stop since the last
+    /// run.
+    stopped_at: Vec<Option<Vec<f64>>>,
 }
 
 impl CachePollution {
-    pub fn new(platform: &Platform<'_>) -> Self {
+    pub fn new(platform: &Platform<'_>, tasks: usize) -> Self {
         let machine = platform.machine();
         let over = machine.all_pus().map(|pu| {
             let caches = machine.caches.iter().enumerate();
@@ -55,6 +58,7 @@ impl CachePollution {
             filled: vec![0.0; caches],
             needed: false,
             line: platform.performance().memory.first().map_or(64.0, |node| node.line.0 as f64),
+            stopped_at: vec![None; tasks],
         }
     }
 
@@ -90,14 +94,21 @@ impl CachePollution {
         }
     }
 
-    /// Fills until now of the caches over a PU, nearest first.
-    pub fn so_far(&self, pu: PuIdx) -> Vec<f64> {
-        self.over[pu.idx()].iter().map(|&cache| self.filled[cache]).collect()
+    /// Notes a stop of a task that ran last on `pu`.
+    pub fn stop(&mut self, task: TaskNo, pu: Option<PuIdx>) {
+        self.stopped_at[task] = pu.map(|pu| self.over(pu).collect());
     }
 
-    /// Shares left of the data in the caches over a PU since `then`, the fills at that time.
-    pub fn left(&self, pu: PuIdx, then: &[f64]) -> Vec<f64> {
-        let since = self.over[pu.idx()].iter().zip(then).map(|(&c, then)| self.filled[c] - then);
-        since.map(|times| (1.0 - times).max(0.0)).collect()
+    /// Shares left of a task's data in the caches over its PU, nearest first; `None` without a stop
+    /// since its last run.
+    pub fn take_left(&mut self, task: TaskNo, pu: PuIdx) -> Option<Vec<f64>> {
+        let then = self.stopped_at[task].take()?;
+        let since = self.over(pu).zip(then).map(|(filled, then)| filled - then);
+        Some(since.map(|times| (1.0 - times).max(0.0)).collect())
+    }
+
+    /// Fills until now of the caches over a PU, nearest first.
+    fn over(&self, pu: PuIdx) -> impl Iterator<Item = f64> + '_ {
+        self.over[pu.idx()].iter().map(|&cache| self.filled[cache])
     }
 }

@@ -1,5 +1,6 @@
 //! Rates of the running tasks: predictions of the model, kept for when the same tasks run again.
 
+use crate::accesses::Accesses;
 use crate::platform::{Demands, Platform};
 use crate::task::{Task, TaskNo};
 use colocate_machine::PuIdx;
@@ -24,6 +25,8 @@ pub(crate) struct Rates<'a> {
     predicted: u64,
     /// The present prediction.
     now: Rc<Prediction>,
+    /// By task: bytes held in each cache over its PU at the last run, nearest first.
+    occupancy: Vec<Vec<f64>>,
     /// Whether other tasks may run than are predicted.
     stale: bool,
     /// Whether the prediction differs from that of the step before.
@@ -34,12 +37,13 @@ pub(crate) struct Rates<'a> {
 pub(crate) type Running = [(TaskNo, PuIdx)];
 
 impl<'a> Rates<'a> {
-    pub fn new(platform: &'a Platform<'a>) -> Self {
+    pub fn new(platform: &'a Platform<'a>, tasks: usize) -> Self {
         Self {
             kept: HashMap::default(),
             search: Search::new(platform.model()),
             predicted: 0,
             now: Rc::default(),
+            occupancy: vec![Vec::new(); tasks],
             stale: true,
             fresh: true,
         }
@@ -66,6 +70,11 @@ impl<'a> Rates<'a> {
         std::mem::take(&mut self.fresh).then_some(&*self.now)
     }
 
+    /// Bytes held by a task in each cache over its PU at its last run, nearest first.
+    pub fn occupancy(&self, task: TaskNo) -> &[f64] {
+        &self.occupancy[task]
+    }
+
     /// Notes that other tasks, phases or memory are in use than are predicted.
     pub const fn note_change(&mut self) {
         self.stale = true;
@@ -82,9 +91,13 @@ impl<'a> Rates<'a> {
         platform: &Platform<'_>,
         demands: &Demands,
         tasks: &[Task],
+        accesses: &Accesses,
         running: &Running,
     ) -> Rc<Prediction> {
-        self.now = self.of(platform, demands, tasks, running);
+        self.now = self.of(platform, demands, tasks, accesses, running);
+        for (&(task, _), rate) in running.iter().zip(&self.now.tasks) {
+            self.occupancy[task].clone_from(&rate.occupancy);
+        }
         self.stale = false;
         self.fresh = true;
         Rc::clone(&self.now)
@@ -96,18 +109,19 @@ impl<'a> Rates<'a> {
         platform: &Platform<'_>,
         demands: &Demands,
         tasks: &[Task],
+        accesses: &Accesses,
         running: &Running,
     ) -> Rc<Prediction> {
-        let key = key(platform.machine().pus.len(), tasks, running);
+        let key = key(platform.machine().pus.len(), tasks, accesses, running);
         if let Some(known) = self.kept.get(&key) {
             return Rc::clone(known);
         }
         let seats = running.iter().map(|&(no, pu)| Seat {
             pu,
-            demand: demands.of(tasks[no].course.phase(), platform.kind_of(pu)),
-            pages: &tasks[no].pages,
+            demand: demands.of(tasks[no].course().phase(), platform.kind_of(pu)),
+            pages: accesses.pages(no),
             // Threads of a job share an address space.
-            space: tasks[no].id.job.0,
+            space: tasks[no].id().job.0,
         });
         let seats: Vec<_> = seats.collect();
         let prediction = Rc::new(self.search.predict_next(&seats));
@@ -123,12 +137,11 @@ impl<'a> Rates<'a> {
 
 /// Key of a set of running tasks: of each word 24 bits for the task, 16 for its phase, 24 for the
 /// version of its pages.
-fn key(pus: usize, tasks: &[Task], running: &Running) -> Key {
+fn key(pus: usize, tasks: &[Task], accesses: &Accesses, running: &Running) -> Key {
     let mut key = vec![0; pus].into_boxed_slice();
     for &(no, pu) in running {
-        let task = &tasks[no];
-        let phase = task.course.phase() as u64;
-        key[pu.idx()] = (no as u64 + 1) << 40 | phase << 24 | u64::from(task.pages_version);
+        let phase = tasks[no].course().phase() as u64;
+        key[pu.idx()] = (no as u64 + 1) << 40 | phase << 24 | u64::from(accesses.version(no));
     }
     key
 }

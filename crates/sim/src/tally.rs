@@ -1,18 +1,18 @@
 //! Tally of a simulation: use of the machine, shared cores, spans.
 
 use crate::on_pu::OnPu;
-use crate::outcome::{LevelUse, Moves, PortGroupUse, Together, Used};
+use crate::outcome::{LevelUse, PortGroupUse, Together, Used};
 use crate::platform::{Demands, Platform};
 use crate::scenario::Scenario;
 use crate::task::Task;
 use colocate_evidence::TaskSpan;
-use colocate_machine::{CacheKind, Machine, Nanos, PuIdx};
+use colocate_machine::{CacheKind, Nanos};
 use colocate_model::{Prediction, ports};
 
 /// Sums over the steps of a simulation.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    pub together: Together,
+    together: Together,
     /// Seconds of use, counted as if in full.
     used: Used,
     /// Seconds of use of a cache's bandwidth, counted as if in full, by place in `Machine::caches`.
@@ -24,8 +24,8 @@ pub(crate) struct Tally {
     /// By PU: its kind of core.
     kind_of: Vec<usize>,
     /// Most recorded spans; later spans are dropped.
-    pub most_spans: usize,
-    pub spans: Vec<TaskSpan>,
+    most_spans: usize,
+    spans: Vec<TaskSpan>,
     /// By PU: place of its last span in `spans`.
     open: Vec<Option<usize>>,
 }
@@ -54,19 +54,34 @@ impl Tally {
         }
     }
 
+    /// Records up to `most` spans of tasks on PUs.
+    pub const fn record(&mut self, most: usize) {
+        self.most_spans = most;
+    }
+
+    /// Recorded spans.
+    pub fn spans(&self) -> &[TaskSpan] {
+        &self.spans
+    }
+
+    /// Time that tasks shared a core.
+    pub const fn together(&self) -> &Together {
+        &self.together
+    }
+
     /// Counts a step; `on` in the order of PUs.
     pub fn step(&mut self, from: Nanos, to: Nanos, on: &[OnPu], now: &Prediction, tasks: &[Task]) {
         let seconds = (to - from).as_secs_f64();
         for (place, here) in on.iter().enumerate() {
-            let job = tasks[here.task].id.job.0 as usize;
+            let job = tasks[here.task].job();
             self.used.pus[here.pu.idx()] += seconds;
-            let phase = tasks[here.task].course.phase();
+            let phase = tasks[here.task].course().phase();
             // For ports, spinning counts as any other phase.
-            self.done[phase][self.kind_of[here.pu.idx()]] += here.speed * seconds;
+            self.done[phase][self.kind_of[here.pu.idx()]] += here.pace.speed * seconds;
             let core = self.core_of[here.pu.idx()];
             // PUs of a core follow each other in logical order.
             for other in on[place + 1..].iter().take_while(|o| self.core_of[o.pu.idx()] == core) {
-                self.together.add(job, tasks[other.task].id.job.0 as usize, seconds);
+                self.together.add(job, tasks[other.task].job(), seconds);
             }
         }
         add(&mut self.used.slots, &now.slots, seconds);
@@ -81,7 +96,7 @@ impl Tally {
 
     /// Records the span of a running task, or makes its last span longer.
     fn span(&mut self, from: Nanos, to: Nanos, here: &OnPu, tasks: &[Task]) {
-        let task = tasks[here.task].id;
+        let task = tasks[here.task].id();
         let open = self.open[here.pu.idx()].map(|place| &mut self.spans[place]);
         if let Some(last) = open.filter(|last| last.task == task && last.to == from) {
             last.to = to;
@@ -171,77 +186,22 @@ fn share(used: &Used, seconds: f64) -> Used {
     }
 }
 
-/// Counts a move between PUs, by distance.
-pub(crate) fn count_move(machine: &Machine, moves: &mut Moves, from: PuIdx, to: PuIdx) {
-    let core_from = machine.core_of(from);
-    let core_to = machine.core_of(to);
-    let cache_from = machine.last_level_cache(from);
-    if core_from == core_to {
-        moves.same_core += 1;
-    } else if cache_from.is_some() && cache_from == machine.last_level_cache(to) {
-        moves.same_cache += 1;
-    } else if machine.cores[core_from.idx()].node == machine.cores[core_to.idx()].node {
-        moves.same_node += 1;
-    } else {
-        moves.other_node += 1;
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use crate::scenario::{
-        JobSpec, Method, Pages, PhaseIdx, PhaseSpec, Scenario, Stretch, ThreadSpec, Work,
-    };
+    use crate::Outcome;
+    use crate::testing::{platform, scenario};
     use crate::world::World;
-    use crate::{Outcome, Platform};
-    use colocate_machine::{Bytes, Nanos, described};
+    use colocate_machine::Nanos;
+    use colocate_model::Phase;
     use colocate_model::phase::{Known, Work as PortWork};
-    use colocate_model::{Assumptions, Phase};
 
     /// Three threads on the described EPYC 7301 that do work of these kinds, and nothing else is
     /// known of.
     fn outcome(kinds: PortWork) -> Outcome {
-        let text = described::MACHINES[0].1;
-        let machine = described::from_toml(text).unwrap().machine;
-        let performance = described::performance(text).unwrap().unwrap();
-        let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
         let phase = Phase { work: Known::new(kinds, "chosen for a test"), ..Phase::default() };
-        let stretch = Stretch {
-            phase: PhaseIdx(0),
-            instructions: 1_000_000_000,
-            sleep: Nanos::ZERO,
-            barrier: false,
-        };
-        let thread = ThreadSpec {
-            name: "t".into(),
-            born: Nanos::ZERO,
-            course: vec![stretch],
-            work: Work::Once,
-            pages: Pages::FirstTouch,
-            resident: Bytes::mib(1),
-        };
-        let threads = vec![thread; 3];
-        let scenario = Scenario {
-            name: "test".into(),
-            seed: 0,
-            phases: vec![PhaseSpec::of(phase)],
-            jobs: vec![JobSpec {
-                memory: Vec::new(),
-                name: "j".into(),
-                arrives: Nanos::ZERO,
-                threads,
-                barrier: None,
-            }],
-            method: Method::Leave,
-            quantum: Nanos::from_secs(1),
-            grain: Nanos::ZERO,
-            horizon: Nanos::from_secs(100),
-            usable: None,
-            events: Vec::new(),
-            kernel: crate::kernel::Kernel::default(),
-        };
-        let mut world = World::new(&platform, &scenario).unwrap();
-        while world.end_of_quantum() != colocate_evidence::QuantumEnd::AllJobsEnded {
+        let scenario = scenario(phase, false);
+        let mut world = World::new(platform(), &scenario).unwrap();
+        while world.parts().ends.of_quantum() != colocate_evidence::QuantumEnd::AllJobsEnded {
             world.run(Nanos::from_secs(100)).unwrap();
         }
         world.outcome()

@@ -1,39 +1,14 @@
-//! A simulated thread: its course, its place, its memory, its counts.
+//! A simulated thread: its state, its times and its counts.
 
+use crate::course::Course;
 use crate::outcome::Moves;
-use crate::region::Use;
-use crate::scenario::{PhaseIdx, Serial, Stretch};
-use crate::woken::Woken;
 use colocate_evidence::TaskId;
-use colocate_machine::{Nanos, PuIdx};
-use colocate_model::CpiStack;
+use colocate_machine::{Machine, Nanos, PuIdx};
+use colocate_model::{CpiStack, TaskRate};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Place in the list of all tasks.
 pub(crate) type TaskNo = usize;
-
-/// Weight of a normal task: `NICE_0_LOAD`, scaled down (kernel/sched/sched.h, 6.18).
-pub(crate) const NORMAL: i64 = 1024;
-/// Weight of a filler: `WEIGHT_IDLEPRIO` (kernel/sched/sched.h, 6.18).
-pub(crate) const FILLER: i64 = 3;
-
-impl Task {
-    /// Whether the plan allows it on all PUs.
-    pub fn is_unbound(&self) -> bool {
-        self.pinned.is_none() && self.among.is_none()
-    }
-
-    /// Whether work of this run is left.
-    pub fn has_work(&self) -> bool {
-        !matches!(self.state, State::Done | State::Ended)
-    }
-
-    /// Weight of EEVDF.
-    pub const fn weight(&self) -> i64 {
-        if self.fills { FILLER } else { NORMAL }
-    }
-}
 
 /// State of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,245 +27,40 @@ pub(crate) enum State {
     Ended,
 }
 
-/// Progress of a task on its course: the same stretches again and again, until the work is done.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Course {
-    stretches: Vec<Stretch>,
-    /// Place of the present stretch.
-    at: usize,
-    /// Instructions until the stretch's end; below 0 if more were done.
-    left: f64,
-    /// Instructions until the work's end.
-    todo: f64,
-    /// Instructions of the work in all.
-    work: f64,
-    doing: Doing,
-    /// Instructions of serial parts so far, on top of the work.
-    extra: f64,
-}
-
-/// Activity of a task on a PU.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Doing {
-    /// Its course.
-    Own,
-    /// Spinning, in this phase.
-    Spin(PhaseIdx),
-    /// The serial part of its job, with the instructions left.
-    Serial(Serial, f64),
-}
-
-/// Event at the end of a stretch, serial part or work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// The next stretch.
-    Phase,
-    /// A sleep, then the next stretch.
-    Sleep(Nanos),
-    /// A wait for the job's other threads, then the next stretch.
-    Barrier,
-    /// The end of the serial part: the other threads may continue.
-    SerialDone,
-    /// The end of the work.
-    Done,
-}
-
-/// Fewer instructions than this count as none left, as times are rounded to nanoseconds.
-const NONE: f64 = 0.5;
-
-impl Course {
-    /// The start of a course with `work` instructions in all.
-    pub fn new(stretches: Vec<Stretch>, work: f64) -> Self {
-        let doing = Doing::Own;
-        let mut course = Self { stretches, at: 0, left: 0.0, todo: work, work, doing, extra: 0.0 };
-        course.restart();
-        course
-    }
-
-    /// Goes back to the start of the course, for another run.
-    pub fn restart(&mut self) {
-        // A single stretch without a pause is one long stretch, so that its rounds make no events.
-        let endless = self.stretches.len() == 1 && !stops(&self.stretches[0]);
-        let left = if endless { self.work } else { instructions(&self.stretches[0]) };
-        self.at = 0;
-        self.left = left;
-        self.todo = self.work;
-        self.doing = Doing::Own;
-    }
-
-    /// Place of the present stretch.
-    pub const fn stretch(&self) -> usize {
-        self.at
-    }
-
-    /// Present phase, by place in `Scenario::phases`.
-    pub fn phase(&self) -> usize {
-        let phase = match self.doing {
-            Doing::Own => self.stretches[self.at].phase,
-            Doing::Spin(phase) => phase,
-            Doing::Serial(serial, _) => serial.phase,
-        };
-        phase.0 as usize
-    }
-
-    /// Spins from now on, in this phase.
-    pub fn spin(&mut self, phase: PhaseIdx) {
-        self.doing = Doing::Spin(phase);
-    }
-
-    /// Begins a serial part, in place of the course.
-    pub(crate) fn begin_serial(&mut self, serial: Serial) {
-        self.doing = Doing::Serial(serial, serial.instructions as f64);
-    }
-
-    /// Goes back to the course.
-    pub(crate) fn go_back(&mut self) {
-        self.doing = Doing::Own;
-    }
-
-    pub fn spins(&self) -> bool {
-        matches!(self.doing, Doing::Spin(_))
-    }
-
-    pub fn is_serial(&self) -> bool {
-        matches!(self.doing, Doing::Serial(..))
-    }
-
-    /// Instructions of serial parts so far, on top of the work.
-    pub fn extra(&self) -> f64 {
-        self.extra
-    }
-
-    /// Instructions until the next event, and whether its time must be exact.
-    pub(crate) fn until_next(&self) -> (f64, bool) {
-        match self.doing {
-            Doing::Own => {}
-            Doing::Spin(_) => return (f64::INFINITY, true),
-            Doing::Serial(_, left) => return (left.max(0.0), true),
-        }
-        // The end of the work may come this little before the stretch's, by rounding.
-        let exact = self.todo <= self.left + NONE || stops(&self.stretches[self.at]);
-        (self.left.min(self.todo).max(0.0), exact)
-    }
-
-    /// Does instructions, at most to the end of the work. Returns the progress: 0 while spinning.
-    pub fn go_on(&mut self, instructions: f64) -> f64 {
-        match &mut self.doing {
-            Doing::Own => {}
-            Doing::Spin(_) => return 0.0,
-            Doing::Serial(_, left) => {
-                let done = instructions.min(*left);
-                *left -= done;
-                self.extra += done;
-                return done;
-            }
-        }
-        let done = instructions.min(self.todo);
-        self.left -= done;
-        self.todo -= done;
-        done
-    }
-
-    /// Whether the next event is due.
-    pub fn is_due(&self) -> bool {
-        match self.doing {
-            Doing::Own => self.left < NONE || self.todo < NONE,
-            Doing::Spin(_) => false,
-            Doing::Serial(_, left) => left < NONE,
-        }
-    }
-
-    /// Goes on to the next event; call only if [`Self::is_due`].
-    pub fn next(&mut self) -> Next {
-        if self.is_serial() {
-            self.go_back();
-            return Next::SerialDone;
-        }
-        if self.todo < NONE {
-            self.todo = 0.0;
-            return Next::Done;
-        }
-        // The pause is that of the stretch that ends.
-        let Stretch { sleep, barrier, .. } = self.stretches[self.at];
-        self.at = (self.at + 1) % self.stretches.len();
-        // Instructions done too much of the old stretch are missing from the new one.
-        self.left += instructions(&self.stretches[self.at]);
-        if barrier {
-            Next::Barrier
-        } else if sleep > Nanos::ZERO {
-            Next::Sleep(sleep)
-        } else {
-            Next::Phase
-        }
-    }
-
-    pub fn work(&self) -> f64 {
-        self.work
-    }
-}
-
-/// Whether a stretch ends with a pause, at an exact time.
-fn stops(stretch: &Stretch) -> bool {
-    stretch.barrier || stretch.sleep > Nanos::ZERO
-}
-
-fn instructions(stretch: &Stretch) -> f64 {
-    stretch.instructions as f64
-}
-
 /// A task with its state.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
-    pub id: TaskId,
-    pub name: String,
-    pub state: State,
-    /// PU where it runs, waits or last ran; `None` before its creation.
-    pub pu: Option<PuIdx>,
-    /// The single PU that the plan allows; `None` for several.
-    pub pinned: Option<PuIdx>,
-    /// The PUs that the plan allows, in logical order; `None` for a single PU, or for all.
-    pub among: Option<Arc<[PuIdx]>>,
-    /// Whether it is a filler: its job has to wait, and it runs on idle PUs.
-    pub fills: bool,
-    pub course: Course,
-    /// Virtual time of EEVDF, in nanoseconds; off a queue its lag behind the queue's mean.
-    pub virtual_time: i64,
+    id: TaskId,
+    name: String,
+    state: State,
+    course: Course,
     /// Seconds without progress to come: refill of cold caches, wake-up, copies of pages.
-    pub refill_s: f64,
-    /// Bytes held in each cache over its PU at the last run, nearest first.
-    pub occupancy: Vec<f64>,
-    /// Fills of the same caches at its stop; `None` without a stop since the last run.
-    pub stopped_at: Option<Vec<f64>>,
-    /// Arrivals at the barrier in this run of its job.
-    pub arrived: u64,
-    /// Whether the task waits at the barrier, or for its turn.
-    pub at_barrier: bool,
-    /// Turns held; only where threads take turns.
-    pub turns: u32,
-    /// Wake-up after which it has not had a PU yet.
-    pub woken: Option<Woken>,
-    /// Uses of memory, its own last; none on a machine without nodes.
-    pub uses: Vec<Use>,
-    /// Node on which it stays by its own choice.
-    pub stays_on: Option<usize>,
-    /// Share of its accesses by node; empty on a machine without nodes.
-    pub pages: Vec<f64>,
-    /// Number of changes of `pages`.
-    pub pages_version: u32,
-    /// Time of its next scan by NUMA balancing.
-    pub next_scan: Nanos,
+    refill_s: f64,
     /// Start of its present sleep, wait or stop, or end of its work.
-    pub since: Nanos,
-    pub created: Option<Nanos>,
-    pub ended: Option<Nanos>,
-    pub total: Totals,
-    pub counted: Counted,
-    /// Instructions by phase while its job's mix was collected.
-    pub watched: BTreeMap<usize, f64>,
+    since: Nanos,
+    created: Option<Nanos>,
+    ended: Option<Nanos>,
+    total: Totals,
+    counted: Counted,
+}
+
+/// Rates of a running task, constant within a step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// Instructions per second here.
+    pub speed: f64,
+    /// Instructions per second alone on a core of the fastest kind.
+    pub alone: f64,
+    /// Bytes per second to and from memory.
+    pub memory: f64,
+    /// Cycles per second of its core.
+    pub clock: f64,
+    /// Share of its memory on other nodes.
+    pub far: f64,
 }
 
 /// Hardware counts of a task, spinning included.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Counted {
     pub instructions: f64,
     /// Loads and stores; `None` if unknown in a phase's mix.
@@ -299,6 +69,8 @@ pub(crate) struct Counted {
     pub misses: Vec<f64>,
     /// CPI stack, in cycles.
     pub stack: CpiStack,
+    /// Instructions by phase while its job's mix was collected.
+    pub by_phase: BTreeMap<usize, f64>,
 }
 
 /// Sums of a task over its life.
@@ -327,57 +99,231 @@ pub(crate) struct Totals {
     pub moves: Moves,
 }
 
+impl Task {
+    /// A task that is not created yet.
+    pub fn new(id: TaskId, name: String, course: Course) -> Self {
+        Self {
+            id,
+            name,
+            state: State::NotCreated,
+            course,
+            refill_s: 0.0,
+            since: Nanos::ZERO,
+            created: None,
+            ended: None,
+            total: Totals::default(),
+            counted: Counted {
+                instructions: 0.0,
+                accesses: Some(0.0),
+                misses: Vec::new(),
+                stack: CpiStack::default(),
+                by_phase: BTreeMap::new(),
+            },
+        }
+    }
+
+    /// Job and order of creation.
+    pub const fn id(&self) -> TaskId {
+        self.id
+    }
+
+    /// Its job, by place.
+    pub const fn job(&self) -> usize {
+        self.id.job.0 as usize
+    }
+
+    /// Job and thread name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its state.
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// Whether work of this run is left.
+    pub const fn has_work(&self) -> bool {
+        !matches!(self.state, State::Done | State::Ended)
+    }
+
+    /// Time of its first creation.
+    pub const fn created(&self) -> Option<Nanos> {
+        self.created
+    }
+
+    /// Time of its end for good.
+    pub const fn ended(&self) -> Option<Nanos> {
+        self.ended
+    }
+
+    /// Whether it was created and has not ended for good.
+    pub fn is_alive(&self) -> bool {
+        self.created.is_some() && self.state != State::Ended
+    }
+
+    /// Sums over its life.
+    pub const fn total(&self) -> &Totals {
+        &self.total
+    }
+
+    /// Hardware counts.
+    pub const fn counted(&self) -> &Counted {
+        &self.counted
+    }
+
+    /// Its progress.
+    pub const fn course(&self) -> &Course {
+        &self.course
+    }
+
+    /// Its progress, for the next event of its course.
+    pub const fn course_mut(&mut self) -> &mut Course {
+        &mut self.course
+    }
+
+    /// Goes to another state, and counts the time in the last: sleep, stop, or time over with its
+    /// work. A wait for a PU is counted by [`Self::end_wait`].
+    pub fn enter(&mut self, state: State, now: Nanos) {
+        let past = now - self.since;
+        match self.state {
+            State::Ready | State::Ended => {}
+            State::Stopped => self.total.stopped += past,
+            // Never created in any run, so it has no times.
+            State::NotCreated if self.created.is_none() => {}
+            State::Asleep | State::NotCreated | State::Done => self.total.slept += past,
+        }
+        match (self.state, state) {
+            (_, State::Ended) => self.ended = self.created.and(Some(now)),
+            (State::NotCreated, _) => self.created = self.created.or(Some(now)),
+            _ => {}
+        }
+        self.state = state;
+        self.since = now;
+    }
+
+    /// Begins a wait for its PU.
+    pub const fn begin_wait(&mut self, now: Nanos) {
+        self.since = now;
+    }
+
+    /// Counts a wait for its PU that ends now.
+    pub fn end_wait(&mut self, now: Nanos) {
+        let waited = self.wait(now);
+        self.total.waited += waited;
+        if self.course.spins() {
+            self.total.waited_to_spin += waited;
+        }
+    }
+
+    /// Length of its present wait for its PU.
+    pub fn wait(&self, now: Nanos) -> Nanos {
+        now - self.since
+    }
+
+    /// Adds seconds without progress.
+    pub fn delay(&mut self, seconds: f64) {
+        self.refill_s += seconds;
+    }
+
+    /// Counts a move between PUs with seconds of cold caches. Moves before the refill ends do not
+    /// add up: a cache is at most all cold.
+    pub fn go(&mut self, machine: &Machine, from: PuIdx, to: PuIdx, cold_s: f64) {
+        if from != to {
+            self.total.moves.count(machine, from, to);
+        }
+        self.refill_s = self.refill_s.max(cold_s);
+    }
+
+    /// Counts moved bytes of its pages.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // bytes
+    pub fn count_pages(&mut self, bytes: f64) {
+        self.total.moves.page_bytes += bytes as u64;
+    }
+
+    /// Seconds until the next event of its course at this speed, and whether its time must be
+    /// exact.
+    pub fn until_next(&self, speed: f64) -> (f64, bool) {
+        let (left, exact) = self.course.until_next();
+        (self.refill_s + left / speed, exact)
+    }
+
+    /// Runs for a time. Returns its instructions, spinning included, and the seconds of refills.
+    pub fn run(&mut self, pace: &Pace, time: Nanos) -> (f64, f64) {
+        let seconds = time.as_secs_f64();
+        // While it refills cold caches a task makes no progress.
+        let warm = (seconds - self.refill_s).max(0.0);
+        self.refill_s = (self.refill_s - seconds).max(0.0);
+        let done = self.course.go_on(pace.speed * warm);
+        let spins = self.course.spins();
+        if spins {
+            self.total.spun += time;
+        }
+        self.total.ran += time;
+        self.total.instructions += done;
+        self.total.cycles += pace.clock * seconds;
+        self.total.alone_s += done / pace.alone;
+        self.total.memory_bytes += pace.memory * warm;
+        self.total.far_instructions += pace.far * done;
+        (if spins { pace.speed * warm } else { done }, seconds - warm)
+    }
+
+    /// Counts instructions of a phase at these rates, and cycles of refills. `accesses` are for
+    /// each instruction.
+    pub fn count(&mut self, did: f64, refill_cycles: f64, accesses: Option<f64>, rate: &TaskRate) {
+        let counted = &mut self.counted;
+        counted.instructions += did;
+        counted.accesses = counted.accesses.zip(accesses).map(|(sum, each)| sum + did * each);
+        counted.misses.resize(counted.misses.len().max(rate.misses.len()), 0.0);
+        for (sum, each) in counted.misses.iter_mut().zip(&rate.misses) {
+            *sum += did * each;
+        }
+        add(&mut counted.stack, &rate.cpi, did);
+        // The sources of refilled lines are not kept; most come from memory.
+        counted.stack.memory += refill_cycles;
+    }
+
+    /// Counts instructions by phase, for the mix of its job.
+    pub fn count_phase(&mut self, phase: usize, did: f64) {
+        *self.counted.by_phase.entry(phase).or_default() += did;
+    }
+}
+
+/// Adds a CPI stack, times a number of instructions.
+fn add(sum: &mut CpiStack, each: &CpiStack, times: f64) {
+    sum.core += each.core * times;
+    sum.siblings += each.siblings * times;
+    sum.stalls += each.stalls * times;
+    sum.caches += each.caches * times;
+    sum.memory += each.memory * times;
+    sum.queues += each.queues * times;
+    sum.communication += each.communication * times;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::PhaseIdx;
-
-    fn stretch(phase: u32, instructions: u64, sleep_ms: u64) -> Stretch {
-        let sleep = Nanos::from_millis(sleep_ms);
-        Stretch { phase: PhaseIdx(phase), instructions, sleep, barrier: false }
-    }
-
-    /// 250 instructions on a course of 100 and 50: 100, 50, 100, and the first phase ends with the
-    /// work.
-    #[test]
-    fn over_and_over_until_the_work_is_done() {
-        let mut course = Course::new(vec![stretch(0, 100, 0), stretch(1, 50, 0)], 250.0);
-        let mut seen = Vec::new();
-        loop {
-            let (until, exact) = course.until_next();
-            seen.push((course.phase(), until, exact));
-            course.go_on(until);
-            assert!(course.is_due());
-            if course.next() == Next::Done {
-                break;
-            }
-        }
-        assert_eq!(seen, [(0, 100.0, false), (1, 50.0, false), (0, 100.0, true)]);
-        course.restart();
-        assert_eq!((course.phase(), course.until_next()), (0, (100.0, false)));
-    }
-
-    /// 130 in one go of a phase of 100: 30 fewer of the next.
-    #[test]
-    fn what_was_too_much_is_missing_later() {
-        let mut course = Course::new(vec![stretch(0, 100, 0), stretch(1, 50, 7)], 1000.0);
-        assert!((course.go_on(130.0) - 130.0).abs() < 1e-12);
-        assert_eq!(course.next(), Next::Phase);
-        assert_eq!(course.until_next(), (20.0, true));
-        course.go_on(20.0);
-        assert_eq!(course.next(), Next::Sleep(Nanos::from_millis(7)));
-    }
+    use crate::scenario::{PhaseIdx, Stretch};
+    use colocate_evidence::JobIdx;
 
     #[test]
-    fn never_more_than_the_work() {
-        let mut course = Course::new(vec![stretch(0, 100, 0)], 60.0);
-        assert!((course.go_on(1e9) - 60.0).abs() < 1e-12);
-        assert_eq!(course.next(), Next::Done);
-    }
-
-    #[test]
-    fn one_phase_again_and_again_is_one_phase() {
-        let course = Course::new(vec![stretch(0, 100, 0)], 5_000.0);
-        assert_eq!(course.until_next(), (5_000.0, true));
+    fn all_time_is_counted() {
+        let sleep = Nanos::ZERO;
+        let stretch = Stretch { phase: PhaseIdx(0), instructions: 10, sleep, barrier: false };
+        let id = TaskId { job: JobIdx(0), order: 0 };
+        let mut task = Task::new(id, "t".into(), Course::new(vec![stretch], 10.0));
+        task.enter(State::Ready, Nanos(5));
+        task.end_wait(Nanos(6));
+        task.delay(1e-9);
+        let pace = Pace { speed: 1e9, alone: 1e9, memory: 0.0, clock: 2e9, far: 0.5 };
+        let (did, cold_s) = task.run(&pace, Nanos(3));
+        assert!((did - 2.0).abs() < 1e-9 && (cold_s - 1e-9).abs() < 1e-15);
+        task.enter(State::Asleep, Nanos(9));
+        task.enter(State::Stopped, Nanos(13));
+        task.enter(State::Ended, Nanos(18));
+        let Totals { ran, waited, slept, stopped, .. } = *task.total();
+        assert_eq!([waited, ran, slept, stopped], [Nanos(1), Nanos(3), Nanos(4), Nanos(5)]);
+        assert_eq!((task.created(), task.ended()), (Some(Nanos(5)), Some(Nanos(18))));
+        assert!(!task.is_alive() && !task.has_work());
     }
 }

@@ -23,6 +23,11 @@ impl Timers {
         Self { stale: true, due, failures: vec![0; domains], emptied: Vec::new() }
     }
 
+    /// Begins anew, with other domains.
+    pub fn reset(&mut self, domains: &Domains) {
+        *self = Self::new(domains);
+    }
+
     /// Notes that loads have changed, so timers are to be set anew.
     pub const fn note_change(&mut self) {
         self.stale = true;

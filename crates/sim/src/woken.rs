@@ -27,14 +27,34 @@ struct Sums {
     both_ran: Nanos,
 }
 
-/// Past wake-ups, by waker and wakee.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct WakeUpSums(BTreeMap<(usize, usize), Sums>);
+/// Pending wake-ups of tasks, and sums of past wake-ups.
+#[derive(Clone, Debug)]
+pub(crate) struct WakeUpSums {
+    /// By task.
+    pending: Vec<Option<Woken>>,
+    /// By waker and wakee.
+    past: BTreeMap<(usize, usize), Sums>,
+}
 
 impl WakeUpSums {
+    /// No wake-ups yet.
+    pub fn new(tasks: usize) -> Self {
+        Self { pending: vec![None; tasks], past: BTreeMap::new() }
+    }
+
+    /// Begins a wake-up of a task.
+    pub fn begin(&mut self, wakee: usize, woken: Woken) {
+        self.pending[wakee] = Some(woken);
+    }
+
+    /// The pending wake-up of a task that gets a PU.
+    pub fn take(&mut self, wakee: usize) -> Option<Woken> {
+        self.pending[wakee].take()
+    }
+
     /// Counts a wake-up of a task that got `pu`, and makes progress after `waited`.
     pub fn add(&mut self, wakee: usize, woken: Woken, pu: PuIdx, waited: Nanos) {
-        let sums = self.0.entry((woken.by, wakee)).or_default();
+        let sums = self.past.entry((woken.by, wakee)).or_default();
         sums.count += 1;
         sums.same_pu += u64::from(woken.on == Some(pu));
         sums.waited += waited;
@@ -42,12 +62,12 @@ impl WakeUpSums {
 
     /// Adds time during which two tasks both had a PU.
     pub fn add_both_ran(&mut self, waker: usize, wakee: usize, time: Nanos) {
-        self.0.entry((waker, wakee)).or_default().both_ran += time;
+        self.past.entry((waker, wakee)).or_default().both_ran += time;
     }
 
     /// Wake-ups as seen by policies; `id` is the ID of a task.
     pub fn reports(&self, id: impl Fn(usize) -> TaskId) -> Vec<WakeUps> {
-        let reports = self.0.iter().map(|(&(waker, wakee), sums)| WakeUps {
+        let reports = self.past.iter().map(|(&(waker, wakee), sums)| WakeUps {
             waker: Some(id(waker)),
             wakee: id(wakee),
             count: sums.count,
@@ -66,7 +86,7 @@ mod tests {
 
     #[test]
     fn wake_ups_are_added_up_by_pair() {
-        let mut sums = WakeUpSums::default();
+        let mut sums = WakeUpSums::new(2);
         let woken = Woken { by: 0, at: Nanos::ZERO, on: Some(PuIdx(3)) };
         sums.add(1, woken, PuIdx(3), Nanos(5));
         sums.add(1, woken, PuIdx(4), Nanos(6));

@@ -9,9 +9,8 @@
 //! constant: the next event is the nearest of a few known times. At an event the queues are brought
 //! up to date, the rates are predicted anew, and the next event is found.
 //!
-//! Parts own their state: clock and times of tasks ([`Events`]), PUs ([`UsablePus`]), regions of memory
-//! ([`Memory`]), timers of balancing ([`Timers`]), predictions ([`Rates`]), wake-ups ([`WakeUpSums`]), ends
-//! ([`Ends`]) and counts ([`Tally`]). The kernel's rules are in the modules below this one.
+//! Each part owns its state, in the file of its name ([`Parts`]). The rules are functions in the
+//! modules below this one; decisions of the kernel are functions from a few parts to a result.
 //!
 //! # Terms
 //! - *step*: the time between two events.
@@ -27,69 +26,36 @@ mod moves;
 mod numa;
 mod pace;
 mod pages;
-mod place;
 mod stop;
 mod summary;
 mod turns;
+mod wake;
 
 use crate::SimError;
-use crate::ends::Ends;
-use crate::events::{Due, Events};
-use crate::hotplug::UsablePus;
-use crate::instances::{Job, instantiate, regions};
+use crate::events::Due;
+use crate::imbalance::longest_wait;
 use crate::kernel::Kernel;
-use crate::memory::Memory;
-use crate::on_pu::OnPu;
-use crate::platform::{Demands, Platform};
-use crate::pollution::CachePollution;
-use crate::queues::Queue;
-use crate::rates::Rates;
+use crate::on_pu::{OnPu, Running};
+use crate::outcome::Outcome;
+use crate::parts::Parts;
+use crate::platform::Platform;
 use crate::scenario::Scenario;
 use crate::tally::Tally;
-use crate::targets::Targets;
-use crate::task::{Next, State, Task};
-use crate::timers::Timers;
-use crate::woken::WakeUpSums;
 use colocate_engine::Meanwhile;
-use colocate_evidence::{JobEnd, JobIdx, PageGroup, PagesMoved, QuantumEnd};
-use colocate_machine::{Machine, Nanos, PuIdx};
+use colocate_evidence::{JobIdx, PagesMoved, QuantumEnd};
+use colocate_machine::Nanos;
 use colocate_policy::rng::SplitMix64;
-use invariants::Checker;
+use colocate_policy::{Plan, PlanError};
+pub(crate) use follow::placement_status;
+use invariants::{Checker, Step};
 
 /// State of a simulation.
 #[derive(Debug)]
 pub(crate) struct World<'a> {
-    platform: &'a Platform<'a>,
-    scenario: &'a Scenario,
-    demands: Demands,
-    pus: UsablePus<'a>,
-    pollution: CachePollution,
-    /// Treatment of waiting jobs.
-    meanwhile: Meanwhile,
-    /// Whether reports leave out spinning.
-    hides_spinning: bool,
-    rng: SplitMix64,
-    events: Events,
-    tasks: Vec<Task>,
-    jobs: Vec<Job>,
-    memory: Memory,
-    /// Whether uses of memory are counted for reports of pages.
-    reports_pages: bool,
-    /// By PU.
-    queues: Vec<Queue>,
-    targets: Targets,
-    timers: Timers,
-    /// Time of the next NUMA balancing scan of any task, or earlier.
-    scan_at: Nanos,
-    /// PU from which jobs are launched.
-    launcher: PuIdx,
-    wake_ups: WakeUpSums,
-    rates: Rates<'a>,
-    /// Running tasks in this step.
-    on: Vec<OnPu>,
+    parts: Parts<'a>,
+    running: Running,
     tally: Tally,
     checker: Checker,
-    ends: Ends,
     /// Results of orders to move memory, not reported yet.
     moved: Vec<PagesMoved>,
 }
@@ -101,50 +67,30 @@ impl<'a> World<'a> {
     /// [`SimError::Scenario`] and [`SimError::Phase`], as of [`crate::SimHost::new`].
     pub fn new(platform: &'a Platform<'a>, scenario: &'a Scenario) -> Result<Self, SimError> {
         scenario.check(platform.machine())?;
-        let demands = Demands::new(platform, scenario)?;
-        let machine = platform.machine();
-        let pus = UsablePus::new(platform, scenario);
-        let mut rng = SplitMix64::new(scenario.seed);
-        let usable: Vec<PuIdx> = pus.iter().collect();
-        // The process that launches the jobs can be on any PU.
-        let launcher = usable[rng.below(usable.len())];
-        let (mut tasks, jobs) = instantiate(platform, scenario, &demands);
-        let regions = regions(scenario, machine.nodes.len(), &jobs, &mut tasks);
-        let mut events = Events::default();
-        for (job, spec) in jobs.iter().zip(&scenario.jobs) {
-            for (thread, task) in spec.threads.iter().zip(job.tasks.clone()) {
-                events.create_at(spec.arrives + thread.born, task);
-            }
-        }
-        let mut world = Self {
-            pollution: CachePollution::new(platform),
-            meanwhile: Meanwhile::Stop,
-            hides_spinning: false,
-            targets: Targets::new(tasks.len()),
-            timers: Timers::new(pus.domains()),
-            scan_at: Nanos(u64::MAX),
-            queues: vec![Queue::default(); machine.pus.len()],
+        let mut parts = Parts::new(platform, scenario)?;
+        (0..parts.jobs.len()).for_each(|job| turns::begin_turns(&mut parts, job));
+        let usable = parts.pus.all();
+        Ok(Self {
+            running: Running::default(),
             tally: Tally::new(platform, scenario),
-            checker: Checker::new(platform.machine(), pus.all(), scenario, tasks.len()),
-            events,
-            rates: Rates::new(platform),
-            on: Vec::new(),
-            wake_ups: WakeUpSums::default(),
-            ends: Ends::default(),
+            checker: Checker::new(platform.machine(), usable, scenario, parts.tasks.len()),
+            parts,
             moved: Vec::new(),
-            platform,
-            scenario,
-            demands,
-            pus,
-            rng,
-            tasks,
-            jobs,
-            memory: Memory::new(regions),
-            reports_pages: false,
-            launcher,
-        };
-        (0..world.jobs.len()).for_each(|job| world.begin_turns(job));
-        Ok(world)
+        })
+    }
+
+    /// The parts, to report on.
+    pub const fn parts(&self) -> &Parts<'a> {
+        &self.parts
+    }
+
+    /// Puts the plan in force; `meanwhile` is the treatment of waiting jobs.
+    ///
+    /// # Errors
+    /// [`PlanError::PartlyWaiting`] if only a part of a job is to wait; nothing has changed then.
+    pub fn follow(&mut self, plan: &Plan, meanwhile: Meanwhile) -> Result<(), PlanError> {
+        self.moved.extend(follow::follow(&mut self.parts, meanwhile, plan)?);
+        Ok(())
     }
 
     /// Simulates until `until`, the end of a job, or a hotplug event.
@@ -152,59 +98,34 @@ impl<'a> World<'a> {
     /// # Errors
     /// [`SimError::Broken`] if the simulation breaks its own rules.
     pub fn run(&mut self, until: Nanos) -> Result<(), SimError> {
-        let until = until.min(self.scenario.horizon);
-        self.ends.begin_quantum();
+        let until = until.min(self.parts.scenario.horizon);
+        self.parts.ends.begin_quantum();
         loop {
             self.settle();
-            if self.events.now() >= self.scenario.horizon && !self.ends.is_over() {
-                self.give_up();
+            if self.parts.now() >= self.parts.scenario.horizon && !self.parts.ends.is_over() {
+                life::give_up(&mut self.parts);
             }
-            if self.ends.is_over() {
-                let complete = self.jobs.iter().all(|job| job.done.is_some());
-                return self.checker.end(&self.tasks, complete).map_err(SimError::Broken);
+            if self.parts.ends.is_over() {
+                let complete = self.parts.is_complete();
+                return self.checker.end(&self.parts.tasks, complete).map_err(SimError::Broken);
             }
-            if self.ends.of_quantum() != QuantumEnd::Elapsed || self.events.now() >= until {
+            if self.parts.ends.of_quantum() != QuantumEnd::Elapsed || self.parts.now() >= until {
                 return Ok(());
             }
-            self.refresh();
+            pace::refresh(&mut self.parts, &mut self.running);
             let next = self.next_event().min(until);
             self.step(next)?;
         }
     }
 
-    /// The machine.
-    pub fn machine(&self) -> &'a Machine {
-        self.platform.machine()
+    /// Adds the instructions since the last prediction to the tasks' counters.
+    pub fn count(&mut self) {
+        pace::count(&mut self.parts, &mut self.running);
     }
 
-    /// The scenario.
-    pub const fn scenario(&self) -> &'a Scenario {
-        self.scenario
-    }
-
-    /// The machine's clock.
-    pub const fn now(&self) -> Nanos {
-        self.events.now()
-    }
-
-    /// PUs that jobs may use, in logical order.
-    pub fn usable(&self) -> impl Iterator<Item = PuIdx> + '_ {
-        self.pus.iter()
-    }
-
-    /// All tasks.
-    pub fn tasks(&self) -> &[Task] {
-        &self.tasks
-    }
-
-    /// All ended jobs.
-    pub fn ended(&self) -> &[JobEnd] {
-        self.ends.jobs()
-    }
-
-    /// Reason for the end of the last quantum.
-    pub const fn end_of_quantum(&self) -> QuantumEnd {
-        self.ends.of_quantum()
+    /// Outcome until now; times alone are not filled in.
+    pub fn outcome(&self) -> Outcome {
+        summary::outcome(&self.parts, &self.tally)
     }
 
     /// Results of orders to move memory since the last call.
@@ -214,141 +135,127 @@ impl<'a> World<'a> {
 
     /// Records up to `most` spans of tasks on PUs.
     pub const fn record(&mut self, most: usize) {
-        self.tally.most_spans = most;
-    }
-
-    /// Sets the treatment of waiting jobs.
-    pub const fn set_meanwhile(&mut self, meanwhile: Meanwhile) {
-        self.meanwhile = meanwhile;
-    }
-
-    /// Sets whether reports leave out spinning.
-    pub const fn hide_spinning(&mut self, hidden: bool) {
-        self.hides_spinning = hidden;
-    }
-
-    /// Whether reports leave out spinning.
-    pub const fn hides_spinning(&self) -> bool {
-        self.hides_spinning
-    }
-
-    /// Page groups of touched memory, as in a host's reports.
-    pub fn page_groups(&self) -> Vec<PageGroup> {
-        self.memory.page_groups(&self.tasks)
+        self.tally.record(most);
     }
 
     /// Counts uses of memory from now on, for reports of pages.
     pub const fn report_pages(&mut self) {
-        self.reports_pages = true;
-    }
-
-    /// Whether uses of memory are counted.
-    pub const fn reports_pages(&self) -> bool {
-        self.reports_pages
+        self.parts.accesses.begin_counts();
     }
 
     /// Counts instructions by phase for `jobs`, and for no other.
     pub fn watch_mixes(&mut self, jobs: &[JobIdx]) {
-        for (job, number) in self.jobs.iter_mut().zip(0..) {
-            job.watched = jobs.contains(&JobIdx(number));
+        for (job, number) in self.parts.jobs.iter_mut().zip(0..) {
+            job.watch(jobs.contains(&JobIdx(number)));
         }
-    }
-
-    /// Number of predictions so far.
-    pub const fn predictions(&self) -> u64 {
-        self.rates.predicted()
     }
 
     /// Handles all events due now.
     fn settle(&mut self) {
-        self.phases();
-        self.apply_hotplug();
+        let Self { parts, running, .. } = self;
+        pace::end_phases(parts, running);
+        apply_hotplug(parts);
         loop {
-            self.phases();
-            match self.events.pop_due() {
-                Some(Due::Creation(task)) => self.create(task),
-                Some(Due::WakeUp(task)) => self.wake(task),
+            pace::end_phases(parts, running);
+            match parts.events.pop_due() {
+                Some(Due::Creation(task)) => life::create(parts, task),
+                Some(Due::WakeUp(task)) => wake::wake(parts, task),
                 None => break,
             }
         }
-        if self.ends.is_over() {
+        if parts.ends.is_over() {
             return;
         }
         // Moves come first, so that no PU chooses a task that leaves at once.
-        self.scan_pages();
-        self.balance();
-        self.reschedule_all();
-    }
-
-    /// Applies the hotplug events that are due.
-    fn apply_hotplug(&mut self) {
-        if !self.pus.apply(self.events.now()) {
-            return;
-        }
-        self.ends.note_machine_change();
-        self.timers = Timers::new(self.pus.domains());
-        self.rates.note_change();
-        (0..self.tasks.len()).for_each(|task| self.leave_offline(task));
-    }
-
-    /// Ends the phases that are over, and with them tasks and jobs.
-    fn phases(&mut self) {
-        for place in 0..self.on.len() {
-            let OnPu { task, pu, until, .. } = self.on[place];
-            // A thread whose slice is over must not keep a phase that is done: with a grain longer
-            // than slices it would never run at that phase's end.
-            let slice_end = self.queues[pu.idx()].next_slice_end();
-            let leaves = self.scenario.grain > Nanos::ZERO
-                && slice_end.is_some_and(|end| end <= self.events.now());
-            if until > self.events.now() && !(leaves && self.tasks[task].course.is_due()) {
-                continue;
-            }
-            self.on[place].until = Nanos(u64::MAX);
-            self.rates.note_change();
-            while self.tasks[task].state == State::Ready && self.tasks[task].course.is_due() {
-                match self.tasks[task].course.next() {
-                    Next::Phase => {}
-                    Next::Sleep(time) => self.sleep(task, time),
-                    Next::Barrier => self.arrive(task),
-                    Next::SerialDone => self.end_serial(task),
-                    Next::Done => self.finish(task),
-                }
-            }
-            // Only memory that is used in single stretches changes with the stretch.
-            if self.tasks[task].uses.iter().any(|one| one.during.is_some()) {
-                self.use_memory(task);
-            }
-        }
-    }
-
-    /// Chooses the running task of each PU.
-    fn reschedule_all(&mut self) {
-        let Kernel { slice, stagger, .. } = self.scenario.kernel;
-        for pu in 0..self.queues.len() {
-            let before = self.queues[pu].running;
-            let changes = self.queues[pu].reschedule(self.events.now(), slice, &self.tasks, || {
-                first_slice(&mut self.rng, slice, stagger)
-            });
-            if !changes {
-                continue;
-            }
-            self.rates.note_change();
-            if let Some(task) = self.queues[pu].running {
-                self.end_wait(task);
-                self.note_wake_up(task, PuIdx::new(pu));
-            }
-            if let Some(task) = before {
-                self.tasks[task].since = self.events.now();
-            }
-        }
+        numa::scan_pages(parts);
+        balance::balance(parts);
+        reschedule_all(parts);
     }
 
     /// Time of the next event.
     fn next_event(&self) -> Nanos {
-        let slices = self.queues.iter().filter_map(Queue::next_slice_end);
-        let phases = self.on.iter().map(|on| on.until);
-        let rest = [self.events.next(), self.timers.next(), Some(self.scan_at), self.pus.next()];
-        slices.chain(phases).chain(rest.into_iter().flatten()).min().unwrap_or(Nanos(u64::MAX))
+        let Parts { events, queues, timers, scans, pus, .. } = &self.parts;
+        let all = [
+            self.running.next(),
+            queues.next_slice_end(),
+            events.next(),
+            timers.next(),
+            Some(scans.next()),
+            pus.next(),
+        ];
+        all.into_iter().flatten().min().unwrap_or(Nanos(u64::MAX))
+    }
+
+    /// Lets time pass until `to`, before which no event may be due.
+    fn step(&mut self, to: Nanos) -> Result<(), SimError> {
+        let parts = &mut self.parts;
+        let from = parts.now();
+        // An event that is due and not handled would stop time.
+        if to <= from {
+            let broken = format!("expected time to go on, found {to} after {from}");
+            return Err(SimError::Broken(broken));
+        }
+        let time = to - from;
+        let seconds = time.as_secs_f64();
+        self.running.pass(time, &mut parts.tasks, &mut parts.queues);
+        if parts.accesses.counts() {
+            for &OnPu { task, pu, .. } in self.running.all() {
+                let stretch = parts.stretch(task);
+                parts.accesses.count(task, stretch, parts.platform.node_of(pu), seconds);
+            }
+        }
+        turns::note_both_ran(parts, time);
+        parts.pollution.pass(seconds);
+        self.tally.step(from, to, self.running.all(), parts.rates.now(), &parts.tasks);
+        parts.events.pass_to(to);
+        let settings = parts.scenario.kernel.periodic_balance;
+        let patience = settings.and_then(|settings| longest_wait(parts.loads(), settings));
+        let step = Step {
+            from,
+            to,
+            on: self.running.all(),
+            queues: &parts.queues,
+            targets: &parts.targets,
+            tasks: &parts.tasks,
+            jobs: &parts.jobs,
+            teams: &parts.teams,
+            accesses: &parts.accesses,
+            new: parts.rates.take_new(),
+            patience,
+        };
+        self.checker.step(&step).map_err(SimError::Broken)
+    }
+}
+
+/// Applies the hotplug events that are due.
+fn apply_hotplug(parts: &mut Parts<'_>) {
+    if !parts.pus.apply(parts.events.now()) {
+        return;
+    }
+    parts.ends.note_machine_change();
+    parts.timers.reset(parts.pus.domains());
+    parts.rates.note_change();
+    (0..parts.tasks.len()).for_each(|task| moves::leave_offline(parts, task));
+}
+
+/// Chooses the running task of each PU.
+fn reschedule_all(parts: &mut Parts<'_>) {
+    let Kernel { slice, stagger, .. } = parts.scenario.kernel;
+    let now = parts.events.now();
+    for pu in parts.machine().all_pus() {
+        let before = parts.queues.running(pu);
+        let rng = &mut parts.rng;
+        if !parts.queues.reschedule(pu, now, || first_slice(rng, slice, stagger)) {
+            continue;
+        }
+        parts.rates.note_change();
+        if let Some(task) = parts.queues.running(pu) {
+            parts.tasks[task].end_wait(now);
+            turns::note_wake_up(parts, task, pu);
+        }
+        if let Some(task) = before {
+            parts.tasks[task].begin_wait(now);
+        }
     }
 }
 

@@ -1,14 +1,14 @@
 //! Instruction mixes of the jobs that are watched.
 
+use crate::parts::Parts;
 use crate::scenario::Scenario;
 use crate::task::TaskNo;
-use crate::world::World;
 use colocate_evidence::SeenTask;
 use colocate_model::Mix;
 
-pub(super) fn report(world: &World<'_>, task: TaskNo, seen: &mut SeenTask) {
-    let watched = world.tasks()[task].watched.iter().map(|(phase, did)| (*phase, *did));
-    seen.mix = mean_mix(world.scenario(), watched).map(Box::new);
+pub(super) fn report(parts: &Parts<'_>, task: TaskNo, seen: &mut SeenTask) {
+    let watched = parts.tasks[task].counted().by_phase.iter().map(|(phase, did)| (*phase, *did));
+    seen.mix = mean_mix(parts.scenario, watched).map(Box::new);
 }
 
 /// Mean mix of phases, weighted by their instructions. A class unknown in any phase is unknown.

@@ -10,17 +10,22 @@ mod run_states;
 mod spinning;
 mod wake_ups;
 
+use crate::parts::Parts;
 use crate::task::TaskNo;
 use crate::world::World;
 use colocate_engine::Request;
 use colocate_evidence::{Provider, Refusal, Reports, SeenTask, Source};
 
 /// Begins to provide a source. Returns its provider, or a refusal.
-pub(crate) fn answer(world: &mut World<'_>, request: &Request<'_>) -> Result<Provider, Refusal> {
+pub(crate) fn answer(
+    world: &mut World<'_>,
+    hides_spinning: bool,
+    request: &Request<'_>,
+) -> Result<Provider, Refusal> {
     match request.source {
         Source::Mix => world.watch_mixes(request.jobs),
-        Source::Spinning => return spinning::answer(world),
-        Source::WakeUps => return wake_ups::answer(world),
+        Source::Spinning => return spinning::answer(hides_spinning),
+        Source::WakeUps => return wake_ups::answer(world.parts()),
         Source::Sharing => return sharing(),
         Source::Switches => return switches(),
         // Counting takes time in each step, so it begins with the first request.
@@ -32,20 +37,23 @@ pub(crate) fn answer(world: &mut World<'_>, request: &Request<'_>) -> Result<Pro
 }
 
 /// Adds the reports of all sources to a task.
-pub(crate) fn report(world: &World<'_>, task: TaskNo, seen: &mut SeenTask) {
-    mix::report(world, task, seen);
-    counters::report(world, task, seen);
-    run_states::report(world, task, seen);
-    spinning::report(world, task, seen);
+pub(crate) fn report(parts: &Parts<'_>, hides_spinning: bool, task: TaskNo, seen: &mut SeenTask) {
+    mix::report(parts, task, seen);
+    counters::report(parts, task, seen);
+    run_states::report(parts, task, seen);
+    if !hides_spinning {
+        spinning::report(parts, task, seen);
+    }
 }
 
 /// Reports on relations of tasks and on pages.
-pub(crate) fn reports(world: &World<'_>) -> Reports {
+pub(crate) fn reports(parts: &Parts<'_>) -> Reports {
+    let Parts { tasks, accesses, memory, .. } = parts;
     Reports {
-        wake_ups: world.takes_turns().then(|| world.reported_wake_ups()),
+        wake_ups: parts.takes_turns().then(|| parts.wake_ups.reports(|task| tasks[task].id())),
         // Phases have no addresses, so threads cannot be seen to share data.
         sharing: None,
-        pages: world.reports_pages().then(|| world.page_groups()),
+        pages: accesses.counts().then(|| accesses.page_groups(memory, |task| tasks[task].id())),
     }
 }
 

@@ -1,12 +1,12 @@
 //! Run states: CPU time, and waits for a PU.
 
+use crate::parts::Parts;
 use crate::task::TaskNo;
-use crate::world::World;
 use colocate_evidence::{Provider, Refusal, SeenTask};
 
-pub(super) fn report(world: &World<'_>, task: TaskNo, seen: &mut SeenTask) {
-    seen.cpu_time = Some(world.tasks()[task].total.ran);
-    seen.waited = Some(world.waited(task));
+pub(super) fn report(parts: &Parts<'_>, task: TaskNo, seen: &mut SeenTask) {
+    seen.cpu_time = Some(parts.tasks[task].total().ran);
+    seen.waited = Some(parts.waited(task));
 }
 
 pub(super) fn at_once() -> Result<Provider, Refusal> {

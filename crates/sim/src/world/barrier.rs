@@ -14,89 +14,88 @@
 //! - **No deadlock**: a thread that is waited for runs, waits for a PU, sleeps for a time, or is
 //!   created at a time; a stopped job's threads all wait. -> test `barriers_end`
 
+use crate::parts::Parts;
 use crate::scenario::BarrierWait;
 use crate::task::{State, TaskNo};
-use crate::world::World;
+use crate::world::moves::leave_queue;
+use crate::world::turns::hand_on;
+use crate::world::wake::{end_spin, wake};
 
-impl World<'_> {
-    /// A task arrives at its job's barrier.
-    pub(crate) fn arrive(&mut self, task: TaskNo) {
-        let job = self.tasks[task].id.job.0 as usize;
-        let Some(barrier) = self.scenario.jobs[job].barrier else { return };
-        if matches!(barrier.wait, BarrierWait::Turns(_)) {
-            return self.hand_on(task);
-        }
-        self.tasks[task].arrived += 1;
-        self.tasks[task].at_barrier = true;
-        if self.has_come_together(job) {
-            self.meet(job);
-        }
-        // The last to arrive has opened the barrier, and does not wait.
-        if !self.tasks[task].at_barrier {
-            return;
-        }
-        match barrier.wait {
-            BarrierWait::Spin(phase) => self.tasks[task].course.spin(phase),
-            BarrierWait::Sleep | BarrierWait::Turns(_) => {
-                self.leave_queue(task);
-                self.tasks[task].state = State::Asleep;
-                self.tasks[task].since = self.events.now();
-            }
+/// A task arrives at its job's barrier.
+pub(crate) fn arrive(parts: &mut Parts<'_>, task: TaskNo) {
+    let job = parts.tasks[task].job();
+    let Some(barrier) = parts.scenario.jobs[job].barrier else { return };
+    if matches!(barrier.wait, BarrierWait::Turns(_)) {
+        return hand_on(parts, task);
+    }
+    parts.teams.arrive(task);
+    if has_come_together(parts, job) {
+        meet(parts, job);
+    }
+    // The last to arrive has opened the barrier, and does not wait.
+    if !parts.teams.waits(task) {
+        return;
+    }
+    match barrier.wait {
+        BarrierWait::Spin(phase) => parts.tasks[task].course_mut().spin(phase),
+        BarrierWait::Sleep | BarrierWait::Turns(_) => {
+            leave_queue(parts, task);
+            parts.tasks[task].enter(State::Asleep, parts.events.now());
         }
     }
+}
 
-    /// Opens the barrier of a job if all tasks with work left have arrived.
-    pub(crate) fn recheck_barrier(&mut self, job: usize) {
-        let is_waiting = self.jobs[job].tasks.clone().any(|task| self.tasks[task].at_barrier);
-        if is_waiting && self.has_come_together(job) {
-            self.meet(job);
+/// Opens the barrier of a job if all tasks with work left have arrived.
+pub(crate) fn recheck_barrier(parts: &mut Parts<'_>, job: usize) {
+    let is_waiting = parts.jobs[job].tasks().any(|task| parts.teams.waits(task));
+    if is_waiting && has_come_together(parts, job) {
+        meet(parts, job);
+    }
+}
+
+/// The serial part is done.
+pub(crate) fn end_serial(parts: &mut Parts<'_>, task: TaskNo) {
+    release(parts, parts.tasks[task].job());
+}
+
+/// Tasks of a job with work left.
+fn team<'p>(parts: &'p Parts<'_>, job: usize) -> impl Iterator<Item = TaskNo> + 'p {
+    parts.jobs[job].tasks().filter(|&task| parts.tasks[task].has_work())
+}
+
+/// Whether all tasks with work left wait at the barrier, and none does the serial part.
+fn has_come_together(parts: &Parts<'_>, job: usize) -> bool {
+    let serial = team(parts, job).any(|task| parts.tasks[task].course().is_serial());
+    !serial && team(parts, job).all(|task| parts.teams.waits(task))
+}
+
+/// All have arrived: the first task does the job's serial part if any, else all continue.
+fn meet(parts: &mut Parts<'_>, job: usize) {
+    let serial = parts.scenario.jobs[job].barrier.and_then(|barrier| barrier.serial);
+    let first = team(parts, job).next();
+    match (serial, first) {
+        (Some(serial), Some(first)) => {
+            end_spin(parts, first);
+            parts.tasks[first].course_mut().begin_serial(serial);
+            go_on_from_barrier(parts, first);
+        }
+        _ => release(parts, job),
+    }
+}
+
+/// Lets all tasks at the barrier continue.
+fn release(parts: &mut Parts<'_>, job: usize) {
+    for task in team(parts, job).collect::<Vec<_>>() {
+        if parts.teams.go_on(task) {
+            end_spin(parts, task);
+            parts.tasks[task].course_mut().go_back();
+            go_on_from_barrier(parts, task);
         }
     }
+}
 
-    /// The serial part is done.
-    pub(crate) fn end_serial(&mut self, task: TaskNo) {
-        self.release(self.tasks[task].id.job.0 as usize);
-    }
-
-    /// Tasks of a job with work left.
-    fn team(&self, job: usize) -> impl Iterator<Item = TaskNo> + '_ {
-        self.jobs[job].tasks.clone().filter(|&task| self.tasks[task].has_work())
-    }
-
-    /// Whether all tasks with work left wait at the barrier, and none does the serial part.
-    fn has_come_together(&self, job: usize) -> bool {
-        let serial = self.team(job).any(|task| self.tasks[task].course.is_serial());
-        !serial && self.team(job).all(|task| self.tasks[task].at_barrier)
-    }
-
-    /// All have arrived: the first task does the job's serial part if any, else all continue.
-    fn meet(&mut self, job: usize) {
-        let serial = self.scenario.jobs[job].barrier.and_then(|barrier| barrier.serial);
-        let first = self.team(job).next();
-        match (serial, first) {
-            (Some(serial), Some(first)) => {
-                self.end_spin(first);
-                self.tasks[first].course.begin_serial(serial);
-                self.go_on_from_barrier(first);
-            }
-            _ => self.release(job),
-        }
-    }
-
-    /// Lets all tasks at the barrier continue.
-    fn release(&mut self, job: usize) {
-        for task in self.team(job).collect::<Vec<_>>() {
-            if std::mem::take(&mut self.tasks[task].at_barrier) {
-                self.end_spin(task);
-                self.tasks[task].course.go_back();
-                self.go_on_from_barrier(task);
-            }
-        }
-    }
-
-    fn go_on_from_barrier(&mut self, task: TaskNo) {
-        self.tasks[task].at_barrier = false;
-        self.rates.note_change();
-        self.wake(task);
-    }
+fn go_on_from_barrier(parts: &mut Parts<'_>, task: TaskNo) {
+    parts.teams.go_on(task);
+    parts.rates.note_change();
+    wake(parts, task);
 }

@@ -22,11 +22,14 @@
 //! 10. At a barrier no thread continues before all threads of the job with work left have arrived,
 //!     nor while one of them does the serial part.
 
-use crate::instances::Job;
+use crate::accesses::Accesses;
+use crate::job::Job;
 use crate::on_pu::OnPu;
-use crate::queues::Queue;
+use crate::queues::Queues;
 use crate::scenario::{BarrierWait, JobSpec, Scenario};
+use crate::targets::Targets;
 use crate::task::{State, Task};
+use crate::teams::Teams;
 use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_model::Prediction;
 
@@ -43,9 +46,12 @@ pub(crate) struct Step<'w> {
     pub from: Nanos,
     pub to: Nanos,
     pub on: &'w [OnPu],
-    pub queues: &'w [Queue],
+    pub queues: &'w Queues,
+    pub targets: &'w Targets,
     pub tasks: &'w [Task],
     pub jobs: &'w [Job],
+    pub teams: &'w Teams,
+    pub accesses: &'w Accesses,
     /// The prediction, if another than in the step before.
     pub new: Option<&'w Prediction>,
     /// How long a free task may wait while a PU is idle; `None` without a limit.
@@ -114,7 +120,7 @@ impl Checker {
         }
         for on in step.on {
             self.running(step, on).map_err(|what| {
-                let id = step.tasks[on.task].id;
+                let id = step.tasks[on.task].id();
                 format!("task {id} on {} at {}: {what}", on.pu, step.from)
             })?;
         }
@@ -138,29 +144,27 @@ impl Checker {
         if std::mem::replace(&mut self.seen[on.task], self.steps) == self.steps {
             return Err("runs twice");
         }
-        let elsewhere = task.pinned.is_some_and(|pinned| pinned != on.pu)
-            || task.among.as_ref().is_some_and(|among| !among.contains(&on.pu));
-        if !self.usable[on.pu.idx()] || elsewhere {
+        if !self.usable[on.pu.idx()] || !step.targets.may_be_on(on.task, on.pu) {
             return Err("runs where it may not");
         }
-        if step.jobs[task.id.job.0 as usize].stopped {
+        if step.jobs[task.job()].is_stopped() {
             return Err("runs while its job is stopped");
         }
-        if task.state != State::Ready || step.queues[on.pu.idx()].running != Some(on.task) {
+        if task.state() != State::Ready || step.queues.running(on.pu) != Some(on.task) {
             return Err("runs, but not by its queue");
         }
         let time = step.to - step.from;
         self.ran[on.task] += time;
-        if !task.course.spins() {
-            self.most_instructions[on.task] += on.speed * time.as_secs_f64();
+        if !task.course().spins() {
+            self.most_instructions[on.task] += on.pace.speed * time.as_secs_f64();
         }
         // An upper bound: a task with cold caches makes no progress at first.
         let most = self.most_instructions[on.task];
-        if task.total.ran != self.ran[on.task] {
+        if task.total().ran != self.ran[on.task] {
             return Err("has run for another time than was counted");
         }
         // One instruction for rounding, beside the relative error of long sums.
-        if task.total.instructions > most * (1.0 + NEAR) + 1.0 {
+        if task.total().instructions > most * (1.0 + NEAR) + 1.0 {
             return Err("has done more than its speed allows");
         }
         Ok(())
@@ -169,21 +173,21 @@ impl Checker {
     /// Checks rules 8 and 9 at the end; `complete` if all jobs did their work.
     pub fn end(&self, tasks: &[Task], complete: bool) -> Result<(), Broken> {
         for task in tasks {
-            let Some((created, ended)) = task.created.zip(task.ended) else { continue };
-            let total = &task.total;
+            let Some((created, ended)) = task.created().zip(task.ended()) else { continue };
+            let total = task.total();
             let known = total.ran + total.waited + total.stopped + total.slept;
             if known != ended - created {
                 let life = ended - created;
                 return Err(format!(
                     "task {} lived {life}, but {known} are accounted for",
-                    task.id
+                    task.id()
                 ));
             }
             let did = total.instructions;
-            let work = task.course.work() + task.course.extra();
-            let done = complete && task.state == State::Ended;
+            let work = task.course().work() + task.course().extra();
+            let done = complete && task.state() == State::Ended;
             if done && did < work * (1.0 - NEAR) - 1.0 {
-                return Err(format!("task {} did {did} of {work} instructions", task.id));
+                return Err(format!("task {} did {did} of {work} instructions", task.id()));
             }
         }
         Ok(())
@@ -195,13 +199,16 @@ fn queues(step: &Step<'_>, usable: &[bool]) -> Result<bool, Broken> {
     let mut running = 0;
     let mut idle = false;
     let mut free_waits = false;
-    for (pu, queue) in step.queues.iter().enumerate() {
-        running += usize::from(queue.running.is_some());
-        idle |= usable[pu] && queue.load() == 0;
-        if queue.running.is_none() && !queue.waiting.is_empty() {
-            return Err(format!("tasks wait on PU {pu}, which runs none, at {}", step.from));
+    for (place, &is_usable) in usable.iter().enumerate() {
+        let pu = PuIdx::new(place);
+        let waiting = step.queues.waiting(pu);
+        let runs = step.queues.running(pu).is_some();
+        running += usize::from(runs);
+        idle |= is_usable && step.queues.load(pu) == 0;
+        if !runs && !waiting.is_empty() {
+            return Err(format!("tasks wait on PU {place}, which runs none, at {}", step.from));
         }
-        free_waits |= queue.waiting.iter().any(|&task| step.tasks[task].is_unbound());
+        free_waits |= waiting.iter().any(|&task| step.targets.is_unbound(task));
     }
     if running != step.on.len() {
         return Err(format!("{running} tasks run, {} are accounted for", step.on.len()));
@@ -216,17 +223,18 @@ fn meets(job: &JobSpec) -> bool {
 
 /// Checks rule 10 for a job.
 fn barrier(step: &Step<'_>, job: usize) -> Result<(), Broken> {
-    let tasks = step.tasks[step.jobs[job].tasks.clone()].iter();
-    let team = tasks.filter(|task| task.has_work());
-    let least = team.clone().map(|task| task.arrived).min();
-    let serial = team.clone().filter(|task| task.course.is_serial()).count();
-    for task in team {
-        let ahead = Some(task.arrived) != least || serial > 0;
-        let goes_on = !task.at_barrier && !task.course.is_serial();
-        let works = task.at_barrier && task.state == State::Ready && !task.course.spins();
+    let tasks = step.jobs[job].tasks().map(|no| (no, &step.tasks[no]));
+    let team = tasks.filter(|(_, task)| task.has_work());
+    let least = team.clone().map(|(no, _)| step.teams.arrived(no)).min();
+    let serial = team.clone().filter(|(_, task)| task.course().is_serial()).count();
+    for (no, task) in team {
+        let ahead = Some(step.teams.arrived(no)) != least || serial > 0;
+        let waits = step.teams.waits(no);
+        let goes_on = !waits && !task.course().is_serial();
+        let works = waits && task.state() == State::Ready && !task.course().spins();
         if (goes_on && ahead) || works || serial > 1 {
             let at = step.from;
-            return Err(format!("task {} goes on from a barrier too early, at {at}", task.id));
+            return Err(format!("task {} goes on from a barrier too early, at {at}", task.id()));
         }
     }
     Ok(())
@@ -235,13 +243,15 @@ fn barrier(step: &Step<'_>, job: usize) -> Result<(), Broken> {
 /// Checks rules 6 and 7 for a new prediction.
 fn rates(step: &Step<'_>, new: &Prediction) -> Result<(), Broken> {
     for on in step.on {
-        let task = &step.tasks[on.task];
-        let sum: f64 = task.pages.iter().sum();
-        if !(on.speed.is_finite() && on.speed > 0.0) {
-            return Err(format!("task {} has speed {}", task.id, on.speed));
+        let id = step.tasks[on.task].id();
+        let pages = step.accesses.pages(on.task);
+        let sum: f64 = pages.iter().sum();
+        let speed = on.pace.speed;
+        if !(speed.is_finite() && speed > 0.0) {
+            return Err(format!("task {id} has speed {speed}"));
         }
-        if !task.pages.is_empty() && (sum - 1.0).abs() > NEAR {
-            return Err(format!("task {} has memory shares that sum to {sum}", task.id));
+        if !pages.is_empty() && (sum - 1.0).abs() > NEAR {
+            return Err(format!("task {id} has memory shares that sum to {sum}"));
         }
     }
     for (what, used) in [
@@ -260,80 +270,47 @@ fn rates(step: &Step<'_>, new: &Prediction) -> Result<(), Broken> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::Platform;
-    use crate::scenario::{
-        Barrier, BarrierWait, JobSpec, Method, Pages, PhaseIdx, PhaseSpec, Stretch, ThreadSpec,
-        Work,
-    };
+    use crate::parts::Parts;
+    use crate::targets::Facts;
+    use crate::testing::{platform, scenario};
     use crate::world::World;
-    use colocate_machine::{Bytes, described};
-    use colocate_model::{Assumptions, Phase};
+    use colocate_model::Phase;
+    use colocate_policy::{DefaultPlacement, Plan};
 
-    fn scenario() -> Scenario {
-        let phase = PhaseIdx(0);
-        let thread = ThreadSpec {
-            name: "t".into(),
-            born: Nanos::ZERO,
-            course: vec![Stretch {
-                phase,
-                instructions: 1_000_000_000,
-                sleep: Nanos::ZERO,
-                barrier: true,
-            }],
-            work: Work::Once,
-            pages: Pages::FirstTouch,
-            resident: Bytes::mib(1),
-        };
-        let threads = vec![thread; 3];
-        Scenario {
-            name: "test".into(),
-            seed: 0,
-            phases: vec![PhaseSpec::of(Phase::default())],
-            jobs: vec![JobSpec {
-                memory: Vec::new(),
-                name: "j".into(),
-                arrives: Nanos::ZERO,
-                threads,
-                barrier: Some(Barrier { wait: BarrierWait::Sleep, serial: None }),
-            }],
-            method: Method::Leave,
-            quantum: Nanos::from_secs(1),
-            grain: Nanos::ZERO,
-            horizon: Nanos::from_secs(100),
-            usable: None,
-            events: Vec::new(),
-            kernel: crate::kernel::Kernel::default(),
-        }
+    /// State of a simulation to tamper with, and the running tasks.
+    struct Tampered<'w, 'a> {
+        parts: &'w mut Parts<'a>,
+        on: &'w mut Vec<OnPu>,
+        checker: &'w mut Checker,
     }
 
-    /// What the checker says of another millisecond, of a world that was tampered with.
-    fn verdict(tamper: impl Fn(&mut World<'_>)) -> Result<(), Broken> {
-        let text = described::MACHINES[0].1;
-        let machine = described::from_toml(text).unwrap().machine;
-        let performance = described::performance(text).unwrap().unwrap();
-        let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
-        let scenario = scenario();
-        let mut world = World::new(&platform, &scenario).unwrap();
+    /// Result of the checker for another millisecond of a simulation that was tampered with.
+    fn verdict(tamper: impl Fn(&mut Tampered<'_, '_>)) -> Result<(), Broken> {
+        let scenario = scenario(Phase::default(), true);
+        let mut world = World::new(platform(), &scenario).unwrap();
         world.run(Nanos::from_millis(10)).unwrap();
         let time = Nanos::from_millis(1);
-        for on in &world.on {
-            world.tasks[on.task].total.ran += time;
-        }
-        tamper(&mut world);
+        let World { parts, running, checker, .. } = &mut world;
+        running.pass(time, &mut parts.tasks, &mut parts.queues);
+        let mut on = running.all().to_vec();
+        tamper(&mut Tampered { parts, on: &mut on, checker });
         let step = Step {
-            from: world.now(),
-            to: world.now() + time,
-            on: &world.on,
-            queues: &world.queues,
-            tasks: &world.tasks,
-            jobs: &world.jobs,
-            new: Some(world.rates.now()),
+            from: parts.now(),
+            to: parts.now() + time,
+            on: &on,
+            queues: &parts.queues,
+            targets: &parts.targets,
+            tasks: &parts.tasks,
+            jobs: &parts.jobs,
+            teams: &parts.teams,
+            accesses: &parts.accesses,
+            new: Some(parts.rates.now()),
             patience: Some(Nanos::ZERO),
         };
-        world.checker.step(&step)
+        checker.step(&step)
     }
 
-    fn refused(word: &str, tamper: impl Fn(&mut World<'_>)) {
+    fn refused(word: &str, tamper: impl Fn(&mut Tampered<'_, '_>)) {
         let broken = verdict(tamper).unwrap_err();
         assert!(broken.contains(word), "{broken}");
     }
@@ -345,50 +322,59 @@ mod tests {
 
     #[test]
     fn every_broken_rule_is_noticed() {
-        refused("expected a step from", |world| world.events.pass_to(Nanos::from_millis(11)));
-        refused("runs twice", |world| world.on[1].task = world.on[0].task);
-        refused("runs where it may not", |world| {
-            let task = world.on[0].task;
-            world.tasks[task].pinned = Some(PuIdx(if world.on[0].pu == PuIdx(5) { 6 } else { 5 }));
+        refused("expected a step from", |it| it.parts.events.pass_to(Nanos::from_millis(11)));
+        refused("runs twice", |it| it.on[1].task = it.on[0].task);
+        refused("runs where it may not", |it| {
+            let Parts { pus, targets, tasks, .. } = &mut *it.parts;
+            let other = pus.iter().find(|other| *other != it.on[0].pu).unwrap();
+            let fill = DefaultPlacement::FillInOrder { pus: vec![pus.os(other)] };
+            let plan = Plan { default_placement: fill, ..Plan::default() };
+            targets.set(&plan, tasks.iter().map(Task::id), pus);
+            let facts = Facts { is_stopped: false, stays_on: None };
+            targets.update(it.on[0].task, facts, pus, |_| true);
         });
-        refused("runs where it may not", |world| {
-            world.checker.events.push((Nanos::from_millis(9), world.on[0].pu, false));
+        refused("runs where it may not", |it| {
+            it.checker.events.push((Nanos::from_millis(9), it.on[0].pu, false));
         });
-        refused("its job is stopped", |world| world.jobs[0].stopped = true);
-        refused("from a barrier too early", |world| world.tasks[1].arrived = 1);
-        refused("from a barrier too early", |world| world.tasks[1].at_barrier = true);
-        refused("but not by its queue", |world| {
-            let task = world.on[0].task;
-            world.tasks[task].state = State::Asleep;
+        refused("its job is stopped", |it| assert!(it.parts.jobs[0].stop()));
+        refused("from a barrier too early", |it| it.parts.teams.arrive(1));
+        refused("from a barrier too early", |it| it.parts.teams.wait(1));
+        refused("but not by its queue", |it| {
+            it.parts.tasks[it.on[0].task].enter(State::Asleep, Nanos::from_millis(10));
         });
-        refused("another time than was counted", |world| {
-            let task = world.on[0].task;
-            world.tasks[task].total.ran += Nanos(1);
+        refused("are accounted for", |it| {
+            it.on.pop();
         });
-        refused("more than its speed allows", |world| {
-            let task = world.on[0].task;
-            world.tasks[task].total.instructions *= 2.0;
+        refused("a free task waits while a PU is idle", |it| {
+            let queues = &mut it.parts.queues;
+            let task = it.on.pop().unwrap().task;
+            queues.dequeue(task);
+            queues.enqueue(task, it.on[0].pu);
         });
-        refused("are accounted for", |world| {
-            world.on.pop();
+        refused("which runs none", |it| {
+            let queues = &mut it.parts.queues;
+            let free = it.parts.pus.iter().find(|pu| queues.load(*pu) == 0).unwrap();
+            queues.enqueue(0, free);
         });
-        refused("a free task waits while a PU is idle", |world| {
-            let (from, to) = (world.on[2].pu, world.on[0].pu);
-            let task = world.queues[from.idx()].running.take().unwrap();
-            world.on.pop();
-            world.queues[to.idx()].waiting.push(task);
+        refused("has speed", |it| it.on[0].pace.speed = f64::NAN);
+        refused("memory shares", |it| {
+            let Parts { memory, accesses, .. } = &mut *it.parts;
+            let task = it.on[0].task;
+            let region = accesses.own_region(task).unwrap();
+            memory.put(region, &[0.5; 8]);
+            accesses.update(task, 0, memory);
         });
-        refused("which runs none", |world| {
-            let free = (0..world.queues.len()).find(|&pu| world.queues[pu].load() == 0).unwrap();
-            world.queues[free].waiting.push(0);
+        refused("controllers", |it| it.parts.rates.now_mut().controllers[0] = 1.1);
+    }
+
+    #[test]
+    fn wrong_counts_are_noticed() {
+        refused("another time than was counted", |it| {
+            let OnPu { task, pace, .. } = it.on[0];
+            it.parts.tasks[task].run(&pace, Nanos(1));
         });
-        refused("has speed", |world| world.on[0].speed = f64::NAN);
-        refused("memory shares", |world| {
-            let task = world.on[0].task;
-            world.tasks[task].pages[0] += 0.5;
-        });
-        refused("controllers", |world| {
-            world.rates.now_mut().controllers[0] = 1.1;
+        refused("more than its speed allows", |it| {
+            it.on.iter_mut().for_each(|on| on.pace.speed /= 2.0);
         });
     }
 }

@@ -1,219 +1,113 @@
 //! Life of tasks and jobs: creation, sleep, end, and the next run of a job.
 
+use crate::parts::Parts;
 use crate::scenario::Method;
-use crate::task::{State, Task, TaskNo};
-use crate::world::World;
+use crate::task::{State, TaskNo};
+use crate::world::barrier::recheck_barrier;
+use crate::world::moves::{leave_queue, set_target};
+use crate::world::turns::{await_turn, begin_turns, hand_on_all};
+use crate::world::wake::{begin, hold};
 use colocate_machine::Nanos;
 
-impl World<'_> {
-    /// Puts a task to sleep for a time.
-    pub fn sleep(&mut self, task: TaskNo, time: Nanos) {
-        self.leave_queue(task);
-        self.tasks[task].state = State::Asleep;
-        self.tasks[task].since = self.events.now();
-        self.events.wake_at(self.events.now() + time, task);
-    }
+/// Puts a task to sleep for a time.
+pub(crate) fn sleep(parts: &mut Parts<'_>, task: TaskNo, time: Nanos) {
+    leave_queue(parts, task);
+    parts.tasks[task].enter(State::Asleep, parts.events.now());
+    parts.events.wake_at(parts.events.now() + time, task);
+}
 
-    /// Wakes a task, if asleep.
-    pub fn wake(&mut self, task: TaskNo) {
-        if self.tasks[task].state != State::Asleep {
-            return;
+/// Creates a task; holds the task if its job is stopped.
+pub(crate) fn create(parts: &mut Parts<'_>, no: TaskNo) {
+    if parts.tasks[no].state() != State::NotCreated {
+        return;
+    }
+    let job = parts.tasks[no].job();
+    // A job that arrives while it has to wait is launched all the same, and stopped before it
+    // runs.
+    if parts.job_of(no).is_stopped() && no != parts.jobs[job].first() {
+        parts.jobs[job].hold_creation(no);
+        return;
+    }
+    parts.jobs[job].launch(parts.events.now());
+    // A new task has no lag.
+    parts.queues.forget_lag(no);
+    if parts.job_of(no).is_stopped() {
+        hold(parts, no);
+        return;
+    }
+    parts.tasks[no].enter(State::Ready, parts.events.now());
+    set_target(parts, no);
+    begin(parts, no);
+    await_turn(parts, no);
+}
+
+/// Ends a task's work of this run; the last task of a job ends or relaunches the job.
+pub(crate) fn finish(parts: &mut Parts<'_>, task: TaskNo) {
+    leave_queue(parts, task);
+    parts.tasks[task].enter(State::Done, parts.events.now());
+    let job = parts.tasks[task].job();
+    let ends_run = parts.jobs[job].finish_task(parts.events.now());
+    hand_on_all(parts, task);
+    if parts.scenario.method == Method::Leave {
+        end_task(parts, task);
+    }
+    if !ends_run {
+        if parts.turns(job).is_none() {
+            recheck_barrier(parts, job);
         }
-        self.end_sleep(task);
-        if self.is_stopped(task) {
-            self.hold(task);
-            return;
-        }
-        self.tasks[task].state = State::Ready;
-        self.enqueue_woken(task);
+        return;
     }
+    let all_done = parts.is_complete();
+    match parts.scenario.method {
+        Method::Leave => end_job(parts, job, 0),
+        Method::Restart if all_done => (0..parts.jobs.len()).for_each(|job| end_job(parts, job, 0)),
+        Method::Restart => relaunch(parts, job),
+    }
+    if all_done {
+        parts.ends.end();
+    }
+}
 
-    /// Puts a task with an earlier PU on a queue.
-    pub(crate) fn enqueue_woken(&mut self, task: TaskNo) {
-        let pu = self.tasks[task].pinned.or_else(|| self.wake_pu(task));
-        let pu = self.pus.near(pu.unwrap_or(self.launcher));
-        self.join_queue(task, self.allowed_near(task, pu));
+/// Launches a job once more, at the earliest a slice after its last launch. New tasks start
+/// with the virtual time of their PU's queue: without the delay the next run of a shorter job
+/// could go first again, for ever.
+fn relaunch(parts: &mut Parts<'_>, job: usize) {
+    let at = parts.jobs[job].relaunch(parts.events.now(), parts.scenario.kernel.slice);
+    begin_turns(parts, job);
+    for no in parts.jobs[job].tasks() {
+        let thread = no - parts.jobs[job].first();
+        parts.tasks[no].course_mut().restart();
+        parts.tasks[no].enter(State::NotCreated, parts.events.now());
+        let created = at + parts.scenario.jobs[job].threads[thread].born;
+        parts.events.create_at(created, no);
     }
+}
 
-    /// Creates a task; holds the task if its job is stopped.
-    pub fn create(&mut self, no: TaskNo) {
-        if self.tasks[no].state != State::NotCreated {
-            return;
-        }
-        let job = self.tasks[no].id.job.0 as usize;
-        // A job that arrives while it has to wait is launched all the same, and stopped before it
-        // runs.
-        if self.is_stopped(no) && no != self.jobs[job].tasks.start {
-            self.jobs[job].held_creations.push(no);
-            return;
-        }
-        self.jobs[job].launched.get_or_insert(self.events.now());
-        // In a later run of its job, the task was over with its work until now.
-        if self.tasks[no].created.is_some() {
-            self.end_sleep(no);
-        }
-        self.tasks[no].created.get_or_insert(self.events.now());
-        // A new task has no lag.
-        self.tasks[no].virtual_time = 0;
-        if self.is_stopped(no) {
-            self.hold(no);
-            return;
-        }
-        self.tasks[no].state = State::Ready;
-        self.set_target(no);
-        self.begin(no);
-        self.await_turn(no);
+/// Ends a task for good.
+fn end_task(parts: &mut Parts<'_>, task: TaskNo) {
+    match parts.tasks[task].state() {
+        State::Ended => return,
+        State::Ready => leave_queue(parts, task),
+        _ => {}
     }
+    parts.tasks[task].enter(State::Ended, parts.events.now());
+}
 
-    /// Puts a new task on a queue, and places its memory.
-    pub fn begin(&mut self, no: TaskNo) {
-        let first = self.jobs[self.tasks[no].id.job.0 as usize].tasks.start;
-        let parent = self.tasks[first].pu.filter(|_| no != first).unwrap_or(self.launcher);
-        let pu = match self.tasks[no].pinned {
-            Some(pu) => pu,
-            None => {
-                let pu = self.fork_pu(self.pus.near(parent));
-                self.allowed_near(no, pu)
-            }
-        };
-        self.join_queue(no, pu);
-        self.touch_pages(no, pu);
+/// Ends a job with all its tasks, with this exit status.
+fn end_job(parts: &mut Parts<'_>, job: usize, status: i32) {
+    if !parts.jobs[job].end() {
+        return;
     }
+    parts.jobs[job].tasks().for_each(|task| end_task(parts, task));
+    let tasks = parts.tasks[parts.jobs[job].tasks()].iter();
+    let cpu_time = tasks.fold(Nanos::ZERO, |sum, task| sum + task.total().ran);
+    parts.ends.end_job(job, parts.events.now(), status, cpu_time);
+}
 
-    pub(crate) fn end_sleep(&mut self, task: TaskNo) {
-        let slept = self.events.now() - self.tasks[task].since;
-        self.tasks[task].total.slept += slept;
-    }
-
-    pub(crate) fn end_wait(&mut self, task: TaskNo) {
-        let waited = self.events.now() - self.tasks[task].since;
-        let task = &mut self.tasks[task];
-        task.total.waited += waited;
-        if task.course.spins() {
-            task.total.waited_to_spin += waited;
-        }
-    }
-
-    pub(crate) fn end_stop(&mut self, task: TaskNo) {
-        let stopped = self.events.now() - self.tasks[task].since;
-        self.tasks[task].total.stopped += stopped;
-    }
-
-    /// Ends the spinning of a task. A wait for its PU before this is time waited to spin.
-    pub(crate) fn end_spin(&mut self, task: TaskNo) {
-        if self.waits(task) {
-            self.end_wait(task);
-            self.tasks[task].since = self.events.now();
-        }
-    }
-
-    /// Whether a task is ready, but does not have its PU.
-    fn waits(&self, task: TaskNo) -> bool {
-        let Task { state, pu, .. } = &self.tasks[task];
-        let has_pu = pu.is_some_and(|pu| self.queues[pu.idx()].running == Some(task));
-        *state == State::Ready && !has_pu
-    }
-
-    /// Length of a task's present wait for its PU; 0 without a wait.
-    fn wait(&self, task: TaskNo) -> Nanos {
-        if self.waits(task) { self.events.now() - self.tasks[task].since } else { Nanos::ZERO }
-    }
-
-    /// A task's waits for its PU, with the present wait.
-    pub fn waited(&self, task: TaskNo) -> Nanos {
-        self.tasks[task].total.waited + self.wait(task)
-    }
-
-    /// A task's time spinning, and its waits for its PU to spin, with the present wait.
-    pub fn spun(&self, task: TaskNo) -> Nanos {
-        let Task { total, course, .. } = &self.tasks[task];
-        let now = if course.spins() { self.wait(task) } else { Nanos::ZERO };
-        total.spun + total.waited_to_spin + now
-    }
-
-    /// Ends a task's work of this run; the last task of a job ends or relaunches the job.
-    pub fn finish(&mut self, task: TaskNo) {
-        self.leave_queue(task);
-        self.tasks[task].state = State::Done;
-        self.tasks[task].since = self.events.now();
-        let job = self.tasks[task].id.job.0 as usize;
-        self.jobs[job].busy -= 1;
-        self.hand_on_all(task);
-        if self.scenario.method == Method::Leave {
-            self.end_task(task);
-        }
-        if self.jobs[job].busy > 0 {
-            if self.turns(job).is_none() {
-                self.recheck_barrier(job);
-            }
-            return;
-        }
-        self.jobs[job].runs += 1;
-        self.jobs[job].done.get_or_insert(self.events.now());
-        let all_done = self.jobs.iter().all(|job| job.done.is_some());
-        match self.scenario.method {
-            Method::Leave => self.end_job(job, 0),
-            Method::Restart if all_done => {
-                (0..self.jobs.len()).for_each(|job| self.end_job(job, 0))
-            }
-            Method::Restart => self.relaunch(job),
-        }
-        if all_done {
-            self.ends.end();
-        }
-    }
-
-    /// Launches a job once more, at the earliest a slice after its last launch. New tasks start
-    /// with the virtual time of their PU's queue: without the delay the next run of a shorter job
-    /// could go first again, for ever.
-    pub(crate) fn relaunch(&mut self, job: usize) {
-        let at = self.events.now().max(self.jobs[job].run_launched + self.scenario.kernel.slice);
-        self.jobs[job].run_launched = at;
-        self.jobs[job].busy = self.jobs[job].tasks.len();
-        self.begin_turns(job);
-        for no in self.jobs[job].tasks.clone() {
-            let thread = no - self.jobs[job].tasks.start;
-            self.tasks[no].course.restart();
-            self.tasks[no].arrived = 0;
-            self.tasks[no].state = State::NotCreated;
-            let created = at + self.scenario.jobs[job].threads[thread].born;
-            self.events.create_at(created, no);
-        }
-    }
-
-    /// Ends a task for good.
-    pub(crate) fn end_task(&mut self, task: TaskNo) {
-        match self.tasks[task].state {
-            State::Ended => return,
-            State::Ready => self.leave_queue(task),
-            State::Stopped => self.end_stop(task),
-            // Never created in any run, so it has no times.
-            State::NotCreated if self.tasks[task].created.is_none() => {}
-            State::Asleep | State::NotCreated | State::Done => self.end_sleep(task),
-        }
-        self.tasks[task].state = State::Ended;
-        if self.tasks[task].created.is_some() {
-            self.tasks[task].ended = Some(self.events.now());
-        }
-    }
-
-    /// Ends a job with all its tasks, with this exit status.
-    pub fn end_job(&mut self, job: usize, status: i32) {
-        if self.jobs[job].over {
-            return;
-        }
-        self.jobs[job].tasks.clone().for_each(|task| self.end_task(task));
-        self.jobs[job].over = true;
-        let tasks = self.tasks[self.jobs[job].tasks.clone()].iter();
-        let cpu_time = tasks.fold(Nanos::ZERO, |sum, task| sum + task.total.ran);
-        self.ends.end_job(job, self.events.now(), status, cpu_time);
-    }
-
-    /// Kills all remaining jobs, as `timeout -s KILL` would.
-    pub fn give_up(&mut self) {
-        // Exit status of a shell for a process ended by signal 9.
-        const KILLED: i32 = 128 + 9;
-        (0..self.jobs.len()).for_each(|job| self.end_job(job, KILLED));
-        self.ends.end();
-    }
+/// Kills all remaining jobs, as `timeout -s KILL` would.
+pub(crate) fn give_up(parts: &mut Parts<'_>) {
+    // Exit status of a shell for a process ended by signal 9.
+    const KILLED: i32 = 128 + 9;
+    (0..parts.jobs.len()).for_each(|job| end_job(parts, job, KILLED));
+    parts.ends.end();
 }

@@ -1,156 +1,86 @@
-//! Rates of running tasks, and the passing of time.
+//! Rates of running tasks, and the ends of their phases.
 
-use super::invariants::Step;
-use crate::SimError;
-use crate::on_pu::OnPu;
-use crate::task::{NORMAL, TaskNo};
-use crate::world::World;
-use colocate_machine::Nanos;
-use colocate_model::CpiStack;
+use crate::course::Next;
+use crate::on_pu::{OnPu, Running};
+use crate::parts::Parts;
+use crate::task::{Pace, State, TaskNo};
+use crate::world::barrier::{arrive, end_serial};
+use crate::world::life::{finish, sleep};
+use crate::world::memory::use_memory;
+use colocate_machine::{Nanos, PuIdx};
+use colocate_model::TaskRate;
 
-impl World<'_> {
-    /// Predicts the rates anew, if another set of tasks runs.
-    pub fn refresh(&mut self) {
-        if !self.rates.is_stale() {
-            return;
+/// Ends the phases that are over, and with them tasks and jobs.
+pub(crate) fn end_phases(parts: &mut Parts<'_>, running: &mut Running) {
+    for place in 0..running.all().len() {
+        let OnPu { task, pu, until, .. } = running.all()[place];
+        // A thread whose slice is over must not keep a phase that is done: with a grain longer
+        // than slices it would never run at that phase's end.
+        let slice_end = parts.queues.slice_end(pu);
+        let leaves =
+            parts.scenario.grain > Nanos::ZERO && slice_end.is_some_and(|end| end <= parts.now());
+        if until > parts.now() && !(leaves && parts.tasks[task].course().is_due()) {
+            continue;
         }
-        self.count();
-        let pus = self.platform.machine().all_pus();
-        // In the order of PUs, on which `Tally::step` relies.
-        let running: Vec<_> =
-            pus.filter_map(|pu| Some((self.queues[pu.idx()].running?, pu))).collect();
-        let prediction = self.rates.predict(self.platform, &self.demands, &self.tasks, &running);
-        self.pollution.set_rates(&running, &prediction);
-        for (&(task, _), rate) in running.iter().zip(&prediction.tasks) {
-            self.tasks[task].occupancy.clone_from(&rate.occupancy);
-        }
-        let on = running.iter().zip(&prediction.tasks).map(|(&(task, pu), rate)| {
-            let speed = rate.instructions_per_second;
-            let phase = self.tasks[task].course.phase();
-            OnPu {
-                task,
-                pu,
-                phase,
-                speed,
-                alone: self.demands.alone(phase),
-                did: 0.0,
-                cold: 0.0,
-                memory: rate.memory.0,
-                clock: self.platform.clock_of(pu),
-                far: self.far_share(task, pu),
-                until: self.until(task, speed),
-            }
-        });
-        self.on = on.collect();
-    }
-
-    /// Adds the instructions since the last prediction to the tasks' counters.
-    pub fn count(&mut self) {
-        for (on, rate) in self.on.iter_mut().zip(&self.rates.now().tasks) {
-            let did = std::mem::take(&mut on.did);
-            let cold = std::mem::take(&mut on.cold);
-            if did + cold <= 0.0 {
-                continue;
-            }
-            let task = &mut self.tasks[on.task];
-            let mix = &self.scenario.phases[on.phase].mix;
-            let counted = &mut task.counted;
-            let accesses = mix.load.zip(mix.store).map(|(l, s)| did * (l.get() + s.get()));
-            counted.instructions += did;
-            if self.jobs[task.id.job.0 as usize].watched && did > 0.0 {
-                *task.watched.entry(on.phase).or_default() += did;
-            }
-            counted.accesses = counted.accesses.zip(accesses).map(|(sum, more)| sum + more);
-            counted.misses.resize(counted.misses.len().max(rate.misses.len()), 0.0);
-            for (sum, each) in counted.misses.iter_mut().zip(&rate.misses) {
-                *sum += did * each;
-            }
-            add(&mut counted.stack, &rate.cpi, did);
-            // The sources of refilled lines are not kept; most come from memory.
-            counted.stack.memory += cold * on.clock;
-        }
-    }
-
-    /// End of a task's phase or work at this speed.
-    pub fn until(&self, task: TaskNo, speed: f64) -> Nanos {
-        let task = &self.tasks[task];
-        let (left, exact) = task.course.until_next();
-        let at = self.events.now() + nanos_up(task.refill_s + left / speed);
-        // Ends that need not be exact are put off to the grain, so that many fall together.
-        let grain = self.scenario.grain.0;
-        if exact || grain == 0 { at } else { Nanos(at.0.div_ceil(grain).saturating_mul(grain)) }
-    }
-
-    /// Lets time pass until `to`, before which no event may be due.
-    pub fn step(&mut self, to: Nanos) -> Result<(), SimError> {
-        // An event that is due and not handled would stop time.
-        if to <= self.events.now() {
-            return Err(SimError::Broken(format!(
-                "expected time to go on, found {to} after {}",
-                self.events.now()
-            )));
-        }
-        let time = to - self.events.now();
-        let seconds = time.as_secs_f64();
-        for on in &mut self.on {
-            let task = &mut self.tasks[on.task];
-            // While it refills cold caches a task makes no progress.
-            let warm = (seconds - task.refill_s).max(0.0);
-            task.refill_s = (task.refill_s - seconds).max(0.0);
-            let done = task.course.go_on(on.speed * warm);
-            on.cold += seconds - warm;
-            if task.course.spins() {
-                on.did += on.speed * warm;
-                task.total.spun += time;
-            } else {
-                on.did += done;
-            }
-            task.total.ran += time;
-            // Virtual time is inverse to the weight (EEVDF), in units of a normal task's.
-            let virtual_time = i128::from(time.0) * i128::from(NORMAL) / i128::from(task.weight());
-            let virtual_time = i64::try_from(virtual_time).unwrap_or(i64::MAX);
-            task.virtual_time = task.virtual_time.saturating_add(virtual_time);
-            task.total.instructions += done;
-            task.total.cycles += on.clock * seconds;
-            task.total.alone_s += done / on.alone;
-            task.total.memory_bytes += on.memory * warm;
-            task.total.far_instructions += on.far * done;
-        }
-        if self.reports_pages {
-            for place in 0..self.on.len() {
-                let OnPu { task, pu, .. } = self.on[place];
-                self.count_use(task, pu, seconds);
+        running.end_phase(place);
+        parts.rates.note_change();
+        while parts.tasks[task].state() == State::Ready && parts.tasks[task].course().is_due() {
+            match parts.tasks[task].course_mut().next() {
+                Next::Phase => {}
+                Next::Sleep(time) => sleep(parts, task, time),
+                Next::Barrier => arrive(parts, task),
+                Next::SerialDone => end_serial(parts, task),
+                Next::Done => finish(parts, task),
             }
         }
-        self.note_both_ran(time);
-        self.pollution.pass(seconds);
-        self.tally.step(self.events.now(), to, &self.on, self.rates.now(), &self.tasks);
-        let from = self.events.now();
-        let patience = self.patience();
-        self.events.pass_to(to);
-        let step = Step {
-            from,
-            to,
-            on: &self.on,
-            queues: &self.queues,
-            tasks: &self.tasks,
-            jobs: &self.jobs,
-            new: self.rates.take_new(),
-            patience,
-        };
-        self.checker.step(&step).map_err(SimError::Broken)
+        // Only memory that is used in single stretches changes with the stretch.
+        if parts.accesses.change_with_stretch(task) {
+            use_memory(parts, task);
+        }
     }
 }
 
-/// Adds a CPI stack, times a number of instructions.
-fn add(sum: &mut CpiStack, each: &CpiStack, times: f64) {
-    sum.core += each.core * times;
-    sum.siblings += each.siblings * times;
-    sum.stalls += each.stalls * times;
-    sum.caches += each.caches * times;
-    sum.memory += each.memory * times;
-    sum.queues += each.queues * times;
-    sum.communication += each.communication * times;
+/// Predicts the rates anew, if another set of tasks runs.
+pub(crate) fn refresh(parts: &mut Parts<'_>, running: &mut Running) {
+    if !parts.rates.is_stale() {
+        return;
+    }
+    count(parts, running);
+    let pus = parts.machine().all_pus();
+    // In the order of PUs, on which `Tally::step` relies.
+    let tasks: Vec<_> = pus.filter_map(|pu| Some((parts.queues.running(pu)?, pu))).collect();
+    let Parts { platform, demands, accesses, .. } = parts;
+    let prediction = parts.rates.predict(platform, demands, &parts.tasks, accesses, &tasks);
+    parts.pollution.set_rates(&tasks, &prediction);
+    let on = tasks.iter().zip(&prediction.tasks);
+    running.set(on.map(|(&(task, pu), rate)| on_pu(parts, task, pu, rate)).collect());
+}
+
+/// A running task at these rates.
+fn on_pu(parts: &Parts<'_>, task: TaskNo, pu: PuIdx, rate: &TaskRate) -> OnPu {
+    let phase = parts.tasks[task].course().phase();
+    let pace = Pace {
+        speed: rate.instructions_per_second,
+        alone: parts.demands.alone(phase),
+        memory: rate.memory.0,
+        clock: parts.platform.clock_of(pu),
+        far: parts.accesses.far_share(task, parts.platform.node_of(pu)),
+    };
+    OnPu { task, pu, phase, pace, did: 0.0, cold: 0.0, until: until(parts, task, pace.speed) }
+}
+
+/// Adds the instructions since the last prediction to the tasks' counters.
+pub(crate) fn count(parts: &mut Parts<'_>, running: &mut Running) {
+    running.count(&mut parts.tasks, &parts.jobs, &parts.scenario.phases, parts.rates.now());
+}
+
+/// End of a task's phase or work at this speed.
+fn until(parts: &Parts<'_>, task: TaskNo, speed: f64) -> Nanos {
+    let (seconds, exact) = parts.tasks[task].until_next(speed);
+    let at = parts.now() + nanos_up(seconds);
+    // Ends that need not be exact are put off to the grain, so that many fall together.
+    let grain = parts.scenario.grain.0;
+    if exact || grain == 0 { at } else { Nanos(at.0.div_ceil(grain).saturating_mul(grain)) }
 }
 
 /// Largest rounding error of a sum of times, in nanoseconds; far below an instruction.

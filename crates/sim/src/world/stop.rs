@@ -11,69 +11,45 @@
 //! - Data of a stopped task that others evict from caches has to be fetched again
 //!   ([`crate::pollution`]).
 
-use crate::task::{State, TaskNo};
-use crate::world::World;
+use crate::parts::Parts;
+use crate::task::State;
+use crate::world::moves::{leave_queue, set_target};
+use crate::world::wake::{go_on, hold};
 use colocate_evidence::JobIdx;
 
-impl World<'_> {
-    /// Stops `jobs`, given in order, if not yet stopped.
-    pub fn stop(&mut self, jobs: &[JobIdx]) {
-        for job in 0..self.jobs.len() {
-            if self.jobs[job].stopped || !names(jobs, job) {
-                continue;
-            }
-            self.jobs[job].stopped = true;
-            // Pollution is counted from the first stop on, so all that runs now must be known anew.
-            self.pollution.begin();
-            self.rates.note_change();
-            for task in self.jobs[job].tasks.clone() {
-                if self.tasks[task].state == State::Ready {
-                    self.leave_queue(task);
-                    self.hold(task);
-                }
+/// Stops `jobs`, given in order, if not yet stopped.
+pub(crate) fn stop(parts: &mut Parts<'_>, jobs: &[JobIdx]) {
+    for job in 0..parts.jobs.len() {
+        if !names(jobs, job) || !parts.jobs[job].stop() {
+            continue;
+        }
+        // Pollution is counted from the first stop on, so all that runs now must be known anew.
+        parts.pollution.begin();
+        parts.rates.note_change();
+        for task in parts.jobs[job].tasks() {
+            if parts.tasks[task].state() == State::Ready {
+                leave_queue(parts, task);
+                hold(parts, task);
             }
         }
     }
+}
 
-    /// Lets all stopped jobs continue but `stopped`, given in order.
-    pub fn let_go(&mut self, stopped: &[JobIdx]) {
-        for job in 0..self.jobs.len() {
-            if names(stopped, job) || !std::mem::take(&mut self.jobs[job].stopped) {
-                continue;
-            }
-            for task in self.jobs[job].tasks.clone() {
-                if self.tasks[task].state == State::Stopped {
-                    self.set_target(task);
-                    self.go_on(task);
-                }
-            }
-            let held = std::mem::take(&mut self.jobs[job].held_creations);
-            let now = self.events.now();
-            held.into_iter().for_each(|task| self.events.create_at(now, task));
+/// Lets all stopped jobs continue but `stopped`, given in order.
+pub(crate) fn let_go(parts: &mut Parts<'_>, stopped: &[JobIdx]) {
+    for job in 0..parts.jobs.len() {
+        if names(stopped, job) || !parts.jobs[job].go_on() {
+            continue;
         }
-    }
-
-    /// Stops a ready or new task.
-    pub fn hold(&mut self, task: TaskNo) {
-        self.tasks[task].state = State::Stopped;
-        self.tasks[task].since = self.events.now();
-        self.tasks[task].stopped_at = self.tasks[task].pu.map(|pu| self.pollution.so_far(pu));
-    }
-
-    /// Lets a stopped task continue: where it ran, or as a new task.
-    fn go_on(&mut self, task: TaskNo) {
-        self.end_stop(task);
-        self.tasks[task].state = State::Ready;
-        if self.tasks[task].pu.is_some() {
-            self.enqueue_woken(task);
-        } else {
-            self.begin(task);
+        for task in parts.jobs[job].tasks() {
+            if parts.tasks[task].state() == State::Stopped {
+                set_target(parts, task);
+                go_on(parts, task);
+            }
         }
-    }
-
-    /// Whether a task's job is stopped.
-    pub fn is_stopped(&self, task: TaskNo) -> bool {
-        self.jobs[self.tasks[task].id.job.0 as usize].stopped
+        let held = parts.jobs[job].take_held();
+        let now = parts.events.now();
+        held.into_iter().for_each(|task| parts.events.create_at(now, task));
     }
 }
 

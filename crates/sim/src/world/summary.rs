@@ -1,47 +1,47 @@
 //! The outcome of a simulation so far.
 
+use crate::job::Job;
 use crate::outcome::{JobOutcome, Outcome, TaskOutcome};
+use crate::parts::Parts;
+use crate::tally::Tally;
 use crate::task::Task;
-use crate::world::World;
 use colocate_machine::Nanos;
 
-impl World<'_> {
-    /// Outcome until now; times alone are not filled in.
-    pub fn outcome(&self) -> Outcome {
-        let (platform, scenario) = (self.platform, self.scenario);
-        let started = self.jobs.iter().filter_map(|job| job.launched).min();
-        let seconds = (self.events.now() - started.unwrap_or_default()).as_secs_f64();
-        let jobs = self.jobs.iter().zip(&scenario.jobs).map(|(job, spec)| JobOutcome {
-            name: spec.name.clone(),
-            launched: job.launched,
-            done: job.done,
-            runs: job.runs,
-            alone: None,
-        });
-        let created = self.tasks.iter().filter(|task| task.created.is_some());
-        Outcome {
-            machine: platform.machine().name.clone(),
-            scenario: scenario.name.clone(),
-            seed: scenario.seed,
-            assumptions: platform.assumptions(),
-            lasted: self.events.now(),
-            complete: self.jobs.iter().all(|job| job.done.is_some()),
-            jobs: jobs.collect(),
-            tasks: created.map(|task| task_outcome(task, self.events.now())).collect(),
-            together: self.tally.together.clone(),
-            used: self.tally.used(platform, &self.demands, seconds),
-            spans: self.tally.spans.clone(),
-        }
+/// Outcome until now; times alone are not filled in.
+pub(crate) fn outcome(parts: &Parts<'_>, tally: &Tally) -> Outcome {
+    let Parts { platform, scenario, .. } = parts;
+    let started = parts.jobs.iter().filter_map(Job::launched).min();
+    let seconds = (parts.now() - started.unwrap_or_default()).as_secs_f64();
+    let jobs = parts.jobs.iter().zip(&scenario.jobs).map(|(job, spec)| JobOutcome {
+        name: spec.name.clone(),
+        launched: job.launched(),
+        done: job.done(),
+        runs: job.runs(),
+        alone: None,
+    });
+    let created = parts.tasks.iter().filter(|task| task.created().is_some());
+    Outcome {
+        machine: platform.machine().name.clone(),
+        scenario: scenario.name.clone(),
+        seed: scenario.seed,
+        assumptions: platform.assumptions(),
+        lasted: parts.now(),
+        complete: parts.is_complete(),
+        jobs: jobs.collect(),
+        tasks: created.map(|task| task_outcome(task, parts.now())).collect(),
+        together: tally.together().clone(),
+        used: tally.used(platform, &parts.demands, seconds),
+        spans: tally.spans().to_vec(),
     }
 }
 
 fn task_outcome(task: &Task, now: Nanos) -> TaskOutcome {
-    let total = task.total;
+    let total = task.total();
     TaskOutcome {
-        id: task.id,
-        name: task.name.clone(),
-        created: task.created.unwrap_or(now),
-        ended: task.ended.unwrap_or(now),
+        id: task.id(),
+        name: task.name().to_owned(),
+        created: task.created().unwrap_or(now),
+        ended: task.ended().unwrap_or(now),
         ran: total.ran,
         spun: total.spun,
         // Only schedulers get the two apart; see `super::stop`.

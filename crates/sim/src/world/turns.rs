@@ -15,120 +15,93 @@
 //! - **No deadlock**: as long as a thread has work left, one has its turn. -> test
 //!   `threads_that_end_hand_on_their_turn`
 
-use crate::scenario::BarrierWait;
+use crate::parts::Parts;
 use crate::task::{State, TaskNo};
 use crate::woken::Woken;
-use crate::world::World;
-use colocate_evidence::WakeUps;
+use crate::world::moves::leave_queue;
+use crate::world::wake::wake;
 use colocate_machine::calibrated::Pair;
 use colocate_machine::{Nanos, PuIdx};
 
-impl World<'_> {
-    /// Number of turns of a job; `None` if its threads do not take turns.
-    pub(crate) fn turns(&self, job: usize) -> Option<u32> {
-        match self.scenario.jobs[job].barrier?.wait {
-            BarrierWait::Turns(turns) => Some(turns),
-            BarrierWait::Sleep | BarrierWait::Spin(_) => None,
+/// Deals the turns of a job to its threads, evenly.
+pub(crate) fn begin_turns(parts: &mut Parts<'_>, job: usize) {
+    let turns = parts.turns(job).unwrap_or(0);
+    let threads = u32::try_from(parts.jobs[job].tasks().len()).unwrap_or(u32::MAX);
+    for (order, task) in (0..).zip(parts.jobs[job].tasks()) {
+        parts.teams.begin(task, turns / threads + u32::from(order < turns % threads));
+    }
+}
+
+/// Puts a task without a turn to sleep, where threads take turns.
+pub(crate) fn await_turn(parts: &mut Parts<'_>, task: TaskNo) {
+    let takes_turns = parts.turns(parts.tasks[task].job()).is_some();
+    if takes_turns && parts.teams.turns(task) == 0 {
+        leave_queue(parts, task);
+        parts.teams.wait(task);
+        parts.tasks[task].enter(State::Asleep, parts.events.now());
+    }
+}
+
+/// Passes a turn to the next thread: the task has done its part.
+pub(crate) fn hand_on(parts: &mut Parts<'_>, task: TaskNo) {
+    if next_in_turn(parts, task).is_none() {
+        return;
+    }
+    hand_on_turns(parts, task, 1);
+    await_turn(parts, task);
+}
+
+/// Passes all turns to the next thread: the task has done all its work.
+pub(crate) fn hand_on_all(parts: &mut Parts<'_>, task: TaskNo) {
+    let turns = parts.teams.turns(task);
+    hand_on_turns(parts, task, turns);
+}
+
+/// Passes turns to the next thread, and wakes a waiting thread.
+fn hand_on_turns(parts: &mut Parts<'_>, task: TaskNo, turns: u32) {
+    let Some(next) = next_in_turn(parts, task) else { return };
+    parts.teams.pass(task, next, turns);
+    if turns > 0 && parts.teams.go_on(next) {
+        let on = parts.queues.pu_of(task);
+        parts.wake_ups.begin(next, Woken { by: task, at: parts.events.now(), on });
+        parts.rates.note_change();
+        wake(parts, next);
+    }
+}
+
+/// The next thread of the same job with work left; `None` for the last.
+fn next_in_turn(parts: &Parts<'_>, task: TaskNo) -> Option<TaskNo> {
+    let all = parts.job_of(task).tasks();
+    (task + 1..all.end).chain(all.start..task).find(|&task| parts.tasks[task].has_work())
+}
+
+/// Counts a wake-up, and charges its cost, when the woken task gets a PU.
+pub(crate) fn note_wake_up(parts: &mut Parts<'_>, task: TaskNo, pu: PuIdx) {
+    let Some(woken) = parts.wake_ups.take(task) else { return };
+    let waited = parts.events.now() - woken.at;
+    let machine = parts.platform.machine();
+    let pair = woken.on.filter(|_| waited == Nanos::ZERO);
+    let pair = pair.and_then(|on| Pair::of(machine, parts.pus.os(on), parts.pus.os(pu)));
+    let seconds = parts.scenario.kernel.wake_ups.of(pair.unwrap_or(Pair::SamePu));
+    parts.tasks[task].delay(seconds);
+    parts.wake_ups.add(task, woken, pu, waited + nanos(seconds));
+}
+
+/// Adds time to all running pairs of threads with consecutive turns.
+pub(crate) fn note_both_ran(parts: &mut Parts<'_>, time: Nanos) {
+    for job in 0..parts.jobs.len() {
+        let tasks = parts.jobs[job].tasks();
+        if tasks.len() < 2 || parts.turns(job).is_none() {
+            continue;
         }
-    }
-
-    /// Whether the threads of any job take turns.
-    pub(crate) fn takes_turns(&self) -> bool {
-        (0..self.jobs.len()).any(|job| self.turns(job).is_some())
-    }
-
-    /// Deals the turns of a job to its threads, evenly.
-    pub(crate) fn begin_turns(&mut self, job: usize) {
-        let turns = self.turns(job).unwrap_or(0);
-        let threads = u32::try_from(self.jobs[job].tasks.len()).unwrap_or(u32::MAX);
-        for (order, task) in (0..).zip(self.jobs[job].tasks.clone()) {
-            self.tasks[task].turns = turns / threads + u32::from(order < turns % threads);
-        }
-    }
-
-    /// Puts a task without a turn to sleep, where threads take turns.
-    pub(crate) fn await_turn(&mut self, task: TaskNo) {
-        let takes_turns = self.turns(self.tasks[task].id.job.0 as usize).is_some();
-        if takes_turns && self.tasks[task].turns == 0 {
-            self.leave_queue(task);
-            self.tasks[task].at_barrier = true;
-            self.tasks[task].state = State::Asleep;
-            self.tasks[task].since = self.events.now();
-        }
-    }
-
-    /// Passes a turn to the next thread: the task has done its part.
-    pub(crate) fn hand_on(&mut self, task: TaskNo) {
-        if self.next_in_turn(task).is_none() {
-            return;
-        }
-        self.hand_on_turns(task, 1);
-        self.await_turn(task);
-    }
-
-    /// Passes all turns to the next thread: the task has done all its work.
-    pub(crate) fn hand_on_all(&mut self, task: TaskNo) {
-        let turns = self.tasks[task].turns;
-        self.hand_on_turns(task, turns);
-    }
-
-    /// Passes turns to the next thread, and wakes a waiting thread.
-    fn hand_on_turns(&mut self, task: TaskNo, turns: u32) {
-        let Some(next) = self.next_in_turn(task) else { return };
-        self.tasks[task].turns -= turns;
-        self.tasks[next].turns += turns;
-        if turns > 0 && std::mem::take(&mut self.tasks[next].at_barrier) {
-            let on = self.tasks[task].pu;
-            self.tasks[next].woken = Some(Woken { by: task, at: self.events.now(), on });
-            self.rates.note_change();
-            self.wake(next);
-        }
-    }
-
-    /// The next thread of the same job with work left; `None` for the last.
-    fn next_in_turn(&self, task: TaskNo) -> Option<TaskNo> {
-        let all = self.jobs[self.tasks[task].id.job.0 as usize].tasks.clone();
-        (task + 1..all.end).chain(all.start..task).find(|&task| self.tasks[task].has_work())
-    }
-
-    /// Counts a wake-up, and charges its cost, when the woken task gets a PU.
-    pub(crate) fn note_wake_up(&mut self, task: TaskNo, pu: PuIdx) {
-        let Some(woken) = self.tasks[task].woken.take() else { return };
-        let waited = self.events.now() - woken.at;
-        let machine = self.platform.machine();
-        let pair = woken.on.filter(|_| waited == Nanos::ZERO);
-        let pair = pair.and_then(|on| Pair::of(machine, self.os(on), self.os(pu)));
-        let seconds = self.scenario.kernel.wake_ups.of(pair.unwrap_or(Pair::SamePu));
-        self.tasks[task].refill_s += seconds;
-        self.wake_ups.add(task, woken, pu, waited + nanos(seconds));
-    }
-
-    /// Adds time to all running pairs of threads with consecutive turns.
-    pub(crate) fn note_both_ran(&mut self, time: Nanos) {
-        for job in 0..self.jobs.len() {
-            let tasks = self.jobs[job].tasks.clone();
-            if tasks.len() < 2 || self.turns(job).is_none() {
-                continue;
-            }
-            // Two threads follow each other both ways, but are one pair.
-            let last = if tasks.len() == 2 { tasks.start + 1 } else { tasks.end };
-            for task in tasks.start..last {
-                let Some(next) = self.next_in_turn(task) else { continue };
-                if self.runs(task) && self.runs(next) {
-                    self.wake_ups.add_both_ran(task, next, time);
-                }
+        // Two threads follow each other both ways, but are one pair.
+        let last = if tasks.len() == 2 { tasks.start + 1 } else { tasks.end };
+        for task in tasks.start..last {
+            let Some(next) = next_in_turn(parts, task) else { continue };
+            if parts.queues.runs(task) && parts.queues.runs(next) {
+                parts.wake_ups.add_both_ran(task, next, time);
             }
         }
-    }
-
-    /// Whether a task has its PU.
-    fn runs(&self, task: TaskNo) -> bool {
-        self.tasks[task].pu.is_some_and(|pu| self.queues[pu.idx()].running == Some(task))
-    }
-
-    /// Wake-ups as seen by policies.
-    pub(crate) fn reported_wake_ups(&self) -> Vec<WakeUps> {
-        self.wake_ups.reports(|task| self.tasks[task].id)
     }
 }
 

@@ -1,0 +1,161 @@
+//! A simulated job: its runs, and whether it is stopped.
+
+use crate::task::TaskNo;
+use colocate_machine::Nanos;
+use std::ops::Range;
+
+/// State of a job.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    /// Its tasks, by place in the list of all tasks.
+    tasks: Range<TaskNo>,
+    /// Tasks with work left in this run.
+    busy: usize,
+    /// Time of the first launch.
+    launched: Option<Nanos>,
+    /// Time of this run's launch.
+    run_launched: Nanos,
+    /// Time of the first end of its work.
+    done: Option<Nanos>,
+    /// Finished runs.
+    runs: u32,
+    /// Whether the job has ended for good.
+    over: bool,
+    /// Whether the job is stopped, by a plan.
+    stopped: bool,
+    /// Whether the instructions of its tasks are counted by phase, for their mix.
+    watched: bool,
+    /// Tasks whose creation fell due during the stop.
+    held_creations: Vec<TaskNo>,
+}
+
+impl Job {
+    /// A job with these tasks, to be launched at a time.
+    pub const fn new(tasks: Range<TaskNo>, arrives: Nanos) -> Self {
+        Self {
+            busy: tasks.end - tasks.start,
+            tasks,
+            launched: None,
+            run_launched: arrives,
+            done: None,
+            runs: 0,
+            over: false,
+            stopped: false,
+            watched: false,
+            held_creations: Vec::new(),
+        }
+    }
+
+    /// Its tasks, by place in the list of all tasks.
+    pub const fn tasks(&self) -> Range<TaskNo> {
+        self.tasks.start..self.tasks.end
+    }
+
+    /// Its first task.
+    pub const fn first(&self) -> TaskNo {
+        self.tasks.start
+    }
+
+    /// Time of the first launch.
+    pub const fn launched(&self) -> Option<Nanos> {
+        self.launched
+    }
+
+    /// Time of the first end of its work.
+    pub const fn done(&self) -> Option<Nanos> {
+        self.done
+    }
+
+    /// Finished runs.
+    pub const fn runs(&self) -> u32 {
+        self.runs
+    }
+
+    /// Whether it is stopped, by a plan.
+    pub const fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Whether the instructions of its tasks are counted by phase.
+    pub const fn is_watched(&self) -> bool {
+        self.watched
+    }
+
+    /// Sets whether the instructions of its tasks are counted by phase.
+    pub const fn watch(&mut self, watched: bool) {
+        self.watched = watched;
+    }
+
+    /// Stops the job. Whether it was not stopped before.
+    pub const fn stop(&mut self) -> bool {
+        !std::mem::replace(&mut self.stopped, true)
+    }
+
+    /// Lets the job continue. Whether it was stopped.
+    pub const fn go_on(&mut self) -> bool {
+        std::mem::replace(&mut self.stopped, false)
+    }
+
+    /// Holds the creation of a task until the job continues.
+    pub fn hold_creation(&mut self, task: TaskNo) {
+        self.held_creations.push(task);
+    }
+
+    /// Tasks whose creation fell due during the stop; none afterwards.
+    pub fn take_held(&mut self) -> Vec<TaskNo> {
+        std::mem::take(&mut self.held_creations)
+    }
+
+    /// Notes the launch, at the creation of its first task.
+    pub fn launch(&mut self, now: Nanos) {
+        self.launched.get_or_insert(now);
+    }
+
+    /// Notes that a task is over with its work. Whether that ends the run.
+    pub fn finish_task(&mut self, now: Nanos) -> bool {
+        self.busy -= 1;
+        if self.busy == 0 {
+            self.runs += 1;
+            self.done.get_or_insert(now);
+        }
+        self.busy == 0
+    }
+
+    /// Begins another run, at the earliest `delay` after the last launch. Returns its time.
+    pub fn relaunch(&mut self, now: Nanos, delay: Nanos) -> Nanos {
+        self.run_launched = now.max(self.run_launched + delay);
+        self.busy = self.tasks.len();
+        self.run_launched
+    }
+
+    /// Ends the job for good. Whether it had not ended before.
+    pub const fn end(&mut self) -> bool {
+        !std::mem::replace(&mut self.over, true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_ends_with_its_last_task() {
+        let mut job = Job::new(3..5, Nanos(1));
+        job.launch(Nanos(2));
+        assert!(!job.finish_task(Nanos(4)) && job.finish_task(Nanos(5)));
+        assert_eq!((job.runs(), job.done(), job.launched()), (1, Some(Nanos(5)), Some(Nanos(2))));
+        assert_eq!(job.relaunch(Nanos(6), Nanos(10)), Nanos(11));
+        assert!(!job.finish_task(Nanos(12)) && job.finish_task(Nanos(13)));
+        assert_eq!(job.done(), Some(Nanos(5)));
+        assert!(job.end() && !job.end());
+    }
+
+    #[test]
+    fn a_stopped_job_holds_creations() {
+        let mut job = Job::new(0..2, Nanos::ZERO);
+        assert!(job.stop() && !job.stop() && job.is_stopped());
+        job.hold_creation(1);
+        assert!(job.go_on() && !job.go_on());
+        assert_eq!((job.take_held(), job.take_held()), (vec![1], vec![]));
+    }
+}
