@@ -321,9 +321,6 @@ fn only_the_tracer_is_gpl_and_nothing_depends_on_it() {
 /// Most methods of a type whose methods are in several files.
 const MOST_METHODS: usize = 20;
 
-/// Types with more, by crate. `World` goes from here when it is in parts.
-const LARGE_TYPES: [(&str, &str); 1] = [("sim", "World")];
-
 /// Name that `text` begins with.
 fn first_name(text: &str) -> &str {
     let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(text.len());
@@ -382,9 +379,7 @@ fn no_large_type_is_spread_over_files() {
     let mut wrong = Vec::new();
     for ((at, name), files) in &methods {
         let count: usize = files.values().sum();
-        let exempt =
-            LARGE_TYPES.iter().any(|(of, it)| it == name && at.contains(&format!("/{of}/")));
-        if files.len() > 1 && count > MOST_METHODS && !exempt {
+        if files.len() > 1 && count > MOST_METHODS {
             wrong.push(format!("{at}: {name} has {count} methods: {files:?}"));
         }
     }
