@@ -496,12 +496,15 @@ pub fn journals_of_user() -> Vec<Found> {
 }
 
 /// Process of `pids` with threads placed by another living colocate, and the process of that
-/// colocate.
+/// colocate; the same process twice for a colocate among `pids`.
 pub fn placed_by_another(pids: &BTreeSet<Pid>, proc: &Path) -> Option<(Pid, Pid)> {
     let working = journals_of_user()
         .into_iter()
         .filter(|found| found.owner.is_some_and(|owner| is_alive(owner, proc)));
     working.filter_map(|found| found.journal.ok()).find_map(|journal| {
+        if pids.contains(&journal.owner.pid) {
+            return Some((journal.owner.pid, journal.owner.pid));
+        }
         let mut entries = journal.entries.iter();
         let placed = entries.find(|entry| entry.mark.is_put() && pids.contains(&entry.pid))?;
         Some((placed.pid, journal.owner.pid))

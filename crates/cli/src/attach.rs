@@ -83,6 +83,11 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         attached.iter().flat_map(|it| &it.processes).map(|it| it.pid()).collect();
     let another = restore::placed_by_another(&placed.iter().copied().collect(), Path::new("/proc"));
     if let Some((pid, colocate)) = another {
+        if pid == colocate {
+            let message =
+                format!("expected a program, found that process {pid} is a colocate at work");
+            return Err(Failure { code: exit::OURS, message }.into());
+        }
         let message = format!(
             "expected processes that no other colocate places, found that {} is placed by process {colocate}; end that first \
              (kill {colocate})",

@@ -61,7 +61,7 @@ pub struct Args {
     file: Option<PathBuf>,
 
     /// Only the workloads of FILE whose names contain TEXT
-    #[arg(long, value_name = "TEXT", requires = "file")]
+    #[arg(long, value_name = "TEXT", requires = "file", conflicts_with = "command")]
     only: Option<String>,
 
     /// Policies to compare, separated by commas; `bare` is without colocate. Also other ways to run

@@ -103,14 +103,34 @@ fn convert(path: &Path, args: &Args) -> anyhow::Result<i32> {
     };
     let files: Vec<BufReader<File>> =
         args.drmemtrace.iter().map(open).collect::<anyhow::Result<_>>()?;
+    // A link is followed; what is no file, as a pipe, cannot be replaced.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if path.exists() && !path.is_file() {
+        write_converted(&path, files)?;
+        return Ok(0);
+    }
+    // Apart until it is whole: the file may hold an earlier trace.
+    let mut part = path.clone().into_os_string();
+    part.push(".part");
+    let written = write_converted(Path::new(&part), files).and_then(|()| {
+        let replaced = std::fs::rename(&part, &path);
+        replaced.with_context(|| format!("cannot write {}", path.display()))
+    });
+    if written.is_err() {
+        let _ = std::fs::remove_file(&part);
+    }
+    written.map(|()| 0)
+}
+
+/// Writes the recordings in `files` as one trace.
+fn write_converted(path: &Path, files: Vec<BufReader<File>>) -> anyhow::Result<()> {
     let mut out = BufWriter::new(colocate_files::create(path, Mode::ByUmask)?);
     let written = out
         .write_all(&form::header())
         .map_err(drmemtrace::DrmemtraceError::from)
         .and_then(|()| drmemtrace::convert(files, &mut out));
     written.context("cannot convert it")?;
-    out.flush().with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(0)
+    out.flush().with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Opens the trace in a file.

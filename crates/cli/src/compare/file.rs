@@ -133,7 +133,13 @@ impl File {
 
     /// Checks all that can be checked before the preparation.
     fn check(&self, args: &Args) -> anyhow::Result<()> {
-        check::names(self.workload.iter().map(|workload| workload.name.as_str()))?;
+        let names = || self.workload.iter().map(|workload| workload.name.as_str());
+        check::names(names())?;
+        let only = args.only.as_deref().unwrap_or_default();
+        if !names().any(|name| name.contains(only)) {
+            let names = names().collect::<Vec<_>>().join(", ");
+            return Err(usage(format!("--only: expected a part of one of: {names}, found {only}")));
+        }
         for workload in &self.workload {
             self.check_workload(workload, args)
                 .map_err(|error| usage(format!("workload {}: {error}", workload.name)))?;
@@ -248,13 +254,7 @@ impl Measurement {
             let dir = self.dir.join(session::file_name(&workload.name));
             Ok((dir, self.settings(workload, args)?))
         });
-        let chosen: Vec<_> = chosen.collect::<anyhow::Result<_>>()?;
-        if chosen.is_empty() {
-            let names: Vec<&str> = self.file.workload.iter().map(|it| it.name.as_str()).collect();
-            let names = names.join(", ");
-            return Err(usage(format!("--only: expected a part of one of: {names}, found {only}")));
-        }
-        Ok(chosen)
+        chosen.collect()
     }
 
     fn settings(&self, workload: &Workload, args: &Args) -> anyhow::Result<Settings> {

@@ -328,7 +328,7 @@ fn first_name(text: &str) -> &str {
 }
 
 /// Module of a source file, with the text before its tests: `a/b` for `a/b.rs` and `a/b/mod.rs`.
-fn module<'a>((path, text): &'a (String, String)) -> Option<(&'a str, &'a str)> {
+fn module((path, text): &(String, String)) -> Option<(&str, &str)> {
     let is_product = path.contains("/src/") && !path.ends_with("/tests.rs");
     let path = path.strip_suffix(".rs").filter(|_| is_product)?;
     let ends = ["/mod", "/lib", "/main"];

@@ -57,7 +57,8 @@ fn find_in(machine: &Machine, folders: &[PathBuf]) -> Result<Option<(PathBuf, Ex
         let path = folder.join(&name);
         match colocate_files::read_text(&path, Accept::File, LIMIT) {
             Ok(text) => {
-                let origin = path.display().to_string();
+                let origin =
+                    format!("{} (`colocate calibrate --forget` removes it)", path.display());
                 let exact = Exact::from_json(&text).map_err(|why: ExactError| {
                     ReadError::Described { origin, reason: why.into() }
                 })?;
