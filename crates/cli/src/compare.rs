@@ -9,6 +9,7 @@ mod attachment;
 mod check;
 mod file;
 mod launch;
+mod names;
 mod score;
 mod session;
 mod way;
@@ -17,19 +18,14 @@ use crate::output::{self, Bar};
 use crate::run::server::Server;
 use crate::stop::stop_flag;
 use crate::{exit, idle, input};
-use anyhow::Context;
 use colocate_figures::comparison::{Comparison, Place};
 use colocate_figures::state::{MOST_REPETITIONS, Quiet, Run};
 use colocate_figures::{order, plot, table};
-use colocate_files::Dir;
 use colocate_machine::printable;
 use file::Measurement;
 use launch::{Ended, Launcher};
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 use session::Session;
 use std::ffi::OsString;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -120,7 +116,6 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     // Held to the end of the comparison.
     let _alone = if args.not_alone { None } else { Some(idle::Alone::take()?) };
     let stop = stop_flag()?;
-    let _claimed = claim(args)?;
     let Some(path) = &args.file else {
         return compare(Session::open(args)?, Vec::new(), args, stop);
     };
@@ -131,23 +126,6 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         compare(session, measurement.environment()?, args, stop)?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Claims the directory of `args` until the file is closed: two comparisons in one would mix their runs.
-fn claim(args: &Args) -> anyhow::Result<Option<File>> {
-    if args.resume && !args.output.exists() {
-        return Ok(None);
-    }
-    Dir::open_or_make(&args.output, 0o777)?;
-    let shown = args.output.display();
-    let dir = File::open(&args.output).with_context(|| format!("cannot open {shown}"))?;
-    match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => anyhow::bail!(
-            "another comparison is running in {shown}: wait for it, or name another directory with -o"
-        ),
-        // Some file systems have no locks.
-        _ => Ok(Some(dir)),
-    }
 }
 
 /// Makes the remaining runs of `session` and prints its results.

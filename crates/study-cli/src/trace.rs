@@ -5,7 +5,7 @@ use colocate_cli::exit::{self, no_capability, usage};
 use colocate_cli::output;
 use colocate_cli::run::jobs;
 use colocate_figures::table::aligned;
-use colocate_files::{Accept, MaxSize, Mode};
+use colocate_files::{Accept, Dir, MaxSize, Mode};
 use colocate_linux::sys;
 use colocate_observe::emulate;
 use colocate_trace::{Check, Summary, TraceFile, drmemtrace, form};
@@ -109,15 +109,16 @@ fn convert(path: &Path, args: &Args) -> anyhow::Result<i32> {
         write_converted(&path, files)?;
         return Ok(0);
     }
+    let name = path.file_name().context("expected a file for the trace, found a folder")?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = Dir::open(folder.unwrap_or(Path::new(".")))?;
     // Apart until it is whole: the file may hold an earlier trace.
-    let mut part = path.clone().into_os_string();
+    let mut part = name.to_owned();
     part.push(".part");
-    let written = write_converted(Path::new(&part), files).and_then(|()| {
-        let replaced = std::fs::rename(&part, &path);
-        replaced.with_context(|| format!("cannot write {}", path.display()))
-    });
+    let written = write_converted(&folder.path().join(&part), files)
+        .and_then(|()| Ok(folder.rename(&part, name)?));
     if written.is_err() {
-        let _ = std::fs::remove_file(&part);
+        let _ = folder.remove(&part);
     }
     written.map(|()| 0)
 }

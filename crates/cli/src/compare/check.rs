@@ -1,7 +1,7 @@
 //! Checks of a comparison before anything runs.
 
+use super::names::file_name;
 use super::score::Source;
-use super::session::file_name;
 use super::way::Way;
 use crate::exit::usage;
 use crate::policies::Policies;

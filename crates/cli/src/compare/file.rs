@@ -1,7 +1,7 @@
 //! Measurement files: workloads with scores, and ways to run them.
 
+use super::names::{file_name, word};
 use super::score::Source;
-use super::session::word;
 use super::{Args, REPETITIONS, SEED, check, session};
 use crate::exit::{self, usage};
 use crate::run::server::Server;
@@ -184,6 +184,7 @@ pub struct Measurement {
     path: PathBuf,
     /// Directory of the workloads' sessions.
     dir: PathBuf,
+    _claim: Dir,
 }
 
 impl Measurement {
@@ -192,7 +193,7 @@ impl Measurement {
     pub fn open(path: &Path, args: &Args, stop: &AtomicBool) -> anyhow::Result<Self> {
         let file = File::read(path)?;
         file.check(args).map_err(|error| usage(format!("{}: {error}", path.display())))?;
-        Dir::open_or_make(&args.output, 0o777)?;
+        let claim = session::claim(&args.output)?;
         // Absolute, since the working directory changes below.
         let path =
             path.canonicalize().with_context(|| format!("cannot find {}", path.display()))?;
@@ -200,7 +201,7 @@ impl Measurement {
         let work = dir.join("work");
         Dir::open_or_make(&work, 0o777)?;
         std::env::set_current_dir(&work).context("cannot enter the programs' directory")?;
-        let measurement = Self { file, path, dir };
+        let measurement = Self { file, path, dir, _claim: claim };
         measurement.prepare(stop)?;
         Ok(measurement)
     }
@@ -251,7 +252,7 @@ impl Measurement {
         let only = args.only.as_deref().unwrap_or_default();
         let chosen = self.file.workload.iter().filter(|workload| workload.name.contains(only));
         let chosen = chosen.map(|workload| {
-            let dir = self.dir.join(session::file_name(&workload.name));
+            let dir = self.dir.join(file_name(&workload.name));
             Ok((dir, self.settings(workload, args)?))
         });
         chosen.collect()

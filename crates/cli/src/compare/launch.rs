@@ -1,8 +1,9 @@
 //! One run of a comparison: through colocate, beside `colocate attach`, or bare.
 
 use super::attachment::Attachment;
+use super::names::RunFiles;
 use super::score::{RunResult, Source};
-use super::session::{RunFiles, Session};
+use super::session::Session;
 use super::way::Way;
 use crate::children::{self, End, kill_group, start_into};
 use crate::input;

@@ -1,6 +1,6 @@
 //! Scores: numbers read after a run.
 
-use super::session::RunFiles;
+use super::names::RunFiles;
 use crate::children::End;
 use crate::exit::usage;
 use crate::input;

@@ -1,5 +1,6 @@
 //! The directory of a comparison: its settings, the finished runs and their outputs.
 
+use super::names::{RunFiles, file_name, word};
 use super::{Args, POLICIES, REPETITIONS, SEED, check};
 use crate::exit::usage;
 use crate::run::jobs;
@@ -9,6 +10,8 @@ use anyhow::{Context, anyhow};
 use colocate_figures::state::{Job, Run, Settings, State};
 use colocate_files::Dir;
 use colocate_observe::identity;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -25,14 +28,7 @@ pub struct Session {
     pub state: State,
     /// The command that resumes the comparison.
     pub resume_command: String,
-}
-
-/// Files of a run.
-pub struct RunFiles {
-    /// Output of the programs and of colocate.
-    pub log: PathBuf,
-    /// The report of `colocate run`.
-    pub report: PathBuf,
+    _claim: Dir,
 }
 
 impl Session {
@@ -79,10 +75,11 @@ impl Session {
                 ));
             }
         };
+        let claim = claim(&dir)?;
         for part in ["logs", "reports"] {
             Dir::open_or_make(&dir.join(part), 0o777)?;
         }
-        let session = Self { dir, state, resume_command };
+        let session = Self { dir, state, resume_command, _claim: claim };
         session.save()?;
         Ok(session)
     }
@@ -113,18 +110,17 @@ impl Session {
     }
 }
 
-/// `text` as a word of a shell's command.
-pub fn word(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);
-    if !text.is_empty() && text.chars().all(is_plain) {
-        return text.to_owned();
+/// Claims a directory, made if need be, until the returned value is dropped: two comparisons in one would mix their runs.
+pub fn claim(dir: &Path) -> anyhow::Result<Dir> {
+    let claimed = Dir::open_or_make(dir, 0o777)?;
+    // Some file systems have no locks.
+    if flock(&claimed, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        let dir = dir.display();
+        return Err(anyhow!(
+            "another comparison is running in {dir}: wait for it, or name another directory with -o"
+        ));
     }
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
-/// `name` as the name of a file: at most 80 characters, others than `/` and white space.
-pub fn file_name(name: &str) -> String {
-    name.chars().map(|c| if c == '/' || c.is_whitespace() { '-' } else { c }).take(80).collect()
+    Ok(claimed)
 }
 
 fn read_state(path: &Path) -> anyhow::Result<Option<State>> {

@@ -472,12 +472,17 @@ fn two_comparisons_do_not_overlap() {
 #[test]
 fn nonsense_is_refused_before_anything_runs() {
     let dir = TempDir::new().unwrap();
-    let cases: [(&[&str], i32, &str); 6] = [
+    let cases: [(&[&str], i32, &str); 7] = [
         (&["--", "no-such-program-here"], 127, "command not found"),
         (&["--", "true", ":::"], 125, "expected a program on both sides of `:::`, found none"),
         (&["--policies", "best", "--", "true"], 2, "found policy \"best\""),
-        (&["--policies", "mix,mix", "--", "true"], 125, "expected every policy once"),
-        (&["--policies", "mix", "--", "true"], 125, "expected the baseline among the policies"),
+        (&["--policies", "mix,mix", "--", "true"], 2, "expected every policy once"),
+        (
+            &["--policies", "mix", "--baseline", "os", "--", "true"],
+            2,
+            "expected the baseline among",
+        ),
+        (&["--policies", "profile", "--", "true", ":::", "true"], 2, "profile has one program"),
         (&["--resume"], 125, "expected a comparison to resume in out, found none"),
     ];
     for (args, code, part) in cases {
