@@ -344,7 +344,11 @@ mod tests {
 
     /// A machine that is noisy by `noise`, the same on every run of the test.
     fn noisy(noise: f64, truth: impl Fn(f64) -> f64) -> impl FnMut(u32) -> f64 {
-        let mut random = SplitMix64::new(7);
+        noisy_by(7, noise, truth)
+    }
+
+    fn noisy_by(seed: u64, noise: f64, truth: impl Fn(f64) -> f64) -> impl FnMut(u32) -> f64 {
+        let mut random = SplitMix64::new(seed);
         move |threads| {
             let draw = random.below(1_000_001) as f64 / 1e6 - 0.5;
             truth(f64::from(threads)) * (1.0 + noise * draw)
@@ -385,12 +389,17 @@ mod tests {
         assert_eq!((advice.threads, advice.limit), (1, Limit::Grows));
     }
 
-    /// Twofold noise and a difference of a tenth. The draws are those of one seed: with another one in twenty may differ.
+    /// Twofold noise and a difference of a twentieth, by 40 seeds: one in twenty may differ.
     #[test]
     fn noise_is_not_resolved() {
-        let (_, advice) = study(2, noisy(0.9, |p| 1.0 + 0.05 * p));
-        assert_eq!((advice.threads, advice.limit), (2, Limit::NotResolved));
-        assert!(advice.rows.iter().any(|row| row.standing == Standing::NotResolved));
+        let is_resolved = |seed: &u64| {
+            let (_, advice) = study(2, noisy_by(*seed, 0.9, |p| 1.0 + 0.05 * p));
+            let left = advice.rows.iter().any(|row| row.standing == Standing::NotResolved);
+            assert!(left || advice.limit != Limit::NotResolved, "{advice:?}");
+            !left
+        };
+        let resolved = (0..40).filter(is_resolved).count();
+        assert!(resolved <= 6, "{resolved} of 40");
     }
 
     #[test]
