@@ -18,6 +18,7 @@ macro_rules! id {
         impl $name {
             /// The ID as an index into a slice.
             #[must_use]
+            #[inline]
             pub fn idx(self) -> usize {
                 self.0 as usize
             }
@@ -27,6 +28,7 @@ macro_rules! id {
             /// # Panics
             /// If `index` does not fit in 32 bits; no machine has that many parts.
             #[must_use]
+            #[inline]
             pub fn new(index: usize) -> Self {
                 Self(u32::try_from(index).expect("fewer than 2^32 parts"))
             }

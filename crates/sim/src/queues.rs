@@ -52,6 +52,8 @@ struct Queue {
     running: Option<TaskNo>,
     /// Waiting tasks, in the order of their arrival.
     waiting: Vec<TaskNo>,
+    /// Number of fillers among them.
+    fillers: usize,
     /// End of the running task's slice; ignored while no task waits.
     slice_end: Nanos,
 }
@@ -109,7 +111,8 @@ pub(crate) struct Queues {
 impl Queues {
     /// Empty queues, and tasks that are not created yet.
     pub fn new(pus: usize, tasks: usize, slice: Nanos) -> Self {
-        let empty = Queue { running: None, waiting: Vec::new(), slice_end: Nanos(u64::MAX) };
+        let slice_end = Nanos(u64::MAX);
+        let empty = Queue { running: None, waiting: Vec::new(), fillers: 0, slice_end };
         Self { queues: vec![empty; pus], entities: vec![Entity::default(); tasks], slice }
     }
 
@@ -135,7 +138,8 @@ impl Queues {
 
     /// Number of running and waiting tasks of a PU, fillers left out.
     pub fn normal_load(&self, pu: PuIdx) -> usize {
-        self.members(pu).filter(|&task| !self.entities[task].fills).count()
+        let queue = &self.queues[pu.idx()];
+        queue.load() - queue.fillers
     }
 
     /// Running task of a PU.
@@ -176,21 +180,26 @@ impl Queues {
         let lag = if weights == 0 { 0 } else { lag.saturating_mul(weights + weight) / weights };
         self.entities[task] =
             Entity { pu: Some(pu), fills, virtual_time: mean(sum, weights) - lag };
-        self.queues[pu.idx()].waiting.push(task);
+        let queue = &mut self.queues[pu.idx()];
+        queue.fillers += usize::from(fills);
+        queue.waiting.push(task);
     }
 
     /// Takes a task off the queue of its PU. The task keeps its lag, at most a slice.
     pub fn dequeue(&mut self, task: TaskNo) {
-        let Entity { pu: Some(pu), virtual_time, .. } = self.entities[task] else { return };
+        let Entity { pu: Some(pu), virtual_time, fills } = self.entities[task] else { return };
         let queue = &mut self.queues[pu.idx()];
         let (sum, weights) = queue.sums(&self.entities);
         let slice = i64::try_from(self.slice.0).unwrap_or(i64::MAX);
         let lag = if weights == 0 { 0 } else { mean(sum, weights) - virtual_time };
         self.entities[task].virtual_time = lag.clamp(-slice, slice);
+        let before = queue.load();
         queue.waiting.retain(|&other| other != task);
         if queue.running == Some(task) {
             queue.running = None;
         }
+        // A task may be on no queue.
+        queue.fillers -= if fills { before - queue.load() } else { 0 };
     }
 
     /// Takes the lag of a task that is on no queue: a new task has none.
