@@ -5,7 +5,7 @@ use crate::read::{self, Accept};
 use crate::size::MaxSize;
 use crate::walk::{self, Object};
 use crate::write::{self, Mode};
-use rustix::fs::{AtFlags, FileType, OFlags, Stat};
+use rustix::fs::{AtFlags, FileType, FlockOperation, OFlags, Stat, flock};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -107,6 +107,20 @@ impl Dir {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Claims the folder among processes that claim it, until the returned descriptor is closed (flock(2));
+    /// `None` if another one has it. Without locks, as on NFS, every claim succeeds.
+    pub fn claim(&self) -> Result<Option<OwnedFd>, FileError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // The folder's own descriptor is `O_PATH`, which cannot be locked.
+        let opened = rustix::fs::openat(&self.fd, ".", flags, rustix::fs::Mode::empty());
+        let fd = opened.map_err(|why| Reason::from(why).of(Action::Use, &self.path))?;
+        match flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            // NFS cannot lock what is open for reading only, and some file systems have no locks (flock(2)).
+            _ => Ok(Some(fd)),
+        }
     }
 
     /// Sets the permission bits of the folder.

@@ -2,18 +2,16 @@
 //!
 //! An edge crate. It composes the backends of `colocate-observe` and the actuators of `colocate-act`.
 //!
-//! One thread does it all, and sleeps until there is an event: a creation, an end, a
-//! signal, or a time at which to poll. So a new thread waits for one wake-up and a few system
-//! calls, and nothing has to be locked.
+//! One thread does it all, and sleeps until there is an event: a creation, an end, a signal, or a time at which to poll.
+//! So a new thread waits for one wake-up and a few system calls, and nothing has to be locked.
 //!
 //! ```no_run
 //! # use colocate_engine::Workload;
 //! use colocate_host::{LinuxHost, Setup};
-//! use colocate_policy::PolicySpec;
 //! # fn example(setup: &Setup, workload: &Workload<'_>) -> Result<(), Box<dyn std::error::Error>> {
 //! // Programs of `setup` wait before their exec; `workload` has an entry for each.
 //! let mut host = LinuxHost::prepare(colocate_machine::read::live()?, setup)?;
-//! let mut policy = PolicySpec::named("mix").plain();
+//! let mut policy = colocate_policy::PolicySpec::named("mix").plain();
 //! let end = colocate_engine::run(&mut host, &mut *policy, workload, None, &mut |_| ())?;
 //! assert_eq!(end.ended.len(), setup.commands.len());
 //! // Masks of threads that still live are restored.
@@ -46,7 +44,6 @@ mod task_table;
 mod throttling;
 mod totals;
 mod workload;
-
 pub use latency::Latencies;
 pub use ready::{Probe, Readiness};
 pub use setup::{Attached, GRACE, Sampling, Setup};

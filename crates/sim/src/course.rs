@@ -151,7 +151,7 @@ impl Course {
         }
     }
 
-    /// Goes on to the next event; call only if [`Self::is_due`].
+    /// Handles the next event; call only if [`Self::is_due`].
     pub fn next(&mut self) -> Next {
         if self.is_serial() {
             self.go_back();

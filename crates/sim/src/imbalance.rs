@@ -84,7 +84,7 @@ impl<'p> Balance<'p> {
         self.spare_for(pu, None)
     }
 
-    /// As [`Self::spare`], of the threads allowed on `to`.
+    /// The last movable thread waiting on a PU, of those allowed on `to`.
     fn spare_for(&self, pu: PuIdx, to: Option<PuIdx>) -> Option<TaskNo> {
         // One thread runs, or is about to: only with two or more is a waiting thread spare.
         if self.loads.pu(pu) <= 1 {

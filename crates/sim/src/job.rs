@@ -71,7 +71,7 @@ impl Job {
         self.runs
     }
 
-    /// Whether it is stopped, by a plan.
+    /// Whether a plan has stopped the job.
     pub const fn is_stopped(&self) -> bool {
         self.stopped
     }

@@ -23,7 +23,7 @@ pub(crate) fn fork_pu(loads: Loads<'_>, fork: Fork, rng: &mut SplitMix64, parent
     while let Some(domain) = domain_of(loads, part) {
         part = idlest_group(loads, rng, domain, local);
         if !part.contains(&local) {
-            // The search goes on around a PU of the chosen group.
+            // Next, the search is around a PU of the chosen group.
             local = part[0];
         }
     }

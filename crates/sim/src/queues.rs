@@ -33,7 +33,7 @@ pub(crate) const FILLER: i64 = 3;
 struct Entity {
     /// PU where it runs, waits or last ran; `None` before its creation.
     pu: Option<PuIdx>,
-    /// Whether it is a filler: its job has to wait, and it runs on idle PUs.
+    /// Whether the task is a filler: its job has to wait, and the task runs on idle PUs.
     fills: bool,
     /// Virtual time of EEVDF, in nanoseconds; off a queue its lag behind the queue's mean.
     virtual_time: i64,

@@ -157,7 +157,7 @@ impl Task {
         self.ended
     }
 
-    /// Whether it was created and has not ended for good.
+    /// Whether the task was created and has not ended for good.
     pub fn is_alive(&self) -> bool {
         self.created.is_some() && self.state != State::Ended
     }

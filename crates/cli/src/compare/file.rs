@@ -13,6 +13,7 @@ use colocate_machine::Nanos;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
@@ -184,7 +185,7 @@ pub struct Measurement {
     path: PathBuf,
     /// Directory of the workloads' sessions.
     dir: PathBuf,
-    _claim: Dir,
+    _claim: OwnedFd,
 }
 
 impl Measurement {

@@ -10,9 +10,8 @@ use anyhow::{Context, anyhow};
 use colocate_figures::state::{Job, Run, Settings, State};
 use colocate_files::Dir;
 use colocate_observe::identity;
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 /// Separator of programs on the command line.
@@ -28,7 +27,7 @@ pub struct Session {
     pub state: State,
     /// The command that resumes the comparison.
     pub resume_command: String,
-    _claim: Dir,
+    _claim: OwnedFd,
 }
 
 impl Session {
@@ -111,16 +110,13 @@ impl Session {
 }
 
 /// Claims a directory, made if need be, until the returned value is dropped: two comparisons in one would mix their runs.
-pub fn claim(dir: &Path) -> anyhow::Result<Dir> {
-    let claimed = Dir::open_or_make(dir, 0o777)?;
-    // Some file systems have no locks.
-    if flock(&claimed, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+pub fn claim(dir: &Path) -> anyhow::Result<OwnedFd> {
+    Dir::open_or_make(dir, 0o777)?.claim()?.with_context(|| {
         let dir = dir.display();
-        return Err(anyhow!(
+        format!(
             "another comparison is running in {dir}: wait for it, or name another directory with -o"
-        ));
-    }
-    Ok(claimed)
+        )
+    })
 }
 
 fn read_state(path: &Path) -> anyhow::Result<Option<State>> {

@@ -2,6 +2,7 @@
 
 use crate::run_support::copy_program;
 use colocate_testing::Ends;
+use rustix::fs::{FlockOperation, flock};
 use std::fs;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -201,6 +202,33 @@ fn a_file_measures_servers_and_goes_on_later() {
     let (code, line) = refused(dir.path(), &["--file", "m.toml", "--only", "8 clients"]);
     assert_eq!(code, Some(125));
     assert!(line.contains("holds a comparison already"), "{line}");
+}
+
+/// Prepared by other commands, or in use: in both cases the runs would not be those of the file.
+#[test]
+fn a_directory_has_one_preparation_and_one_comparison() {
+    let dir = TempDir::new().unwrap();
+    let file = |prepare: &str, name: &str| {
+        let text = format!(
+            "version = 1\nrepetitions = 1\nways = [\"bare\"]\nprepare = \"{prepare}\"\n\
+             workload = [{{ name = \"{name}\", programs = [[\"true\"]] }}]\n"
+        );
+        fs::write(dir.path().join("m.toml"), text).unwrap();
+    };
+    file("echo one > data", "a");
+    assert_eq!(measured(dir.path(), &[]).len(), 1);
+    file("echo one > data", "b");
+    let held = fs::File::open(dir.path().join("out")).unwrap();
+    flock(&held, FlockOperation::LockExclusive).unwrap();
+    let (code, line) = refused(dir.path(), &["--file", "m.toml"]);
+    assert_eq!(code, Some(125));
+    assert!(line.contains("another comparison is running in out"), "{line}");
+    drop(held);
+    assert_eq!(measured(dir.path(), &[]).len(), 1);
+    file("echo two > data", "c");
+    let (code, line) = refused(dir.path(), &["--file", "m.toml"]);
+    assert_eq!(code, Some(125));
+    assert!(line.contains("was prepared by other commands"), "{line}");
 }
 
 #[test]

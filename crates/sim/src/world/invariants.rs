@@ -234,7 +234,7 @@ fn barrier(step: &Step<'_>, job: usize) -> Result<(), Broken> {
         let works = waits && task.state() == State::Ready && !task.course().spins();
         if (goes_on && ahead) || works || serial > 1 {
             let at = step.from;
-            return Err(format!("task {} goes on from a barrier too early, at {at}", task.id()));
+            return Err(format!("task {} passes a barrier too early, at {at}", task.id()));
         }
     }
     Ok(())
