@@ -337,8 +337,8 @@ mod tests {
             it.checker.events.push((Nanos::from_millis(9), it.on[0].pu, false));
         });
         refused("its job is stopped", |it| assert!(it.parts.jobs[0].stop()));
-        refused("from a barrier too early", |it| it.parts.teams.arrive(1));
-        refused("from a barrier too early", |it| it.parts.teams.wait(1));
+        refused("passes a barrier too early", |it| it.parts.teams.arrive(1));
+        refused("passes a barrier too early", |it| it.parts.teams.wait(1));
         refused("but not by its queue", |it| {
             it.parts.tasks[it.on[0].task].enter(State::Asleep, Nanos::from_millis(10));
         });
