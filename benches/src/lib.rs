@@ -3,8 +3,8 @@
 use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::{CoreIdx, Machine, described};
 use colocate_model::{Class, Mix, Share, UnitDemand};
-use colocate_observe::emulate::{self, Emulator, Places, Ran};
-use colocate_policy::matching::{Costs, cheapest};
+use colocate_observe::emulate::{self, EmulatedRun, Emulator, SearchPaths};
+use colocate_policy::matching::{PairCosts, cheapest};
 use colocate_policy::rng::SplitMix64;
 use colocate_policy::{Plan, Task};
 use rustworkx_core::max_weight_matching::max_weight_matching;
@@ -23,16 +23,20 @@ pub mod spread;
 /// # Errors
 /// If QEMU or the plugin is missing.
 pub fn emulator() -> anyhow::Result<Emulator> {
-    Ok(emulate::available(&Places::from_env(|name| std::env::var_os(name)))?)
+    Ok(emulate::available(&SearchPaths::from_env(|name| std::env::var_os(name)))?)
 }
 
 /// Profile of `command` under QEMU, with its misses if `misses` is given.
 ///
 /// # Errors
 /// If `command` cannot be run, or does not end with status 0.
-pub fn emulated(emulator: &Emulator, command: &[&str], misses: bool) -> anyhow::Result<Ran> {
+pub fn emulated(
+    emulator: &Emulator,
+    command: &[&str],
+    misses: bool,
+) -> anyhow::Result<EmulatedRun> {
     let argv: Vec<OsString> = command.iter().map(OsString::from).collect();
-    let run = emulate::Command {
+    let run = emulate::EmulatedCommand {
         path: Path::new(command[0]),
         argv: &argv,
         scratch: &std::env::temp_dir(),
@@ -157,7 +161,7 @@ pub const ALIKE: &str = "[[kind]]\nname = \"core\"\n";
 /// # Panics
 /// If rustworkx-core finds no matching, which would be an error of the library.
 #[must_use]
-pub fn rustworkx(costs: &Costs) -> i64 {
+pub fn rustworkx(costs: &PairCosts) -> i64 {
     let n = costs.vertices();
     let mut graph = UnGraph::<(), i64>::with_capacity(n, n * n / 2);
     let vertices: Vec<_> = (0..n).map(|_| graph.add_node(())).collect();
@@ -181,7 +185,7 @@ pub fn rustworkx(costs: &Costs) -> i64 {
 /// # Panics
 /// If the program fails or prints something else than two numbers.
 #[must_use]
-pub fn lemon(costs: &Costs) -> Option<(f64, i64)> {
+pub fn lemon(costs: &PairCosts) -> Option<(f64, i64)> {
     of_program(&mut Command::new(here("lemon/match")), costs)
 }
 
@@ -191,7 +195,7 @@ pub fn lemon(costs: &Costs) -> Option<(f64, i64)> {
 /// # Panics
 /// If the program fails or prints something else than two numbers.
 #[must_use]
-pub fn networkx(costs: &Costs) -> Option<(f64, i64)> {
+pub fn networkx(costs: &PairCosts) -> Option<(f64, i64)> {
     let python = here("networkx/venv/bin/python");
     of_program(Command::new(python).arg(here("networkx/match.py")), costs)
 }
@@ -201,7 +205,7 @@ fn here(path: &str) -> PathBuf {
 }
 
 /// Output of a program that reads costs; `None` if the program is missing.
-fn of_program(program: &mut Command, costs: &Costs) -> Option<(f64, i64)> {
+fn of_program(program: &mut Command, costs: &PairCosts) -> Option<(f64, i64)> {
     let mut child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().ok()?;
     let n = costs.vertices();
     let mut text = format!("{n}\n");
@@ -238,7 +242,7 @@ pub fn over_optimum(plan: &Plan, machine: &Machine, tasks: &[Task]) -> f64 {
     }
     let mine: f64 = on_core.values().map(|pair| pair[0].overlap(&pair[1])).sum();
     let demands: Vec<UnitDemand> = by_id.into_values().collect();
-    let costs = Costs::of_overlaps(&demands, STEPS);
+    let costs = PairCosts::of_overlaps(&demands, STEPS);
     let optimum = costs.total(&cheapest(&costs).expect("an even number"));
     mine / (optimum as f64 / STEPS) - 1.0
 }

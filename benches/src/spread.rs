@@ -9,12 +9,12 @@ use anyhow::{Context, bail, ensure};
 use colocate_evidence::{JobIdx, TaskId, TaskSpan};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, Nanos, Performance, PuIdx, PuNr};
-use colocate_model::phase::{Known, Work as PortWork};
+use colocate_model::phase::{Known, PortWork};
 use colocate_model::{Assumptions, MissCurve, Phase};
-use colocate_policy::{Decision, DefaultPlacement, Plan, Why};
+use colocate_policy::{Decision, DefaultPlacement, PlaceReason, Plan};
 use colocate_sim::{
-    JobSpec, Kernel, Method, Outcome, Pages, PhaseIdx, PhaseSpec, Platform, Scenario, SimHost,
-    Stretch, ThreadSpec, Work,
+    JobSpec, KernelScheduler, Method, Outcome, Pages, PhaseIdx, PhaseSegment, PhaseSpec, Platform,
+    Scenario, SimHost, ThreadSpec, TotalWork,
 };
 use std::collections::BTreeSet;
 
@@ -360,7 +360,7 @@ fn adding() -> PhaseSpec {
 pub fn simulate(
     doing: &Doing,
     (machine, performance): (&Machine, &Performance),
-    kernel: Kernel,
+    kernel: KernelScheduler,
     seed: u64,
 ) -> anyhow::Result<Log> {
     let platform = Platform::new(machine, performance, Assumptions::default())?;
@@ -377,8 +377,8 @@ pub fn simulate(
     Ok(Log { doing: doing.clone(), freed, others: None, lives: lives(doing, &host.outcome()) })
 }
 
-fn scenario(doing: &Doing, clock: u64, kernel: Kernel, seed: u64) -> Scenario {
-    let endless = Work::Instructions(u64::MAX >> 12);
+fn scenario(doing: &Doing, clock: u64, kernel: KernelScheduler, seed: u64) -> Scenario {
+    let endless = TotalWork::Instructions(u64::MAX >> 12);
     let threads = (0..doing.threads).map(|order| {
         let mut born = Nanos::ZERO;
         let mut work = endless;
@@ -387,14 +387,14 @@ fn scenario(doing: &Doing, clock: u64, kernel: Kernel, seed: u64) -> Scenario {
         match doing.kind {
             Kind::Together | Kind::Freed(_) => {}
             Kind::Apart(gap) => born = Nanos(gap.0 * order as u64),
-            Kind::Half(cpu) if order % 2 == 1 => work = Work::AloneFor(cpu),
+            Kind::Half(cpu) if order % 2 == 1 => work = TotalWork::AloneFor(cpu),
             Kind::Half(_) => {}
             Kind::Naps(cpu, time) => {
                 instructions = clock / 1_000_000 * (cpu.0 / 1_000);
                 sleep = time;
             }
         }
-        let course = vec![Stretch { phase: PhaseIdx(0), instructions, sleep, barrier: false }];
+        let course = vec![PhaseSegment { phase: PhaseIdx(0), instructions, sleep, barrier: false }];
         let pages = Pages::FirstTouch;
         let resident = Bytes::mib(1);
         ThreadSpec { name: order.to_string(), born, course, work, pages, resident }
@@ -427,7 +427,7 @@ fn plan(threads: usize, pu: Option<PuNr>) -> Plan {
         task: TaskId { job: JobIdx(0), order: u32::try_from(order).unwrap_or(u32::MAX) },
         name: "".into(),
         place: pu.into(),
-        why: Why::LeftToKernel,
+        why: PlaceReason::LeftToKernel,
     });
     Plan {
         version: colocate_policy::plan::VERSION,
@@ -492,7 +492,7 @@ mod tests {
     );
 
     /// What a real kernel and the simulated one did in a scenario.
-    fn both(of: (&str, &str), words: &str, kernel: Kernel, seed: u64) -> [Figures; 2] {
+    fn both(of: (&str, &str), words: &str, kernel: KernelScheduler, seed: u64) -> [Figures; 2] {
         let machine = described::from_toml(of.1).unwrap().machine;
         let performance = described::performance(of.1).unwrap().unwrap();
         let logs = parse(of.0, &machine).unwrap();
@@ -515,7 +515,7 @@ mod tests {
     fn as_real(of: (&str, &str), scenarios: &[&str]) {
         for words in scenarios {
             for seed in 0..3 {
-                let both = both(of, words, Kernel::default(), seed);
+                let both = both(of, words, KernelScheduler::default(), seed);
                 assert!(off(&both) <= 0.5, "{words}, seed {seed}: {both:#?}");
             }
         }
@@ -570,10 +570,14 @@ mod tests {
     /// The comparison can fail: a kernel that does not balance leaves threads where they were set free.
     #[test]
     fn a_kernel_without_balancing_is_found_out() {
-        let still = Kernel { idle_balance: false, periodic_balance: None, ..Kernel::default() };
+        let still = KernelScheduler {
+            idle_balance: false,
+            periodic_balance: None,
+            ..KernelScheduler::default()
+        };
         assert!(off(&both(TWO_NODES, "freed:8:6000:500", still, 0)) > 5.0);
         let slow = PeriodicBalance { patience: u32::MAX, ..PeriodicBalance::default() };
-        let slow = Kernel { periodic_balance: Some(slow), ..Kernel::default() };
+        let slow = KernelScheduler { periodic_balance: Some(slow), ..KernelScheduler::default() };
         assert!(off(&both(TWO_NODES, "half:16:6000:1000", slow, 0)) > 0.5);
     }
 
@@ -581,7 +585,7 @@ mod tests {
     #[test]
     fn slices_are_as_fair_as_linux() {
         for words in ["together:4:6000", "together:6:6000", "together:3:6000"] {
-            let [real, simulated] = both(TWO_PUS, words, Kernel::default(), 0);
+            let [real, simulated] = both(TWO_PUS, words, KernelScheduler::default(), 0);
             assert!((real.shares.0 - simulated.shares.0).abs() < 0.03, "{words}");
             assert!((real.shares.1 - simulated.shares.1).abs() < 0.03, "{words}");
         }

@@ -1,5 +1,5 @@
 //! Compiles the eBPF program if a clang is found. Without clang the crate builds as well, and
-//! `Watch::start` returns an error.
+//! `EbpfProgram::start` returns an error.
 
 use std::path::Path;
 use std::process::Command;

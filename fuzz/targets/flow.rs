@@ -2,11 +2,11 @@
 #![no_main]
 
 use colocate_isa::{Decoded, Decoder, Isa};
-use colocate_observe::sample::budget::Budget;
+use colocate_observe::sample::budget::StepBudget;
 use colocate_observe::sample::flow::Graph;
 use colocate_observe::sample::live;
 use colocate_observe::sample::rates::flows;
-use colocate_observe::spin::loops::{Code, Drawn};
+use colocate_observe::spin::loops::{CodeBytes, AnalysedCode};
 use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ fuzz_target!(|data: &[u8]| {
     let decoded: Vec<Decoded> = Decoder::new(isa, code, start).collect();
     let at = decoded.get(usize::from(hit) * decoded.len() / 256).map_or(start, |one| one.ip);
     let seen = BTreeSet::from([start, at]);
-    let mut budget = Budget::of(MOST_STEPS);
+    let mut budget = StepBudget::of(MOST_STEPS);
     if let Some(graph) = Graph::of(&decoded, &seen, &mut budget) {
         check(&graph);
         let hits: Vec<u64> = (0..graph.blocks.len() as u64).map(|place| place % 7).collect();
@@ -49,10 +49,10 @@ fuzz_target!(|data: &[u8]| {
             assert!(flows.blocks.iter().all(|rate| *rate >= 0.0 && rate.is_finite()));
         }
     }
-    let mut budget = Budget::of(MOST_STEPS);
-    let judged = Code { isa, start, bytes: code };
-    if let Some(mut drawn) = Drawn::of(judged, at, &mut budget) {
+    let mut budget = StepBudget::of(MOST_STEPS);
+    let judged = CodeBytes { isa, start, bytes: code };
+    if let Some(mut drawn) = AnalysedCode::of(judged, at, &mut budget) {
         let _ = drawn.judge(at, &|target| target & 1 == 0, &mut budget);
     }
-    let _ = live::code_around(isa, start, code, at, &mut Budget::of(live::MOST_STEPS));
+    let _ = live::code_around(isa, start, code, at, &mut StepBudget::of(live::MOST_STEPS));
 });

@@ -1,7 +1,7 @@
 //! Records of perf events: no bytes make the reader panic or hang, and what it finds it found in them.
 #![no_main]
 
-use colocate_observe::perf::{Record, split};
+use colocate_observe::perf::{PerfRecord, split};
 use colocate_observe::sample::file::FileId;
 use colocate_observe::sample::maps::Spaces;
 use libfuzzer_sys::fuzz_target;
@@ -14,13 +14,13 @@ fuzz_target!(|data: &[u8]| {
         read += whole.len();
         let _ = record.at();
         match record {
-            Record::Map { by, map } => {
+            PerfRecord::Map { by, map } => {
                 assert!(map.path.len() < whole.len() && !map.path.contains(&0));
                 spaces.map(by.pid, &map, FileId::of_record(whole));
             }
-            Record::Fork { created, parent_pid, .. } => spaces.fork(parent_pid, created.pid),
-            Record::Exit(of) => spaces.clear(of.pid),
-            Record::Sample { of, ip, .. } => {
+            PerfRecord::Fork { created, parent_pid, .. } => spaces.fork(parent_pid, created.pid),
+            PerfRecord::Exit(of) => spaces.clear(of.pid),
+            PerfRecord::Sample { of, ip, .. } => {
                 let _ = (spaces.origin(of.pid, ip), spaces.in_vdso(of.pid, ip));
             }
             _ => {}

@@ -59,8 +59,8 @@ impl Boot {
         while let Some((from, piece)) = self.next(&pieces, deadline, console)? {
             console.push(&piece);
             match from {
-                Source::Command => output.push(&piece, &mut to),
-                Source::Console => {
+                OutputStream::Command => output.push(&piece, &mut to),
+                OutputStream::Console => {
                     if let Some(why) = console.hangs() {
                         bail!("the guest was killed: one of its CPUs {why}");
                     }
@@ -97,10 +97,10 @@ impl Boot {
     /// If `deadline` has passed.
     fn next(
         &self,
-        pieces: &Receiver<Piece>,
+        pieces: &Receiver<OutputChunk>,
         deadline: Instant,
         console: &Console,
-    ) -> anyhow::Result<Option<Piece>> {
+    ) -> anyhow::Result<Option<OutputChunk>> {
         let left = deadline.saturating_duration_since(Instant::now());
         // A guest that floods always has a next piece, even after the deadline.
         let next =
@@ -186,12 +186,12 @@ pub struct Killed(Child);
 
 /// Source of a piece of output: QEMU's standard error or its standard output.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Source {
+enum OutputStream {
     Console,
     Command,
 }
 
-type Piece = (Source, Vec<u8>);
+type OutputChunk = (OutputStream, Vec<u8>);
 
 impl Killed {
     /// Starts a process.
@@ -217,14 +217,14 @@ impl Killed {
     }
 
     /// The process's output, in order of arrival.
-    fn pieces(&mut self) -> anyhow::Result<Receiver<Piece>> {
+    fn pieces(&mut self) -> anyhow::Result<Receiver<OutputChunk>> {
         let (send, pieces) = sync_channel(WAITING_PIECES);
         let output = self.0.stdout.take().context("QEMU without output")?;
         let errors = self.0.stderr.take().context("QEMU without error output")?;
         let console = send.clone();
         // One thread per pipe: a full pipe must not delay the other.
-        std::thread::spawn(move || pass_on(output, Source::Command, &send));
-        std::thread::spawn(move || pass_on(errors, Source::Console, &console));
+        std::thread::spawn(move || pass_on(output, OutputStream::Command, &send));
+        std::thread::spawn(move || pass_on(errors, OutputStream::Console, &console));
         Ok(pieces)
     }
 }
@@ -237,7 +237,7 @@ impl Drop for Killed {
     }
 }
 
-fn pass_on(mut from: impl Read, source: Source, to: &SyncSender<Piece>) {
+fn pass_on(mut from: impl Read, source: OutputStream, to: &SyncSender<OutputChunk>) {
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         match from.read(&mut piece) {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// The cache folder: `$COLOCATE_CACHE/lab`, else `colocate/lab` in the user's cache folder.
-pub struct Cache {
+pub struct CacheFolder {
     dir: PathBuf,
 }
 
@@ -17,7 +17,7 @@ fn folder_in(variable: &str, below: &str) -> Option<PathBuf> {
     Some(Path::new(&folder).join(below))
 }
 
-impl Cache {
+impl CacheFolder {
     /// Finds the folder, which need not exist yet.
     ///
     /// # Errors

@@ -22,12 +22,12 @@ const CHARACTER_DEVICE: u32 = 0o020_600;
 /// Parent folders are added with a file.
 #[derive(Default)]
 pub struct Initramfs {
-    entries: BTreeMap<PathBuf, Entry>,
+    entries: BTreeMap<PathBuf, CpioEntry>,
     /// Architecture of all programs, as Debian's library folder. `None` before the first program.
     folder: Option<&'static str>,
 }
 
-struct Entry {
+struct CpioEntry {
     mode: u32,
     content: Vec<u8>,
     device: (u32, u32),
@@ -46,7 +46,7 @@ impl Initramfs {
         this.link("bin/sh", "busybox");
         this.file("init", 0o755, init.into());
         // The kernel opens /dev/console before /init can mount a devtmpfs.
-        let console = Entry { mode: CHARACTER_DEVICE, content: Vec::new(), device: (5, 1) };
+        let console = CpioEntry { mode: CHARACTER_DEVICE, content: Vec::new(), device: (5, 1) };
         this.insert("dev/console".into(), console);
         for folder in
             ["proc", "sys", "run", "tmp", "var/tmp", "root", "sbin", "usr/sbin", "usr/bin"]
@@ -60,23 +60,23 @@ impl Initramfs {
 
     /// Adds a file with these contents and permission bits.
     pub fn file(&mut self, path: impl Into<PathBuf>, permissions: u32, content: Vec<u8>) {
-        self.insert(path.into(), Entry { mode: FILE | permissions, content, device: (0, 0) });
+        self.insert(path.into(), CpioEntry { mode: FILE | permissions, content, device: (0, 0) });
     }
 
     /// Adds a symbolic link.
     pub fn link(&mut self, path: impl Into<PathBuf>, target: &str) {
-        self.insert(path.into(), Entry { mode: LINK, content: target.into(), device: (0, 0) });
+        self.insert(path.into(), CpioEntry { mode: LINK, content: target.into(), device: (0, 0) });
     }
 
     fn folder(&mut self, path: impl Into<PathBuf>) {
-        self.insert(path.into(), Entry { mode: FOLDER, content: Vec::new(), device: (0, 0) });
+        self.insert(path.into(), CpioEntry { mode: FOLDER, content: Vec::new(), device: (0, 0) });
     }
 
-    fn insert(&mut self, path: PathBuf, entry: Entry) {
+    fn insert(&mut self, path: PathBuf, entry: CpioEntry) {
         // The kernel creates no missing parent folders.
         let above: Vec<_> = path.ancestors().skip(1).map(Path::to_path_buf).collect();
         for folder in above.into_iter().filter(|folder| !folder.as_os_str().is_empty()) {
-            let entry = Entry { mode: FOLDER, content: Vec::new(), device: (0, 0) };
+            let entry = CpioEntry { mode: FOLDER, content: Vec::new(), device: (0, 0) };
             self.entries.entry(folder).or_insert(entry);
         }
         self.entries.insert(path, entry);

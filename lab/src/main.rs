@@ -21,15 +21,15 @@ use guest::Guest;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
-use suite::Size;
-use task::Task;
+use suite::SuiteSize;
+use task::GuestCommand;
 
 /// Boots real kernels with any topology and runs programs there
 #[derive(Parser)]
 #[command(name = "cargo lab", bin_name = "cargo lab")]
 enum Args {
     /// Boots a machine and runs one command there
-    Run(Run),
+    Run(GuestRunArgs),
     /// Boots a machine and connects this terminal with a shell there
     ///
     /// `exit` ends the guest, and so does Ctrl-A X, whatever state it is in.
@@ -38,7 +38,7 @@ enum Args {
     Test {
         /// How much of it: quick takes minutes, full half an hour, soak hours
         #[arg(default_value = "quick")]
-        size: Size,
+        size: SuiteSize,
     },
     /// Runs one boot of the tests again, or some of its cases
     Case {
@@ -69,7 +69,7 @@ struct Guested {
 
 /// Boots a machine and runs one command there
 #[derive(clap::Args)]
-struct Run {
+struct GuestRunArgs {
     #[command(flatten)]
     guested: Guested,
     /// Seconds after which the guest is killed
@@ -101,8 +101,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn task(guested: Guested, command: Vec<String>, limit: u64) -> Task {
-    Task {
+fn task(guested: Guested, command: Vec<String>, limit: u64) -> GuestCommand {
+    GuestCommand {
         machine: guested.machine,
         guest: guested.guest,
         icount: guested.icount,
@@ -120,7 +120,7 @@ const OURS: [&str; 2] = ["colocate", "lab-guest"];
 ///
 /// # Errors
 /// If the build fails, or if no build is possible for this guest and the task names one of [`OURS`].
-fn with_ours(mut task: Task) -> anyhow::Result<Task> {
+fn with_ours(mut task: GuestCommand) -> anyhow::Result<GuestCommand> {
     if suite::build::ours(task.guest.is_arm64())? {
         task.programs.extend(OURS.map(String::from));
         return Ok(task);
@@ -136,7 +136,7 @@ fn shell(guested: Guested) -> anyhow::Result<i32> {
     with_ours(task(guested, Vec::new(), 0))?.shell().map(|()| 0)
 }
 
-fn run(args: Run) -> anyhow::Result<i32> {
+fn run(args: GuestRunArgs) -> anyhow::Result<i32> {
     let task = with_ours(task(args.guested, args.command, args.limit))?;
     let mut out = std::io::stdout();
     // A command that fails is no failure of the guest: no console is kept.

@@ -9,7 +9,7 @@ pub mod build;
 use crate::golden;
 use crate::guest::Guest;
 use crate::indented::Indented;
-use crate::task::Task;
+use crate::task::GuestCommand;
 use anyhow::{Context as _, bail};
 use boots::BOOTS;
 use clap::ValueEnum;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// Size of a test run; each size includes the smaller sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub enum Size {
+pub enum SuiteSize {
     /// Minutes, for every change
     Quick,
     /// Half an hour, for every night
@@ -31,9 +31,9 @@ struct Boot {
     name: &'static str,
     machine: &'static str,
     guest: Guest,
-    /// True if a nanosecond of guest time is an instruction; see [`Task`].
+    /// True if a nanosecond of guest time is an instruction; see [`GuestCommand`].
     icount: bool,
-    size: Size,
+    size: SuiteSize,
     /// Programs beside `colocate` and `lab-guest`.
     programs: &'static [&'static str],
     /// Names of cases, in groups.
@@ -60,7 +60,7 @@ pub fn list() {
 ///
 /// # Errors
 /// If a boot or a case fails; each failure is also printed when it occurs.
-pub fn test(size: Size) -> anyhow::Result<()> {
+pub fn test(size: SuiteSize) -> anyhow::Result<()> {
     let mut boots: Vec<_> = BOOTS.iter().filter(|boot| boot.size <= size).collect();
     if !build::all(&boots)? {
         // The other boots run all the same.
@@ -118,7 +118,7 @@ fn run(boot: &Boot, cases: &[&str]) -> Result<(), String> {
     let begin = Instant::now();
     println!("lab: {} ({} on {:?})", boot.name, boot.machine, boot.guest);
     let words = std::iter::once("lab-guest").chain(cases.iter().copied());
-    let task = Task {
+    let task = GuestCommand {
         machine: located(boot.machine),
         guest: boot.guest,
         icount: boot.icount,

@@ -1,7 +1,7 @@
 //! One boot: a machine, a kernel, a file system and a command.
 
 use crate::boot::Boot;
-use crate::cache::Cache;
+use crate::cache::CacheFolder;
 use crate::console::Console;
 use crate::guest::Guest;
 use crate::initramfs::Initramfs;
@@ -23,7 +23,7 @@ use std::time::Duration;
 const BOOTS: u32 = 3;
 
 /// Guest to boot and command to run in the guest.
-pub struct Task {
+pub struct GuestCommand {
     /// The machine whose topology the guest gets, as in `colocate topo --machine`.
     pub machine: String,
     /// The kernel.
@@ -41,7 +41,7 @@ pub struct Task {
     pub name: String,
 }
 
-impl Task {
+impl GuestCommand {
     /// Boots the guest, forwards the command's output to `to` as it arrives, and returns the
     /// command's status.
     ///
@@ -96,7 +96,7 @@ impl Task {
         let machine = colocate_machine::read::open(&self.machine)?;
         let mut options =
             shape::options(&machine, self.guest).with_context(|| self.impossible())?;
-        let cache = Cache::find()?;
+        let cache = CacheFolder::find()?;
         let checked = cache.require(&BTreeSet::from(["qemu", self.guest.set()]))?;
         let qemu = cache.root("qemu");
         let root = cache.root(self.guest.set());

@@ -3,7 +3,7 @@
 use crate::api::{self, Insn};
 use crate::distances::Distances;
 use crate::per_cpu::PerCpu;
-use crate::recency::Line;
+use crate::recency::CacheLine;
 use crate::snapshot::LINE_BYTES;
 use std::ffi::{c_uint, c_void};
 use std::ptr::{null_mut, without_provenance_mut};
@@ -34,14 +34,14 @@ extern "C" fn on_access(cpu: c_uint, access: u32, address: u64, written: *mut c_
     let Some(distances) = (unsafe { DISTANCES.own(cpu) }) else { return };
     let written = !written.is_null();
     let line = address / LINE_BYTES;
-    distances.access(Line::new(line, written));
+    distances.access(CacheLine::new(line, written));
     // Only an access near the end of a line can reach the next; the size costs a call.
     if address % LINE_BYTES > LINE_BYTES - LONGEST {
         // SAFETY: `access` is an argument of this callback.
         let size = 1 << unsafe { api::qemu_plugin_mem_size_shift(access) };
         let last = address.wrapping_add(size - 1) / LINE_BYTES;
         if last != line {
-            distances.access(Line::new(last, written));
+            distances.access(CacheLine::new(last, written));
         }
     }
 }

@@ -12,7 +12,7 @@ pub static qemu_plugin_version: c_int = 4;
 pub type Id = u64;
 /// A block under translation.
 #[repr(C)]
-pub struct Block {
+pub struct TranslationBlock {
     opaque: [u8; 0],
 }
 /// An instruction under translation.
@@ -102,7 +102,10 @@ pub type OnSyscallRet = extern "C" fn(Id, c_uint, i64, i64);
 unsafe extern "C" {
     pub fn qemu_plugin_register_vcpu_init_cb(id: Id, call: OnCpu);
     pub fn qemu_plugin_register_vcpu_exit_cb(id: Id, call: OnCpu);
-    pub fn qemu_plugin_register_vcpu_tb_trans_cb(id: Id, call: extern "C" fn(Id, *mut Block));
+    pub fn qemu_plugin_register_vcpu_tb_trans_cb(
+        id: Id,
+        call: extern "C" fn(Id, *mut TranslationBlock),
+    );
     pub fn qemu_plugin_register_vcpu_syscall_cb(id: Id, call: OnSyscall);
     pub fn qemu_plugin_register_vcpu_syscall_ret_cb(id: Id, call: OnSyscallRet);
     pub fn qemu_plugin_register_atexit_cb(
@@ -112,8 +115,8 @@ unsafe extern "C" {
     );
     pub fn qemu_plugin_vcpu_for_each(id: Id, call: OnCpu);
 
-    pub fn qemu_plugin_tb_n_insns(block: *const Block) -> usize;
-    pub fn qemu_plugin_tb_get_insn(block: *const Block, place: usize) -> *mut Insn;
+    pub fn qemu_plugin_tb_n_insns(block: *const TranslationBlock) -> usize;
+    pub fn qemu_plugin_tb_get_insn(block: *const TranslationBlock, place: usize) -> *mut Insn;
     pub fn qemu_plugin_insn_data(insn: *const Insn, to: *mut c_void, len: usize) -> usize;
     pub fn qemu_plugin_insn_vaddr(insn: *const Insn) -> u64;
 
@@ -123,19 +126,19 @@ unsafe extern "C" {
     pub fn qemu_plugin_u64_get(counter: Counter, cpu: c_uint) -> u64;
     pub fn qemu_plugin_u64_set(counter: Counter, cpu: c_uint, value: u64);
     pub fn qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
-        block: *mut Block,
+        block: *mut TranslationBlock,
         operation: c_int,
         counter: Counter,
         operand: u64,
     );
     pub fn qemu_plugin_register_vcpu_tb_exec_cb(
-        block: *mut Block,
+        block: *mut TranslationBlock,
         call: OnExec,
         registers: c_int,
         word: *mut c_void,
     );
     pub fn qemu_plugin_register_vcpu_tb_exec_cond_cb(
-        block: *mut Block,
+        block: *mut TranslationBlock,
         call: OnExec,
         registers: c_int,
         condition: c_int,

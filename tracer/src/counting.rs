@@ -2,14 +2,14 @@
 
 use crate::STATE;
 use crate::accesses;
-use crate::api::{self, Block, Counter, GArray, Id, Insn};
+use crate::api::{self, Counter, GArray, Id, Insn, TranslationBlock};
 use crate::branches;
 use crate::life::keep_counts;
-use crate::slots::{KINDS, Tally, with_instruction};
+use crate::slots::{BlockTally, KINDS, with_instruction};
 use crate::stretches::STRIKES;
 use crate::sys;
 use crate::traces;
-use colocate_isa::counts::{Block as Code, Unsupported};
+use colocate_isa::counts::{CodeBlock, Unsupported};
 use colocate_isa::{Decoded, Isa, classify, is_repeated_string, needs_beyond_avx2};
 use std::ffi::{CStr, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -34,9 +34,9 @@ fn counter(slot: usize) -> Counter {
 }
 
 /// Decodes a block after its translation, and adds counting to the block.
-pub extern "C" fn on_translated(_id: Id, block: *mut Block) {
+pub extern "C" fn on_translated(_id: Id, block: *mut TranslationBlock) {
     let isa = ISAS[ISA.load(Ordering::Relaxed)];
-    let mut tally: Tally = [0; KINDS];
+    let mut tally: BlockTally = [0; KINDS];
     let mut repeats = false;
     let mut instructions = Vec::new();
     let mut start = 0;
@@ -74,7 +74,7 @@ pub extern "C" fn on_translated(_id: Id, block: *mut Block) {
     if let Some((address, _)) = instructions.first() {
         let address = *address;
         let instructions = instructions.into_iter().map(|(_, bytes)| bytes).collect();
-        add_clock(block, Code { address, instructions });
+        add_clock(block, CodeBlock { address, instructions });
     }
 }
 
@@ -84,7 +84,7 @@ fn clock() -> Counter {
 }
 
 /// Adds the block's instructions to the clock, and a callback that runs during a stretch.
-fn add_clock(block: *mut Block, code: Code) {
+fn add_clock(block: *mut TranslationBlock, code: CodeBlock) {
     let count = code.instructions.len() as u64;
     let place = STATE.lock().as_mut().and_then(|state| Some(state.stretches.as_mut()?.block(code)));
     let Some(place) = place else { return };
@@ -138,7 +138,7 @@ pub fn wind_clock(cpu: c_uint) {
 
 /// Adds the counter additions of a tally to a block. `repeats`: the block begins with a repeated
 /// string instruction.
-fn add_counting(block: *mut Block, tally: Tally, repeats: bool) {
+fn add_counting(block: *mut TranslationBlock, tally: BlockTally, repeats: bool) {
     let Some(additions) = STATE.lock().as_mut().map(|state| state.slots.additions(tally)) else {
         return;
     };

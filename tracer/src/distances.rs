@@ -26,7 +26,7 @@
 //! - **Sampled far**: misses of a program with more lines are near those of a simulated cache.
 //!   -> test `sampled_distances_are_near`
 
-use crate::recency::{Line, NodeIdx, Recency, mix};
+use crate::recency::{CacheLine, NodeIdx, Recency, mix};
 
 /// Lines of the front. Chosen: three of four of gzip's accesses, which are widely spread, end here.
 pub const FRONT: usize = 16;
@@ -44,18 +44,18 @@ const ALL: u64 = 1 << 32;
 pub struct Distances {
     /// Last lines, the most recent first, each with its node of the middle; `None` for the
     /// placeholders of a new thread.
-    front: [(Line, Option<NodeIdx>); FRONT],
+    front: [(CacheLine, Option<NodeIdx>); FRONT],
     middle: Recency,
     /// `None` before the first line leaves the middle.
     far: Option<Recency>,
     /// Lines with a smaller hash are sampled.
     threshold: u64,
-    counts: Counts,
+    counts: DistanceHistogram,
 }
 
 /// Histogram of accesses by distance.
 #[derive(Clone)]
-pub struct Counts {
+pub struct DistanceHistogram {
     /// Accesses by distance, within front and middle.
     near: [u64; BUCKETS],
     /// Sampled accesses by distance, beyond the middle, each weighted by the inverse sampled share.
@@ -91,24 +91,24 @@ impl Distances {
     /// Distances of a thread without accesses.
     pub fn new() -> Self {
         // A number beyond all addresses.
-        let nothing = (Line::new(u64::MAX >> 1, false), None);
+        let nothing = (CacheLine::new(u64::MAX >> 1, false), None);
         Self {
             front: [nothing; FRONT],
             middle: Recency::new(MIDDLE),
             far: None,
             threshold: ALL,
-            counts: Counts::NONE,
+            counts: DistanceHistogram::NONE,
         }
     }
 
     /// Counts so far.
-    pub const fn counts(&self) -> &Counts {
+    pub const fn counts(&self) -> &DistanceHistogram {
         &self.counts
     }
 
     /// Records an access to `line`.
     #[inline]
-    pub fn access(&mut self, line: Line) {
+    pub fn access(&mut self, line: CacheLine) {
         let (first, known) = self.front[0];
         if first.is(line) {
             self.counts.near[0] += 1;
@@ -130,7 +130,7 @@ impl Distances {
 
     /// Records an access to a line outside of the front. The front's lines have moved back, and
     /// `last` has left the front.
-    fn access_behind(&mut self, line: Line, last: (Line, Option<NodeIdx>)) {
+    fn access_behind(&mut self, line: CacheLine, last: (CacheLine, Option<NodeIdx>)) {
         self.front[0] = if let Some(known) = self.middle.find(line.number()) {
             let (found, above) = self.middle.lift(known);
             self.counts.near[bucket(FRONT + above)] += 1;
@@ -168,7 +168,7 @@ impl Distances {
     }
 
     /// Counts an access to a line beyond the middle, or a first access.
-    fn access_far(&mut self, line: Line) {
+    fn access_far(&mut self, line: CacheLine) {
         self.counts.all_beyond += 1;
         if !self.is_sampled(line.number()) {
             return;
@@ -194,7 +194,7 @@ impl Distances {
     }
 }
 
-impl Counts {
+impl DistanceHistogram {
     const NONE: Self = Self {
         near: [0; BUCKETS],
         beyond: [0; BUCKETS],

@@ -57,4 +57,4 @@ mod traces;
 use lock::Lock;
 
 /// The plugin's state; `None` until it is installed.
-static STATE: Lock<Option<life::State>> = Lock::new(None);
+static STATE: Lock<Option<life::ProcessState>> = Lock::new(None);

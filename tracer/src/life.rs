@@ -14,7 +14,7 @@ use crate::stretches::Stretches;
 use crate::sys;
 use crate::traces;
 use colocate_isa::Isa;
-use colocate_isa::counts::{Process, Thread, Unsupported, VERSION};
+use colocate_isa::counts::{ProcessCounts, ThreadCounts, Unsupported, VERSION};
 use std::collections::HashMap;
 use std::ffi::{CStr, OsString, c_char, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStringExt;
@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The state of this process.
-pub struct State {
+pub struct ProcessState {
     /// Assignment of counters to blocks.
     pub slots: Slots,
     /// Translated instructions that QEMU lacks, with true for those that ran.
@@ -47,7 +47,7 @@ pub struct State {
     /// True after the records of all threads were ended, at the end of the process.
     ending: bool,
     /// Ended threads with their positions in the order of creation.
-    ended: Vec<(u64, Thread)>,
+    ended: Vec<(u64, ThreadCounts)>,
     /// Time of the request, for CPUs that are creating a thread (CLOCK_MONOTONIC, ns).
     creating: HashMap<c_uint, u64>,
     /// Number of signal handlers that returned.
@@ -122,7 +122,7 @@ impl Numbers {
     }
 }
 
-impl State {
+impl ProcessState {
     fn new(folder: PathBuf, name: Vec<u8>) -> Self {
         let mut state = Self {
             slots: Slots::default(),
@@ -219,7 +219,8 @@ impl State {
         let misses = DISTANCES.end(cpu).map(|distances| snapshot::misses(distances.counts()));
         let branches = BRANCHES.end(cpu).map(|branches| branches.counts());
         let end_ns = sys::now_ns();
-        let thread = Thread { tid, start_ns, end_ns, counts, undecoded, name, misses, branches };
+        let thread =
+            ThreadCounts { tid, start_ns, end_ns, counts, undecoded, name, misses, branches };
         self.ended.push((order, thread));
     }
 
@@ -232,7 +233,7 @@ impl State {
         let taken = self.stretches.as_ref().map(Stretches::taken);
         let (blocks, stretches) = taken.unwrap_or_default();
         let ran = self.unsupported.iter().filter(|(_, ran)| *ran);
-        let process = Process {
+        let process = ProcessCounts {
             version: VERSION,
             target: target.to_owned(),
             pid: self.pid,
@@ -331,7 +332,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
         traces::enable(PathBuf::from(OsString::from_vec(file)));
     }
     let folder = PathBuf::from(OsString::from_vec(folder));
-    let mut state = State::new(folder, value(&args, b"name=").unwrap_or_default());
+    let mut state = ProcessState::new(folder, value(&args, b"name=").unwrap_or_default());
     state.stretches = stretch_length(&args).map(Stretches::new);
     if state.stretches.is_some() {
         // SAFETY: allocates; QEMU keeps the board until the process ends.
@@ -491,7 +492,7 @@ extern "C" fn on_syscall(
         traces::on_clone(cpu, if numbers.child_tid_is_fifth { fifth } else { fourth });
     } else if numbers.executes(number) {
         let path = read_string(if number == numbers.execve { first } else { second });
-        if let Some(note) = STATE.lock().as_ref().map(State::note_of_execution) {
+        if let Some(note) = STATE.lock().as_ref().map(ProcessState::note_of_execution) {
             sys::leave_note(&note, &path);
         }
     }
@@ -522,7 +523,7 @@ extern "C" fn on_syscall_returns(_id: Id, cpu: c_uint, number: i64, result: i64)
     let numbers = Numbers::here();
     if numbers.executes(number) {
         // execve returns only if it has failed.
-        if let Some(note) = STATE.lock().as_ref().map(State::note_of_execution) {
+        if let Some(note) = STATE.lock().as_ref().map(ProcessState::note_of_execution) {
             sys::remove_note(&note);
         }
     } else if number == numbers.futex {
@@ -546,7 +547,7 @@ extern "C" fn on_syscall_returns(_id: Id, cpu: c_uint, number: i64, result: i64)
 }
 
 /// Resets all records in a new process, which has a single thread: earlier counts are the parent's.
-fn on_forked(state: &mut State, cpu: c_uint) {
+fn on_forked(state: &mut ProcessState, cpu: c_uint) {
     let used = state.slots.used();
     for parents in state.on_cpu.keys() {
         // SAFETY: no other thread exists that could move or use the counters.

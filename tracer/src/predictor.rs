@@ -26,7 +26,7 @@ const TARGETS: u32 = 12;
 const FORGET: u32 = 1 << 18;
 
 #[derive(Clone, Copy, Default)]
-struct Entry {
+struct PredictorEntry {
     tag: u16,
     /// Prediction, -4 to 3: taken if not negative.
     counter: i8,
@@ -64,7 +64,7 @@ pub struct Predictor {
     /// Two-bit counters, by address.
     plain: Vec<i8>,
     /// Tagged tables, by rising history length.
-    tables: Vec<Vec<Entry>>,
+    tables: Vec<Vec<PredictorEntry>>,
     /// Folded history for the index of each tagged table.
     index: Vec<Folded>,
     /// Folded histories for the tag of each tagged table.
@@ -100,7 +100,7 @@ impl Predictor {
     pub fn new() -> Self {
         Self {
             plain: vec![0; 1 << PLAIN],
-            tables: vec![vec![Entry::default(); 1 << ENTRIES]; LENGTHS.len()],
+            tables: vec![vec![PredictorEntry::default(); 1 << ENTRIES]; LENGTHS.len()],
             index: LENGTHS.iter().map(|length| Folded::new(*length, ENTRIES)).collect(),
             tags: LENGTHS
                 .iter()
@@ -211,7 +211,7 @@ impl Predictor {
             Some(table) => {
                 // The weakest counter of the branch's direction.
                 let counter = if taken { 0 } else { -1 };
-                let entry = Entry { tag: prediction.tag[table], counter, useful: 0 };
+                let entry = PredictorEntry { tag: prediction.tag[table], counter, useful: 0 };
                 self.tables[table][prediction.index[table]] = entry;
             }
             None => {

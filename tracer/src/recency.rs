@@ -2,9 +2,9 @@
 
 /// A cache line of the program's memory: the address divided by the line size, and a written flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line(u64);
+pub struct CacheLine(u64);
 
-impl Line {
+impl CacheLine {
     /// Line `number`, the address divided by the line size.
     pub const fn new(number: u64, written: bool) -> Self {
         Self(number << 1 | written as u64)
@@ -48,7 +48,7 @@ const GROUP: usize = 64;
 /// highest place is taken, all lines move down together.
 pub struct Recency {
     /// Nodes of a hash table with chains, and of the list of free nodes.
-    known: Vec<Node>,
+    known: Vec<RecencyNode>,
     /// First node of each chain, by hash.
     heads: Vec<u32>,
     /// First node of the list of free nodes.
@@ -69,8 +69,8 @@ pub struct Recency {
     lowest: usize,
 }
 
-struct Node {
-    line: Line,
+struct RecencyNode {
+    line: CacheLine,
     /// Next node of the chain or of the free list.
     next: u32,
     place: u32,
@@ -114,9 +114,9 @@ impl Recency {
     }
 
     /// Adds `line`, which must not be known, outside of the order.
-    pub fn know(&mut self, line: Line) -> NodeIdx {
+    pub fn know(&mut self, line: CacheLine) -> NodeIdx {
         let head = self.head(line.number());
-        let node = Node { line, next: self.heads[head], place: NONE };
+        let node = RecencyNode { line, next: self.heads[head], place: NONE };
         let at = self.free;
         if let Some(free) = self.known.get_mut(at as usize) {
             self.free = free.next;
@@ -130,8 +130,8 @@ impl Recency {
     }
 
     /// Removes a known line that is not in the order, and returns the line.
-    pub fn forget(&mut self, known: NodeIdx) -> Line {
-        let Node { line, next, .. } = self.known[known.0 as usize];
+    pub fn forget(&mut self, known: NodeIdx) -> CacheLine {
+        let RecencyNode { line, next, .. } = self.known[known.0 as usize];
         let head = self.head(line.number());
         if self.heads[head] == known.0 {
             self.heads[head] = next;
@@ -148,8 +148,8 @@ impl Recency {
     }
 
     /// Takes a line out of the order, and returns the line and the number of lines above it.
-    pub fn lift(&mut self, known: NodeIdx) -> (Line, usize) {
-        let Node { line, place, .. } = self.known[known.0 as usize];
+    pub fn lift(&mut self, known: NodeIdx) -> (CacheLine, usize) {
+        let RecencyNode { line, place, .. } = self.known[known.0 as usize];
         let place = place as usize;
         let above = self.above(place);
         self.known[known.0 as usize].place = NONE;
@@ -161,7 +161,7 @@ impl Recency {
     }
 
     /// Puts a known line, which must not be in the order, on top, and replaces its value by `line`.
-    pub fn put(&mut self, known: NodeIdx, line: Line) {
+    pub fn put(&mut self, known: NodeIdx, line: CacheLine) {
         if self.next == self.places.len() {
             self.move_down();
         }

@@ -14,10 +14,10 @@ pub const KINDS: usize = 7;
 const SHARED: usize = KINDS;
 
 /// Instructions of a block by kind: all, branch, float, int, load, store, undecodable.
-pub type Tally = [u16; KINDS];
+pub type BlockTally = [u16; KINDS];
 
 /// `tally` plus an instruction of `classes`; `None` for an undecodable instruction.
-pub fn with_instruction(mut tally: Tally, classes: Option<ClassSet>) -> Tally {
+pub fn with_instruction(mut tally: BlockTally, classes: Option<ClassSet>) -> BlockTally {
     tally[0] += 1;
     match classes {
         Some(set) => {
@@ -42,13 +42,13 @@ pub struct Addition {
 /// Tallies of the slots in use.
 #[derive(Default)]
 pub struct Slots {
-    of: HashMap<Tally, usize>,
-    tallies: Vec<Tally>,
+    of: HashMap<BlockTally, usize>,
+    tallies: Vec<BlockTally>,
 }
 
 impl Slots {
     /// Additions of a block with this tally: one, or one per kind if no slot is left.
-    pub fn additions(&mut self, tally: Tally) -> Vec<Addition> {
+    pub fn additions(&mut self, tally: BlockTally) -> Vec<Addition> {
         let next = SHARED + self.tallies.len();
         if let Some(&slot) = self.of.get(&tally) {
             return vec![Addition { slot, amount: 1 }];

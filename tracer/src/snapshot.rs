@@ -1,9 +1,9 @@
 //! Counts of a thread at a time of its run.
 
-use crate::distances::{self, Counts};
+use crate::distances::{self, DistanceHistogram};
 use crate::slots::KINDS;
 use colocate_isa::ClassCounts;
-use colocate_isa::counts::{Branches, Misses, Part};
+use colocate_isa::counts::{Branches, ExecutionCounts, Misses};
 
 /// Size of a cache line of all x86 and most other processors, in bytes.
 pub const LINE_BYTES: u64 = 64;
@@ -13,14 +13,14 @@ pub struct Snapshot {
     /// Instructions by kind, in the order of a tally.
     pub total: [u64; KINDS],
     /// Distances between accesses; `None` if not counted.
-    pub distances: Option<Counts>,
+    pub distances: Option<DistanceHistogram>,
     /// Branches; `None` if not predicted.
     pub branches: Option<Branches>,
 }
 
 impl Snapshot {
     /// Counts after `before`, or since the thread's beginning.
-    pub fn since(&self, before: Option<&Self>) -> Part {
+    pub fn since(&self, before: Option<&Self>) -> ExecutionCounts {
         let zero = [0; KINDS];
         let before_total = before.map_or(&zero, |before| &before.total);
         let total: [u64; KINDS] =
@@ -38,7 +38,7 @@ impl Snapshot {
             let before = before.and_then(|before| before.distances.as_ref());
             misses(&before.map_or_else(|| now.clone(), |before| now.since(before)))
         });
-        Part { counts: class_counts(total), misses, branches }
+        ExecutionCounts { counts: class_counts(total), misses, branches }
     }
 }
 
@@ -50,7 +50,7 @@ pub fn class_counts(
 }
 
 /// Misses by cache size, from distances, as in the file of counts.
-pub fn misses(counts: &Counts) -> Misses {
+pub fn misses(counts: &DistanceHistogram) -> Misses {
     let distances::Misses { by_lines, left, left_written } = counts.misses();
     Misses { line_b: LINE_BYTES, by_lines, left, left_written }
 }

@@ -15,7 +15,7 @@
 //!   -> test `gaps_of_half_to_one_and_a_half_times_the_mean`
 
 use crate::snapshot::Snapshot;
-use colocate_isa::counts::{Block, Part, Stretch};
+use colocate_isa::counts::{BlockSequence, CodeBlock, ExecutionCounts};
 use std::collections::HashMap;
 
 /// Clock value at which a stretch begins. Far from 0, so that any gap can be subtracted.
@@ -40,7 +40,7 @@ struct Open {
 }
 
 /// A complete stretch.
-struct Done {
+struct CompleteStretch {
     tid: i32,
     /// Indexes of the executed blocks.
     blocks: Vec<usize>,
@@ -54,10 +54,10 @@ pub struct Stretches {
     length: usize,
     /// Mean gap between stretches, in instructions.
     gap: u64,
-    blocks: Vec<Block>,
+    blocks: Vec<CodeBlock>,
     /// Index into `blocks`, to store equal blocks once.
-    place_of: HashMap<Block, usize>,
-    done: Vec<Done>,
+    place_of: HashMap<CodeBlock, usize>,
+    done: Vec<CompleteStretch>,
     /// Stretch under way, by virtual CPU.
     open: HashMap<u32, Open>,
     /// State of the random generator of gaps.
@@ -80,7 +80,7 @@ impl Stretches {
     }
 
     /// Index of a block; a new block is added.
-    pub fn block(&mut self, code: Block) -> usize {
+    pub fn block(&mut self, code: CodeBlock) -> usize {
         if let Some(place) = self.place_of.get(&code) {
             return *place;
         }
@@ -113,7 +113,7 @@ impl Stretches {
             return None;
         }
         if let Some(Open { tid, blocks, .. }) = self.open.remove(&cpu) {
-            self.done.push(Done { tid, blocks, counted: None });
+            self.done.push(CompleteStretch { tid, blocks, counted: None });
         }
         if self.done.len() >= MOST {
             let mut keep = false;
@@ -146,7 +146,7 @@ impl Stretches {
     }
 
     /// The blocks of all stretches, and the stretches with indexes into these blocks.
-    pub fn taken(&self) -> (Vec<Block>, Vec<Stretch>) {
+    pub fn taken(&self) -> (Vec<CodeBlock>, Vec<BlockSequence>) {
         let mut used: Vec<usize> =
             self.done.iter().flat_map(|s| s.blocks.iter().copied()).collect();
         used.sort_unstable();
@@ -154,14 +154,14 @@ impl Stretches {
         let stretches = self.done.iter().zip(self.parts()).map(|(done, ran)| {
             let blocks = done.blocks.iter();
             let blocks = blocks.map(|place| used.partition_point(|other| other < place)).collect();
-            Stretch { tid: done.tid, blocks, ran }
+            BlockSequence { tid: done.tid, blocks, ran }
         });
         let stretches = stretches.collect();
         (used.iter().map(|place| self.blocks[*place].clone()).collect(), stretches)
     }
 
     /// For each stretch, its thread's counts since the end of the thread's stretch before.
-    fn parts(&self) -> Vec<Option<Part>> {
+    fn parts(&self) -> Vec<Option<ExecutionCounts>> {
         let mut last: HashMap<i32, &Snapshot> = HashMap::new();
         let mut parts = Vec::new();
         for done in &self.done {

@@ -8,7 +8,7 @@ use crate::api::{self, Counter, Insn};
 use crate::lock::Lock;
 use crate::per_cpu::PerCpu;
 use crate::sys;
-use colocate_trace::form::{Access, Block, Record, Sync, SyncKind};
+use colocate_trace::form::{Access, RecordBlock, Sync, SyncKind, TraceRecord};
 use std::collections::BTreeMap;
 use std::ffi::{c_uint, c_void};
 use std::path::PathBuf;
@@ -16,11 +16,11 @@ use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Unwritten records of each thread.
-static RECORDS: PerCpu<Thread> = PerCpu::new();
+static RECORDS: PerCpu<ThreadBuffer> = PerCpu::new();
 /// Clocks of all CPUs, in begun instructions; set once, before any translation.
 static CLOCKS: AtomicPtr<api::Board> = AtomicPtr::new(null_mut());
 /// Data shared by threads. If both locks are taken, `STATE`'s comes first.
-static SHARED: Lock<Shared> = Lock::new(Shared {
+static SHARED: Lock<TraceState> = Lock::new(TraceState {
     file: None,
     threads: 0,
     numbers: BTreeMap::new(),
@@ -28,7 +28,7 @@ static SHARED: Lock<Shared> = Lock::new(Shared {
     joins: BTreeMap::new(),
 });
 
-struct Shared {
+struct TraceState {
     /// File of the trace; `None` after a failed write.
     file: Option<PathBuf>,
     /// Number of threads so far.
@@ -42,8 +42,8 @@ struct Shared {
 }
 
 /// Unwritten records of a thread.
-struct Thread {
-    block: Block,
+struct ThreadBuffer {
+    block: RecordBlock,
     tid: i32,
     /// CPU's clock at the last record.
     at: u64,
@@ -104,7 +104,7 @@ extern "C" fn on_access(cpu: c_uint, access: u32, address: u64, written: *mut c_
     }
 }
 
-impl Shared {
+impl TraceState {
     /// Trace number of a thread, its position in the order of reports.
     ///
     /// A thread is reported by its creator and by itself, in either order; `is_awaited` says that a
@@ -122,8 +122,8 @@ impl Shared {
     }
 }
 
-impl Thread {
-    fn write(&mut self, shared: &mut Shared) {
+impl ThreadBuffer {
+    fn write(&mut self, shared: &mut TraceState) {
         let bytes = self.block.take();
         let written = shared.file.as_ref().is_none_or(|file| sys::append(file, bytes.as_ref()));
         if !written {
@@ -134,8 +134,8 @@ impl Thread {
 
     /// Adds a synchronisation and writes the block, so that the thread's earlier records precede
     /// those of threads released by the synchronisation.
-    fn push(&mut self, shared: &mut Shared, kind: SyncKind, count: u64, object: u64) {
-        self.block.push(Record::Sync(Sync { kind, count, object }));
+    fn push(&mut self, shared: &mut TraceState, kind: SyncKind, count: u64, object: u64) {
+        self.block.push(TraceRecord::Sync(Sync { kind, count, object }));
         self.write(shared);
     }
 }
@@ -152,10 +152,10 @@ pub fn begin(cpu: c_uint) {
     let shared = &mut *SHARED.lock();
     let tid = sys::tid();
     // The main thread has no creator that reports it.
-    let block = Block::new(shared.number(tid, tid != sys::pids().0));
+    let block = RecordBlock::new(shared.number(tid, tid != sys::pids().0));
     // SAFETY: the CPU exists. The clock of a reused CPU is not 0.
     let at = unsafe { api::qemu_plugin_u64_get(clock(), cpu) };
-    let mut thread = Thread { block, tid, at, creates: 0, waits: None };
+    let mut thread = ThreadBuffer { block, tid, at, creates: 0, waits: None };
     thread.push(shared, SyncKind::Begins, 0, object(tid));
     RECORDS.begin(cpu, || thread);
 }

@@ -6,7 +6,7 @@
 use anyhow::{Context, bail};
 use colocate_figures::stats::Estimate;
 use colocate_study::curve::{Curves, svg};
-use colocate_study::traffic::{self, Condition, Point, line};
+use colocate_study::traffic::{self, Condition, TrafficPoint, line};
 use serde::Deserialize;
 use std::fmt::Write;
 
@@ -33,7 +33,7 @@ struct Program {
 struct Report {
     level: String,
     alone_cpu_s: Option<Estimate>,
-    points: Vec<Point>,
+    points: Vec<TrafficPoint>,
     loss: Option<Estimate>,
     least_share_of_pu: Option<f64>,
 }

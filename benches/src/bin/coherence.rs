@@ -13,10 +13,12 @@ use colocate_machine::{Machine, PuIdx, described};
 use colocate_model::rng::SplitMix64;
 use colocate_policy::communication::matrix::Matrix;
 use colocate_policy::communication::pipeline::Pipeline;
-use colocate_policy::places::Places;
+use colocate_policy::places::UsableMachine;
 use colocate_sim::coherent::patterns::{Pattern, Synthetic};
-use colocate_sim::coherent::replay::{Fixed, Followed, Mapping, Replayed, Timing, replay};
-use colocate_sim::coherent::{Coherent, Counts, DetectAt, Geometry, Protocol};
+use colocate_sim::coherent::replay::{
+    CommunicationMapping, Fixed, Replayed, ThreadMapping, Timing, replay,
+};
+use colocate_sim::coherent::{CoherenceCounts, Coherent, DetectAt, Geometry, Protocol};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -56,8 +58,8 @@ fn in_order() -> Vec<PuIdx> {
 fn run(
     geometry: &Geometry,
     pattern: Pattern,
-    mapping: &mut dyn Mapping,
-) -> anyhow::Result<(Replayed, Counts)> {
+    mapping: &mut dyn ThreadMapping,
+) -> anyhow::Result<(Replayed, CoherenceCounts)> {
     let mut caches = Coherent::new(geometry.clone(), Protocol::Mesi, DetectAt::PrivateCache)?;
     let mut program = Synthetic::new(pattern, THREADS, 4 * PHASE);
     let replayed = replay(&mut caches, &mut program, mapping, Timing::default());
@@ -76,7 +78,7 @@ impl Oracle {
     }
 }
 
-impl Mapping for Oracle {
+impl ThreadMapping for Oracle {
     fn first(&mut self) -> Vec<PuIdx> {
         self.places()
     }
@@ -104,9 +106,9 @@ fn producers(machine: &Machine, geometry: &Geometry) -> anyhow::Result<()> {
     println!(
         "| mapping | time | L2 misses | L2 invalidations | migrations |\n|---|--:|--:|--:|--:|"
     );
-    let places = Places::new(machine, &in_order());
-    let mut followed = Followed { first, places, pipeline: Pipeline::default() };
-    let mut rows: [(&str, &mut dyn Mapping); 3] = [
+    let places = UsableMachine::new(machine, &in_order());
+    let mut followed = CommunicationMapping { first, places, pipeline: Pipeline::default() };
+    let mut rows: [(&str, &mut dyn ThreadMapping); 3] = [
         ("in order", &mut Fixed(in_order())),
         ("communication", &mut followed),
         ("oracle", &mut Oracle(0)),
@@ -126,6 +128,6 @@ fn producers(machine: &Machine, geometry: &Geometry) -> anyhow::Result<()> {
 }
 
 /// Seconds, misses and invalidations of the second level.
-fn figures(replayed: &Replayed, counts: &Counts) -> [f64; 3] {
+fn figures(replayed: &Replayed, counts: &CoherenceCounts) -> [f64; 3] {
     [replayed.time_ps as f64, counts.misses[1] as f64, counts.invalidations[1] as f64]
 }

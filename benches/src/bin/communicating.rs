@@ -9,7 +9,7 @@
 
 use anyhow::Context;
 use colocate_benches::{ALIKE, cpu_ms, machine, yardstick};
-use colocate_evidence::{JobIdx, Reports, TaskId, WakeUps};
+use colocate_evidence::{JobIdx, SourceReports, TaskId, WakeUps};
 use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_model::communication::WakeUpCosts;
 use colocate_model::rng::SplitMix64;
@@ -17,7 +17,7 @@ use colocate_policy::communication::filter::Filter;
 use colocate_policy::communication::mapping::{are_symmetric, mapping};
 use colocate_policy::communication::matrix::Matrix;
 use colocate_policy::communication::seen;
-use colocate_policy::places::Places;
+use colocate_policy::places::UsableMachine;
 use colocate_policy::schedule::{Quantum, QueuedJob, Thread};
 use colocate_policy::{Evidence, Knowledge, PolicySpec};
 use std::collections::BTreeMap;
@@ -78,7 +78,7 @@ const STAGES: [&str; 5] = ["new", "aging", "filter", "mapping", "symmetry"];
 /// The median time of each stage, in µs, each situation by its least of several runs.
 fn stages(machine: &Machine, tasks: u32, situations: usize) -> [f64; STAGES.len()] {
     let pus: Vec<PuIdx> = machine.all_pus().collect();
-    let places = Places::new(machine, &pus);
+    let places = UsableMachine::new(machine, &pus);
     let wake_up = WakeUpCosts::default().most();
     let mut least = vec![[f64::INFINITY; STAGES.len()]; situations];
     for _ in 0..RUNS {
@@ -126,7 +126,7 @@ fn times(policy: &str, machine: &Machine, tasks: u32, situations: usize) -> (f64
             let wake_ups = traffic.goes_on();
             let now = Quantum { number, machine, pus: &pus, queue: &queue };
             let at = Nanos(PERIOD.0 * (number + 1));
-            let reports = Reports { wake_ups: Some(wake_ups), ..Reports::NONE };
+            let reports = SourceReports { wake_ups: Some(wake_ups), ..SourceReports::NONE };
             let evidence = Evidence { at, reports: &reports, ..Evidence::of_queue(now) };
             let (ms, _) = cpu_ms(1, || policy.decide(&evidence));
             *least = least.min(ms * 1000.0);

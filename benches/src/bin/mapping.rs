@@ -18,7 +18,7 @@ use colocate_machine::{Machine, PuIdx, described};
 use colocate_model::rng::SplitMix64;
 use colocate_policy::communication::mapping::{cost, mapping};
 use colocate_policy::communication::matrix::Matrix;
-use colocate_policy::places::Places;
+use colocate_policy::places::UsableMachine;
 use colocate_study::matrices::Square;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -110,7 +110,7 @@ fn compared(machine: &Machine, amount: Pattern<'_>) -> anyhow::Result<String> {
 
 /// A machine, and as many tasks as PUs.
 struct Case<'a> {
-    places: Places<'a>,
+    places: UsableMachine<'a>,
     amounts: Dense,
     /// Parts of each part of the tree, from the machine down.
     arities: Vec<usize>,
@@ -119,7 +119,7 @@ struct Case<'a> {
 impl<'a> Case<'a> {
     fn new(machine: &'a Machine, amount: Pattern<'_>, seed: u64) -> anyhow::Result<Self> {
         let mut pus: Vec<PuIdx> = machine.all_pus().collect();
-        let places = Places::new(machine, &pus);
+        let places = UsableMachine::new(machine, &pus);
         pus.sort_by_key(|pu| places.path(*pu));
         ensure!(pus == places.pus, "expected PUs in the order of the tree");
         let of_depth = |depth: usize| {

@@ -12,7 +12,7 @@
 
 use colocate_benches::{ALIKE, cpu_ms, lemon, machine, networkx, rustworkx, tasks};
 use colocate_machine::PuIdx;
-use colocate_policy::matching::{Costs, cheapest, minimum};
+use colocate_policy::matching::{PairCosts, cheapest, minimum};
 use colocate_policy::rng::SplitMix64;
 use colocate_policy::{Knowledge, PolicySpec};
 
@@ -90,10 +90,10 @@ fn beside(kind: &str, seed: u64, all: bool) {
 
 /// Overlaps of mixes: all different, threads of two programs, or no structure.
 #[allow(clippy::cast_possible_truncation)] // below 2^31
-fn weights(kind: &str, n: usize, rng: &mut SplitMix64) -> Costs {
+fn weights(kind: &str, n: usize, rng: &mut SplitMix64) -> PairCosts {
     const STEPS: f64 = 1e8;
     if kind == "random" {
-        return Costs::new(n, |_, _| (rng.unit() * STEPS) as i64);
+        return PairCosts::new(n, |_, _| (rng.unit() * STEPS) as i64);
     }
     let tasks = tasks(kind, n, rng);
     let assumed = colocate_model::Mix::default();
@@ -101,7 +101,7 @@ fn weights(kind: &str, n: usize, rng: &mut SplitMix64) -> Costs {
         .iter()
         .map(|task| colocate_model::UnitDemand::of(&task.mix, task.weight(), &assumed))
         .collect();
-    Costs::of_overlaps(&demands, STEPS)
+    PairCosts::of_overlaps(&demands, STEPS)
 }
 
 fn plans() {

@@ -7,8 +7,8 @@
 
 use colocate_benches::cpu_ms;
 use colocate_spm_rt::blocks::{self, Worth};
-use colocate_spm_rt::costs::Costs;
-use colocate_spm_rt::nodes::Nodes;
+use colocate_spm_rt::costs::MemoryCosts;
+use colocate_spm_rt::nodes::NodeTable;
 use colocate_spm_rt::sys;
 use std::hint::black_box;
 
@@ -16,7 +16,7 @@ use std::hint::black_box;
 const CALLS: u32 = 100_000;
 
 fn main() {
-    let mut nodes = Nodes::none();
+    let mut nodes = NodeTable::none();
     for node in 0..8 {
         nodes.add(node, format!("{}-{}", node * 8, node * 8 + 7).as_bytes());
     }
@@ -28,7 +28,7 @@ fn main() {
         let call = || {
             let here = nodes.here().map_or(0, |(_, node)| node);
             // So little that nothing is ever worth moving.
-            blocks::add((1 << 30, (1 << 30) + size), 1, here, sys::second(), &Costs::ASSUMED)
+            blocks::add((1 << 30, (1 << 30) + size), 1, here, sys::second(), &MemoryCosts::ASSUMED)
         };
         let (ms, _) =
             cpu_ms(30, || (0..calls).filter(|_| black_box(call()) == Worth::Moving).count());

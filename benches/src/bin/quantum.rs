@@ -13,9 +13,9 @@
 use colocate_benches::{cpu_ms, yardstick};
 use colocate_machine::performance::{CorePerformance, Performance, WorkKind};
 use colocate_machine::{Bytes, Machine, PuIdx, described};
-use colocate_model::phase::{Known, Phase, Work};
+use colocate_model::phase::{Known, Phase, PortWork};
 use colocate_model::rng::SplitMix64;
-use colocate_model::system::{Model, Prediction, Search, Seat};
+use colocate_model::system::{Model, PlacedTask, Prediction, Solver};
 use colocate_model::{Assumptions, Demand, MissCurve};
 
 const JOBS: usize = 16;
@@ -70,10 +70,10 @@ fn situation(
     let pages: Vec<Vec<f64>> = (0..JOBS).map(|_| pages(machine.nodes.len(), &mut rng)).collect();
     let mut pus: Vec<u32> = (0..64).collect();
     rng.shuffle(&mut pus);
-    let seats = |pus: &[u32], changed: usize| -> Vec<Seat<'_>> {
+    let seats = |pus: &[u32], changed: usize| -> Vec<PlacedTask<'_>> {
         let seat = |(task, &pu): (usize, &u32)| {
             let job = task / TASKS_PER_JOB;
-            Seat {
+            PlacedTask {
                 pu: PuIdx(pu),
                 demand: &demands[if job == changed { JOBS } else { job }],
                 pages: &pages[job],
@@ -89,7 +89,7 @@ fn situation(
     one[rng.below(64)].demand = &demands[JOBS];
     rng.shuffle(&mut pus);
     let elsewhere = seats(&pus, JOBS);
-    let mut search = Search::new(model);
+    let mut search = Solver::new(model);
     [
         least(&mut search, &elsewhere, |search| search.predict(&before)),
         least(&mut search, &before, |search| search.predict_next(&after)),
@@ -100,9 +100,9 @@ fn situation(
 
 /// Least time of several runs, in µs, and its rounds. Before each run the search predicts `before`.
 fn least<'a>(
-    search: &mut Search<'a>,
-    before: &[Seat<'_>],
-    run: impl Fn(&mut Search<'a>) -> Prediction,
+    search: &mut Solver<'a>,
+    before: &[PlacedTask<'_>],
+    run: impl Fn(&mut Solver<'a>) -> Prediction,
 ) -> (f64, u32) {
     let runs = (0..RUNS).map(|_| {
         let _ = search.predict(before);
@@ -137,7 +137,7 @@ fn demand(core: &CorePerformance, rng: &mut SplitMix64) -> Demand {
     let known = |value| Known::new(value, "drawn");
     let phase = Phase {
         slots: known(between(rng, 0.9, 1.3)),
-        work: Known::new(Work::Kinds(kinds.to_vec()), "drawn"),
+        work: Known::new(PortWork::Kinds(kinds.to_vec()), "drawn"),
         dependent_cycles: known(dependent),
         dependent_cycles_divided: known(dependent * between(rng, 1.0, 1.3)),
         stall_cycles: known(between(rng, 0.0, 0.2)),

@@ -6,7 +6,7 @@
 use anyhow::{Context, ensure};
 use colocate_benches::spread::{Figures, Log, Logs, parse, simulate};
 use colocate_machine::{Machine, Nanos, Performance, described};
-use colocate_sim::Kernel;
+use colocate_sim::KernelScheduler;
 use std::path::{Path, PathBuf};
 
 /// Simulated machines for each real one; each has its own random choices.
@@ -29,7 +29,8 @@ fn table(file: &Path) -> anyhow::Result<()> {
     for log in &logs.logs {
         row("real", &log.doing.words, &[log.figures(&machine)]);
         let simulated = (0..SEEDS).map(|seed| {
-            let log: Log = simulate(&log.doing, (&machine, &performance), Kernel::default(), seed)?;
+            let log: Log =
+                simulate(&log.doing, (&machine, &performance), KernelScheduler::default(), seed)?;
             Ok(log.figures(&machine))
         });
         row("simulated", "", &simulated.collect::<anyhow::Result<Vec<_>>>()?);

@@ -10,12 +10,12 @@ use colocate_benches::{cpu_ms, yardstick};
 use colocate_evidence::{QuantumEnd, TaskId};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Nanos, PuIdx, described};
-use colocate_model::phase::{Known, Work as PortWork};
+use colocate_model::phase::{Known, PortWork};
 use colocate_model::{Assumptions, MissCurve, Phase};
 use colocate_policy::{Knowledge, PolicySpec, Task};
 use colocate_sim::{
-    JobSpec, Kernel, Method, Pages, PhaseIdx, PhaseSpec, Platform, Scenario, SimHost, Stretch,
-    ThreadSpec, Work,
+    JobSpec, KernelScheduler, Method, Pages, PhaseIdx, PhaseSegment, PhaseSpec, Platform, Scenario,
+    SimHost, ThreadSpec, TotalWork,
 };
 
 const QUANTUM: Nanos = Nanos::from_millis(200);
@@ -39,7 +39,7 @@ fn phase(work: [(WorkKind, f64); 2], misses: f64) -> PhaseSpec {
 /// 0.
 fn scenario(jobs: u32, phase_ms: u64, hour: Nanos, grain: Nanos) -> Scenario {
     let thread = |job: u32, order: u32| {
-        let stretch = |phase: u32| Stretch {
+        let stretch = |phase: u32| PhaseSegment {
             phase: PhaseIdx(phase % 4),
             // About 2.5 instructions a nanosecond.
             instructions: (2_500_000 + 31_000 * u64::from(job + 16 * order)) * phase_ms.max(1),
@@ -51,7 +51,7 @@ fn scenario(jobs: u32, phase_ms: u64, hour: Nanos, grain: Nanos) -> Scenario {
             name: order.to_string(),
             born: Nanos::ZERO,
             course: (0..stretches).map(|at| stretch(job + at)).collect(),
-            work: Work::Instructions(u64::MAX >> 12),
+            work: TotalWork::Instructions(u64::MAX >> 12),
             pages: Pages::FirstTouch,
             resident: Bytes::mib(256),
         }
@@ -80,7 +80,7 @@ fn scenario(jobs: u32, phase_ms: u64, hour: Nanos, grain: Nanos) -> Scenario {
         horizon: hour,
         usable: None,
         events: Vec::new(),
-        kernel: Kernel::default(),
+        kernel: KernelScheduler::default(),
     }
 }
 

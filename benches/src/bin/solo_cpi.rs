@@ -14,7 +14,7 @@ use colocate_machine::{Bytes, CacheKind, PuIdx, described, exact};
 use colocate_model::assumptions::Fairness;
 use colocate_model::phase::{Known, Phase, PhaseFile, typical_misses};
 use colocate_model::smt::{Active, rates};
-use colocate_model::{Assumptions, Demand, Model, Seat};
+use colocate_model::{Assumptions, Demand, Model, PlacedTask};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
@@ -188,7 +188,7 @@ impl Alone {
         let performance = self.exact.performance.as_ref().context("expected speeds")?;
         let model = Model::new(&self.exact.machine, performance, *assumed)?;
         let demand = self.demand(phase, assumed)?;
-        let seat = Seat { pu: PuIdx::new(0), demand: &demand, pages: &[], space: 0 };
+        let seat = PlacedTask { pu: PuIdx::new(0), demand: &demand, pages: &[], space: 0 };
         Ok(model.alone(&seat).cpi.total())
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A further actuator is a file that implements it, its record in [`crate::journal`] and an arm in [`crate::restore`].
 
-use crate::workload::Workload;
+use crate::workload::JournalWorkload;
 use colocate_linux::Tid;
 use colocate_linux::handle::ProcessHandle;
 
@@ -41,7 +41,7 @@ pub(crate) trait Actuator {
     fn read_back(target: Self::Target<'_>) -> Result<Option<Self::Setting>, Self::Error>;
 
     /// Setting that undoes a journal's changes of a target; `None` if the target shows none of them.
-    fn undo(workload: &Workload<'_>, target: Self::Target<'_>) -> Option<Self::Setting>;
+    fn undo(workload: &JournalWorkload<'_>, target: Self::Target<'_>) -> Option<Self::Setting>;
 }
 
 /// Thread as a target of an actuator.

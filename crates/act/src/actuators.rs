@@ -1,9 +1,9 @@
 //! What the actuators for threads share: the journal, and which masks are ours.
 
 use crate::actuator::Actuator;
-use crate::journal::{Entry, Writer};
+use crate::journal::{JournalEntry, Writer};
 use crate::pause::stop::Stop;
-use crate::thread::Thread;
+use crate::thread::ManagedThread;
 use colocate_linux::handle::is_gone;
 use colocate_machine::PuSet;
 use colocate_machine::read::Cpusets;
@@ -29,7 +29,7 @@ pub struct Actuators {
 impl Actuators {
     /// Writes a thread to the journal, so that it can be restored. False if the thread has ended or
     /// is unreadable.
-    pub fn note(&mut self, thread: &mut Thread) -> bool {
+    pub fn note(&mut self, thread: &mut ManagedThread) -> bool {
         thread.slot.is_some() || self.write::<Stop>(thread, ()).is_ok_and(|written| written)
     }
 
@@ -37,9 +37,9 @@ impl Actuators {
     ///
     /// # Errors
     /// If the thread may live and is unreadable.
-    pub(crate) fn write<A: Actuator<Line = Entry>>(
+    pub(crate) fn write<A: Actuator<Line = JournalEntry>>(
         &mut self,
-        thread: &mut Thread,
+        thread: &mut ManagedThread,
         record: A::Record,
     ) -> io::Result<bool> {
         // Without a handle, a later process could have the thread's number.
@@ -53,9 +53,9 @@ impl Actuators {
             },
         };
         // Changes by other actuators stay as written.
-        let earlier = thread.slot.map_or(Entry::EMPTY, |slot| self.journal.entry(slot));
+        let earlier = thread.slot.map_or(JournalEntry::EMPTY, |slot| self.journal.entry(slot));
         let slot = *thread.slot.get_or_insert_with(|| self.journal.slot());
-        let mut entry = Entry {
+        let mut entry = JournalEntry {
             pid: thread.pid,
             tid: thread.tid,
             start_ticks,

@@ -11,10 +11,10 @@ mod undo;
 use crate::actuator::{Actuator, ThreadRef};
 use crate::actuators::Actuators;
 use crate::attached::MOST_CGROUPS_B;
-use crate::journal::{Entry, Mark};
+use crate::journal::{JournalEntry, Mark};
 use crate::mask_owner::{MaskFacts, MaskOwner};
-use crate::thread::{Inherited, Thread};
-use crate::workload::Workload;
+use crate::thread::{Inherited, ManagedThread};
+use crate::workload::JournalWorkload;
 use colocate_linux::clock::now;
 use colocate_linux::handle::ProcessHandle;
 use colocate_linux::proc::stat::Stat;
@@ -157,16 +157,16 @@ fn read_back(found: PuSet, cpus: &PuSet) -> Result<PuSet, AffinityError> {
 }
 
 /// The actuator for masks.
-pub(crate) struct Mask;
+pub(crate) struct MaskActuator;
 
-impl Actuator for Mask {
+impl Actuator for MaskActuator {
     type Target<'a> = ThreadRef<'a>;
     type Setting = PuSet;
-    type Line = Entry;
+    type Line = JournalEntry;
     type Record = Mark;
     type Error = AffinityError;
 
-    fn journal(line: &mut Entry, to: Mark) {
+    fn journal(line: &mut JournalEntry, to: Mark) {
         line.mark = to;
     }
 
@@ -178,7 +178,7 @@ impl Actuator for Mask {
         unless_gone(allowed(thread.process, thread.tid))
     }
 
-    fn undo(workload: &Workload<'_>, thread: ThreadRef<'_>) -> Option<PuSet> {
+    fn undo(workload: &JournalWorkload<'_>, thread: ThreadRef<'_>) -> Option<PuSet> {
         let ThreadRef { process, tid } = thread;
         let entry = workload.known(tid);
         let is_programs = entry.is_some_and(|entry| entry.mark == Mark::Programs);
@@ -255,10 +255,10 @@ pub enum Pinned {
 
 impl Actuators {
     /// Puts `thread` where `to` says.
-    pub fn pin(&mut self, thread: &mut Thread, to: Mark) -> Pinned {
+    pub fn pin(&mut self, thread: &mut ManagedThread, to: Mark) -> Pinned {
         let Some(process) = thread.process.clone() else { return Pinned::Ended };
         let target = ThreadRef { process: &process, tid: thread.tid };
-        let current = match Mask::read_back(target) {
+        let current = match MaskActuator::read_back(target) {
             Ok(Some(current)) => current,
             Ok(None) => return Pinned::Ended,
             Err(why) => return Pinned::Failed(why.to_string()),
@@ -286,7 +286,7 @@ impl Actuators {
             thread.mark = to;
             return Pinned::Done;
         }
-        match self.write::<Mask>(thread, to) {
+        match self.write::<MaskActuator>(thread, to) {
             Ok(true) => {}
             Ok(false) => return Pinned::Ended,
             // What is not in the journal cannot be undone.
@@ -298,12 +298,12 @@ impl Actuators {
         thread.recent.changes(thread.mark, to, now());
         // The mask is uncertain until it is read back.
         thread.set = None;
-        let mut placed = Mask::apply(target, &self.mask(to));
+        let mut placed = MaskActuator::apply(target, &self.mask(to));
         if let Err(AffinityError::Elsewhere { found, .. }) = &placed
             && *found == thread.allowed
         {
             // Its program has set the same mask again in the moment since: some threads do so once, as they begin.
-            placed = Mask::apply(target, &self.mask(to));
+            placed = MaskActuator::apply(target, &self.mask(to));
         }
         match placed {
             Ok(Some(found)) => {
@@ -328,7 +328,7 @@ impl Actuators {
     }
 
     /// Updates mask and last PU of `thread`. `None` if the thread has ended or is unreadable.
-    pub fn read_back(&self, thread: &mut Thread) -> Option<Stat> {
+    pub fn read_back(&self, thread: &mut ManagedThread) -> Option<Stat> {
         let current = allowed(thread.process.as_ref()?, thread.tid).ok()?;
         let stat = Self::read_last_pu(thread)?;
         thread.allowed = current;
@@ -336,7 +336,7 @@ impl Actuators {
     }
 
     /// Reads where `thread` last ran.
-    pub fn read_last_pu(thread: &mut Thread) -> Option<Stat> {
+    pub fn read_last_pu(thread: &mut ManagedThread) -> Option<Stat> {
         let stat = thread.process.as_ref()?.stat_of(thread.tid)?;
         thread.last_ran = Some(stat.last_ran);
         Some(stat)
@@ -356,7 +356,7 @@ impl Actuators {
     }
 
     /// Origin of the mask of a thread as last read; read again if uncertain.
-    pub fn mask_owner(&self, thread: &mut Thread) -> MaskOwner {
+    pub fn mask_owner(&self, thread: &mut ManagedThread) -> MaskOwner {
         let own = thread.set.filter(|mark| mark.is_put()).map(|mark| self.mask(mark));
         let inherited = self.inherited(thread);
         let programs = thread.programs.clone();
@@ -394,7 +394,7 @@ impl Actuators {
 
     /// Whether a first thread has the mask of an ended thread of its process: the ended thread may
     /// have executed a program and be the first thread since.
-    fn is_of_gone(&self, thread: &Thread) -> bool {
+    fn is_of_gone(&self, thread: &ManagedThread) -> bool {
         // Only a first thread can be the survivor of another thread's exec.
         let process = thread.process.as_ref().filter(|_| thread.is_first());
         process.is_some_and(|process| {
@@ -407,7 +407,7 @@ impl Actuators {
     /// Reads mask and cpuset of a thread. An unreadable cpuset is assumed to equal our own.
     fn read_owner(
         &self,
-        thread: &mut Thread,
+        thread: &mut ManagedThread,
         owner: impl Fn(&PuSet, &PuSet) -> MaskOwner,
     ) -> MaskOwner {
         let read = thread
@@ -430,7 +430,7 @@ impl Actuators {
 
     /// Possible masks of a thread beside the mask set on it: its creator's masks, and its own
     /// earlier masks.
-    fn inherited(&self, thread: &Thread) -> Vec<PuSet> {
+    fn inherited(&self, thread: &ManagedThread) -> Vec<PuSet> {
         // Without a mask set on the thread itself, its mark is the creator's.
         let own = (thread.set.is_none()).then_some(thread.mark);
         let marks = thread.recent.marks().chain(own).filter(|mark| mark.is_put());
@@ -442,7 +442,7 @@ impl Actuators {
     /// Handles the end of another thread of the process of the first thread `first`. The ended
     /// thread may live on as the first thread, with its mask, after an exec that is seen later. Its
     /// journal line is used again, so the mark moves to the line of `first`.
-    pub fn may_live_on_as(&mut self, first: &mut Thread, gone: &Inherited) {
+    pub fn may_live_on_as(&mut self, first: &mut ManagedThread, gone: &Inherited) {
         let process = first.process.as_ref();
         let allowed = process.and_then(|process| allowed(process, first.tid).ok());
         let mut given = [gone.mark].into_iter().chain(gone.recent.marks());
@@ -452,15 +452,15 @@ impl Actuators {
         first.recent.note(mark, now());
         first.set = None;
         let has_it = [mark, Mark::Programs].contains(&first.mark);
-        if !has_it && self.write::<Mask>(first, mark).is_ok() {
+        if !has_it && self.write::<MaskActuator>(first, mark).is_ok() {
             first.mark = mark;
         }
     }
 
     /// Leaves the mask of a thread, as last read, to its program.
-    pub fn respect(&mut self, thread: &mut Thread) {
+    pub fn respect(&mut self, thread: &mut ManagedThread) {
         // What is not in the journal might have its mask from one that we have placed.
-        let _ = self.write::<Mask>(thread, Mark::Programs);
+        let _ = self.write::<MaskActuator>(thread, Mark::Programs);
         thread.recent.clear();
         thread.mark = Mark::Programs;
         thread.set = None;
@@ -470,7 +470,7 @@ impl Actuators {
     /// At exit, records whose mask a thread without a journal line has: the undoing takes an unknown
     /// mask for one of a creator on this PU, unless the known threads of its process have masks of
     /// their own.
-    pub fn note_bound(&mut self, thread: &mut Thread) {
+    pub fn note_bound(&mut self, thread: &mut ManagedThread) {
         let process = thread.process.as_ref().filter(|_| thread.slot.is_none());
         let Some(Ok(current)) = process.map(|process| allowed(process, thread.tid)) else { return };
         thread.allowed = current;
@@ -483,7 +483,7 @@ impl Actuators {
             MaskOwner::Original | MaskOwner::Widened => None,
         };
         if let Some(mark) = mark {
-            let _ = self.write::<Mask>(thread, mark);
+            let _ = self.write::<MaskActuator>(thread, mark);
         }
     }
 }
@@ -496,7 +496,7 @@ const MASKS_FOLLOW: Duration = Duration::from_millis(2);
 mod tests {
     use super::*;
     use crate::actuators::tests::{actuators, with_sets};
-    use crate::journal::Entry;
+    use crate::journal::JournalEntry;
     use colocate_linux::Pid;
     use colocate_machine::Nanos;
     use colocate_testing::need;
@@ -569,7 +569,8 @@ mod tests {
         actuators.usable = all.clone();
         let first = actuators.mark_of(&all);
         assert_eq!((first, actuators.mark_of(&set("3-5"))), (Mark::Among(0), Mark::Original));
-        let mut thread = Thread::new(pid, pid.first_thread(), Some(handle), Inherited::default());
+        let mut thread =
+            ManagedThread::new(pid, pid.first_thread(), Some(handle), Inherited::default());
         for (to, mask) in [(first, &all), (Mark::Original, &only(pu)), (first, &all)] {
             assert_eq!(actuators.pin(&mut thread, to), Pinned::Done);
             assert_eq!(mask::of(thread.tid).unwrap(), *mask);
@@ -583,12 +584,12 @@ mod tests {
         child.wait().unwrap();
     }
 
-    fn thread(pid: i32, tid: i32) -> Thread {
-        Thread::new(Pid(pid), Tid(tid), None, Inherited::default())
+    fn thread(pid: i32, tid: i32) -> ManagedThread {
+        ManagedThread::new(Pid(pid), Tid(tid), None, Inherited::default())
     }
 
     /// Whether the mask of one PU is one of ours.
-    fn is_ours_on(actuators: &Actuators, thread: &mut Thread, pu: u32) -> bool {
+    fn is_ours_on(actuators: &Actuators, thread: &mut ManagedThread, pu: u32) -> bool {
         thread.allowed = only(PuNr(pu));
         actuators.mask_owner(thread) != MaskOwner::Program
     }
@@ -617,7 +618,8 @@ mod tests {
             let tid = Tid(this.file_name().unwrap().to_str().unwrap().parse().unwrap());
             let pid = Pid(std::process::id().cast_signed());
             let handle = ProcessHandle::open(Path::new("/proc"), pid).unwrap();
-            let mut thread = Thread::new(pid, tid, Some(Arc::new(handle)), Inherited::default());
+            let mut thread =
+                ManagedThread::new(pid, tid, Some(Arc::new(handle)), Inherited::default());
             assert_eq!(actuators.pin(&mut thread, Mark::Original), Pinned::Done);
             assert!(thread.slot.is_none(), "nothing was ever done to it");
             thread.mark = Mark::On(pu);
@@ -638,7 +640,7 @@ mod tests {
             let left_at = Nanos::from_millis(left_at);
             creator.recent.changes(Mark::On(PuNr(pu)), Mark::Original, left_at);
         }
-        let mut new = Thread::new(Pid(10), Tid(11), None, creator.hands_down());
+        let mut new = ManagedThread::new(Pid(10), Tid(11), None, creator.hands_down());
         let ours = [0, 1, 2, 5, 6].map(|pu| is_ours_on(&actuators, &mut new, pu));
         assert_eq!(ours, [true, true, true, false, false]);
     }
@@ -656,11 +658,16 @@ mod tests {
             let original: PuSet = own().unwrap().iter().chain([PuNr(8191)]).collect();
             let mut actuators = actuators(&original);
             let (tid, mark) = (Tid(i32::MAX), Mark::On(put));
-            let entry = Entry { pid: of, tid, mark, was: Mark::Original, ..Entry::EMPTY };
+            let entry =
+                JournalEntry { pid: of, tid, mark, was: Mark::Original, ..JournalEntry::EMPTY };
             let slot = actuators.journal.slot();
             actuators.journal.write(slot, &entry);
-            let mut first =
-                Thread::new(pid, pid.first_thread(), Some(handle.clone()), Inherited::default());
+            let mut first = ManagedThread::new(
+                pid,
+                pid.first_thread(),
+                Some(handle.clone()),
+                Inherited::default(),
+            );
             first.allowed = only(pu);
             actuators.mask_owner(&mut first)
         };
@@ -682,8 +689,12 @@ mod tests {
         mask::set(pid.first_thread(), &only(pu)).unwrap();
         let handle = Arc::new(ProcessHandle::open(Path::new("/proc"), pid).unwrap());
         let noted = |mark| {
-            let mut first =
-                Thread::new(pid, pid.first_thread(), Some(handle.clone()), Inherited::default());
+            let mut first = ManagedThread::new(
+                pid,
+                pid.first_thread(),
+                Some(handle.clone()),
+                Inherited::default(),
+            );
             let mut actuators = actuators(&own().unwrap());
             actuators.may_live_on_as(&mut first, &Inherited { mark, ..Inherited::default() });
             let recent: Vec<_> = first.recent.marks().collect();
@@ -712,7 +723,7 @@ mod tests {
         let mut actuators = actuators(&original);
         let mut from = Inherited::default();
         from.recent.note(Mark::On(pu), now());
-        let mut thread = Thread::new(pid, pid.first_thread(), Some(handle), from);
+        let mut thread = ManagedThread::new(pid, pid.first_thread(), Some(handle), from);
         assert_eq!(actuators.pin(&mut thread, Mark::Original), Pinned::Done);
         assert!(actuators.journal.journal().was_of_gone(pid, &only(pu), |_| false));
         child.kill().unwrap();
@@ -730,7 +741,7 @@ mod tests {
         let mut actuators = actuators(&[pu, PuNr(pu.0 + 1)].into_iter().collect());
         let mut from = Inherited::default();
         from.recent.note(Mark::On(pu), now());
-        let mut thread = Thread::new(pid, pid.first_thread(), Some(handle), from);
+        let mut thread = ManagedThread::new(pid, pid.first_thread(), Some(handle), from);
         actuators.note_bound(&mut thread);
         let entries = &actuators.journal.journal().entries;
         assert!(entries.iter().any(|it| it.pid == pid && it.mark == Mark::On(pu)), "{entries:?}");
@@ -746,7 +757,7 @@ mod tests {
         let mut creator = thread(10, 10);
         creator.mark = Mark::On(PuNr(0));
         creator.recent.changes(creator.mark, Mark::On(PuNr(1)), Nanos(1));
-        let mut new = Thread::new(Pid(10), Tid(11), None, creator.hands_down());
+        let mut new = ManagedThread::new(Pid(10), Tid(11), None, creator.hands_down());
         let ours = [0, 1, 2].map(|pu| is_ours_on(&actuators, &mut new, pu));
         assert_eq!(ours, [true, true, false]);
     }
@@ -762,7 +773,8 @@ mod tests {
         let set = |mask: &PuSet| mask::set(pid.first_thread(), mask).unwrap();
         let handle = Arc::new(ProcessHandle::open(Path::new("/proc"), pid).unwrap());
         let mut actuators = actuators(&original);
-        let mut thread = Thread::new(pid, pid.first_thread(), Some(handle), Inherited::default());
+        let mut thread =
+            ManagedThread::new(pid, pid.first_thread(), Some(handle), Inherited::default());
         set(&only(pu));
         assert_eq!(actuators.pin(&mut thread, Mark::On(pu)), Pinned::ByProgram);
         assert_eq!(actuators.mask_owner(&mut thread), MaskOwner::Program);

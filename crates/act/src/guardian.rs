@@ -9,7 +9,7 @@
 mod anchor;
 
 use crate::boost;
-use crate::journal::{Journal, Place, Writer};
+use crate::journal::{Journal, JournalFile, Writer};
 use crate::pause::{How, freezer};
 use crate::restore;
 use anchor::Anchor;
@@ -121,7 +121,7 @@ fn guard(
     announce: Option<io::PipeWriter>,
     colocate: Pid,
     memory: &File,
-    place: Option<&Place>,
+    place: Option<&JournalFile>,
 ) {
     // A folder in use must not be kept from being unmounted.
     let _ = std::env::set_current_dir("/");
@@ -137,7 +137,7 @@ fn guard(
     keep.sort_unstable();
     sys::close_all_but(&keep);
     foreign::forget();
-    if wait_for_the_end_of(colocate, reader, memory) == End::Dismissed {
+    if wait_for_the_end_of(colocate, reader, memory) == GuardianOutcome::Dismissed {
         return;
     }
     boost::run_first();
@@ -155,7 +155,7 @@ fn guard(
 
 /// Outcome of the guardian's wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum GuardianOutcome {
     /// Colocate is dead, has been killed, or has closed the pipe.
     Undo,
     /// Nothing is left to undo.
@@ -168,7 +168,11 @@ enum End {
 /// The pipe alone is not enough: a program stopped before its exec has a copy of the write end.
 /// While colocate itself is stopped, jobs in its frozen cgroups continue; on its continuation it
 /// freezes them again.
-fn wait_for_the_end_of(colocate: Pid, mut reader: io::PipeReader, memory: &File) -> End {
+fn wait_for_the_end_of(
+    colocate: Pid,
+    mut reader: io::PipeReader,
+    memory: &File,
+) -> GuardianOutcome {
     let process = ProcessHandle::open(Path::new("/proc"), colocate).ok();
     if let Ok(life) = sys::pidfd(colocate) {
         let ends = || {
@@ -182,7 +186,7 @@ fn wait_for_the_end_of(colocate: Pid, mut reader: io::PipeReader, memory: &File)
             killed_polls =
                 if status.is_some_and(|it| is_killed(&it)) { killed_polls + 1 } else { 0 };
             if killed_polls >= KILLED_POLLS {
-                return End::Undo;
+                return GuardianOutcome::Undo;
             }
             let stat = process.as_ref().and_then(ProcessHandle::stat);
             if stat.is_some_and(|stat| stat.is_stopped())
@@ -195,10 +199,14 @@ fn wait_for_the_end_of(colocate: Pid, mut reader: io::PipeReader, memory: &File)
     }
     // A byte in the pipe is a dismissal, even if colocate has died since.
     if sys::parent() != colocate && !is_readable(reader.as_fd()) {
-        return End::Undo;
+        return GuardianOutcome::Undo;
     }
     // A byte, or the end of the file when colocate has closed the pipe.
-    if reader.read(&mut [0]).is_ok_and(|read| read > 0) { End::Dismissed } else { End::Undo }
+    if reader.read(&mut [0]).is_ok_and(|read| read > 0) {
+        GuardianOutcome::Dismissed
+    } else {
+        GuardianOutcome::Undo
+    }
 }
 
 /// Whether the first thread of a process has been killed, by its `/proc/PID/status`: it has ended,

@@ -36,7 +36,7 @@ use crate::check_sum::check_sum;
 use crate::fair::Fair;
 use crate::owner::Owner;
 use crate::pause::how::How;
-use colocate_files::{Dir, MaxSize, Mode};
+use colocate_files::{Dir, FileMode, MaxSize};
 use colocate_linux::sys;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::{PuNr, PuSet};
@@ -116,7 +116,7 @@ impl fmt::Display for Mark {
 
 /// Changed task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct JournalEntry {
     /// Process number.
     pub pid: Pid,
     /// The thread.
@@ -131,7 +131,7 @@ pub struct Entry {
     pub lowered: Option<Fair>,
 }
 
-impl Entry {
+impl JournalEntry {
     /// Of no task: no process has the number 0.
     pub(crate) const EMPTY: Self = Self {
         pid: Pid(0),
@@ -164,7 +164,7 @@ pub struct Journal {
     /// Attached processes; `None` if all were launched.
     pub attached: Option<Attached>,
     /// Changed tasks, including tasks ended long ago.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<JournalEntry>,
 }
 
 /// Text that is not a journal.
@@ -312,7 +312,7 @@ fn owner(text: &str) -> Option<Owner> {
     Some(Owner { pid: Pid(pid.parse().ok()?), start_ticks: start.parse().ok()? })
 }
 
-fn entry(line: &str) -> Option<Entry> {
+fn entry(line: &str) -> Option<JournalEntry> {
     // Lines are padded with spaces to their fixed length.
     let (body, sum) = line.trim_end().rsplit_once(' ')?;
     if u32::from_str_radix(sum, 16) != Ok(check_sum(body)) {
@@ -320,7 +320,7 @@ fn entry(line: &str) -> Option<Entry> {
     }
     let mut fields = body.split(' ');
     let mut next = || fields.next();
-    Some(Entry {
+    Some(JournalEntry {
         pid: Pid(next()?.parse().ok()?),
         tid: Tid(next()?.parse().ok()?),
         start_ticks: next()?.parse().ok()?,
@@ -354,8 +354,8 @@ fn head_line(key: &str, value: Option<&dyn fmt::Display>) -> String {
     value.map_or_else(String::new, |value| format!("{key} {value}\n"))
 }
 
-fn line(entry: &Entry) -> String {
-    let Entry { pid, tid, start_ticks, mark, was, lowered } = entry;
+fn line(entry: &JournalEntry) -> String {
+    let JournalEntry { pid, tid, start_ticks, mark, was, lowered } = entry;
     let lowered = lowered.map_or("-", Fair::letter);
     let body = format!("{pid} {tid} {start_ticks} {mark} {was} {lowered}");
     let sum = check_sum(&body);
@@ -366,14 +366,14 @@ fn line(entry: &Entry) -> String {
 /// File of a journal, by the descriptor of its folder: the file is removed from the folder of its
 /// creation.
 #[derive(Debug)]
-pub struct Place {
+pub struct JournalFile {
     /// The folder.
     pub dir: Dir,
     /// Name in the folder.
     pub name: String,
 }
 
-impl Place {
+impl JournalFile {
     /// Removes the file. `colocate restore` handles a file that cannot be removed.
     pub fn remove(&self) {
         let _ = self.dir.remove(&self.name);
@@ -391,7 +391,7 @@ pub struct Writer {
     /// Head, and the written entries by slot.
     journal: Journal,
     memory: Option<File>,
-    place: Option<Place>,
+    place: Option<JournalFile>,
     file: Option<File>,
     head: String,
     /// Lines of ended tasks, oldest first.
@@ -425,7 +425,7 @@ impl Writer {
         };
         let head = head(&journal);
         let mut trouble = None;
-        let place = dir.map(|dir| Place { dir, name: owner.file_name() });
+        let place = dir.map(|dir| JournalFile { dir, name: owner.file_name() });
         let place = place.map_err(|why| trouble = Some(why)).ok();
         let memory = sys::memfd(c"colocate-journal").map(File::from).ok();
         // Half a head would make the whole journal unreadable.
@@ -485,7 +485,7 @@ impl Writer {
     }
 
     /// Place of the journal's file, existing or planned.
-    pub fn place(&self) -> Option<&Place> {
+    pub fn place(&self) -> Option<&JournalFile> {
         self.place.as_ref()
     }
 
@@ -494,14 +494,14 @@ impl Writer {
         let oldest = if self.free.len() > KEPT { self.free.pop_front() } else { None };
         oldest.unwrap_or_else(|| {
             // Reserved at once: the next call must not return the same slot.
-            self.journal.entries.push(Entry::EMPTY);
+            self.journal.entries.push(JournalEntry::EMPTY);
             Slot(self.journal.entries.len() - 1)
         })
     }
 
     /// Last written line of a task.
-    pub fn entry(&self, slot: Slot) -> Entry {
-        self.journal.entries.get(slot.0).copied().unwrap_or(Entry::EMPTY)
+    pub fn entry(&self, slot: Slot) -> JournalEntry {
+        self.journal.entries.get(slot.0).copied().unwrap_or(JournalEntry::EMPTY)
     }
 
     /// Frees the line of an ended task.
@@ -511,9 +511,9 @@ impl Writer {
 
     /// Writes a pending change of a task. A change of a new kind also gets a permanent line of its
     /// own: an unseen thread may have inherited it from a creator that was restored since.
-    pub fn write(&mut self, slot: Slot, entry: &Entry) {
-        let Entry { mark, lowered, .. } = *entry;
-        let first = Entry { mark, lowered, was: Mark::Original, ..Entry::EMPTY };
+    pub fn write(&mut self, slot: Slot, entry: &JournalEntry) {
+        let JournalEntry { mark, lowered, .. } = *entry;
+        let first = JournalEntry { mark, lowered, was: Mark::Original, ..JournalEntry::EMPTY };
         let is_done = mark.is_put() || lowered.is_some();
         if is_done && !self.journal.entries.contains(&first) {
             self.journal.entries.push(first);
@@ -522,7 +522,7 @@ impl Writer {
         self.write_line(slot, entry);
     }
 
-    fn write_line(&mut self, slot: Slot, entry: &Entry) {
+    fn write_line(&mut self, slot: Slot, entry: &JournalEntry) {
         if let Some(place) = self.journal.entries.get_mut(slot.0) {
             *place = *entry;
         }
@@ -534,7 +534,7 @@ impl Writer {
         }
         if let Some(why) = self.file.as_ref().and_then(lost) {
             // Half a journal would be trusted like a whole one.
-            let place = self.place.as_ref().map(Place::path).unwrap_or_default();
+            let place = self.place.as_ref().map(JournalFile::path).unwrap_or_default();
             self.remove();
             self.trouble = Some(format!("{}: {why}", place.display()));
         }
@@ -548,8 +548,8 @@ impl Writer {
     }
 }
 
-fn new_file(place: &Place, head: &str) -> Result<File, String> {
-    let file = place.dir.create(&place.name, Mode::Private).map_err(|why| why.line())?;
+fn new_file(place: &JournalFile, head: &str) -> Result<File, String> {
+    let file = place.dir.create(&place.name, FileMode::Private).map_err(|why| why.line())?;
     match file.write_all_at(head.as_bytes(), 0) {
         Ok(()) => Ok(file),
         Err(why) => {
@@ -570,11 +570,11 @@ mod tests {
         PuSet::parse_list("0-3").unwrap()
     }
 
-    fn some(tid: i32, pu: Option<u32>) -> Entry {
+    fn some(tid: i32, pu: Option<u32>) -> JournalEntry {
         let mark = pu.map_or(Mark::Original, |pu| Mark::On(PuNr(pu)));
         let was = if pu.is_some() { Mark::On(PuNr(8191)) } else { Mark::Programs };
         let lowered = Some(Fair::Batch).filter(|_| pu.is_none());
-        Entry { pid: Pid(10), tid: Tid(tid), start_ticks: u64::MAX, mark, was, lowered }
+        JournalEntry { pid: Pid(10), tid: Tid(tid), start_ticks: u64::MAX, mark, was, lowered }
     }
 
     fn read(writer: &Writer) -> Journal {
@@ -592,11 +592,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut writer = begin(&dir, None);
         let entries = [some(10, None), some(4_194_304, Some(8191))];
-        let done = |entry: &Entry| Entry {
+        let done = |entry: &JournalEntry| JournalEntry {
             mark: entry.mark,
             lowered: entry.lowered,
             was: Mark::Original,
-            ..Entry::EMPTY
+            ..JournalEntry::EMPTY
         };
         for entry in &entries {
             let slot = writer.slot();
@@ -669,7 +669,7 @@ mod tests {
         let place = Dir::open(dir.path()).map_err(|why| why.line());
         let writer = Writer::begin(place, OWNER, None, &original(), None);
         let mut writer = writer.with_sets(sets.clone()).with_file();
-        let put = Entry { mark: Mark::Among(1), was: Mark::Among(0), ..some(10, None) };
+        let put = JournalEntry { mark: Mark::Among(1), was: Mark::Among(0), ..some(10, None) };
         let slot = writer.slot();
         writer.write(slot, &put);
         let journal = read(&writer);
@@ -687,12 +687,12 @@ mod tests {
     /// Thread 11 was put on PU 1 and lives; 12, on PU 2, and 13, which its program has bound, are gone; 14 is of another process.
     #[test]
     fn places_of_threads_that_are_gone() {
-        let entry = |pid, tid, mark| Entry {
+        let entry = |pid, tid, mark| JournalEntry {
             pid: Pid(pid),
             tid: Tid(tid),
             mark,
             was: Mark::Original,
-            ..Entry::EMPTY
+            ..JournalEntry::EMPTY
         };
         let on = |pu| Mark::On(PuNr(pu));
         let entries = vec![

@@ -5,8 +5,8 @@
 //!
 //! | actuator | apply | read back | journal | undo |
 //! |---|---|---|---|---|
-//! | [`affinity`], `Mask` | `Actuators::pin` | in the same call, and `read_back` | a line a thread: PU now and before | the original mask |
-//! | [`sched_class`], `Class` | `Actuators::lower`, `raise` | in the same call | the same line: policy before | the policy before |
+//! | [`affinity`], `MaskActuator` | `Actuators::pin` | in the same call, and `read_back` | a line a thread: PU now and before | the original mask |
+//! | [`sched_class`], `ClassActuator` | `Actuators::lower`, `raise` | in the same call | the same line: policy before | the policy before |
 //! | [`pause`], `Stop` | `Pauser::stop`, `resume` | `Pauser::poll` | the same line, and the head: signals | SIGCONT |
 //! | [`pause`], `Freeze` | `Pauser::stop`, `resume` | `Pauser::poll` | the head: folder of the cgroups | thawed, then `freezer::dissolve` |
 //! | [`pages`] | `live::move_spans` | each page, in the same call | none | none: no memory policy changes, and a page is always on one node |

@@ -21,7 +21,7 @@
 //!   hypervisor stops seems to run: its CPU time counts only from a time on at which every PU has run.
 
 use crate::actuator::{Actuator, ThreadRef};
-use crate::affinity::{self, Mask};
+use crate::affinity::{self, MaskActuator};
 use crate::fair::Fair;
 use crate::journal::{self, Journal, JournalError};
 use crate::owner::Owner;
@@ -29,8 +29,8 @@ use crate::pause::freeze::Freeze;
 use crate::pause::stop::Stop;
 use crate::pause::{How, freezer};
 use crate::rundir;
-use crate::sched_class::{Class, Policy};
-use crate::workload::Workload;
+use crate::sched_class::{ClassActuator, Policy};
+use crate::workload::JournalWorkload;
 use colocate_files::{Dir, FileError};
 use colocate_linux::clock::now;
 use colocate_linux::handle::ProcessHandle;
@@ -113,7 +113,7 @@ pub struct Restored {
     pub tid: Tid,
     /// Restored attribute.
     #[serde(flatten)]
-    pub what: What,
+    pub what: RestoredAttribute,
     /// Reason of a failure, in one line; `None` on success or without an attempt.
     pub trouble: Option<String>,
 }
@@ -121,7 +121,7 @@ pub struct Restored {
 /// Restored attribute of a thread.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub enum What {
+pub enum RestoredAttribute {
     /// Original mask, with the former placement.
     #[serde(rename = "from", serialize_with = "text")]
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
@@ -132,7 +132,7 @@ pub enum What {
     Policy(Fair),
 }
 
-impl What {
+impl RestoredAttribute {
     /// Attribute before and after the restoration, for messages. `original` is the original mask.
     pub fn change(&self, original: &str) -> (String, String) {
         match self {
@@ -178,8 +178,10 @@ pub fn undo(journal: &Journal, proc: &Path, dry: bool) -> Undone {
         Some(How::Freezer(folder)) if !dry => freezer::dissolve(folder).map(|_| pids),
         _ => Ok(pids),
     });
-    let (raised, freed) =
-        undoing.restored.into_iter().partition(|it| matches!(it.what, What::Policy(_)));
+    let (raised, freed) = undoing
+        .restored
+        .into_iter()
+        .partition(|it| matches!(it.what, RestoredAttribute::Policy(_)));
     Undone { continued, raised, freed, searched }
 }
 
@@ -205,14 +207,14 @@ struct Scanned {
 }
 
 /// Restored thread with its start time, the attribute, and the former placement, if any.
-type Tried = (Pid, Tid, u64, Discriminant<What>, Option<Put>);
+type Tried = (Pid, Tid, u64, Discriminant<RestoredAttribute>, Option<Put>);
 
 /// Restores masks and policies of threads.
 struct Undoing<'a> {
     journal: &'a Journal,
     proc: &'a Path,
     dry: bool,
-    workload: Workload<'a>,
+    workload: JournalWorkload<'a>,
     /// A failed restoration is not repeated for ever.
     tried: HashSet<Tried>,
     creating: Creating,
@@ -225,7 +227,7 @@ impl<'a> Undoing<'a> {
             journal,
             proc,
             dry,
-            workload: Workload::of(journal, proc, root),
+            workload: JournalWorkload::of(journal, proc, root),
             tried: HashSet::new(),
             creating: Creating::default(),
             restored: Vec::new(),
@@ -340,17 +342,17 @@ impl<'a> Undoing<'a> {
     /// Restores the policy of a thread that colocate put under SCHED_IDLE, or that inherited
     /// SCHED_IDLE.
     fn raise(&mut self, thread: ThreadRef<'_>) {
-        let Some(to) = Class::undo(&self.workload, thread) else { return };
+        let Some(to) = ClassActuator::undo(&self.workload, thread) else { return };
         if let Policy::Fair(fair) = to {
-            self.restore::<Class>(thread, What::Policy(fair), &to);
+            self.restore::<ClassActuator>(thread, RestoredAttribute::Policy(fair), &to);
         }
     }
 
     /// Restores the original mask of a thread that was placed, or that inherited a placement.
     fn free(&mut self, thread: ThreadRef<'_>) {
-        let Some(to) = Mask::undo(&self.workload, thread) else { return };
-        if let Ok(Some(from)) = Mask::read_back(thread) {
-            self.restore::<Mask>(thread, What::Mask(Put(from)), &to);
+        let Some(to) = MaskActuator::undo(&self.workload, thread) else { return };
+        if let Ok(Some(from)) = MaskActuator::read_back(thread) {
+            self.restore::<MaskActuator>(thread, RestoredAttribute::Mask(Put(from)), &to);
         }
     }
 
@@ -358,13 +360,13 @@ impl<'a> Undoing<'a> {
     fn restore<'t, A: Actuator<Target<'t> = ThreadRef<'t>, Error: Display>>(
         &mut self,
         thread: ThreadRef<'t>,
-        what: What,
+        what: RestoredAttribute,
         to: &A::Setting,
     ) {
         let ThreadRef { process, tid } = thread;
         let pid = process.pid();
         // A mask is restored again if the thread has got another placement since.
-        let left = if let What::Mask(put) = &what { Some(put.clone()) } else { None };
+        let left = if let RestoredAttribute::Mask(put) = &what { Some(put.clone()) } else { None };
         let Some(stat) = process.stat_of(tid).filter(|stat| !stat.is_dead()) else { return };
         if !self.tried.insert((pid, tid, stat.start_ticks, discriminant(&what), left)) {
             return;
@@ -455,7 +457,7 @@ pub fn is_alive(owner: Owner, proc: &Path) -> bool {
 
 /// Discovered journal.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundJournal {
     /// Path of the journal.
     pub path: PathBuf,
     /// Folder by descriptor: the removed file is the file that was read.
@@ -488,7 +490,7 @@ pub enum FoundError {
 
 /// Journals of all colocates of this user, and for root of all root's: from folders that no other
 /// user can change.
-pub fn journals_of_user() -> Vec<Found> {
+pub fn journals_of_user() -> Vec<FoundJournal> {
     let user = sys::effective_user();
     let dirs = rundir::candidates(std::env::var_os("XDG_RUNTIME_DIR").as_deref(), user);
     let private = dirs.iter().filter_map(|dir| Dir::open_private(dir, user).ok());
@@ -512,7 +514,7 @@ pub fn placed_by_another(pids: &BTreeSet<Pid>, proc: &Path) -> Option<(Pid, Pid)
 }
 
 /// Journals in the folder `dir`, in the order of their names; none if it is unreadable.
-pub fn journals(dir: Dir) -> Vec<Found> {
+pub fn journals(dir: Dir) -> Vec<FoundJournal> {
     let mut names = dir.names(MOST_JOURNALS).unwrap_or_default();
     names.retain(|name| Path::new(name).extension().is_some_and(|end| end == "journal"));
     names.sort();
@@ -524,7 +526,7 @@ pub fn journals(dir: Dir) -> Vec<Found> {
             let journal = read(&dir, &name);
             // The name of a spoilt file still shows its owner.
             let owner = journal.as_ref().map_or_else(|_| Owner::of_file(&path), |j| Some(j.owner));
-            Found { path, dir: Rc::clone(&dir), owner, journal }
+            FoundJournal { path, dir: Rc::clone(&dir), owner, journal }
         })
         .collect()
 }
@@ -550,7 +552,7 @@ fn read(dir: &Dir, name: &OsStr) -> Result<Journal, FoundError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{Entry, Mark};
+    use crate::journal::{JournalEntry, Mark};
     use crate::sched_class;
     use colocate_linux::sys;
     use colocate_machine::PuNr;
@@ -586,7 +588,7 @@ mod tests {
             Self { child, pid }
         }
 
-        fn entry(&self, mark: Mark, was: Mark) -> Entry {
+        fn entry(&self, mark: Mark, was: Mark) -> JournalEntry {
             entry_of(self.pid, mark, was)
         }
 
@@ -603,13 +605,13 @@ mod tests {
     }
 
     /// Entry of the first thread of a process.
-    fn entry_of(pid: Pid, mark: Mark, was: Mark) -> Entry {
+    fn entry_of(pid: Pid, mark: Mark, was: Mark) -> JournalEntry {
         let tid = pid.first_thread();
         let start_ticks = Stat::read(Path::new(PROC), pid, tid).unwrap().start_ticks;
-        Entry { pid, tid, start_ticks, mark, was, ..Entry::EMPTY }
+        JournalEntry { pid, tid, start_ticks, mark, was, ..JournalEntry::EMPTY }
     }
 
-    fn journal(original: &PuSet, entries: Vec<Entry>) -> Journal {
+    fn journal(original: &PuSet, entries: Vec<JournalEntry>) -> Journal {
         let owner = Owner { pid: Pid(1), start_ticks: 0 };
         let (boot, token, original) = (None, None, original.clone());
         let (namespaces, attached) = (None, None);
@@ -658,11 +660,11 @@ mod tests {
         [&known, &other].into_iter().for_each(|sleeper| lower(sleeper.pid));
         let lowered = Some(Fair::Other);
         let entries = vec![
-            Entry { lowered, ..known.entry(Mark::Original, Mark::Original) },
+            JournalEntry { lowered, ..known.entry(Mark::Original, Mark::Original) },
             other.entry(Mark::Original, Mark::Original),
         ];
         let journal = journal(&known.mask(), entries);
-        let (tid, what) = (known.pid.first_thread(), What::Policy(Fair::Other));
+        let (tid, what) = (known.pid.first_thread(), RestoredAttribute::Policy(Fair::Other));
         let wanted = Restored { pid: known.pid, tid, what, trouble: None };
         let raised = |dry| undo(&journal, Path::new(PROC), dry).raised;
         assert_eq!(raised(true), std::slice::from_ref(&wanted));
@@ -714,8 +716,8 @@ mod tests {
             (0..numbers).map(|_| line()).collect()
         }
 
-        fn entry(&self, lowered: Option<Fair>) -> Entry {
-            Entry { lowered, ..entry_of(self.pid, Mark::Original, Mark::Original) }
+        fn entry(&self, lowered: Option<Fair>) -> JournalEntry {
+            JournalEntry { lowered, ..entry_of(self.pid, Mark::Original, Mark::Original) }
         }
     }
 
@@ -760,7 +762,10 @@ mod tests {
         let entries = vec![
             families[0].entry(None),
             families[1].entry(None),
-            Entry { lowered: Some(Fair::Other), ..third.entry(Mark::Original, Mark::Original) },
+            JournalEntry {
+                lowered: Some(Fair::Other),
+                ..third.entry(Mark::Original, Mark::Original)
+            },
         ];
         families.iter().for_each(|family| lower(family.pid));
         let children = [0, 1].map(|of| families[of].go(1)[0]);
@@ -782,11 +787,11 @@ mod tests {
         let original = allowed(family.pid);
         need!(sched_idle());
         let pu = need!(a_pu(&original));
-        freezer.enter(crate::pause::Group(0), family.pid).unwrap();
+        freezer.enter(crate::pause::JobProcesses(0), family.pid).unwrap();
         lower(family.pid);
         place(family.pid, pu);
         let (mark, lowered) = (Mark::On(pu), Some(Fair::Other));
-        let entry = Entry { mark, ..family.entry(lowered) };
+        let entry = JournalEntry { mark, ..family.entry(lowered) };
         let orphan = family.go(2)[0];
         sys::kill(family.pid, libc::SIGKILL).unwrap();
         family.shell.wait().unwrap();
@@ -825,8 +830,8 @@ mod tests {
         place(sleeper.pid, pu);
         let first = sleeper.entry(Mark::On(other), Mark::Original);
         let tid = Tid(first.tid.0 + 1);
-        let later = Entry { tid, mark: Mark::On(pu), ..first };
-        let bound = Entry { mark: Mark::Programs, was: Mark::On(pu), ..later };
+        let later = JournalEntry { tid, mark: Mark::On(pu), ..first };
+        let bound = JournalEntry { mark: Mark::Programs, was: Mark::On(pu), ..later };
         let freed =
             |entries| undo(&journal(&original, entries), Path::new(PROC), false).freed.len();
         assert_eq!(freed(vec![first, bound]), 0, "the program bound that thread itself");
@@ -847,12 +852,12 @@ mod tests {
             let journal = Journal { sets, ..journal(&original, vec![entry]) };
             undo(&journal, Path::new(PROC), false).freed
         };
-        let elsewhere = Entry { mark: Mark::Among(7), ..put };
-        let programs = Entry { mark: Mark::Programs, ..put };
+        let elsewhere = JournalEntry { mark: Mark::Among(7), ..put };
+        let programs = JournalEntry { mark: Mark::Programs, ..put };
         assert_eq!([elsewhere, programs].map(freed), [vec![], vec![]]);
         assert_eq!(sleeper.mask(), set);
         let done = freed(put);
-        assert_eq!(done[0].what, What::Mask(Put(set.clone())));
+        assert_eq!(done[0].what, RestoredAttribute::Mask(Put(set.clone())));
         assert_eq!(Put(set.clone()).to_string(), format!("PUs {set}"));
         assert_eq!(sleeper.mask(), original);
     }
@@ -865,9 +870,9 @@ mod tests {
         let other = original.iter().last().unwrap();
         place(sleeper.pid, pu);
         let ours = sleeper.entry(Mark::On(pu), Mark::Original);
-        let reused = Entry { start_ticks: ours.start_ticks + 1, ..ours };
-        let programs = Entry { mark: Mark::Programs, ..ours };
-        let moved = Entry { mark: Mark::On(other), ..ours };
+        let reused = JournalEntry { start_ticks: ours.start_ticks + 1, ..ours };
+        let programs = JournalEntry { mark: Mark::Programs, ..ours };
+        let moved = JournalEntry { mark: Mark::On(other), ..ours };
         for entry in [reused, programs, moved] {
             let journal = journal(&original, vec![entry]);
             assert_eq!(undo(&journal, Path::new(PROC), false).freed, [], "{entry:?}");
@@ -881,7 +886,7 @@ mod tests {
     fn a_process_that_is_about_to_stop_continues() {
         let proc = Path::new(PROC);
         let freezer = need!(freezer::cgroups_for_a_test(2, 1));
-        let (sleeper, job) = (Sleeper::start(), crate::pause::Group(0));
+        let (sleeper, job) = (Sleeper::start(), crate::pause::JobProcesses(0));
         freezer.enter(job, sleeper.pid).unwrap();
         let cgroup = freezer.of(job).unwrap();
         Freeze::apply(&cgroup, &true).unwrap();
@@ -935,8 +940,13 @@ mod tests {
         let pid = Pid(child.id().cast_signed());
         let stat = Stat::read(Path::new(PROC), pid, pid.first_thread()).unwrap();
         let start_ticks = stat.start_ticks;
-        let second =
-            Entry { pid, tid: pid.first_thread(), start_ticks, mark: Mark::Original, ..entry };
+        let second = JournalEntry {
+            pid,
+            tid: pid.first_thread(),
+            start_ticks,
+            mark: Mark::Original,
+            ..entry
+        };
         let undone = undo(&journal(&original, vec![entry, second]), Path::new(PROC), false);
         child.kill().unwrap();
         child.wait().unwrap();
@@ -965,7 +975,7 @@ mod tests {
         let fifo = Command::new("mkfifo").arg(dir.path().join("f.journal")).status();
         assert!(fifo.unwrap().success());
         let found = journals(Dir::open(dir.path()).unwrap());
-        let what = |found: &Found| found.journal.as_ref().err().map(ToString::to_string);
+        let what = |found: &FoundJournal| found.journal.as_ref().err().map(ToString::to_string);
         let found: Vec<_> = found.iter().map(what).collect();
         assert!(found.len() == 5 && found[0].is_some() && found[1].is_none());
         let expected = ["found 10737418240", "found a symbolic link", "found a FIFO"];

@@ -21,9 +21,9 @@
 use crate::actuator::{Actuator, ThreadRef};
 use crate::actuators::Actuators;
 use crate::fair::Fair;
-use crate::journal::Entry;
-use crate::thread::Thread;
-use crate::workload::Workload;
+use crate::journal::JournalEntry;
+use crate::thread::ManagedThread;
+use crate::workload::JournalWorkload;
 use colocate_linux::handle::ProcessHandle;
 use colocate_linux::sys::{self, Fork};
 use colocate_linux::{Pid, SysError, Tid};
@@ -133,10 +133,14 @@ impl Actuators {
     ///
     /// # Errors
     /// [`ClassError`]; the thread keeps its policy.
-    pub fn lower(&mut self, thread: &mut Thread, permission: Permission) -> Result<(), ClassError> {
+    pub fn lower(
+        &mut self,
+        thread: &mut ManagedThread,
+        permission: Permission,
+    ) -> Result<(), ClassError> {
         let Some(process) = thread.process.clone() else { return Ok(()) };
         let target = ThreadRef { process: &process, tid: thread.tid };
-        let Some(Policy::Fair(fair)) = Class::read_back(target)? else { return Ok(()) };
+        let Some(Policy::Fair(fair)) = ClassActuator::read_back(target)? else { return Ok(()) };
         if permission == Permission::Limit && !may_come_back(&process, thread.tid)? {
             return Err(ClassError::NoWayBack);
         }
@@ -144,7 +148,7 @@ impl Actuators {
         if !self.note_lowered(thread, Some(fair)) {
             return Ok(());
         }
-        let done = Class::apply(target, &Policy::Idle);
+        let done = ClassActuator::apply(target, &Policy::Idle);
         if done.is_err() {
             // The thread has kept its policy, so nothing is left to undo.
             self.note_lowered(thread, None);
@@ -154,19 +158,19 @@ impl Actuators {
 
     /// Writes the policy of a thread before its change to SCHED_IDLE to the journal. False if the thread has ended or is
     /// unreadable.
-    fn note_lowered(&mut self, thread: &mut Thread, lowered: Option<Fair>) -> bool {
+    fn note_lowered(&mut self, thread: &mut ManagedThread, lowered: Option<Fair>) -> bool {
         thread.lowered = lowered;
-        self.write::<Class>(thread, lowered).is_ok_and(|written| written)
+        self.write::<ClassActuator>(thread, lowered).is_ok_and(|written| written)
     }
 
     /// Restores the policy of `thread`, if colocate put it under SCHED_IDLE.
     ///
     /// # Errors
     /// [`ClassError`]; the journal keeps the original policy.
-    pub fn raise(&mut self, thread: &mut Thread) -> Result<(), ClassError> {
+    pub fn raise(&mut self, thread: &mut ManagedThread) -> Result<(), ClassError> {
         let Some(fair) = thread.lowered else { return Ok(()) };
         if let Some(process) = &thread.process {
-            Class::apply(ThreadRef { process, tid: thread.tid }, &Policy::Fair(fair))?;
+            ClassActuator::apply(ThreadRef { process, tid: thread.tid }, &Policy::Fair(fair))?;
         }
         self.note_lowered(thread, None);
         Ok(())
@@ -177,10 +181,10 @@ impl Actuators {
     ///
     /// A thread without SCHED_IDLE is recorded in the journal as well: it may choose SCHED_IDLE
     /// later, and so differs from threads unknown at colocate's death.
-    pub fn note_inherited(&mut self, thread: &mut Thread) {
+    pub fn note_inherited(&mut self, thread: &mut ManagedThread) {
         let process = thread.process.as_deref();
         let target = process.map(|process| ThreadRef { process, tid: thread.tid });
-        let found = target.map(Class::read_back);
+        let found = target.map(ClassActuator::read_back);
         if !matches!(found, Some(Ok(Some(Policy::Idle)))) {
             self.note(thread);
         } else if thread.last_lowered.is_some() {
@@ -217,16 +221,16 @@ impl Policy {
 }
 
 /// The actuator for policies, into SCHED_IDLE and out of it.
-pub(crate) struct Class;
+pub(crate) struct ClassActuator;
 
-impl Actuator for Class {
+impl Actuator for ClassActuator {
     type Target<'a> = ThreadRef<'a>;
     type Setting = Policy;
-    type Line = Entry;
+    type Line = JournalEntry;
     type Record = Option<Fair>;
     type Error = ClassError;
 
-    fn journal(line: &mut Entry, lowered: Option<Fair>) {
+    fn journal(line: &mut JournalEntry, lowered: Option<Fair>) {
         line.lowered = lowered;
     }
 
@@ -258,7 +262,7 @@ impl Actuator for Class {
     }
 
     /// Policy of a thread before colocate put it, or its creator, under SCHED_IDLE.
-    fn undo(workload: &Workload<'_>, thread: ThreadRef<'_>) -> Option<Policy> {
+    fn undo(workload: &JournalWorkload<'_>, thread: ThreadRef<'_>) -> Option<Policy> {
         let is_idle = matches!(Self::read_back(thread), Ok(Some(Policy::Idle)));
         is_idle.then(|| workload.policy_before(thread.process.pid(), thread.tid))?.map(Policy::Fair)
     }
@@ -316,7 +320,7 @@ mod tests {
         let (tid, pid) = (Tid(receiver.recv().unwrap()), Pid(std::process::id().cast_signed()));
         let handle = ProcessHandle::open(Path::new("/proc"), pid).unwrap();
         let process = Some(std::sync::Arc::new(handle));
-        let mut thread_of = Thread::new(pid, tid, process, Inherited::default());
+        let mut thread_of = ManagedThread::new(pid, tid, process, Inherited::default());
         let (task, mut actuators) = (&mut thread_of, actuators(&affinity::own().unwrap()));
         let is_idle = || sys::schedule_of(tid).unwrap().policy == libc::SCHED_IDLE;
         for fair in [Fair::Other, Fair::Batch] {

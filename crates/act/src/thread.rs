@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// A thread of a program.
 #[derive(Debug)]
-pub struct Thread {
+pub struct ManagedThread {
     /// Process number.
     pub pid: Pid,
     /// Number.
@@ -58,7 +58,7 @@ impl Default for Inherited {
     }
 }
 
-impl Thread {
+impl ManagedThread {
     /// A new thread.
     pub fn new(pid: Pid, tid: Tid, process: Option<Arc<ProcessHandle>>, from: Inherited) -> Self {
         Self {

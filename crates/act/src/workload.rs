@@ -18,7 +18,7 @@
 
 use crate::attached::{Attached, GENERATIONS, MOST_CGROUPS_B, MOST_ENVIRONMENT_B};
 use crate::fair::Fair;
-use crate::journal::{Entry, Journal, Mark, TOKEN_VARIABLE};
+use crate::journal::{Journal, JournalEntry, Mark, TOKEN_VARIABLE};
 use crate::pause::freezer;
 use crate::pause::how::How;
 use colocate_linux::handle::ProcessHandle;
@@ -75,12 +75,12 @@ impl Root {
 }
 
 /// A journal's workload.
-pub(crate) struct Workload<'a> {
+pub(crate) struct JournalWorkload<'a> {
     journal: &'a Journal,
     proc: &'a Path,
     root: Option<Root>,
     /// The known tasks by thread, as of the last scan.
-    known: HashMap<Tid, &'a Entry>,
+    known: HashMap<Tid, &'a JournalEntry>,
     /// Processes found in a scan, with their start times in clock ticks since boot.
     met: HashMap<Pid, u64>,
     /// Processes without the token in their environment, with their start times.
@@ -93,7 +93,7 @@ pub(crate) struct Workload<'a> {
     cpusets: Cpusets,
 }
 
-impl<'a> Workload<'a> {
+impl<'a> JournalWorkload<'a> {
     /// Workload of a journal. `proc` is `/proc`.
     pub fn of(journal: &'a Journal, proc: &'a Path, root: Option<Root>) -> Self {
         let has_records = root.as_ref().is_some_and(|root| root.has_records);
@@ -122,7 +122,7 @@ impl<'a> Workload<'a> {
     }
 
     /// Journal entry of a thread, if known.
-    pub fn known(&self, tid: Tid) -> Option<&'a Entry> {
+    pub fn known(&self, tid: Tid) -> Option<&'a JournalEntry> {
         self.known.get(&tid).copied()
     }
 
@@ -279,7 +279,7 @@ impl<'a> Workload<'a> {
 }
 
 /// Living tasks of the journal, by thread.
-fn living<'a>(journal: &'a Journal, proc: &Path) -> HashMap<Tid, &'a Entry> {
+fn living<'a>(journal: &'a Journal, proc: &Path) -> HashMap<Tid, &'a JournalEntry> {
     journal
         .entries
         .iter()

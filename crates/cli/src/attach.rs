@@ -1,7 +1,7 @@
 //! `colocate attach`: places the threads of running programs, and restores their masks.
 
 use crate::exit::{self, Failure};
-use crate::report::Program;
+use crate::report::ProgramInfo;
 use crate::{args, launch, policies, run};
 use anyhow::Context;
 use colocate_act::affinity::FILTERED;
@@ -45,7 +45,7 @@ pub struct Args {
     place_for: Option<Nanos>,
 
     #[command(flatten)]
-    options: run::Options,
+    options: run::RunOptions,
 }
 
 fn place_time(text: &str) -> Result<Nanos, String> {
@@ -77,7 +77,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let programs = attached
         .iter()
-        .map(|it: &Attached| Program::of(it.name.clone(), &words(&proc, it.processes[0].pid())))
+        .map(|it: &Attached| ProgramInfo::of(it.name.clone(), &words(&proc, it.processes[0].pid())))
         .collect();
     let placed: Vec<Pid> =
         attached.iter().flat_map(|it| &it.processes).map(|it| it.pid()).collect();

@@ -16,22 +16,23 @@ mod text;
 mod units;
 
 use crate::idle;
-use crate::measure::beside::{Bench, Here};
+use crate::measure::beside::{KernelBench, LocalBench};
 use crate::measure::harness::{self, by_cell, rounds};
 use crate::measure::scenarios;
 use crate::{exit, input, output};
 use anyhow::Context;
 use cells::{Cell, Lengths, ThisMachine};
-use colocate_files::{Dir, Mode, kernel};
+use colocate_files::{Dir, FileMode, kernel};
 use colocate_machine::calibrated::{
-    Assumed, Calibration, Figure, Latency, Pair, Sharing, What, identity, performance, sharing,
+    Assumed, Calibration, CorrectedMachine, Figure, Latency, PuDistance, Quantity, identity,
+    performance, sharing,
 };
 use colocate_machine::exact::Exact;
-use colocate_machine::read::{self, Seen, Sysfs, kept};
+use colocate_machine::read::{self, KnownMachine, Sysfs, kept};
 use colocate_machine::{Bytes, Machine, Performance, PuNr, PuSet, printable};
 use colocate_model::rng::SplitMix64;
-use parts::Part;
-use smt_bench::{Kernel, Workload};
+use parts::CalibrationPart;
+use smt_bench::{Kernel, KernelSpec};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -56,7 +57,7 @@ pub struct Args {
 
     /// Measure these parts only, and keep what is kept of the others; speeds are always measured
     #[arg(long, value_enum, value_name = "PARTS", value_delimiter = ',', conflicts_with_all = ["show", "forget"])]
-    only: Vec<Part>,
+    only: Vec<CalibrationPart>,
 
     /// Keep a machine file for this machine instead of measuring, such as --json of an equal machine
     #[arg(long, value_name = "FILE", conflicts_with_all = ["show", "forget", "force", "only"])]
@@ -115,10 +116,10 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
             None => known_well(args, &machine)?,
         };
         let name = kept::file_name(&machine);
-        dir.write(&name, exact.to_json().as_bytes(), Mode::ByUmask)?;
+        dir.write(&name, exact.to_json().as_bytes(), FileMode::ByUmask)?;
         let figures = exact.calibration.iter().flat_map(|found| &found.figures).cloned();
         if let Some(costs) = memory::costs(&exact.machine, &figures.collect::<Vec<_>>()) {
-            dir.write(memory::FILE, costs.as_bytes(), Mode::ByUmask)?;
+            dir.write(memory::FILE, costs.as_bytes(), FileMode::ByUmask)?;
         }
         (folder.join(name), exact)
     };
@@ -134,7 +135,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         // Imported figures may lack a calibration, of which the table is made.
         _ => exact.to_json(),
     };
-    output::keep(args.output.as_deref(), &text, Mode::ByUmask)?;
+    output::keep(args.output.as_deref(), &text, FileMode::ByUmask)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -152,7 +153,8 @@ fn known_well(args: &Args, machine: &Machine) -> anyhow::Result<Exact> {
 
 /// The machine of the file at `path`, checked to have the processor and the PUs of `here`.
 fn imported(path: &Path, here: &Machine) -> anyhow::Result<Exact> {
-    let Seen { machine, performance, calibration, .. } = read::load(&path.to_string_lossy())?;
+    let KnownMachine { machine, performance, calibration, .. } =
+        read::load(&path.to_string_lossy())?;
     let wrong = |what: &str, here: &str, found: &str| {
         anyhow::anyhow!(
             "{}: expected {what} of this machine, {here}, found {found}",
@@ -227,7 +229,7 @@ const WIDE: f64 = 2.0;
 /// The speed with the widest interval, if its ends are more than [`WIDE`] times apart.
 fn widest_speed(exact: &Exact) -> Option<String> {
     let figures = exact.calibration.iter().flat_map(|found| &found.figures);
-    let speeds = figures.filter(|it| matches!(it.what, What::Speed { .. }));
+    let speeds = figures.filter(|it| matches!(it.what, Quantity::Speed { .. }));
     // The ratios of high to low, multiplied out.
     let widest = speeds.max_by(|a, b| (a.high * b.low).total_cmp(&(b.high * a.low)))?;
     let Figure { what, unit, value, low, high, .. } = widest;
@@ -241,7 +243,7 @@ fn measured(args: &Args, reported: &Machine) -> anyhow::Result<Exact> {
     let begin = Instant::now();
     let started = input::unix_seconds();
     let is_chosen =
-        |part| args.only.is_empty() || part == Part::Speeds || args.only.contains(&part);
+        |part| args.only.is_empty() || part == CalibrationPart::Speeds || args.only.contains(&part);
     // Only a measurement of some parts takes figures from an earlier one.
     let kept = if args.only.is_empty() { None } else { kept::find(reported)? };
     let kept = kept.and_then(|(_, exact)| exact.calibration).map_or(Vec::new(), |it| it.figures);
@@ -279,7 +281,7 @@ fn measured(args: &Args, reported: &Machine) -> anyhow::Result<Exact> {
     cells.extend(plan.cells);
     // Lines again after some time, in which a hypervisor may have moved PUs.
     let latencies = merged(before, &lines(&mut here, &usable, random)?);
-    let Sharing { mut machine, disagreements } = sharing(reported, &latencies);
+    let CorrectedMachine { mut machine, disagreements } = sharing(reported, &latencies);
     let mut calibration = Calibration {
         identity: identity(reported),
         kernel: idle::kernel(Path::new("/proc")),
@@ -293,17 +295,19 @@ fn measured(args: &Args, reported: &Machine) -> anyhow::Result<Exact> {
     // Again, since `sharing` began with the reported kinds.
     let differing = kinds::measured(&mut machine, &usable, &taken[..visits], said);
     calibration.disagreements.extend(differing);
-    calibration.figures.extend(kept.into_iter().filter(|it| !is_chosen(Part::of(&it.what))));
+    calibration
+        .figures
+        .extend(kept.into_iter().filter(|it| !is_chosen(CalibrationPart::of(&it.what))));
     if !unusable.is_empty() {
         let text = format!("PUs {unusable}: outside of the affinity mask or cpuset");
         calibration.absent.push(text);
     }
-    if is_chosen(Part::Siblings) {
+    if is_chosen(CalibrationPart::Siblings) {
         shared_units(&mut calibration, [reported, &machine], &usable, random)?;
     }
-    if is_chosen(Part::Matrix) {
+    if is_chosen(CalibrationPart::Matrix) {
         // 80 measurements a round: some three seconds.
-        matrix(&mut Here::new(BESIDE, &[4]), &mut calibration, &machine, &usable)?;
+        matrix(&mut LocalBench::new(BESIDE, &[4]), &mut calibration, &machine, &usable)?;
     }
     figures::lines(&mut calibration, &machine, &latencies, started);
     units::compare(&machine, &mut calibration);
@@ -322,9 +326,9 @@ fn shared_units(
     usable: &[u32],
     random: &mut SplitMix64,
 ) -> anyhow::Result<()> {
-    let alike = machines.map(|machine| cells::pairs(machine, usable, Pair::Siblings));
+    let alike = machines.map(|machine| cells::pairs(machine, usable, PuDistance::Siblings));
     let pairs = units::pairs(usable, alike.concat(), random);
-    let mut here = Here::new(BESIDE, &[4, 16]);
+    let mut here = LocalBench::new(BESIDE, &[4, 16]);
     let found = units::figures(&mut here, &pairs, to.started_unix_s, random)?;
     if found.len() < pairs.len() {
         let lost = pairs.len() - found.len();
@@ -410,18 +414,23 @@ fn merged(mut before: Vec<Latency>, after: &[Latency]) -> Vec<Latency> {
 
 /// Measures the kernels of SMT-Bench beside each other on the first two siblings.
 fn matrix(
-    bench: &mut impl Bench,
+    bench: &mut impl KernelBench,
     calibration: &mut Calibration,
     machine: &Machine,
     usable: &[u32],
 ) -> anyhow::Result<()> {
-    let Some(pus) = cells::pairs(machine, usable, Pair::Siblings).first().copied() else {
+    let Some(pus) = cells::pairs(machine, usable, PuDistance::Siblings).first().copied() else {
         calibration.absent.push("interference of siblings: no two usable PUs share a core".into());
         return Ok(());
     };
-    let settings =
-        scenarios::Settings { pus, share_core: Some(true), seconds: 0.01, repeat: 3, seed: SEED };
-    let report = scenarios::measure(bench, settings, &Kernel::PAPER.map(Workload::from))?;
+    let settings = scenarios::MeasurementSettings {
+        pus,
+        share_core: Some(true),
+        seconds: 0.01,
+        repeat: 3,
+        seed: SEED,
+    };
+    let report = scenarios::measure(bench, settings, &Kernel::PAPER.map(KernelSpec::from))?;
     calibration.figures.extend(figures::beside(&report, pus, calibration.started_unix_s));
     Ok(())
 }
@@ -430,14 +439,14 @@ fn matrix(
 mod tests {
     use super::*;
     use crate::measure::testing::Pretend;
-    use colocate_machine::calibrated::Unit;
+    use colocate_machine::calibrated::FigureUnit;
 
     /// Speed 0.619 (0.068 to 5.67) was kept for all; one that is known to some percent is.
     #[test]
     fn wide_speeds_are_named() {
         let speed = |pu, value, low, high| Figure {
-            what: What::Speed { pu: PuNr(pu) },
-            unit: Unit::Ratio,
+            what: Quantity::Speed { pu: PuNr(pu) },
+            unit: FigureUnit::Ratio,
             value,
             low,
             high,
@@ -472,7 +481,7 @@ mod tests {
         matrix(bench, &mut found, &machine, &[0, 2, 3]).unwrap();
         assert_eq!((found.figures.len(), found.absent.len()), (64, 0));
         let of = |kernel: &str, beside: &str| {
-            let what = What::Beside { kernel: kernel.into(), beside: beside.into() };
+            let what = Quantity::Beside { kernel: kernel.into(), beside: beside.into() };
             found.get(&what).unwrap().clone()
         };
         let same = of("fp-add", "fp-add");

@@ -19,7 +19,7 @@ pub const POLL: Duration = Duration::from_millis(100);
 pub const GRACE: Duration = Duration::from_secs(10);
 
 /// The end of a child.
-pub struct End {
+pub struct ChildEnd {
     /// Index in the list of children.
     pub child: usize,
     /// Time of the end.
@@ -44,7 +44,7 @@ pub fn start_into(command: &mut Command, output: &File) -> std::io::Result<Pid> 
 }
 
 /// Receiver of the ends of `children`. A thread for each child waits and takes the time of the end.
-pub fn ends(children: &[Pid]) -> Receiver<anyhow::Result<End>> {
+pub fn ends(children: &[Pid]) -> Receiver<anyhow::Result<ChildEnd>> {
     let (send, arrivals) = mpsc::channel();
     for (child, &pid) in children.iter().enumerate() {
         let send = send.clone();
@@ -53,7 +53,7 @@ pub fn ends(children: &[Pid]) -> Receiver<anyhow::Result<End>> {
             let at = Instant::now();
             let waited = waited.and_then(|waited| waited.context("a program has no end"));
             // The receiver is gone only if colocate is ending.
-            let _ = send.send(waited.map(|waited| End { child, at, waited }));
+            let _ = send.send(waited.map(|waited| ChildEnd { child, at, waited }));
         });
     }
     arrivals
@@ -70,9 +70,9 @@ pub fn wait_all(
     stop: &AtomicBool,
     ask: fn(Pid),
     mut check: impl FnMut() -> anyhow::Result<()>,
-) -> anyhow::Result<Option<Vec<End>>> {
+) -> anyhow::Result<Option<Vec<ChildEnd>>> {
     let arrivals = ends(children);
-    let mut ends: Vec<Option<End>> = children.iter().map(|_| None).collect();
+    let mut ends: Vec<Option<ChildEnd>> = children.iter().map(|_| None).collect();
     let mut asked = false;
     let mut over = None;
     check()?;

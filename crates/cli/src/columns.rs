@@ -3,10 +3,10 @@
 use colocate_machine::Nanos;
 
 /// A column of a table: its name, whether it is shown, and the cell of a row.
-pub type Column<'a, R> = (&'a str, bool, &'a dyn Fn(&R) -> String);
+pub type TableColumn<'a, R> = (&'a str, bool, &'a dyn Fn(&R) -> String);
 
 /// Cells of the shown columns, with a heading.
-pub fn rows<R>(columns: &[Column<'_, R>], of: &[R]) -> Vec<Vec<String>> {
+pub fn rows<R>(columns: &[TableColumn<'_, R>], of: &[R]) -> Vec<Vec<String>> {
     let shown = || columns.iter().filter(|(_, shown, _)| *shown);
     let head = shown().map(|(name, ..)| (*name).to_owned()).collect();
     std::iter::once(head)

@@ -18,13 +18,13 @@ use crate::output::{self, Bar};
 use crate::run::server::Server;
 use crate::stop::stop_flag;
 use crate::{exit, idle, input};
-use colocate_figures::comparison::{Comparison, Place};
-use colocate_figures::state::{MOST_REPETITIONS, Quiet, Run};
+use colocate_figures::comparison::{Comparison, StudyEnvironment};
+use colocate_figures::state::{FinishedRun, MOST_REPETITIONS, Quiet};
 use colocate_figures::{order, plot, table};
 use colocate_machine::printable;
 use file::Measurement;
 use launch::{Ended, Launcher};
-use session::Session;
+use session::ComparisonSession;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -114,15 +114,15 @@ pub struct Args {
 /// Runs `colocate compare`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     // Held to the end of the comparison.
-    let _alone = if args.not_alone { None } else { Some(idle::Alone::take()?) };
+    let _alone = if args.not_alone { None } else { Some(idle::ComparisonLock::take()?) };
     let stop = stop_flag()?;
     let Some(path) = &args.file else {
-        return compare(Session::open(args)?, Vec::new(), args, stop);
+        return compare(ComparisonSession::open(args)?, Vec::new(), args, stop);
     };
     let measurement = Measurement::open(path, args, stop)?;
     for (dir, settings) in measurement.workloads(args)? {
         let resume = measurement.resume_command(args);
-        let session = Session::of_file(dir, settings, args, resume)?;
+        let session = ComparisonSession::of_file(dir, settings, args, resume)?;
         compare(session, measurement.environment()?, args, stop)?;
     }
     Ok(ExitCode::SUCCESS)
@@ -130,7 +130,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Makes the remaining runs of `session` and prints its results.
 fn compare(
-    session: Session,
+    session: ComparisonSession,
     environment: Vec<(&'static str, OsString)>,
     args: &Args,
     stop: &'static AtomicBool,
@@ -138,7 +138,7 @@ fn compare(
     let launcher = Launcher::new(&session, environment, stop)?;
     let runs = session.state.settings.total_runs() as u64;
     let bar = Bar::new(runs, "{bar:30} {pos}/{len} {wide_msg}", args.quiet);
-    let mut study = Study { session, launcher, bar, quiet: args.quiet };
+    let mut study = RunningComparison { session, launcher, bar, quiet: args.quiet };
     let outcome = study.finish();
     // Before an error is shown.
     study.bar.clear();
@@ -147,14 +147,14 @@ fn compare(
 }
 
 /// A comparison in progress.
-struct Study {
-    session: Session,
+struct RunningComparison {
+    session: ComparisonSession,
     launcher: Launcher,
     bar: Bar,
     quiet: bool,
 }
 
-impl Study {
+impl RunningComparison {
     /// Makes all remaining runs.
     fn finish(&mut self) -> anyhow::Result<()> {
         let order = self.session.state.settings.order();
@@ -172,14 +172,19 @@ impl Study {
         Ok(())
     }
 
-    fn one(&mut self, number: usize, slot: order::Slot, before: Quiet) -> anyhow::Result<Run> {
+    fn one(
+        &mut self,
+        number: usize,
+        slot: order::Slot,
+        before: Quiet,
+    ) -> anyhow::Result<FinishedRun> {
         let settings = &self.session.state.settings;
         let policy = settings.policies[slot.policy].clone();
         let started_unix_s = input::unix_seconds();
         let files = self.session.files(number, &policy);
         let ended = self.launcher.run(&policy, slot.block, &files)?;
         let Ended::Done(jobs, scores) = ended else { return Err(self.stopped()) };
-        let run = Run { block: slot.block, policy, started_unix_s, before, jobs, scores };
+        let run = FinishedRun { block: slot.block, policy, started_unix_s, before, jobs, scores };
         match run.failed_job() {
             None => Ok(run),
             Some((job, status)) => {
@@ -228,7 +233,7 @@ impl Study {
 }
 
 /// Writes the results beside the runs and prints the table or the JSON.
-fn report(session: &Session, json: bool) -> anyhow::Result<ExitCode> {
+fn report(session: &ComparisonSession, json: bool) -> anyhow::Result<ExitCode> {
     let found = Comparison::of(&session.state, place());
     let text = table::text(&found);
     let picture = plot::svg(&found).map_err(anyhow::Error::msg)?;
@@ -249,9 +254,9 @@ fn report(session: &Session, json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn place() -> Place {
+fn place() -> StudyEnvironment {
     let usable = std::thread::available_parallelism().ok();
-    Place {
+    StudyEnvironment {
         colocate: env!("CARGO_PKG_VERSION").to_owned(),
         kernel: idle::kernel(Path::new("/proc")),
         processor: colocate_machine::read::live().ok().and_then(|machine| machine.processor),

@@ -64,7 +64,7 @@ fn compile(names: &[&str], args: &[OsString]) -> anyhow::Result<ExitCode> {
     let found = find(names)?;
     let jobs = jobs(&found, args);
     let mut command = Command::new(&found.compiler);
-    if jobs.iter().any(Job::takes_plugin) {
+    if jobs.iter().any(DriverJob::takes_plugin) {
         command.arg(joined(PLUGIN, &found.plugin));
     }
     match jobs.iter().find(|job| job.links_a_program()) {
@@ -89,13 +89,13 @@ const MARKER: &str = "-L/colocate/marker";
 
 /// One job of a compiler driver: a program and its arguments.
 #[derive(Debug, PartialEq)]
-struct Job(Vec<String>);
+struct DriverJob(Vec<String>);
 
 /// Jobs of a compiler with these arguments, as printed by the compiler (`-###`); empty if the
 /// arguments are rejected.
 ///
 /// The compiler runs no job and writes no file.
-fn jobs(found: &Found, args: &[OsString]) -> Vec<Job> {
+fn jobs(found: &Toolchain, args: &[OsString]) -> Vec<DriverJob> {
     let mut command = Command::new(&found.compiler);
     command.args(["-###", MARKER]).arg(joined(PLUGIN, &found.plugin));
     if !found.is_flang() {
@@ -106,13 +106,13 @@ fn jobs(found: &Found, args: &[OsString]) -> Vec<Job> {
     match asked {
         // `-###` writes to standard error.
         Ok(asked) if asked.status.success() => {
-            String::from_utf8_lossy(&asked.stderr).lines().filter_map(Job::of_line).collect()
+            String::from_utf8_lossy(&asked.stderr).lines().filter_map(DriverJob::of_line).collect()
         }
         _ => Vec::new(),
     }
 }
 
-impl Job {
+impl DriverJob {
     /// Parses a job from a line like ` "/usr/bin/ld" "-o" "a \"b\""`; `None` for other lines.
     fn of_line(line: &str) -> Option<Self> {
         // Lines of jobs begin with a space, others such as the version do not.
@@ -164,7 +164,7 @@ fn quoted(text: &str) -> Option<(String, &str)> {
 
 /// The arguments without `--`, to append options. `--` stays if it is the value of an option, as in
 /// `-o --`: without the word, the compiler would have other jobs.
-fn open_ended(found: &Found, args: &[OsString], jobs: &[Job]) -> Vec<OsString> {
+fn open_ended(found: &Toolchain, args: &[OsString], jobs: &[DriverJob]) -> Vec<OsString> {
     let without = without_separator(args);
     without
         .filter(|without| lengths(&self::jobs(found, without)) == lengths(jobs))
@@ -172,7 +172,7 @@ fn open_ended(found: &Found, args: &[OsString], jobs: &[Job]) -> Vec<OsString> {
 }
 
 /// Number of words of each job.
-fn lengths(jobs: &[Job]) -> Vec<usize> {
+fn lengths(jobs: &[DriverJob]) -> Vec<usize> {
     jobs.iter().map(|job| job.0.len()).collect()
 }
 
@@ -196,7 +196,7 @@ fn without_separator(args: &[OsString]) -> Option<Vec<OsString>> {
 }
 
 /// Additional arguments for a link. With thin link-time optimisation, the linker runs the pass.
-fn link_args(found: &Found, job: &Job) -> Vec<OsString> {
+fn link_args(found: &Toolchain, job: &DriverJob) -> Vec<OsString> {
     let runtime = found.runtime.clone().into_os_string();
     if found.is_flang() {
         // flang has no -Xlinker, and -Wl ends at a comma.
@@ -215,13 +215,13 @@ fn joined(option: &str, path: &Path) -> OsString {
     arg
 }
 
-struct Found {
+struct Toolchain {
     compiler: PathBuf,
     plugin: PathBuf,
     runtime: PathBuf,
 }
 
-impl Found {
+impl Toolchain {
     fn is_flang(&self) -> bool {
         let name = self.compiler.file_name().unwrap_or_default();
         name.as_encoded_bytes().starts_with(b"flang")
@@ -229,7 +229,7 @@ impl Found {
 }
 
 /// Finds a compiler, the plugin for its major version, and the runtime.
-fn find(names: &[&str]) -> anyhow::Result<Found> {
+fn find(names: &[&str]) -> anyhow::Result<Toolchain> {
     let own = std::env::current_exe()?;
     let beside = own.parent().unwrap_or(Path::new("/"));
     // The folder of an installed program, then the build folders.
@@ -254,7 +254,7 @@ fn find(names: &[&str]) -> anyhow::Result<Found> {
         for name in names {
             let name = format!("{name}-{major}");
             if let Some(compiler) = in_path(&name) {
-                return Ok(Found { compiler, plugin, runtime });
+                return Ok(Toolchain { compiler, plugin, runtime });
             }
             looked.push(name);
         }
@@ -272,8 +272,8 @@ fn in_path(name: &str) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    fn job(line: &str) -> Job {
-        Job::of_line(line).unwrap()
+    fn job(line: &str) -> DriverJob {
+        DriverJob::of_line(line).unwrap()
     }
 
     /// Lines of `clang-19 -###`, shortened.
@@ -293,9 +293,9 @@ mod tests {
         assert!(job(&format!(r#" "/usr/bin/ld.lld" "{thin}"#)).is_thin());
         assert!(!job(&format!(r#" "/usr/bin/ld" "{thin}"#)).is_thin());
         let words = job(r#" "/bin/x" "a \"b\" \\ \$c" """#);
-        assert_eq!(words, Job(["/bin/x", r#"a "b" \ $c"#, ""].map(str::to_owned).to_vec()));
+        assert_eq!(words, DriverJob(["/bin/x", r#"a "b" \ $c"#, ""].map(str::to_owned).to_vec()));
         for other in ["Thread model: posix", " (in-process)", r#" "open"#, "", r#" "a" b"#] {
-            assert_eq!(Job::of_line(other), None, "{other}");
+            assert_eq!(DriverJob::of_line(other), None, "{other}");
         }
     }
 

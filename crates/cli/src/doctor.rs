@@ -7,9 +7,9 @@ use crate::output;
 use crate::run;
 use colocate_act::rundir;
 use colocate_machine::read;
-use colocate_observe::doctor::real::Here;
-use colocate_observe::doctor::{Needs, Own, Place, examine};
-use colocate_observe::emulate::{Places, available};
+use colocate_observe::doctor::real::LocalMachine;
+use colocate_observe::doctor::{Needs, Own, SystemFacts, examine};
+use colocate_observe::emulate::{SearchPaths, available};
 use colocate_observe::pmu;
 use colocate_policy::table::{self, Knowledge};
 use std::path::{Path, PathBuf};
@@ -34,15 +34,15 @@ pub struct Args {
 
 /// Runs `colocate doctor`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let place = Place::read(Path::new("/"));
-    let diagnosis = examine(&place, &Here, &own(&place));
+    let place = SystemFacts::read(Path::new("/"));
+    let diagnosis = examine(&place, &LocalMachine, &own(&place));
     let text = if args.json { diagnosis.to_json() } else { diagnosis.text(args.quiet) };
     output::write(args.output.as_deref(), &text)?;
     Ok(if diagnosis.works { ExitCode::SUCCESS } else { ExitCode::from(exit::NO_CAPABILITY) })
 }
 
 /// Paths and state of colocate's own files on this machine.
-fn own(place: &Place) -> Own {
+fn own(place: &SystemFacts) -> Own {
     let program = std::env::current_exe()
         .map_or_else(|_| "colocate".to_owned(), |path| path.display().to_string());
     Own {
@@ -93,7 +93,7 @@ fn measured() -> Result<String, String> {
 ///
 /// # Errors
 /// If the user is unknown, or no candidate folder can be used.
-fn journal(place: &Place) -> Result<String, String> {
+fn journal(place: &SystemFacts) -> Result<String, String> {
     let user = place.user.ok_or("the user is not known: /proc/self/status cannot be read")?;
     let candidates = rundir::candidates(std::env::var_os("XDG_RUNTIME_DIR").as_deref(), user);
     rundir::open(&candidates, user).map(|folder| folder.path().display().to_string())
@@ -104,7 +104,7 @@ fn journal(place: &Place) -> Result<String, String> {
 /// # Errors
 /// If QEMU or the plugin is missing or cannot be used.
 fn emulator() -> Result<String, String> {
-    let found = available(&Places::from_env(|name| std::env::var_os(name)));
+    let found = available(&SearchPaths::from_env(|name| std::env::var_os(name)));
     let found = found.map_err(|why| why.to_string())?;
     let qemu = found.qemu.display();
     let plugin = found.plugin.display();

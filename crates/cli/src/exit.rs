@@ -13,7 +13,7 @@ use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use colocate_linux::privilege;
 use colocate_machine::printable;
-use colocate_policy::table::{self, Row};
+use colocate_policy::table::{self, PolicyRow};
 use std::ffi::OsString;
 use std::fmt;
 use std::process::ExitCode;
@@ -72,7 +72,7 @@ pub fn stopped(message: String) -> anyhow::Error {
 /// First drops all privileges of the executable file, capabilities or set-user-ID, except those for
 /// watching.
 pub fn started<C: Parser>(
-    more: &'static [&'static Row],
+    more: &'static [&'static PolicyRow],
     moved: &[(&str, &str)],
 ) -> Result<C, ExitCode> {
     // Before any input is read that a caller could have prepared.

@@ -2,6 +2,6 @@
 
 pub use crate::pages::{Moved, Pages};
 pub use crate::report::Report;
-pub use crate::restore::Done as Restored;
-pub use crate::threads::Report as Threads;
-pub use crate::top::{Line, Table};
+pub use crate::restore::RestoreOutcome as Restored;
+pub use crate::threads::ThreadsReport as Threads;
+pub use crate::top::{MatrixRecord, TopTable};

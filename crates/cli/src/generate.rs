@@ -5,7 +5,7 @@ mod pages;
 
 use crate::{output, policies};
 use clap::CommandFactory;
-use colocate_files::{Dir, Mode};
+use colocate_files::{Dir, FileMode};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -42,6 +42,6 @@ fn write(folder: &Path, path: &str, text: &str) -> anyhow::Result<()> {
     let path = folder.join(path);
     let folder = path.parent().unwrap_or(folder);
     let name = path.file_name().unwrap_or_default();
-    Dir::open_or_make(folder, 0o777)?.write(name, text.as_bytes(), Mode::ByUmask)?;
+    Dir::open_or_make(folder, 0o777)?.write(name, text.as_bytes(), FileMode::ByUmask)?;
     Ok(())
 }

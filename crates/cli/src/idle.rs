@@ -19,9 +19,9 @@ const LOOKS: u32 = 4;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(25);
 
 /// Lock of the only comparison on this machine.
-pub struct Alone(#[allow(dead_code)] UnixListener); // held, never read
+pub struct ComparisonLock(#[allow(dead_code)] UnixListener); // held, never read
 
-impl Alone {
+impl ComparisonLock {
     /// Takes the machine's lock.
     pub fn take() -> anyhow::Result<Self> {
         let bound = SocketAddr::from_abstract_name(NAME)

@@ -1,7 +1,7 @@
 //! Common parts of `run` and `schedule`: set-up and end of a host, and lines for the user.
 
 use crate::output::{self, Frame, OutputThread};
-use crate::report::{Report, Totals};
+use crate::report::{HostTotals, Report};
 use colocate_act::launch::Command;
 use colocate_act::rundir;
 use colocate_engine::{HostError, Meanwhile};
@@ -34,7 +34,7 @@ pub fn setup(commands: Vec<Command>) -> anyhow::Result<Setup> {
         until: Vec::new(),
         grace: GRACE,
         settle: Nanos::ZERO,
-        lifecycle: lifecycle::Options::here()?,
+        lifecycle: lifecycle::LifecycleOptions::here()?,
         sampling: Sampling::default(),
         run_dirs: run_dirs(),
         proc: PathBuf::from("/proc"),
@@ -60,10 +60,10 @@ pub fn end(
     host: LinuxHost,
     done: Result<Observation, HostError>,
     notes: &mut Notes,
-) -> anyhow::Result<(Totals, Observation)> {
+) -> anyhow::Result<(HostTotals, Observation)> {
     match done {
         Ok(last) => {
-            let totals = Totals::of(&host);
+            let totals = HostTotals::of(&host);
             notes.say(host.finish());
             Ok((totals, last))
         }

@@ -43,7 +43,7 @@ mod top;
 mod topo;
 
 use clap::{Parser, Subcommand};
-use colocate_policy::table::Row;
+use colocate_policy::table::PolicyRow;
 use examples::EXAMPLES;
 use std::process::ExitCode;
 
@@ -54,10 +54,10 @@ const START: &str = "Begin with `colocate topo` and `colocate doctor`: they chan
 /// Decides which threads share a core, a cache and a memory node, and makes it so.
 #[derive(Parser)]
 // Not the name of the executable, which the caller chooses.
-#[command(bin_name = "colocate", version, about, max_term_width = 100, help_template = help::grouped::<Command>(&GROUPS), after_help = START)]
+#[command(bin_name = "colocate", version, about, max_term_width = 100, help_template = help::grouped::<ColocateCommand>(&GROUPS), after_help = START)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: ColocateCommand,
 }
 
 /// Commands by purpose, as listed in help.
@@ -69,7 +69,7 @@ const GROUPS: [help::Section; 4] = [
 ];
 
 #[derive(Subcommand)]
-enum Command {
+enum ColocateCommand {
     Topo(topo::Args),
     Doctor(doctor::Args),
     Top(top::Args),
@@ -123,57 +123,57 @@ fn check_command(words: &[String], more: &[&str]) -> anyhow::Result<()> {
 /// watching.
 ///
 /// ```no_run
-/// use colocate_policy::plan::{Decision, Place, Plan, Why};
-/// use colocate_policy::table::{Cadence, Row};
+/// use colocate_policy::plan::{Decision, Place, Plan, PlaceReason};
+/// use colocate_policy::table::{Cadence, PolicyRow};
 /// use colocate_policy::{Evidence, Policy};
 /// struct LastPu;
 /// impl Policy for LastPu {
 ///     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
 ///         let empty = evidence.empty_plan();
 ///         let place = Place::from(empty.pus.last().copied());
-///         let why = Why::NextInOrder { order: "the last usable PU".into() };
+///         let why = PlaceReason::NextInOrder { order: "the last usable PU".into() };
 ///         let decisions = evidence.tasks().into_iter().map(|task| {
 ///             Decision { task: task.id, name: task.name.into(), place, why: why.clone() }
 ///         });
 ///         Plan { decisions: decisions.collect(), ..empty }
 ///     }
 /// }
-/// static LAST_PU: Row = Row {
+/// static LAST_PU: PolicyRow = PolicyRow {
 ///     name: "last-pu",
 ///     summary: "puts every task on the last usable PU",
 ///     cadence: Cadence::Either,
 ///     make: |_, _| Box::new(LastPu),
-///     ..Row::ONCE
+///     ..PolicyRow::ONCE
 /// };
-/// static ROWS: [&Row; 1] = [&LAST_PU];
+/// static ROWS: [&PolicyRow; 1] = [&LAST_PU];
 /// fn main() -> std::process::ExitCode {
 ///     colocate_cli::main_with(&ROWS)
 /// }
 /// ```
 #[must_use]
-pub fn main_with(more: &'static [&'static Row]) -> ExitCode {
+pub fn main_with(more: &'static [&'static PolicyRow]) -> ExitCode {
     let command = match exit::started::<Cli>(more, &MOVED) {
         Ok(cli) => cli.command,
         Err(code) => return code,
     };
     let done = match command {
-        Command::Topo(args) => topo::main(&args),
-        Command::Profile(args) => profile::main(&args),
-        Command::Doctor(args) => doctor::main(&args),
-        Command::Plan(args) => plan::main(&args),
-        Command::Run(args) => run::main(&args),
-        Command::Attach(args) => attach::main(&args),
-        Command::Schedule(args) => schedule::main(&args),
-        Command::Top(args) => top::main(&args),
-        Command::Restore(args) => restore::main(&args),
-        Command::Pages(args) => pages::main(&args),
-        Command::Calibrate(args) => calibrate::main(&args),
-        Command::Compare(args) => compare::main(&args),
-        Command::Cc(args) => compile::c(&args),
-        Command::Cxx(args) => compile::cxx(&args),
-        Command::Fc(args) => compile::fortran(&args),
-        Command::AdviseThreads(args) => threads::main(&args),
-        Command::Generate(args) => generate::main::<Cli>(&args, EXAMPLES),
+        ColocateCommand::Topo(args) => topo::main(&args),
+        ColocateCommand::Profile(args) => profile::main(&args),
+        ColocateCommand::Doctor(args) => doctor::main(&args),
+        ColocateCommand::Plan(args) => plan::main(&args),
+        ColocateCommand::Run(args) => run::main(&args),
+        ColocateCommand::Attach(args) => attach::main(&args),
+        ColocateCommand::Schedule(args) => schedule::main(&args),
+        ColocateCommand::Top(args) => top::main(&args),
+        ColocateCommand::Restore(args) => restore::main(&args),
+        ColocateCommand::Pages(args) => pages::main(&args),
+        ColocateCommand::Calibrate(args) => calibrate::main(&args),
+        ColocateCommand::Compare(args) => compare::main(&args),
+        ColocateCommand::Cc(args) => compile::c(&args),
+        ColocateCommand::Cxx(args) => compile::cxx(&args),
+        ColocateCommand::Fc(args) => compile::fortran(&args),
+        ColocateCommand::AdviseThreads(args) => threads::main(&args),
+        ColocateCommand::Generate(args) => generate::main::<Cli>(&args, EXAMPLES),
     };
     exit::code_of(done)
 }

@@ -14,7 +14,7 @@ mod scroll_region;
 mod thread;
 
 use anyhow::Context;
-use colocate_files::Mode;
+use colocate_files::FileMode;
 use colocate_machine::{printable, printable_lines};
 use console::Term;
 use rustix::process::getpgrp;
@@ -49,7 +49,7 @@ pub fn is_terminal(stream: Stream) -> bool {
 
 /// Size of a terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Size {
+pub struct TerminalSize {
     /// Lines.
     pub lines: usize,
     /// Characters in a line.
@@ -57,10 +57,10 @@ pub struct Size {
 }
 
 /// Size of the terminal on a stream; `None` if unknown.
-pub fn size(stream: Stream) -> Option<Size> {
+pub fn size(stream: Stream) -> Option<TerminalSize> {
     let term = if stream == Stream::Out { Term::stdout() } else { Term::stderr() };
     term.size_checked()
-        .map(|(lines, columns)| Size { lines: lines.into(), columns: columns.into() })
+        .map(|(lines, columns)| TerminalSize { lines: lines.into(), columns: columns.into() })
 }
 
 /// Writes `text` to `path`, or to standard output without a path or with `-`.
@@ -68,17 +68,17 @@ pub fn size(stream: Stream) -> Option<Size> {
 /// A file appears whole or not at all ([`colocate_files::write()`]); `kill -9` in between leaves a
 /// file `.colocate-….tmp` beside it. A closed reader of standard output is no error.
 pub fn write(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
-    write_as(path, text, Mode::ByUmask)
+    write_as(path, text, FileMode::ByUmask)
 }
 
 /// As [`write()`], for text with command lines, which may contain passwords: only this user may read
 /// a new file.
 pub fn write_private(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
-    write_as(path, text, Mode::Private)
+    write_as(path, text, FileMode::Private)
 }
 
 /// As [`write()`], with `mode` for a new file.
-pub fn write_as(path: Option<&Path>, text: &str, mode: Mode) -> anyhow::Result<()> {
+pub fn write_as(path: Option<&Path>, text: &str, mode: FileMode) -> anyhow::Result<()> {
     match path.filter(|path| *path != Path::new("-")) {
         None => print(text).map(drop),
         Some(path) => Ok(colocate_files::write(path, printable_lines(text).as_bytes(), mode)?),
@@ -96,7 +96,7 @@ pub fn print(text: &str) -> anyhow::Result<bool> {
 
 /// As [`write_as`], for results of long work: if writing to a file fails, the text goes to standard
 /// output.
-pub fn keep(path: Option<&Path>, text: &str, mode: Mode) -> anyhow::Result<()> {
+pub fn keep(path: Option<&Path>, text: &str, mode: FileMode) -> anyhow::Result<()> {
     let written = write_as(path, text, mode);
     if written.is_err() && path.is_some() {
         // The error of the file is the one to report.
@@ -151,7 +151,7 @@ impl OwnStderr {
 
     /// Size of the terminal, if this process may draw on it. `None` while another process group is
     /// in the foreground, e.g. a shell with colocate in the background (tcgetpgrp(3)).
-    pub fn drawable(&self) -> Option<Size> {
+    pub fn drawable(&self) -> Option<TerminalSize> {
         let is_ours = tcgetpgrp(&self.0).is_ok_and(|foreground| foreground == getpgrp());
         is_ours.then(|| size(Stream::Err)).flatten()
     }

@@ -2,14 +2,14 @@
 
 use crate::exit::usage;
 use crate::output;
-use colocate_files::Mode;
+use colocate_files::FileMode;
 use std::path::{Path, PathBuf};
 
 /// A file with the format of its content.
 pub struct Output<'a> {
     path: &'a Path,
     form: Form,
-    mode: Mode,
+    mode: FileMode,
 }
 
 /// Format of a report.
@@ -40,7 +40,7 @@ fn form_of(path: &Path, json: bool) -> anyhow::Result<Form> {
 
 /// The format for each of `paths`, with the mode of new files; `-` is standard output and gets
 /// text, or JSON if `json`.
-pub fn of(paths: &[PathBuf], json: bool, mode: Mode) -> anyhow::Result<Vec<Output<'_>>> {
+pub fn of(paths: &[PathBuf], json: bool, mode: FileMode) -> anyhow::Result<Vec<Output<'_>>> {
     let outputs = paths.iter().map(|path| Ok(Output { path, form: form_of(path, json)?, mode }));
     let outputs: Vec<Output<'_>> = outputs.collect::<anyhow::Result<_>>()?;
     let mut files = outputs.iter().filter(|output| output.path.as_os_str() != "-");

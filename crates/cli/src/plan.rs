@@ -82,7 +82,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let processor = speeds.and(seen.machine.processor.as_deref());
     // Rates counted on cores of one kind do not hold on another kind.
     let processor = processor.filter(|_| seen.machine.kinds.len() == 1);
-    let workload = Workload::of(&programs, processor);
+    let workload = PlannedWorkload::of(&programs, processor);
     if policy.has_prior(Prior::Speeds) && speeds.is_none() {
         return Err(usage(format!(
             "expected a machine of which it is described how fast it is (docs/reference/machines.md) with \
@@ -127,7 +127,7 @@ const DRAWS: usize = 65;
 const TASKS: usize = 256;
 
 /// Predicts the slowdowns of the plan's tasks; returns a line on the quality of the prediction.
-fn foresee(plan: &mut Plan, seen: &read::Seen, live: bool, tasks: &[Task]) -> String {
+fn foresee(plan: &mut Plan, seen: &read::KnownMachine, live: bool, tasks: &[Task]) -> String {
     let Some(performance) = &seen.performance else {
         let remedy = if live { "; colocate calibrate measures it" } else { "" };
         return format!(
@@ -162,7 +162,7 @@ fn policy(args: &Args) -> anyhow::Result<PolicySpec> {
 }
 
 /// PUs to plan for: the machine's usable PUs, restricted to `--cpus`.
-fn usable(seen: &read::Seen, cpus: Option<&str>) -> anyhow::Result<Vec<PuIdx>> {
+fn usable(seen: &read::KnownMachine, cpus: Option<&str>) -> anyhow::Result<Vec<PuIdx>> {
     let machine = &seen.machine;
     let allowed = seen.usable.as_ref().map(|usable| usable.pus.clone());
     let allowed = allowed.unwrap_or_else(|| machine.all_pus().collect());
@@ -183,7 +183,7 @@ fn usable(seen: &read::Seen, cpus: Option<&str>) -> anyhow::Result<Vec<PuIdx>> {
 }
 
 /// A program of the workload, from an option.
-struct Program {
+struct PlannedProgram {
     name: String,
     profile: Profile,
     /// Number of threads to model; `None` for the profiled number.
@@ -200,7 +200,7 @@ const MOST: u32 = 65_536;
 const MOST_IN_ALL: usize = Profile::MAX_THREADS;
 
 /// Reads every profile once and repeats it for its copies.
-fn programs(options: &[String], live: bool) -> anyhow::Result<Vec<Program>> {
+fn programs(options: &[String], live: bool) -> anyhow::Result<Vec<PlannedProgram>> {
     let mut programs = Vec::new();
     let mut in_all = 0;
     for option in options {
@@ -217,7 +217,7 @@ fn programs(options: &[String], live: bool) -> anyhow::Result<Vec<Program>> {
         let file = Path::new(&profile.program.path).file_name();
         let name = file.unwrap_or_default().to_string_lossy().into_owned();
         for _ in 0..copies {
-            programs.push(Program {
+            programs.push(PlannedProgram {
                 name: name.clone(),
                 profile: profile.clone(),
                 threads,
@@ -267,18 +267,18 @@ fn read_profile_or_reason(path: &Path, live: bool) -> anyhow::Result<Profile> {
 }
 
 /// Tasks to plan for, and notes on the tasks left out of each program.
-struct Workload {
+struct PlannedWorkload {
     tasks: Vec<Task>,
     notes: Vec<String>,
 }
 
-impl Workload {
+impl PlannedWorkload {
     /// Tasks of `programs`. `processor` is given for a machine of known speed with cores of one
     /// kind; on others, counted rates are not used.
-    fn of(programs: &[Program], processor: Option<&str>) -> Self {
+    fn of(programs: &[PlannedProgram], processor: Option<&str>) -> Self {
         let known: Vec<KnownJob> = programs
             .iter()
-            .map(|program: &Program| KnownJob {
+            .map(|program: &PlannedProgram| KnownJob {
                 name: program.name.clone(),
                 profile: Some(program.profile.clone()),
                 phases: demand::known(program),
@@ -298,7 +298,7 @@ impl Workload {
     fn add(
         &mut self,
         job: JobIdx,
-        program: &Program,
+        program: &PlannedProgram,
         mut tasks: Vec<Task>,
         processor: Option<&str>,
     ) {
@@ -353,9 +353,9 @@ fn repeated(job: JobIdx, tasks: &[Task], (profiled, wanted): (usize, u32)) -> Ve
 /// The plan as text: core by core, with the mix of each task and the reason of its place.
 fn table(
     plan: &Plan,
-    seen: &read::Seen,
+    seen: &read::KnownMachine,
     usable: &[PuIdx],
-    workload: &Workload,
+    workload: &PlannedWorkload,
     (trust, unplaced): (&str, Option<&str>),
 ) -> String {
     let machine = &seen.machine;
@@ -417,7 +417,7 @@ fn by_default(placement: &DefaultPlacement) -> String {
 }
 
 /// One row a task, in the order of cores, with a heading.
-fn rows(plan: &Plan, machine: &Machine, workload: &Workload) -> Vec<Vec<String>> {
+fn rows(plan: &Plan, machine: &Machine, workload: &PlannedWorkload) -> Vec<Vec<String>> {
     let index: BTreeMap<PuNr, PuIdx> =
         machine.all_pus().map(|pu| (machine.pus[pu.idx()].os, pu)).collect();
     let place =

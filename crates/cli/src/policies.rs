@@ -2,7 +2,9 @@
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command, Error};
-use colocate_policy::table::{self, Cadence, Prior, Purpose, Row, Setting, did_you_mean, listed};
+use colocate_policy::table::{
+    self, Cadence, PolicyRow, Prior, Purpose, Setting, did_you_mean, listed,
+};
 use colocate_policy::{PolicySpec, SpecError};
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -19,7 +21,7 @@ pub enum Policies {
 }
 
 impl Policies {
-    fn has(self, row: &Row) -> bool {
+    fn has(self, row: &PolicyRow) -> bool {
         let decides = match self {
             Self::Once | Self::Planned => row.cadence.once(),
             Self::EachQuantum => row.cadence.each_quantum(),
@@ -28,12 +30,12 @@ impl Policies {
     }
 
     /// Whether the command rejects the policy on every real machine: help and completions omit it.
-    fn always_refuses(self, row: &Row) -> bool {
+    fn always_refuses(self, row: &PolicyRow) -> bool {
         matches!(self, Self::Once) && row.prior.contains(&Prior::Speeds)
     }
 
     /// Whether help and completions list the policy.
-    fn offers(self, row: &Row) -> bool {
+    fn offers(self, row: &PolicyRow) -> bool {
         self.has(row) && !self.always_refuses(row)
     }
 
@@ -164,7 +166,7 @@ fn setting(setting: &Setting) -> String {
 }
 
 /// Summary of a policy, with its settings.
-fn help(row: &Row) -> String {
+fn help(row: &PolicyRow) -> String {
     let settings: Vec<&str> = row.settings.iter().map(|setting| setting.name).collect();
     match settings[..] {
         [] => row.summary.to_owned(),

@@ -18,7 +18,7 @@ use colocate_machine::Nanos;
 use colocate_model::phase::PhaseFile;
 use colocate_model::{Phase, Profile};
 use colocate_observe::code::in_kinds;
-use demand::Core;
+use demand::DemandCore;
 use launch::Watched;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -104,7 +104,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         keep::check(path)?;
     }
     sees_enough(args)?;
-    let core = args.demand.as_deref().map(Core::find).transpose()?;
+    let core = args.demand.as_deref().map(DemandCore::find).transpose()?;
     let (mut watched, status) = if !args.pid.is_empty() {
         let pids: Vec<Pid> = args.pid.iter().copied().map(Pid).collect();
         (launch::attach(args, &pids)?, 0)
@@ -147,7 +147,7 @@ fn sees_enough(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Demand vector of each thread, or of the program. Adds a note to the profile.
-fn phases(watched: &mut Watched, core: Option<&Core>) -> anyhow::Result<Vec<Phase>> {
+fn phases(watched: &mut Watched, core: Option<&DemandCore>) -> anyhow::Result<Vec<Phase>> {
     let Watched { profile, stretches, phases, course } = watched;
     let mut phases = std::mem::take(phases);
     if phases.is_empty() {

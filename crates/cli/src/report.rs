@@ -6,25 +6,25 @@ pub mod counts;
 pub mod summary;
 pub mod text;
 
-use crate::timeline::Stretch;
-use colocate_engine::{Host, Planned};
+use crate::timeline::PhaseInterval;
+use colocate_engine::{Host, IssuedPlan};
 use colocate_evidence::{
     Grant, Observation, SeenTask, Sharing, Source, SourceSet, TaskId, WakeUps,
 };
-use colocate_figures::gantt::{self, Busy, Drawn, PhaseSpan};
+use colocate_figures::gantt::{self, Busy, GanttInput, PhaseSpan};
 use colocate_host::{LinuxHost, TaskRecord};
 use colocate_linux::{Pid, Tid};
 use colocate_machine::printable;
 use colocate_machine::read::{self, Sysfs};
-use colocate_machine::{CpuQuota, Machine, Nanos, PuNr, PuSet, Shared};
+use colocate_machine::{CpuQuota, Machine, Nanos, PuNr, PuSet, SharedPart};
 use colocate_model::{Backend, Mix};
 use colocate_policy::schedule::phases::JobPhase;
-use colocate_policy::{Plan, Why};
-use counts::{Counts, JobCounts};
+use colocate_policy::{PlaceReason, Plan};
+use counts::{JobCounts, WorkloadCounts};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::Path;
-use summary::{Comparing, Facts, Summary};
+use summary::{Comparing, GainSummary, SummaryFacts};
 
 /// Version of the report's format.
 pub const VERSION: u32 = 4;
@@ -40,8 +40,8 @@ pub struct Report {
     /// Version of colocate.
     colocate: &'static str,
     /// Gain over the kernel alone, or the reason why there is none; `None` until [`Report::summarize`].
-    #[cfg_attr(feature = "schema", schemars(with = "Summary"))]
-    summary: Option<Summary>,
+    #[cfg_attr(feature = "schema", schemars(with = "GainSummary"))]
+    summary: Option<GainSummary>,
     /// The machine.
     machine: MachineReport,
     /// Name of the policy, with its settings.
@@ -60,11 +60,11 @@ pub struct Report {
     /// The policy's state at the end.
     state: Option<String>,
     /// The jobs, in the order of the command line or the workload file.
-    jobs: Vec<Job>,
+    jobs: Vec<JobReport>,
     /// Pairs of jobs on a common core in at least one quantum.
     shared_core: Vec<SharedCore>,
     /// Tasks, in the order of job and creation.
-    tasks: Vec<Task>,
+    tasks: Vec<TaskReport>,
     /// Number of ended tasks that are not listed, beyond the limit of the list.
     forgotten_tasks: u64,
     /// Most tasks alive at once.
@@ -113,7 +113,7 @@ struct MachineReport {
 }
 
 /// A program, as known before its launch.
-pub struct Program {
+pub struct ProgramInfo {
     pub name: String,
     pub command: Vec<String>,
     /// Build ID or hash.
@@ -121,7 +121,7 @@ pub struct Program {
     pub profile: Option<Backend>,
 }
 
-impl Program {
+impl ProgramInfo {
     /// A program of unknown identity and profile.
     pub fn of(name: String, argv: &[OsString]) -> Self {
         let command = argv.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -135,7 +135,7 @@ impl Program {
     "quanta": ["waited", "filled_ns", "rates", "phases", "last_choice"]
 })))]
 #[derive(Serialize)]
-struct Job {
+struct JobReport {
     /// Name.
     name: String,
     /// Program and arguments.
@@ -165,7 +165,7 @@ struct Job {
 /// A thread of a job.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
-struct Task {
+struct TaskReport {
     /// Its ID.
     task: TaskId,
     /// Its process; `None` if unknown.
@@ -191,14 +191,14 @@ struct Task {
     planned: Option<PuNr>,
     /// Cache or node shared with `planned`, if the task may run on several PUs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "schema", schemars(with = "Shared"))]
-    sharing: Option<Shared>,
+    #[cfg_attr(feature = "schema", schemars(with = "SharedPart"))]
+    sharing: Option<SharedPart>,
     /// Reason in the plan (plan.json); `None` for default placement and without plans.
     #[cfg_attr(
         feature = "schema",
         schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")
     )]
-    why: Option<Why>,
+    why: Option<PlaceReason>,
     /// Status of its placement.
     #[cfg_attr(feature = "schema", schemars(extend("enum" = [
         "placed", "left to the kernel", "waiting", "not placed yet", "not placed", "pinned by the program",
@@ -285,14 +285,14 @@ struct Evidence {
 
 /// Figures of the host at the end beside its last observation.
 #[derive(Default)]
-pub struct Totals {
+pub struct HostTotals {
     machine: MachineReport,
     threads_created: Creation,
-    host: colocate_host::Totals,
+    host: colocate_host::RunTotals,
     basis: Basis,
 }
 
-impl Totals {
+impl HostTotals {
     /// Reads the host's totals; to be called before the host ends.
     pub fn of(host: &LinuxHost) -> Self {
         let machine = host.machine();
@@ -341,17 +341,17 @@ impl Report {
     /// A report of ended jobs under `policy`.
     pub fn new(
         policy: String,
-        totals: Totals,
-        programs: Vec<Program>,
+        totals: HostTotals,
+        programs: Vec<ProgramInfo>,
         grants: &[Grant],
         last: &Observation,
     ) -> Self {
         let records = &totals.host.records;
-        let tasks = last.tasks.iter().map(|it| Task::new(it, records.get(&it.id)));
-        let tasks: Vec<Task> = tasks.collect();
+        let tasks = last.tasks.iter().map(|it| TaskReport::new(it, records.get(&it.id)));
+        let tasks: Vec<TaskReport> = tasks.collect();
         let jobs = programs.into_iter().enumerate();
-        let mut jobs: Vec<Job> =
-            jobs.map(|(number, program)| Job::new(number, program, &totals, last)).collect();
+        let mut jobs: Vec<JobReport> =
+            jobs.map(|(number, program)| JobReport::new(number, program, &totals, last)).collect();
         for (job, number) in jobs.iter_mut().zip(0..) {
             job.has_at_least(tasks.iter().filter(|task| task.task.job.0 == number));
         }
@@ -384,11 +384,11 @@ impl Report {
 
     /// Adds the summary, from the rest of the report; `needs` is the policy's evidence.
     pub fn summarize(&mut self, comparing: &Comparing, needs: SourceSet) {
-        self.summary = Some(Facts { report: self, comparing, needs }.summary());
+        self.summary = Some(SummaryFacts { report: self, comparing, needs }.summary());
     }
 
     /// Adds the plans in force and, from the plans, the reason of each task's place.
-    pub fn add_plans(&mut self, plans: Vec<Planned>) {
+    pub fn add_plans(&mut self, plans: Vec<IssuedPlan>) {
         for task in &mut self.tasks {
             // The last plan that names a task is the plan that placed it.
             task.why = plans.iter().rev().find_map(|planned| {
@@ -404,12 +404,16 @@ impl Report {
         }
         self.plans = plans
             .into_iter()
-            .map(|Planned { at, cause, plan }| PlanReport { at_ns: at, cause: cause.name(), plan })
+            .map(|IssuedPlan { at, cause, plan }| PlanReport {
+                at_ns: at,
+                cause: cause.name(),
+                plan,
+            })
             .collect();
     }
 
     /// Adds the counts of quanta of length `quantum`; takes the jobs' counts.
-    pub fn add_counts(&mut self, quantum: Nanos, counts: &mut Counts) {
+    pub fn add_counts(&mut self, quantum: Nanos, counts: &mut WorkloadCounts) {
         self.quantum_ns = Some(quantum);
         self.quanta = Some(counts.quanta);
         self.state.clone_from(&counts.state);
@@ -428,7 +432,7 @@ impl Report {
     }
 
     /// SVG timeline of the jobs on the PUs, from counts by quantum.
-    pub fn svg(&self, counts: &Counts) -> Result<String, String> {
+    pub fn svg(&self, counts: &WorkloadCounts) -> Result<String, String> {
         let mut phases = Vec::new();
         let mut phases_cut = false;
         let timelines =
@@ -451,7 +455,7 @@ impl Report {
             "{quanta} quanta of {quantum}; where threads were last seen in each, as long as they ran{cut}"
         );
         let names: Vec<String> = self.jobs.iter().map(|job| job.name.clone()).collect();
-        gantt::of_run(&Drawn {
+        gantt::of_run(&GanttInput {
             heading: [&first, &second],
             machine: &counts.machine,
             jobs: &names,
@@ -464,7 +468,7 @@ impl Report {
 }
 
 /// A stretch of a job's timeline for the picture; `None` while the job is asleep.
-fn phase_span(job: usize, stretch: &Stretch) -> Option<PhaseSpan> {
+fn phase_span(job: usize, stretch: &PhaseInterval) -> Option<PhaseSpan> {
     let busy = match stretch.phase {
         JobPhase::Serial => Busy::Serial,
         JobPhase::Parallel => Busy::Parallel,
@@ -473,10 +477,10 @@ fn phase_span(job: usize, stretch: &Stretch) -> Option<PhaseSpan> {
     Some(PhaseSpan { job, busy, from: stretch.from, to: stretch.to })
 }
 
-impl Job {
-    fn new(number: usize, program: Program, totals: &Totals, last: &Observation) -> Self {
+impl JobReport {
+    fn new(number: usize, program: ProgramInfo, totals: &HostTotals, last: &Observation) -> Self {
         let end = last.ended.iter().find(|end| end.job.0 as usize == number);
-        let Program { name, command, identity, profile } = program;
+        let ProgramInfo { name, command, identity, profile } = program;
         Self {
             name,
             command,
@@ -500,13 +504,13 @@ impl Job {
 
     /// Raises the CPU time to the sum over its tasks, which may have been sampled after the job's
     /// own time.
-    fn has_at_least<'a>(&mut self, tasks: impl Iterator<Item = &'a Task>) {
+    fn has_at_least<'a>(&mut self, tasks: impl Iterator<Item = &'a TaskReport>) {
         let sum = tasks.filter_map(|task| task.cpu_ns).reduce(|sum, time| sum + time);
         self.cpu_ns = self.cpu_ns.max(sum);
     }
 }
 
-impl Task {
+impl TaskReport {
     fn new(task: &SeenTask, record: Option<&TaskRecord>) -> Self {
         let (status, detail) = task.status.describe();
         let before = record.map_or(Nanos::ZERO, |record| record.cpu_before);
@@ -561,7 +565,7 @@ pub(crate) mod tests {
     use expect_test::expect;
 
     /// A report of a job with a thread on PU 1 and of two more jobs.
-    pub(super) fn report(counts: &mut Counts) -> Report {
+    pub(super) fn report(counts: &mut WorkloadCounts) -> Report {
         let end = |job: u32, status| JobEnd {
             job: JobIdx(job),
             at: Nanos::from_millis(150 + 100 * u64::from(job)),
@@ -574,23 +578,23 @@ pub(crate) mod tests {
             tasks: Vec::new(),
             ended: vec![end(1, 0), end(0, 3)],
             moved: vec![],
-            reports: colocate_evidence::Reports::NONE,
+            reports: colocate_evidence::SourceReports::NONE,
         };
         let usable: Vec<PuNr> = (0..4).map(PuNr).collect();
-        let totals = Totals {
+        let totals = HostTotals {
             machine: MachineReport::of(&counts.machine, &usable),
             threads_created: Creation { seen_by: "perf", created: 3, ..Creation::default() },
-            host: colocate_host::Totals {
+            host: colocate_host::RunTotals {
                 most_living: 3,
                 runs: vec![1, 12, 0],
                 first_processes: [71, 72].map(Pid).to_vec(),
                 // A child of the second one's was not waited for.
                 known_cpu_times: vec![Nanos::from_millis(80), Nanos::from_millis(120)],
-                ..colocate_host::Totals::default()
+                ..colocate_host::RunTotals::default()
             },
-            ..Totals::default()
+            ..HostTotals::default()
         };
-        let program = |name: &str| Program::of(name.into(), &[name.into()]);
+        let program = |name: &str| ProgramInfo::of(name.into(), &[name.into()]);
         let programs = ["a", "b", "c"].map(program).into();
         let mut report = Report::new("fair".into(), totals, programs, &[], &last);
         report.add_counts(Nanos::from_millis(100), counts);
@@ -598,7 +602,7 @@ pub(crate) mod tests {
         report
     }
 
-    pub(super) fn of_two_quanta() -> Counts {
+    pub(super) fn of_two_quanta() -> WorkloadCounts {
         counts(&[
             (&[(0, 0, 100, Some(1.25)), (1, 1, 100, Some(0.5))], &[]),
             (&[(0, 2, 90, None), (1, 3, 100, Some(0.5))], &[]),
@@ -606,8 +610,8 @@ pub(crate) mod tests {
     }
 
     /// A kernel-scheduled task that has used `cpu_time`.
-    pub(super) fn task(task: TaskId, cpu_time: Nanos) -> Task {
-        Task {
+    pub(super) fn task(task: TaskId, cpu_time: Nanos) -> TaskReport {
+        TaskReport {
             task,
             pid: Some(Pid(71)),
             tid: Some(Tid(72)),

@@ -5,7 +5,7 @@
 
 use crate::output;
 use colocate_act::boost;
-use colocate_act::restore::{self, Found, FoundError, Restored};
+use colocate_act::restore::{self, FoundError, FoundJournal, Restored};
 use colocate_linux::Pid;
 use colocate_machine::printable::{self, printable};
 use serde::Serialize;
@@ -32,7 +32,7 @@ pub struct Args {
 /// Outcome for one journal.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
-pub struct Done {
+pub struct RestoreOutcome {
     /// File of the journal.
     journal: PathBuf,
     /// Error of the journal itself; `None` without an error.
@@ -60,14 +60,14 @@ pub struct Done {
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     // In a folder that others can write to, any user could have written a journal.
     let found = restore::journals_of_user().into_iter();
-    let done: Vec<Done> = found.map(|found| undo(found, args.dry_run)).collect();
+    let done: Vec<RestoreOutcome> = found.map(|found| undo(found, args.dry_run)).collect();
     let failed = done.iter().any(|done| !done.alive && done.is_left());
     let text = if args.json { printable::json(&done) } else { text(&done, args.dry_run) };
     output::write(None, &text)?;
     Ok(if failed { ExitCode::from(crate::exit::OURS) } else { ExitCode::SUCCESS })
 }
 
-impl Done {
+impl RestoreOutcome {
     /// Whether changes remain that can still be undone.
     fn is_left(&self) -> bool {
         // A spoilt journal can never be undone.
@@ -79,10 +79,10 @@ impl Done {
     }
 }
 
-fn undo(found: Found, dry: bool) -> Done {
-    let Found { path, dir, owner, journal } = found;
+fn undo(found: FoundJournal, dry: bool) -> RestoreOutcome {
+    let FoundJournal { path, dir, owner, journal } = found;
     let proc = Path::new("/proc");
-    let mut done = Done {
+    let mut done = RestoreOutcome {
         journal: path,
         trouble: None,
         spoilt: matches!(journal, Err(FoundError::Spoilt(_))),
@@ -120,7 +120,7 @@ fn undo(found: Found, dry: bool) -> Done {
     done
 }
 
-fn text(done: &[Done], dry: bool) -> String {
+fn text(done: &[RestoreOutcome], dry: bool) -> String {
     if done.is_empty() {
         return "nothing to undo: no colocate was killed here\n".to_owned();
     }

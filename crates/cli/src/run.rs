@@ -11,13 +11,15 @@ mod stolen;
 use crate::launch::{self, Notes};
 use crate::policies::{self, Policies};
 use crate::report::summary::Comparing;
-use crate::report::{Program, Report};
+use crate::report::{ProgramInfo, Report};
 use crate::{args, exit, input, output};
 use anyhow::Context;
-use cache::Cache;
+use cache::ProfileCache;
 use colocate_act::launch::Command;
 use colocate_engine::guard::{self, Guarded};
-use colocate_engine::{Cause, HostError, KnownJob, Planned, Round, Until, Workload, first_plan};
+use colocate_engine::{
+    HostError, IssuedPlan, KnownJob, PlanCause, Round, RunSettings, Until, first_plan,
+};
 use colocate_evidence::{Grant, JobIdx, Observation, Source, SourceSet, TaskId};
 use colocate_host::{LinuxHost, Sampling, Setup};
 use colocate_machine::exact::Exact;
@@ -28,7 +30,7 @@ use colocate_model::communication::WakeUpCosts;
 use colocate_policy::policies::fixed::FixedPlan;
 use colocate_policy::table::{Knowledge, Prior};
 use colocate_policy::{DefaultPlacement, Place, Plan, Policy, PolicySpec};
-use jobs::Job;
+use jobs::JobCommand;
 use server::Server;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -54,7 +56,7 @@ pub const SETTLE_MS: u64 = 200;
 #[command(after_help = policies::WHICH_ONCE)]
 pub struct Args {
     #[command(flatten)]
-    options: Options,
+    options: RunOptions,
 
     /// Plan to follow instead of a policy, as `colocate plan --json` writes it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["policy", "seed"])]
@@ -85,7 +87,7 @@ pub struct Args {
 
 /// What `run` and `attach` share.
 #[derive(clap::Args)]
-pub struct Options {
+pub struct RunOptions {
     /// Policy, with its settings as NAME:SETTING=VALUE:...
     #[arg(long, value_name = "P", default_value = DEFAULT_POLICY, value_parser = Policies::Once, hide_possible_values = true,
         long_help = policies::by_purpose(Policies::Once, ""))]
@@ -128,7 +130,7 @@ pub struct Options {
     pub output: Option<PathBuf>,
 }
 
-impl Options {
+impl RunOptions {
     /// The policy with its name, for this machine.
     ///
     /// # Errors
@@ -168,7 +170,7 @@ impl Options {
         jobs: &'a [KnownJob],
         policy: &dyn Policy,
         name: &'a str,
-    ) -> Workload<'a> {
+    ) -> RunSettings<'a> {
         let wake_ups = self.wake_ups.then_some(Source::WakeUps);
         let sharing = self.sharing.then_some(Source::Sharing);
         let reported: Vec<Source> = wake_ups.into_iter().chain(sharing).collect();
@@ -178,7 +180,7 @@ impl Options {
             // A guard compares quanta, whatever the policy's period.
             (false, _) => (Until::TimeOrEvents(guard::QUANTUM), guard::PROGRESS),
         };
-        Workload {
+        RunSettings {
             jobs,
             policy: name,
             until,
@@ -211,8 +213,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     notes.say(caveats.iter().map(ToString::to_string));
     let (mut policy, name) = policy(args, &here, &commands, &mut notes)?;
     let machine = here.machine;
-    let cache = Cache::open(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"));
-    let mut jobs: Vec<Job> = commands.into_iter().map(Job::new).collect();
+    let cache = ProfileCache::open(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"));
+    let mut jobs: Vec<JobCommand> = commands.into_iter().map(JobCommand::new).collect();
     // Identifying a program reads its whole file: only for policies that use profiles.
     if policy.needs().has(Source::Mix) {
         for job in &mut jobs {
@@ -289,7 +291,7 @@ fn is_called(command: &Command, name: &str) -> bool {
     command.name() == name || file.is_some_and(|file| file == name)
 }
 
-fn known(jobs: &[Job]) -> Vec<KnownJob> {
+fn known(jobs: &[JobCommand]) -> Vec<KnownJob> {
     let known = jobs.iter().map(|job| KnownJob {
         name: job.command.name(),
         profile: job.profile.clone(),
@@ -300,7 +302,7 @@ fn known(jobs: &[Job]) -> Vec<KnownJob> {
 
 /// Profiles a job by itself with this executable's `colocate profile`. The job's exit status is
 /// ignored: a program that fails here also fails in its real run.
-fn profile_first(job: &Job, notes: &mut Notes) -> anyhow::Result<Profile> {
+fn profile_first(job: &JobCommand, notes: &mut Notes) -> anyhow::Result<Profile> {
     const NAME: &str = "profile.json";
     let name = job.command.name();
     notes.say([format!("running {name} once to profile it; its standard output is dropped")]);
@@ -321,7 +323,7 @@ fn dry_run(
     args: &Args,
     machine: &Machine,
     (policy, name): (&mut dyn Policy, &str),
-    jobs: &[Job],
+    jobs: &[JobCommand],
 ) -> anyhow::Result<ExitCode> {
     let usable = read::usable(machine, &Sysfs::at(Path::new("/")));
     let usable: Vec<PuNr> = usable.pus.iter().map(|pu| machine.pus[pu.idx()].os).collect();
@@ -339,8 +341,8 @@ fn run(
     machine: Machine,
     stolen: &Stolen<'_>,
     (policy, name): (&mut Guarded, &str),
-    mut jobs: Vec<Job>,
-    cache: &Cache,
+    mut jobs: Vec<JobCommand>,
+    cache: &ProfileCache,
     notes: &mut Notes,
 ) -> anyhow::Result<ExitCode> {
     let settle = Nanos::from_millis(args.settle_ms);
@@ -357,10 +359,10 @@ fn run(
         let kept = cache.keep(&mut jobs[job.0 as usize], counted, processor.clone());
         notes.say(kept.err());
     }
-    let programs = jobs.iter().map(|job| Program {
+    let programs = jobs.iter().map(|job| ProgramInfo {
         identity: job.program.as_ref().ok().map(|program| program.identity.clone()),
         profile: job.profile.as_ref().map(|profile| profile.backend),
-        ..Program::of(job.command.name(), &job.command.argv)
+        ..ProgramInfo::of(job.command.name(), &job.command.argv)
     });
     let programs = programs.collect();
     decided.report(&args.options, host, name, programs, notes)
@@ -369,9 +371,9 @@ fn run(
 /// Places running programs under a policy, until their end or a signal, and reports. The notes
 /// `first` are written first.
 pub fn follow(
-    options: &Options,
+    options: &RunOptions,
     setup: &Setup,
-    programs: Vec<Program>,
+    programs: Vec<ProgramInfo>,
     first: Vec<String>,
 ) -> anyhow::Result<ExitCode> {
     let mut notes = Notes::new(options.quiet, None);
@@ -396,7 +398,7 @@ pub fn follow(
 
 /// The plans of a run and its outcome.
 struct Decided {
-    plans: Vec<Planned>,
+    plans: Vec<IssuedPlan>,
     grants: Vec<Grant>,
     watch: Option<Nanos>,
     comparing: Comparing,
@@ -408,7 +410,7 @@ impl Decided {
     fn of(
         host: &mut LinuxHost,
         policy: &mut Guarded,
-        workload: &Workload<'_>,
+        workload: &RunSettings<'_>,
         notes: &mut Notes,
     ) -> Self {
         notes.say(host.notes());
@@ -420,7 +422,7 @@ impl Decided {
                 grants = round.grants.to_vec();
             }
             if is_new(round, &plans) {
-                plans.extend(Planned::of(round));
+                plans.extend(IssuedPlan::of(round));
             }
             state.clone_from(&round.plan.state);
             notes.say(round.plan.messages.iter().cloned());
@@ -440,10 +442,10 @@ impl Decided {
     /// Ends the host and writes the report.
     fn report(
         self,
-        options: &Options,
+        options: &RunOptions,
         host: LinuxHost,
         name: &str,
-        programs: Vec<Program>,
+        programs: Vec<ProgramInfo>,
         notes: &mut Notes,
     ) -> anyhow::Result<ExitCode> {
         let (totals, last) = launch::end(host, self.done, notes)?;
@@ -462,15 +464,15 @@ const MOST_PLANS: usize = 1_000;
 
 /// Whether a round's plan belongs in the report: its places differ from those of the last two
 /// plans, as a guard alternates between two.
-fn is_new(round: &Round<'_>, plans: &[Planned]) -> bool {
-    let is_event = round.cause != Some(Cause::Elapsed);
+fn is_new(round: &Round<'_>, plans: &[IssuedPlan]) -> bool {
+    let is_event = round.cause != Some(PlanCause::Elapsed);
     is_event
         || plans.len() < MOST_PLANS
             && !plans
                 .iter()
                 .rev()
                 .take(2)
-                .any(|last: &Planned| places(&last.plan) == places(round.plan))
+                .any(|last: &IssuedPlan| places(&last.plan) == places(round.plan))
 }
 
 /// Place of each task of a plan.
@@ -478,7 +480,7 @@ fn places(plan: &Plan) -> Vec<(TaskId, Place)> {
     plan.decisions.iter().map(|it| (it.task, it.place)).collect()
 }
 
-fn write_report(options: &Options, report: &Report) -> anyhow::Result<()> {
+fn write_report(options: &RunOptions, report: &Report) -> anyhow::Result<()> {
     let text = if options.json {
         printable::json(report)
     } else if options.output.is_some() {
@@ -493,7 +495,7 @@ fn write_report(options: &Options, report: &Report) -> anyhow::Result<()> {
 }
 
 /// The plan of a dry run, as text.
-fn dry(plan: &Plan, jobs: &[Job], watch: Option<Nanos>) -> String {
+fn dry(plan: &Plan, jobs: &[JobCommand], watch: Option<Nanos>) -> String {
     let pus: PuSet = plan.pus.iter().copied().collect();
     let mut text = format!("policy {}, PUs {pus}\n", printable(&plan.policy));
     for (number, job) in jobs.iter().enumerate() {

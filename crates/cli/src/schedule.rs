@@ -12,16 +12,16 @@ use crate::launch::{self, Notes, PATIENCE};
 use crate::output::{self, OutputThread};
 use crate::outputs::{self, Form};
 use crate::policies::{self, Policies};
-use crate::report::counts::Counts;
+use crate::report::counts::WorkloadCounts;
 use crate::report::summary::Comparing;
-use crate::report::{Program, Report};
+use crate::report::{ProgramInfo, Report};
 use crate::run::jobs;
 use anyhow::bail;
 use colocate_engine::estimate::{ByModel, Estimate};
 use colocate_engine::guard::Guarded;
-use colocate_engine::{Host, HostError, KnownJob, Meanwhile, Round, Until, Workload as Work};
+use colocate_engine::{Host, HostError, KnownJob, Meanwhile, Round, RunSettings, Until};
 use colocate_evidence::{Grant, Observation, Source, SourceSet};
-use colocate_files::Mode;
+use colocate_files::FileMode;
 use colocate_host::{LinuxHost, Sampling, Setup};
 use colocate_linux::sys;
 use colocate_machine::{Machine, Nanos, Performance, printable, read};
@@ -123,9 +123,9 @@ pub struct Args {
 
 /// Runs `colocate schedule`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let outputs = outputs::of(&args.output, args.json, Mode::Private)?;
-    let facts = Facts::of(args)?;
-    let Facts { workload, policy: spec, machine, speeds, .. } = &facts;
+    let outputs = outputs::of(&args.output, args.json, FileMode::Private)?;
+    let facts = LaunchFacts::of(args)?;
+    let LaunchFacts { workload, policy: spec, machine, speeds, .. } = &facts;
     let model = speeds
         .as_ref()
         .map(|speeds| Model::new(machine, speeds, Assumptions::default()))
@@ -156,7 +156,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let names: Vec<String> = workload.jobs.iter().map(|job| job.name.clone()).collect();
     let fills = args.waiting == Meanwhile::Fill;
     let picture = outputs.iter().any(|o| o.is_picture());
-    let mut counts = Counts::new(machine.clone(), &names, fills, picture);
+    let mut counts = WorkloadCounts::new(machine.clone(), &names, fills, picture);
     let estimate = estimator.as_mut().map(|estimator| estimator as &mut dyn Estimate);
     let mut observer = Observer {
         counts: &mut counts,
@@ -173,7 +173,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     notes.say(host.notes());
     let (totals, last) = launch::end(host, done, &mut notes)?;
     let programs = workload.jobs.iter();
-    let programs = programs.map(|job| Program::of(job.name.clone(), &job.command.argv)).collect();
+    let programs =
+        programs.map(|job| ProgramInfo::of(job.name.clone(), &job.command.argv)).collect();
     let mut report = Report::new(spec.to_string(), totals, programs, &grants, &last);
     report.add_counts(quantum(args, &facts), &mut counts);
     report.summarize(&comparing(args, &policy), policy.needs());
@@ -229,7 +230,7 @@ fn default_policy(counts_traffic: bool) -> (PolicySpec, Option<String>) {
 }
 
 /// Facts known before the launch.
-struct Facts {
+struct LaunchFacts {
     workload: Workload,
     policy: PolicySpec,
     /// Reason of the default policy, unless it is the default everywhere.
@@ -243,7 +244,7 @@ struct Facts {
     speeds: Option<Performance>,
 }
 
-impl Facts {
+impl LaunchFacts {
     fn of(args: &Args) -> anyhow::Result<Self> {
         let workload = match &args.workload {
             Some(path) => Workload::read(path)?,
@@ -311,7 +312,7 @@ impl Facts {
 
 /// Observer of each quantum: counts, notes and the table on the terminal.
 struct Observer<'a> {
-    counts: &'a mut Counts,
+    counts: &'a mut WorkloadCounts,
     reports: &'a RefCell<HostReports>,
     grants: Vec<Grant>,
     /// Sources whose absence is reported.
@@ -342,7 +343,7 @@ impl Observer<'_> {
 /// Runs the workload to its end, with its table on the terminal.
 fn quanta(
     args: &Args,
-    facts: &Facts,
+    facts: &LaunchFacts,
     host: &mut LinuxHost,
     (policy, estimate): (&mut dyn Policy, Option<&mut dyn Estimate>),
     observer: &mut Observer<'_>,
@@ -357,7 +358,7 @@ fn quanta(
     let jobs: Vec<KnownJob> = jobs.collect();
     let until = Until::Time(quantum(args, facts));
     let (also, without) = evidence(args, observer.stacks);
-    let work = Work { jobs: &jobs, policy: &name, until, watch: Nanos::ZERO, also, without };
+    let work = RunSettings { jobs: &jobs, policy: &name, until, watch: Nanos::ZERO, also, without };
     let mut host = ReportingHost { host, reports: observer.reports };
     let observe = &mut |round: &Round<'_>| observer.observe(round);
     let done = colocate_engine::run(&mut host, policy, &work, estimate, observe);
@@ -365,7 +366,7 @@ fn quanta(
     done
 }
 
-fn quantum(args: &Args, facts: &Facts) -> Nanos {
+fn quantum(args: &Args, facts: &LaunchFacts) -> Nanos {
     args.quantum.unwrap_or_else(|| facts.workload.quantum(&facts.policy))
 }
 
@@ -375,7 +376,7 @@ fn write(
     args: &Args,
     outputs: &[outputs::Output<'_>],
     report: &Report,
-    counts: &Counts,
+    counts: &WorkloadCounts,
     notes: &mut Notes,
 ) -> anyhow::Result<()> {
     let content = |form| -> anyhow::Result<String> {

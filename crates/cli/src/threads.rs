@@ -16,11 +16,11 @@ use crate::run::jobs;
 use crate::stop::stop_flag;
 use advice::Most;
 use anyhow::Context;
-use colocate_files::Mode;
+use colocate_files::FileMode;
 use colocate_machine::printable;
 use colocate_machine::read::{self, Sysfs};
 use report::Allowed;
-pub use report::Report;
+pub use report::ThreadsReport;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -76,7 +76,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let allowed = allowed(args.max)?;
     let stop = stop_flag()?;
     let command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let mut report = Report::new(command, allowed);
+    let mut report = ThreadsReport::new(command, allowed);
     if args.apply {
         let status = apply::run(&args.command, &mut report, stop)?;
         let text = text(args, &report);
@@ -84,11 +84,11 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(status));
     }
     runs::study(&args.command, f64::from(args.limit_s), &mut report, stop)?;
-    output::keep(args.output.as_deref(), &text(args, &report), Mode::Private)?;
+    output::keep(args.output.as_deref(), &text(args, &report), FileMode::Private)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(args: &Args, report: &Report) -> String {
+fn text(args: &Args, report: &ThreadsReport) -> String {
     if args.json { printable::json(report) } else { report.text() }
 }
 

@@ -52,7 +52,7 @@ impl From<Mean> for Option<f64> {
 /// Consecutive quanta of a job in one phase.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Stretch {
+pub struct PhaseInterval {
     /// Phase of the job.
     pub phase: JobPhase,
     /// Begin of its first quantum, since the launch.
@@ -74,9 +74,9 @@ pub struct Timeline {
     /// Most first stretches kept; 0 to keep only the last ones.
     most: usize,
     /// The first stretches, with gaps where the job waited or its phase is unknown.
-    pub stretches: Vec<Stretch>,
+    pub stretches: Vec<PhaseInterval>,
     /// The last stretches after `stretches`.
-    late: VecDeque<Stretch>,
+    late: VecDeque<PhaseInterval>,
     /// Phase in the quantum in which the job last ran, and number of its runnable threads; `None`
     /// if unknown.
     pub now: Option<(JobPhase, f64)>,
@@ -98,7 +98,7 @@ impl Default for Timeline {
 /// Serialized form of a timeline.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
-pub struct Phases<'a> {
+pub struct PhaseSummary<'a> {
     /// Time in serial phases.
     serial_ns: Nanos,
     /// Time in parallel phases.
@@ -108,7 +108,7 @@ pub struct Phases<'a> {
     /// Mean number of runnable threads, over all quanta in which the job ran.
     runnable: f64,
     /// The first stretches, in order, with gaps where the job waited or its phase is unknown.
-    stretches: &'a [Stretch],
+    stretches: &'a [PhaseInterval],
     /// Whether later stretches are missing, beyond the limit; the sums include them.
     cut: bool,
 }
@@ -121,7 +121,14 @@ impl Serialize for Timeline {
         let cut = self.is_cut();
         self.runnable
             .get()
-            .map(|runnable| Phases { serial_ns, parallel_ns, asleep_ns, runnable, stretches, cut })
+            .map(|runnable| PhaseSummary {
+                serial_ns,
+                parallel_ns,
+                asleep_ns,
+                runnable,
+                stretches,
+                cut,
+            })
             .serialize(to)
     }
 }
@@ -167,13 +174,13 @@ impl Timeline {
             _ => {
                 let mut mean = Mean::default();
                 mean.add(Some(runnable), seconds);
-                self.begin(Stretch { phase, from, to, noticed: to, runnable: mean });
+                self.begin(PhaseInterval { phase, from, to, noticed: to, runnable: mean });
             }
         }
     }
 
     /// Keeps a further stretch; above the limit, in place of an earlier stretch.
-    fn begin(&mut self, stretch: Stretch) {
+    fn begin(&mut self, stretch: PhaseInterval) {
         if self.stretches.len() < self.most {
             self.stretches.push(stretch);
             return;
@@ -191,7 +198,7 @@ impl Timeline {
 
     /// Stretches backwards from the last. The last is still in progress if the job's phase is known
     /// now. There may be a gap between the last and the first stretches.
-    pub fn backwards(&self) -> impl Iterator<Item = &Stretch> {
+    pub fn backwards(&self) -> impl Iterator<Item = &PhaseInterval> {
         self.late.iter().rev().chain(self.stretches.iter().rev())
     }
 

@@ -19,18 +19,18 @@ use colocate_linux::poll::wait_readable;
 use colocate_linux::{Pid, SysError};
 use colocate_machine::{Nanos, printable, read};
 use colocate_observe::spin;
-use forest::Choice;
+use forest::ProcessFilter;
 use kinds::Kinds;
-use samples::Samples;
+use samples::ProcessSamples;
 use shown::Screen;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use watch::Watch;
+use watch::WatchedProcesses;
 
 #[cfg(feature = "schema")]
-pub use {matrix::Line, watch::Table};
+pub use {matrix::MatrixRecord, watch::TopTable};
 
 /// Time between two polls in an interval, unless the interval is shorter: the quantum of schedulers
 /// that use phases.
@@ -93,12 +93,12 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let machine =
         // Without a topology, tables lack only the kinds of cores.
         read::live().map_err(|why| output::remark(&format!("kinds of cores: {why}"))).ok();
-    let watch = Watch::begin(Path::new("/proc"), choice, samples(args.spin_rate));
+    let watch = WatchedProcesses::begin(Path::new("/proc"), choice, samples(args.spin_rate));
     let mut watch = watch.context("cannot list processes")?;
     let mut screen = Screen::new(args.rows)?;
     let kinds = Kinds::of(machine.as_ref());
     let begun = now();
-    let mut pace = Pace::of(args.interval);
+    let mut pace = PollSchedule::of(args.interval);
     for number in 1.. {
         loop {
             sleep_until(begun + pace.due(), stop)?;
@@ -129,7 +129,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Due times of polls and tables: counted from the beginning, without drift.
-struct Pace {
+struct PollSchedule {
     interval: Nanos,
     /// Polls in an interval.
     looks: u64,
@@ -137,7 +137,7 @@ struct Pace {
     next: u64,
 }
 
-impl Pace {
+impl PollSchedule {
     /// One table in each interval.
     fn of(interval: Nanos) -> Self {
         Self { interval, looks: interval.0.div_ceil(LOOK_EVERY.0), next: 1 }
@@ -170,8 +170,8 @@ impl Pace {
 }
 
 /// Samples of running threads, if requested and permitted.
-fn samples(rate_hz: u32) -> Option<Samples> {
-    let samples = (rate_hz > 0).then(|| Samples::new(rate_hz))?;
+fn samples(rate_hz: u32) -> Option<ProcessSamples> {
+    let samples = (rate_hz > 0).then(|| ProcessSamples::new(rate_hz))?;
     let samples = samples.map_err(|why| {
         output::remark(&format!(
             "cannot report which threads only wait for others in a loop, because {why}; they count as runnable; \
@@ -196,7 +196,7 @@ fn sleep_until(due: Nanos, stop: &AtomicBool) -> Result<(), SysError> {
 }
 
 /// The processes with rows.
-fn choice(args: &Args) -> anyhow::Result<Choice> {
+fn choice(args: &Args) -> anyhow::Result<ProcessFilter> {
     let pids: Vec<Pid> = args.pid.iter().copied().map(Pid).collect();
     for pid in &pids {
         ensure!(
@@ -209,7 +209,7 @@ fn choice(args: &Args) -> anyhow::Result<Choice> {
         );
     }
     let user = args.user.as_deref().map(user).transpose()?;
-    Ok(Choice { pids, user, name: args.name.clone() })
+    Ok(ProcessFilter { pids, user, name: args.name.clone() })
 }
 
 /// Number of a user. The user may have no line in /etc/passwd: `id` uses the name services.
@@ -232,7 +232,7 @@ mod tests {
     /// the next look is.
     #[test]
     fn what_a_pause_misses_is_left_out() {
-        let mut pace = Pace::of(Nanos::from_secs(1));
+        let mut pace = PollSchedule::of(Nanos::from_secs(1));
         let mut made = |at| (pace.made(Nanos::from_millis(at)), pace.due().0 / 1_000_000);
         assert_eq!(made(100), (false, 200));
         assert_eq!(made(249), (false, 300), "a bit late");
@@ -252,11 +252,11 @@ mod tests {
     /// With one look for each table; times do not overflow.
     #[test]
     fn short_and_long_intervals() {
-        let mut pace = Pace::of(Nanos::from_millis(30));
+        let mut pace = PollSchedule::of(Nanos::from_millis(30));
         let mut made = |at| (pace.made(Nanos::from_millis(at)), pace.due().0 / 1_000_000);
         assert_eq!([made(30), made(60), made(200)], [(true, 60), (true, 90), (true, 240)]);
-        assert_eq!(Pace::of(Nanos::from_millis(190)).due(), Nanos::from_millis(95));
-        let mut pace = Pace::of(INTERVALS[1]);
+        assert_eq!(PollSchedule::of(Nanos::from_millis(190)).due(), Nanos::from_millis(95));
+        let mut pace = PollSchedule::of(INTERVALS[1]);
         let year = Nanos::from_secs(365 * 24 * 3_600);
         assert!(pace.made(year));
         assert_eq!(pace.due(), year + LOOK_EVERY);

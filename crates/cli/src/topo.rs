@@ -3,7 +3,7 @@
 use crate::{calibrate, output};
 use colocate_machine::exact::Exact;
 use colocate_machine::printable;
-use colocate_machine::read::Seen;
+use colocate_machine::read::KnownMachine;
 use colocate_machine::{picture, read, speeds};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -43,7 +43,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let is_measured = seen.calibration.is_some();
     let mut text = if args.json {
         let exact = Exact::new(seen.machine, seen.usable);
-        let Seen { performance, calibration, .. } = seen;
+        let KnownMachine { performance, calibration, .. } = seen;
         Exact { performance, calibration, ..exact }.to_json()
     } else {
         let picture = picture(&seen.machine, seen.usable.as_ref());
@@ -63,7 +63,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 ///
 /// # Errors
 /// If the machine cannot be read.
-fn seen(args: &Args) -> Result<Seen, read::ReadError> {
+fn seen(args: &Args) -> Result<KnownMachine, read::ReadError> {
     match (&args.xml, &args.synthetic) {
         (Some(path), _) => read::xml_file(path),
         (None, Some(text)) => read::load(&format!("synthetic:{text}")),

@@ -1,4 +1,4 @@
-//! [`Watch`] of a build without the eBPF program: no value of the type exists.
+//! [`EbpfProgram`] of a build without the eBPF program: no value of the type exists.
 
 use crate::{EbpfError, Follow, Lost, PairCounts, TaskTimes};
 use std::convert::Infallible;
@@ -6,9 +6,9 @@ use std::os::fd::BorrowedFd;
 
 /// A loaded eBPF program. This build has none, so no value exists.
 #[derive(Debug)]
-pub struct Watch(Infallible);
+pub struct EbpfProgram(Infallible);
 
-impl Watch {
+impl EbpfProgram {
     /// Returns [`EbpfError::NotBuilt`].
     ///
     /// # Errors

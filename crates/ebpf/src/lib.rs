@@ -7,11 +7,11 @@
 //! # Approach
 //! `watch.bpf.c` runs in the kernel at each wake-up, each context switch, and each creation and end
 //! of a thread. The program follows the threads that watched threads create, and keeps sums for
-//! each thread and each pair of threads. [`Watch::take`] reads and clears the sums of pairs.
+//! each thread and each pair of threads. [`EbpfProgram::take`] reads and clears the sums of pairs.
 //!
 //! The program also counts the runnable threads of each job. It reports the end of a phase of at
 //! least 20 ms: the job had at most one runnable thread and now has more, or the reverse
-//! ([`Watch::phase_ends`]).
+//! ([`EbpfProgram::phase_ends`]).
 //!
 //! libbpf loads the program, as it does for the tools of sched_ext. The offsets of the kernel's
 //! fields come from the type information of the running kernel (CO-RE), so one build runs on any
@@ -24,8 +24,8 @@
 //! Privilege: `CAP_BPF` and `CAP_PERFMON`, or root; Linux 5.15, with type information (`CONFIG_DEBUG_INFO_BTF`).
 //! # Example
 //! ```no_run
-//! use colocate_ebpf::{Follow, OTHERS, Watch};
-//! let mut watch = Watch::start(Follow { pairs: true, phases: false })?;
+//! use colocate_ebpf::{EbpfProgram, Follow, OTHERS};
+//! let mut watch = EbpfProgram::start(Follow { pairs: true, phases: false })?;
 //! // The first thread of job 0; the threads that it creates are followed.
 //! watch.add(4711, 0)?;
 //! // … after a while:
@@ -42,9 +42,9 @@ mod absent;
 mod loaded;
 
 #[cfg(not(has_program))]
-pub use absent::Watch;
+pub use absent::EbpfProgram;
 #[cfg(has_program)]
-pub use loaded::Watch;
+pub use loaded::EbpfProgram;
 
 use thiserror::Error;
 
@@ -86,7 +86,7 @@ pub struct Follow {
 
 /// Scheduling state of a thread, with its beginning: `CLOCK_MONOTONIC`, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum SchedulingState {
     /// Asleep.
     Sleeps,
     /// Runnable, waiting for a PU.
@@ -109,10 +109,10 @@ pub struct TaskTimes {
     /// Time runnable without a PU since the watch began. A wait that has not ended is left out.
     pub waited_ns: u64,
     /// State at the time of the call.
-    pub state: State,
+    pub state: SchedulingState,
 }
 
-/// Sums of one pair of threads since the last [`Watch::take`]. Times are in nanoseconds.
+/// Sums of one pair of threads since the last [`EbpfProgram::take`]. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PairCounts {
     /// The waking thread, or [`OTHERS`].

@@ -1,6 +1,6 @@
 //! The eBPF program, loaded by libbpf.
 
-use crate::{EbpfError, Follow, Lost, PairCounts, ROOM, State, TaskTimes};
+use crate::{EbpfError, Follow, Lost, PairCounts, ROOM, SchedulingState, TaskTimes};
 use libbpf_rs::{
     ErrorKind, Link, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, RingBuffer,
     RingBufferBuilder,
@@ -24,7 +24,7 @@ impl From<libbpf_rs::Error> for EbpfError {
 }
 
 /// The loaded eBPF program. Dropping the value unloads the program.
-pub struct Watch {
+pub struct EbpfProgram {
     /// Reports of phases that have ended.
     ended: RingBuffer<'static>,
     /// Map of `ended`; its file descriptor becomes readable.
@@ -33,7 +33,7 @@ pub struct Watch {
     changed: RingBuffer<'static>,
     /// Thread numbers that `changed` has delivered.
     changes: Receiver<u32>,
-    /// Number of calls of [`Watch::changed`]. The kernel reports a thread once a call.
+    /// Number of calls of [`EbpfProgram::changed`]. The kernel reports a thread once a call.
     readings: AtomicU32,
     object: Object,
     /// Links to the tracepoints of creation, exec and end of threads.
@@ -42,7 +42,7 @@ pub struct Watch {
     events: Vec<Link>,
 }
 
-impl fmt::Debug for Watch {
+impl fmt::Debug for EbpfProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watch").field("object", &self.object).finish_non_exhaustive()
     }
@@ -51,7 +51,7 @@ impl fmt::Debug for Watch {
 /// Compiled object file of `watch.bpf.c`.
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/watch.bpf.o"));
 
-impl Watch {
+impl EbpfProgram {
     /// Loads the program and attaches it for `follow`. No thread is watched yet.
     ///
     /// # Errors
@@ -61,10 +61,10 @@ impl Watch {
         Self::with_room(follow, ROOM)
     }
 
-    /// As [`Watch::start`], with tables for `room` threads and `room` pairs.
+    /// As [`EbpfProgram::start`], with tables for `room` threads and `room` pairs.
     ///
     /// # Errors
-    /// As [`Watch::start`].
+    /// As [`EbpfProgram::start`].
     pub fn with_room(follow: Follow, room: u32) -> Result<Self, EbpfError> {
         // Errors are returned; libbpf would print them as well.
         libbpf_rs::set_print(None);
@@ -131,8 +131,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Detaches from wake-ups and switches, which then cost nothing, until [`Watch::follow`] is
-    /// called.
+    /// Detaches from wake-ups and switches, which then cost nothing, until [`EbpfProgram::follow`]
+    /// is called.
     pub fn detach(&mut self) {
         self.events.clear();
     }
@@ -178,11 +178,11 @@ impl Watch {
             [0, 8, 40, 48].map(|at| u64::from_ne_bytes(bytes(&task, at)));
         let state = match u32::from_ne_bytes(bytes(&task, 16)) {
             // `enum state` of types.bpf.h: SLEEPS, WAITS, RUNS.
-            2 => State::Runs { since },
-            1 => State::Waits { since },
+            2 => SchedulingState::Runs { since },
+            1 => SchedulingState::Waits { since },
             // The kernel's state stays SLEEPS from the wake-up until the thread gets a PU.
-            _ if woken > since => State::Waits { since: woken },
-            _ => State::Sleeps,
+            _ if woken > since => SchedulingState::Waits { since: woken },
+            _ => SchedulingState::Sleeps,
         };
         // `since` is 0 until the first change.
         Ok((since > 0).then_some(TaskTimes { ran_ns, waited_ns, state }))

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
-use colocate_ebpf::{EbpfError, Follow, OTHERS, PairCounts, State, Watch};
+use colocate_ebpf::{EbpfError, EbpfProgram, Follow, OTHERS, PairCounts, SchedulingState};
 use colocate_testing::need;
 use colocate_testing::skip::{Missing, Requirement};
 use std::hint::spin_loop;
@@ -12,11 +12,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// A watch, which this build, this user or this kernel may not have.
-fn watch() -> Result<Watch, Missing> {
-    started(Watch::start(Follow { pairs: true, phases: true }))
+fn watch() -> Result<EbpfProgram, Missing> {
+    started(EbpfProgram::start(Follow { pairs: true, phases: true }))
 }
 
-fn started(watch: Result<Watch, EbpfError>) -> Result<Watch, Missing> {
+fn started(watch: Result<EbpfProgram, EbpfError>) -> Result<EbpfProgram, Missing> {
     watch.map_err(|why| {
         assert!(why == EbpfError::NotBuilt || !may_load(), "{why}");
         Requirement::Ebpf.missing(why)
@@ -122,7 +122,7 @@ fn on_one_pu() {
 /// What finds no room is counted: threads that are created beyond it, and wake-ups of pairs.
 #[test]
 fn what_finds_no_room() {
-    let watch = need!(started(Watch::with_room(Follow { pairs: true, phases: false }, 8)));
+    let watch = need!(started(EbpfProgram::with_room(Follow { pairs: true, phases: false }, 8)));
     watch.add(my_tid(), 0).unwrap();
     let (done, end) = (AtomicBool::new(false), Duration::from_millis(1));
     thread::scope(|scope| {
@@ -229,7 +229,7 @@ fn times_of_a_thread() {
         let tid = receive.recv().unwrap();
         let mut asleep = None;
         for _ in 0..1_000 {
-            asleep = find(tid).filter(|it| it.state == State::Sleeps);
+            asleep = find(tid).filter(|it| it.state == SchedulingState::Sleeps);
             if asleep.is_some() {
                 break;
             }
@@ -244,7 +244,7 @@ fn times_of_a_thread() {
         assert!(asleep.waited_ns.abs_diff(kernel[1]) < 1_000_000, "{asleep:?} {kernel:?}");
         go.send(()).unwrap();
         receive.recv().unwrap();
-        assert!(find(tid).is_some_and(|it| it.state != State::Sleeps));
+        assert!(find(tid).is_some_and(|it| it.state != SchedulingState::Sleeps));
         assert!(watch.changed().unwrap().contains(&tid));
         go.send(()).unwrap();
         thread.join().unwrap();

@@ -27,10 +27,10 @@ use crate::rates::{Estimated, ThreadRates, by_level, data_levels};
 use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Machine, Nanos, Performance, PuIdx};
-use colocate_model::phase::{Demand, Guesses, PhaseError, Work};
-use colocate_model::stack::Parts;
+use colocate_model::phase::{Demand, Guesses, PhaseError, PortWork};
+use colocate_model::stack::StackParts;
 use colocate_model::symbiosis::file::SIMULATED_PARTS;
-use colocate_model::{Model, Phase, Search, Seat, Stack, TaskRate};
+use colocate_model::{Model, Phase, PlacedTask, Solver, Stack, TaskRate};
 use colocate_policy::schedule::{Rates, Traffic};
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -92,7 +92,7 @@ pub struct DemandError {
 #[derive(Debug)]
 pub struct ByModel<'a> {
     machine: &'a Machine,
-    search: Search<'a>,
+    search: Solver<'a>,
     /// Demand by job, then by thread.
     jobs: Vec<Vec<Demanded>>,
     typical: Demanded,
@@ -134,7 +134,7 @@ impl<'a> ByModel<'a> {
         };
         Ok(Self {
             machine: model.machine(),
-            search: Search::new(model),
+            search: Solver::new(model),
             jobs: (0..).zip(jobs).map(wanted).collect::<Result<_, _>>()?,
             typical: Demanded::of(&Phase::default(), performance, guesses)
                 .map_err(|error| DemandError { job: JobIdx(0), thread: 0, error })?,
@@ -165,15 +165,15 @@ impl Demanded {
 /// Loads and stores an instruction, if the work is known by kind or by class.
 fn accesses(phase: &Phase) -> Option<f64> {
     match phase.work.get()? {
-        Work::Kinds(kinds) => {
+        PortWork::Kinds(kinds) => {
             let counts = kinds
                 .iter()
                 .filter(|(kind, _)| matches!(kind, WorkKind::Load | WorkKind::Store))
                 .map(|(_, count)| count);
             Some(counts.fold(0.0, |sum, count| sum + count))
         }
-        Work::Classes(mix) => Some(mix.load?.get() + mix.store?.get()),
-        Work::Ports { .. } => None,
+        PortWork::Classes(mix) => Some(mix.load?.get() + mix.store?.get()),
+        PortWork::Ports { .. } => None,
     }
 }
 
@@ -181,14 +181,14 @@ impl Estimate for ByModel<'_> {
     fn rates(&mut self, all: &[ThreadRates]) -> Vec<Option<Rates>> {
         let Self { machine, search, jobs, typical } = self;
         let seated = seated(machine, all);
-        let seats: Vec<Seat<'_>> = seated
+        let seats: Vec<PlacedTask<'_>> = seated
             .iter()
             .map(|&(pu, place): &(PuIdx, usize)| {
                 let id = all[place].id;
                 let kind = machine.cores[machine.core_of(pu).idx()].kind.idx();
                 let demand = &demanded(jobs, id).unwrap_or(typical).by_kind[kind];
                 // Without nodes of its pages, a thread's memory counts as near.
-                Seat { pu, demand, pages: &[], space: id.job.0 }
+                PlacedTask { pu, demand, pages: &[], space: id.job.0 }
             })
             .collect();
         let predicted = search.predict_next(&seats);
@@ -227,7 +227,7 @@ fn ran(rate: &TaskRate, demanded: &Demanded, levels: &[u8]) -> Rates {
         Some(each? * per_microsecond)
     };
     let stack = Stack::from(&rate.cpi).shares();
-    let parts: Parts = stack.as_ref().map_or(&[], |_| &SIMULATED_PARTS);
+    let parts: StackParts = stack.as_ref().map_or(&[], |_| &SIMULATED_PARTS);
     Rates { ipc: Some(rate.ipc), traffic: by_level(levels, requests), stack, parts }
 }
 
@@ -247,7 +247,7 @@ mod tests {
 
     /// A quarter loads, one instruction in 50 misses every cache.
     fn stream() -> Phase {
-        let kinds = Work::Kinds(vec![(WorkKind::Int, 0.75), (WorkKind::Load, 0.25)]);
+        let kinds = PortWork::Kinds(vec![(WorkKind::Int, 0.75), (WorkKind::Load, 0.25)]);
         let curve = MissCurve::new([(Bytes::kib(1), 0.02), (Bytes::mib(1024), 0.02)]).unwrap();
         Phase {
             work: Known::new(kinds, "the test"),
@@ -282,7 +282,7 @@ mod tests {
         let guesses = &model.assumptions().guesses;
         let demand = stream().on(&performance.kinds[0], guesses).unwrap().demand;
         let pu = machine.pu_by_os(PuNr(2)).unwrap();
-        let said = model.alone(&Seat { pu, demand: &demand, pages: &[], space: 0 });
+        let said = model.alone(&PlacedTask { pu, demand: &demand, pages: &[], space: 0 });
 
         let found = rates(&[did(0, 2, 100)]).remove(0).unwrap();
         let close = |found: Option<f64>, wanted: f64| {
@@ -353,7 +353,7 @@ mod tests {
     fn a_vector_that_cannot_be_is_refused() {
         let (machine, performance) = quad();
         let model = Model::new(&machine, &performance, Assumptions::default()).unwrap();
-        let work = Work::Ports { llvm_cpu: "znver9".into(), groups: vec![], kinds: vec![] };
+        let work = PortWork::Ports { llvm_cpu: "znver9".into(), groups: vec![], kinds: vec![] };
         let wrong = Phase { work: Known::new(work, "the test"), ..Phase::default() };
         let jobs = [vec![], vec![stream(), wrong]];
         let refused = ByModel::new(&model, &performance, &jobs).unwrap_err().to_string();

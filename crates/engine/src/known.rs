@@ -210,7 +210,7 @@ fn typical_of(job: &KnownJob, seen: &[SeenTask]) -> Mix {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use colocate_model::{Backend, Program};
+    use colocate_model::{Backend, ProfiledProgram};
 
     fn thread(order: u32, start_s: u64, end_s: Option<u64>, cpu_s: u64) -> ThreadProfile {
         ThreadProfile {
@@ -228,7 +228,8 @@ mod tests {
     }
 
     fn known(threads: Vec<ThreadProfile>) -> KnownJob {
-        let program = Program { path: "p".into(), args: vec![], identity: "sha256:0".into() };
+        let program =
+            ProfiledProgram { path: "p".into(), args: vec![], identity: "sha256:0".into() };
         let profile = Profile {
             version: colocate_model::profile::VERSION,
             backend: Backend::Sample,

@@ -3,7 +3,7 @@
 //! Pure: a host is a trait, and time is the host's clock.
 //!
 //! ```
-//! use colocate_engine::{Host, HostError, KnownJob, Request, Until, Workload, run};
+//! use colocate_engine::{Host, HostError, KnownJob, Request, Until, RunSettings, run};
 //! use colocate_evidence::{Grant, Observation, QuantumEnd, Refusal, SourceSet};
 //! use colocate_machine::{Machine, Nanos, PuNr, described};
 //! use colocate_policy::{Plan, PolicySpec};
@@ -26,7 +26,7 @@
 //! }
 //! let machine = described::from_toml(described::MACHINES[0].1).expect("described").machine;
 //! let jobs = [KnownJob { name: "true".into(), profile: None, phases: Vec::new() }];
-//! let workload = Workload {
+//! let workload = RunSettings {
 //!     jobs: &jobs,
 //!     policy: "round-robin",
 //!     until: Until::Events,
@@ -57,4 +57,4 @@ pub use host::{Host, HostError, Request};
 pub use known::KnownJob;
 pub use meanwhile::Meanwhile;
 pub use queue::ACTIVE;
-pub use run::{Cause, Planned, Round, Until, Workload, first_plan, run};
+pub use run::{IssuedPlan, PlanCause, Round, RunSettings, Until, first_plan, run};

@@ -31,7 +31,7 @@ use own_cores::own_cores;
 use std::cell::LazyCell;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
-use threads::Threads;
+use threads::ThreadMap;
 
 /// Least share of a quantum in which an active thread has a PU or waits for it; if waits are
 /// unknown, share of its fair part. Chosen: threads waiting for other threads or for input are
@@ -51,10 +51,10 @@ const PAUSE: Nanos = Nanos::from_millis(500);
 const RUNNABLE: f64 = 0.75;
 
 /// Running jobs of the queue, with the PU of each thread; `None`: the kernel's choice.
-pub(crate) type Placed = BTreeMap<JobIdx, Vec<Option<PuIdx>>>;
+pub(crate) type QueuePlacement = BTreeMap<JobIdx, Vec<Option<PuIdx>>>;
 
 /// The jobs of `queue` that `plan` lets run, with the PUs of their threads.
-pub(crate) fn placed(plan: &Plan, queue: &[QueuedJob], machine: &Machine) -> Placed {
+pub(crate) fn placed(plan: &Plan, queue: &[QueuedJob], machine: &Machine) -> QueuePlacement {
     queue.iter().filter_map(|job| Some((job.job, pus_of(plan, job, machine)?))).collect()
 }
 
@@ -71,7 +71,7 @@ fn pus_of(plan: &Plan, job: &QueuedJob, machine: &Machine) -> Option<Vec<Option<
 /// A quantum that has ended.
 pub(crate) struct Passed<'a> {
     /// Jobs that ran.
-    pub placed: &'a Placed,
+    pub placed: &'a QueuePlacement,
     pub machine: &'a Machine,
     /// Number of usable PUs.
     pub pus: usize,
@@ -153,17 +153,17 @@ fn float(time: Nanos) -> f64 {
 
 /// State of the jobs between rounds.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
+pub(crate) struct JobQueue {
     order: VecDeque<JobIdx>,
-    known: BTreeMap<JobIdx, Job>,
+    known: BTreeMap<JobIdx, JobHistory>,
 }
 
 #[derive(Debug, Default)]
-struct Job {
+struct JobHistory {
     just_ran: bool,
     had_own_cores: bool,
     runnable: Option<f64>,
-    threads: Threads<LastRun>,
+    threads: ThreadMap<LastRun>,
 }
 
 /// State of a thread after its last run.
@@ -182,7 +182,7 @@ impl Default for LastRun {
     }
 }
 
-impl Job {
+impl JobHistory {
     /// Its living runnable threads, or a sleeping thread if none is runnable: a job of sleeping
     /// threads must run, too. `None` without a living thread.
     fn queued(&self, tasks: &[SeenTask]) -> Option<Vec<Thread>> {
@@ -207,7 +207,7 @@ impl Job {
     }
 }
 
-impl Queue {
+impl JobQueue {
     /// Appends new jobs to the tail and removes jobs that have ended.
     pub fn note_jobs(&mut self, seen: &Observation) {
         let over = seen.over();
@@ -215,7 +215,7 @@ impl Queue {
         for (job, tasks) in by_job(&seen.tasks).filter(|(job, _)| !over.contains(job)) {
             let Entry::Vacant(new) = self.known.entry(job) else { continue };
             if tasks.iter().any(SeenTask::alive) {
-                new.insert(Job::default());
+                new.insert(JobHistory::default());
                 self.order.push_back(job);
             }
         }

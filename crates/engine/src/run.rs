@@ -6,7 +6,7 @@
 //! # Approach
 //! One loop. The differences are the end of a quantum ([`Until`]) and, with it, whether jobs may
 //! wait:
-//! - *Events*: the plan is in force until there is a reason for another plan ([`Cause`]). Known
+//! - *Events*: the plan is in force until there is a reason for another plan ([`PlanCause`]). Known
 //!   jobs are placed from the start. Unknown jobs are left to the kernel while they are watched, if
 //!   the policy needs their mixes; then all are planned together. The mix of a task does not depend
 //!   on its place, and a pin made blindly would be moved a moment later.
@@ -32,7 +32,7 @@ use crate::guard;
 use crate::host::{Host, HostError, Request};
 use crate::known::{KnownJob, is_worth_a_place, tasks_to_plan};
 use crate::lookup;
-use crate::queue::{Passed, Queue, placed};
+use crate::queue::{JobQueue, Passed, placed};
 use crate::rates::ThreadRates;
 use colocate_evidence::{Grant, JobIdx, PagesMoved, SeenTask, Source, SourceSet, TaskId};
 use colocate_evidence::{Observation, QuantumEnd};
@@ -64,7 +64,7 @@ pub enum Until {
 
 /// The jobs to run and the settings of the loop.
 #[derive(Clone, Copy, Debug)]
-pub struct Workload<'a> {
+pub struct RunSettings<'a> {
     /// Knowledge of each job of the host, including jobs that are launched later.
     pub jobs: &'a [KnownJob],
     /// Name of the policy with its settings, for the plans; if empty, the plans keep theirs.
@@ -79,7 +79,7 @@ pub struct Workload<'a> {
     pub without: SourceSet,
 }
 
-impl Workload<'_> {
+impl RunSettings<'_> {
     fn may_wait(&self) -> bool {
         matches!(self.until, Until::Time(_))
     }
@@ -87,7 +87,7 @@ impl Workload<'_> {
 
 /// Reason of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum PlanCause {
     /// The jobs were about to start.
     Launch,
     /// Unknown jobs were watched for a while.
@@ -100,7 +100,7 @@ pub enum Cause {
     Elapsed,
 }
 
-impl Cause {
+impl PlanCause {
     /// The cause's name in reports.
     pub const fn name(self) -> &'static str {
         match self {
@@ -121,7 +121,7 @@ pub struct Round<'a> {
     /// Answers of the host to the requests for evidence, from before the launch.
     pub grants: &'a [Grant],
     /// Reason of the plan; `None` if the previous round's plan is still in force.
-    pub cause: Option<Cause>,
+    pub cause: Option<PlanCause>,
     /// Begin of the round, on the host's clock.
     pub began: Nanos,
     /// The plan in force.
@@ -141,16 +141,16 @@ pub struct Round<'a> {
 
 /// A plan with its cause.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Planned {
+pub struct IssuedPlan {
     /// Time of the decision, on the host's clock.
     pub at: Nanos,
     /// Reason of the decision.
-    pub cause: Cause,
+    pub cause: PlanCause,
     /// The plan.
     pub plan: Plan,
 }
 
-impl Planned {
+impl IssuedPlan {
     /// The plan of a round, if made in this round.
     pub fn of(round: &Round<'_>) -> Option<Self> {
         Some(Self { at: round.began, cause: round.cause?, plan: round.plan.clone() })
@@ -164,13 +164,13 @@ pub fn first_plan(
     machine: &Machine,
     usable: &[PuNr],
     policy: &mut dyn Policy,
-    workload: &Workload<'_>,
+    workload: &RunSettings<'_>,
 ) -> Plan {
     let seen = Observation::empty();
     let needs_mixes = policy.needs().has(Source::Mix);
     let unplaced = unknown_jobs(needs_mixes, workload.jobs);
     let pus = indices(machine, usable);
-    let situation = Situation {
+    let situation = RoundFacts {
         workload,
         needs_mixes,
         unplaced: &unplaced,
@@ -192,7 +192,7 @@ pub fn first_plan(
 pub fn run(
     host: &mut impl Host,
     policy: &mut dyn Policy,
-    workload: &Workload<'_>,
+    workload: &RunSettings<'_>,
     mut estimate: Option<&mut dyn Estimate>,
     observer: &mut dyn FnMut(&Round<'_>),
 ) -> Result<Observation, HostError> {
@@ -213,12 +213,12 @@ pub fn run(
 
 /// State of the loop between rounds.
 struct Loop<'w> {
-    workload: &'w Workload<'w>,
+    workload: &'w RunSettings<'w>,
     grants: Vec<Grant>,
     /// Whether the policy needs the tasks' mixes.
     needs_mixes: bool,
-    watch: Watch,
-    queue: Queue,
+    watch: MixWatch,
+    queue: JobQueue,
     /// The machine at the begin of the round: decisions use its PU indexes, even if it changes
     /// meanwhile.
     machine: Machine,
@@ -239,7 +239,7 @@ struct Loop<'w> {
 /// A round that has begun.
 struct Begun {
     number: u64,
-    cause: Option<Cause>,
+    cause: Option<PlanCause>,
     pus: Vec<PuIdx>,
     queued: Vec<QueuedJob>,
     /// Whether there are jobs and PUs to choose from.
@@ -253,16 +253,16 @@ impl<'w> Loop<'w> {
     fn launch(
         host: &mut impl Host,
         needs: SourceSet,
-        workload: &'w Workload<'w>,
+        workload: &'w RunSettings<'w>,
     ) -> Result<Self, HostError> {
         let needs_mixes = needs.has(Source::Mix);
-        let watch = Watch::new(needs.and(workload.also).without(workload.without), workload);
+        let watch = MixWatch::new(needs.and(workload.also).without(workload.without), workload);
         let mut state = Self {
             workload,
             grants: host.request(&watch.requests()),
             needs_mixes,
             watch,
-            queue: Queue::default(),
+            queue: JobQueue::default(),
             machine: host.machine().clone(),
             seen: Observation::empty(),
             plan: Plan::default(),
@@ -284,9 +284,9 @@ impl<'w> Loop<'w> {
         number: u64,
         pus: &'a [PuIdx],
         queue: &'a [QueuedJob],
-    ) -> Situation<'a> {
+    ) -> RoundFacts<'a> {
         let last = self.last.as_ref();
-        Situation {
+        RoundFacts {
             workload: self.workload,
             needs_mixes: self.needs_mixes,
             unplaced: if self.needs_mixes { self.watch.unplaced() } else { &[] },
@@ -314,7 +314,7 @@ impl<'w> Loop<'w> {
         let queued = self.queue.queued(&self.seen);
         let mut situation = self.situation(number, &pus, &queued);
         let cause = situation.cause(self.has_plan.then_some(&self.plan), self.has_watched);
-        situation.has_event = cause != Some(Cause::Elapsed);
+        situation.has_event = cause != Some(PlanCause::Elapsed);
         let can_decide = situation.can_decide();
         let made = cause.map(|_| match can_decide {
             true => situation.decide(policy),
@@ -405,8 +405,8 @@ impl<'w> Loop<'w> {
 }
 
 /// Facts known when a round begins.
-struct Situation<'a> {
-    workload: &'a Workload<'a>,
+struct RoundFacts<'a> {
+    workload: &'a RunSettings<'a>,
     /// Whether the policy needs the tasks' mixes.
     needs_mixes: bool,
     /// Jobs that were not watched long enough to be placed.
@@ -418,19 +418,19 @@ struct Situation<'a> {
     moved: &'a [PagesMoved],
 }
 
-impl Situation<'_> {
+impl RoundFacts<'_> {
     /// Reason for a decision, if any.
-    fn cause(&self, plan: Option<&Plan>, has_watched: bool) -> Option<Cause> {
-        let Some(plan) = plan else { return Some(Cause::Launch) };
+    fn cause(&self, plan: Option<&Plan>, has_watched: bool) -> Option<PlanCause> {
+        let Some(plan) = plan else { return Some(PlanCause::Launch) };
         let has_new_tasks = || self.tasks().iter().any(|task| plan.place_of(task.id).is_none());
         match self.seen.end {
-            QuantumEnd::MachineChanged => Some(Cause::MachineChanged),
+            QuantumEnd::MachineChanged => Some(PlanCause::MachineChanged),
             QuantumEnd::JobEnded if self.workload.may_wait() || self.needs_mixes => {
-                Some(Cause::JobEnded)
+                Some(PlanCause::JobEnded)
             }
-            _ if self.workload.may_wait() => Some(Cause::Elapsed),
-            _ if has_watched && has_new_tasks() => Some(Cause::Watched),
-            _ => (self.workload.until != Until::Events).then_some(Cause::Elapsed),
+            _ if self.workload.may_wait() => Some(PlanCause::Elapsed),
+            _ if has_watched && has_new_tasks() => Some(PlanCause::Watched),
+            _ => (self.workload.until != Until::Events).then_some(PlanCause::Elapsed),
         }
     }
 
@@ -545,7 +545,7 @@ fn first_tasks(jobs: &[KnownJob]) -> impl Iterator<Item = Task> {
 }
 
 /// Requests to the host, and the jobs that are watched for their mixes.
-struct Watch {
+struct MixWatch {
     sources: SourceSet,
     all: Vec<JobIdx>,
     jobs: Vec<JobIdx>,
@@ -554,8 +554,8 @@ struct Watch {
     done: u32,
 }
 
-impl Watch {
-    fn new(sources: SourceSet, workload: &Workload<'_>) -> Self {
+impl MixWatch {
+    fn new(sources: SourceSet, workload: &RunSettings<'_>) -> Self {
         let all = (0..).zip(workload.jobs).map(|(job, _)| JobIdx(job)).collect();
         let jobs = unknown_jobs(sources.has(Source::Mix), workload.jobs);
         Self { sources, all, jobs, time: workload.watch, next: workload.watch, done: 0 }
@@ -603,8 +603,8 @@ mod tests {
     use colocate_evidence::JobEnd;
     use colocate_policy::Place;
 
-    fn workload(jobs: &[KnownJob]) -> Workload<'_> {
-        Workload {
+    fn workload(jobs: &[KnownJob]) -> RunSettings<'_> {
+        RunSettings {
             jobs,
             policy: "",
             until: Until::Time(Nanos(1)),
@@ -651,7 +651,7 @@ mod tests {
         let end = JobEnd { job: JobIdx(0), at: Nanos::ZERO, status: 0, cpu_time: None };
         let seen = Observation { ended: vec![end], ..host.observation(&[0, 1]) };
         let jobs = known(3);
-        let situation = Situation {
+        let situation = RoundFacts {
             workload: &workload(&jobs),
             needs_mixes: false,
             unplaced: &[],

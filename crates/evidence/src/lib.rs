@@ -28,9 +28,9 @@ mod wake_ups;
 
 pub use exemption::Exemption;
 pub use ids::{JobIdx, TaskId, TaskSpan};
-pub use observation::{Counts, JobEnd, Observation, PlacementStatus, QuantumEnd, SeenTask};
+pub use observation::{JobEnd, Observation, PlacementStatus, QuantumEnd, SeenTask, TaskCounts};
 pub use pages::{AddressRange, PageGroup, PageUse, PagesMoved};
 pub use place::Place;
 pub use sharing::Sharing;
-pub use source::{Grant, Provider, Refusal, Reports, Source, SourceSet};
+pub use source::{Grant, Provider, Refusal, Source, SourceReports, SourceSet};
 pub use wake_ups::WakeUps;

@@ -1,6 +1,6 @@
 //! Observations: the state of every task, and the reports of every source, at the end of a quantum.
 
-use crate::{Exemption, JobIdx, PagesMoved, Place, Reports, TaskId};
+use crate::{Exemption, JobIdx, PagesMoved, Place, SourceReports, TaskId};
 use colocate_machine::{Nanos, PuNr};
 use colocate_model::{Mix, Stack};
 use std::collections::BTreeSet;
@@ -61,7 +61,7 @@ impl PlacementStatus {
 /// Further counts of a task since its creation, beside instructions and cycles. The count of a
 /// quantum is the difference of two observations. `None` if the host cannot count the event.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Counts {
+pub struct TaskCounts {
     /// Loads and stores: requests to its nearest cache.
     pub accesses: Option<u64>,
     /// Misses of each data cache over the PUs of the task, nearest cache first. A miss is a request
@@ -101,7 +101,7 @@ pub struct SeenTask {
     /// unknown.
     pub switches: Option<u64>,
     /// Further counts; `None` without any. Boxed, as few tasks have counts where threads are many.
-    pub counts: Option<Box<Counts>>,
+    pub counts: Option<Box<TaskCounts>>,
     /// Mix since creation; `None` if the task was not watched.
     pub mix: Option<Box<Mix>>,
     /// Target by the plan or its default placement.
@@ -150,7 +150,7 @@ impl SeenTask {
         self.mix.as_deref().copied().unwrap_or_default()
     }
 
-    /// Cycles by cause, see [`Counts::stack`]; `None` if not counted.
+    /// Cycles by cause, see [`TaskCounts::stack`]; `None` if not counted.
     #[must_use]
     pub fn stack(&self) -> Option<Stack> {
         self.counts.as_ref()?.stack
@@ -190,7 +190,7 @@ pub struct Observation {
     /// Results of page orders completed since the last observation.
     pub moved: Vec<PagesMoved>,
     /// Reports of sources on tasks' relations and pages.
-    pub reports: Reports,
+    pub reports: SourceReports,
 }
 
 impl Observation {
@@ -204,7 +204,7 @@ impl Observation {
             tasks: Vec::new(),
             ended: Vec::new(),
             moved: Vec::new(),
-            reports: Reports::NONE,
+            reports: SourceReports::NONE,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Places of tasks.
 
-use colocate_machine::{PuNr, Shared};
+use colocate_machine::{PuNr, SharedPart};
 use std::fmt;
 
 /// Place of a task until the next decision.
@@ -12,7 +12,7 @@ pub enum Place {
     /// Pinned to one PU, by kernel number.
     Pu(PuNr),
     /// Any PU that shares a cache, node or package with this PU, by kernel number.
-    Sharing(Shared, PuNr),
+    Sharing(SharedPart, PuNr),
     /// No PU: the task is stopped, or runs on idle PUs only if the host fills them. A job is
     /// stopped as a whole, so all of its tasks wait or none.
     Waiting,
@@ -40,7 +40,7 @@ impl Place {
 
     /// Shared part of the machine; `None` for every other place.
     #[must_use]
-    pub const fn shared(self) -> Option<Shared> {
+    pub const fn shared(self) -> Option<SharedPart> {
         match self {
             Self::Sharing(shared, _) => Some(shared),
             Self::Pu(_) | Self::LeftToKernel | Self::Waiting => None,

@@ -145,7 +145,7 @@ impl SourceSet {
 /// Reports of sources about several tasks at once; `None` for a source without reports on this
 /// host.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Reports {
+pub struct SourceReports {
     /// Wake-ups since the start of the source, without forgotten tasks.
     pub wake_ups: Option<Vec<WakeUps>>,
     /// Memory sharing since the start of the source, without forgotten tasks.
@@ -154,7 +154,7 @@ pub struct Reports {
     pub pages: Option<Vec<PageGroup>>,
 }
 
-impl Reports {
+impl SourceReports {
     /// No report: every slot is unknown.
     pub const NONE: Self = Self { wake_ups: None, sharing: None, pages: None };
 }

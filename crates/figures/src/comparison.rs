@@ -16,7 +16,7 @@
 //! - **Drift cancels**: a factor that hits a whole block changes no ratio. -> test `drift_cancels`
 //! - **Whole blocks only**: a ratio pairs runs of the same block. -> test `whole_blocks_only`
 
-use crate::state::{Better, Run, Settings, State};
+use crate::state::{Better, FinishedRun, StudySettings, StudyState};
 use crate::stats::{Estimate, Summary, geometric_estimate};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub const VERSION: u32 = 1;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum ComparisonVerdict {
     /// The policy is the baseline.
     Baseline,
     /// The interval of its ratio lies below 1.
@@ -65,7 +65,7 @@ pub struct ScoreFigures {
     /// above 0.
     pub ratio: Option<Estimate>,
     /// Comparison with the baseline.
-    pub verdict: Verdict,
+    pub verdict: ComparisonVerdict,
 }
 
 /// Results of one policy.
@@ -80,7 +80,7 @@ pub struct PolicyFigures {
     /// block contains runs of both policies.
     pub ratio: Option<Estimate>,
     /// Comparison with the baseline.
-    pub verdict: Verdict,
+    pub verdict: ComparisonVerdict,
     /// One entry a job, in the workload's order.
     pub jobs: Vec<JobFigures>,
     /// One entry a score, in the settings' order.
@@ -91,7 +91,7 @@ pub struct PolicyFigures {
 /// Machine and software of a study.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct StudyEnvironment {
     /// Version of colocate.
     pub colocate: String,
     /// The kernel's name and release, if known.
@@ -110,17 +110,17 @@ pub struct Comparison {
     #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     pub version: u32,
     /// Machine and software.
-    pub place: Place,
+    pub place: StudyEnvironment,
     /// Settings of the study.
-    pub settings: Settings,
+    pub settings: StudySettings,
     /// True if every run of the settings has ended well.
     pub complete: bool,
     /// One entry a policy, in the settings' order.
     pub policies: Vec<PolicyFigures>,
     /// Runs whose programs all ended well, in the order made.
-    pub runs: Vec<Run>,
+    pub runs: Vec<FinishedRun>,
     /// Runs with a failed program; not part of any figure.
-    pub failures: Vec<Run>,
+    pub failures: Vec<FinishedRun>,
     /// Caveats for the reader, one sentence each.
     pub notes: Vec<String>,
 }
@@ -128,7 +128,7 @@ pub struct Comparison {
 impl Comparison {
     /// Computes the results of `state`.
     #[must_use]
-    pub fn of(state: &State, place: Place) -> Self {
+    pub fn of(state: &StudyState, place: StudyEnvironment) -> Self {
         let settings = &state.settings;
         let policies = settings.policies.iter().map(|policy| policy_figures(state, policy));
         Self {
@@ -144,8 +144,8 @@ impl Comparison {
     }
 }
 
-fn policy_figures(state: &State, policy: &str) -> PolicyFigures {
-    let runs: Vec<&Run> = state.runs.iter().filter(|run| run.policy == policy).collect();
+fn policy_figures(state: &StudyState, policy: &str) -> PolicyFigures {
+    let runs: Vec<&FinishedRun> = state.runs.iter().filter(|run| run.policy == policy).collect();
     let ratio = ratio(state, policy, slowest_seconds);
     let scores = state.settings.scores.iter().enumerate();
     PolicyFigures {
@@ -155,38 +155,47 @@ fn policy_figures(state: &State, policy: &str) -> PolicyFigures {
         ),
         ratio,
         verdict: match change(state, policy, ratio) {
-            Change::Baseline => Verdict::Baseline,
-            Change::Lower => Verdict::Faster,
-            Change::Higher => Verdict::Slower,
-            Change::Unresolved => Verdict::NotResolved,
+            Change::Baseline => ComparisonVerdict::Baseline,
+            Change::Lower => ComparisonVerdict::Faster,
+            Change::Higher => ComparisonVerdict::Slower,
+            Change::Unresolved => ComparisonVerdict::NotResolved,
         },
         jobs: (0..state.settings.jobs.len()).map(|job| job_figures(state, &runs, job)).collect(),
         scores: scores.map(|(place, _)| score_figures(state, policy, &runs, place)).collect(),
     }
 }
 
-fn slowest_seconds(run: &Run) -> f64 {
+fn slowest_seconds(run: &FinishedRun) -> f64 {
     run.slowest().as_secs_f64()
 }
 
-fn score_figures(state: &State, policy: &str, runs: &[&Run], place: usize) -> ScoreFigures {
+fn score_figures(
+    state: &StudyState,
+    policy: &str,
+    runs: &[&FinishedRun],
+    place: usize,
+) -> ScoreFigures {
     let score = &state.settings.scores[place];
-    // `State` checks that each run has a value of every score.
+    // `StudyState` checks that each run has a value of every score.
     let ratio = ratio(state, policy, |run| run.scores[place]);
     ScoreFigures {
         name: score.name.clone(),
         values: Summary::of(&runs.iter().map(|run| run.scores[place]).collect::<Vec<_>>()),
         ratio,
         verdict: match (change(state, policy, ratio), score.better) {
-            (Change::Baseline, _) => Verdict::Baseline,
-            (Change::Lower, Better::Less) | (Change::Higher, Better::More) => Verdict::Better,
-            (Change::Lower, Better::More) | (Change::Higher, Better::Less) => Verdict::Worse,
-            (Change::Unresolved, _) => Verdict::NotResolved,
+            (Change::Baseline, _) => ComparisonVerdict::Baseline,
+            (Change::Lower, Better::Less) | (Change::Higher, Better::More) => {
+                ComparisonVerdict::Better
+            }
+            (Change::Lower, Better::More) | (Change::Higher, Better::Less) => {
+                ComparisonVerdict::Worse
+            }
+            (Change::Unresolved, _) => ComparisonVerdict::NotResolved,
         },
     }
 }
 
-fn job_figures(state: &State, runs: &[&Run], job: usize) -> JobFigures {
+fn job_figures(state: &StudyState, runs: &[&FinishedRun], job: usize) -> JobFigures {
     let seconds: Vec<f64> = runs.iter().map(|run| run.jobs[job].wall_ns.as_secs_f64()).collect();
     JobFigures {
         command: state.settings.jobs[job].command.join(" "),
@@ -194,14 +203,22 @@ fn job_figures(state: &State, runs: &[&Run], job: usize) -> JobFigures {
     }
 }
 
-fn by_block(state: &State, policy: &str, value: impl Fn(&Run) -> f64) -> BTreeMap<u32, f64> {
+fn by_block(
+    state: &StudyState,
+    policy: &str,
+    value: impl Fn(&FinishedRun) -> f64,
+) -> BTreeMap<u32, f64> {
     let runs = state.runs.iter().filter(|run| run.policy == policy);
     runs.map(|run| (run.block, value(run))).collect()
 }
 
 /// Ratio of the policy's `value` to the baseline's over the blocks with runs of both; `None` for
 /// the baseline.
-fn ratio(state: &State, policy: &str, value: impl Fn(&Run) -> f64) -> Option<Estimate> {
+fn ratio(
+    state: &StudyState,
+    policy: &str,
+    value: impl Fn(&FinishedRun) -> f64,
+) -> Option<Estimate> {
     if policy == state.settings.baseline {
         return None;
     }
@@ -219,7 +236,7 @@ enum Change {
     Unresolved,
 }
 
-fn change(state: &State, policy: &str, ratio: Option<Estimate>) -> Change {
+fn change(state: &StudyState, policy: &str, ratio: Option<Estimate>) -> Change {
     match ratio.and_then(|ratio| ratio.interval) {
         _ if policy == state.settings.baseline => Change::Baseline,
         Some(interval) if interval.high < 1.0 => Change::Lower,
@@ -228,7 +245,7 @@ fn change(state: &State, policy: &str, ratio: Option<Estimate>) -> Change {
     }
 }
 
-fn notes(state: &State) -> Vec<String> {
+fn notes(state: &StudyState) -> Vec<String> {
     let mut notes = Vec::new();
     let done = state.runs.len();
     let total = state.settings.total_runs();
@@ -263,8 +280,8 @@ pub(crate) mod tests {
     use crate::state::tests::{finished, settings};
     use proptest::prelude::*;
 
-    pub(crate) fn place() -> Place {
-        Place {
+    pub(crate) fn place() -> StudyEnvironment {
+        StudyEnvironment {
             colocate: "0.1.0".to_owned(),
             kernel: Some("Linux 6.1.0".to_owned()),
             processor: Some("test processor".to_owned()),
@@ -288,8 +305,11 @@ pub(crate) mod tests {
         close(mix.jobs[1].seconds.unwrap().mean.value, 0.037_5);
         close(ratio.value, 0.5);
         close(ratio.interval.unwrap().high, 0.5);
-        assert_eq!(mix.verdict, Verdict::Faster);
-        assert_eq!((found.policies[0].verdict, found.policies[0].ratio), (Verdict::Baseline, None));
+        assert_eq!(mix.verdict, ComparisonVerdict::Faster);
+        assert_eq!(
+            (found.policies[0].verdict, found.policies[0].ratio),
+            (ComparisonVerdict::Baseline, None)
+        );
         assert!(found.complete && found.notes.is_empty(), "{:?}", found.notes);
     }
 
@@ -297,7 +317,7 @@ pub(crate) mod tests {
     fn one_run_a_policy_resolves_nothing() {
         let state = finished(settings(&["os", "mix"], 1), |policy, _| policy.len() as u64 * 1_000);
         let found = Comparison::of(&state, place());
-        assert_eq!(found.policies[1].verdict, Verdict::NotResolved);
+        assert_eq!(found.policies[1].verdict, ComparisonVerdict::NotResolved);
         assert_eq!(found.policies[1].ratio.unwrap().interval, None);
         assert_eq!(found.notes, ["one run a policy gives no interval: nothing can be resolved"]);
     }
@@ -334,7 +354,7 @@ pub(crate) mod tests {
 
     #[test]
     fn nothing_run_is_no_figure() {
-        let found = Comparison::of(&State::new(settings(&["os", "mix"], 2)), place());
+        let found = Comparison::of(&StudyState::new(settings(&["os", "mix"], 2)), place());
         assert!(found.policies.iter().all(|p| p.slowest_seconds.is_none() && p.ratio.is_none()));
         assert!(!found.complete);
     }
@@ -351,8 +371,11 @@ pub(crate) mod tests {
         let found = Comparison::of(&state, place());
         let [rate, latency] = &found.policies[1].scores[..] else { panic!("{found:?}") };
         assert!((rate.ratio.unwrap().value - 0.5).abs() < 1e-12);
-        assert_eq!([rate.verdict, latency.verdict], [Verdict::Worse, Verdict::Better]);
-        assert_eq!(found.policies[0].scores[0].verdict, Verdict::Baseline);
+        assert_eq!(
+            [rate.verdict, latency.verdict],
+            [ComparisonVerdict::Worse, ComparisonVerdict::Better]
+        );
+        assert_eq!(found.policies[0].scores[0].verdict, ComparisonVerdict::Baseline);
         assert!((latency.values.unwrap().mean.value - 50.0).abs() < 1e-12);
     }
 
@@ -369,7 +392,7 @@ pub(crate) mod tests {
             let found = &Comparison::of(&state, place()).policies[1];
             let interval = found.ratio.unwrap().interval;
             let resolved = interval.is_some_and(|interval| !interval.contains(1.0));
-            prop_assert_eq!(resolved, found.verdict != Verdict::NotResolved);
+            prop_assert_eq!(resolved, found.verdict != ComparisonVerdict::NotResolved);
         }
 
         #[test]

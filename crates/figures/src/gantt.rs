@@ -34,7 +34,7 @@ const NAME: usize = 20;
 
 /// Input of a chart: one run, simulated or not.
 #[derive(Clone, Copy, Debug)]
-pub struct Drawn<'a> {
+pub struct GanttInput<'a> {
     /// The two heading lines.
     pub heading: [&'a str; 2],
     /// Machine of the run.
@@ -54,7 +54,7 @@ pub struct Drawn<'a> {
 /// A serial or parallel phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhaseSpan {
-    /// Index of the job in [`Drawn::jobs`].
+    /// Index of the job in [`GanttInput::jobs`].
     pub job: usize,
     /// Kind of phase.
     pub busy: Busy,
@@ -77,7 +77,7 @@ pub enum Busy {
 ///
 /// # Errors
 /// The message of the drawing library, if drawing fails.
-pub fn of_run(run: &Drawn<'_>) -> Result<String, String> {
+pub fn of_run(run: &GanttInput<'_>) -> Result<String, String> {
     let mut out = String::new();
     draw(run, &mut out).map_err(|error| format!("cannot draw the run: {error}"))?;
     Ok(out)
@@ -88,7 +88,7 @@ fn corner(column: u32, y: i32) -> (i32, i32) {
     (NAMES + column.cast_signed(), y)
 }
 
-fn draw(run: &Drawn<'_>, out: &mut String) -> Result<(), Box<dyn Error>> {
+fn draw(run: &GanttInput<'_>, out: &mut String) -> Result<(), Box<dyn Error>> {
     let machine = run.machine;
     let named = run.jobs.len().min(MOST_NAMED + 1);
     let phases = phase_rows(run);
@@ -133,15 +133,15 @@ fn draw(run: &Drawn<'_>, out: &mut String) -> Result<(), Box<dyn Error>> {
 }
 
 /// Top of a row below the PUs, in pixels. Row 0 is the line of text.
-fn phase_top(run: &Drawn<'_>, row: usize) -> Result<i32, Box<dyn Error>> {
+fn phase_top(run: &GanttInput<'_>, row: usize) -> Result<i32, Box<dyn Error>> {
     Ok(HEADING + i32::try_from(run.machine.pus.len() + row)? * ROW)
 }
 
 /// Draws a row for each job's phases, below a line of explanation.
 fn draw_phases(
     root: &Area<'_>,
-    run: &Drawn<'_>,
-    phases: &[Vec<Stretch>],
+    run: &GanttInput<'_>,
+    phases: &[Vec<TaskBar>],
 ) -> Result<(), Box<dyn Error>> {
     if phases.is_empty() {
         return Ok(());
@@ -168,7 +168,7 @@ fn draw_phases(
 const PARALLEL: u32 = 1;
 
 /// For each named job, the phases with most of a pixel's time; empty if no phases are known.
-fn phase_rows(run: &Drawn<'_>) -> Vec<Vec<Stretch>> {
+fn phase_rows(run: &GanttInput<'_>) -> Vec<Vec<TaskBar>> {
     if run.phases.is_empty() {
         return Vec::new();
     }
@@ -223,14 +223,14 @@ fn colour(task: TaskId) -> HSLColor {
 
 /// A task over pixel columns `from..to` of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stretch {
+struct TaskBar {
     task: TaskId,
     from: u32,
     to: u32,
 }
 
 /// For each PU, the tasks with most of a pixel's time, at least [`LEAST`] of the pixel.
-fn pixels(pus: usize, run: &Drawn<'_>) -> Vec<Vec<Stretch>> {
+fn pixels(pus: usize, run: &GanttInput<'_>) -> Vec<Vec<TaskBar>> {
     let mut by_pu: Vec<Vec<TaskSpan>> = vec![Vec::new(); pus];
     for span in run.spans.iter().filter(|span| span.to > span.from) {
         by_pu[span.pu.idx()].push(*span);
@@ -239,7 +239,7 @@ fn pixels(pus: usize, run: &Drawn<'_>) -> Vec<Vec<Stretch>> {
 }
 
 /// The task with most time in each pixel column, with equal neighbours joined.
-fn row(spans: &mut [TaskSpan], lasted: Nanos) -> Vec<Stretch> {
+fn row(spans: &mut [TaskSpan], lasted: Nanos) -> Vec<TaskBar> {
     if lasted == Nanos::ZERO {
         return Vec::new();
     }
@@ -274,14 +274,14 @@ fn row(spans: &mut [TaskSpan], lasted: Nanos) -> Vec<Stretch> {
             }
         }
     }
-    let mut stretches: Vec<Stretch> = Vec::new();
+    let mut stretches: Vec<TaskBar> = Vec::new();
     for (at, task) in (0_u32..).zip(most) {
         let Some((task, part)) = task else { continue };
         match stretches.last_mut() {
             // A column with hardly any run time looks idle rather than busy.
             _ if part < LEAST => {}
             Some(last) if last.task == task && last.to == at => last.to = at + 1,
-            _ => stretches.push(Stretch { task, from: at, to: at + 1 }),
+            _ => stretches.push(TaskBar { task, from: at, to: at + 1 }),
         }
     }
     stretches
@@ -376,7 +376,7 @@ mod tests {
         phases.push(phase(1, Busy::Parallel, 0, 500_000));
         phases.push(phase(1, Busy::Serial, 900_000, 1_000_000));
         let jobs = ["a", "b", "c"].map(str::to_owned);
-        let drawn = Drawn {
+        let drawn = GanttInput {
             heading: ["", ""],
             machine: &machine,
             jobs: &jobs,
@@ -394,6 +394,6 @@ mod tests {
         assert!(text.contains("phases: thick"), "{text}");
         // The ground, three stretches, three jobs.
         assert_eq!(text.matches("<rect").count(), 7);
-        assert!(!of_run(&Drawn { phases: &[], ..drawn }).unwrap().contains("phases"));
+        assert!(!of_run(&GanttInput { phases: &[], ..drawn }).unwrap().contains("phases"));
     }
 }

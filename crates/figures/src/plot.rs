@@ -1,6 +1,6 @@
 //! A comparison as an SVG picture: every run, the means, the ratios, with their intervals.
 
-use crate::comparison::{Comparison, PolicyFigures, Verdict};
+use crate::comparison::{Comparison, ComparisonVerdict, PolicyFigures};
 use crate::stats::Estimate;
 use crate::table;
 use plotters::coord::Shift;
@@ -55,13 +55,13 @@ fn draw(found: &Comparison, out: &mut String) -> Result<(), Box<dyn Error>> {
     let (charts, verdicts) = rest.split_horizontally(WIDTH.cast_signed() - NAMES - VERDICTS);
     let (times, ratios) = charts.split_horizontally(TIMES);
     draw_times(found, &times)?;
-    let rows = found.policies.iter().map(|figures| Row {
+    let rows = found.policies.iter().map(|figures| RatioRow {
         policy: &figures.policy,
         ratio: figures.ratio,
         verdict: table::verdict(figures),
         colour: colour(figures),
     });
-    let rows: Vec<Row<'_>> = rows.collect();
+    let rows: Vec<RatioRow<'_>> = rows.collect();
     let caption = format!("time relative to {}", found.settings.baseline);
     draw_ratios(&rows, [&names, &ratios, &verdicts], &caption, "ratio; 95 % interval")?;
     root.present()?;
@@ -149,7 +149,7 @@ fn draw_times(found: &Comparison, area: &Area) -> Result<(), Box<dyn Error>> {
 }
 
 /// A row of the chart of ratios.
-pub struct Row<'a> {
+pub struct RatioRow<'a> {
     /// Name of the policy.
     pub policy: &'a str,
     /// Ratio to the baseline; `None` if unknown.
@@ -165,7 +165,7 @@ pub struct Row<'a> {
 /// # Errors
 /// If the drawing library fails to lay the picture out.
 pub fn draw_ratios(
-    policies: &[Row<'_>],
+    policies: &[RatioRow<'_>],
     [names, ratios, verdicts]: [&Area; 3],
     caption: &str,
     axis: &str,
@@ -210,10 +210,10 @@ fn draw_estimate(
 
 fn colour(figures: &PolicyFigures) -> RGBColor {
     match figures.verdict {
-        Verdict::Baseline => MEAN,
-        Verdict::Faster | Verdict::Better => FASTER,
-        Verdict::Slower | Verdict::Worse => SLOWER,
-        Verdict::NotResolved => OPEN,
+        ComparisonVerdict::Baseline => MEAN,
+        ComparisonVerdict::Faster | ComparisonVerdict::Better => FASTER,
+        ComparisonVerdict::Slower | ComparisonVerdict::Worse => SLOWER,
+        ComparisonVerdict::NotResolved => OPEN,
     }
 }
 
@@ -241,10 +241,10 @@ pub fn padded(values: impl Iterator<Item = f64>) -> (f64, f64) {
 mod tests {
     use super::*;
     use crate::comparison::tests::place;
-    use crate::state::State;
+    use crate::state::StudyState;
     use crate::state::tests::{finished, settings};
 
-    fn picture(state: &State) -> String {
+    fn picture(state: &StudyState) -> String {
         svg(&Comparison::of(state, place())).unwrap()
     }
 
@@ -266,7 +266,7 @@ mod tests {
     fn odd_studies_are_drawn_too() {
         let one = picture(&finished(settings(&["os"], 1), |_, _| 7));
         assert_eq!(one.matches("<circle").count(), 2);
-        let none = picture(&State::new(settings(&["os", "mix"], 2)));
+        let none = picture(&StudyState::new(settings(&["os", "mix"], 2)));
         assert_eq!(none.matches("<circle").count(), 0);
         let alike = picture(&finished(settings(&["os", "mix"], 3), |_, _| 7));
         assert!(alike.contains("not resolved"));

@@ -19,7 +19,7 @@ pub const BARE: &str = "bare";
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Job {
+pub struct ComparedJob {
     /// The command, program first. Never empty.
     pub command: Vec<String>,
     /// Identity of the executable's content, `build-id:HEX` or `sha256:HEX`.
@@ -93,11 +93,11 @@ impl AttachPeriod {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Settings {
+pub struct StudySettings {
     /// Name of the workload.
     pub name: String,
     /// Programs that run together.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<ComparedJob>,
     /// Readiness and end of the programs.
     #[serde(default, skip_serializing_if = "Server::is_default")]
     pub server: Server,
@@ -146,7 +146,7 @@ pub struct Quiet {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Run {
+pub struct FinishedRun {
     /// Number of the block, from 0.
     pub block: u32,
     /// Policy of the run.
@@ -166,16 +166,16 @@ pub struct Run {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct State {
+pub struct StudyState {
     /// Format version, [`VERSION`].
     #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     pub version: u32,
     /// Settings of the study.
-    pub settings: Settings,
+    pub settings: StudySettings,
     /// Runs whose programs all ended well, in the order prescribed by the seed.
-    pub runs: Vec<Run>,
+    pub runs: Vec<FinishedRun>,
     /// Runs with a failed program. They do not count and are repeated when the study resumes.
-    pub failures: Vec<Run>,
+    pub failures: Vec<FinishedRun>,
 }
 
 /// Reason to reject a text as the state of this study.
@@ -195,7 +195,7 @@ fn unfit(expected: &str, found: String) -> Result<(), StateError> {
     Err(StateError::Unfit(expected.to_owned(), found))
 }
 
-impl Run {
+impl FinishedRun {
     /// Time of the job that ended last; zero without jobs.
     #[must_use]
     pub fn slowest(&self) -> Nanos {
@@ -210,7 +210,7 @@ impl Run {
     }
 }
 
-impl Settings {
+impl StudySettings {
     /// Checks that the settings are consistent.
     ///
     /// # Errors
@@ -304,10 +304,10 @@ fn differs(field: &str, begun: String, found: String) -> Result<(), StateError> 
     unfit(&format!("the {field} of the comparison begun here, {begun}"), found)
 }
 
-impl State {
+impl StudyState {
     /// A study without any finished run.
     #[must_use]
-    pub const fn new(settings: Settings) -> Self {
+    pub const fn new(settings: StudySettings) -> Self {
         Self { version: VERSION, settings, runs: Vec::new(), failures: Vec::new() }
     }
 
@@ -321,10 +321,10 @@ impl State {
         // Only the version: another version may have other fields.
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[derive(Deserialize)]
-        struct Head {
+        struct StateHeader {
             version: u64,
         }
-        let head: Head = serde_json::from_str(text)?;
+        let head: StateHeader = serde_json::from_str(text)?;
         if head.version != u64::from(VERSION) {
             let found = format!("version {}; begin again", head.version);
             return Err(StateError::Unfit(format!("a state of version {VERSION}"), found));
@@ -403,12 +403,12 @@ pub(crate) mod tests {
     use super::*;
     use expect_test::expect;
 
-    pub(crate) fn settings(policies: &[&str], repetitions: u32) -> Settings {
-        let job = |name: &str| Job {
+    pub(crate) fn settings(policies: &[&str], repetitions: u32) -> StudySettings {
+        let job = |name: &str| ComparedJob {
             command: vec![name.to_owned(), "--fast".to_owned()],
             identity: format!("build-id:{name}"),
         };
-        Settings {
+        StudySettings {
             name: "pair".to_owned(),
             jobs: vec![job("a"), job("b")],
             server: Server::default(),
@@ -424,13 +424,16 @@ pub(crate) mod tests {
 
     /// A study whose runs take what `millis(policy, block)` says: the first job that long, the
     /// second half of it.
-    pub(crate) fn finished(settings: Settings, millis: impl Fn(&str, u32) -> u64) -> State {
-        let mut state = State::new(settings);
+    pub(crate) fn finished(
+        settings: StudySettings,
+        millis: impl Fn(&str, u32) -> u64,
+    ) -> StudyState {
+        let mut state = StudyState::new(settings);
         for slot in state.settings.order() {
             let policy = state.settings.policies[slot.policy].clone();
             let wall = millis(&policy, slot.block);
             let job = |ms| JobTime { wall_ns: Nanos::from_millis(ms), status: 0 };
-            state.runs.push(Run {
+            state.runs.push(FinishedRun {
                 block: slot.block,
                 policy,
                 started_unix_s: 1_700_000_000,
@@ -443,16 +446,16 @@ pub(crate) mod tests {
     }
 
     fn refusal(text: &str) -> String {
-        State::from_json(text).unwrap_err().to_string()
+        StudyState::from_json(text).unwrap_err().to_string()
     }
 
     #[test]
     fn what_is_written_is_read() {
         let state = finished(settings(&["os", "mix"], 3), |_, block| 100 + u64::from(block));
-        assert_eq!(State::from_json(&state.to_json()).unwrap(), state);
+        assert_eq!(StudyState::from_json(&state.to_json()).unwrap(), state);
         let mut begun = state;
         begun.runs.truncate(2);
-        assert_eq!(State::from_json(&begun.to_json()).unwrap(), begun);
+        assert_eq!(StudyState::from_json(&begun.to_json()).unwrap(), begun);
     }
 
     /// Six runs of `os` at 100 ms and `mix` at 300 ms; of the four left, two are of either.
@@ -479,7 +482,7 @@ pub(crate) mod tests {
     fn a_torn_file_is_refused() {
         let text = finished(settings(&["os"], 2), |_, _| 5).to_json();
         for end in (0..text.len() - 2).filter(|&end| text.is_char_boundary(end)) {
-            assert!(State::from_json(&text[..end]).is_err(), "cut at {end}");
+            assert!(StudyState::from_json(&text[..end]).is_err(), "cut at {end}");
         }
     }
 
@@ -493,13 +496,16 @@ pub(crate) mod tests {
     #[test]
     fn runs_that_the_settings_have_not_are_refused() {
         let good = finished(settings(&["os", "mix"], 2), |_, _| 5);
-        let spoilt = |spoil: fn(&mut State)| {
+        let spoilt = |spoil: fn(&mut StudyState)| {
             let mut state = good.clone();
             spoil(&mut state);
             refusal(&state.to_json())
         };
         expect!["expected runs in the order of the seed, found os in block 1"].assert_eq(&spoilt(
-            |state| state.runs[0] = Run { block: 1, policy: "os".into(), ..state.runs[0].clone() },
+            |state| {
+                state.runs[0] =
+                    FinishedRun { block: 1, policy: "os".into(), ..state.runs[0].clone() }
+            },
         ));
         expect!["expected no more runs than the settings have, found 5 of 4"]
             .assert_eq(&spoilt(|state| state.runs.push(state.runs[0].clone())));
@@ -522,7 +528,7 @@ pub(crate) mod tests {
     #[test]
     fn another_comparison_is_refused() {
         let begun = settings(&["os", "mix"], 5);
-        let refused = |change: fn(&mut Settings)| {
+        let refused = |change: fn(&mut StudySettings)| {
             let mut now = begun.clone();
             change(&mut now);
             begun.check_same(&now).unwrap_err().to_string()
@@ -535,6 +541,6 @@ pub(crate) mod tests {
             .assert_eq(&refused(|now| now.baseline = "mix".into()));
         expect!["expected the repetitions of the comparison begun here, 5 with seed 3, found 6 with seed 3"]
             .assert_eq(&refused(|now| now.repetitions = 6));
-        assert!(begun.check_same(&Settings { name: "other".into(), ..begun.clone() }).is_ok());
+        assert!(begun.check_same(&StudySettings { name: "other".into(), ..begun.clone() }).is_ok());
     }
 }

@@ -1,6 +1,6 @@
 //! A comparison as text for a terminal.
 
-use crate::comparison::{Comparison, PolicyFigures, ScoreFigures, Verdict};
+use crate::comparison::{Comparison, ComparisonVerdict, PolicyFigures, ScoreFigures};
 use crate::stats::{Estimate, Interval, Summary};
 use colocate_machine::printable::{CELL, cell, printable};
 use std::borrow::Cow;
@@ -52,18 +52,18 @@ pub fn text(found: &Comparison) -> String {
 pub fn verdict(figures: &PolicyFigures) -> String {
     let percent = figures.ratio.map_or(0.0, |ratio| (ratio.value - 1.0).abs() * 100.0);
     match figures.verdict {
-        Verdict::Faster => format!("{percent:.1} % less time"),
-        Verdict::Slower => format!("{percent:.1} % more time"),
+        ComparisonVerdict::Faster => format!("{percent:.1} % less time"),
+        ComparisonVerdict::Slower => format!("{percent:.1} % more time"),
         other => plain_verdict(other).to_owned(),
     }
 }
 
-fn plain_verdict(verdict: Verdict) -> &'static str {
+fn plain_verdict(verdict: ComparisonVerdict) -> &'static str {
     match verdict {
-        Verdict::Baseline => "baseline",
-        Verdict::Faster | Verdict::Better => "better",
-        Verdict::Slower | Verdict::Worse => "worse",
-        Verdict::NotResolved => "not resolved",
+        ComparisonVerdict::Baseline => "baseline",
+        ComparisonVerdict::Faster | ComparisonVerdict::Better => "better",
+        ComparisonVerdict::Slower | ComparisonVerdict::Worse => "worse",
+        ComparisonVerdict::NotResolved => "not resolved",
     }
 }
 
@@ -84,38 +84,38 @@ pub fn seconds(value: f64) -> String {
 }
 
 /// Values of a row, with the ratio to the baseline.
-struct Column {
+struct RatioCell {
     values: Option<Summary>,
     ratio: Option<Estimate>,
     is_baseline: bool,
     verdict: String,
 }
 
-fn slowest(figures: &PolicyFigures) -> Column {
-    Column {
+fn slowest(figures: &PolicyFigures) -> RatioCell {
+    RatioCell {
         values: figures.slowest_seconds,
         ratio: figures.ratio,
-        is_baseline: figures.verdict == Verdict::Baseline,
+        is_baseline: figures.verdict == ComparisonVerdict::Baseline,
         verdict: verdict(figures),
     }
 }
 
-fn score_column(figures: &ScoreFigures) -> Column {
-    Column {
+fn score_column(figures: &ScoreFigures) -> RatioCell {
+    RatioCell {
         values: figures.values,
         ratio: figures.ratio,
-        is_baseline: figures.verdict == Verdict::Baseline,
+        is_baseline: figures.verdict == ComparisonVerdict::Baseline,
         verdict: plain_verdict(figures.verdict).to_owned(),
     }
 }
 
-fn rows(found: &Comparison, column: impl Fn(&PolicyFigures) -> Column) -> Vec<Vec<String>> {
+fn rows(found: &Comparison, column: impl Fn(&PolicyFigures) -> RatioCell) -> Vec<Vec<String>> {
     let ratio_head = format!("ratio to {}", found.settings.baseline);
     let head =
         ["policy", "runs", "mean", "95 % interval", "median", &ratio_head, "95 % interval", ""];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for figures in &found.policies {
-        let Column { values, ratio, is_baseline, verdict } = column(figures);
+        let RatioCell { values, ratio, is_baseline, verdict } = column(figures);
         let relative = ratio.map_or_else(unknown, |ratio| three_decimals(ratio.value));
         rows.push(vec![
             figures.policy.clone(),
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(lines[2].chars().count(), 240 + 2 + 70_000, "nothing follows the last one");
     }
     use crate::comparison::tests::place;
-    use crate::state::State;
+    use crate::state::StudyState;
     use crate::state::tests::{finished, settings};
     use expect_test::expect;
 
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn nothing_finished_shows_no_number() {
-        let state = State::new(settings(&["os", "mix"], 2));
+        let state = StudyState::new(settings(&["os", "mix"], 2));
         expect![[r"
             workload pair: 2 programs together, up to 2 runs a policy, blocks in random order, seed 3
 

@@ -4,7 +4,7 @@ use crate::error::{Action, FileError, Reason};
 use crate::read::{self, Accept};
 use crate::size::MaxSize;
 use crate::walk::{self, Object};
-use crate::write::{self, Mode};
+use crate::write::{self, FileMode};
 use rustix::fs::{AtFlags, FileType, FlockOperation, OFlags, Stat, flock};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -187,7 +187,7 @@ impl Dir {
     }
 
     /// Creates the file `name` for reading and writing. An existing `name` is an error.
-    pub fn create(&self, name: impl AsRef<OsStr>, mode: Mode) -> Result<File, FileError> {
+    pub fn create(&self, name: impl AsRef<OsStr>, mode: FileMode) -> Result<File, FileError> {
         self.on(&name, Action::Write, |name| {
             Ok(write::new_file(&self.fd, name, mode.bits(), OFlags::empty())?)
         })
@@ -199,7 +199,7 @@ impl Dir {
         &self,
         name: impl AsRef<OsStr>,
         bytes: &[u8],
-        mode: Mode,
+        mode: FileMode,
     ) -> Result<(), FileError> {
         self.on(&name, Action::Write, |name| {
             write::replace(&self.fd, name, None, bytes, mode.bits())
@@ -411,8 +411,8 @@ mod tests {
         std::fs::write(at("victim/secret"), "secret").unwrap();
         std::fs::rename(at("run"), at("away")).unwrap();
         symlink("victim", at("run")).unwrap();
-        dir.write("secret", b"ours", Mode::Private).unwrap();
-        dir.create("new", Mode::Private).unwrap();
+        dir.write("secret", b"ours", FileMode::Private).unwrap();
+        dir.create("new", FileMode::Private).unwrap();
         assert_eq!(dir.read_text("secret", KIB).unwrap(), "ours");
         dir.rename("new", "renamed").unwrap();
         dir.remove("secret").unwrap();
@@ -433,14 +433,14 @@ mod tests {
         let why = dir.read("link", KIB).unwrap_err().line();
         assert!(why.ends_with("expected a plain file, found a symbolic link"), "{why}");
         dir.write_in_place("link", b"x").unwrap_err();
-        dir.create("link", Mode::Private).unwrap_err();
+        dir.create("link", FileMode::Private).unwrap_err();
         dir.child("up").unwrap_err();
         for name in ["", ".", "..", "../victim", "/etc/passwd"] {
             let name = OsStr::new(name);
             assert!(dir.read(name, KIB).is_err() && dir.remove(name).is_err());
-            assert!(dir.write(name, b"", Mode::Private).is_err() && dir.child(name).is_err());
+            assert!(dir.write(name, b"", FileMode::Private).is_err() && dir.child(name).is_err());
         }
-        dir.write("link", b"ours", Mode::Private).unwrap();
+        dir.write("link", b"ours", FileMode::Private).unwrap();
         assert_eq!(std::fs::read(at("victim")).unwrap(), b"secret");
         assert!(dir.holds_folder("up").eq(&false) && dir.holds("up"));
     }

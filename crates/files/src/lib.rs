@@ -25,12 +25,12 @@
 //! No call blocks on a FIFO for more than [`FIFO_LIMIT`].
 //! # Example
 //! ```
-//! use colocate_files::{Accept, MaxSize, Mode, read_text, write};
+//! use colocate_files::{Accept, MaxSize, FileMode, read_text, write};
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("report.json");
-//! write(&path, b"old", Mode::Private)?;
+//! write(&path, b"old", FileMode::Private)?;
 //! // The new content replaces the old content as a whole.
-//! write(&path, b"{}", Mode::Private)?;
+//! write(&path, b"{}", FileMode::Private)?;
 //! assert_eq!(read_text(&path, Accept::File, MaxSize::kib(1))?, "{}");
 //! let error = read_text(&path, Accept::File, MaxSize::bytes(1)).unwrap_err();
 //! assert_eq!(error.reason(), "expected at most 1 bytes, found 2");
@@ -50,9 +50,9 @@ mod write;
 
 pub use dir::{Dir, remove_if_exists};
 pub use error::{Action, FileError, Reason};
-pub use read::{Accept, Code, open, open_code, open_seen_code, read, read_text};
+pub use read::{Accept, LargeFile, open, open_code, open_seen_code, read, read_text};
 pub use size::MaxSize;
-pub use write::{FIFO_LIMIT, Mode, append, create, has_place, try_write, write};
+pub use write::{FIFO_LIMIT, FileMode, append, create, has_place, try_write, write};
 
 use rustix::fs::OFlags;
 

@@ -2,7 +2,7 @@
 
 use crate::error::{Action, FileError, Reason};
 use crate::size::MaxSize;
-use crate::walk::{self, Object, Place};
+use crate::walk::{self, Object, ResolvedPath};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -35,7 +35,7 @@ pub fn open(path: &Path, accept: Accept, limit: MaxSize) -> Result<File, FileErr
 }
 
 fn find_and_open(path: &Path, accept: Accept, limit: MaxSize) -> Result<File, Reason> {
-    let Place { folder, name, object, .. } = walk::walk(path)?;
+    let ResolvedPath { folder, name, object, .. } = walk::walk(path)?;
     open_object(&object.ok_or(Errno::NOENT)?, (&folder, &name), accept, limit)
 }
 
@@ -104,7 +104,7 @@ pub(crate) fn text(bytes: Vec<u8>, path: &Path) -> Result<String, FileError> {
 
 /// A large plain file to be read piece by piece, as an executable.
 #[derive(Debug)]
-pub struct Code {
+pub struct LargeFile {
     /// The file, open for reading.
     pub file: File,
     /// Metadata of the same object, read before it was opened.
@@ -118,7 +118,7 @@ pub struct Code {
 ///
 /// # Errors
 /// If the file is missing, not a plain file, or cannot be opened, as without /proc.
-pub fn open_code(path: &Path) -> io::Result<Code> {
+pub fn open_code(path: &Path) -> io::Result<LargeFile> {
     let look = OFlags::PATH | OFlags::CLOEXEC;
     open_seen_code(&File::from(rustix::fs::openat(CWD, path, look, Mode::empty())?))
 }
@@ -127,7 +127,7 @@ pub fn open_code(path: &Path) -> io::Result<Code> {
 ///
 /// # Errors
 /// As [`open_code`].
-pub fn open_seen_code(seen: &File) -> io::Result<Code> {
+pub fn open_seen_code(seen: &File) -> io::Result<LargeFile> {
     use std::os::fd::AsRawFd;
     let metadata = seen.metadata()?;
     if !metadata.is_file() {
@@ -138,7 +138,7 @@ pub fn open_seen_code(seen: &File) -> io::Result<Code> {
     let link = format!("/proc/self/fd/{}", seen.as_raw_fd());
     let flags = OFlags::RDONLY | crate::ALWAYS;
     let file = File::from(rustix::fs::openat(CWD, link, flags, Mode::empty())?);
-    Ok(Code { file, metadata })
+    Ok(LargeFile { file, metadata })
 }
 
 #[cfg(test)]

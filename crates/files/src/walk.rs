@@ -17,7 +17,7 @@ const MOST_LINKS: usize = 40;
 const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Result of resolving a path.
-pub(crate) struct Place {
+pub(crate) struct ResolvedPath {
     /// Folder of the last component, after all links.
     pub folder: OwnedFd,
     /// Last component.
@@ -120,7 +120,7 @@ pub(crate) fn file_system(fd: impl AsFd) -> Option<u64> {
 }
 
 /// Resolves `path`. The last component may be missing.
-pub(crate) fn walk(path: &Path) -> Result<Place, Reason> {
+pub(crate) fn walk(path: &Path) -> Result<ResolvedPath, Reason> {
     // An empty path names nothing (path_resolution(7)), not the current folder.
     if path.as_os_str().is_empty() {
         return Err(Errno::NOENT.into());
@@ -131,7 +131,7 @@ pub(crate) fn walk(path: &Path) -> Result<Place, Reason> {
     while let Some(name) = rest.pop() {
         let mut object = match Object::at_any(&folder, &name) {
             Err(Errno::NOENT) if rest.is_empty() => {
-                return Ok(Place { folder, name, object: None, by_kernel: false });
+                return Ok(ResolvedPath { folder, name, object: None, by_kernel: false });
             }
             found => found?,
         };
@@ -161,14 +161,14 @@ pub(crate) fn walk(path: &Path) -> Result<Place, Reason> {
             by_kernel = true;
         }
         if rest.is_empty() {
-            return Ok(Place { folder, name, object: Some(object), by_kernel });
+            return Ok(ResolvedPath { folder, name, object: Some(object), by_kernel });
         }
         // If this is no folder, the next lookup fails with `ENOTDIR`.
         folder = object.fd;
     }
     // The path has only `/` and `.`.
     let object = Some(Object::at(&folder, OsStr::new("."))?);
-    Ok(Place { folder, name: ".".into(), object, by_kernel: false })
+    Ok(ResolvedPath { folder, name: ".".into(), object, by_kernel: false })
 }
 
 /// Opens the folder that a path is relative to: `/` or the current folder.

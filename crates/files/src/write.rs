@@ -1,7 +1,7 @@
 //! Writes files: whole, appended to, or in place.
 
 use crate::error::{Action, FileError, Reason};
-use crate::walk::{self, Object, Place};
+use crate::walk::{self, Object, ResolvedPath};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{AtFlags, FileType, OFlags};
 use rustix::io::Errno;
@@ -26,14 +26,14 @@ const TRIES: usize = 16;
 
 /// Users with read access to a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum FileMode {
     /// Users permitted by the umask (0666 less the umask).
     ByUmask,
     /// Only this user (0600): the file holds command lines, with passwords perhaps.
     Private,
 }
 
-impl Mode {
+impl FileMode {
     pub(crate) fn bits(self) -> rustix::fs::Mode {
         rustix::fs::Mode::from_raw_mode(if self == Self::Private { 0o600 } else { 0o666 })
     }
@@ -50,11 +50,11 @@ impl Mode {
 /// # Errors
 /// If the file cannot be written; the temporary file is removed. [`Reason::Unfit`] for a path over
 /// a link of another user, or a file or FIFO that another user may have put there.
-pub fn write(path: &Path, bytes: &[u8], mode: Mode) -> Result<(), FileError> {
+pub fn write(path: &Path, bytes: &[u8], mode: FileMode) -> Result<(), FileError> {
     write_at(path, bytes, mode).map_err(|why| why.of(Action::Write, path))
 }
 
-fn write_at(path: &Path, bytes: &[u8], mode: Mode) -> Result<(), Reason> {
+fn write_at(path: &Path, bytes: &[u8], mode: FileMode) -> Result<(), Reason> {
     let place = walk::walk(path)?;
     let Some(object) = &place.object else {
         return replace(&place.folder, &place.name, None, bytes, mode.bits());
@@ -81,7 +81,7 @@ fn write_at(path: &Path, bytes: &[u8], mode: Mode) -> Result<(), Reason> {
 }
 
 /// Opens an existing plain file, character device or pipe for writing. Writes block until accepted.
-fn in_place(place: &Place, object: &Object, how: OFlags) -> Result<File, Reason> {
+fn in_place(place: &ResolvedPath, object: &Object, how: OFlags) -> Result<File, Reason> {
     match object.kind() {
         FileType::RegularFile | FileType::CharacterDevice | FileType::Fifo => {}
         FileType::Directory => return Err(Errno::ISDIR.into()),
@@ -99,7 +99,7 @@ fn in_place(place: &Place, object: &Object, how: OFlags) -> Result<File, Reason>
 
 /// Refuses a file that another user may have put there to read our output. The rule is that of the
 /// kernel's `fs.protected_regular` and `fs.protected_fifos`, which some systems do not set.
-fn not_planted(place: &Place, object: &Object) -> Result<(), Reason> {
+fn not_planted(place: &ResolvedPath, object: &Object) -> Result<(), Reason> {
     let is_file = matches!(object.kind(), FileType::RegularFile | FileType::Fifo);
     if !is_file || place.by_kernel || walk::is_trusted(object.stat.st_uid) {
         return Ok(());
@@ -116,7 +116,7 @@ fn not_planted(place: &Place, object: &Object) -> Result<(), Reason> {
 }
 
 /// Writes to a FIFO. A reader has [`FIFO_LIMIT`] to open it, and again for each write.
-fn fifo(place: &Place, object: &Object, bytes: &[u8]) -> Result<(), Reason> {
+fn fifo(place: &ResolvedPath, object: &Object, bytes: &[u8]) -> Result<(), Reason> {
     not_planted(place, object)?;
     let begin = Instant::now();
     let mut file = loop {
@@ -174,7 +174,7 @@ pub(crate) fn replace(
     }
     // Until its mode is set, the new file must not be readable by users that could not read the
     // old.
-    let first = if kept.is_some() { Mode::Private.bits() } else { mode };
+    let first = if kept.is_some() { FileMode::Private.bits() } else { mode };
     let (beside, file) = temporary(folder, first)?;
     let written = fill(&file, kept, bytes)
         .and_then(|()| Ok(rustix::fs::renameat(folder, &beside, folder, name)?));
@@ -224,16 +224,16 @@ fn is_held(error: &std::io::Error) -> bool {
 
 /// Opens the file at `path` for writing from its start, as for the output of a program. A missing
 /// file is created.
-pub fn create(path: &Path, mode: Mode) -> Result<File, FileError> {
+pub fn create(path: &Path, mode: FileMode) -> Result<File, FileError> {
     opened(path, mode, OFlags::TRUNC, false).map_err(|why| why.of(Action::Write, path))
 }
 
 /// Opens the file at `path` for appending and reading. A missing file is created.
-pub fn append(path: &Path, mode: Mode) -> Result<File, FileError> {
+pub fn append(path: &Path, mode: FileMode) -> Result<File, FileError> {
     opened(path, mode, OFlags::APPEND, true).map_err(|why| why.of(Action::Write, path))
 }
 
-fn opened(path: &Path, mode: Mode, how: OFlags, only_plain: bool) -> Result<File, Reason> {
+fn opened(path: &Path, mode: FileMode, how: OFlags, only_plain: bool) -> Result<File, Reason> {
     let mut tries = 0;
     loop {
         let place = walk::walk(path)?;
@@ -279,8 +279,8 @@ fn check_writable(path: &Path) -> Result<(), Reason> {
         // `APPEND`, unlike `TRUNC`, leaves the content when opened.
         Some(object) => in_place(&place, object, OFlags::APPEND).map(drop),
         None => {
-            let Place { folder, name, .. } = &place;
-            new_file(folder, name, Mode::Private.bits(), OFlags::empty())?;
+            let ResolvedPath { folder, name, .. } = &place;
+            new_file(folder, name, FileMode::Private.bits(), OFlags::empty())?;
             Ok(rustix::fs::unlinkat(folder, name, AtFlags::empty())?)
         }
     }
@@ -319,17 +319,17 @@ mod tests {
         symlink("old", at("link")).unwrap();
         symlink("new", at("early")).unwrap();
         for (name, file) in [("link", "old"), ("early", "new"), ("secret", "secret")] {
-            write(&at(name), b"text", Mode::Private).unwrap();
+            write(&at(name), b"text", FileMode::Private).unwrap();
             assert_eq!(std::fs::read(at(file)).unwrap(), b"text");
         }
         assert!(at("link").is_symlink() && at("early").is_symlink());
         assert_eq!((mode_of(&at("old")), mode_of(&at("new"))), (0o604, 0o600));
         assert_ne!(at("old").metadata().unwrap().ino(), before, "replaced, not written over");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 5);
-        let wrong = write(folder.path(), b"", Mode::Private).unwrap_err();
+        let wrong = write(folder.path(), b"", FileMode::Private).unwrap_err();
         assert_eq!(wrong.raw_os_error(), Some(Errno::ISDIR.raw_os_error()));
-        assert!(write(&at("secret/"), b"", Mode::Private).is_err());
-        assert!(write(&at("none/file"), b"", Mode::Private).unwrap_err().is_missing());
+        assert!(write(&at("secret/"), b"", FileMode::Private).is_err());
+        assert!(write(&at("none/file"), b"", FileMode::Private).unwrap_err().is_missing());
     }
 
     #[test]
@@ -341,9 +341,9 @@ mod tests {
         symlink("../victim", at("shared/out")).unwrap();
         std::fs::set_permissions(at("shared"), PermissionsExt::from_mode(0o1777)).unwrap();
         for result in [
-            write(&at("shared/out"), b"text", Mode::ByUmask),
-            create(&at("shared/out"), Mode::ByUmask).map(drop),
-            append(&at("shared/out"), Mode::ByUmask).map(drop),
+            write(&at("shared/out"), b"text", FileMode::ByUmask),
+            create(&at("shared/out"), FileMode::ByUmask).map(drop),
+            append(&at("shared/out"), FileMode::ByUmask).map(drop),
             try_write(&at("shared/out")),
             has_place(&at("shared/out")),
         ] {
@@ -360,17 +360,17 @@ mod tests {
         std::fs::write(at("log"), "before ").unwrap();
         let log = File::options().append(true).open(at("log")).unwrap();
         let path = format!("/proc/self/fd/{}", log.as_raw_fd());
-        write(Path::new(&path), b"text", Mode::Private).unwrap();
+        write(Path::new(&path), b"text", FileMode::Private).unwrap();
         assert_eq!(std::fs::read(at("log")).unwrap(), b"before text");
         let (mut reads, writes) = std::io::pipe().unwrap();
         let path = format!("/proc/self/fd/{}", writes.as_raw_fd());
-        write(Path::new(&path), b"text", Mode::Private).unwrap();
+        write(Path::new(&path), b"text", FileMode::Private).unwrap();
         drop(writes);
         let mut text = String::new();
         reads.read_to_string(&mut text).unwrap();
         assert_eq!(text, "text");
-        write(Path::new("/dev/null"), b"text", Mode::Private).unwrap();
-        let full = write(Path::new("/dev/full"), b"text", Mode::Private).unwrap_err();
+        write(Path::new("/dev/null"), b"text", FileMode::Private).unwrap();
+        let full = write(Path::new("/dev/full"), b"text", FileMode::Private).unwrap_err();
         assert_eq!(full.raw_os_error(), Some(Errno::NOSPC.raw_os_error()));
     }
 
@@ -382,7 +382,7 @@ mod tests {
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();
         try_write(&path).unwrap();
         let begin = Instant::now();
-        let why = write(&path, b"text", Mode::Private).unwrap_err().line();
+        let why = write(&path, b"text", FileMode::Private).unwrap_err().line();
         assert!(
             why.ends_with("expected a FIFO that a program reads, found none that has read for 5 s")
         );
@@ -392,9 +392,11 @@ mod tests {
             move || std::fs::read(path).unwrap()
         });
         let long = vec![b'a'; 1 << 20];
-        write(&path, &long, Mode::Private).unwrap();
+        write(&path, &long, FileMode::Private).unwrap();
         assert!(reader.join().unwrap() == long);
-        assert!(create(&path, Mode::Private).is_err() && append(&path, Mode::Private).is_err());
+        assert!(
+            create(&path, FileMode::Private).is_err() && append(&path, FileMode::Private).is_err()
+        );
     }
 
     #[test]
@@ -417,10 +419,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         for text in ["a", "b"] {
-            append(&path, Mode::Private).unwrap().write_all(text.as_bytes()).unwrap();
+            append(&path, FileMode::Private).unwrap().write_all(text.as_bytes()).unwrap();
         }
         assert_eq!((std::fs::read(&path).unwrap(), mode_of(&path)), (b"ab".to_vec(), 0o600));
-        create(&path, Mode::ByUmask).unwrap().write_all(b"c").unwrap();
+        create(&path, FileMode::ByUmask).unwrap().write_all(b"c").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"c");
         crate::remove_if_exists(&path).unwrap();
         crate::remove_if_exists(&path).unwrap();

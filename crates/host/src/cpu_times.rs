@@ -4,14 +4,14 @@
 //! waited for, and a program that is killed has not waited for its children. So a job has what its tasks used as they were last
 //! read, or what its living tasks used and their processes have waited for, whichever is more.
 
-use crate::task::Task;
-use crate::workload::Workload;
+use crate::task::TrackedTask;
+use crate::workload::HostState;
 use colocate_evidence::JobIdx;
 use colocate_linux::proc::stat;
 use colocate_linux::run_time::RunTime;
 use colocate_machine::Nanos;
 
-impl Workload {
+impl HostState {
     /// Excludes earlier CPU time of attached programs from this run.
     pub(crate) fn begin_attached(&mut self) {
         let proc = &self.actuators.proc;
@@ -37,7 +37,7 @@ impl Workload {
         let tasks = || self.table.tasks.remembered().filter(|task| task.id.job == job);
         let living = tasks()
             .filter(|task| task.ended.is_none())
-            .map(|task: &Task| task.usage.own_cpu_time().unwrap_or(Nanos::ZERO));
+            .map(|task: &TrackedTask| task.usage.own_cpu_time().unwrap_or(Nanos::ZERO));
         // The kernel's sum of reaped children has what they used before they were attached.
         let before = tasks().filter(|task| task.ended.is_some()).map(|it| it.usage.cpu_before);
         let pids = self.table.processes.of(job).into_iter();

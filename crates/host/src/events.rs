@@ -1,11 +1,11 @@
 //! Events of tasks as the kernel reports them: creations, ends, new names.
 
 use crate::CreationCounts;
-use crate::parts::Parts;
+use crate::parts::HostParts;
 use crate::placement::{begin_program, hold_process, on_exec, on_fork, on_storm, place_new};
 use crate::sources::new_task;
 use crate::task_table::{Creation, TaskTable};
-use crate::workload::Workload;
+use crate::workload::HostState;
 use colocate_linux::clock::now;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::{Nanos, PuSet};
@@ -28,7 +28,7 @@ struct Orphans {
 }
 
 /// The kernel's events of the tasks of all jobs.
-pub(crate) struct Events {
+pub(crate) struct HostEvents {
     lifecycle: LifecycleEvents,
     counts: CreationCounts,
     /// Processes left behind by runs that others have followed.
@@ -37,7 +37,7 @@ pub(crate) struct Events {
     rests_until: Nanos,
 }
 
-impl Events {
+impl HostEvents {
     /// Events as they are reported from now on.
     pub fn new(lifecycle: LifecycleEvents) -> Self {
         let (counts, orphans) = Default::default();
@@ -102,7 +102,7 @@ impl Events {
     }
 
     /// Takes in what has happened to tasks, and places the new threads.
-    pub fn take(&mut self, parts: &mut Parts) {
+    pub fn take(&mut self, parts: &mut HostParts) {
         let mut events = Vec::new();
         self.lifecycle.drain(&mut events);
         let places_new = parts.pausing.may_stop() || parts.placing.places_new_tasks();
@@ -123,8 +123,8 @@ impl Events {
         }
     }
 
-    fn on_event(&mut self, parts: &mut Parts, event: TaskEvent) {
-        let Parts { work, placing, pausing, .. } = parts;
+    fn on_event(&mut self, parts: &mut HostParts, event: TaskEvent) {
+        let HostParts { work, placing, pausing, .. } = parts;
         match event {
             TaskEvent::Created { at, pid, tid, parent_pid, parent_tid, found } => {
                 let lost = found;
@@ -144,8 +144,8 @@ impl Events {
         }
     }
 
-    fn on_creation(&mut self, parts: &mut Parts, creation: Creation) {
-        let Parts { work, placing, pausing, sources, .. } = parts;
+    fn on_creation(&mut self, parts: &mut HostParts, creation: Creation) {
+        let HostParts { work, placing, pausing, sources, .. } = parts;
         let Some(id) = work.table.created(creation) else { return };
         self.counts.created += 1;
         if !hold_process(work, id, creation) {
@@ -170,7 +170,7 @@ impl Events {
 
     /// Takes in that a process was reaped: none of its threads lives that was created before, whether or not the kernel's
     /// events or `/proc` have shown it. To be called when the events until then have been taken in.
-    pub fn all_have_ended(&mut self, parts: &mut Parts, pid: Pid, before: Nanos) {
+    pub fn all_have_ended(&mut self, parts: &mut HostParts, pid: Pid, before: Nanos) {
         let table = &parts.work.table;
         let living = table.processes.living_in(pid).into_iter();
         let living = living.filter_map(|id| table.tasks.get(id));
@@ -181,7 +181,7 @@ impl Events {
     }
 
     /// Takes in on which PUs tasks may run now: what the kernel does not report there is scanned for.
-    pub fn watch_new_pus(&mut self, parts: &mut Parts, usable: &PuSet) {
+    pub fn watch_new_pus(&mut self, parts: &mut HostParts, usable: &PuSet) {
         let unheard = !self.lifecycle.set_allowed_cpus(usable.iter()).is_empty();
         let new = parts.sources.watch_pus(usable);
         if unheard && !new.is_empty() {
@@ -226,8 +226,8 @@ impl Events {
 
 /// Takes in the end of a thread. Where a process stays stopped that was known by it, it is noted by another thread
 /// before the line is used again.
-fn ended(parts: &mut Parts, at: Nanos, tid: Tid) {
-    let Workload { table, actuators, .. } = &mut parts.work;
+fn ended(parts: &mut HostParts, at: Nanos, tid: Tid) {
+    let HostState { table, actuators, .. } = &mut parts.work;
     let Some(id) = table.tasks.living(tid) else { return };
     let Some(task) = table.tasks.get_mut(id) else { return };
     parts.sources.ended(task.named(), &mut task.usage);

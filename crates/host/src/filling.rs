@@ -3,7 +3,7 @@
 //! A job fills as a whole or is stopped as a whole. It is stopped where one of its threads must not be lowered, or
 //! could not be raised again, or lowering would not help; that is said once.
 
-use crate::workload::Workload;
+use crate::workload::HostState;
 use colocate_act::sched_class::{Permission, permission, sessions_are_groups};
 use colocate_engine::Meanwhile;
 use colocate_evidence::{JobIdx, TaskId};
@@ -62,7 +62,7 @@ impl Fillers {
     }
 
     /// Puts all threads of a running job under SCHED_IDLE. False if the job has to be stopped instead.
-    pub fn lower(&mut self, work: &mut Workload, job: JobIdx) -> bool {
+    pub fn lower(&mut self, work: &mut HostState, job: JobIdx) -> bool {
         // Before the first thread: `raise` undoes a failure half way.
         self.down.insert(job);
         let pids = work.table.processes.of(job);
@@ -86,7 +86,7 @@ impl Fillers {
     }
 
     /// Restores the policies of all threads of a job that were put under SCHED_IDLE.
-    pub fn raise(&mut self, work: &mut Workload, job: JobIdx) {
+    pub fn raise(&mut self, work: &mut HostState, job: JobIdx) {
         if !self.down.remove(&job) {
             return;
         }
@@ -101,7 +101,7 @@ impl Fillers {
 
     /// Applies the class inherited from the creator, as of the beginning of the creation, to a new
     /// thread.
-    pub fn inherit_class(&mut self, work: &mut Workload, id: TaskId) {
+    pub fn inherit_class(&mut self, work: &mut HostState, id: TaskId) {
         let down = self.fills(id.job);
         let Some(task) = work.table.tasks.get_mut(id) else { return };
         if !task.thread.is_first() {

@@ -6,9 +6,9 @@
 //! So a new thread waits for one wake-up and a few system calls, and nothing has to be locked.
 //!
 //! ```no_run
-//! # use colocate_engine::Workload;
+//! # use colocate_engine::RunSettings;
 //! use colocate_host::{LinuxHost, Setup};
-//! # fn example(setup: &Setup, workload: &Workload<'_>) -> Result<(), Box<dyn std::error::Error>> {
+//! # fn example(setup: &Setup, workload: &RunSettings<'_>) -> Result<(), Box<dyn std::error::Error>> {
 //! // Programs of `setup` wait before their exec; `workload` has an entry for each.
 //! let mut host = LinuxHost::prepare(colocate_machine::read::live()?, setup)?;
 //! let mut policy = colocate_policy::PolicySpec::named("mix").plain();
@@ -47,9 +47,9 @@ mod workload;
 pub use latency::Latencies;
 pub use ready::{Probe, Readiness};
 pub use setup::{Attached, GRACE, Sampling, Setup};
-pub use target::Target;
+pub use target::JobTarget;
 pub use task::TaskRecord;
-pub use totals::Totals;
+pub use totals::RunTotals;
 
 use crate::target::Targets;
 use crate::task_table::seen;
@@ -70,15 +70,15 @@ use colocate_linux::{Pid, SysError, foreign};
 use colocate_machine::read::{Cpusets, Sysfs};
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_model::stack;
-use colocate_observe::sample::Counted;
+use colocate_observe::sample::CountedThreads;
 use colocate_observe::sources::counters::DataLevels;
 use colocate_policy::Plan;
-use events::Events;
+use events::HostEvents;
 use filling::Fillers;
 use lives::Runs;
 use notes::Notes;
 use paging::Paging;
-use parts::Parts;
+use parts::HostParts;
 use pausing::Pausing;
 use placement::{Placing, adopt, leave_to_kernel, note_filter};
 use polling::{Polling, watch_sched_ext};
@@ -94,7 +94,7 @@ use std::path::Path;
 use std::time::Duration;
 use throttling::Throttling;
 use totals::records;
-use workload::Workload;
+use workload::HostState;
 
 /// What was seen of thread creation.
 #[derive(Clone, Debug, Default)]
@@ -114,9 +114,9 @@ pub struct LinuxHost {
     /// Process of colocate, whose children programs are, with the children that it had before.
     root: Root,
     runs: Runs,
-    parts: Parts,
+    parts: HostParts,
     polling: Polling,
-    events: Events,
+    events: HostEvents,
     throttling: Throttling,
     quantum: Quantum,
     /// What is done before this process stops itself.
@@ -171,7 +171,7 @@ impl LinuxHost {
         let firsts: Vec<Pid> = held.iter().map(Held::pid).chain(attached).collect();
         let lifecycle = watch_all(&firsts, &setup.lifecycle);
         notes.extend(lifecycle.without_perf().map(late_creation));
-        let work = Workload {
+        let work = HostState {
             usable: usable(&machine, &usable_now),
             machine,
             table,
@@ -190,7 +190,7 @@ impl LinuxHost {
         };
         let mut pausing = Pausing::new(held, setup.attached.len(), pauser, fillers, reserve);
         pausing.hold_others(setup.ready.is_some());
-        let parts = Parts {
+        let parts = HostParts {
             pausing,
             placing: Placing::new(setup.settle),
             sources: Sources::new(&setup.sampling, &setup.lifecycle, &setup.proc, nice),
@@ -204,7 +204,7 @@ impl LinuxHost {
             root,
             parts,
             polling: Polling::new(nice),
-            events: Events::new(lifecycle),
+            events: HostEvents::new(lifecycle),
             throttling: Throttling::default(),
             quantum: Quantum::new(),
             before_stop: Box::new(|| ()),
@@ -255,7 +255,7 @@ impl LinuxHost {
     ///
     /// # Errors
     /// Why none are, in a line.
-    pub fn stack_parts(&self) -> Result<stack::Parts, String> {
+    pub fn stack_parts(&self) -> Result<stack::StackParts, String> {
         self.parts.sources.stack_parts().map_err(|refusal| refusal.why)
     }
 
@@ -270,9 +270,9 @@ impl LinuxHost {
     }
 
     /// Figures of the run so far.
-    pub fn totals(&self) -> Totals {
-        let Parts { work, pausing, sources, .. } = &self.parts;
-        Totals {
+    pub fn totals(&self) -> RunTotals {
+        let HostParts { work, pausing, sources, .. } = &self.parts;
+        RunTotals {
             quota: self.throttling.quota,
             creations: self.events.counts().clone(),
             creation_without_perf: self.events.without_perf(),
@@ -291,7 +291,7 @@ impl LinuxHost {
     }
 
     /// What was found out about each watched job; ends the watching.
-    pub fn watched(&mut self) -> Vec<(JobIdx, Counted)> {
+    pub fn watched(&mut self) -> Vec<(JobIdx, CountedThreads)> {
         self.parts.sources.mixes.stop();
         self.parts.sources.mixes.take()
     }
@@ -312,7 +312,7 @@ impl LinuxHost {
         self.parts.pausing.continue_all(&mut self.parts.work);
         let is_restored = self.restore_all();
         self.runs.note_detached(&mut self.parts.work);
-        let Parts { mut work, mut pausing, .. } = self.parts;
+        let HostParts { mut work, mut pausing, .. } = self.parts;
         pausing.dissolve(&mut work.notes);
         let is_undone = is_restored && !pausing.cgroups_stay();
         preparing::end(&mut work.actuators.journal, self.guardian.take(), is_undone);
@@ -326,7 +326,7 @@ impl LinuxHost {
         // A thread whose mask is inherited before it is restored creates the next one a moment later.
         let _ = sys::set_slice_and_nice(SHORT_SLICE, LOWEST_NICE);
         events.take(parts);
-        let Workload { table, actuators, is_attached, .. } = &mut parts.work;
+        let HostState { table, actuators, is_attached, .. } = &mut parts.work;
         table.tasks.living_mut().for_each(|task| actuators.note_bound(&mut task.thread));
         let root = Root {
             guardian: self.guardian.as_ref().map(Guardian::pid),
@@ -359,7 +359,7 @@ impl LinuxHost {
         if !self.parts.pausing.may_stop() {
             return;
         }
-        let Parts { work, placing, pausing, paging, .. } = &mut self.parts;
+        let HostParts { work, placing, pausing, paging, .. } = &mut self.parts;
         pausing.end(signal);
         paging.stop();
         pausing.continue_all(work);
@@ -369,7 +369,7 @@ impl LinuxHost {
             // the kernel busy: see how children are reaped.
             self.restore_all();
         }
-        let Parts { work, pausing, .. } = &mut self.parts;
+        let HostParts { work, pausing, .. } = &mut self.parts;
         pausing.dissolve(&mut work.notes);
         work.notes.push(format!(
             "{} has ended the scheduling: a program that goes on is left to the kernel, and jobs that have not reached \
@@ -402,7 +402,7 @@ impl LinuxHost {
             if asked.ends {
                 self.end_scheduling(arrived.signal);
             }
-            let Parts { work, pausing, .. } = &mut self.parts;
+            let HostParts { work, pausing, .. } = &mut self.parts;
             if asked.pass_on {
                 pass_on(work, pausing, arrived.signal);
             }
@@ -433,7 +433,7 @@ impl LinuxHost {
             events.take(parts);
             return Some(QuantumEnd::AllJobsEnded);
         }
-        let Parts { work, sources, .. } = parts;
+        let HostParts { work, sources, .. } = parts;
         if sources.times.take_phase_ends() {
             self.quantum.end_phase();
             work.pending_end = work.pending_end.or(Some(QuantumEnd::Elapsed));
@@ -489,7 +489,7 @@ impl LinuxHost {
         }
         runs.note_reached(&parts.work);
         runs.end_finished_jobs(parts);
-        let Parts { work, pausing, sources, paging, .. } = parts;
+        let HostParts { work, pausing, sources, paging, .. } = parts;
         // The ends are in this observation, so the next quantum need not end for them.
         if work.pending_end == Some(QuantumEnd::JobEnded) {
             work.pending_end = None;
@@ -510,7 +510,7 @@ impl LinuxHost {
 }
 
 /// Sends a signal to the first processes of the jobs that run.
-fn pass_on(work: &Workload, pausing: &Pausing, signal: c_int) {
+fn pass_on(work: &HostState, pausing: &Pausing, signal: c_int) {
     for job in work.running_jobs() {
         // A program that has not begun handles no signal yet, and any would end it.
         if pausing.held(job).is_none() {
@@ -522,7 +522,7 @@ fn pass_on(work: &Workload, pausing: &Pausing, signal: c_int) {
 
 /// Continues processes that have stopped themselves, so that a signal can end them, like
 /// timeout(1).
-fn continue_self_stopped(work: &mut Workload) {
+fn continue_self_stopped(work: &mut HostState) {
     for job in work.running_jobs() {
         let mut stopped = work.table.processes.handles_of(job);
         stopped.retain(|process| process.stat().is_some_and(|stat| stat.state == 'T'));
@@ -545,7 +545,7 @@ impl Host for LinuxHost {
     }
 
     fn request(&mut self, requests: &[Request<'_>]) -> Vec<Grant> {
-        let Parts { work, pausing, sources, .. } = &mut self.parts;
+        let HostParts { work, pausing, sources, .. } = &mut self.parts;
         // The samples of mixes end before tasks are listed.
         sources.mixes.stop();
         let followed = followed(work, pausing);
@@ -559,13 +559,13 @@ impl Host for LinuxHost {
 
     fn run_quantum(&mut self, plan: &Plan, asked: Nanos) -> Result<Observation, HostError> {
         let quantum = self.quantum.begin(asked, self.parts.work.table.tasks.remembered().len());
-        let Parts { work, placing, pausing, .. } = &mut self.parts;
+        let HostParts { work, placing, pausing, .. } = &mut self.parts;
         pausing.stop_waiting_jobs(work, plan)?;
         adopt(placing, work, pausing, plan);
         if work.launched.is_none() {
             self.launch();
         }
-        let Parts { work, pausing, paging, .. } = &mut self.parts;
+        let HostParts { work, pausing, paging, .. } = &mut self.parts;
         pausing.continue_chosen(work);
         if !pausing.is_over() {
             paging.order(work, &plan.pages);

@@ -1,13 +1,13 @@
 //! Runs of jobs: how they end, when a job begins anew, and how one is ended that has done its work.
 
 use crate::Setup;
-use crate::events::Events;
-use crate::parts::Parts;
+use crate::events::HostEvents;
+use crate::parts::HostParts;
 use crate::pausing::Pausing;
 use crate::ready::{NOT_LAUNCHED, Probing, Readiness};
 use crate::target::Targets;
 use crate::task_table::Processes;
-use crate::workload::Workload;
+use crate::workload::HostState;
 use colocate_act::boost::{HIGHEST_NICE, SHORT_SLICE};
 use colocate_act::guardian::Guardian;
 use colocate_act::launch::{self, Command};
@@ -127,8 +127,8 @@ impl Runs {
     /// share of CPU time ([`wait`]).
     pub fn reap(
         &mut self,
-        parts: &mut Parts,
-        events: &mut Events,
+        parts: &mut HostParts,
+        events: &mut HostEvents,
         guardian: &mut Option<Guardian>,
     ) {
         let is_pressed = std::mem::replace(&mut self.has_piled_up, true);
@@ -158,8 +158,8 @@ impl Runs {
     /// Takes in the end of a child that was reaped after `begun`, and the run of a job that it was.
     fn reaped(
         &mut self,
-        parts: &mut Parts,
-        events: &mut Events,
+        parts: &mut HostParts,
+        events: &mut HostEvents,
         guardian: &mut Option<Guardian>,
         waited: Waited,
         begun: Nanos,
@@ -185,7 +185,7 @@ impl Runs {
     }
 
     /// A job's first process has ended: begins anew, or is over.
-    fn run_ended(&mut self, parts: &mut Parts, events: &mut Events, end: JobEnd, pid: Pid) {
+    fn run_ended(&mut self, parts: &mut HostParts, events: &mut HostEvents, end: JobEnd, pid: Pid) {
         parts.pausing.confirm(&mut parts.work.notes, end.job);
         // What its last threads did is known when their ends are reported.
         events.take(parts);
@@ -208,7 +208,7 @@ impl Runs {
     }
 
     /// Notes the jobs that have reached their targets, by the counts that were last read.
-    pub fn note_reached(&mut self, work: &Workload) {
+    pub fn note_reached(&mut self, work: &HostState) {
         if self.targets.instructions().is_none() {
             return;
         }
@@ -222,8 +222,8 @@ impl Runs {
     /// Launches a job once more, in its cgroup; what is left of the run before is killed.
     fn run_anew(
         &mut self,
-        parts: &mut Parts,
-        events: &mut Events,
+        parts: &mut HostParts,
+        events: &mut HostEvents,
         end: JobEnd,
         before: Pid,
     ) -> Result<(), launch::LaunchError> {
@@ -245,7 +245,7 @@ impl Runs {
     }
 
     /// Ends the jobs that ran already and of which no process lives any more.
-    pub fn end_attached(&mut self, parts: &mut Parts) {
+    pub fn end_attached(&mut self, parts: &mut HostParts) {
         if parts.work.is_attached {
             let emptied = parts.work.table.jobs.take_emptied();
             if !emptied.is_empty() {
@@ -255,14 +255,14 @@ impl Runs {
     }
 
     /// Ends all jobs, which ran already and run on.
-    pub fn detach(&mut self, parts: &mut Parts, cause: &str) {
+    pub fn detach(&mut self, parts: &mut HostParts, cause: &str) {
         self.detached_by = Some(cause.to_owned());
         let all: Vec<JobIdx> = parts.work.running_jobs();
         self.end_jobs(parts, &all);
     }
 
     /// The same once its time is over.
-    pub fn detach_if_due(&mut self, parts: &mut Parts) {
+    pub fn detach_if_due(&mut self, parts: &mut HostParts) {
         if self.next_detach(&parts.work).is_some_and(|due| due <= now())
             && let Some(time) = self.detach_after.take()
         {
@@ -271,12 +271,12 @@ impl Runs {
     }
 
     /// When that is.
-    pub fn next_detach(&self, work: &Workload) -> Option<Nanos> {
+    pub fn next_detach(&self, work: &HostState) -> Option<Nanos> {
         Some(work.launched? + self.detach_after?)
     }
 
     /// Says of the jobs that were left alone which continue. To be called when the events until then are taken in.
-    pub fn note_detached(&mut self, work: &mut Workload) {
+    pub fn note_detached(&mut self, work: &mut HostState) {
         let Some(cause) = self.detached_by.take() else { return };
         let jobs = work.table.jobs.iter().len();
         let continuing = (0..)
@@ -289,7 +289,7 @@ impl Runs {
 
     /// Ends every launched job, whatever its target: with SIGTERM, and after [`crate::Setup::grace`] with SIGKILL. The quanta that
     /// follow see the ends; after the last one nothing of them is left.
-    pub fn terminate_all(&mut self, parts: &mut Parts) {
+    pub fn terminate_all(&mut self, parts: &mut HostParts) {
         for job in parts.work.running_jobs() {
             self.targets.reach(parts.work.end_now(job));
         }
@@ -297,7 +297,7 @@ impl Runs {
     }
 
     /// Ends these attached jobs. Their exit status is not ours to know.
-    fn end_jobs(&mut self, parts: &mut Parts, jobs: &[JobIdx]) {
+    fn end_jobs(&mut self, parts: &mut HostParts, jobs: &[JobIdx]) {
         for job in jobs {
             self.targets.give_up(parts.work.end_now(*job));
         }
@@ -305,7 +305,7 @@ impl Runs {
     }
 
     /// Ends the jobs that have done their work, and reports those that are over.
-    pub fn end_finished_jobs(&mut self, parts: &mut Parts) {
+    pub fn end_finished_jobs(&mut self, parts: &mut HostParts) {
         for job in self.targets.take_leaving() {
             self.terminate(parts, job);
         }
@@ -321,7 +321,7 @@ impl Runs {
     }
 
     /// Ends the other jobs once those have ended that the run is to last for.
-    fn end_others(&mut self, parts: &mut Parts) {
+    fn end_others(&mut self, parts: &mut HostParts) {
         let has_ended =
             |job: &JobIdx| parts.work.table.jobs.get(*job).is_none_or(|it| it.end.is_some());
         if !self.until.is_empty() && self.until.iter().all(has_ended) {
@@ -332,7 +332,7 @@ impl Runs {
     }
 
     /// Ends a server of which only daemons live: its first process has ended when they began.
-    fn terminate_daemons(&mut self, parts: &mut Parts) {
+    fn terminate_daemons(&mut self, parts: &mut HostParts) {
         let server = JobIdx(0);
         let has_ended = parts.work.table.jobs.get(JobIdx(0)).is_some_and(|job| job.end.is_some());
         let daemons = parts.work.table.processes.handles_of(server);
@@ -346,7 +346,7 @@ impl Runs {
     }
 
     /// Sends SIGTERM to a job, with all that it has created.
-    fn terminate(&mut self, parts: &mut Parts, job: JobIdx) {
+    fn terminate(&mut self, parts: &mut HostParts, job: JobIdx) {
         let pid = parts.work.table.jobs.get(job).map(|job| job.pid);
         self.leaving.push(Leaving { job, pid, due: now() + self.grace, killed: None });
         if parts.pausing.forget_held(job) {
@@ -363,7 +363,7 @@ impl Runs {
 
     /// Kills those that were asked to end and have not, when their time is over, and closes the events of runs of which
     /// nothing is left.
-    pub fn kill_overdue(&mut self, parts: &mut Parts, events: &mut Events) {
+    pub fn kill_overdue(&mut self, parts: &mut HostParts, events: &mut HostEvents) {
         events.forget_orphans(&parts.work.table);
         if self.leaving.is_empty() {
             return;
@@ -403,7 +403,7 @@ impl Runs {
     }
 
     /// Starts the probes, if any, right after the first job's release.
-    pub fn begin_probing(&mut self, parts: &mut Parts) {
+    pub fn begin_probing(&mut self, parts: &mut HostParts) {
         let Some(readiness) = self.readiness.take() else { return };
         match Probing::start(readiness) {
             Ok(probing) => self.probing = Some(probing),
@@ -413,7 +413,7 @@ impl Runs {
 
     /// Releases the other jobs once the first job is ready. Ends all jobs after a failure or
     /// timeout.
-    pub fn release_if_ready(&mut self, parts: &mut Parts) {
+    pub fn release_if_ready(&mut self, parts: &mut HostParts) {
         let Some(probing) = &self.probing else { return };
         let failed = parts
             .work
@@ -437,7 +437,7 @@ impl Runs {
     }
 
     /// Ends every job, as the first job is not ready.
-    fn end_unready(&mut self, parts: &mut Parts, why: &str) {
+    fn end_unready(&mut self, parts: &mut HostParts, why: &str) {
         let name = parts.work.table.jobs.get(JobIdx(0)).map_or("", |job| job.name.as_str());
         parts.work.notes.push(format!(
             "{} is not ready: {why}; the other programs were not started",
@@ -448,7 +448,7 @@ impl Runs {
     }
 
     /// Ends the jobs held for readiness, if any, after a signal that ends programs.
-    pub fn end_held_for_readiness(&mut self, parts: &mut Parts, status: i32) {
+    pub fn end_held_for_readiness(&mut self, parts: &mut HostParts, status: i32) {
         if self.probing.is_some() {
             // The first one got the signal, too, and ends as it does.
             self.until.clear();
@@ -457,7 +457,7 @@ impl Runs {
     }
 
     /// Ends all held jobs with this status.
-    fn end_held(&mut self, parts: &mut Parts, status: i32) {
+    fn end_held(&mut self, parts: &mut HostParts, status: i32) {
         self.probing = None;
         parts.pausing.hold_others(false);
         for job in parts.work.running_jobs() {
@@ -499,7 +499,7 @@ fn is_living(processes: &Processes, job: JobIdx) -> bool {
 }
 
 /// Says which processes of a job are still there although they were killed.
-fn note_survivors(work: &mut Workload, leaving: &Leaving, pids: &[Pid]) {
+fn note_survivors(work: &mut HostState, leaving: &Leaving, pids: &[Pid]) {
     let left: BTreeSet<Pid> = pids.iter().copied().chain(leaving.pid).collect();
     let left: Vec<String> = left.into_iter().map(|pid| pid.to_string()).collect();
     let what = format!("was killed and is still there: process {}", left.join(", "));

@@ -4,10 +4,10 @@
 //! `colocate pages move` has the same pages moved by [`colocate_act::pages`]. Nothing of it is journalled: a page is on one node or on
 //! another, memory policies stay as they are, and whatever ends this thread, `kill -9` too, ends it between two pages.
 
-use crate::workload::Workload;
-use colocate_act::pages::live::{self, Order, PagesError, Process};
-use colocate_act::pages::work::Target;
-use colocate_act::pages::{Addr, Span};
+use crate::workload::HostState;
+use colocate_act::pages::live::{self, MovableProcess, MoveRequest, PagesError};
+use colocate_act::pages::work::PageTarget;
+use colocate_act::pages::{Addr, AddressSpan};
 use colocate_evidence::{AddressRange, PagesMoved};
 use colocate_linux::handle::ProcessHandle;
 use colocate_linux::sys;
@@ -83,7 +83,7 @@ impl Paging {
     }
 
     /// Queues a plan's page orders, behind the unfinished orders.
-    pub fn order(&mut self, work: &mut Workload, orders: &[PageMove]) {
+    pub fn order(&mut self, work: &mut HostState, orders: &[PageMove]) {
         if orders.is_empty() {
             return;
         }
@@ -103,7 +103,7 @@ impl Paging {
     }
 
     /// Results of page orders since the last call.
-    pub fn moved(&mut self, work: &mut Workload) -> Vec<PagesMoved> {
+    pub fn moved(&mut self, work: &mut HostState) -> Vec<PagesMoved> {
         let moved: Vec<PagesMoved> =
             self.pager.iter().flat_map(|pager| pager.results.try_iter()).collect();
         for PagesMoved { job, to, trouble, .. } in &moved {
@@ -126,16 +126,19 @@ fn carry_out(ordered: &Ordered, is_over: &AtomicBool) -> PagesMoved {
     let mut sum =
         PagesMoved { job: order.job, to: order.to, moved: Bytes(0), left: Bytes(0), trouble: None };
     for handle in processes {
-        let mut process = Process::of(Arc::clone(handle), Path::new("/sys"), false);
-        let spans: Vec<Span> = order
+        let mut process = MovableProcess::of(Arc::clone(handle), Path::new("/sys"), false);
+        let spans: Vec<AddressSpan> = order
             .ranges
             .iter()
-            .map(|range: &AddressRange| Span { start: Addr(range.start), end: Addr(range.end) })
+            .map(|range: &AddressRange| AddressSpan {
+                start: Addr(range.start),
+                end: Addr(range.end),
+            })
             .collect();
         // An order without ranges is for all memory.
-        let wanted = Order {
-            spans: if spans.is_empty() { vec![Span::ALL] } else { spans },
-            target: Target::Node(order.to),
+        let wanted = MoveRequest {
+            spans: if spans.is_empty() { vec![AddressSpan::ALL] } else { spans },
+            target: PageTarget::Node(order.to),
             dry: false,
             budget: Some(Bytes(order.budget.0.saturating_sub(sum.moved.0))),
         };

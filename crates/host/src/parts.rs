@@ -4,19 +4,19 @@ use crate::paging::Paging;
 use crate::pausing::{IN_USE, Pausing, ROOM, has_room, no_room};
 use crate::placement::{Placing, leave_to_kernel};
 use crate::sources::Sources;
-use crate::workload::Workload;
+use crate::workload::HostState;
 use std::path::PathBuf;
 
 /// Parts that act on programs, or read what they do.
-pub(crate) struct Parts {
-    pub work: Workload,
+pub(crate) struct HostParts {
+    pub work: HostState,
     pub placing: Placing,
     pub pausing: Pausing,
     pub sources: Sources,
     pub paging: Paging,
 }
 
-impl Parts {
+impl HostParts {
     /// Gives up if `/proc` is unusable, for the reason `without_proc`, or if hardly any further file can be opened: an unreadable
     /// task must not be stopped or placed. Must be called before any program runs.
     pub fn give_up_if_unreadable(&mut self, without_proc: Option<&str>) {

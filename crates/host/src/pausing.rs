@@ -2,9 +2,9 @@
 
 use crate::filling::Fillers;
 use crate::notes::Notes;
-use crate::workload::Workload;
+use crate::workload::HostState;
 use colocate_act::launch::{ExecPending, Held};
-use colocate_act::pause::{self, Group, Pauser, StopState};
+use colocate_act::pause::{self, JobProcesses, Pauser, StopState};
 use colocate_engine::HostError;
 use colocate_evidence::{JobIdx, TaskId};
 use colocate_files::kernel;
@@ -123,7 +123,11 @@ impl Pausing {
     ///
     /// # Errors
     /// If the plan does not place whole jobs, or the host was not prepared to stop jobs.
-    pub fn stop_waiting_jobs(&mut self, work: &mut Workload, plan: &Plan) -> Result<(), HostError> {
+    pub fn stop_waiting_jobs(
+        &mut self,
+        work: &mut HostState,
+        plan: &Plan,
+    ) -> Result<(), HostError> {
         if self.is_over() {
             // Programs were asked to end, and a stopped one could not; or none may be stopped.
             return Ok(());
@@ -138,7 +142,7 @@ impl Pausing {
 
     /// Stops a job, or lets it fill idle PUs unless the plan `measures`. No effect on a job before
     /// its start or after its end.
-    fn make_wait(&mut self, work: &mut Workload, job: JobIdx, measures: bool) {
+    fn make_wait(&mut self, work: &mut HostState, job: JobIdx, measures: bool) {
         let begun = self.held.get(job.0 as usize).is_some_and(Option::is_none);
         let ended = work.table.jobs.get(job).is_none_or(|known| known.end.is_some());
         if begun && !ended && !self.lower(work, job, measures) {
@@ -148,7 +152,7 @@ impl Pausing {
 
     /// Puts all threads of a waiting job under SCHED_IDLE. False if the job has to be stopped
     /// instead, as all jobs have to while the plan `measures` a job.
-    fn lower(&mut self, work: &mut Workload, job: JobIdx, measures: bool) -> bool {
+    fn lower(&mut self, work: &mut HostState, job: JobIdx, measures: bool) -> bool {
         let Some(fillers) = &mut self.fillers else { return false };
         if measures || fillers.refuses(job) {
             fillers.raise(work, job);
@@ -163,7 +167,7 @@ impl Pausing {
     }
 
     /// Stops a started job that is not stopped yet.
-    fn stop_now(&mut self, work: &mut Workload, job: JobIdx) {
+    fn stop_now(&mut self, work: &mut HostState, job: JobIdx) {
         if self.is_stopped(job) {
             return;
         }
@@ -175,10 +179,10 @@ impl Pausing {
     /// Applies an action of the pauser to a job; no effect without a pauser.
     fn by_pauser(
         &mut self,
-        work: &mut Workload,
+        work: &mut HostState,
         job: JobIdx,
         what: &'static str,
-        act: impl FnOnce(&mut Pauser, Group, &[Arc<ProcessHandle>]) -> io::Result<()>,
+        act: impl FnOnce(&mut Pauser, JobProcesses, &[Arc<ProcessHandle>]) -> io::Result<()>,
     ) {
         let processes = work.table.processes.handles_of(job);
         let Some(pauser) = &mut self.pauser else { return };
@@ -187,7 +191,7 @@ impl Pausing {
     }
 
     /// Continues the jobs that do not wait, and releases held jobs.
-    pub fn continue_chosen(&mut self, work: &mut Workload) {
+    pub fn continue_chosen(&mut self, work: &mut HostState) {
         self.release_all(work);
         let all = 0..self.held.len();
         for job in all.filter_map(|job| u32::try_from(job).ok()).map(JobIdx) {
@@ -198,7 +202,7 @@ impl Pausing {
     }
 
     /// Continues everything.
-    pub fn continue_all(&mut self, work: &mut Workload) {
+    pub fn continue_all(&mut self, work: &mut HostState) {
         self.waiting.clear();
         self.continue_chosen(work);
     }
@@ -212,14 +216,14 @@ impl Pausing {
     }
 
     /// Continues a job that is stopped or fills idle PUs.
-    pub fn continue_job(&mut self, work: &mut Workload, job: JobIdx) {
+    pub fn continue_job(&mut self, work: &mut HostState, job: JobIdx) {
         if let Some(fillers) = &mut self.fillers {
             fillers.raise(work, job);
         }
         self.continue_stopped(work, job);
     }
 
-    fn continue_stopped(&mut self, work: &mut Workload, job: JobIdx) {
+    fn continue_stopped(&mut self, work: &mut HostState, job: JobIdx) {
         if self.is_stopped(job) {
             self.by_pauser(work, job, "continue", Pauser::resume);
         }
@@ -231,7 +235,7 @@ impl Pausing {
     }
 
     /// Stops a new process of a stopped job.
-    pub fn stop_new(&self, work: &mut Workload, job: JobIdx, pid: Pid) {
+    pub fn stop_new(&self, work: &mut HostState, job: JobIdx, pid: Pid) {
         if self.is_stopped(job) {
             work.note_all(&[pid]);
             let both = self.pauser.as_ref().zip(work.table.processes.handle(pid));
@@ -241,13 +245,13 @@ impl Pausing {
     }
 
     /// Releases the held jobs that may begin.
-    pub fn release_all(&mut self, work: &mut Workload) {
+    pub fn release_all(&mut self, work: &mut HostState) {
         (0..self.held.len()).for_each(|place| self.release_held(work, place));
     }
 
     /// Releases a held job that may begin. Does not wait for the exec: it needs a PU, which may
     /// take a while, or a disk, which may take for ever.
-    pub fn release_held(&mut self, work: &mut Workload, place: usize) {
+    pub fn release_held(&mut self, work: &mut HostState, place: usize) {
         let Ok(job) = u32::try_from(place).map(JobIdx) else { return };
         if self.waiting.contains(&job) || self.holds_others && place > 0 {
             return;
@@ -290,7 +294,7 @@ impl Pausing {
 
     /// Stops the waiting jobs again after all were continued: a shell continues a job on bringing
     /// it to the foreground.
-    pub fn stop_again(&mut self, work: &mut Workload) {
+    pub fn stop_again(&mut self, work: &mut HostState) {
         for job in self.waiting.clone() {
             if self.is_stopped(job) {
                 self.by_pauser(work, job, "stop", |pauser, job, processes| {
@@ -301,7 +305,7 @@ impl Pausing {
     }
 
     /// Kills all processes of a job, which are these.
-    pub fn kill(&self, work: &mut Workload, job: JobIdx, processes: &[Arc<ProcessHandle>]) {
+    pub fn kill(&self, work: &mut HostState, job: JobIdx, processes: &[Arc<ProcessHandle>]) {
         let killed = match &self.pauser {
             _ if processes.is_empty() => Ok(()),
             Some(pauser) => pauser.kill(group(job), processes),
@@ -311,7 +315,7 @@ impl Pausing {
     }
 
     /// Reads whether the waiting jobs have stopped.
-    pub fn check_stopped(&mut self, work: &mut Workload) {
+    pub fn check_stopped(&mut self, work: &mut HostState) {
         let Some(pauser) = &mut self.pauser else { return };
         let mut processes = BTreeMap::new();
         if pauser.needs_processes() {
@@ -332,7 +336,7 @@ impl Pausing {
     }
 
     /// Checks that filling threads still have the lowest priority: programs may have changed it.
-    pub fn check_fillers(&mut self, work: &mut Workload) {
+    pub fn check_fillers(&mut self, work: &mut HostState) {
         for job in self.fillers.as_ref().map_or(Vec::new(), Fillers::jobs) {
             let lowered = self.fillers.as_mut().is_none_or(|fillers| fillers.lower(work, job));
             if !lowered && self.waiting.contains(&job) {
@@ -342,7 +346,7 @@ impl Pausing {
     }
 
     /// Applies the class inherited from the creator to a new thread.
-    pub fn inherit_class(&mut self, work: &mut Workload, id: TaskId) {
+    pub fn inherit_class(&mut self, work: &mut HostState, id: TaskId) {
         if let Some(fillers) = &mut self.fillers {
             fillers.inherit_class(work, id);
         }
@@ -360,8 +364,8 @@ impl Pausing {
 }
 
 /// Number of a job in the pauser.
-const fn group(job: JobIdx) -> Group {
-    Group(job.0)
+const fn group(job: JobIdx) -> JobProcesses {
+    JobProcesses(job.0)
 }
 
 /// File descriptors that must be free after the preparations: for reading threads, with a few for

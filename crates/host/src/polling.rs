@@ -3,14 +3,14 @@
 //! A quantum must cost little with hundreds of jobs, so those that waited in it are not read, and of the others
 //! the place is read only if they ran. All that runs is read as a whole once a second or less often.
 
-use crate::events::Events;
-use crate::parts::Parts;
-use crate::placement::{Event, Placing, after_reset, follow_all};
+use crate::events::HostEvents;
+use crate::parts::HostParts;
+use crate::placement::{PlacementEvent, Placing, after_reset, follow_all};
 use crate::preparing::{MOST_CPUSETS, attached_pus, usable};
 use crate::quantum::own_time;
-use crate::task::Task;
+use crate::task::TrackedTask;
 use crate::throttling::Throttling;
-use crate::workload::Workload;
+use crate::workload::HostState;
 use colocate_act::actuators::Actuators;
 use colocate_act::boost::{LOWEST_NICE, PriorityBoost, SHORT_SLICE};
 use colocate_act::mask_owner::MaskOwner;
@@ -100,8 +100,8 @@ impl Polling {
     /// where the plan has it. Reading it anew after a change is rare, and not counted either.
     pub fn poll_if_due(
         &mut self,
-        parts: &mut Parts,
-        events: &mut Events,
+        parts: &mut HostParts,
+        events: &mut HostEvents,
         throttling: &mut Throttling,
     ) {
         self.check_own_waits(parts);
@@ -131,7 +131,7 @@ impl Polling {
     }
 
     /// Reads the next [`MOST_AT_ONCE`] tasks. True if there are no more: then it begins with the first again.
-    fn poll_next_tasks(&mut self, parts: &mut Parts) -> bool {
+    fn poll_next_tasks(&mut self, parts: &mut HostParts) -> bool {
         read_times(parts);
         let (at, orphans) = (now(), parts.pausing.stopped_jobs());
         let next = parts.work.table.tasks.living_after(self.last_read, MOST_AT_ONCE);
@@ -147,7 +147,7 @@ impl Polling {
     }
 
     /// Takes the largest share of CPU time while an equal one is too little, and no more otherwise.
-    fn check_own_waits(&mut self, parts: &mut Parts) {
+    fn check_own_waits(&mut self, parts: &mut HostParts) {
         if !self.boost.has_answered() {
             // This is the first thread.
             let us = Pid(std::process::id().cast_signed());
@@ -155,7 +155,7 @@ impl Polling {
         }
         let (tasks, waiting, pus) =
             (&parts.work.table.tasks, parts.pausing.waiting(), parts.work.usable.len());
-        let may_run = |task: &&Task| !waiting.contains(&task.id.job);
+        let may_run = |task: &&TrackedTask| !waiting.contains(&task.id.job);
         let crowd = || (tasks.runnable().filter(may_run).count(), pus);
         if let Some(boosted) = self.boost.poll(now(), crowd) {
             // Where a larger share is not permitted, new threads wait longer.
@@ -165,7 +165,7 @@ impl Polling {
     }
 
     /// Notices PUs that have come or gone, and processes that were moved to another cpuset.
-    fn check_machine(&mut self, parts: &mut Parts, events: &mut Events) {
+    fn check_machine(&mut self, parts: &mut HostParts, events: &mut HostEvents) {
         let Some(usable_now) = usable_now(&parts.work) else { return };
         if usable_now == parts.work.actuators.usable {
             return;
@@ -194,7 +194,7 @@ impl Polling {
     }
 
     /// Reads all tasks that may run.
-    pub fn read_all_tasks(&mut self, parts: &mut Parts) {
+    pub fn read_all_tasks(&mut self, parts: &mut HostParts) {
         read_times(parts);
         let at = now();
         parts.sources.times.states().begin(parts.work.table.processes.with_threads(), at);
@@ -211,7 +211,7 @@ impl Polling {
         several.for_each(|(pid, _)| parts.sources.times.states().all_read(pid));
     }
 
-    fn read_task(&mut self, parts: &mut Parts, id: TaskId, at: Nanos) {
+    fn read_task(&mut self, parts: &mut HostParts, id: TaskId, at: Nanos) {
         read_usage(parts, id, at);
         let Some(task) = parts.work.table.tasks.get_mut(id) else { return };
         let stat = parts.work.actuators.read_back(&mut task.thread);
@@ -255,7 +255,7 @@ impl Polling {
     ///
     /// Those that sleep are read only if the clocks of their processes say that one of them has run, or if they are alone in
     /// their processes, and seldom where they are many.
-    pub fn read_runnable_tasks(&mut self, parts: &mut Parts) {
+    pub fn read_runnable_tasks(&mut self, parts: &mut HostParts) {
         read_times(parts);
         let at = now();
         if !parts.sources.times.has_phases() {
@@ -304,7 +304,7 @@ impl Polling {
     }
 
     /// Notes the jobs that another process has stopped.
-    fn note_stopped(&self, parts: &mut Parts) {
+    fn note_stopped(&self, parts: &mut HostParts) {
         for (job, polls) in &self.stopped_polls {
             if parts.pausing.may_stop() && *polls == STOPPED_POLLS {
                 let what =
@@ -316,27 +316,27 @@ impl Polling {
 }
 
 /// Takes in whether a sched_ext scheduler is loaded, which changes all placements.
-pub(crate) fn watch_sched_ext(placing: &mut Placing, work: &mut Workload) {
+pub(crate) fn watch_sched_ext(placing: &mut Placing, work: &mut HostState) {
     if placing.watch_sched_ext(work) {
         follow_all(placing, work);
     }
 }
 
 /// Reads the usage of a living task until `at`, on the kernel's clock.
-fn read_usage(parts: &mut Parts, id: TaskId, at: Nanos) {
+fn read_usage(parts: &mut HostParts, id: TaskId, at: Nanos) {
     if let Some(task) = parts.work.table.tasks.get_mut(id) {
         parts.sources.read(task.named(), at, &mut task.usage);
     }
 }
 
 /// Reads the times of all threads, where they are known better than by the kernel's own sums.
-fn read_times(parts: &mut Parts) {
+fn read_times(parts: &mut HostParts) {
     // Where that fails the kernel's sums remain, and a message says so.
     let _ = parts.sources.times.drain();
 }
 
 /// Takes in that the mask of a task, as just read, was changed by its program.
-fn check_mask(parts: &mut Parts, id: TaskId, at: Nanos) {
+fn check_mask(parts: &mut HostParts, id: TaskId, at: Nanos) {
     let Some(task) = parts.work.table.tasks.get_mut(id) else { return };
     match parts.work.actuators.mask_owner(&mut task.thread) {
         MaskOwner::Program => {
@@ -350,7 +350,7 @@ fn check_mask(parts: &mut Parts, id: TaskId, at: Nanos) {
 
 /// Takes in that a program has set the original mask again on a task that it had bound: LLVM's OpenMP binds its first thread to one
 /// PU after the other as it begins.
-fn check_bound(parts: &mut Parts, id: TaskId) {
+fn check_bound(parts: &mut HostParts, id: TaskId) {
     let Some(task) = parts.work.table.tasks.get_mut(id) else { return };
     if task.placement.status != PlacementStatus::PinnedByProgram
         || parts.work.actuators.mask_owner(&mut task.thread) != MaskOwner::Original
@@ -359,12 +359,12 @@ fn check_bound(parts: &mut Parts, id: TaskId) {
     }
     task.placement.status = PlacementStatus::LeftToKernel;
     if parts.placing.reset_target(&mut parts.work, id) {
-        parts.placing.place(&mut parts.work, id, Event::Restored, now());
+        parts.placing.place(&mut parts.work, id, PlacementEvent::Restored, now());
     }
 }
 
 /// Takes in that a task that was put somewhere has the original mask again.
-fn on_mask_reset(parts: &mut Parts, id: TaskId, at: Nanos) {
+fn on_mask_reset(parts: &mut HostParts, id: TaskId, at: Nanos) {
     let Some(task) = parts.work.table.tasks.get_mut(id) else { return };
     if task.placement.status != PlacementStatus::Placed {
         return;
@@ -382,7 +382,7 @@ fn on_mask_reset(parts: &mut Parts, id: TaskId, at: Nanos) {
 }
 
 /// Reads what a task has done, and where it is if it has run.
-fn read_if_run(parts: &mut Parts, id: TaskId, at: Nanos) {
+fn read_if_run(parts: &mut HostParts, id: TaskId, at: Nanos) {
     let before = parts.work.table.tasks.get_mut(id).and_then(|task| task.usage.cpu_time);
     read_usage(parts, id, at);
     let Some(task) = parts.work.table.tasks.get_mut(id) else { return };
@@ -398,7 +398,7 @@ fn read_if_run(parts: &mut Parts, id: TaskId, at: Nanos) {
 
 /// Finds first threads of jobs that live although their end was reported: when a program
 /// changes its user, the kernel takes our events from it (perf_event_open(2)).
-fn find_lost_jobs(parts: &mut Parts) {
+fn find_lost_jobs(parts: &mut HostParts) {
     for id in parts.work.table.maybe_lost() {
         let Some(task) = parts.work.table.tasks.get_mut(id) else { continue };
         // The kernel reports an end before it is over: a task that has just ended may still be seen to run.
@@ -416,13 +416,13 @@ fn find_lost_jobs(parts: &mut Parts) {
         if stat.is_some_and(|stat| !stat.is_dead()) {
             parts.work.table.revive(id);
             parts.work.table.hold(id, process);
-            parts.placing.place(&mut parts.work, id, Event::Restored, now());
+            parts.placing.place(&mut parts.work, id, PlacementEvent::Restored, now());
         }
     }
 }
 
 /// PUs that threads of jobs may use now: those of our own mask, or, of programs that run already, those of their cpusets.
-fn usable_now(work: &Workload) -> Option<PuSet> {
+fn usable_now(work: &HostState) -> Option<PuSet> {
     let own = || affinity::of(Tid(0)).ok();
     if !work.is_attached {
         return own();

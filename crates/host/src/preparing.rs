@@ -169,8 +169,9 @@ pub(crate) fn hold_all(commands: &[Command], signals: &Signals) -> Result<Vec<He
 }
 
 /// Watches all these processes; fewer if a signal that ends the run arrives.
-pub(crate) fn watch_all(pids: &[Pid], options: &lifecycle::Options) -> LifecycleEvents {
-    let options = lifecycle::Options { most_a_second: Some(MOST_A_SECOND), ..options.clone() };
+pub(crate) fn watch_all(pids: &[Pid], options: &lifecycle::LifecycleOptions) -> LifecycleEvents {
+    let options =
+        lifecycle::LifecycleOptions { most_a_second: Some(MOST_A_SECOND), ..options.clone() };
     let (first, others) = pids.split_first().map_or((Pid(0), pids), |(first, all)| (*first, all));
     let mut lifecycle = LifecycleEvents::watch(first, &options);
     for pids in others.chunks(WATCHED_AT_ONCE) {

@@ -34,11 +34,11 @@ pub enum Runtime {
 /// Detects runtimes from executables, with a cache of the files already read.
 #[derive(Debug, Default)]
 pub struct Runtimes {
-    known: HashMap<Key, Runtime>,
+    known: HashMap<FileKey, Runtime>,
 }
 
 /// Device, inode and modification time: identify an unchanged file.
-type Key = (u64, u64, Option<SystemTime>);
+type FileKey = (u64, u64, Option<SystemTime>);
 
 impl Runtimes {
     /// PU counting of the program in the file `executable`; [`Runtime::Plain`] if unreadable.
@@ -48,7 +48,7 @@ impl Runtimes {
     }
 }
 
-fn key(found: &Metadata) -> Key {
+fn key(found: &Metadata) -> FileKey {
     (found.dev(), found.ino(), found.modified().ok())
 }
 

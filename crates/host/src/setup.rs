@@ -1,7 +1,7 @@
 //! Settings of a host.
 
 use crate::ready::Readiness;
-use crate::target::Target;
+use crate::target::JobTarget;
 use colocate_act::launch::Command;
 use colocate_engine::Meanwhile;
 use colocate_evidence::JobIdx;
@@ -29,7 +29,7 @@ pub struct Setup {
     /// Whether jobs are stopped by signals even where they could have cgroups.
     pub only_signals: bool,
     /// What each job has to do; those that are not named have to run to their end once.
-    pub targets: Vec<Target>,
+    pub targets: Vec<JobTarget>,
     /// Whether jobs that have reached their target run on, and anew, until all have reached theirs.
     pub repeat: bool,
     /// Readiness of the first job, until which the others are held; `None` if all begin together.
@@ -42,7 +42,7 @@ pub struct Setup {
     /// that it may use and not the one that it is put on.
     pub settle: Nanos,
     /// How thread creation is detected.
-    pub lifecycle: lifecycle::Options,
+    pub lifecycle: lifecycle::LifecycleOptions,
     /// How evidence is gathered that is requested.
     pub sampling: Sampling,
     /// Folders that may hold the journal, best first; see [`colocate_act::rundir::candidates`].

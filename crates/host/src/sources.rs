@@ -2,14 +2,16 @@
 
 use crate::Sampling;
 use crate::pausing::Pausing;
-use crate::workload::Workload;
+use crate::workload::HostState;
 use colocate_engine::Request;
-use colocate_evidence::{Grant, JobIdx, Provider, Refusal, Reports, SeenTask, Source, TaskId};
+use colocate_evidence::{
+    Grant, JobIdx, Provider, Refusal, SeenTask, Source, SourceReports, TaskId,
+};
 use colocate_linux::Pid;
 use colocate_linux::clock::now;
 use colocate_linux::sys;
 use colocate_machine::{Machine, Nanos, PuSet};
-use colocate_model::stack::Parts;
+use colocate_model::stack::StackParts;
 use colocate_observe::pmu::{Counters, Start};
 use colocate_observe::sample::clock::Contents;
 use colocate_observe::sample::{Clocks, SampleOptions};
@@ -21,7 +23,7 @@ use colocate_observe::sources::switches::Switches;
 use colocate_observe::sources::times::ThreadTimes;
 use colocate_observe::sources::wake_ups::WakeUpCounts;
 use colocate_observe::sources::{
-    Backend, Followed, NewTask, QuantumTasks, TaskRef, TaskUsage, catch_up,
+    Backend, FollowedTasks, NewTask, QuantumTasks, TaskRef, TaskUsage, catch_up,
 };
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
@@ -38,13 +40,13 @@ pub(crate) struct Sources {
     /// Whether wake-ups are to be counted once the programs have settled.
     wake_ups_are_due: bool,
     accesses: Option<Accesses>,
-    settings: Settings,
+    settings: BackendSettings,
     messages: Vec<String>,
 }
 
 /// The settings that backends start with.
 #[derive(Debug)]
-struct Settings {
+struct BackendSettings {
     /// Where `/proc` is mounted.
     proc: PathBuf,
     /// How often mixes are sampled, and the clocks of all samples.
@@ -59,7 +61,7 @@ struct Settings {
     nice: i32,
 }
 
-impl Settings {
+impl BackendSettings {
     /// Announces what the requests sample, so that all share one clock.
     fn expect(&mut self, requests: &[Request<'_>]) {
         let samples = requests.iter().filter_map(|request| match request.source {
@@ -83,7 +85,7 @@ impl Settings {
 impl Sources {
     pub fn new(
         sampling: &Sampling,
-        watch: &colocate_observe::lifecycle::Options,
+        watch: &colocate_observe::lifecycle::LifecycleOptions,
         proc: &Path,
         nice: i32,
     ) -> Self {
@@ -96,7 +98,7 @@ impl Sources {
             wake_ups: None,
             wake_ups_are_due: false,
             accesses: None,
-            settings: Settings {
+            settings: BackendSettings {
                 proc: proc.to_owned(),
                 samples: SampleOptions {
                     rate_hz: sampling.mix_hz,
@@ -118,7 +120,7 @@ impl Sources {
         &mut self,
         requests: &[Request<'_>],
         counts_targets: bool,
-        followed: &Followed,
+        followed: &FollowedTasks,
         machine: &Machine,
     ) -> Vec<Grant> {
         let stacks = requests.iter().any(|request| request.source == Source::Stacks);
@@ -139,7 +141,7 @@ impl Sources {
         &mut self,
         request: &Request<'_>,
         stacks: bool,
-        followed: &Followed,
+        followed: &FollowedTasks,
         machine: &Machine,
     ) -> Result<Provider, Refusal> {
         match request.source {
@@ -181,7 +183,11 @@ impl Sources {
         all.into_iter().flatten()
     }
 
-    fn sample_mixes(&mut self, jobs: &[JobIdx], followed: &Followed) -> Result<Provider, Refusal> {
+    fn sample_mixes(
+        &mut self,
+        jobs: &[JobIdx],
+        followed: &FollowedTasks,
+    ) -> Result<Provider, Refusal> {
         let chosen = followed.jobs.iter().filter(|(job, ..)| jobs.contains(job));
         let chosen: Vec<_> = chosen.map(|(job, pid, _)| (*job, *pid)).collect();
         let begin = self.settings.begin();
@@ -189,16 +195,16 @@ impl Sources {
     }
 
     /// Counts every living task, and each that is created.
-    fn count(&mut self, stacks: bool, followed: &Followed) -> Result<Provider, Refusal> {
-        let Settings { instead, proc, .. } = &self.settings;
+    fn count(&mut self, stacks: bool, followed: &FollowedTasks) -> Result<Provider, Refusal> {
+        let BackendSettings { instead, proc, .. } = &self.settings;
         started(&mut self.counters, followed, || match instead.clone() {
             Some(counters) => Ok(TaskCounters::new(counters)),
             None => TaskCounters::find(proc, stacks).map_err(Refusal::of),
         })
     }
 
-    fn sample_spinning(&mut self, followed: &Followed) -> Result<Provider, Refusal> {
-        let Settings { spin_rate_hz, samples, .. } = &self.settings;
+    fn sample_spinning(&mut self, followed: &FollowedTasks) -> Result<Provider, Refusal> {
+        let BackendSettings { spin_rate_hz, samples, .. } = &self.settings;
         started(&mut self.spinning, followed, || {
             Spinning::new(*spin_rate_hz, &samples.clocks, self.settings.begin())
                 .map_err(Refusal::of)
@@ -206,7 +212,7 @@ impl Sources {
     }
 
     /// Counts wake-ups, now or, for programs that are launched, once these have settled.
-    fn count_wake_ups(&mut self, followed: &Followed) -> Result<Provider, Refusal> {
+    fn count_wake_ups(&mut self, followed: &FollowedTasks) -> Result<Provider, Refusal> {
         if let Some(counts) = &self.wake_ups {
             return Ok(counts.provider());
         }
@@ -220,7 +226,12 @@ impl Sources {
     }
 
     /// Begins to count wake-ups if that is due and the programs have settled since the launch.
-    pub fn begin_wake_ups_if_due(&mut self, work: &mut Workload, pausing: &Pausing, settle: Nanos) {
+    pub fn begin_wake_ups_if_due(
+        &mut self,
+        work: &mut HostState,
+        pausing: &Pausing,
+        settle: Nanos,
+    ) {
         if !self.wake_ups_are_due || work.clock() < settle {
             return;
         }
@@ -228,21 +239,21 @@ impl Sources {
         work.notes.extend(Grant { source: Source::WakeUps, answer }.lines());
     }
 
-    fn begin_wake_ups(&mut self, followed: &Followed) -> Result<Provider, Refusal> {
+    fn begin_wake_ups(&mut self, followed: &FollowedTasks) -> Result<Provider, Refusal> {
         self.wake_ups_are_due = false;
         let cpus = &self.settings.samples.clocks.watch.cpus;
         started(&mut self.wake_ups, followed, || WakeUpCounts::start(cpus))
     }
 
-    fn sample_accesses(&mut self, followed: &Followed) -> Result<Provider, Refusal> {
-        let Settings { access_rate_hz, samples, .. } = &self.settings;
+    fn sample_accesses(&mut self, followed: &FollowedTasks) -> Result<Provider, Refusal> {
+        let BackendSettings { access_rate_hz, samples, .. } = &self.settings;
         started(&mut self.accesses, followed, || Accesses::start(*access_rate_hz, &samples.clocks))
     }
 
     /// Samples which pages tasks use. Where that is refused and nothing else needs the samples, these end.
     fn sample_pages(
         &mut self,
-        followed: &Followed,
+        followed: &FollowedTasks,
         machine: &Machine,
     ) -> Result<Provider, Refusal> {
         if machine.nodes.len() < 2 {
@@ -260,7 +271,7 @@ impl Sources {
     }
 
     /// The parts of the stacks that are counted.
-    pub fn stack_parts(&self) -> Result<Parts, Refusal> {
+    pub fn stack_parts(&self) -> Result<StackParts, Refusal> {
         let none = || Refusal::of("nothing is counted");
         self.counters.as_ref().ok_or_else(none)?.stack_parts()
     }
@@ -340,9 +351,9 @@ impl Sources {
         machine: &Machine,
         threads: &[(TaskRef, Nanos)],
         tasks: &mut [SeenTask],
-    ) -> Reports {
+    ) -> SourceReports {
         self.drain();
-        let mut reports = Reports::NONE;
+        let mut reports = SourceReports::NONE;
         let mut quantum =
             QuantumTasks { at: now(), machine, threads, tasks, reports: &mut reports };
         self.backends().for_each(|backend| backend.report(&mut quantum));
@@ -375,7 +386,7 @@ impl Sources {
 /// Provider of a slot, whose backend is started unless it runs.
 fn started<B: Backend>(
     slot: &mut Option<B>,
-    followed: &Followed,
+    followed: &FollowedTasks,
     start: impl FnOnce() -> Result<B, Refusal>,
 ) -> Result<Provider, Refusal> {
     let backend = match slot.take() {
@@ -399,12 +410,12 @@ fn drain<B: Backend>(slot: &mut Option<B>, messages: &mut Vec<String>) {
 }
 
 /// The jobs and tasks that are followed now.
-pub(crate) fn followed(work: &mut Workload, pausing: &Pausing) -> Followed {
+pub(crate) fn followed(work: &mut HostState, pausing: &Pausing) -> FollowedTasks {
     let jobs = work.table.jobs.processes();
     let jobs = jobs.map(|(job, pid)| (job, pid, watched_from(pausing, job, pid))).collect();
     let living: Vec<_> = work.table.tasks.all_living().map(|task| task.id).collect();
     let tasks = living.into_iter().filter_map(|id| new_task(work, pausing, id)).collect();
-    Followed { jobs, tasks }
+    FollowedTasks { jobs, tasks }
 }
 
 /// A program that is not released yet is watched from its exec.
@@ -413,7 +424,7 @@ fn watched_from(pausing: &Pausing, job: JobIdx, pid: Pid) -> Start {
 }
 
 /// A task as backends take it in.
-pub(crate) fn new_task(work: &mut Workload, pausing: &Pausing, id: TaskId) -> Option<NewTask> {
+pub(crate) fn new_task(work: &mut HostState, pausing: &Pausing, id: TaskId) -> Option<NewTask> {
     let task = work.table.tasks.get_mut(id)?;
     let (named, created) = (task.named(), task.created);
     let start = watched_from(pausing, id.job, named.pid);

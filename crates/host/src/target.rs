@@ -15,14 +15,14 @@ use colocate_evidence::{JobEnd, JobIdx};
 
 /// Target of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum JobTarget {
     /// Number of complete runs, at least 1.
     Completions(u32),
     /// Instructions outside the kernel, over all runs and threads.
     Instructions(u64),
 }
 
-impl Default for Target {
+impl Default for JobTarget {
     fn default() -> Self {
         Self::Completions(1)
     }
@@ -31,13 +31,13 @@ impl Default for Target {
 /// Progress of a workload's jobs.
 #[derive(Debug)]
 pub struct Targets {
-    jobs: Vec<Progress>,
+    jobs: Vec<TargetProgress>,
     repeat: bool,
 }
 
 #[derive(Debug)]
-struct Progress {
-    target: Target,
+struct TargetProgress {
+    target: JobTarget,
     runs: u32,
     /// End on which the target was reached or missed.
     end: Option<JobEnd>,
@@ -49,11 +49,11 @@ struct Progress {
 impl Targets {
     /// Targets of `jobs` jobs; a job without a target runs once. With `repeat`, jobs restart until
     /// all targets are reached.
-    pub fn new(jobs: usize, targets: &[Target], repeat: bool) -> Self {
+    pub fn new(jobs: usize, targets: &[JobTarget], repeat: bool) -> Self {
         let target = |job| targets.get(job).copied().unwrap_or_default();
         Self {
             jobs: (0..jobs)
-                .map(|job| Progress {
+                .map(|job| TargetProgress {
                     target: target(job),
                     runs: 0,
                     end: None,
@@ -68,8 +68,8 @@ impl Targets {
     /// First instruction target, if any: its instructions must be counted.
     pub fn instructions(&self) -> Option<u64> {
         self.jobs.iter().find_map(|progress| match progress.target {
-            Target::Instructions(target) => Some(target),
-            Target::Completions(_) => None,
+            JobTarget::Instructions(target) => Some(target),
+            JobTarget::Completions(_) => None,
         })
     }
 
@@ -85,8 +85,8 @@ impl Targets {
         let Some(progress) = self.jobs.get_mut(end.job.0 as usize) else { return false };
         progress.runs = progress.runs.saturating_add(1);
         let reached = match progress.target {
-            Target::Completions(target) => progress.runs >= target,
-            Target::Instructions(target) => instructions >= target,
+            JobTarget::Completions(target) => progress.runs >= target,
+            JobTarget::Instructions(target) => instructions >= target,
         };
         let failed = end.status != 0;
         // The first end stays, also while the job runs on for others.
@@ -118,7 +118,7 @@ impl Targets {
     pub fn counted(&mut self, job: JobIdx, instructions: u64, end: impl FnOnce() -> JobEnd) {
         let Some(progress) = self.jobs.get_mut(job.0 as usize) else { return };
         let reached =
-            matches!(progress.target, Target::Instructions(target) if instructions >= target);
+            matches!(progress.target, JobTarget::Instructions(target) if instructions >= target);
         if reached && progress.end.is_none() {
             progress.end = Some(end());
         }
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn until_the_target() {
-        let wanted = [Target::Completions(3), Target::Instructions(100)];
+        let wanted = [JobTarget::Completions(3), JobTarget::Instructions(100)];
         let mut targets = Targets::new(2, &wanted, false);
         assert_eq!(targets.instructions(), Some(100));
         let again: Vec<bool> = (1..4).map(|at| targets.run_ended(end(0, at, 0), 0)).collect();
@@ -198,7 +198,7 @@ mod tests {
     /// Job 0 is done first and runs on for the load's sake; its time is that of its first end.
     #[test]
     fn the_load_stays() {
-        let wanted = [Target::Completions(1), Target::Instructions(100)];
+        let wanted = [JobTarget::Completions(1), JobTarget::Instructions(100)];
         let mut targets = Targets::new(2, &wanted, true);
         assert!(targets.run_ended(end(0, 1, 0), 0));
         assert!(targets.run_ended(end(0, 2, 0), 0));
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn a_failed_run_is_the_last() {
         for repeat in [false, true] {
-            let mut targets = Targets::new(2, &[Target::Completions(9); 2], repeat);
+            let mut targets = Targets::new(2, &[JobTarget::Completions(9); 2], repeat);
             assert!(targets.run_ended(end(0, 1, 0), 0));
             assert!(!targets.run_ended(end(0, 2, 137), 0));
             assert_eq!(targets.new_ends(), [end(0, 2, 137)]);
@@ -230,7 +230,8 @@ mod tests {
     /// Job 0 has reached its target and runs on for the load's sake; job 1 lacks eight of nine runs.
     #[test]
     fn nothing_more_is_launched() {
-        let mut targets = Targets::new(2, &[Target::Completions(1), Target::Completions(9)], true);
+        let mut targets =
+            Targets::new(2, &[JobTarget::Completions(1), JobTarget::Completions(9)], true);
         for (job, status) in [(0, 0), (1, 143)] {
             assert!(targets.run_ended(end(job, 2, 0), 0));
             targets.give_up(end(job, 3, 143));
@@ -250,10 +251,10 @@ mod tests {
             fails in prop::collection::vec(0_u32..8, 60),
         ) {
             let target = |&(count, n): &(bool, u32)| match count {
-                true => Target::Instructions(u64::from(n)),
-                false => Target::Completions(n),
+                true => JobTarget::Instructions(u64::from(n)),
+                false => JobTarget::Completions(n),
             };
-            let list: Vec<Target> = wanted.iter().map(target).collect();
+            let list: Vec<JobTarget> = wanted.iter().map(target).collect();
             let mut targets = Targets::new(list.len(), &list, repeat);
             let mut running: Vec<bool> = vec![true; list.len()];
             let mut reported = Vec::new();

@@ -2,7 +2,7 @@
 
 use crate::placed::PlacedTimes;
 use colocate_act::affinity::Pinned;
-use colocate_act::thread::Thread;
+use colocate_act::thread::ManagedThread;
 use colocate_evidence::{Exemption, PlacementStatus, TaskId};
 use colocate_linux::{Pid, Tid};
 use colocate_machine::{Nanos, PuSet};
@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 /// A task, living or remembered.
 #[derive(Debug)]
-pub struct Task {
+pub struct TrackedTask {
     /// Task ID.
     pub id: TaskId,
     /// Kernel thread, with colocate's changes to it.
-    pub thread: Thread,
+    pub thread: ManagedThread,
     /// Names of job and thread (at most 15 bytes), separated by a slash.
     pub name: Arc<str>,
     /// Creation time on the kernel's clock.
@@ -92,7 +92,7 @@ impl Placement {
     }
 }
 
-impl Task {
+impl TrackedTask {
     /// Reference for evidence backends.
     pub const fn named(&self) -> TaskRef {
         TaskRef { id: self.id, pid: self.thread.pid, tid: self.thread.tid }

@@ -15,7 +15,7 @@ pub use seen::seen;
 
 use crate::placed::AnyPlaced;
 use crate::runtime::Runtime;
-use crate::task::Task;
+use crate::task::TrackedTask;
 use colocate_act::journal::Slot;
 use colocate_evidence::{JobIdx, PlacementStatus, TaskId};
 use colocate_linux::handle::ProcessHandle;
@@ -110,7 +110,7 @@ impl TaskTable {
     fn sum_by_job<T: AddAssign>(
         &self,
         ended: impl Fn(&Job) -> T,
-        living: impl Fn(&Task) -> Option<T>,
+        living: impl Fn(&TrackedTask) -> Option<T>,
     ) -> Vec<T> {
         let mut all: Vec<T> = self.jobs.iter().map(ended).collect();
         for task in self.tasks.all_living() {

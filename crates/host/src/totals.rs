@@ -1,8 +1,8 @@
 //! Figures of a run for reports.
 
 use crate::CreationCounts;
-use crate::task::{Task, TaskRecord};
-use crate::workload::Workload;
+use crate::task::{TaskRecord, TrackedTask};
+use crate::workload::HostState;
 use colocate_evidence::TaskId;
 use colocate_linux::Pid;
 use colocate_linux::clock::now;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// Figures of a run, beside its last observation.
 #[derive(Clone, Debug, Default)]
-pub struct Totals {
+pub struct RunTotals {
     /// Least CPU quota that was found of the jobs' control groups.
     pub quota: Option<CpuQuota>,
     /// What was seen of thread creation.
@@ -44,11 +44,11 @@ pub struct Totals {
 }
 
 /// Records of the remembered tasks.
-pub(crate) fn records(work: &Workload) -> BTreeMap<TaskId, TaskRecord> {
+pub(crate) fn records(work: &HostState) -> BTreeMap<TaskId, TaskRecord> {
     work.table.tasks.remembered().map(|task| (task.id, record(work, task))).collect()
 }
 
-fn record(work: &Workload, task: &Task) -> TaskRecord {
+fn record(work: &HostState, task: &TrackedTask) -> TaskRecord {
     let at = now();
     let places = task.placement.times.until(at).into_iter();
     TaskRecord {

@@ -11,7 +11,7 @@ use colocate_machine::{Machine, Nanos, PuNr};
 use std::io;
 
 /// State that the parts of the host act on.
-pub(crate) struct Workload {
+pub(crate) struct HostState {
     pub machine: Machine,
     pub usable: Vec<PuNr>,
     pub table: TaskTable,
@@ -26,7 +26,7 @@ pub(crate) struct Workload {
     pub pending_end: Option<QuantumEnd>,
 }
 
-impl Workload {
+impl HostState {
     /// Time since the launch; zero before.
     pub fn clock(&self) -> Nanos {
         self.launched.map_or(Nanos::ZERO, |launch| now().saturating_sub(launch))

@@ -6,9 +6,9 @@
 #![allow(clippy::print_stdout)] // it has no harness that would speak for it
 
 use colocate_act::launch::Command;
-use colocate_engine::{Host, HostError, KnownJob, Meanwhile, Round, Until, Workload};
+use colocate_engine::{Host, HostError, KnownJob, Meanwhile, Round, RunSettings, Until};
 use colocate_evidence::{JobIdx, Observation, Source, SourceSet};
-use colocate_host::{LinuxHost, Sampling, Setup, Target};
+use colocate_host::{JobTarget, LinuxHost, Sampling, Setup};
 use colocate_linux::Tid;
 use colocate_machine::{Bytes, Nanos, NodeNr, read};
 use colocate_model::symbiosis::Component;
@@ -39,7 +39,7 @@ fn clock() -> Counters {
     ])
 }
 
-fn setup(scripts: &[&str], targets: &[Target]) -> Setup {
+fn setup(scripts: &[&str], targets: &[JobTarget]) -> Setup {
     let command = |script: &&str| {
         let argv = ["sh", "-c", script].map(Into::into).to_vec();
         Command::find(argv, std::env::var_os("PATH").as_deref()).unwrap()
@@ -57,7 +57,7 @@ fn setup(scripts: &[&str], targets: &[Target]) -> Setup {
         until: Vec::new(),
         grace: Nanos::from_millis(50),
         settle: Nanos::ZERO,
-        lifecycle: lifecycle::Options::here().unwrap(),
+        lifecycle: lifecycle::LifecycleOptions::here().unwrap(),
         sampling: counting(clock()),
         run_dirs: Vec::new(),
         proc: PathBuf::from("/proc"),
@@ -77,7 +77,7 @@ fn schedule(
 ) -> Result<Observation, HostError> {
     let jobs = vec![KnownJob { name: "job".into(), profile: None, phases: Vec::new() }; jobs];
     let (until, watch) = (Until::Time(QUANTUM), Nanos::ZERO);
-    let workload = Workload {
+    let workload = RunSettings {
         jobs: &jobs,
         policy: "test",
         until,
@@ -124,7 +124,7 @@ const FOR_EVER: &str = "while :; do :; done";
 
 /// Five jobs that need several runs for 100 ms, and one that needs none of them to end.
 fn instructions_add_up(only_signals: bool) {
-    let target = Target::Instructions(100_000_000);
+    let target = JobTarget::Instructions(100_000_000);
     let scripts = [WORK, WORK, FOR_EVER, WORK, WORK, WORK];
     let setup = Setup { only_signals, ..setup(&scripts, &[target; 6]) };
     let (last, runs) = run(&setup);
@@ -144,7 +144,7 @@ fn instructions_add_up(only_signals: bool) {
 /// A shell that ignores SIGTERM, and whose child does, too.
 fn jobs_that_ignore_sigterm_are_killed(only_signals: bool) {
     let ignores = "trap '' TERM; while :; do :; done & while :; do :; done";
-    let target = Target::Instructions(40_000_000);
+    let target = JobTarget::Instructions(40_000_000);
     let setup = Setup { only_signals, ..setup(&[ignores, FOR_EVER], &[target; 2]) };
     let (last, _) = run(&setup);
     assert!(last.ended.iter().all(|end| end.status == 0), "{:?}", last.ended);
@@ -154,8 +154,8 @@ fn jobs_that_ignore_sigterm_are_killed(only_signals: bool) {
 
 /// With the load kept, the first job runs on after it is done, and its time is that of its target.
 fn the_load_stays() {
-    let short = Target::Instructions(20_000_000);
-    let long = Target::Instructions(200_000_000);
+    let short = JobTarget::Instructions(20_000_000);
+    let long = JobTarget::Instructions(200_000_000);
     let setup = Setup { repeat: true, ..setup(&[WORK, FOR_EVER], &[short, long]) };
     let (last, _) = run(&setup);
     let at: Vec<Nanos> = last.ended.iter().map(|end| end.at).collect();
@@ -173,7 +173,7 @@ fn without_counters_it_is_refused() {
         skip!(NoPmu, "the processor counts");
     }
     let sampling = Sampling::default();
-    let setup = Setup { sampling, ..setup(&[WORK], &[Target::Instructions(7)]) };
+    let setup = Setup { sampling, ..setup(&[WORK], &[JobTarget::Instructions(7)]) };
     let error = LinuxHost::prepare(read::live().unwrap(), &setup).err().unwrap();
     let text = error.to_string();
     assert!(text.starts_with("a target of 7 instructions: expected counters"), "{text}");
@@ -226,7 +226,7 @@ fn where_cycles_went() {
     let table = stack::arm().into_iter().find(|table| table.parts.len() == 3).unwrap();
     counters.pmus[0].stack = Some(StackPlan { table, width: 0.0 });
     let grows = "exec awk 'BEGIN { for (i = 0; i < 4000000; i++) a[i] = i }'";
-    let targets = [Target::Instructions(6 * QUANTUM.0); 2];
+    let targets = [JobTarget::Instructions(6 * QUANTUM.0); 2];
     let setup = Setup { sampling: counting(counters), ..setup(&[grows, grows], &targets) };
     let mut host = LinuxHost::prepare(read::live().unwrap(), &setup).unwrap();
     let model = model_of(table.parts);

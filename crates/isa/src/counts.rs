@@ -12,7 +12,7 @@ pub const VERSION: u32 = 5;
 /// Counts of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Process {
+pub struct ProcessCounts {
     /// Version of the format, [`VERSION`].
     pub version: u32,
     /// Emulated architecture, as named by QEMU.
@@ -26,13 +26,13 @@ pub struct Process {
     /// End of the process, on `CLOCK_MONOTONIC`, in ns.
     pub end_ns: u64,
     /// Threads, in the order of creation.
-    pub threads: Vec<Thread>,
+    pub threads: Vec<ThreadCounts>,
     /// Instructions executed that QEMU does not implement.
     pub unsupported: Vec<Unsupported>,
     /// Blocks that stretches refer to.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<CodeBlock>,
     /// Sampled stretches of instructions; empty if not sampled.
-    pub stretches: Vec<Stretch>,
+    pub stretches: Vec<BlockSequence>,
     /// Returns from signal handlers.
     pub handlers: u64,
     /// Threads begun. More than the length of `threads` if a thread's counts were lost.
@@ -42,7 +42,7 @@ pub struct Process {
 /// A thread that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Thread {
+pub struct ThreadCounts {
     /// Thread ID.
     pub tid: i32,
     /// Creation of the thread, on `CLOCK_MONOTONIC`, in ns.
@@ -99,7 +99,7 @@ pub struct Unsupported {
 /// Consecutive instructions without a branch between them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Block {
+pub struct CodeBlock {
     /// Address of the first instruction.
     pub address: u64,
     /// Encoding of each instruction.
@@ -109,20 +109,20 @@ pub struct Block {
 /// A stretch of blocks that a thread executed consecutively.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Stretch {
+pub struct BlockSequence {
     /// Thread ID.
     pub tid: i32,
-    /// Indices into [`Process::blocks`].
+    /// Indices into [`ProcessCounts::blocks`].
     pub blocks: Vec<usize>,
     /// Execution since the previous stretch in the file, or since the thread's start; `None` if
     /// unknown.
-    pub ran: Option<Part>,
+    pub ran: Option<ExecutionCounts>,
 }
 
 /// Counts of a part of a thread's execution.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Part {
+pub struct ExecutionCounts {
     /// Instructions executed, by class.
     pub counts: ClassCounts,
     /// Misses of simulated caches, or `None` if not simulated.

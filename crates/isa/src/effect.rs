@@ -1,12 +1,12 @@
 //! Effects of an instruction on registers and memory, in enough detail to recognise spin loops.
 //!
 //! [`effect`] returns the registers and memory that an instruction reads and writes, and the kind
-//! of function from old to new values ([`Way`]), not the values.
+//! of function from old to new values ([`Transfer`]), not the values.
 //!
 //! # Limits
 //! A write of part of a register counts as a write of the whole. All flags are one register. Of A64
-//! only the instructions of spin loops are known; all others are [`Way::Unknown`]. A loop with an
-//! unknown instruction never counts as a spin loop.
+//! only the instructions of spin loops are known; all others are [`Transfer::Unknown`]. A loop with
+//! an unknown instruction never counts as a spin loop.
 
 mod aarch64;
 mod x86;
@@ -75,7 +75,7 @@ pub struct Address {
 
 /// A memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Access {
+pub struct MemoryAccess {
     /// Address.
     pub address: Address,
     /// Whether the access reads.
@@ -86,7 +86,7 @@ pub struct Access {
 
 /// Function that maps the values read to the values written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Way {
+pub enum Transfer {
     /// One of the values read, unchanged.
     Copy,
     /// Sum of the values read and of constants, or one value shifted by a constant.
@@ -117,17 +117,18 @@ pub struct Effect {
     /// Decoded instruction.
     pub decoded: Decoded,
     /// Function from values read to values written.
-    pub way: Way,
+    pub way: Transfer,
     /// Registers whose values determine results or the direction of a jump, without address
     /// registers.
     pub reads: Registers,
     /// Registers written.
     pub writes: Registers,
-    /// Registers read whose values go to memory, for [`Way::Swap`], [`Way::CompareSwap`] and
-    /// [`Way::SetBits`].
+    /// Registers read whose values go to memory, for [`Transfer::Swap`], [`Transfer::CompareSwap`]
+    /// and
+    /// [`Transfer::SetBits`].
     pub stored: Registers,
     /// Memory accesses.
-    pub memory: Vec<Access>,
+    pub memory: Vec<MemoryAccess>,
     /// Stack slot, as [`Address::slot`], whose address is the only result (`lea`).
     pub points: Option<(u8, i64)>,
 }
@@ -165,7 +166,7 @@ mod tests {
     fn values_and_addresses_are_apart() {
         // mov eax, [rdi+rcx*4]
         let load = of(&[0x8b, 0x04, 0x8f]);
-        assert_eq!((load.way, load.reads, load.writes), (Way::Copy, set(&[]), set(&[0])));
+        assert_eq!((load.way, load.reads, load.writes), (Transfer::Copy, set(&[]), set(&[0])));
         let [access] = load.memory[..] else { panic!("{load:?}") };
         assert_eq!(access.address, Address { registers: set(&[1, 7]), slot: None, near: None });
         assert!(access.reads && !access.writes);
@@ -180,26 +181,26 @@ mod tests {
 
     #[test]
     fn ways_of_x86() {
-        let cases: [(&[u8], Way); 19] = [
-            (&[0xf3, 0x90], Way::Hint),                      // pause
-            (&[0x66, 0x0f, 0xae, 0xf0], Way::Hint),          // tpause eax
-            (&[0xf2, 0x0f, 0xae, 0xf0], Way::Hint),          // umwait eax
-            (&[0x0f, 0x31], Way::Clock),                     // rdtsc
-            (&[0x0f, 0x05], Way::System),                    // syscall
-            (&[0x48, 0x89, 0xc8], Way::Copy),                // mov rax, rcx
-            (&[0x0f, 0x44, 0xc1], Way::Copy),                // cmove eax, ecx
-            (&[0xff, 0xc8], Way::Sum),                       // dec eax
-            (&[0x83, 0x45, 0xfc, 0x01], Way::Sum),           // add dword [rbp-4], 1
-            (&[0x48, 0x8d, 0x40, 0x01], Way::Sum),           // lea rax, [rax+1]
-            (&[0xd1, 0xe0], Way::Sum),                       // shl eax, 1
-            (&[0xd3, 0xe0], Way::Mix),                       // shl eax, cl
-            (&[0x0f, 0xaf, 0xc1], Way::Mix),                 // imul eax, ecx
-            (&[0x87, 0x07], Way::Swap),                      // xchg [rdi], eax
-            (&[0xf0, 0x0f, 0xb1, 0x17], Way::CompareSwap),   // lock cmpxchg [rdi], edx
-            (&[0xf0, 0x0f, 0xba, 0x2f, 0x00], Way::SetBits), // lock bts dword [rdi], 0
-            (&[0xf0, 0xff, 0x0f], Way::Sum),                 // lock dec dword [rdi]
-            (&[0xf0, 0x0f, 0xc1, 0x07], Way::Mix),           // lock xadd [rdi], eax
-            (&[0xf3, 0xa4], Way::Unknown),                   // rep movsb
+        let cases: [(&[u8], Transfer); 19] = [
+            (&[0xf3, 0x90], Transfer::Hint),                      // pause
+            (&[0x66, 0x0f, 0xae, 0xf0], Transfer::Hint),          // tpause eax
+            (&[0xf2, 0x0f, 0xae, 0xf0], Transfer::Hint),          // umwait eax
+            (&[0x0f, 0x31], Transfer::Clock),                     // rdtsc
+            (&[0x0f, 0x05], Transfer::System),                    // syscall
+            (&[0x48, 0x89, 0xc8], Transfer::Copy),                // mov rax, rcx
+            (&[0x0f, 0x44, 0xc1], Transfer::Copy),                // cmove eax, ecx
+            (&[0xff, 0xc8], Transfer::Sum),                       // dec eax
+            (&[0x83, 0x45, 0xfc, 0x01], Transfer::Sum),           // add dword [rbp-4], 1
+            (&[0x48, 0x8d, 0x40, 0x01], Transfer::Sum),           // lea rax, [rax+1]
+            (&[0xd1, 0xe0], Transfer::Sum),                       // shl eax, 1
+            (&[0xd3, 0xe0], Transfer::Mix),                       // shl eax, cl
+            (&[0x0f, 0xaf, 0xc1], Transfer::Mix),                 // imul eax, ecx
+            (&[0x87, 0x07], Transfer::Swap),                      // xchg [rdi], eax
+            (&[0xf0, 0x0f, 0xb1, 0x17], Transfer::CompareSwap),   // lock cmpxchg [rdi], edx
+            (&[0xf0, 0x0f, 0xba, 0x2f, 0x00], Transfer::SetBits), // lock bts dword [rdi], 0
+            (&[0xf0, 0xff, 0x0f], Transfer::Sum),                 // lock dec dword [rdi]
+            (&[0xf0, 0x0f, 0xc1, 0x07], Transfer::Mix),           // lock xadd [rdi], eax
+            (&[0xf3, 0xa4], Transfer::Unknown),                   // rep movsb
         ];
         for (bytes, way) in cases {
             assert_eq!(of(bytes).way, way, "{bytes:02x?}");
@@ -212,29 +213,29 @@ mod tests {
 
     #[test]
     fn ways_of_aarch64() {
-        let cases: [(u32, Way); 15] = [
-            (0xd503_203f, Way::Hint),        // yield
-            (0xd503_205f, Way::Hint),        // wfe
-            (0xd503_3fdf, Way::Hint),        // isb
-            (0xd503_201f, Way::Copy),        // nop
-            (0xd53b_e040, Way::Clock),       // mrs x0, cntvct_el0
-            (0xd400_0001, Way::System),      // svc #0
-            (0x88df_fc20, Way::Copy),        // ldar w0, [x1]
-            (0xb940_0020, Way::Copy),        // ldr w0, [x1]
-            (0x9100_0400, Way::Sum),         // add x0, x0, #1
-            (0x6b02_001f, Way::Sum),         // cmp w0, w2
-            (0x8804_fc22, Way::Swap),        // stlxr w4, w2, [x1]
-            (0x88e0_7c22, Way::CompareSwap), // casa w0, w2, [x1]
-            (0xb8e0_8022, Way::Swap),        // swpal w0, w2, [x1]
-            (0x9b02_7c20, Way::Mix),         // mul x0, x1, x2
-            (0x4ea1_1c20, Way::Unknown),     // mov v0.16b, v1.16b
+        let cases: [(u32, Transfer); 15] = [
+            (0xd503_203f, Transfer::Hint),        // yield
+            (0xd503_205f, Transfer::Hint),        // wfe
+            (0xd503_3fdf, Transfer::Hint),        // isb
+            (0xd503_201f, Transfer::Copy),        // nop
+            (0xd53b_e040, Transfer::Clock),       // mrs x0, cntvct_el0
+            (0xd400_0001, Transfer::System),      // svc #0
+            (0x88df_fc20, Transfer::Copy),        // ldar w0, [x1]
+            (0xb940_0020, Transfer::Copy),        // ldr w0, [x1]
+            (0x9100_0400, Transfer::Sum),         // add x0, x0, #1
+            (0x6b02_001f, Transfer::Sum),         // cmp w0, w2
+            (0x8804_fc22, Transfer::Swap),        // stlxr w4, w2, [x1]
+            (0x88e0_7c22, Transfer::CompareSwap), // casa w0, w2, [x1]
+            (0xb8e0_8022, Transfer::Swap),        // swpal w0, w2, [x1]
+            (0x9b02_7c20, Transfer::Mix),         // mul x0, x1, x2
+            (0x4ea1_1c20, Transfer::Unknown),     // mov v0.16b, v1.16b
         ];
         for (word, way) in cases {
             assert_eq!(of_word(word).way, way, "{word:08x}");
         }
         // ldr w0, [x1], #4 moves on; cbz w0 reads it.
         let walks = of_word(0xb840_4420);
-        assert_eq!((walks.way, walks.writes), (Way::Unknown, set(&[0, 1])));
+        assert_eq!((walks.way, walks.writes), (Transfer::Unknown, set(&[0, 1])));
         assert_eq!(of_word(0x3400_0000).reads, set(&[0]));
         // b.ne reads the flags, cmp writes them.
         assert_eq!(of_word(0x54ff_ffc1).reads, set(&[FLAGS]));

@@ -1,6 +1,6 @@
 //! Addresses of memory accesses, computed from register values.
 
-use crate::effect::{Way, effect, is_read, is_write};
+use crate::effect::{Transfer, effect, is_read, is_write};
 use crate::{Class, Flow, Isa, x86};
 use iced_x86::{InstructionInfoFactory, Mnemonic, OpKind, Register, UsedMemory};
 
@@ -97,7 +97,7 @@ pub fn next_access(mut ip: u64, mut read: impl FnMut(u64, &mut [u8]) -> usize) -
             _ => return None,
         };
         // A step of a loop counter or pointer, as `add rax, 8`.
-        let is_step = effect.way == Way::Sum && effect.reads.without(effect.writes).is_empty();
+        let is_step = effect.way == Transfer::Sum && effect.reads.without(effect.writes).is_empty();
         if !is_step {
             let copied = copied(bytes, ip).and_then(|from| holds[usize::from(from)]);
             // The general registers have the numbers 0 to 15.

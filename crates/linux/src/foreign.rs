@@ -21,7 +21,7 @@
 mod serve;
 
 use crate::Pid;
-use colocate_files::{Code, open_seen_code};
+use colocate_files::{LargeFile, open_seen_code};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serve::{memory_of, serve};
@@ -64,7 +64,7 @@ const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Request {
-    kind: Kind,
+    kind: RequestKind,
     pid: i32,
     /// An address, or a place in a file.
     from: u64,
@@ -75,7 +75,7 @@ struct Request {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-enum Kind {
+enum RequestKind {
     /// The memory of a process.
     Memory,
     /// A file, whose folder may be passed as a descriptor.
@@ -103,7 +103,7 @@ struct Helper {
 
 /// Current helper, and the helpers without an answer.
 #[derive(Debug, Default)]
-struct Reader {
+struct ForeignReader {
     helper: Option<Helper>,
     stuck: usize,
     /// Processes whose memory was not readable in time.
@@ -113,7 +113,7 @@ struct Reader {
     first: Option<Instant>,
 }
 
-static READER: Mutex<Reader> = Mutex::new(Reader {
+static READER: Mutex<ForeignReader> = Mutex::new(ForeignReader {
     helper: None,
     stuck: 0,
     refused: BTreeSet::new(),
@@ -121,7 +121,7 @@ static READER: Mutex<Reader> = Mutex::new(Reader {
     first: None,
 });
 
-fn reader() -> MutexGuard<'static, Reader> {
+fn reader() -> MutexGuard<'static, ForeignReader> {
     // Valid after a panic as well: a helper in use is taken out of the state.
     READER.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -139,7 +139,7 @@ fn reader() -> MutexGuard<'static, Reader> {
 pub fn memory(pid: Pid, address: u64, bytes: &mut [u8]) -> io::Result<usize> {
     // A reply has room for one read only.
     let length = bytes.len().min(AT_ONCE_B);
-    let request = Request::new(Kind::Memory, pid, address, length);
+    let request = Request::new(RequestKind::Memory, pid, address, length);
     match reader().read(&request, None, bytes) {
         Err(why) if why.raw_os_error() == Some(libc::EPERM) => {
             let read = memory_of(pid.0, address, bytes);
@@ -169,7 +169,7 @@ pub fn file(
             return Err(ErrorKind::TimedOut.into());
         }
         let length = (most - all.len()).min(AT_ONCE_B);
-        let request = Request::new(Kind::File, pid, all.len() as u64, length).at(path)?;
+        let request = Request::new(RequestKind::File, pid, all.len() as u64, length).at(path)?;
         let begin = all.len();
         all.resize(begin + length, 0);
         let read = reader.read(&request, dir, &mut all[begin..])?;
@@ -187,8 +187,8 @@ pub fn file(
 /// # Errors
 /// As [`colocate_files::open_code`], `TimedOut` if the file is not found in time, and `Unsupported`
 /// on such a file system.
-pub fn code(path: &Path) -> io::Result<Code> {
-    let request = Request::new(Kind::Opened, Pid(0), 0, 0).at(path)?;
+pub fn code(path: &Path) -> io::Result<LargeFile> {
+    let request = Request::new(RequestKind::Opened, Pid(0), 0, 0).at(path)?;
     let (seen, kind) = reader().open(&request)?;
     if kind == FUSE_SUPER_MAGIC {
         let what = "expected code on a file system of the kernel's, found FUSE";
@@ -212,7 +212,7 @@ pub fn end() {
 }
 
 impl Request {
-    const fn new(kind: Kind, pid: Pid, from: u64, length: usize) -> Self {
+    const fn new(kind: RequestKind, pid: Pid, from: u64, length: usize) -> Self {
         Self { kind, pid: pid.0, from, length, path: [0; PATH_B] }
     }
 
@@ -232,7 +232,7 @@ impl Request {
     }
 }
 
-impl Reader {
+impl ForeignReader {
     fn read(
         &mut self,
         request: &Request,
@@ -323,7 +323,7 @@ impl Helper {
         // SAFETY: the kernel has just opened both for us alone.
         let [ours, its] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
         // Allocated before the fork: a thread may hold the lock of the allocator at the fork.
-        let room = Box::new(Request::new(Kind::File, Pid(0), 0, 0));
+        let room = Box::new(Request::new(RequestKind::File, Pid(0), 0, 0));
         let reply = Box::new(Reply::NONE);
         // Without a signal at its end it is no child that is waited for with others.
         const NO_SIGNAL: libc::c_long = 0;
@@ -349,7 +349,7 @@ impl Helper {
     ) -> io::Result<(Box<Reply>, Option<OwnedFd>)> {
         let socket = self.socket.as_raw_fd();
         let mut bytes = request.as_bytes().to_vec();
-        if message(socket, &mut bytes, dir.map(|dir| dir.as_raw_fd()), Way::Send).0 < 0 {
+        if message(socket, &mut bytes, dir.map(|dir| dir.as_raw_fd()), Direction::Send).0 < 0 {
             return Err(ErrorKind::BrokenPipe.into());
         }
         self.wait_for_reply(slow)?;
@@ -357,7 +357,7 @@ impl Helper {
         // SAFETY: the structure is plain, any bytes are valid for it, and it lives as long as the slice.
         let room =
             unsafe { std::slice::from_raw_parts_mut((&raw mut *reply).cast(), size_of::<Reply>()) };
-        let (got, fd) = message(socket, room, None, Way::Receive);
+        let (got, fd) = message(socket, room, None, Direction::Receive);
         // SAFETY: the kernel has just opened it for us alone.
         let fd = fd.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
         // 0: the helper has ended, and with it its end of the socket.
@@ -423,14 +423,19 @@ fn is_ready(fd: &OwnedFd, within: Duration) -> bool {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Direction {
     Send,
     Receive,
 }
 
 /// Sends or receives a packet with at most one descriptor, by system calls only. Returns the number
 /// of bytes, or -1, and the received descriptor.
-fn message(socket: RawFd, bytes: &mut [u8], fd: Option<RawFd>, way: Way) -> (isize, Option<RawFd>) {
+fn message(
+    socket: RawFd,
+    bytes: &mut [u8],
+    fd: Option<RawFd>,
+    way: Direction,
+) -> (isize, Option<RawFd>) {
     #[allow(clippy::cast_possible_truncation)] // four bytes
     const FD_B: libc::c_uint = size_of::<RawFd>() as libc::c_uint;
     // Aligned as the kernel's headers of such messages are.
@@ -440,7 +445,7 @@ fn message(socket: RawFd, bytes: &mut [u8], fd: Option<RawFd>, way: Way) -> (isi
     let mut packet: libc::msghdr = unsafe { std::mem::zeroed() };
     packet.msg_iov = &raw mut part;
     packet.msg_iovlen = 1;
-    if fd.is_some() || way == Way::Receive {
+    if fd.is_some() || way == Direction::Receive {
         packet.msg_control = control.as_mut_ptr().cast();
         // SAFETY: takes and returns numbers.
         packet.msg_controllen = unsafe { libc::CMSG_SPACE(FD_B) } as usize;
@@ -457,12 +462,12 @@ fn message(socket: RawFd, bytes: &mut [u8], fd: Option<RawFd>, way: Way) -> (isi
         // A helper that has ended must not end this process by SIGPIPE. A launched program must not
         // inherit a received descriptor.
         let done = match way {
-            Way::Send => libc::sendmsg(socket, &raw const packet, libc::MSG_NOSIGNAL),
-            Way::Receive => libc::recvmsg(socket, &raw mut packet, libc::MSG_CMSG_CLOEXEC),
+            Direction::Send => libc::sendmsg(socket, &raw const packet, libc::MSG_NOSIGNAL),
+            Direction::Receive => libc::recvmsg(socket, &raw mut packet, libc::MSG_CMSG_CLOEXEC),
         };
         let head = libc::CMSG_FIRSTHDR(&raw const packet);
         // At the limit of open files the kernel leaves out the descriptor (unix(7)).
-        let has_fd = way == Way::Receive
+        let has_fd = way == Direction::Receive
             && done > 0
             && !head.is_null()
             && (*head).cmsg_type == libc::SCM_RIGHTS;
@@ -509,13 +514,14 @@ mod tests {
     /// some of them nothing at all.
     #[test]
     fn a_helper_that_does_not_answer() {
-        let mut reader = Reader::default();
+        let mut reader = ForeignReader::default();
         let mut bytes = [0; 3];
         for number in 0..MOST_STUCK {
             let helper = Helper::start().unwrap();
             pidfd_send_signal(&helper.handle, Signal::STOP).unwrap();
             reader.helper = Some(helper);
-            let request = Request::new(Kind::Memory, Pid(i32::try_from(number).unwrap() + 1), 0, 3);
+            let request =
+                Request::new(RequestKind::Memory, Pid(i32::try_from(number).unwrap() + 1), 0, 3);
             for _ in 0..2 {
                 let failed = reader.read(&request, None, &mut bytes).unwrap_err();
                 assert_eq!(failed.kind(), ErrorKind::TimedOut);
@@ -523,7 +529,7 @@ mod tests {
             assert_eq!(reader.stuck, number + 1);
         }
         let address = b"abc".as_ptr().addr() as u64;
-        let request = Request::new(Kind::Memory, own(), address, 3);
+        let request = Request::new(RequestKind::Memory, own(), address, 3);
         let failed = reader.read(&request, None, &mut bytes).unwrap_err();
         assert_eq!((failed.kind(), reader.stuck), (ErrorKind::TimedOut, MOST_STUCK));
     }

@@ -42,7 +42,7 @@ pub enum Stay {
 
 /// Location of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum PageLocation {
     /// On this node.
     On(NodeNr),
     /// On no known node, for the reason given.
@@ -50,15 +50,15 @@ pub enum Seen {
 }
 
 /// Reads an answer of move_pages(2); `None` if the kernel gave none.
-pub fn seen(status: i32) -> Option<Seen> {
+pub fn seen(status: i32) -> Option<PageLocation> {
     if let Ok(node) = u32::try_from(status) {
-        return Some(Seen::On(NodeNr(node)));
+        return Some(PageLocation::On(NodeNr(node)));
     }
     if status == NO_STATUS {
         return None;
     }
     // Without overflow: `NO_STATUS` is the only number whose negative does not fit.
-    Some(Seen::Not(match -status {
+    Some(PageLocation::Not(match -status {
         libc::ENOENT => Stay::NotPresent,
         libc::EBUSY | libc::EAGAIN => Stay::Busy,
         libc::EACCES => Stay::Shared,
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn answers_of_the_manual() {
-        assert_eq!(seen(3), Some(Seen::On(NodeNr(3))));
+        assert_eq!(seen(3), Some(PageLocation::On(NodeNr(3))));
         assert_eq!(seen(NO_STATUS), None);
         for (errno, why) in [
             (libc::ENOENT, Stay::NotPresent),
@@ -148,7 +148,7 @@ mod tests {
             (libc::EFAULT, Stay::Unmovable),
             (libc::EIO, Stay::Unmovable),
         ] {
-            assert_eq!(seen(-errno), Some(Seen::Not(why)), "{errno}");
+            assert_eq!(seen(-errno), Some(PageLocation::Not(why)), "{errno}");
         }
     }
 
@@ -162,8 +162,8 @@ mod tests {
             Ok(status) => status,
             Err(error) => skip!(Numa, "{error}"),
         };
-        assert!(matches!(seen(status[0]), Some(Seen::On(_))), "{status:?}");
-        assert_eq!(seen(status[1]), Some(Seen::Not(Stay::Unmovable)));
+        assert!(matches!(seen(status[0]), Some(PageLocation::On(_))), "{status:?}");
+        assert_eq!(seen(status[1]), Some(PageLocation::Not(Stay::Unmovable)));
     }
 
     #[test]

@@ -101,10 +101,10 @@ impl Exact {
     pub fn from_json(text: &str) -> Result<Self, ExactError> {
         /// The field common to all versions.
         #[derive(Deserialize)]
-        struct Head {
+        struct MachineHeader {
             version: u64,
         }
-        let head: Head =
+        let head: MachineHeader =
             serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
         // Before the rest, since another version may have other fields.
         check_version(head.version)?;

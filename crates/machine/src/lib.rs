@@ -42,7 +42,7 @@ pub use machine::{Cache, CacheKind, Core, CoreKind, Distances, Machine, Node, Pa
 pub use performance::Performance;
 pub use picture::picture;
 pub use printable::{printable, printable_lines};
-pub use shared::Shared;
+pub use shared::SharedPart;
 pub use speeds::speeds;
 pub use units::{Bytes, BytesPerSecond, Cycles, Hertz, Nanos};
 pub use usable::{CpuQuota, Usable};

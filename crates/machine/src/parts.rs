@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// Parts found by a reader.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Parts {
+pub(crate) struct MachineParts {
     pub name: String,
     pub processor: Option<String>,
     /// Online PUs in logical order.
@@ -71,12 +71,12 @@ pub(crate) struct DistancePart {
     pub values: Vec<u64>,
 }
 
-impl Parts {
+impl MachineParts {
     /// Assembles and checks the machine.
     pub(crate) fn assemble(mut self) -> Result<Machine, Flaw> {
         // A PU listed as both counts as online.
         self.offline = self.offline.difference(&self.pus.iter().copied().collect());
-        let places = Places::of(&self.pus)?;
+        let places = PuIndex::of(&self.pus)?;
         let cores = self.cores_by_place(&places)?;
         let mut machine = Machine {
             name: self.name,
@@ -124,7 +124,7 @@ impl Parts {
     }
 
     /// PUs of every core, in logical order.
-    fn cores_by_place(&self, places: &Places) -> Result<Vec<Vec<PuIdx>>, Flaw> {
+    fn cores_by_place(&self, places: &PuIndex) -> Result<Vec<Vec<PuIdx>>, Flaw> {
         let mut cores: Vec<Vec<PuIdx>> = self.cores.iter().map(|pus| places.all(pus)).collect();
         let mut in_core = vec![false; self.pus.len()];
         for &pu in cores.iter().flatten() {
@@ -143,9 +143,9 @@ impl Parts {
 }
 
 /// Index of each online PU, by the kernel's number.
-struct Places(BTreeMap<PuNr, PuIdx>);
+struct PuIndex(BTreeMap<PuNr, PuIdx>);
 
-impl Places {
+impl PuIndex {
     fn of(pus: &[PuNr]) -> Result<Self, Flaw> {
         let mut places = BTreeMap::new();
         for (index, &pu) in pus.iter().enumerate() {
@@ -170,7 +170,7 @@ impl Places {
 
 /// Nodes of the machine. A saved topology leaves out the memory of a node both if the node has none
 /// and if its memory is unknown. As every machine has memory, memory is unknown if no node has any.
-fn nodes(found: &[NodePart], places: &Places) -> Vec<Node> {
+fn nodes(found: &[NodePart], places: &PuIndex) -> Vec<Node> {
     let some = found.iter().any(|part| part.memory > Some(Bytes(0)));
     let nodes = found.iter().map(|part| Node {
         os: part.os,
@@ -180,7 +180,7 @@ fn nodes(found: &[NodePart], places: &Places) -> Vec<Node> {
     nodes.collect()
 }
 
-fn caches(found: Vec<CachePart>, places: &Places) -> Vec<Cache> {
+fn caches(found: Vec<CachePart>, places: &PuIndex) -> Vec<Cache> {
     let all = found.into_iter().map(|part| Cache {
         level: part.level,
         kind: part.kind,
@@ -244,7 +244,7 @@ impl Homes {
 }
 
 /// Assigns cores to packages: a core belongs to the first package with one of its PUs.
-fn join_packages(machine: &mut Machine, found: Vec<Vec<PuNr>>, places: &Places) {
+fn join_packages(machine: &mut Machine, found: Vec<Vec<PuNr>>, places: &PuIndex) {
     let mut of_core: Vec<Option<usize>> = vec![None; machine.cores.len()];
     let mut groups: Vec<Vec<PuIdx>> = found.iter().map(|pus| places.all(pus)).collect();
     groups.sort();
@@ -268,7 +268,7 @@ fn join_packages(machine: &mut Machine, found: Vec<Vec<PuNr>>, places: &Places) 
 
 /// Assigns cores to kinds: a core belongs to the first kind with one of its PUs. Kinds without
 /// cores are dropped.
-fn join_kinds(machine: &mut Machine, found: Vec<KindPart>, places: &Places) {
+fn join_kinds(machine: &mut Machine, found: Vec<KindPart>, places: &PuIndex) {
     let found = slowest_first(found);
     let mut of_core: Vec<Option<usize>> = vec![None; machine.cores.len()];
     for (index, kind) in found.iter().enumerate() {

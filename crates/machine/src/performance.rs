@@ -10,7 +10,7 @@ use std::fmt;
 
 mod check;
 
-pub use check::{Impossible, Part};
+pub use check::{Impossible, PerformancePart};
 
 /// Speeds and widths of the parts of a machine.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -46,7 +46,7 @@ pub struct CorePerformance {
     pub ports: Vec<String>,
     /// Ports of each kind of work, for instructions known by kind only. A kind with several entries
     /// occupies a port of each entry: a store one for its address and one for its data.
-    pub units: Vec<Unit>,
+    pub units: Vec<ExecutionUnit>,
     /// Cycles lost to a mispredicted branch.
     pub branch_miss: Cycles,
     /// True if queues and the window are divided among active siblings.
@@ -130,7 +130,7 @@ pub enum WorkKind {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Unit {
+pub struct ExecutionUnit {
     /// Kind of work.
     pub kind: WorkKind,
     /// Ports that can execute the work; an operation takes one of them.

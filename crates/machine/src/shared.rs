@@ -11,7 +11,7 @@ use std::fmt;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Shared {
+pub enum SharedPart {
     /// A core.
     Core,
     /// A last-level cache.
@@ -22,12 +22,12 @@ pub enum Shared {
     Package,
 }
 
-impl Shared {
+impl SharedPart {
     /// All kinds, smallest first on most machines.
     pub const ALL: [Self; 4] = [Self::Core, Self::Cache, Self::Node, Self::Package];
 }
 
-impl fmt::Display for Shared {
+impl fmt::Display for SharedPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Core => "core",
@@ -40,34 +40,34 @@ impl fmt::Display for Shared {
 
 impl Machine {
     /// Index of the part of a kind that contains a PU; `None` without such a part.
-    fn part_of(&self, kind: Shared, pu: PuIdx) -> Option<usize> {
+    fn part_of(&self, kind: SharedPart, pu: PuIdx) -> Option<usize> {
         let core = &self.cores[self.core_of(pu).idx()];
         match kind {
-            Shared::Core => Some(self.core_of(pu).idx()),
-            Shared::Cache => self.last_level_cache(pu).map(CacheIdx::idx),
-            Shared::Node => core.node.map(NodeIdx::idx),
-            Shared::Package => Some(core.package.idx()),
+            SharedPart::Core => Some(self.core_of(pu).idx()),
+            SharedPart::Cache => self.last_level_cache(pu).map(CacheIdx::idx),
+            SharedPart::Node => core.node.map(NodeIdx::idx),
+            SharedPart::Package => Some(core.package.idx()),
         }
     }
 
     /// Online PUs that share a part with a PU, including the PU, in logical order; empty without
     /// such a part.
     #[must_use]
-    pub fn sharing(&self, kind: Shared, pu: PuIdx) -> Vec<PuIdx> {
+    pub fn sharing(&self, kind: SharedPart, pu: PuIdx) -> Vec<PuIdx> {
         let mut parts = self.parts(kind).into_iter();
         parts.find(|part| part.contains(&pu)).unwrap_or_default()
     }
 
     /// Kernel numbers of [`Machine::sharing`].
     #[must_use]
-    pub fn sharing_with(&self, kind: Shared, pu: PuNr) -> PuSet {
+    pub fn sharing_with(&self, kind: SharedPart, pu: PuNr) -> PuSet {
         let shared = self.pu_by_os(pu).map(|pu| self.sharing(kind, pu)).unwrap_or_default();
         shared.into_iter().map(|pu| self.pus[pu.idx()].os).collect()
     }
 
     /// PUs of each part of a kind, in logical order.
     #[must_use]
-    pub fn parts(&self, kind: Shared) -> Vec<Vec<PuIdx>> {
+    pub fn parts(&self, kind: SharedPart) -> Vec<Vec<PuIdx>> {
         let mut parts: BTreeMap<usize, Vec<PuIdx>> = BTreeMap::new();
         for pu in self.all_pus() {
             if let Some(part) = self.part_of(kind, pu) {
@@ -81,7 +81,7 @@ impl Machine {
     /// duplicates, larger kinds first.
     #[must_use]
     pub fn shared_parts(&self, pus: &PuSet) -> Vec<PuSet> {
-        let parts = Shared::ALL.into_iter().rev().flat_map(|kind| self.parts(kind));
+        let parts = SharedPart::ALL.into_iter().rev().flat_map(|kind| self.parts(kind));
         let mut found: Vec<PuSet> = Vec::new();
         for part in parts {
             let numbers = part.into_iter().map(|pu| self.pus[pu.idx()].os);
@@ -121,8 +121,8 @@ mod tests {
     #[test]
     fn what_shares_with_a_pu() {
         let machine = synthetic("pack:2 node:2 l3:1 core:2 pu:2").unwrap();
-        let with_5 = Shared::ALL.map(|part| machine.sharing_with(part, PuNr(5)).to_string());
+        let with_5 = SharedPart::ALL.map(|part| machine.sharing_with(part, PuNr(5)).to_string());
         assert_eq!(with_5, ["4-5", "4-7", "4-7", "0-7"]);
-        assert!(machine.sharing_with(Shared::Node, PuNr(16)).is_empty());
+        assert!(machine.sharing_with(SharedPart::Node, PuNr(16)).is_empty());
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::machine::Machine;
 use crate::performance::{
-    CachePerformance, CorePerformance, Inclusion, LinkPerformance, MemoryPerformance, Performance,
-    PortSet, Replacement, Unit, WorkKind,
+    CachePerformance, CorePerformance, ExecutionUnit, Inclusion, LinkPerformance,
+    MemoryPerformance, Performance, PortSet, Replacement, WorkKind,
 };
 use crate::printable::printable;
 use crate::units::Cycles;
@@ -54,7 +54,7 @@ fn core_lines(text: &mut String, name: &str, core: &CorePerformance) {
 }
 
 /// `one of p0 p1`, `div for 20 cycles`.
-fn unit_text(core: &CorePerformance, unit: &Unit) -> String {
+fn unit_text(core: &CorePerformance, unit: &ExecutionUnit) -> String {
     let mut text = if unit.ports.len() > 1 { "one of ".to_owned() } else { String::new() };
     text.push_str(&ports(core, unit.ports));
     if unit.occupancy != Cycles(1.0) {

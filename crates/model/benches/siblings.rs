@@ -3,7 +3,7 @@
 use colocate_machine::performance::PortSet;
 use colocate_model::phase::{Demand, typical_misses};
 use colocate_model::rng::SplitMix64;
-use colocate_model::smt::{Shared, Siblings};
+use colocate_model::smt::{SharedResources, Siblings};
 use colocate_model::{Assumptions, Fairness};
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
@@ -42,7 +42,7 @@ fn demand(rng: &mut SplitMix64) -> Demand {
 }
 
 fn siblings(c: &mut Criterion) {
-    let core = Shared {
+    let core = SharedResources {
         width: 5.0,
         divided: true,
         sets: 1.0,

@@ -6,7 +6,7 @@
 
 use crate::phase::{Guessed, Guesses, Plausible};
 use crate::rng::SplitMix64;
-use colocate_machine::calibrated::{Calibration, Figure, What};
+use colocate_machine::calibrated::{Calibration, Figure, Quantity};
 use serde::{Deserialize, Serialize};
 
 /// Quantity that siblings share equally while they compete.
@@ -95,7 +95,7 @@ impl Ranges {
     /// Ranges from the intervals of measured figures; unmeasured figures keep the default range.
     #[must_use]
     pub fn measured(by: &Calibration) -> Self {
-        let slots = by.figures.iter().find(|figure| matches!(figure.what, What::Slots { .. }));
+        let slots = by.figures.iter().find(|figure| matches!(figure.what, Quantity::Slots { .. }));
         // [`Assumptions::width`] is added to the described width, so its range is a difference.
         let width = slots.map(|it| Plausible {
             least: it.low - it.value,
@@ -103,21 +103,25 @@ impl Ranges {
             most: it.high - it.value,
         });
         // The bandwidth at saturation if measured, or else the bandwidth that some PUs reached.
-        let bandwidth = widest(by, |what| matches!(what, What::MemoryBandwidth { .. }), FACTOR);
+        let bandwidth = widest(by, |what| matches!(what, Quantity::MemoryBandwidth { .. }), FACTOR);
         Self {
             width: width.unwrap_or(WIDTH),
-            bandwidth: widest(by, |what| matches!(what, What::MemoryCapacity { .. }), bandwidth),
+            bandwidth: widest(
+                by,
+                |what| matches!(what, Quantity::MemoryCapacity { .. }),
+                bandwidth,
+            ),
             latency: widest(by, is_latency, FACTOR),
         }
     }
 }
 
-fn is_latency(what: &What) -> bool {
-    matches!(what, What::CacheLatency { .. } | What::MemoryLatency { .. })
+fn is_latency(what: &Quantity) -> bool {
+    matches!(what, Quantity::CacheLatency { .. } | Quantity::MemoryLatency { .. })
 }
 
 /// Range that covers the intervals of the figures selected by `of`; `or` if none is selected.
-fn widest(by: &Calibration, of: fn(&What) -> bool, or: Plausible) -> Plausible {
+fn widest(by: &Calibration, of: fn(&Quantity) -> bool, or: Plausible) -> Plausible {
     let found = by.figures.iter().filter(|figure| of(&figure.what));
     let reach = found.map(Figure::reach).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
     // Factors on the measured figure, so the default is 1.
@@ -248,7 +252,7 @@ mod tests {
     /// The widest interval of each kind counts.
     #[test]
     fn measured_figures_narrow_ranges() {
-        let figure = |what: What, (low, value, high): (f64, f64, f64)| Figure {
+        let figure = |what: Quantity, (low, value, high): (f64, f64, f64)| Figure {
             unit: what.unit(),
             what,
             value,
@@ -269,9 +273,9 @@ mod tests {
         };
         assert_eq!(Ranges::measured(&by), Ranges::default());
         by.figures = vec![
-            figure(What::CacheLatency { level: 1 }, (1.9, 2.0, 2.02)),
-            figure(What::MemoryLatency { from: None, to: None }, (99.0, 100.0, 110.0)),
-            figure(What::Slots { kind: "core".into() }, (5.5, 6.0, 6.25)),
+            figure(Quantity::CacheLatency { level: 1 }, (1.9, 2.0, 2.02)),
+            figure(Quantity::MemoryLatency { from: None, to: None }, (99.0, 100.0, 110.0)),
+            figure(Quantity::Slots { kind: "core".into() }, (5.5, 6.0, 6.25)),
         ];
         let found = Ranges::measured(&by);
         assert_eq!(found.latency, Plausible { least: 0.95, usual: 1.0, most: 1.1 });

@@ -2,12 +2,12 @@
 //!
 //! The unit is seconds a second, as for the other costs of a placement, so that costs can be added.
 
-use colocate_machine::calibrated::{Calibration, Pair, What};
+use colocate_machine::calibrated::{Calibration, PuDistance, Quantity};
 
 /// Wake-up latency in seconds, from the wake-up until the woken thread runs on an idle PU, by the
 /// topological relation of the two PUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct WakeUpCosts([f64; Pair::ALL.len()]);
+pub struct WakeUpCosts([f64; PuDistance::ALL.len()]);
 
 impl Default for WakeUpCosts {
     /// Chosen: between a virtual machine with two PUs (4 µs on the same PU, 18 µs to an idle one,
@@ -22,8 +22,8 @@ impl WakeUpCosts {
     #[must_use]
     pub fn measured(found: &Calibration) -> Self {
         let mut costs = Self::default();
-        for (cost, pair) in costs.0.iter_mut().zip(Pair::ALL) {
-            if let Some(figure) = found.get(&What::WakeUp { pair, busy: false }) {
+        for (cost, pair) in costs.0.iter_mut().zip(PuDistance::ALL) {
+            if let Some(figure) = found.get(&Quantity::WakeUp { pair, busy: false }) {
                 // Calibrations are in ns.
                 *cost = figure.value * 1e-9;
             }
@@ -33,9 +33,9 @@ impl WakeUpCosts {
 
     /// Latency between two PUs in this relation, in seconds.
     #[must_use]
-    pub fn of(&self, pair: Pair) -> f64 {
+    pub fn of(&self, pair: PuDistance) -> f64 {
         // `ALL` has every relation, so the default of 0 is not used.
-        Pair::ALL.iter().position(|each| *each == pair).map_or(0.0, |at| self.0[at])
+        PuDistance::ALL.iter().position(|each| *each == pair).map_or(0.0, |at| self.0[at])
     }
 
     /// Largest latency, in seconds.
@@ -64,7 +64,7 @@ impl Exchange {
     pub fn gain_together(&self, costs: &WakeUpCosts) -> f64 {
         // A longer wait is for a busy PU.
         let wait = self.wait.min(costs.most());
-        self.per_second * (wait - costs.of(Pair::SamePu)) - self.both_run
+        self.per_second * (wait - costs.of(PuDistance::SamePu)) - self.both_run
     }
 }
 
@@ -86,11 +86,11 @@ mod tests {
 
     #[test]
     fn measured_costs_take_the_place_of_default_ones() {
-        use colocate_machine::calibrated::{Figure, Unit};
-        let what = What::WakeUp { pair: Pair::SameCache, busy: false };
+        use colocate_machine::calibrated::{Figure, FigureUnit};
+        let what = Quantity::WakeUp { pair: PuDistance::SameCache, busy: false };
         let figure = Figure {
             what,
-            unit: Unit::Ns,
+            unit: FigureUnit::Ns,
             value: 18_300.0,
             low: 16_800.0,
             high: 20_000.0,
@@ -108,7 +108,7 @@ mod tests {
             disagreements: vec![],
         };
         let costs = WakeUpCosts::measured(&found);
-        assert!((costs.of(Pair::SameCache) - 18.3e-6).abs() < 1e-12);
-        assert!((costs.of(Pair::SamePu) - 4e-6).abs() < 1e-12);
+        assert!((costs.of(PuDistance::SameCache) - 18.3e-6).abs() < 1e-12);
+        assert!((costs.of(PuDistance::SamePu) - 4e-6).abs() < 1e-12);
     }
 }

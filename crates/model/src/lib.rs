@@ -8,17 +8,17 @@
 //! ```
 //! use colocate_machine::performance::WorkKind;
 //! use colocate_machine::{Bytes, PuIdx, described};
-//! use colocate_model::phase::{Guesses, Known, Work};
-//! use colocate_model::{Assumptions, MissCurve, Model, Phase, Seat};
+//! use colocate_model::phase::{Guesses, Known, PortWork};
+//! use colocate_model::{Assumptions, MissCurve, Model, Phase, PlacedTask};
 //! let epyc = described::from_toml(described::MACHINES[0].1)?;
 //! let speeds = epyc.performance.expect("described with speeds");
 //! let model = Model::new(&epyc.machine, &speeds, Assumptions::default())?;
-//! let work = Known::new(Work::Kinds(vec![(WorkKind::FloatAdd, 1.0)]), "the loop");
+//! let work = Known::new(PortWork::Kinds(vec![(WorkKind::FloatAdd, 1.0)]), "the loop");
 //! let misses = Known::new(MissCurve::new([(Bytes::kib(32), 0.0)])?, "it reads no memory");
 //! // Unknown components of the phase are guessed.
 //! let adds = Phase { work, misses, ..Phase::default() };
 //! let adds = adds.on(&speeds.kinds[0], &Guesses::default())?;
-//! let seat = |pu| Seat { pu: PuIdx(pu), demand: &adds.demand, pages: &[], space: pu };
+//! let seat = |pu| PlacedTask { pu: PuIdx(pu), demand: &adds.demand, pages: &[], space: pu };
 //! let alone = model.alone(&seat(0)).ipc;
 //! let slowdown = |other| alone / model.predict(&[seat(0), seat(other)]).tasks[0].ipc;
 //! assert!(slowdown(1) > 1.2, "PUs 0 and 1 are siblings");
@@ -50,7 +50,9 @@ pub use misses::MissCounts;
 pub use mix::{Class, Mix, Share};
 pub use overlap::UnitDemand;
 pub use phase::{Demand, Phase};
-pub use profile::{Backend, Profile, ProfileError, Program, ThreadProfile};
+pub use profile::{Backend, Profile, ProfileError, ProfiledProgram, ThreadProfile};
 pub use stack::Stack;
 pub use symbiosis::CpiModel;
-pub use system::{CpiStack, Migration, Model, ModelError, Prediction, Search, Seat, TaskRate};
+pub use system::{
+    CpiStack, Migration, Model, ModelError, PlacedTask, Prediction, Solver, TaskRate,
+};

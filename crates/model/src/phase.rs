@@ -25,7 +25,7 @@ use thiserror::Error;
 /// Work for the ports of a core.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", rename_all_fields = "kebab-case")]
-pub enum Work {
+pub enum PortWork {
     /// By kind: number of each kind per instruction, on average. The core's table names the ports
     /// for each kind.
     Kinds(#[serde(with = "file::kinds")] Vec<(WorkKind, f64)>),
@@ -58,7 +58,7 @@ pub struct Phase {
     pub slots: Known<f64>,
     /// Work for the ports.
     #[serde(default)]
-    pub work: Known<Work>,
+    pub work: Known<PortWork>,
     /// Least cycles by dependencies between instructions, with the whole window.
     #[serde(default, deserialize_with = "known::amount")]
     pub dependent_cycles: Known<f64>,
@@ -130,7 +130,7 @@ impl Phase {
         let work = if mix.is_unknown() {
             Known::default()
         } else {
-            Known::new(Work::Classes(mix), source)
+            Known::new(PortWork::Classes(mix), source)
         };
         Self { name: name.into(), work, ..Self::default() }
     }
@@ -200,7 +200,7 @@ impl Phase {
         let plain = plain.into_iter().filter_map(|(component, known, can_be)| {
             known.get().map(|&found| (component, found, can_be))
         });
-        let of_work = self.work.get().map_or(Vec::new(), Work::amounts);
+        let of_work = self.work.get().map_or(Vec::new(), PortWork::amounts);
         let of_work = of_work.into_iter().map(|found| ("work", found, AMOUNT));
         let cycles = self.cycles.get().map(|found| ("cycles", found.cycles, CYCLES));
         for (component, found, can_be) in plain.chain(of_work).chain(cycles) {
@@ -212,7 +212,7 @@ impl Phase {
     }
 }
 
-impl Work {
+impl PortWork {
     /// All figures of the work; shares are in range by their type.
     fn amounts(&self) -> Vec<f64> {
         match self {

@@ -22,7 +22,7 @@
 //!   -> test `the_fullest_is_the_tightest_bound`
 //! - **Order**: the order of the work changes nothing. -> test `order_changes_nothing`
 
-use colocate_machine::performance::{PortSet, Unit};
+use colocate_machine::performance::{ExecutionUnit, PortSet};
 
 /// Use of each of `ports` ports when `work` is spread as evenly as its sets allow.
 ///
@@ -90,7 +90,7 @@ fn unions(sets: impl Iterator<Item = PortSet>) -> Vec<PortSet> {
 /// Groups of ports with the same or overlapping work, by the core's table. Each port is in one
 /// group; groups are in the order of their first ports.
 #[must_use]
-pub fn groups(ports: usize, units: &[Unit]) -> Vec<PortSet> {
+pub fn groups(ports: usize, units: &[ExecutionUnit]) -> Vec<PortSet> {
     // A `PortSet` has 32 bits.
     let mut groups: Vec<PortSet> = (0..ports.min(32)).map(|port| PortSet(1 << port)).collect();
     for unit in units {
@@ -134,7 +134,8 @@ mod tests {
     /// Branches on 0 and 3, integers on 0 to 3, one multiplier, two floating-point pairs that no unit joins.
     #[test]
     fn groups_by_hand() {
-        let unit = |kind, ports| Unit { kind, ports: PortSet(ports), occupancy: Cycles(1.0) };
+        let unit =
+            |kind, ports| ExecutionUnit { kind, ports: PortSet(ports), occupancy: Cycles(1.0) };
         let units = [
             unit(WorkKind::Branch, 0b0_0000_1001),
             unit(WorkKind::Int, 0b0_0000_1111),

@@ -37,7 +37,7 @@ impl Backend {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Program {
+pub struct ProfiledProgram {
     /// Path of the executable at the time of profiling.
     pub path: String,
     /// Arguments of the command, without the program itself.
@@ -58,7 +58,7 @@ pub struct Profile {
     /// Method of profiling.
     pub backend: Backend,
     /// Profiled program.
-    pub program: Program,
+    pub program: ProfiledProgram,
     /// Processor model of the machine, if known.
     pub processor: Option<String>,
     /// Start of profiling, in seconds since 1970-01-01 UTC.
@@ -200,10 +200,10 @@ impl Profile {
         at_most(Self::MAX_BYTES, "bytes", text.len())?;
         // The version first: a text of another version may have other fields.
         #[derive(Deserialize)]
-        struct Head {
+        struct ProfileHeader {
             version: u64,
         }
-        let head: Head = serde_json::from_str(text)?;
+        let head: ProfileHeader = serde_json::from_str(text)?;
         if head.version != u64::from(VERSION) {
             return Err(ProfileError::Version { found: head.version });
         }

@@ -27,9 +27,10 @@
 //!   ports of `S` can do fits into the cycles of `S`. There are no other constraints on ports
 //!   (Hall's theorem for fractional assignment). A union of parts without a common port is the sum
 //!   of the bounds on its parts, so only connected unions are searched.
-//! - with `n` sets of threads, each with slots and ports of its own (`Shared::sets`), a task with
-//!   siblings has at most `1/n` of the slots and of the ports, but all of a port that is the only
-//!   one for some work (`Shared::whole`). The assignment of siblings to sets is not modelled.
+//! - with `n` sets of threads, each with slots and ports of its own (`SharedResources::sets`), a
+//!   task with siblings has at most `1/n` of the slots and of the ports, but all of a port that is
+//!   the only one for some work (`SharedResources::whole`). The assignment of siblings to sets is
+//!   not modelled.
 //! - `y(t) ≤ 1 / d(t)`; and `y(t) ≤ 2 W`, since a slot holds at most two instructions (a fused
 //!   pair).
 //!
@@ -73,7 +74,7 @@ pub struct Active<'a> {
 
 /// Resources of a core that siblings share, and the rule of sharing.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shared {
+pub struct SharedResources {
     /// Front-end slots per cycle.
     pub width: f64,
     /// Whether the window is divided among the tasks present.
@@ -87,7 +88,7 @@ pub struct Shared {
     pub fairness: Fairness,
 }
 
-impl Shared {
+impl SharedResources {
     /// Core of the kind `core` under `assumptions`, with at least one slot.
     #[must_use]
     pub fn new(core: &CorePerformance, assumptions: &Assumptions) -> Self {
@@ -168,14 +169,14 @@ pub struct Siblings {
 impl Siblings {
     /// Tasks with `demands` on a core.
     #[must_use]
-    pub fn new(core: Shared, demands: &[&Demand]) -> Self {
+    pub fn new(core: SharedResources, demands: &[&Demand]) -> Self {
         let mut new = Self::default();
         new.set(core, demands);
         new
     }
 
     /// Sets other tasks on another core, in the same memory.
-    pub fn set(&mut self, core: Shared, demands: &[&Demand]) {
+    pub fn set(&mut self, core: SharedResources, demands: &[&Demand]) {
         let count = demands.len();
         // PUs without a task release their part of the window.
         let parts = if core.divided { count } else { 1 };

@@ -16,12 +16,12 @@ use crate::system::CpiStack;
 pub const MOST_PARTS: usize = 8;
 
 /// Names of the parts of a host's stacks, in the host's order.
-pub type Parts = &'static [&'static str];
+pub type StackParts = &'static [&'static str];
 
 /// Cycles by part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stack {
-    parts: Parts,
+    parts: StackParts,
     cycles: [f64; MOST_PARTS],
     off: f64,
 }
@@ -33,7 +33,7 @@ impl Stack {
     /// `off`: relative difference between the sum of the parts and all cycles, before the parts
     /// were scaled; 0 if they were not.
     #[must_use]
-    pub fn new(parts: Parts, cycles: &[f64], off: f64) -> Option<Self> {
+    pub fn new(parts: StackParts, cycles: &[f64], off: f64) -> Option<Self> {
         let fits = parts.len() == cycles.len() && parts.len() <= MOST_PARTS;
         let good = cycles.iter().all(|each| each.is_finite() && *each >= 0.0);
         let mut stack = Self::empty(parts);
@@ -44,13 +44,13 @@ impl Stack {
 
     /// Stack without cycles.
     #[must_use]
-    pub const fn empty(parts: Parts) -> Self {
+    pub const fn empty(parts: StackParts) -> Self {
         Self { parts, cycles: [0.0; MOST_PARTS], off: 0.0 }
     }
 
     /// Names of the parts.
     #[must_use]
-    pub const fn parts(&self) -> Parts {
+    pub const fn parts(&self) -> StackParts {
         self.parts
     }
 
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const TWO: Parts = &["busy", "stalled"];
+    const TWO: StackParts = &["busy", "stalled"];
 
     #[test]
     fn by_part() {

@@ -37,7 +37,7 @@ pub mod inverse;
 use serde::{Deserialize, Serialize};
 
 pub use file::{Component, CpiModel, CpiModelError, TrainedMode};
-pub use fit::{Quality, Sample};
+pub use fit::{FitSample, Quality};
 pub use inverse::Conditioning;
 
 /// Coefficients of one component in one mode.
@@ -68,14 +68,14 @@ impl Coefficients {
 
 /// Coefficients for a number of threads on a core.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mode {
+pub struct CoreCoefficients {
     /// Threads on the core; 2 or more.
     pub threads: u32,
     /// Coefficients by component.
     pub coefficients: Vec<Coefficients>,
 }
 
-impl Mode {
+impl CoreCoefficients {
     /// Slowdown of a thread over running alone. `own` are its components, `others` the sums of
     /// those of the threads beside it. By the equation the slowdown may be below 1.
     #[must_use]
@@ -148,14 +148,19 @@ pub(crate) mod tests {
     }
 
     /// The ranges of weak coupling: α to 0.03, β from 0.8 to 1.2, γ to `gamma`, δ to `delta`.
-    pub(crate) fn random_mode(rng: &mut SplitMix64, threads: u32, gamma: f64, delta: f64) -> Mode {
+    pub(crate) fn random_mode(
+        rng: &mut SplitMix64,
+        threads: u32,
+        gamma: f64,
+        delta: f64,
+    ) -> CoreCoefficients {
         let mut one = || Coefficients {
             alpha: 0.03 * rng.unit(),
             beta: 0.8 + 0.4 * rng.unit(),
             gamma: gamma * rng.unit(),
             delta: delta * rng.unit(),
         };
-        Mode { threads, coefficients: (0..5).map(|_| one()).collect() }
+        CoreCoefficients { threads, coefficients: (0..5).map(|_| one()).collect() }
     }
 
     /// Two components, (0.6, 0.4) beside (0.5, 0.5): 0.01 + 0.6 + 0.1 · 0.5 + 0.2 · 0.3 = 0.72, and the second
@@ -163,7 +168,8 @@ pub(crate) mod tests {
     #[test]
     fn by_hand() {
         let first = Coefficients { alpha: 0.01, beta: 1.0, gamma: 0.1, delta: 0.2 };
-        let mode = Mode { threads: 2, coefficients: vec![first, Coefficients::UNCHANGED] };
+        let mode =
+            CoreCoefficients { threads: 2, coefficients: vec![first, Coefficients::UNCHANGED] };
         let found = mode.slowdowns(&[&[0.6, 0.4], &[0.5, 0.5]]);
         assert!((found[0] - 1.12).abs() < 1e-12, "{found:?}");
         // 0.01 + 0.5 + 0.1 · 0.6 + 0.2 · 0.3 + 0.5

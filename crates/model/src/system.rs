@@ -11,7 +11,7 @@
 //! ([`crate::smt`]), so new rates are known.
 //!
 //! The state of a part of the machine (a cache, a queue, a core) follows from its input. A round
-//! skips parts whose input is unchanged since they were last computed, and a [`Search`] keeps all
+//! skips parts whose input is unchanged since they were last computed, and a [`Solver`] keeps all
 //! parts for the next situation. After one task's change of phase only its neighbours are computed,
 //! then those affected by them.
 //!
@@ -50,9 +50,9 @@ use crate::assumptions::Assumptions;
 use crate::phase::Demand;
 use colocate_machine::performance::{Impossible, Performance};
 use colocate_machine::{BytesPerSecond, Machine, PuIdx};
-use parts::Parts;
+use parts::SystemParts;
 use thiserror::Error;
-use work::Work;
+use work::SolverState;
 
 mod measured;
 mod migration;
@@ -72,7 +72,7 @@ pub enum ModelError {
 
 /// Task and its PU.
 #[derive(Clone, Copy, Debug)]
-pub struct Seat<'a> {
+pub struct PlacedTask<'a> {
     /// PU of the task.
     pub pu: PuIdx,
     /// Demand, in figures for this PU's kind of core.
@@ -162,7 +162,7 @@ pub struct Model<'a> {
     machine: &'a Machine,
     performance: &'a Performance,
     assumptions: Assumptions,
-    parts: Parts,
+    parts: SystemParts,
 }
 
 /// Relative change of rates that ends the search. Chosen, far below the accuracy of the model, so
@@ -183,7 +183,7 @@ impl<'a> Model<'a> {
         assumptions: Assumptions,
     ) -> Result<Self, ModelError> {
         performance.check(machine)?;
-        let parts = Parts::new(machine, performance, &assumptions);
+        let parts = SystemParts::new(machine, performance, &assumptions);
         Ok(Self { machine, performance, assumptions, parts })
     }
 
@@ -199,14 +199,14 @@ impl<'a> Model<'a> {
         &self.assumptions
     }
 
-    /// Predicts tasks that run at the same time, at most one a PU. A [`Search`] is faster for a
+    /// Predicts tasks that run at the same time, at most one a PU. A [`Solver`] is faster for a
     /// sequence of situations.
     ///
     /// # Panics
     /// If a seat's PU is not of the machine.
     #[must_use]
-    pub fn predict(&self, seats: &[Seat<'_>]) -> Prediction {
-        Search::new(self).predict(seats)
+    pub fn predict(&self, seats: &[PlacedTask<'_>]) -> Prediction {
+        Solver::new(self).predict(seats)
     }
 
     /// Rate of a task alone on the machine, on its PU.
@@ -214,23 +214,23 @@ impl<'a> Model<'a> {
     /// # Panics
     /// If its PU is not of the machine.
     #[must_use]
-    pub fn alone(&self, seat: &Seat<'_>) -> TaskRate {
+    pub fn alone(&self, seat: &PlacedTask<'_>) -> TaskRate {
         self.predict(std::slice::from_ref(seat)).tasks.swap_remove(0)
     }
 }
 
 /// Predictor for a sequence of situations; reuses its memory.
 #[derive(Debug)]
-pub struct Search<'a> {
+pub struct Solver<'a> {
     model: &'a Model<'a>,
-    work: Work,
+    work: SolverState,
 }
 
-impl<'a> Search<'a> {
+impl<'a> Solver<'a> {
     /// Search without a previous result.
     #[must_use]
     pub fn new(model: &'a Model<'a>) -> Self {
-        Self { model, work: Work::default() }
+        Self { model, work: SolverState::default() }
     }
 
     /// Predicts as [`Model::predict`]: the result does not depend on earlier searches.
@@ -238,7 +238,7 @@ impl<'a> Search<'a> {
     /// # Panics
     /// If a seat's PU is not of the machine.
     #[must_use]
-    pub fn predict(&mut self, seats: &[Seat<'_>]) -> Prediction {
+    pub fn predict(&mut self, seats: &[PlacedTask<'_>]) -> Prediction {
         self.work.seat(&self.model.parts, seats, false);
         self.find(seats)
     }
@@ -248,12 +248,12 @@ impl<'a> Search<'a> {
     /// # Panics
     /// If a seat's PU is not of the machine.
     #[must_use]
-    pub fn predict_next(&mut self, seats: &[Seat<'_>]) -> Prediction {
+    pub fn predict_next(&mut self, seats: &[PlacedTask<'_>]) -> Prediction {
         self.work.seat(&self.model.parts, seats, true);
         self.find(seats)
     }
 
-    fn find(&mut self, seats: &[Seat<'_>]) -> Prediction {
+    fn find(&mut self, seats: &[PlacedTask<'_>]) -> Prediction {
         let work = &mut self.work;
         let model = self.model;
         let mut sharers = Vec::new();
@@ -277,7 +277,7 @@ impl<'a> Search<'a> {
     }
 
     /// Used shares of the front end's slots and of all ports, by core.
-    fn cores(&self, seats: &[Seat<'_>], tasks: &[TaskRate]) -> (Vec<f64>, Vec<f64>) {
+    fn cores(&self, seats: &[PlacedTask<'_>], tasks: &[TaskRate]) -> (Vec<f64>, Vec<f64>) {
         let Model { machine, performance, parts, .. } = self.model;
         let mut slots = vec![0.0; machine.cores.len()];
         let mut ports = vec![0.0; machine.cores.len()];

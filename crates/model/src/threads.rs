@@ -44,7 +44,7 @@ pub struct Trained {
 
 /// Limit of the useful number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
+pub enum ThreadLimit {
     /// More threads would wait for each other at critical sections.
     CriticalSections,
     /// More threads would wait for the memory.
@@ -59,7 +59,7 @@ pub struct Advice {
     /// Number of threads; at least 1.
     pub threads: u32,
     /// Limit met by more threads.
-    pub limit: Limit,
+    pub limit: ThreadLimit,
 }
 
 impl Trained {
@@ -87,15 +87,15 @@ impl Trained {
     pub fn advise(&self, cores: u32) -> Advice {
         let cores = cores.max(1);
         let bounds = [
-            (self.critical_sections(), Limit::CriticalSections),
-            (self.saturation(), Limit::Bandwidth),
+            (self.critical_sections(), ThreadLimit::CriticalSections),
+            (self.saturation(), ThreadLimit::Bandwidth),
         ];
         let known = bounds.into_iter().filter_map(|(bound, limit)| Some((bound?, limit)));
         // Of equal bounds `min_by` takes the first.
         let least = known.min_by(|a, b| a.0.total_cmp(&b.0));
         match least.filter(|(bound, _)| *bound < f64::from(cores)) {
             // No bound below the number of cores.
-            None => Advice { threads: cores, limit: Limit::Cores },
+            None => Advice { threads: cores, limit: ThreadLimit::Cores },
             Some((bound, limit)) => Advice { threads: self.whole(bound, cores), limit },
         }
     }
@@ -126,12 +126,12 @@ mod tests {
             let Advice { threads, limit } = trained.advise(cores);
             (threads, limit)
         };
-        assert_eq!(advice(trained, 16), (5, Limit::CriticalSections));
-        assert_eq!(advice(trained, 4), (4, Limit::Cores));
+        assert_eq!(advice(trained, 16), (5, ThreadLimit::CriticalSections));
+        assert_eq!(advice(trained, 4), (4, ThreadLimit::Cores));
         let no_sections = Trained { inside: 0.0, ..trained };
-        assert_eq!(advice(no_sections, 16), (8, Limit::Bandwidth));
+        assert_eq!(advice(no_sections, 16), (8, ThreadLimit::Bandwidth));
         let nothing_known = Trained { bandwidth: None, ..no_sections };
-        assert_eq!(advice(nothing_known, 16), (16, Limit::Cores));
+        assert_eq!(advice(nothing_known, 16), (16, ThreadLimit::Cores));
     }
 
     /// 2 outside and 1 inside: one thread and two threads take 3, so one; √2 is nearer to 1, too.
@@ -156,7 +156,7 @@ mod tests {
             let advice = trained.advise(cores);
             prop_assert!((1..=cores).contains(&advice.threads));
             prop_assert!(trained.time(advice.threads) <= best * (1.0 + 1e-12), "{advice:?}");
-            if advice.limit == Limit::Cores {
+            if advice.limit == ThreadLimit::Cores {
                 prop_assert_eq!(advice.threads, cores);
             }
         }

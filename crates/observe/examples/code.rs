@@ -4,7 +4,7 @@
 #![allow(clippy::print_stdout)] // its figures are for the caller
 
 use colocate_isa::Decoder;
-use colocate_observe::sample::budget::Budget;
+use colocate_observe::sample::budget::StepBudget;
 use colocate_observe::sample::file::CodeFile;
 use colocate_observe::sample::flow::Graph;
 use colocate_observe::sample::image::Image;
@@ -28,7 +28,7 @@ fn main() {
     let most = words.next().and_then(|word| word.parse().ok()).unwrap_or(usize::MAX);
     let begun = Instant::now();
     let file = CodeFile { path: path.into(), id: None }.open().expect("a plain file");
-    let mut budget = Budget::of(PLENTY);
+    let mut budget = StepBudget::of(PLENTY);
     let Some(image) = Image::of(file, &mut budget) else { return println!("unreadable") };
     let steps = PLENTY - budget.left();
     println!(
@@ -39,7 +39,7 @@ fn main() {
     );
     let mut hash = DefaultHasher::new();
     let (begun, mut instructions, mut largest, mut unread) = (Instant::now(), 0, (0, 0), 0);
-    let mut budget = Budget::of(PLENTY);
+    let mut budget = StepBudget::of(PLENTY);
     for function in image.tables.functions.iter().take(most) {
         function.hash(&mut hash);
         let before = budget.left();

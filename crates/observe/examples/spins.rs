@@ -9,8 +9,8 @@
 use colocate_linux::Pid;
 use colocate_observe::pmu::Start;
 use colocate_observe::sample::Clocks;
-use colocate_observe::spin::judge::{Judge, Source};
-use colocate_observe::spin::loops::Verdict;
+use colocate_observe::spin::judge::{CodeJudge, CodeSource};
+use colocate_observe::spin::loops::CodeVerdict;
 use colocate_observe::spin::{DEFAULT_RATE_HZ, Share, SpinSampler};
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut sampler = SpinSampler::new(rate, &Clocks::here()?)?;
     let mut child = Command::new(name).args(arguments).spawn()?;
     sampler.also(Pid(child.id().cast_signed()), Start::Now)?;
-    let (mut judge, mut places) = (Judge::default(), BTreeMap::new());
+    let (mut judge, mut places) = (CodeJudge::default(), BTreeMap::new());
     let mut threads: BTreeMap<i32, Share> = BTreeMap::new();
     let status = loop {
         let ended = child.try_wait()?;
@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (tid, Share { waits, works, unknown }) in &threads {
         println!("thread {tid}: waits {waits} works {works} unknown {unknown}");
     }
-    let waiting = places.iter().filter(|(_, v)| v.is_some_and(Verdict::waits));
+    let waiting = places.iter().filter(|(_, v)| v.is_some_and(CodeVerdict::waits));
     for (place, verdict) in waiting.take(PLACES) {
         println!("{verdict:?} at {place}");
     }
@@ -63,9 +63,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn place(source: &Source) -> String {
+fn place(source: &CodeSource) -> String {
     match source {
-        Source::File(path, offset_b) => format!("{}+{offset_b:#x}", path.display()),
-        Source::Memory { ip, .. } => format!("memory {ip:#x}"),
+        CodeSource::File(path, offset_b) => format!("{}+{offset_b:#x}", path.display()),
+        CodeSource::Memory { ip, .. } => format!("memory {ip:#x}"),
     }
 }

@@ -57,9 +57,9 @@ pub enum TaskEvent {
         /// Number.
         count: u64,
     },
-    /// Thread storm: a process creates threads faster than [`crate::Options::most_a_second`]. Until
-    /// it slows down, long-lived threads are reported late, as found, and short-lived threads not
-    /// at all.
+    /// Thread storm: a process creates threads faster than
+    /// [`crate::LifecycleOptions::most_a_second`]. Until it slows down, long-lived threads are
+    /// reported late, as found, and short-lived threads not at all.
     Storm {
         /// Time of the event.
         at: Nanos,

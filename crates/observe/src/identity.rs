@@ -1,6 +1,6 @@
 //! What distinguishes one executable from another of the same name.
 
-use colocate_files::{Code, open_code};
+use colocate_files::{LargeFile, open_code};
 use object::Endianness;
 use object::elf::{ELF_NOTE_GNU, FileHeader32, FileHeader64, NT_GNU_BUILD_ID};
 use object::read::elf::{FileHeader, ProgramHeader};
@@ -22,7 +22,7 @@ const MOST_B: u64 = 1 << 30;
 /// # Errors
 /// If the file cannot be read, or has no build ID and is larger than a GiB.
 pub fn of_file(path: &Path) -> io::Result<String> {
-    let Code { mut file, metadata } = open_code(path)?;
+    let LargeFile { mut file, metadata } = open_code(path)?;
     let mut head = Vec::new();
     (&file).take(HEAD_B).read_to_end(&mut head)?;
     let id = build_id::<FileHeader64<Endianness>>(&head);

@@ -20,4 +20,4 @@ pub mod spin;
 mod tree;
 
 pub use event::TaskEvent;
-pub use lifecycle::{LifecycleEvents, Options};
+pub use lifecycle::{LifecycleEvents, LifecycleOptions};

@@ -15,9 +15,9 @@
 //! # fn main() -> Result<(), colocate_linux::SysError> {
 //! # let child = colocate_linux::Pid(1);
 //! use colocate_linux::poll::wait_readable;
-//! use colocate_observe::{LifecycleEvents, Options};
+//! use colocate_observe::{LifecycleEvents, LifecycleOptions};
 //! // `child` waits before its exec.
-//! let mut lifecycle = LifecycleEvents::watch(child, &Options::here()?);
+//! let mut lifecycle = LifecycleEvents::watch(child, &LifecycleOptions::here()?);
 //! // … let it go on …
 //! let mut events = Vec::new();
 //! while !lifecycle.all_ended() {
@@ -36,7 +36,7 @@ mod storm;
 pub use storm::BURST;
 
 use crate::event::TaskEvent;
-use crate::perf::{Record, Stamp};
+use crate::perf::{PerfRecord, SampleId};
 use colocate_linux::SysError;
 use colocate_linux::affinity;
 use colocate_linux::clock::now;
@@ -44,7 +44,7 @@ use colocate_linux::proc::{Proc, online_cpus};
 use colocate_linux::{Pid, Tid};
 use colocate_machine::PuNr;
 use order::EventOrder;
-use reports::Reports;
+use reports::TaskRings;
 pub(crate) use reports::attach_all;
 use scans::Scans;
 use std::collections::BTreeSet;
@@ -54,7 +54,7 @@ use std::time::{Duration, Instant};
 
 /// Options of watching.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct LifecycleOptions {
     /// CPUs on which tasks may run. Events on further CPUs are missed, unless passed to
     /// [`LifecycleEvents::set_allowed_cpus`].
     pub cpus: Vec<PuNr>,
@@ -69,7 +69,7 @@ pub struct Options {
     pub most_a_second: Option<u32>,
 }
 
-impl Options {
+impl LifecycleOptions {
     /// Online CPUs and `/proc` of this machine. Without a `/sys` that lists the CPUs, the CPUs of
     /// this thread's own affinity mask.
     ///
@@ -111,7 +111,7 @@ const MOST_TO_OPEN: usize = 64;
 /// Watcher of the tasks of one or more programs.
 #[derive(Debug)]
 pub struct LifecycleEvents {
-    source: Source,
+    source: LifecycleSource,
     proc: Proc,
     order: EventOrder,
     /// Events found when watching began.
@@ -127,14 +127,14 @@ pub struct LifecycleEvents {
 }
 
 #[derive(Debug)]
-enum Source {
-    Perf(Reports),
+enum LifecycleSource {
+    Perf(TaskRings),
     Proc { why: Option<SysError> },
 }
 
-impl Source {
+impl LifecycleSource {
     /// Reports of the kernel, if used.
-    const fn reports(&self) -> Option<&Reports> {
+    const fn reports(&self) -> Option<&TaskRings> {
         match self {
             Self::Perf(reports) => Some(reports),
             Self::Proc { .. } => None,
@@ -153,11 +153,11 @@ impl LifecycleEvents {
     /// [`LifecycleEvents::without_proc`] has the reason, and of each given process only its life is
     /// known. A process that is gone is reported as ended.
     #[must_use]
-    pub fn watch(pid: Pid, options: &Options) -> Self {
-        let source = match (!options.without_perf).then(|| Reports::open(options)) {
-            Some(Ok(reports)) => Source::Perf(reports),
-            Some(Err(why)) => Source::Proc { why: Some(why) },
-            None => Source::Proc { why: None },
+    pub fn watch(pid: Pid, options: &LifecycleOptions) -> Self {
+        let source = match (!options.without_perf).then(|| TaskRings::open(options)) {
+            Some(Ok(reports)) => LifecycleSource::Perf(reports),
+            Some(Err(why)) => LifecycleSource::Proc { why: Some(why) },
+            None => LifecycleSource::Proc { why: None },
         };
         let mut lifecycle = Self {
             source,
@@ -189,16 +189,16 @@ impl LifecycleEvents {
         let before: BTreeSet<Pid> = self.order.tree.processes().collect();
         pids.iter().for_each(|pid| self.order.tree.add(*pid));
         self.scan_below(pids);
-        if self.source.reports().is_some_and(Reports::of_every_task) {
+        if self.source.reports().is_some_and(TaskRings::of_every_task) {
             return;
         }
         let mut late = false;
         for process in self.order.tree.processes().filter(|process| !before.contains(process)) {
-            let Source::Perf(reports) = &mut self.source else { break };
+            let LifecycleSource::Perf(reports) = &mut self.source else { break };
             match reports.open_on(&self.proc, process, &mut self.bytes) {
                 Ok(all) => late |= !all,
                 Err(why) => {
-                    self.source = Source::Proc { why: Some(why) };
+                    self.source = LifecycleSource::Proc { why: Some(why) };
                     late = true;
                 }
             }
@@ -216,7 +216,7 @@ impl LifecycleEvents {
         let mut watched = BTreeSet::new();
         for _ in 0..READS_TO_LEAVE {
             self.read_in_order(events);
-            let Source::Perf(reports) = &mut self.source else { return };
+            let LifecycleSource::Perf(reports) = &mut self.source else { return };
             let new: Vec<Tid> =
                 self.order.tree.tasks().filter(|tid| watched.insert(*tid)).collect();
             if new.is_empty() {
@@ -226,7 +226,7 @@ impl LifecycleEvents {
                 return;
             }
         }
-        if let Source::Perf(reports) = &mut self.source {
+        if let LifecycleSource::Perf(reports) = &mut self.source {
             reports.leave_others(&mut self.bytes);
         }
     }
@@ -255,7 +255,7 @@ impl LifecycleEvents {
     /// Forgets a process added by [`LifecycleEvents::add`] after its end and its descendants' ends,
     /// and closes its descriptors.
     pub fn forget(&mut self, pid: Pid) {
-        if let Source::Perf(reports) = &mut self.source {
+        if let LifecycleSource::Perf(reports) = &mut self.source {
             reports.close(pid.first_thread());
         }
         self.order.storms.forget(pid);
@@ -271,21 +271,21 @@ impl LifecycleEvents {
     /// programs 4 % of its time (virtual machine with 2 PUs). Without permission to watch every
     /// task, events do not wait.
     pub fn set_prompt(&mut self, is_prompt: bool) {
-        if let Source::Perf(reports) = &mut self.source {
+        if let LifecycleSource::Perf(reports) = &mut self.source {
             reports.set_prompt(is_prompt);
         }
     }
 
     /// Sets the CPUs on which tasks may run now. Returns the CPUs whose events are missed because
-    /// they were not in [`Options::cpus`]. While there are any, `/proc` is scanned as well, as if
-    /// events were denied.
+    /// they were not in [`LifecycleOptions::cpus`]. While there are any, `/proc` is scanned as
+    /// well, as if events were denied.
     ///
     /// No rings are added: every watched task would need events there, and inherited events cannot
     /// be opened afterwards without gaps. A CPU that goes offline and returns keeps its ring and
     /// the per-task events. The CPU-wide event is lost when its CPU goes offline; per-task events
     /// replace it.
     pub fn set_allowed_cpus(&mut self, cpus: impl IntoIterator<Item = PuNr>) -> Vec<PuNr> {
-        let Source::Perf(reports) = &self.source else { return Vec::new() };
+        let LifecycleSource::Perf(reports) = &self.source else { return Vec::new() };
         let cpus: Vec<PuNr> = cpus.into_iter().collect();
         let uncovered = cpus.iter().copied().filter(|cpu| !reports.has(*cpu)).collect::<Vec<_>>();
         self.has_uncovered_cpus = !uncovered.is_empty();
@@ -311,8 +311,8 @@ impl LifecycleEvents {
     #[must_use]
     pub fn without_perf(&self) -> Option<&SysError> {
         match &self.source {
-            Source::Perf(_) => None,
-            Source::Proc { why } => why.as_ref(),
+            LifecycleSource::Perf(_) => None,
+            LifecycleSource::Proc { why } => why.as_ref(),
         }
     }
 
@@ -327,7 +327,7 @@ impl LifecycleEvents {
     #[must_use]
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
         let reports = self.source.reports().filter(|_| !self.reads_by_time());
-        reports.map(Reports::fds).unwrap_or_default()
+        reports.map(TaskRings::fds).unwrap_or_default()
     }
 
     /// Maximum sleep of a reader that misses nothing, unless [`LifecycleEvents::fds`] wake it;
@@ -355,7 +355,7 @@ impl LifecycleEvents {
     pub fn drain(&mut self, events: &mut Vec<TaskEvent>) {
         events.append(&mut self.first);
         self.read_in_order(events);
-        let may_leave = |reports: &Reports| reports.has_many_others() && reports.may_leave();
+        let may_leave = |reports: &TaskRings| reports.has_many_others() && reports.may_leave();
         if self.source.reports().is_some_and(may_leave)
             && self.order.tree.tasks().nth(MOST_TO_OPEN).is_none()
         {
@@ -380,18 +380,18 @@ impl LifecycleEvents {
 
     /// Whether the rings are read at intervals, and no event wakes a reader.
     fn reads_by_time(&self) -> bool {
-        self.order.storms.is_any() || self.source.reports().is_some_and(Reports::has_many_others)
+        self.order.storms.is_any() || self.source.reports().is_some_and(TaskRings::has_many_others)
     }
 }
 
 /// Event reported by a kernel record, if any.
-pub(crate) fn event(record: &Record<'_>) -> Option<TaskEvent> {
+pub(crate) fn event(record: &PerfRecord<'_>) -> Option<TaskEvent> {
     Some(match *record {
-        Record::Fork { created: Stamp { at, pid, tid }, parent_pid, parent_tid } => {
+        PerfRecord::Fork { created: SampleId { at, pid, tid }, parent_pid, parent_tid } => {
             TaskEvent::Created { at, pid, tid, parent_pid, parent_tid, found: false }
         }
-        Record::Exit(Stamp { at, pid, tid }) => TaskEvent::Ended { at, pid, tid },
-        Record::Comm { of: Stamp { at, pid, tid }, name, exec } => {
+        PerfRecord::Exit(SampleId { at, pid, tid }) => TaskEvent::Ended { at, pid, tid },
+        PerfRecord::Comm { of: SampleId { at, pid, tid }, name, exec } => {
             let name = String::from_utf8_lossy(name).into_owned();
             TaskEvent::Named { at, pid, tid, name, exec }
         }

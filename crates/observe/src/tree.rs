@@ -18,13 +18,13 @@ use std::path::PathBuf;
 #[derive(Debug, Default)]
 pub struct Tree {
     tasks: BTreeMap<Tid, KnownTask>,
-    processes: BTreeMap<Pid, Process>,
+    processes: BTreeMap<Pid, TreeProcess>,
     /// Whether the last scan failed to read a possibly living process.
     unread: bool,
 }
 
 #[derive(Debug)]
-struct Process {
+struct TreeProcess {
     /// Given process from which it descends.
     root: Pid,
     /// Executable as last seen.
@@ -35,7 +35,7 @@ struct Process {
     lost_thread: Option<Nanos>,
 }
 
-impl Process {
+impl TreeProcess {
     const fn of(root: Pid) -> Self {
         Self { root, executable: None, tasks: 0, lost_thread: None }
     }
@@ -62,7 +62,7 @@ const NAMES_READ: u8 = 3;
 impl Tree {
     /// Adds a process to scan.
     pub fn add(&mut self, pid: Pid) {
-        self.processes.entry(pid).or_insert_with(|| Process::of(pid));
+        self.processes.entry(pid).or_insert_with(|| TreeProcess::of(pid));
     }
 
     /// Given process from which process `pid` descends; `pid` itself if unknown.
@@ -248,7 +248,7 @@ impl Tree {
         let (state, parent) = proc.state_and_parent(pid)?;
         let exec = before.is_some() && before != executable;
         let root = self.processes.get(&parent).map_or(pid, |process| process.root);
-        self.processes.entry(pid).or_insert_with(|| Process::of(root)).executable = executable;
+        self.processes.entry(pid).or_insert_with(|| TreeProcess::of(root)).executable = executable;
         for tid in tasks {
             // A process that has ended stays in the list until its parent has reaped it;
             // its first thread also stays while others run.
@@ -289,7 +289,7 @@ impl Tree {
         };
         place.insert(KnownTask { pid, name: None, names_read: 0, hidden: None });
         let root = self.processes.get(&parent_pid).map_or(pid, |process| process.root);
-        self.processes.entry(pid).or_insert_with(|| Process::of(root)).tasks += 1;
+        self.processes.entry(pid).or_insert_with(|| TreeProcess::of(root)).tasks += 1;
         true
     }
 

@@ -13,7 +13,7 @@
 #![allow(non_snake_case)] // their names
 
 use crate::real::{Real, with_caller};
-use crate::team::{self, Progress};
+use crate::team::{self, RegionProgress};
 use crate::{regions, tool};
 use std::ffi::{c_long, c_uint, c_ulonglong, c_void};
 use std::mem::transmute;
@@ -215,12 +215,12 @@ fn nothing() {}
 /// Hook before an ordered section. A held thread would block all later iterations, so its loop ends
 /// here.
 fn ordered() {
-    team::loop_ends(Progress::LoopEnded);
+    team::loop_ends(RegionProgress::LoopEnded);
 }
 
 /// Hook before a barrier. A held thread would block the barrier, so its loop ends here.
 fn barrier() {
-    team::loop_ends(Progress::Barrier);
+    team::loop_ends(RegionProgress::Barrier);
 }
 
 sections! {

@@ -107,7 +107,7 @@ impl Execution {
 
 /// Sums over executions with the same number of threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sums {
+pub struct ExecutionSums {
     /// Number of executions.
     pub count: u32,
     /// Sum of [`Execution::steps`].
@@ -122,7 +122,7 @@ pub struct Sums {
     pub waited: u64,
 }
 
-impl Sums {
+impl ExecutionSums {
     fn add(&mut self, execution: &Execution) {
         self.count = self.count.saturating_add(1);
         self.steps = self.steps.saturating_add(execution.steps);
@@ -186,12 +186,12 @@ struct Trial {
     fewer: bool,
     left: u32,
     /// Current block; `before` is the previous block.
-    block: Sums,
-    before: Sums,
+    block: ExecutionSums,
+    before: ExecutionSums,
     pairs: u32,
     won: u32,
     /// All executions with fewer threads.
-    sums: Sums,
+    sums: ExecutionSums,
 }
 
 /// State of learning for a region.
@@ -202,8 +202,8 @@ pub struct Learner {
     windows: bool,
     stage: Stage,
     warm: bool,
-    all: Sums,
-    one: Sums,
+    all: ExecutionSums,
+    one: ExecutionSums,
     total: u64,
     excess: u64,
     /// Total time in ns when settled; `None` if not settled by measurement.
@@ -223,8 +223,8 @@ impl Learner {
             windows: false,
             stage: if may_change && most > 1 { Stage::Base } else { done },
             warm: false,
-            all: Sums::default(),
-            one: Sums::default(),
+            all: ExecutionSums::default(),
+            one: ExecutionSums::default(),
             total: 0,
             excess: 0,
             settled_at: None,
@@ -321,7 +321,7 @@ impl Learner {
             let default = default as u64;
             self.excess = self.excess.saturating_add(execution.wall.saturating_sub(default));
         }
-        let may_train = self.all.count >= BASE && self.affords(1, &Sums::default());
+        let may_train = self.all.count >= BASE && self.affords(1, &ExecutionSums::default());
         match &mut self.stage {
             Stage::Base if may_train => {
                 self.stage = Stage::Train { left: BLOCK };
@@ -350,7 +350,7 @@ impl Learner {
     /// True if a block with `threads` threads is within the budget. `known` are earlier executions
     /// with `threads`. Without these the worst is assumed: one thread takes as long as all threads
     /// have worked together, and the region is perfectly parallel.
-    fn affords(&self, threads: u32, known: &Sums) -> bool {
+    fn affords(&self, threads: u32, known: &ExecutionSums) -> bool {
         let Some(default) = self.all.mean(self.all.wall) else { return false };
         let parallel = default * f64::from(self.most) / f64::from(threads.max(1));
         let worked =
@@ -382,11 +382,11 @@ impl Learner {
             threads,
             fewer: true,
             left: BLOCK,
-            block: Sums::default(),
-            before: Sums::default(),
+            block: ExecutionSums::default(),
+            before: ExecutionSums::default(),
             pairs: 0,
             won: 0,
-            sums: Sums::default(),
+            sums: ExecutionSums::default(),
         })
     }
 
@@ -404,7 +404,7 @@ impl Learner {
 
     /// Executions with all threads, and with one thread.
     #[must_use]
-    pub fn sums(&self) -> (Sums, Sums) {
+    pub fn sums(&self) -> (ExecutionSums, ExecutionSums) {
         (self.all, self.one)
     }
 

@@ -3,7 +3,7 @@
 use crate::learn::{Execution, Learner};
 
 /// A parallel region.
-pub struct Region {
+pub struct ParallelRegion {
     /// Address of the outlined function.
     pub body: usize,
     /// `;file;function;line;column;;` from LLVM's compilers; `None` without a source location.
@@ -19,7 +19,7 @@ pub struct Region {
     pub learner: Learner,
 }
 
-impl Region {
+impl ParallelRegion {
     /// Size of the region's team.
     pub fn team(&self) -> u32 {
         if !self.learner.has_windows() {

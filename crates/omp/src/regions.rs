@@ -10,8 +10,8 @@
 
 use crate::clock::now;
 use crate::learn::{Execution, Learner, WINDOW};
-use crate::region::Region;
-use crate::team::{self, Progress};
+use crate::region::ParallelRegion;
+use crate::team::{self, RegionProgress};
 use crate::{env, gate, report};
 use std::ffi::c_void;
 use std::path::PathBuf;
@@ -40,8 +40,8 @@ struct Config {
 }
 
 /// All regions, and the window of the observed region.
-struct Known {
-    regions: Vec<Region>,
+struct RegionTable {
+    regions: Vec<ParallelRegion>,
     window: Window,
 }
 
@@ -60,7 +60,7 @@ struct Window {
 }
 
 static CONFIG: OnceLock<Option<Config>> = OnceLock::new();
-static KNOWN: Mutex<Known> = Mutex::new(Known {
+static KNOWN: Mutex<RegionTable> = Mutex::new(RegionTable {
     regions: Vec::new(),
     window: Window { place: 0, begin: 0, since: 0, before: Execution::NONE, ended: 0 },
 });
@@ -147,7 +147,7 @@ fn observe(
     let most = config.most.map_or(default, |most| most.min(default));
     // A child that was forked while another thread held the lock never gets it.
     let mut known = KNOWN.try_lock().ok()?;
-    let place = known.place(body, || Region {
+    let place = known.place(body, || ParallelRegion {
         body: body.addr(),
         said: said(),
         explicit,
@@ -173,9 +173,13 @@ fn observe(
     Some(Observed { threads: changes.then_some(team) })
 }
 
-impl Known {
+impl RegionTable {
     /// Index of the region with this body, added if new; `None` beyond [`MOST_REGIONS`].
-    fn place(&mut self, body: *const c_void, new: impl FnOnce() -> Region) -> Option<usize> {
+    fn place(
+        &mut self,
+        body: *const c_void,
+        new: impl FnOnce() -> ParallelRegion,
+    ) -> Option<usize> {
         let known = self.regions.iter().position(|region| region.body == body.addr());
         known.or_else(|| {
             (self.regions.len() < MOST_REGIONS).then(|| {
@@ -262,7 +266,7 @@ pub fn chunk_requested() {
 /// Hook after a request for a chunk; 0 steps: no chunk was left.
 pub fn chunk_given(steps: u64) {
     match steps {
-        0 => team::loop_ends(Progress::LoopEnded),
+        0 => team::loop_ends(RegionProgress::LoopEnded),
         _ if is_watched() => team::steps(steps),
         _ => {}
     }
@@ -289,9 +293,9 @@ fn call(is_chunk: bool) {
     }
     let time = now();
     match team::calls(time) {
-        Some(Progress::FirstLoop) => {}
+        Some(RegionProgress::FirstLoop) => {}
         // A critical section after a loop, e.g. of a reduction, belongs to this loop.
-        Some(Progress::LoopEnded) if !is_chunk => return,
+        Some(RegionProgress::LoopEnded) if !is_chunk => return,
         Some(_) => return SEVERAL.store(true, Ordering::Relaxed),
         None => return,
     }

@@ -4,9 +4,9 @@
 
 #![allow(unsafe_code)] // what the loader says of an address
 
-use crate::learn::{Learnt, Sums};
+use crate::learn::{ExecutionSums, Learnt};
 use crate::real;
-use crate::region::Region;
+use crate::region::ParallelRegion;
 use std::ffi::{CStr, c_void};
 use std::str::{FromStr, Split};
 
@@ -30,25 +30,25 @@ pub struct Reported {
     pub threads: u32,
     /// Result of learning.
     pub learnt: Learnt,
-    /// Learning was by windows within executions. Then [`Sums`] count windows.
+    /// Learning was by windows within executions. Then [`ExecutionSums`] count windows.
     pub windows: bool,
     /// Total time in ns when settled; `None`: not settled by measurement.
     pub settled_at: Option<u64>,
     /// Total time of executions, and the part lost to learning; ns.
     pub cost: (u64, u64),
     /// Executions with all threads.
-    pub all: Sums,
+    pub all: ExecutionSums,
     /// Executions with one thread.
-    pub one: Sums,
+    pub one: ExecutionSums,
 }
 
 /// All regions as text.
-pub(crate) fn text(regions: &[Region]) -> String {
+pub(crate) fn text(regions: &[ParallelRegion]) -> String {
     let lines = regions.iter().map(|region| reported(region).line());
     std::iter::once(HEAD.to_owned()).chain(lines).map(|line| line + "\n").collect()
 }
 
-fn reported(region: &Region) -> Reported {
+fn reported(region: &ParallelRegion) -> Reported {
     let (object, address) = place(region.body);
     let learner = &region.learner;
     let (all, one) = learner.sums();
@@ -120,13 +120,13 @@ impl Reported {
             windows: fields.next()? == "1",
             settled_at: some(fields.next()?).map(|time| time.parse()).transpose().ok()?,
             cost: (number(&mut fields)?, number(&mut fields)?),
-            all: Sums::of_fields(&mut fields)?,
-            one: Sums::of_fields(&mut fields)?,
+            all: ExecutionSums::of_fields(&mut fields)?,
+            one: ExecutionSums::of_fields(&mut fields)?,
         })
     }
 }
 
-impl Sums {
+impl ExecutionSums {
     fn fields(&self) -> String {
         let Self { count, steps, wall, busy, inside, waited } = self;
         format!("{count}\t{steps}\t{wall}\t{busy}\t{inside}\t{waited}")
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_back() {
-        let all = Sums { count: 5, steps: 6, wall: 4, busy: 3, inside: 2, waited: 1 };
+        let all = ExecutionSums { count: 5, steps: 6, wall: 4, busy: 3, inside: 2, waited: 1 };
         let one = Reported {
             object: Some("a program".to_owned()),
             address: 4_660,
@@ -213,7 +213,7 @@ mod tests {
             settled_at: Some(7),
             cost: (1, u64::MAX),
             all,
-            one: Sums::default(),
+            one: ExecutionSums::default(),
         };
         let other = Reported {
             object: None,

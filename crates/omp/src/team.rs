@@ -12,7 +12,7 @@ const PLACES: usize = 512;
 
 /// Sums of a thread in the observed region, on cache lines of its own; times in ns.
 #[repr(align(128))]
-struct Done {
+struct ThreadSums {
     calls: AtomicU64,
     steps: AtomicU64,
     busy: AtomicU64,
@@ -20,8 +20,8 @@ struct Done {
     waited: AtomicU64,
 }
 
-static DONE: [Done; PLACES] = [const {
-    Done {
+static DONE: [ThreadSums; PLACES] = [const {
+    ThreadSums {
         calls: AtomicU64::new(0),
         steps: AtomicU64::new(0),
         busy: AtomicU64::new(0),
@@ -34,7 +34,7 @@ static SIZE: AtomicU32 = AtomicU32::new(0);
 
 /// Progress of a thread in its region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Progress {
+pub enum RegionProgress {
     /// The thread may be in the region's first loop.
     #[default]
     FirstLoop,
@@ -58,14 +58,14 @@ struct ThreadTimes {
     depth: u32,
     inside: u64,
     waited: u64,
-    progress: Progress,
+    progress: RegionProgress,
     ticket: Option<Ticket>,
 }
 
 thread_local! {
     static TIMES: Cell<ThreadTimes> = const {
         Cell::new(ThreadTimes {
-            place: 0, since: 0, asked: 0, got: 0, depth: 0, inside: 0, waited: 0, progress: Progress::FirstLoop, ticket: None,
+            place: 0, since: 0, asked: 0, got: 0, depth: 0, inside: 0, waited: 0, progress: RegionProgress::FirstLoop, ticket: None,
         })
     };
 }
@@ -119,7 +119,7 @@ pub fn done(wall: u64) -> Execution {
     }
 }
 
-fn sum(threads: u32, of: fn(&Done) -> &AtomicU64) -> u64 {
+fn sum(threads: u32, of: fn(&ThreadSums) -> &AtomicU64) -> u64 {
     DONE.iter().take(threads as usize).map(|done| of(done).load(Ordering::Acquire)).sum()
 }
 
@@ -154,7 +154,7 @@ pub fn work_ends() {
 
 /// This thread is past the region's first loop, or in an ordered loop, and would wait for held
 /// threads. From here on it is not held.
-pub fn loop_ends(progress: Progress) {
+pub fn loop_ends(progress: RegionProgress) {
     times(|times| {
         gate::leave(&mut times.ticket);
         times.progress = progress;
@@ -163,7 +163,7 @@ pub fn loop_ends(progress: Progress) {
 
 /// Adds this thread's times until `time` to [`DONE`] at a call of the runtime. Returns the progress
 /// if the thread is at work outside critical sections, else `None`.
-pub fn calls(time: u64) -> Option<Progress> {
+pub fn calls(time: u64) -> Option<RegionProgress> {
     let mut progress = None;
     times(|times| {
         if times.since != 0 && times.depth == 0 {
@@ -178,7 +178,7 @@ pub fn calls(time: u64) -> Option<Progress> {
 /// Counts the next steps of this thread.
 pub fn steps(count: u64) {
     times(|times| {
-        if times.since != 0 && times.depth == 0 && times.progress == Progress::FirstLoop {
+        if times.since != 0 && times.depth == 0 && times.progress == RegionProgress::FirstLoop {
             DONE[times.place].steps.fetch_add(count, Ordering::Relaxed);
         }
     });

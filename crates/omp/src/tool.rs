@@ -7,7 +7,7 @@
 #![allow(unsafe_code)] // functions of a C runtime, with its pointers
 
 use crate::regions::{self, Observed};
-use crate::team::{self, Progress};
+use crate::team::{self, RegionProgress};
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::transmute;
@@ -220,7 +220,7 @@ unsafe extern "C" fn sync_region(
             team::work_begins()
         }
         if !WITHOUT_BARRIER.contains(&kind) {
-            team::loop_ends(Progress::Barrier);
+            team::loop_ends(RegionProgress::Barrier);
         }
     }
 }
@@ -235,7 +235,7 @@ unsafe extern "C" fn mutex_acquire(
     match kind {
         LOCK | NEST_LOCK | CRITICAL | ATOMIC => regions::mutex_acquire(),
         ORDERED => {
-            team::loop_ends(Progress::LoopEnded);
+            team::loop_ends(RegionProgress::LoopEnded);
             team::mutex_acquire();
         }
         // A thread is held only where it may have to wait anyway.

@@ -1,10 +1,10 @@
 //! Evidence: the input of a policy's decision.
 
-use crate::plan::{Decision, DefaultPlacement, Place, Plan, Task, Why};
+use crate::plan::{Decision, DefaultPlacement, Place, PlaceReason, Plan, Task};
 use crate::why::{Allocated, Selected};
-use colocate_evidence::{JobIdx, PagesMoved, Reports, TaskId};
-use colocate_machine::{Machine, Nanos, PuIdx, PuNr, Shared};
-use colocate_model::stack::Parts;
+use colocate_evidence::{JobIdx, PagesMoved, SourceReports, TaskId};
+use colocate_machine::{Machine, Nanos, PuIdx, PuNr, SharedPart};
+use colocate_model::stack::StackParts;
 use std::fmt;
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub struct Rates {
     /// counted.
     pub stack: Option<Vec<f64>>,
     /// Names of the parts of `stack`; empty where `stack` is `None`.
-    pub parts: Parts,
+    pub parts: StackParts,
 }
 
 /// A thread of a queued job.
@@ -132,7 +132,7 @@ pub struct Quantum<'a> {
 
 /// A job that runs in the next quantum.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Choice {
+pub struct SelectedJob {
     /// The job.
     pub job: JobIdx,
     /// Reason of the selection.
@@ -170,8 +170,8 @@ pub struct JobUsage {
 
 /// Choices under which all jobs run and the kernel places their threads.
 #[must_use]
-pub fn leave_to_kernel(queue: &[QueuedJob]) -> Vec<Choice> {
-    let free = |job: &QueuedJob| Choice {
+pub fn leave_to_kernel(queue: &[QueuedJob]) -> Vec<SelectedJob> {
+    let free = |job: &QueuedJob| SelectedJob {
         job: job.job,
         selected: Selected::Room,
         places: vec![(None, Allocated::LeftToKernel); job.threads.len()],
@@ -208,7 +208,7 @@ pub struct Evidence<'a> {
     /// Results of the page moves completed since the previous evidence.
     pub moved: &'a [PagesMoved],
     /// Reports of sources on wake-ups, sharing and pages.
-    pub reports: &'a Reports,
+    pub reports: &'a SourceReports,
     /// Unfinished jobs, and the names of their tasks.
     pub roster: Roster<'a>,
     /// Source of [`Self::tasks`].
@@ -233,7 +233,7 @@ impl<'a> Evidence<'a> {
             is_control: false,
             has_event: true,
             moved: &[],
-            reports: &Reports::NONE,
+            reports: &SourceReports::NONE,
             roster: Roster::default(),
             expected: &Vec::new,
         }
@@ -251,14 +251,14 @@ impl<'a> Evidence<'a> {
     /// whole. Tasks left to the kernel because they sleep or their job is over are not named: a
     /// program may have tens of thousands.
     #[must_use]
-    pub fn plan(&self, choices: &[Choice]) -> Plan {
+    pub fn plan(&self, choices: &[SelectedJob]) -> Plan {
         let mut chosen: Vec<JobIdx> = choices.iter().map(|choice| choice.job).collect();
         chosen.sort_unstable();
         let in_queue = || self.now.queue.iter().map(|job| job.threads[0].id).collect();
         let jobs = if self.roster.jobs.is_empty() { in_queue() } else { self.roster.jobs.to_vec() };
         // The roster also has jobs that are not in the queue yet.
         let waiting = jobs.into_iter().filter(|task| chosen.binary_search(&task.job).is_err());
-        let waiting = waiting.map(|task| (task, Place::Waiting, Why::NotSelected));
+        let waiting = waiting.map(|task| (task, Place::Waiting, PlaceReason::NotSelected));
         let mut places: Vec<_> = self.places(choices).into_iter().chain(waiting).collect();
         places.sort_by_key(|place| place.0);
         let name = |task| self.roster.name.map_or_else(|| "".into(), |name| name(task));
@@ -267,7 +267,7 @@ impl<'a> Evidence<'a> {
     }
 
     /// Place and reason of each thread of the chosen jobs.
-    fn places(&self, choices: &[Choice]) -> Vec<(TaskId, Place, Why)> {
+    fn places(&self, choices: &[SelectedJob]) -> Vec<(TaskId, Place, PlaceReason)> {
         let mut by_job: Vec<&QueuedJob> = self.now.queue.iter().collect();
         // The queue is in the order of turns, not of jobs.
         by_job.sort_unstable_by_key(|job| job.job);
@@ -276,7 +276,7 @@ impl<'a> Evidence<'a> {
             let Ok(at) = by_job.binary_search_by_key(&choice.job, |job| job.job) else { continue };
             for (thread, (pu, allocated)) in by_job[at].threads.iter().zip(&choice.places) {
                 let (selected, allocated) = (choice.selected.clone(), allocated.clone());
-                let why = Why::Chosen { selected, allocated };
+                let why = PlaceReason::Chosen { selected, allocated };
                 places.push((thread.id, self.place(*pu), why));
             }
         }
@@ -292,7 +292,7 @@ impl<'a> Evidence<'a> {
     /// Plan with the given places. All remaining tasks are left to the kernel, also tasks created
     /// later.
     #[must_use]
-    pub fn plan_of_some(&self, places: impl Iterator<Item = (TaskId, Place, Why)>) -> Plan {
+    pub fn plan_of_some(&self, places: impl Iterator<Item = (TaskId, Place, PlaceReason)>) -> Plan {
         let name = |task| self.roster.name.map_or_else(|| "".into(), |name| name(task));
         let put = |(task, place, why)| Decision { task, name: name(task), place, why };
         let mut decisions: Vec<Decision> = places.map(put).collect();
@@ -303,7 +303,7 @@ impl<'a> Evidence<'a> {
             // Only the sorted front part: tasks appended here are not in order yet.
             if decisions[..named].binary_search_by_key(&task.id, by_task).is_err() {
                 let (name, place, why) =
-                    (task.name.as_str().into(), Place::LeftToKernel, Why::LeftToKernel);
+                    (task.name.as_str().into(), Place::LeftToKernel, PlaceReason::LeftToKernel);
                 decisions.push(Decision { task: task.id, name, place, why });
             }
         }
@@ -344,7 +344,7 @@ impl<'a> Evidence<'a> {
 
     /// Place on all PUs that share `shared` with `pu`.
     #[must_use]
-    pub fn sharing(&self, shared: Shared, pu: PuIdx) -> Place {
+    pub fn sharing(&self, shared: SharedPart, pu: PuIdx) -> Place {
         Place::Sharing(shared, self.number(pu))
     }
 

@@ -10,7 +10,7 @@ use crate::plan::{Plan, Slowdown, Task};
 use colocate_evidence::TaskId;
 use colocate_machine::{KindIdx, Machine, Performance, PuIdx};
 use colocate_model::phase::{Demand, PhaseError};
-use colocate_model::system::{Model, ModelError, Seat};
+use colocate_model::system::{Model, ModelError, PlacedTask};
 use colocate_model::{Assumptions, Phase};
 use std::collections::HashMap;
 use thiserror::Error;
@@ -61,12 +61,12 @@ pub fn slowdowns(
     for assumed in assumptions {
         let model = Model::new(machine, performance, *assumed)?;
         let demands = demands(&model, (&phases, &of), plan, &pus)?;
-        let seats: Vec<Seat<'_>> = plan
+        let seats: Vec<PlacedTask<'_>> = plan
             .decisions
             .iter()
             .zip(&demands)
             .zip(&pus)
-            .map(|((it, demand), &pu)| Seat { pu, demand, pages: &[], space: it.task.job.0 })
+            .map(|((it, demand), &pu)| PlacedTask { pu, demand, pages: &[], space: it.task.job.0 })
             .collect();
         let together = model.predict(&seats);
         // Alone, tasks that are alike are equally fast on all cores of a kind.
@@ -198,7 +198,7 @@ mod tests {
             }
             let phase = Phase::of_mix("", mix, "drawn");
             let demand = phase.on(&epyc().1.kinds[0], &guesses).unwrap().demand;
-            let seat = Seat { pu: PuIdx(0), demand: &demand, pages: &[], space: 0 };
+            let seat = PlacedTask { pu: PuIdx(0), demand: &demand, pages: &[], space: 0 };
             let cycles = model.alone(&seat).cpi.total();
             Self { mix, demand, cycles }
         }
@@ -233,9 +233,14 @@ mod tests {
         let core = &machine.cores[0].pus;
         let (mut widths, mut within) = ([0.0; 2], [0; 2]);
         for pair in truths.chunks_exact(2) {
-            let seats: Vec<Seat<'_>> = (0..)
+            let seats: Vec<PlacedTask<'_>> = (0..)
                 .zip(core.iter().zip(pair))
-                .map(|(space, (&pu, one))| Seat { pu, demand: &one.demand, pages: &[], space })
+                .map(|(space, (&pu, one))| PlacedTask {
+                    pu,
+                    demand: &one.demand,
+                    pages: &[],
+                    space,
+                })
                 .collect();
             let together = model.predict(&seats);
             for counted in [false, true] {

@@ -2,17 +2,17 @@
 //! `symbiosis-model`. A task's rate measured on this machine's processor is used
 //! ([`Model::demand`]).
 
-use crate::places::Places;
+use crate::places::UsableMachine;
 use crate::plan::Task;
 use crate::schedule::select::float;
 use colocate_machine::{Performance, PuIdx};
 use colocate_model::phase::Demand;
-use colocate_model::system::{Model, Seat};
+use colocate_model::system::{Model, PlacedTask};
 use colocate_model::{Assumptions, Phase};
 use std::collections::BTreeMap;
 
 /// Predictor of slowdowns on one core while the rest of the machine is idle.
-pub(crate) struct Judge<'a> {
+pub(crate) struct SlowdownPredictor<'a> {
     model: Model<'a>,
     /// PUs of the core.
     siblings: Vec<PuIdx>,
@@ -30,11 +30,15 @@ pub(crate) struct Judge<'a> {
     together: BTreeMap<Vec<(usize, u32)>, Vec<f64>>,
 }
 
-impl<'a> Judge<'a> {
+impl<'a> SlowdownPredictor<'a> {
     /// A judge of `tasks` on the core with the most usable PUs; the fastest kind among equals.
     ///
     /// `None` if no core is usable, or the model rejects these figures or demands.
-    pub fn new(places: &Places<'a>, performance: &'a Performance, tasks: &[&Task]) -> Option<Self> {
+    pub fn new(
+        places: &UsableMachine<'a>,
+        performance: &'a Performance,
+        tasks: &[&Task],
+    ) -> Option<Self> {
         let assumptions = Assumptions::default();
         let model = Model::new(places.machine, performance, assumptions).ok()?;
         // The widest core holds every group; of several, the fastest: later kinds are faster.
@@ -93,7 +97,7 @@ impl<'a> Judge<'a> {
 
     fn rates(&self, tasks: &[(usize, u32)]) -> Vec<f64> {
         let seats = tasks.iter().zip(&self.siblings);
-        let seats = seats.map(|(&(kind, job), &pu)| Seat {
+        let seats = seats.map(|(&(kind, job), &pu)| PlacedTask {
             pu,
             demand: &self.demands[kind],
             pages: &[],
@@ -153,8 +157,10 @@ mod tests {
             let phase = Phase::of_mix(task.name.clone(), mix, "counted");
             (task.mix, task.phase) = (mix, Some(Phase { cycles, ..phase }));
         }
-        let places = Places::new(&machine, &machine.cores[0].pus);
-        let judge = Judge::new(&places, &performance, &tasks.iter().collect::<Vec<_>>()).unwrap();
+        let places = UsableMachine::new(&machine, &machine.cores[0].pus);
+        let judge =
+            SlowdownPredictor::new(&places, &performance, &tasks.iter().collect::<Vec<_>>())
+                .unwrap();
         assert_eq!(judge.kinds, [0, 1, 0]);
         let clock = performance.kinds[0].clock.0 as f64;
         for (rate, cycles) in judge.alone.iter().zip([1.0, 50.0]) {

@@ -51,6 +51,6 @@ pub mod why;
 pub use colocate_model::rng;
 pub use evidence::Evidence;
 pub use pages::PageMove;
-pub use plan::{Decision, DefaultPlacement, Per, Place, Plan, PlanError, Task, Why};
+pub use plan::{Decision, DefaultPlacement, Per, Place, PlaceReason, Plan, PlanError, Task};
 pub use policy::Policy;
 pub use table::{Knowledge, PolicySpec, SoloProfile, SpecError};

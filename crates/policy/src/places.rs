@@ -15,7 +15,7 @@ pub struct UsableCore {
 
 /// The usable part of a machine.
 #[derive(Clone, Debug)]
-pub struct Places<'a> {
+pub struct UsableMachine<'a> {
     /// The whole machine.
     pub machine: &'a Machine,
     /// Usable PUs in logical order: siblings are adjacent.
@@ -24,7 +24,7 @@ pub struct Places<'a> {
     pub cores: Vec<UsableCore>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> UsableMachine<'a> {
     /// Usable part of `machine`. `usable` may be in any order; repeated PUs count once, and PUs
     /// missing from the machine are ignored.
     pub fn new(machine: &'a Machine, usable: &[PuIdx]) -> Self {
@@ -191,7 +191,7 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Levels of domains above the core that [`Places::domain`] distinguishes.
+/// Levels of domains above the core that [`UsableMachine::domain`] distinguishes.
 const LEVELS: usize = 3;
 
 /// Groups `items` by domain, domains in the order of first appearance.

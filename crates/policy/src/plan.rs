@@ -2,7 +2,7 @@
 
 use crate::pages::PageMove;
 use crate::why::{Allocated, Selected};
-use colocate_machine::{Machine, Nanos, PuNr, Shared};
+use colocate_machine::{Machine, Nanos, PuNr, SharedPart};
 use colocate_model::{Class, Mix, Phase};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -100,7 +100,7 @@ impl Per {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "why", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Why {
+pub enum PlaceReason {
     /// The policy leaves every task to the kernel.
     LeftToKernel,
     /// Next PU in the order that the policy fills.
@@ -177,11 +177,11 @@ pub enum Why {
         /// Number of tasks on this PU in the plan.
         tasks: u32,
         /// Reason of this PU.
-        then: Box<Why>,
+        then: Box<PlaceReason>,
     },
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for PlaceReason {
     /// The reason in words, one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -247,7 +247,7 @@ pub struct Decision {
     /// Place until the next decision.
     pub place: Place,
     /// The reason.
-    pub why: Why,
+    pub why: PlaceReason,
 }
 
 /// Serialized form of a decision.
@@ -259,10 +259,10 @@ struct DecisionForm {
     name: String,
     pu: Option<PuNr>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    sharing: Option<Shared>,
+    sharing: Option<SharedPart>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     waits: bool,
-    why: Why,
+    why: PlaceReason,
 }
 
 impl From<Decision> for DecisionForm {
@@ -433,11 +433,11 @@ impl Plan {
     /// in order; [`PlanError::PartlyWaiting`] if only a part of a job waits.
     pub fn from_json(text: &str) -> Result<Self, PlanError> {
         #[derive(Deserialize)]
-        struct Head {
+        struct PlanHeader {
             version: u64,
         }
         // The version first: another version may fail with a misleading error about its shape.
-        let head: Head = serde_json::from_str(text)?;
+        let head: PlanHeader = serde_json::from_str(text)?;
         if head.version != u64::from(VERSION) {
             return Err(PlanError::Version { found: head.version });
         }
@@ -476,14 +476,14 @@ impl Plan {
     pub fn measures(&self) -> bool {
         self.decisions
             .iter()
-            .any(|it| matches!(it.why, Why::Chosen { selected: Selected::Estimated, .. }))
+            .any(|it| matches!(it.why, PlaceReason::Chosen { selected: Selected::Estimated, .. }))
     }
 
     /// Reason of selection of each job that a scheduler chose for this quantum.
     #[must_use]
     pub fn selected(&self) -> BTreeMap<JobIdx, &Selected> {
         let chosen = self.decisions.iter().filter_map(|decision| match &decision.why {
-            Why::Chosen { selected, .. } => Some((decision.task.job, selected)),
+            PlaceReason::Chosen { selected, .. } => Some((decision.task.job, selected)),
             _ => None,
         });
         chosen.collect()
@@ -497,7 +497,9 @@ impl Plan {
         for (task, pu) in &self.initial {
             let at = plan.decisions.binary_search_by_key(task, |decision| decision.task);
             let decision = at.ok().map(|at| &mut plan.decisions[at]);
-            if let Some(decision) = decision.filter(|it| matches!(it.why, Why::Chosen { .. })) {
+            if let Some(decision) =
+                decision.filter(|it| matches!(it.why, PlaceReason::Chosen { .. }))
+            {
                 decision.place = Place::Pu(*pu);
             }
         }

@@ -3,7 +3,7 @@
 //! Only the overlap is stated, with its unit. The slowdown per clash depends on the machine and is
 //! unknown before a measurement, so no slowdown is predicted.
 
-use crate::places::Places;
+use crate::places::UsableMachine;
 use crate::plan::{Per, Task};
 use crate::schedule::select::float;
 use colocate_machine::PuIdx;
@@ -44,7 +44,7 @@ pub(crate) fn taking_turns(tasks: impl Iterator<Item = (UnitDemand, f64)>) -> Un
 
 /// Overlap between the PUs of a core, summed over the usable cores.
 pub(crate) fn total_overlap(
-    places: &Places<'_>,
+    places: &UsableMachine<'_>,
     tasks: &[&Task],
     demands: &[UnitDemand],
     seats: &[PuIdx],
@@ -74,7 +74,11 @@ pub(crate) fn within(demands: impl IntoIterator<Item = UnitDemand>) -> f64 {
 }
 
 /// Predicted overlap of a placement, one sentence; `None` if no mix is known.
-pub(crate) fn sentence(places: &Places<'_>, tasks: &[&Task], seats: &[PuIdx]) -> Option<String> {
+pub(crate) fn sentence(
+    places: &UsableMachine<'_>,
+    tasks: &[&Task],
+    seats: &[PuIdx],
+) -> Option<String> {
     let unknown = tasks.iter().filter(|task| task.mix.is_unknown()).count();
     if unknown == tasks.len() {
         return None;
@@ -101,7 +105,7 @@ pub(crate) fn sentence(places: &Places<'_>, tasks: &[&Task], seats: &[PuIdx]) ->
 /// Mean overlap per core of random placement on the same PUs, minus the overlap of `seats`; `None`
 /// if unknown or if tasks share a PU.
 pub(crate) fn better_than_chance(
-    places: &Places<'_>,
+    places: &UsableMachine<'_>,
     tasks: &[&Task],
     seats: &[PuIdx],
 ) -> Option<f64> {
@@ -115,7 +119,7 @@ pub(crate) fn better_than_chance(
 /// Any two PUs hold any two tasks with equal probability. The result is the number of pairs of used
 /// siblings times the mean overlap of two tasks. `None` if tasks share a PU, or for fewer than two
 /// tasks.
-fn by_chance(places: &Places<'_>, demands: &[UnitDemand], seats: &[PuIdx]) -> Option<f64> {
+fn by_chance(places: &UsableMachine<'_>, demands: &[UnitDemand], seats: &[PuIdx]) -> Option<f64> {
     let mut used = vec![false; places.machine.pus.len()];
     for pu in seats {
         // Two tasks on one PU.

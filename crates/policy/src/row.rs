@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 /// A policy as commands, help and docs show it, with its constructor.
 #[derive(Debug)]
-pub struct Row {
+pub struct PolicyRow {
     /// Name: small letters, digits and `-`.
     pub name: &'static str,
     /// Purpose of the policy in about ten words.
@@ -31,7 +31,7 @@ pub struct Row {
     pub make: fn(&Values<'_>, &Knowledge<'_>) -> Box<dyn Policy>,
 }
 
-impl Row {
+impl PolicyRow {
     /// Defaults for policies that decide once; `make` panics.
     pub const ONCE: Self = Self {
         name: "",
@@ -115,7 +115,7 @@ pub enum Prior {
     Speeds,
     /// Demand vector of each job ([`Phase`]).
     Demands,
-    /// Progress of each job alone, known in simulations only ([`Course`]).
+    /// Progress of each job alone, known in simulations only ([`SoloProgress`]).
     Courses,
 }
 
@@ -138,9 +138,9 @@ pub struct SoloProfile {
 
 /// Progress of a job alone: its parts in order, repeated.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Course(pub Vec<CoursePart>);
+pub struct SoloProgress(pub Vec<CoursePart>);
 
-/// A part of a [`Course`].
+/// A part of a [`SoloProgress`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CoursePart {
     /// Number of instructions.
@@ -149,7 +149,7 @@ pub struct CoursePart {
     pub seconds: f64,
 }
 
-impl Course {
+impl SoloProgress {
     /// Run time alone of the first `instructions`, in seconds; 0 for an empty course.
     #[must_use]
     pub fn seconds(&self, instructions: u64) -> f64 {
@@ -188,7 +188,7 @@ pub struct Knowledge<'a> {
     /// The machine has several memory nodes.
     pub has_nodes: bool,
     /// Progress alone, by job, for comparison with the optimum.
-    pub courses: &'a [Course],
+    pub courses: &'a [SoloProgress],
 }
 
 /// One setting of a policy.
@@ -197,7 +197,7 @@ pub struct Setting {
     /// Name of the setting.
     pub name: &'static str,
     /// Type and range of the value.
-    pub kind: Kind,
+    pub kind: SettingKind,
     /// Default value.
     pub default: Preset,
     /// Effect, in some words.
@@ -206,7 +206,7 @@ pub struct Setting {
 
 /// Type and range of a setting's value.
 #[derive(Debug)]
-pub enum Kind {
+pub enum SettingKind {
     /// Whole number with a minimum.
     Count(u64),
     /// Number: range in words, and the test for membership.
@@ -284,16 +284,18 @@ impl fmt::Display for Value {
 impl Setting {
     pub(crate) fn read(&self, text: &str) -> Option<Value> {
         match self.kind {
-            Kind::Count(least) => {
+            SettingKind::Count(least) => {
                 text.parse().ok().filter(|count| *count >= least).map(Value::Count)
             }
-            Kind::Number(_, is) | Kind::NumberNotBelow(_, _, is) => {
+            SettingKind::Number(_, is) | SettingKind::NumberNotBelow(_, _, is) => {
                 text.parse().ok().filter(|number| is(*number)).map(Value::Number)
             }
-            Kind::Word(words) => words.iter().find(|word| **word == text).map(|it| Value::Word(it)),
-            Kind::File => (!text.is_empty()).then(|| Value::File(PathBuf::from(text))),
+            SettingKind::Word(words) => {
+                words.iter().find(|word| **word == text).map(|it| Value::Word(it))
+            }
+            SettingKind::File => (!text.is_empty()).then(|| Value::File(PathBuf::from(text))),
             // Flags have no `=VALUE`; `PolicySpec::read` sets them.
-            Kind::Flag => None,
+            SettingKind::Flag => None,
         }
     }
 
@@ -302,14 +304,14 @@ impl Setting {
     pub fn range(&self) -> String {
         let name = self.name;
         match self.kind {
-            Kind::Count(least) => format!("{name}=N, N from {least}"),
-            Kind::Number(range, _) => format!("{name}=X, X {range}"),
-            Kind::NumberNotBelow(other, range, _) => {
+            SettingKind::Count(least) => format!("{name}=N, N from {least}"),
+            SettingKind::Number(range, _) => format!("{name}=X, X {range}"),
+            SettingKind::NumberNotBelow(other, range, _) => {
                 format!("{name}=X, X {range} and not below {other}")
             }
-            Kind::Word(words) => format!("{name}={}", listed(words)),
-            Kind::File => format!("{name}=FILE"),
-            Kind::Flag => name.to_owned(),
+            SettingKind::Word(words) => format!("{name}={}", listed(words)),
+            SettingKind::File => format!("{name}=FILE"),
+            SettingKind::Flag => name.to_owned(),
         }
     }
 }
@@ -317,12 +319,12 @@ impl Setting {
 /// Values of a policy's settings; `None` for a setting without value or default.
 #[derive(Clone, Copy, Debug)]
 pub struct Values<'a> {
-    row: &'static Row,
+    row: &'static PolicyRow,
     values: &'a [Option<Value>],
 }
 
 impl<'a> Values<'a> {
-    pub(crate) const fn new(row: &'static Row, values: &'a [Option<Value>]) -> Self {
+    pub(crate) const fn new(row: &'static PolicyRow, values: &'a [Option<Value>]) -> Self {
         Self { row, values }
     }
 

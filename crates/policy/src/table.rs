@@ -16,15 +16,15 @@ use std::sync::OnceLock;
 use thiserror::Error;
 
 pub use crate::row::{
-    Cadence, Course, CoursePart, Kind, Knowledge, Preset, Prior, Purpose, Row, Setting,
-    SoloProfile, Values, listed,
+    Cadence, CoursePart, Knowledge, PolicyRow, Preset, Prior, Purpose, Setting, SettingKind,
+    SoloProfile, SoloProgress, Values, listed,
 };
 
 /// A policy with its settings, written `NAME` or `NAME:SETTING=VALUE:…`.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PolicySpec {
-    row: &'static Row,
+    row: &'static PolicyRow,
     values: Vec<Option<Value>>,
 }
 
@@ -40,9 +40,9 @@ impl fmt::Debug for PolicySpec {
     }
 }
 
-impl From<&'static Row> for PolicySpec {
+impl From<&'static PolicyRow> for PolicySpec {
     /// The policy with its default settings.
-    fn from(row: &'static Row) -> Self {
+    fn from(row: &'static PolicyRow) -> Self {
         let values = row.settings.iter().map(|setting| setting.default.value()).collect();
         Self { row, values }
     }
@@ -60,7 +60,7 @@ impl PolicySpec {
 
     /// Row of the policy.
     #[must_use]
-    pub const fn row(&self) -> &'static Row {
+    pub const fn row(&self) -> &'static PolicyRow {
         self.row
     }
 
@@ -114,7 +114,7 @@ impl PolicySpec {
             .row
             .settings
             .iter()
-            .position(|it| it.name == one && matches!(it.kind, Kind::Flag))?;
+            .position(|it| it.name == one && matches!(it.kind, SettingKind::Flag))?;
         self.values[at] = Some(Value::Set);
         Some(())
     }
@@ -129,11 +129,13 @@ impl PolicySpec {
         SpecError::Setting { policy: self.row.name, expected, found: found.to_owned() }
     }
 
-    /// True if all [`Kind::NumberNotBelow`] constraints hold.
+    /// True if all [`SettingKind::NumberNotBelow`] constraints hold.
     fn is_consistent(&self) -> bool {
         let values = Values::new(self.row, &self.values);
         self.row.settings.iter().all(|setting| match setting.kind {
-            Kind::NumberNotBelow(other, ..) => values.number(setting.name) >= values.number(other),
+            SettingKind::NumberNotBelow(other, ..) => {
+                values.number(setting.name) >= values.number(other)
+            }
             _ => true,
         })
     }
@@ -237,15 +239,15 @@ impl From<PolicySpec> for String {
 }
 
 /// Policies added by the program.
-static ADDED: OnceLock<&'static [&'static Row]> = OnceLock::new();
+static ADDED: OnceLock<&'static [&'static PolicyRow]> = OnceLock::new();
 
 /// Appends rows to the table. Call once, before any policy is parsed; later calls have no effect.
-pub fn add(rows: &'static [&'static Row]) {
+pub fn add(rows: &'static [&'static PolicyRow]) {
     let _ = ADDED.set(rows);
 }
 
 /// Every row, in the order of lists.
-pub fn rows() -> impl Iterator<Item = &'static Row> {
+pub fn rows() -> impl Iterator<Item = &'static PolicyRow> {
     let added = ADDED.get().copied().unwrap_or_default();
     let ours = policies::ROWS.iter().chain(paging::ROWS).chain(schedule::ROWS);
     ours.copied().chain(added.iter().copied())

@@ -3,8 +3,8 @@
 //! A task uses regions that its job's threads share, as the scenario says, and memory of its own
 //! for the rest of its accesses. Which of them are in use depends on the stretch of its course.
 
-use crate::memory::Memory;
-use crate::region::{Region, Use};
+use crate::memory::MemoryRegions;
+use crate::region::{MemoryRegion, RegionUse};
 use crate::scenario::Fetch;
 use crate::task::TaskNo;
 use colocate_evidence::{JobIdx, PageGroup, PageUse, TaskId};
@@ -17,7 +17,7 @@ const RATE_HZ: f64 = 250.0;
 #[derive(Clone, Debug)]
 struct OfTask {
     /// Uses of memory, its own last; none on a machine without nodes.
-    uses: Vec<Use>,
+    uses: Vec<RegionUse>,
     /// Node on which it stays by its own choice.
     stays_on: Option<usize>,
     /// Share of its accesses by node; empty on a machine without nodes.
@@ -28,7 +28,7 @@ struct OfTask {
 
 impl OfTask {
     /// Regions in use in a stretch, with their shares of the accesses.
-    fn in_stretch(&self, stretch: usize) -> impl Iterator<Item = (&Use, f64)> {
+    fn in_stretch(&self, stretch: usize) -> impl Iterator<Item = (&RegionUse, f64)> {
         let (own, shared) = self
             .uses
             .split_last()
@@ -52,7 +52,7 @@ pub(crate) struct Accesses {
 
 impl Accesses {
     /// Accesses with these uses by task, on a machine with this many nodes.
-    pub fn new(uses: Vec<Vec<Use>>, nodes: usize) -> Self {
+    pub fn new(uses: Vec<Vec<RegionUse>>, nodes: usize) -> Self {
         let of = uses.into_iter().map(|uses| {
             let pages = vec![0.0; nodes];
             OfTask { uses, stays_on: None, pages, version: 0 }
@@ -108,7 +108,7 @@ impl Accesses {
     }
 
     /// Updates the shares of a task's accesses by node. Whether they have changed.
-    pub fn update(&mut self, task: TaskNo, stretch: usize, memory: &Memory) -> bool {
+    pub fn update(&mut self, task: TaskNo, stretch: usize, memory: &MemoryRegions) -> bool {
         let of_task = &mut self.of[task];
         let mut shares = vec![0.0; of_task.pages.len()];
         for (one, share) in of_task.in_stretch(stretch) {
@@ -147,7 +147,11 @@ impl Accesses {
     }
 
     /// Page groups of touched memory, as in a host's reports; `id` is the ID of a task.
-    pub fn page_groups(&self, memory: &Memory, id: impl Fn(TaskNo) -> TaskId) -> Vec<PageGroup> {
+    pub fn page_groups(
+        &self,
+        memory: &MemoryRegions,
+        id: impl Fn(TaskNo) -> TaskId,
+    ) -> Vec<PageGroup> {
         let touched = memory.iter();
         let touched = touched.filter(|(_, region)| region.is_touched && region.bytes > 0.0);
         touched.flat_map(|(place, region)| self.groups_of(place, region, &id)).collect()
@@ -158,7 +162,7 @@ impl Accesses {
     fn groups_of(
         &self,
         place: usize,
-        region: &Region,
+        region: &MemoryRegion,
         id: &impl Fn(TaskNo) -> TaskId,
     ) -> Vec<PageGroup> {
         let count = region.groups.len() as f64;
@@ -200,10 +204,10 @@ mod tests {
 
     #[test]
     fn shares_follow_the_memory() {
-        let mut region = Region::new(0, Bytes(4096), Pages::FirstTouch, 1, 2);
+        let mut region = MemoryRegion::new(0, Bytes(4096), Pages::FirstTouch, 1, 2);
         region.users.push(0);
-        let mut memory = Memory::new(vec![region]);
-        let own = Use {
+        let mut memory = MemoryRegions::new(vec![region]);
+        let own = RegionUse {
             region: 0,
             share: 1.0,
             writes: 0.5,

@@ -23,13 +23,13 @@
 
 use crate::SimError;
 use crate::platform::{Demands, Platform, demands_by_kind, float};
-use crate::scenario::{JobSpec, Scenario, ThreadSpec, Work};
+use crate::scenario::{JobSpec, Scenario, ThreadSpec, TotalWork};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, PuIdx};
-use colocate_model::phase::{Demand, Known, Work as PortWork};
-use colocate_model::{Assumptions, MissCurve, Mix, Phase, Seat, TaskRate};
+use colocate_model::phase::{Demand, Known, PortWork};
+use colocate_model::{Assumptions, MissCurve, Mix, Phase, PlacedTask, TaskRate};
 use colocate_policy::SoloProfile;
-use colocate_policy::table::{Course, CoursePart};
+use colocate_policy::table::{CoursePart, SoloProgress};
 
 /// Largest share of a memory controller's bandwidth for all companions together. Chosen.
 const HALF: f64 = 0.5;
@@ -61,19 +61,22 @@ pub fn alone_of(
 ///
 /// # Errors
 /// As [`alone_of`].
-pub fn courses_of(platform: &Platform<'_>, scenario: &Scenario) -> Result<Vec<Course>, SimError> {
+pub fn courses_of(
+    platform: &Platform<'_>,
+    scenario: &Scenario,
+) -> Result<Vec<SoloProgress>, SimError> {
     scenario.check(platform.machine())?;
     let phases = phases_alone(platform, scenario, &Demands::new(platform, scenario)?)?;
     Ok(scenario.jobs.iter().map(|job| course_of(&phases, job)).collect())
 }
 
-fn course_of(phases: &[Rates], job: &JobSpec) -> Course {
+fn course_of(phases: &[SoloRates], job: &JobSpec) -> SoloProgress {
     let stretches = job.threads.first().into_iter().flat_map(|first| &first.course);
     let parts = stretches.map(|stretch| CoursePart {
         instructions: stretch.instructions,
         seconds: float(stretch.instructions) / phases[stretch.phase.0 as usize].instructions,
     });
-    Course(parts.collect())
+    SoloProgress(parts.collect())
 }
 
 /// Rates of each phase alone, on its fastest kind of core.
@@ -81,37 +84,37 @@ fn phases_alone(
     platform: &Platform<'_>,
     scenario: &Scenario,
     demands: &Demands,
-) -> Result<Vec<Rates>, SimError> {
+) -> Result<Vec<SoloRates>, SimError> {
     let kinds = 0..platform.machine().kinds.len();
-    let benches: Vec<Option<Bench>> =
-        kinds.map(|kind| Bench::new(platform, kind)).collect::<Result<_, _>>()?;
+    let benches: Vec<Option<PhaseBench>> =
+        kinds.map(|kind| PhaseBench::new(platform, kind)).collect::<Result<_, _>>()?;
     let rates = scenario.phases.iter().enumerate().map(|(phase, spec)| {
         let on_kinds = benches.iter().flatten().map(|bench| {
             let demand = demands.of(phase, platform.kind_of(bench.pu));
             bench.rates(platform, demand, &spec.mix)
         });
-        on_kinds.reduce(Rates::faster).unwrap_or_default()
+        on_kinds.reduce(SoloRates::faster).unwrap_or_default()
     });
     Ok(rates.collect())
 }
 
 /// Rates of a phase alone: instructions a second, requests a microsecond, loss for each t/µs.
 #[derive(Clone, Copy, Debug, Default)]
-struct Rates {
+struct SoloRates {
     instructions: f64,
     memory: f64,
     first_cache: f64,
     loss: f64,
 }
 
-impl Rates {
+impl SoloRates {
     fn faster(self, other: Self) -> Self {
         if other.instructions > self.instructions { other } else { self }
     }
 }
 
 /// Test bench for phases: a core of a kind, with companions on the rest of its node.
-struct Bench {
+struct PhaseBench {
     pu: PuIdx,
     /// First PU of every other core of the node.
     others: Vec<PuIdx>,
@@ -122,7 +125,7 @@ struct Bench {
     traffic: f64,
 }
 
-impl Bench {
+impl PhaseBench {
     /// Bench on the first core of a kind; `None` for a kind without cores.
     fn new(platform: &Platform<'_>, kind: usize) -> Result<Option<Self>, SimError> {
         let Some(pu) = platform.first_of_kind(kind) else {
@@ -133,11 +136,11 @@ impl Bench {
         Ok(Some(Self { pu, others, companions, traffic }))
     }
 
-    fn rates(&self, platform: &Platform<'_>, demand: &Demand, mix: &Mix) -> Rates {
-        let seat = Seat { pu: self.pu, demand, pages: &[], space: 0 };
+    fn rates(&self, platform: &Platform<'_>, demand: &Demand, mix: &Mix) -> SoloRates {
+        let seat = PlacedTask { pu: self.pu, demand, pages: &[], space: 0 };
         let rate = platform.model().alone(&seat);
         let requests = mix.load.zip(mix.store).map_or(0.0, |(l, s)| l.get() + s.get());
-        Rates {
+        SoloRates {
             instructions: rate.instructions_per_second,
             memory: to_memory(&rate),
             first_cache: requests * rate.instructions_per_second / 1e6,
@@ -146,7 +149,7 @@ impl Bench {
     }
 
     /// Loss of a task for each t/µs of the companions, as a share of its speed `alone`.
-    fn loss(&self, platform: &Platform<'_>, seat: Seat<'_>, alone: f64) -> f64 {
+    fn loss(&self, platform: &Platform<'_>, seat: PlacedTask<'_>, alone: f64) -> f64 {
         if self.companions.is_empty() {
             return 0.0;
         }
@@ -199,9 +202,9 @@ fn companions_on<'a>(
     platform: &Platform<'_>,
     pus: &[PuIdx],
     demands: &'a [Demand],
-) -> Vec<Seat<'a>> {
+) -> Vec<PlacedTask<'a>> {
     // Space 0 is that of the measured task, with which companions share no memory.
-    let seats = pus.iter().zip(1..).map(|(&pu, space)| Seat {
+    let seats = pus.iter().zip(1..).map(|(&pu, space)| PlacedTask {
         pu,
         demand: &demands[platform.kind_of(pu)],
         pages: &[],
@@ -237,7 +240,7 @@ fn known(value: f64) -> Known<f64> {
     Known::new(value, "the companion")
 }
 
-fn of_job(phases: &[Rates], demands: &Demands, job: &JobSpec) -> SoloProfile {
+fn of_job(phases: &[SoloRates], demands: &Demands, job: &JobSpec) -> SoloProfile {
     let mut sum = SoloProfile::default();
     let mut first_cache = 0.0;
     let mut lost = 0.0;
@@ -269,7 +272,7 @@ fn of_job(phases: &[Rates], demands: &Demands, job: &JobSpec) -> SoloProfile {
 }
 
 /// Solo profile of a thread, and its arrivals at barriers. Rates are means over its busy time.
-fn of_thread(phases: &[Rates], demands: &Demands, thread: &ThreadSpec) -> (SoloProfile, f64) {
+fn of_thread(phases: &[SoloRates], demands: &Demands, thread: &ThreadSpec) -> (SoloProfile, f64) {
     let mut mean = SoloProfile::default();
     let mut first_cache = 0.0;
     let mut busy = 0.0;
@@ -285,7 +288,7 @@ fn of_thread(phases: &[Rates], demands: &Demands, thread: &ThreadSpec) -> (SoloP
     let seconds = match thread.work {
         // Its instructions are rounded, the requested time is not; a last sleep is left out,
         // though.
-        Work::AloneFor(time) if life.asleep <= 0.0 => time.as_secs_f64(),
+        TotalWork::AloneFor(time) if life.asleep <= 0.0 => time.as_secs_f64(),
         _ => life.busy + life.asleep,
     };
     let alone = SoloProfile {

@@ -1,12 +1,12 @@
 //! The course of a thread: its stretches, spinning, and serial parts.
 
-use crate::scenario::{PhaseIdx, Serial, Stretch};
+use crate::scenario::{PhaseIdx, PhaseSegment, Serial};
 use colocate_machine::Nanos;
 
 /// Progress of a task on its course: the same stretches again and again, until the work is done.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Course {
-    stretches: Vec<Stretch>,
+pub(crate) struct TaskProgress {
+    stretches: Vec<PhaseSegment>,
     /// Place of the present stretch.
     at: usize,
     /// Instructions until the stretch's end; below 0 if more were done.
@@ -33,7 +33,7 @@ enum Doing {
 
 /// Event at the end of a stretch, serial part or work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum SegmentEnd {
     /// The next stretch.
     Phase,
     /// A sleep, then the next stretch.
@@ -49,9 +49,9 @@ pub(crate) enum Next {
 /// Fewer instructions than this count as none left, as times are rounded to nanoseconds.
 const NONE: f64 = 0.5;
 
-impl Course {
+impl TaskProgress {
     /// The start of a course with `work` instructions in all.
-    pub fn new(stretches: Vec<Stretch>, work: f64) -> Self {
+    pub fn new(stretches: Vec<PhaseSegment>, work: f64) -> Self {
         let doing = Doing::Own;
         let mut course = Self { stretches, at: 0, left: 0.0, todo: work, work, doing, extra: 0.0 };
         course.restart();
@@ -152,26 +152,26 @@ impl Course {
     }
 
     /// Handles the next event; call only if [`Self::is_due`].
-    pub fn next(&mut self) -> Next {
+    pub fn next(&mut self) -> SegmentEnd {
         if self.is_serial() {
             self.go_back();
-            return Next::SerialDone;
+            return SegmentEnd::SerialDone;
         }
         if self.todo < NONE {
             self.todo = 0.0;
-            return Next::Done;
+            return SegmentEnd::Done;
         }
         // The pause is that of the stretch that ends.
-        let Stretch { sleep, barrier, .. } = self.stretches[self.at];
+        let PhaseSegment { sleep, barrier, .. } = self.stretches[self.at];
         self.at = (self.at + 1) % self.stretches.len();
         // Instructions done too much of the old stretch are missing from the new one.
         self.left += instructions(&self.stretches[self.at]);
         if barrier {
-            Next::Barrier
+            SegmentEnd::Barrier
         } else if sleep > Nanos::ZERO {
-            Next::Sleep(sleep)
+            SegmentEnd::Sleep(sleep)
         } else {
-            Next::Phase
+            SegmentEnd::Phase
         }
     }
 
@@ -181,11 +181,11 @@ impl Course {
 }
 
 /// Whether a stretch ends with a pause, at an exact time.
-fn stops(stretch: &Stretch) -> bool {
+fn stops(stretch: &PhaseSegment) -> bool {
     stretch.barrier || stretch.sleep > Nanos::ZERO
 }
 
-fn instructions(stretch: &Stretch) -> f64 {
+fn instructions(stretch: &PhaseSegment) -> f64 {
     stretch.instructions as f64
 }
 
@@ -194,23 +194,23 @@ mod tests {
     use super::*;
     use crate::scenario::PhaseIdx;
 
-    fn stretch(phase: u32, instructions: u64, sleep_ms: u64) -> Stretch {
+    fn stretch(phase: u32, instructions: u64, sleep_ms: u64) -> PhaseSegment {
         let sleep = Nanos::from_millis(sleep_ms);
-        Stretch { phase: PhaseIdx(phase), instructions, sleep, barrier: false }
+        PhaseSegment { phase: PhaseIdx(phase), instructions, sleep, barrier: false }
     }
 
     /// 250 instructions on a course of 100 and 50: 100, 50, 100, and the first phase ends with the
     /// work.
     #[test]
     fn over_and_over_until_the_work_is_done() {
-        let mut course = Course::new(vec![stretch(0, 100, 0), stretch(1, 50, 0)], 250.0);
+        let mut course = TaskProgress::new(vec![stretch(0, 100, 0), stretch(1, 50, 0)], 250.0);
         let mut seen = Vec::new();
         loop {
             let (until, exact) = course.until_next();
             seen.push((course.phase(), until, exact));
             course.go_on(until);
             assert!(course.is_due());
-            if course.next() == Next::Done {
+            if course.next() == SegmentEnd::Done {
                 break;
             }
         }
@@ -222,24 +222,24 @@ mod tests {
     /// 130 in one go of a phase of 100: 30 fewer of the next.
     #[test]
     fn what_was_too_much_is_missing_later() {
-        let mut course = Course::new(vec![stretch(0, 100, 0), stretch(1, 50, 7)], 1000.0);
+        let mut course = TaskProgress::new(vec![stretch(0, 100, 0), stretch(1, 50, 7)], 1000.0);
         assert!((course.go_on(130.0) - 130.0).abs() < 1e-12);
-        assert_eq!(course.next(), Next::Phase);
+        assert_eq!(course.next(), SegmentEnd::Phase);
         assert_eq!(course.until_next(), (20.0, true));
         course.go_on(20.0);
-        assert_eq!(course.next(), Next::Sleep(Nanos::from_millis(7)));
+        assert_eq!(course.next(), SegmentEnd::Sleep(Nanos::from_millis(7)));
     }
 
     #[test]
     fn never_more_than_the_work() {
-        let mut course = Course::new(vec![stretch(0, 100, 0)], 60.0);
+        let mut course = TaskProgress::new(vec![stretch(0, 100, 0)], 60.0);
         assert!((course.go_on(1e9) - 60.0).abs() < 1e-12);
-        assert_eq!(course.next(), Next::Done);
+        assert_eq!(course.next(), SegmentEnd::Done);
     }
 
     #[test]
     fn one_phase_again_and_again_is_one_phase() {
-        let course = Course::new(vec![stretch(0, 100, 0)], 5_000.0);
+        let course = TaskProgress::new(vec![stretch(0, 100, 0)], 5_000.0);
         assert_eq!(course.until_next(), (5_000.0, true));
     }
 }

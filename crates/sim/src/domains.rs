@@ -28,7 +28,7 @@ pub(crate) struct Domains {
 }
 
 /// A part of the machine, and the distance between its farthest nodes.
-type Part = (Vec<PuIdx>, Option<u32>);
+type DomainPart = (Vec<PuIdx>, Option<u32>);
 
 impl Domains {
     pub fn new(machine: &Machine, usable: &[bool]) -> Self {
@@ -93,7 +93,7 @@ impl Domain {
 
 /// Parts of the machine with this PU, ever larger: core, last-level cache, node, nodes within
 /// growing distances, everything.
-fn parts_over(machine: &Machine, pu: PuIdx) -> Vec<Part> {
+fn parts_over(machine: &Machine, pu: PuIdx) -> Vec<DomainPart> {
     let core = &machine.cores[machine.core_of(pu).idx()];
     let mut parts = vec![(core.pus.clone(), None)];
     if let Some(cache) = machine.last_level_cache(pu) {
@@ -113,7 +113,7 @@ fn farthest(machine: &Machine) -> Option<u32> {
 }
 
 /// The PUs within each distance of a node, nearest first.
-fn nodes_around(machine: &Machine, node: NodeIdx) -> Vec<Part> {
+fn nodes_around(machine: &Machine, node: NodeIdx) -> Vec<DomainPart> {
     let Some(distances) = &machine.distances else { return Vec::new() };
     let row = &distances.rows[node.idx()];
     let steps: BTreeSet<u32> = row.iter().copied().collect();

@@ -5,14 +5,14 @@ use colocate_machine::Nanos;
 
 /// Ended jobs, and reasons for the end of a quantum.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ends {
+pub(crate) struct QuantumEnds {
     jobs: Vec<JobEnd>,
     has_job_ended: bool,
     has_machine_changed: bool,
     is_over: bool,
 }
 
-impl Ends {
+impl QuantumEnds {
     /// Begins a quantum: no job has ended in it, and the machine has not changed.
     pub const fn begin_quantum(&mut self) {
         self.has_job_ended = false;
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_quantum_ends_for_the_first_reason() {
-        let mut ends = Ends::default();
+        let mut ends = QuantumEnds::default();
         assert_eq!(ends.of_quantum(), QuantumEnd::Elapsed);
         ends.end_job(0, Nanos(1), 0, Nanos(1));
         assert_eq!(ends.of_quantum(), QuantumEnd::JobEnded);

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Tasks by the time of an event, earliest first.
-type TaskTimes = BinaryHeap<Reverse<(Nanos, TaskNo)>>;
+type TaskTimers = BinaryHeap<Reverse<(Nanos, TaskNo)>>;
 
 /// A due event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,13 +19,13 @@ pub(crate) enum Due {
 
 /// The clock, and the times of tasks.
 #[derive(Debug, Default)]
-pub(crate) struct Events {
+pub(crate) struct EventQueue {
     now: Nanos,
-    creations: TaskTimes,
-    wakes: TaskTimes,
+    creations: TaskTimers,
+    wakes: TaskTimers,
 }
 
-impl Events {
+impl EventQueue {
     /// The present time.
     pub const fn now(&self) -> Nanos {
         self.now
@@ -61,7 +61,7 @@ impl Events {
 }
 
 /// Removes the first due task; `None` if none is due.
-fn pop(heap: &mut TaskTimes, now: Nanos) -> Option<TaskNo> {
+fn pop(heap: &mut TaskTimers, now: Nanos) -> Option<TaskNo> {
     if heap.peek()?.0.0 > now {
         return None;
     }
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn creations_come_before_wake_ups() {
-        let mut events = Events::default();
+        let mut events = EventQueue::default();
         events.wake_at(Nanos(1), 7);
         events.create_at(Nanos(2), 8);
         events.create_at(Nanos(3), 9);

@@ -6,7 +6,7 @@ use crate::platform::Platform;
 use crate::scenario::Scenario;
 use crate::sources;
 use crate::targets::Allowed;
-use crate::task::Task;
+use crate::task::SimulatedTask;
 use crate::world::{World, placement_status};
 use colocate_engine::{Host, HostError, Meanwhile, Request};
 use colocate_evidence::{Grant, Observation, QuantumEnd, SeenTask, Source};
@@ -90,7 +90,7 @@ impl<'a> SimHost<'a> {
     }
 
     /// A task as seen by the engine; `no` is its place in the list of all tasks.
-    fn seen_task(&self, no: usize, task: &Task, created: Nanos) -> SeenTask {
+    fn seen_task(&self, no: usize, task: &SimulatedTask, created: Nanos) -> SeenTask {
         let parts = self.world.parts();
         let (target, status) = placement_status(parts, no);
         let allowed = match parts.targets.allowed(no) {

@@ -1,15 +1,18 @@
 //! Jobs and tasks of a scenario, before the first event.
 
-use crate::course::Course;
-use crate::job::Job;
+use crate::course::TaskProgress;
+use crate::job::SimulatedJob;
 use crate::platform::Demands;
-use crate::region::{Region, Use};
+use crate::region::{MemoryRegion, RegionUse};
 use crate::scenario::{Fetch, Scenario};
-use crate::task::Task;
+use crate::task::SimulatedTask;
 use colocate_evidence::{JobIdx, TaskId};
 
 /// All tasks and jobs, none created yet.
-pub(crate) fn instantiate(scenario: &Scenario, demands: &Demands) -> (Vec<Task>, Vec<Job>) {
+pub(crate) fn instantiate(
+    scenario: &Scenario,
+    demands: &Demands,
+) -> (Vec<SimulatedTask>, Vec<SimulatedJob>) {
     let mut tasks = Vec::new();
     let mut jobs = Vec::new();
     for (job, spec) in (0..).zip(&scenario.jobs) {
@@ -17,10 +20,10 @@ pub(crate) fn instantiate(scenario: &Scenario, demands: &Demands) -> (Vec<Task>,
         for (order, thread) in (0..).zip(&spec.threads) {
             let work = demands.work(&thread.course, thread.work);
             let id = TaskId { job: JobIdx(job), order };
-            let course = Course::new(thread.course.clone(), work);
-            tasks.push(Task::new(id, format!("{}/{}", spec.name, thread.name), course));
+            let course = TaskProgress::new(thread.course.clone(), work);
+            tasks.push(SimulatedTask::new(id, format!("{}/{}", spec.name, thread.name), course));
         }
-        jobs.push(Job::new(start..tasks.len(), spec.arrives));
+        jobs.push(SimulatedJob::new(start..tasks.len(), spec.arrives));
     }
     (tasks, jobs)
 }
@@ -30,9 +33,9 @@ pub(crate) fn instantiate(scenario: &Scenario, demands: &Demands) -> (Vec<Task>,
 pub(crate) fn regions(
     scenario: &Scenario,
     nodes: usize,
-    jobs: &[Job],
+    jobs: &[SimulatedJob],
     tasks: usize,
-) -> (Vec<Region>, Vec<Vec<Use>>) {
+) -> (Vec<MemoryRegion>, Vec<Vec<RegionUse>>) {
     let mut uses = vec![Vec::new(); tasks];
     let mut regions = Vec::new();
     if nodes == 0 {
@@ -41,11 +44,12 @@ pub(crate) fn regions(
     for (job, spec) in scenario.jobs.iter().enumerate() {
         let first = jobs[job].first();
         for memory in &spec.memory {
-            let mut region = Region::new(job, memory.bytes, memory.pages, memory.groups, nodes);
+            let mut region =
+                MemoryRegion::new(job, memory.bytes, memory.pages, memory.groups, nodes);
             for user in &memory.users {
                 let task = first + user.thread;
                 region.users.push(task);
-                uses[task].push(Use {
+                uses[task].push(RegionUse {
                     region: regions.len(),
                     share: user.share,
                     writes: user.writes,
@@ -60,11 +64,11 @@ pub(crate) fn regions(
         }
         // A task's own memory comes last, and takes the accesses that shared memory leaves.
         for (thread, task) in spec.threads.iter().zip(first..) {
-            let mut own = Region::new(job, thread.resident, thread.pages, 1, nodes);
+            let mut own = MemoryRegion::new(job, thread.resident, thread.pages, 1, nodes);
             own.users.push(task);
-            uses[task].push(Use {
+            uses[task].push(RegionUse {
                 region: regions.len(),
-                // The rest of its accesses, whatever this says; see `Use::share`.
+                // The rest of its accesses, whatever this says; see `RegionUse::share`.
                 share: 1.0,
                 writes: 0.5,
                 during: None,

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 /// State of a job.
 #[derive(Clone, Debug)]
-pub(crate) struct Job {
+pub(crate) struct SimulatedJob {
     /// Its tasks, by place in the list of all tasks.
     tasks: Range<TaskNo>,
     /// Tasks with work left in this run.
@@ -29,7 +29,7 @@ pub(crate) struct Job {
     held_creations: Vec<TaskNo>,
 }
 
-impl Job {
+impl SimulatedJob {
     /// A job with these tasks, to be launched at a time.
     pub const fn new(tasks: Range<TaskNo>, arrives: Nanos) -> Self {
         Self {
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_run_ends_with_its_last_task() {
-        let mut job = Job::new(3..5, Nanos(1));
+        let mut job = SimulatedJob::new(3..5, Nanos(1));
         job.launch(Nanos(2));
         assert!(!job.finish_task(Nanos(4)) && job.finish_task(Nanos(5)));
         assert_eq!((job.runs(), job.done(), job.launched()), (1, Some(Nanos(5)), Some(Nanos(2))));
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_stopped_job_holds_creations() {
-        let mut job = Job::new(0..2, Nanos::ZERO);
+        let mut job = SimulatedJob::new(0..2, Nanos::ZERO);
         assert!(job.stop() && !job.stop() && job.is_stopped());
         job.hold_creation(1);
         assert!(job.go_on() && !job.go_on());

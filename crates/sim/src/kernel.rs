@@ -11,7 +11,7 @@ use colocate_model::communication::WakeUpCosts;
 
 /// Scheduling of unpinned threads, and of PUs with several runnable threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Kernel {
+pub struct KernelScheduler {
     /// Time slice of a thread while others wait for its PU. Never 0.
     pub slice: Nanos,
     /// Parts of a slice: once several threads are runnable on a PU, its slices end at a random
@@ -89,7 +89,7 @@ pub struct NumaBalancing {
     pub fault: Nanos,
 }
 
-impl Default for Kernel {
+impl Default for KernelScheduler {
     /// Linux as configured by distributions, NUMA balancing on.
     fn default() -> Self {
         Self {
@@ -143,7 +143,7 @@ impl Default for NumaBalancing {
     }
 }
 
-impl Kernel {
+impl KernelScheduler {
     /// Refuses intervals and sizes of 0.
     pub(crate) fn check(&self) -> Result<(), ScenarioError> {
         if self.slice == Nanos::ZERO {

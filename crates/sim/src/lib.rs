@@ -8,12 +8,12 @@
 //! ```
 //! use colocate_machine::performance::WorkKind;
 //! use colocate_machine::{Bytes, Nanos, PuNr, described};
-//! use colocate_model::phase::{Known, Work as PortWork};
+//! use colocate_model::phase::{Known, PortWork};
 //! use colocate_model::{Assumptions, Phase};
 //! use colocate_policy::PolicySpec;
 //! use colocate_sim::{
-//!     JobSpec, Kernel, Method, Options, Pages, PhaseIdx, PhaseSpec, Platform, Scenario, Stretch,
-//!     ThreadSpec, Work, simulate,
+//!     JobSpec, KernelScheduler, Method, Pages, PhaseIdx, PhaseSegment, PhaseSpec, Platform,
+//!     Scenario, SimulationOptions, ThreadSpec, TotalWork, simulate,
 //! };
 //! let epyc = described::from_toml(described::MACHINES[0].1)?;
 //! let speeds = epyc.performance.expect("described with speeds");
@@ -21,8 +21,8 @@
 //! let work = Known::new(PortWork::Kinds(vec![(WorkKind::FloatAdd, 1.0)]), "the loop");
 //! let adds = PhaseSpec::of(Phase { work, ..Phase::default() });
 //! # let (phase, sleep) = (PhaseIdx(0), Nanos::ZERO);
-//! let course = vec![Stretch { phase, instructions: 1_000_000, sleep, barrier: false }];
-//! # let (name, born, work) = (String::new(), Nanos::ZERO, Work::Once);
+//! let course = vec![PhaseSegment { phase, instructions: 1_000_000, sleep, barrier: false }];
+//! # let (name, born, work) = (String::new(), Nanos::ZERO, TotalWork::Once);
 //! # let (pages, resident) = (Pages::FirstTouch, Bytes(0));
 //! let thread = ThreadSpec { name, born, course, work, pages, resident };
 //! # let (name, arrives, memory) = (String::new(), Nanos::ZERO, Vec::new());
@@ -34,12 +34,12 @@
 //!     jobs: vec![job.clone(), job],
 //!     usable: Some(vec![PuNr(0), PuNr(32)]),
 //!     method: Method::Leave,
-//!     kernel: Kernel::default(),
+//!     kernel: KernelScheduler::default(),
 //!     seed: 1,
 //! #   name, quantum, grain, horizon, events,
 //!     // … and the name, times and hotplug events.
 //! };
-//! let outcome = simulate(&platform, &scenario, &PolicySpec::named("os"), &Options::default())?;
+//! let outcome = simulate(&platform, &scenario, &PolicySpec::named("os"), &SimulationOptions::default())?;
 //! let slowdown = outcome.jobs[0].slowdown().expect("the job has ended");
 //! assert!(slowdown > 1.2, "{slowdown}");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -94,15 +94,15 @@ use thiserror::Error;
 pub use alone::{alone_of, courses_of};
 pub use error::ScenarioError;
 pub use host::SimHost;
-pub use kernel::{Fork, Kernel, NumaBalancing, PeriodicBalance, Wake};
+pub use kernel::{Fork, KernelScheduler, NumaBalancing, PeriodicBalance, Wake};
 pub use outcome::{
     JobOutcome, LevelUse, Moves, Outcome, PortGroupUse, TaskOutcome, Together, Used,
 };
 pub use platform::Platform;
-pub use run::{Options, demands_of, simulate, simulate_with};
+pub use run::{SimulationOptions, demands_of, simulate, simulate_with};
 pub use scenario::{
     Barrier, BarrierWait, Fetch, JobSpec, MemorySpec, MemoryUse, Method, Pages, PhaseIdx,
-    PhaseSpec, PuEvent, Scenario, Serial, Stretch, ThreadSpec, Work,
+    PhaseSegment, PhaseSpec, PuEvent, Scenario, Serial, ThreadSpec, TotalWork,
 };
 
 /// Reason why a simulation cannot run or go on.

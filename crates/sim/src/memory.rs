@@ -1,27 +1,27 @@
 //! Memory of jobs: regions, and the nodes where they lie.
 
-use crate::region::{Region, SPACE_BITS};
+use crate::region::{MemoryRegion, SPACE_BITS};
 use colocate_evidence::AddressRange;
 use std::ops::Range;
 
 /// Regions of all jobs.
 #[derive(Clone, Debug)]
-pub(crate) struct Memory {
-    regions: Vec<Region>,
+pub(crate) struct MemoryRegions {
+    regions: Vec<MemoryRegion>,
 }
 
-impl Memory {
-    pub const fn new(regions: Vec<Region>) -> Self {
+impl MemoryRegions {
+    pub const fn new(regions: Vec<MemoryRegion>) -> Self {
         Self { regions }
     }
 
     /// A region by its place.
-    pub fn of(&self, region: usize) -> &Region {
+    pub fn of(&self, region: usize) -> &MemoryRegion {
         &self.regions[region]
     }
 
     /// All regions with their places.
-    pub fn iter(&self) -> impl Iterator<Item = (usize, &Region)> {
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &MemoryRegion)> {
         self.regions.iter().enumerate()
     }
 
@@ -64,7 +64,7 @@ impl Memory {
 
     /// The region of an address range, and its groups with a start in the range. `None` if none.
     pub(crate) fn groups_in(&self, range: AddressRange) -> Option<(usize, Range<usize>)> {
-        // Regions begin at multiples of 2^40, the first at 1 of them; see `Region::ranges`.
+        // Regions begin at multiples of 2^40, the first at 1 of them; see `MemoryRegion::ranges`.
         let place = usize::try_from(range.start >> SPACE_BITS).ok()?.checked_sub(1)?;
         let region = self.regions.get(place)?;
         let groups = region.ranges(place).enumerate();
@@ -83,8 +83,8 @@ mod tests {
 
     #[test]
     fn memory_comes_to_a_node_but_for_a_part() {
-        let region = Region::new(0, Bytes(4096), Pages::FirstTouch, 2, 2);
-        let mut memory = Memory::new(vec![region]);
+        let region = MemoryRegion::new(0, Bytes(4096), Pages::FirstTouch, 2, 2);
+        let mut memory = MemoryRegions::new(vec![region]);
         memory.put(0, &[1.0, 0.0]);
         assert!((memory.bring(0, 0..1, 1, 0.25) - 1536.0).abs() < 1e-9);
         assert!((memory.far_bytes(0, 0..2, 1) - 2560.0).abs() < 1e-9);

@@ -1,9 +1,9 @@
 //! Running tasks, and the passing of their time.
 
-use crate::job::Job;
+use crate::job::SimulatedJob;
 use crate::queues::Queues;
 use crate::scenario::PhaseSpec;
-use crate::task::{Pace, Task, TaskNo};
+use crate::task::{Pace, SimulatedTask, TaskNo};
 use colocate_machine::{Nanos, PuIdx};
 use colocate_model::Prediction;
 
@@ -50,7 +50,7 @@ impl Running {
     }
 
     /// Lets all running tasks run for a time.
-    pub fn pass(&mut self, time: Nanos, tasks: &mut [Task], queues: &mut Queues) {
+    pub fn pass(&mut self, time: Nanos, tasks: &mut [SimulatedTask], queues: &mut Queues) {
         for on in &mut self.on {
             let (did, cold) = tasks[on.task].run(&on.pace, time);
             on.did += did;
@@ -62,8 +62,8 @@ impl Running {
     /// Adds the instructions since the rates were predicted, `now`, to the tasks' counters.
     pub fn count(
         &mut self,
-        tasks: &mut [Task],
-        jobs: &[Job],
+        tasks: &mut [SimulatedTask],
+        jobs: &[SimulatedJob],
         phases: &[PhaseSpec],
         now: &Prediction,
     ) {

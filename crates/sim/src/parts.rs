@@ -2,21 +2,21 @@
 
 use crate::SimError;
 use crate::accesses::Accesses;
-use crate::ends::Ends;
-use crate::events::Events;
+use crate::ends::QuantumEnds;
+use crate::events::EventQueue;
 use crate::hotplug::UsablePus;
 use crate::instances::{instantiate, regions};
-use crate::job::Job;
+use crate::job::SimulatedJob;
 use crate::loads::Loads;
-use crate::memory::Memory;
+use crate::memory::MemoryRegions;
 use crate::platform::{Demands, Platform};
 use crate::pollution::CachePollution;
 use crate::queues::Queues;
-use crate::rates::Rates;
+use crate::rates::PredictionCache;
 use crate::scans::Scans;
 use crate::scenario::{BarrierWait, Scenario};
 use crate::targets::Targets;
-use crate::task::{State, Task, TaskNo};
+use crate::task::{SimulatedTask, TaskNo, TaskState};
 use crate::teams::Teams;
 use crate::timers::Timers;
 use crate::woken::WakeUpSums;
@@ -32,21 +32,21 @@ pub(crate) struct Parts<'a> {
     pub rng: SplitMix64,
     /// PU from which jobs are launched.
     pub launcher: PuIdx,
-    pub events: Events,
+    pub events: EventQueue,
     pub pus: UsablePus<'a>,
     pub queues: Queues,
     pub targets: Targets,
     pub timers: Timers,
-    pub tasks: Vec<Task>,
-    pub jobs: Vec<Job>,
+    pub tasks: Vec<SimulatedTask>,
+    pub jobs: Vec<SimulatedJob>,
     pub teams: Teams,
     pub wake_ups: WakeUpSums,
-    pub memory: Memory,
+    pub memory: MemoryRegions,
     pub accesses: Accesses,
     pub scans: Scans,
     pub pollution: CachePollution,
-    pub rates: Rates<'a>,
-    pub ends: Ends,
+    pub rates: PredictionCache<'a>,
+    pub ends: QuantumEnds,
 }
 
 impl<'a> Parts<'a> {
@@ -64,7 +64,7 @@ impl<'a> Parts<'a> {
         let launcher = usable[rng.below(usable.len())];
         let (tasks, jobs) = instantiate(scenario, &demands);
         let (regions, uses) = regions(scenario, machine.nodes.len(), &jobs, tasks.len());
-        let mut events = Events::default();
+        let mut events = EventQueue::default();
         for (job, spec) in jobs.iter().zip(&scenario.jobs) {
             for (thread, task) in spec.threads.iter().zip(job.tasks()) {
                 events.create_at(spec.arrives + thread.born, task);
@@ -77,12 +77,12 @@ impl<'a> Parts<'a> {
             targets: Targets::new(tasks.len()),
             teams: Teams::new(tasks.len()),
             wake_ups: WakeUpSums::new(tasks.len()),
-            memory: Memory::new(regions),
+            memory: MemoryRegions::new(regions),
             accesses: Accesses::new(uses, machine.nodes.len()),
             scans: Scans::new(period, tasks.len()),
             pollution: CachePollution::new(platform, tasks.len()),
-            rates: Rates::new(platform, tasks.len()),
-            ends: Ends::default(),
+            rates: PredictionCache::new(platform, tasks.len()),
+            ends: QuantumEnds::default(),
             platform,
             scenario,
             demands,
@@ -116,7 +116,7 @@ impl<'a> Parts<'a> {
     }
 
     /// The job of a task.
-    pub fn job_of(&self, task: TaskNo) -> &Job {
+    pub fn job_of(&self, task: TaskNo) -> &SimulatedJob {
         &self.jobs[self.tasks[task].job()]
     }
 
@@ -151,7 +151,7 @@ impl<'a> Parts<'a> {
 
     /// Whether a task is ready, but does not have its PU.
     pub fn waits(&self, task: TaskNo) -> bool {
-        self.tasks[task].state() == State::Ready && !self.queues.runs(task)
+        self.tasks[task].state() == TaskState::Ready && !self.queues.runs(task)
     }
 
     /// A task's waits for its PU, with the present wait.

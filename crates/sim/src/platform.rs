@@ -1,10 +1,10 @@
 //! A described machine with its model, shared by many scenarios.
 
 use crate::SimError;
-use crate::scenario::{Scenario, Stretch, ThreadSpec, Work};
+use crate::scenario::{PhaseSegment, Scenario, ThreadSpec, TotalWork};
 use colocate_machine::{Machine, Nanos, NodeIdx, Performance, PuIdx};
 use colocate_model::phase::{Demand, Guesses, PhaseError};
-use colocate_model::{Assumptions, Model, ModelError, Phase, Seat};
+use colocate_model::{Assumptions, Model, ModelError, Phase, PlacedTask};
 
 /// A machine with its speeds, under a set of assumptions.
 #[derive(Debug)]
@@ -114,17 +114,17 @@ impl Demands {
     }
 
     /// Instructions of a thread from its creation to its end.
-    pub fn work(&self, course: &[Stretch], work: Work) -> f64 {
+    pub fn work(&self, course: &[PhaseSegment], work: TotalWork) -> f64 {
         let once: f64 = course.iter().map(|stretch| float(stretch.instructions)).sum();
         match work {
-            Work::Once => once,
-            Work::Instructions(instructions) => float(instructions),
-            Work::AloneFor(time) => self.done_in(course, once, time),
+            TotalWork::Once => once,
+            TotalWork::Instructions(instructions) => float(instructions),
+            TotalWork::AloneFor(time) => self.done_in(course, once, time),
         }
     }
 
     /// Instructions of a thread alone in a time, sleep included; at least 1.
-    fn done_in(&self, course: &[Stretch], once: f64, time: Nanos) -> f64 {
+    fn done_in(&self, course: &[PhaseSegment], once: f64, time: Nanos) -> f64 {
         let round: f64 = course.iter().map(|s| self.busy(s) + s.sleep.as_secs_f64()).sum();
         let rounds = (time.as_secs_f64() / round).floor();
         let mut rest = time.as_secs_f64() - rounds * round;
@@ -138,7 +138,7 @@ impl Demands {
     }
 
     /// Seconds of a stretch alone, without sleep.
-    pub fn busy(&self, stretch: &Stretch) -> f64 {
+    pub fn busy(&self, stretch: &PhaseSegment) -> f64 {
         float(stretch.instructions) / self.alone(stretch.phase.0 as usize)
     }
 
@@ -163,7 +163,7 @@ impl Demands {
 
     /// Times of the instructions after the last whole round of a course. With 0 instructions the
     /// thread was done before the last round's pause: the result takes the pause back.
-    fn rest(&self, course: &[Stretch], mut instructions: f64) -> Life {
+    fn rest(&self, course: &[PhaseSegment], mut instructions: f64) -> Life {
         let mut rest = Life::default();
         if instructions <= 0.0 {
             course.last().into_iter().for_each(|stretch| rest.pause(stretch, -1.0));
@@ -195,7 +195,7 @@ pub(crate) struct Life {
 
 impl Life {
     /// Adds the sleep and the barrier at a stretch's end, this many times.
-    fn pause(&mut self, stretch: &Stretch, times: f64) {
+    fn pause(&mut self, stretch: &PhaseSegment, times: f64) {
         self.asleep += times * stretch.sleep.as_secs_f64();
         self.barriers += times * f64::from(stretch.barrier);
     }
@@ -225,7 +225,7 @@ pub(crate) fn float(instructions: u64) -> f64 {
 fn fastest_alone(platform: &Platform<'_>, demands: &[Demand]) -> f64 {
     let rates = demands.iter().enumerate().filter_map(|(kind, demand)| {
         let pu = platform.first_of_kind(kind)?;
-        let seat = Seat { pu, demand, pages: &[], space: 0 };
+        let seat = PlacedTask { pu, demand, pages: &[], space: 0 };
         Some(platform.model.alone(&seat).instructions_per_second)
     });
     rates.fold(0.0, f64::max)

@@ -48,7 +48,7 @@ impl Entity {
 
 /// Run queue of a PU.
 #[derive(Clone, Debug)]
-struct Queue {
+struct RunQueue {
     running: Option<TaskNo>,
     /// Waiting tasks, in the order of their arrival.
     waiting: Vec<TaskNo>,
@@ -58,7 +58,7 @@ struct Queue {
     slice_end: Nanos,
 }
 
-impl Queue {
+impl RunQueue {
     /// Number of running and waiting tasks.
     fn load(&self) -> usize {
         usize::from(self.running.is_some()) + self.waiting.len()
@@ -101,7 +101,7 @@ impl Queue {
 #[derive(Clone, Debug)]
 pub(crate) struct Queues {
     /// By PU.
-    queues: Vec<Queue>,
+    queues: Vec<RunQueue>,
     /// By task.
     entities: Vec<Entity>,
     /// Time slice of a task.
@@ -112,7 +112,7 @@ impl Queues {
     /// Empty queues, and tasks that are not created yet.
     pub fn new(pus: usize, tasks: usize, slice: Nanos) -> Self {
         let slice_end = Nanos(u64::MAX);
-        let empty = Queue { running: None, waiting: Vec::new(), fillers: 0, slice_end };
+        let empty = RunQueue { running: None, waiting: Vec::new(), fillers: 0, slice_end };
         Self { queues: vec![empty; pus], entities: vec![Entity::default(); tasks], slice }
     }
 
@@ -246,7 +246,7 @@ impl Queues {
 
     /// Time of the next end of a slice; `None` while no task waits.
     pub fn next_slice_end(&self) -> Option<Nanos> {
-        self.queues.iter().filter_map(Queue::slice_end).min()
+        self.queues.iter().filter_map(RunQueue::slice_end).min()
     }
 }
 

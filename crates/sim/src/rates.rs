@@ -2,15 +2,15 @@
 
 use crate::accesses::Accesses;
 use crate::platform::{Demands, Platform};
-use crate::task::{Task, TaskNo};
+use crate::task::{SimulatedTask, TaskNo};
 use colocate_machine::PuIdx;
-use colocate_model::{Prediction, Search, Seat};
+use colocate_model::{PlacedTask, Prediction, Solver};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
 /// Running task and phase, a word for each PU; 0 for an idle PU.
-type Key = Box<[u64]>;
+type PredictionKey = Box<[u64]>;
 
 /// Most predictions kept. Threads on shared PUs repeat few situations; a run without repetition
 /// must not fill the memory: with 64 tasks of 250 bytes each the limit is 16 MB.
@@ -18,9 +18,9 @@ const KEPT: usize = 1024;
 
 /// The model's predictions, present and past.
 #[derive(Debug)]
-pub(crate) struct Rates<'a> {
-    kept: HashMap<Key, Rc<Prediction>, BuildHasherDefault<Mixer>>,
-    search: Search<'a>,
+pub(crate) struct PredictionCache<'a> {
+    kept: HashMap<PredictionKey, Rc<Prediction>, BuildHasherDefault<Mixer>>,
+    search: Solver<'a>,
     /// Number of predictions made; uses of kept predictions do not count.
     predicted: u64,
     /// The present prediction.
@@ -36,11 +36,11 @@ pub(crate) struct Rates<'a> {
 /// Running tasks with their PUs.
 pub(crate) type Running = [(TaskNo, PuIdx)];
 
-impl<'a> Rates<'a> {
+impl<'a> PredictionCache<'a> {
     pub fn new(platform: &'a Platform<'a>, tasks: usize) -> Self {
         Self {
             kept: HashMap::default(),
-            search: Search::new(platform.model()),
+            search: Solver::new(platform.model()),
             predicted: 0,
             now: Rc::default(),
             occupancy: vec![Vec::new(); tasks],
@@ -90,7 +90,7 @@ impl<'a> Rates<'a> {
         &mut self,
         platform: &Platform<'_>,
         demands: &Demands,
-        tasks: &[Task],
+        tasks: &[SimulatedTask],
         accesses: &Accesses,
         running: &Running,
     ) -> Rc<Prediction> {
@@ -108,7 +108,7 @@ impl<'a> Rates<'a> {
         &mut self,
         platform: &Platform<'_>,
         demands: &Demands,
-        tasks: &[Task],
+        tasks: &[SimulatedTask],
         accesses: &Accesses,
         running: &Running,
     ) -> Rc<Prediction> {
@@ -116,7 +116,7 @@ impl<'a> Rates<'a> {
         if let Some(known) = self.kept.get(&key) {
             return Rc::clone(known);
         }
-        let seats = running.iter().map(|&(no, pu)| Seat {
+        let seats = running.iter().map(|&(no, pu)| PlacedTask {
             pu,
             demand: demands.of(tasks[no].course().phase(), platform.kind_of(pu)),
             pages: accesses.pages(no),
@@ -137,7 +137,12 @@ impl<'a> Rates<'a> {
 
 /// Key of a set of running tasks: of each word 24 bits for the task, 16 for its phase, 24 for the
 /// version of its pages.
-fn key(pus: usize, tasks: &[Task], accesses: &Accesses, running: &Running) -> Key {
+fn key(
+    pus: usize,
+    tasks: &[SimulatedTask],
+    accesses: &Accesses,
+    running: &Running,
+) -> PredictionKey {
     let mut key = vec![0; pus].into_boxed_slice();
     for &(no, pu) in running {
         let phase = tasks[no].course().phase() as u64;

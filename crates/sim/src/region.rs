@@ -13,7 +13,7 @@ pub(crate) const SPACE_BITS: u32 = 40;
 
 /// Memory whose groups are all used alike.
 #[derive(Clone, Debug)]
-pub(crate) struct Region {
+pub(crate) struct MemoryRegion {
     /// Its job, by place.
     pub job: usize,
     pub bytes: f64,
@@ -31,7 +31,7 @@ pub(crate) struct Region {
 
 /// Use of a region by a task.
 #[derive(Clone, Debug)]
-pub(crate) struct Use {
+pub(crate) struct RegionUse {
     /// Place among all regions.
     pub region: usize,
     /// Share of the task's accesses; of its own memory the rest, whatever this says.
@@ -45,7 +45,7 @@ pub(crate) struct Use {
     pub seconds: Vec<f64>,
 }
 
-impl Region {
+impl MemoryRegion {
     pub fn new(job: usize, bytes: Bytes, pages: Pages, groups: u32, nodes: usize) -> Self {
         let bytes = bytes.0 as f64;
         let groups = vec![vec![0.0; nodes]; groups as usize];

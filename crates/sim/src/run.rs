@@ -8,17 +8,17 @@ use crate::platform::{Demands, Life, Platform, float};
 use crate::scenario::{JobSpec, Method, Scenario, ThreadSpec};
 use crate::sources::mix::mean_mix;
 use colocate_engine::guard::{Guarding, QuantumGuard};
-use colocate_engine::{KnownJob, Meanwhile, Round, Until, Workload};
+use colocate_engine::{KnownJob, Meanwhile, Round, RunSettings, Until};
 use colocate_evidence::SourceSet;
 use colocate_machine::Nanos;
-use colocate_model::{Backend, CpiModel, Mix, Phase, Profile, Program, ThreadProfile};
+use colocate_model::{Backend, CpiModel, Mix, Phase, Profile, ProfiledProgram, ThreadProfile};
 use colocate_policy::table::Prior;
 use colocate_policy::{Knowledge, Policy, PolicySpec, SoloProfile};
 use std::cmp::Reverse;
 
 /// Options of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Options<'a> {
+pub struct SimulationOptions<'a> {
     /// Whether the policy decides each quantum of the scenario, and may let jobs wait; else only at
     /// events.
     pub each_quantum: bool,
@@ -44,7 +44,7 @@ pub struct Options<'a> {
     pub guarded: bool,
 }
 
-impl Default for Options<'_> {
+impl Default for SimulationOptions<'_> {
     /// As `colocate run`: one plan, with profiles, and two seconds of watching without. Jobs are
     /// also simulated alone; no spans.
     fn default() -> Self {
@@ -63,7 +63,7 @@ impl Default for Options<'_> {
     }
 }
 
-impl Options<'_> {
+impl SimulationOptions<'_> {
     /// As `colocate schedule`: a plan each quantum, of jobs without profiles, not also alone; no
     /// spans.
     #[must_use]
@@ -81,7 +81,7 @@ pub fn simulate(
     platform: &Platform<'_>,
     scenario: &Scenario,
     policy: &PolicySpec,
-    options: &Options<'_>,
+    options: &SimulationOptions<'_>,
 ) -> Result<Outcome, SimError> {
     // Solo profiles and courses take predictions of every phase, so only policies that need them
     // get any.
@@ -130,7 +130,7 @@ pub fn simulate_with(
     platform: &Platform<'_>,
     scenario: &Scenario,
     (policy, name): (&mut dyn Policy, &str),
-    options: &Options<'_>,
+    options: &SimulationOptions<'_>,
     look: &mut dyn FnMut(&Round<'_>),
 ) -> Result<Outcome, SimError> {
     let mut host = SimHost::new(platform, scenario)?;
@@ -144,7 +144,7 @@ pub fn simulate_with(
         Some(period) => Until::TimeOrEvents(period),
         None => Until::Events,
     };
-    let workload = Workload {
+    let workload = RunSettings {
         jobs: &jobs,
         policy: name,
         until,
@@ -172,7 +172,7 @@ pub fn alone_times(
     platform: &Platform<'_>,
     scenario: &Scenario,
 ) -> Result<Vec<Option<Nanos>>, SimError> {
-    let options = Options { alone: false, ..Options::default() };
+    let options = SimulationOptions { alone: false, ..SimulationOptions::default() };
     let placements = ["os", "scatter"].map(PolicySpec::named);
     let mut times: Vec<Option<Nanos>> = Vec::new();
     for (place, job) in scenario.jobs.iter().enumerate() {
@@ -243,7 +243,7 @@ fn profile(demands: &Demands, scenario: &Scenario, job: &JobSpec) -> Profile {
     Profile {
         version: colocate_model::profile::VERSION,
         backend: Backend::Sample,
-        program: Program {
+        program: ProfiledProgram {
             path: job.name.clone(),
             args: Vec::new(),
             identity: "simulated".to_owned(),

@@ -1,10 +1,10 @@
 //! Scenarios: programs, the work of their threads, and the kernel's settings.
 
 use crate::error::{ScenarioError, refuse};
-use crate::kernel::Kernel;
+use crate::kernel::KernelScheduler;
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, Nanos, NodeIdx, PuNr};
-use colocate_model::phase::{Known, Work as PortWork};
+use colocate_model::phase::{Known, PortWork};
 use colocate_model::{Class, Mix, Phase, Share};
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +34,7 @@ pub struct Scenario {
     /// Hotplug events. At least one PU is always online.
     pub events: Vec<PuEvent>,
     /// Settings of the simulated kernel.
-    pub kernel: Kernel,
+    pub kernel: KernelScheduler,
 }
 
 /// Most phases of a scenario: their numbers have 16 bits in the keys of `crate::rates`.
@@ -160,9 +160,9 @@ pub struct ThreadSpec {
     /// Time of its creation, after the launch of its job.
     pub born: Nanos,
     /// Stretches, again and again until its work is done. Never empty.
-    pub course: Vec<Stretch>,
+    pub course: Vec<PhaseSegment>,
     /// Amount of work.
-    pub work: Work,
+    pub work: TotalWork,
     /// Placement of its own memory.
     pub pages: Pages,
     /// Size of its own memory; matters only with NUMA balancing.
@@ -171,7 +171,7 @@ pub struct ThreadSpec {
 
 /// A phase with its length and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stretch {
+pub struct PhaseSegment {
     /// The phase.
     pub phase: PhaseIdx,
     /// Instructions. Never 0.
@@ -184,7 +184,7 @@ pub struct Stretch {
 
 /// Work of a thread in all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub enum TotalWork {
     /// Its course, once.
     Once,
     /// This many instructions. Never 0.
@@ -386,7 +386,7 @@ impl Scenario {
             }
         }
         match (thread.work, thread.pages) {
-            (Work::Instructions(0) | Work::AloneFor(Nanos::ZERO), _) => {
+            (TotalWork::Instructions(0) | TotalWork::AloneFor(Nanos::ZERO), _) => {
                 refuse(place, "some work", "0")
             }
             // A machine that reports no node counts as one node.

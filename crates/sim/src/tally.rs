@@ -4,14 +4,14 @@ use crate::on_pu::OnPu;
 use crate::outcome::{LevelUse, PortGroupUse, Together, Used};
 use crate::platform::{Demands, Platform};
 use crate::scenario::Scenario;
-use crate::task::Task;
+use crate::task::SimulatedTask;
 use colocate_evidence::TaskSpan;
 use colocate_machine::{CacheKind, Nanos};
 use colocate_model::{Prediction, ports};
 
 /// Sums over the steps of a simulation.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct SimulationSums {
     together: Together,
     /// Seconds of use, counted as if in full.
     used: Used,
@@ -30,7 +30,7 @@ pub(crate) struct Tally {
     open: Vec<Option<usize>>,
 }
 
-impl Tally {
+impl SimulationSums {
     pub fn new(platform: &Platform<'_>, scenario: &Scenario) -> Self {
         let machine = platform.machine();
         let performance = platform.performance();
@@ -70,7 +70,14 @@ impl Tally {
     }
 
     /// Counts a step; `on` in the order of PUs.
-    pub fn step(&mut self, from: Nanos, to: Nanos, on: &[OnPu], now: &Prediction, tasks: &[Task]) {
+    pub fn step(
+        &mut self,
+        from: Nanos,
+        to: Nanos,
+        on: &[OnPu],
+        now: &Prediction,
+        tasks: &[SimulatedTask],
+    ) {
         let seconds = (to - from).as_secs_f64();
         for (place, here) in on.iter().enumerate() {
             let job = tasks[here.task].job();
@@ -95,7 +102,7 @@ impl Tally {
     }
 
     /// Records the span of a running task, or makes its last span longer.
-    fn span(&mut self, from: Nanos, to: Nanos, here: &OnPu, tasks: &[Task]) {
+    fn span(&mut self, from: Nanos, to: Nanos, here: &OnPu, tasks: &[SimulatedTask]) {
         let task = tasks[here.task].id();
         let open = self.open[here.pu.idx()].map(|place| &mut self.spans[place]);
         if let Some(last) = open.filter(|last| last.task == task && last.to == from) {
@@ -193,7 +200,7 @@ mod tests {
     use crate::world::World;
     use colocate_machine::Nanos;
     use colocate_model::Phase;
-    use colocate_model::phase::{Known, Work as PortWork};
+    use colocate_model::phase::{Known, PortWork};
 
     /// Three threads on the described EPYC 7301 that do work of these kinds, and nothing else is
     /// known of.

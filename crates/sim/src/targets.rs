@@ -3,17 +3,17 @@
 use crate::hotplug::UsablePus;
 use crate::task::TaskNo;
 use colocate_evidence::{PlacementStatus, TaskId};
-use colocate_machine::{NodeIdx, PuIdx, PuNr, Shared};
+use colocate_machine::{NodeIdx, PuIdx, PuNr, SharedPart};
 use colocate_policy::{DefaultPlacement, Place, Plan};
 use std::sync::Arc;
 
 /// Target of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Target {
+enum TaskTarget {
     /// A PU.
     Pu(PuIdx),
     /// All PUs sharing a resource with a PU.
-    Sharing(Shared, PuIdx),
+    Sharing(SharedPart, PuIdx),
     /// A PU offline or excluded from the scenario.
     Unusable(PuNr),
     /// Any PU: left to the kernel, or its job waits.
@@ -46,7 +46,7 @@ pub(crate) struct Facts {
 #[derive(Clone, Debug)]
 pub(crate) struct Targets {
     /// By task.
-    of: Vec<Target>,
+    of: Vec<TaskTarget>,
     /// By task.
     allowed: Vec<Allowed>,
     /// PUs for tasks outside of the plan; `None` for the kernel's choice.
@@ -56,7 +56,7 @@ pub(crate) struct Targets {
 impl Targets {
     /// No plan, for this many tasks.
     pub fn new(tasks: usize) -> Self {
-        let of = vec![Target::DefaultPlacement; tasks];
+        let of = vec![TaskTarget::DefaultPlacement; tasks];
         Self { of, allowed: vec![Allowed::All; tasks], fill: None }
     }
 
@@ -70,12 +70,14 @@ impl Targets {
         };
         for (target, id) in self.of.iter_mut().zip(ids) {
             *target = match plan.place_of(id) {
-                None => Target::DefaultPlacement,
-                Some(Place::LeftToKernel | Place::Waiting) => Target::Kernel,
-                Some(Place::Pu(pu)) => pus.by_os(pu).map_or(Target::Unusable(pu), Target::Pu),
+                None => TaskTarget::DefaultPlacement,
+                Some(Place::LeftToKernel | Place::Waiting) => TaskTarget::Kernel,
+                Some(Place::Pu(pu)) => {
+                    pus.by_os(pu).map_or(TaskTarget::Unusable(pu), TaskTarget::Pu)
+                }
                 Some(Place::Sharing(shared, pu)) => match pus.by_os(pu) {
-                    Some(of) => Target::Sharing(shared, of),
-                    None => Target::Unusable(pu),
+                    Some(of) => TaskTarget::Sharing(shared, of),
+                    None => TaskTarget::Unusable(pu),
                 },
             };
         }
@@ -119,9 +121,9 @@ impl Targets {
     ) -> bool {
         let pinned = match self.of[task] {
             _ if facts.is_stopped => None,
-            Target::Pu(pu) => Some(pu).filter(|pu| pus.has(*pu)),
-            Target::Kernel | Target::Unusable(_) | Target::Sharing(..) => None,
-            Target::DefaultPlacement => self.default_pu(task, pus, is_alive),
+            TaskTarget::Pu(pu) => Some(pu).filter(|pu| pus.has(*pu)),
+            TaskTarget::Kernel | TaskTarget::Unusable(_) | TaskTarget::Sharing(..) => None,
+            TaskTarget::DefaultPlacement => self.default_pu(task, pus, is_alive),
         };
         let allowed = pinned.map_or_else(|| self.several(task, facts, pus), Allowed::Pu);
         let before = std::mem::replace(&mut self.allowed[task], allowed);
@@ -140,11 +142,11 @@ impl Targets {
     fn several(&self, task: TaskNo, facts: Facts, pus: &UsablePus<'_>) -> Allowed {
         let machine = pus.machine();
         let mut part = match (self.of[task], facts.stays_on) {
-            (Target::Sharing(shared, pu), _) => machine.sharing(shared, pu),
-            (Target::DefaultPlacement, Some(node)) if self.fill.is_none() => {
+            (TaskTarget::Sharing(shared, pu), _) => machine.sharing(shared, pu),
+            (TaskTarget::DefaultPlacement, Some(node)) if self.fill.is_none() => {
                 machine.home_pus(NodeIdx::new(node)).collect()
             }
-            (Target::Kernel, Some(node)) => machine.home_pus(NodeIdx::new(node)).collect(),
+            (TaskTarget::Kernel, Some(node)) => machine.home_pus(NodeIdx::new(node)).collect(),
             _ => return Allowed::All,
         };
         part.retain(|pu| pus.has(*pu));
@@ -176,10 +178,10 @@ impl Targets {
     /// Target of a task that does not wait, and its placement status.
     pub fn status(&self, task: TaskNo, pus: &UsablePus<'_>) -> (Place, PlacementStatus) {
         let trouble = match (self.of[task], &self.allowed[task]) {
-            (Target::Unusable(pu), _) => format!("expected a PU that can be used, found {pu}"),
+            (TaskTarget::Unusable(pu), _) => format!("expected a PU that can be used, found {pu}"),
             (_, Allowed::Pu(pu)) => return (Place::Pu(pus.os(*pu)), PlacementStatus::Placed),
-            (Target::Pu(pu), _) => format!("its place {} has gone offline", pus.os(pu)),
-            (Target::Sharing(shared, pu), Allowed::Among(_)) => {
+            (TaskTarget::Pu(pu), _) => format!("its place {} has gone offline", pus.os(pu)),
+            (TaskTarget::Sharing(shared, pu), Allowed::Among(_)) => {
                 return (Place::Sharing(shared, pus.os(pu)), PlacementStatus::Placed);
             }
             _ => return (Place::LeftToKernel, PlacementStatus::LeftToKernel),

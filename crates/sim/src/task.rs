@@ -1,6 +1,6 @@
 //! A simulated thread: its state, its times and its counts.
 
-use crate::course::Course;
+use crate::course::TaskProgress;
 use crate::outcome::Moves;
 use colocate_evidence::TaskId;
 use colocate_machine::{Machine, Nanos, PuIdx};
@@ -12,7 +12,7 @@ pub(crate) type TaskNo = usize;
 
 /// State of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum TaskState {
     /// Not created yet, or not yet in this run of its job.
     NotCreated,
     /// Running or waiting for its PU.
@@ -29,19 +29,19 @@ pub(crate) enum State {
 
 /// A task with its state.
 #[derive(Clone, Debug)]
-pub(crate) struct Task {
+pub(crate) struct SimulatedTask {
     id: TaskId,
     name: String,
-    state: State,
-    course: Course,
+    state: TaskState,
+    course: TaskProgress,
     /// Seconds without progress to come: refill of cold caches, wake-up, copies of pages.
     refill_s: f64,
     /// Start of its present sleep, wait or stop, or end of its work.
     since: Nanos,
     created: Option<Nanos>,
     ended: Option<Nanos>,
-    total: Totals,
-    counted: Counted,
+    total: TaskTotals,
+    counted: HardwareCounts,
 }
 
 /// Rates of a running task, constant within a step.
@@ -61,7 +61,7 @@ pub(crate) struct Pace {
 
 /// Hardware counts of a task, spinning included.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Counted {
+pub(crate) struct HardwareCounts {
     pub instructions: f64,
     /// Loads and stores; `None` if unknown in a phase's mix.
     pub accesses: Option<f64>,
@@ -75,7 +75,7 @@ pub(crate) struct Counted {
 
 /// Sums of a task over its life.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Totals {
+pub(crate) struct TaskTotals {
     /// Time on a PU.
     pub ran: Nanos,
     /// Part of `ran` spent spinning.
@@ -99,20 +99,20 @@ pub(crate) struct Totals {
     pub moves: Moves,
 }
 
-impl Task {
+impl SimulatedTask {
     /// A task that is not created yet.
-    pub fn new(id: TaskId, name: String, course: Course) -> Self {
+    pub fn new(id: TaskId, name: String, course: TaskProgress) -> Self {
         Self {
             id,
             name,
-            state: State::NotCreated,
+            state: TaskState::NotCreated,
             course,
             refill_s: 0.0,
             since: Nanos::ZERO,
             created: None,
             ended: None,
-            total: Totals::default(),
-            counted: Counted {
+            total: TaskTotals::default(),
+            counted: HardwareCounts {
                 instructions: 0.0,
                 accesses: Some(0.0),
                 misses: Vec::new(),
@@ -138,13 +138,13 @@ impl Task {
     }
 
     /// Its state.
-    pub const fn state(&self) -> State {
+    pub const fn state(&self) -> TaskState {
         self.state
     }
 
     /// Whether work of this run is left.
     pub const fn has_work(&self) -> bool {
-        !matches!(self.state, State::Done | State::Ended)
+        !matches!(self.state, TaskState::Done | TaskState::Ended)
     }
 
     /// Time of its first creation.
@@ -159,43 +159,43 @@ impl Task {
 
     /// Whether the task was created and has not ended for good.
     pub fn is_alive(&self) -> bool {
-        self.created.is_some() && self.state != State::Ended
+        self.created.is_some() && self.state != TaskState::Ended
     }
 
     /// Sums over its life.
-    pub const fn total(&self) -> &Totals {
+    pub const fn total(&self) -> &TaskTotals {
         &self.total
     }
 
     /// Hardware counts.
-    pub const fn counted(&self) -> &Counted {
+    pub const fn counted(&self) -> &HardwareCounts {
         &self.counted
     }
 
     /// Its progress.
-    pub const fn course(&self) -> &Course {
+    pub const fn course(&self) -> &TaskProgress {
         &self.course
     }
 
     /// Its progress, for the next event of its course.
-    pub const fn course_mut(&mut self) -> &mut Course {
+    pub const fn course_mut(&mut self) -> &mut TaskProgress {
         &mut self.course
     }
 
     /// Goes to another state, and counts the time in the last: sleep, stop, or time over with its
     /// work. A wait for a PU is counted by [`Self::end_wait`].
-    pub fn enter(&mut self, state: State, now: Nanos) {
+    pub fn enter(&mut self, state: TaskState, now: Nanos) {
         let past = now - self.since;
         match self.state {
-            State::Ready | State::Ended => {}
-            State::Stopped => self.total.stopped += past,
+            TaskState::Ready | TaskState::Ended => {}
+            TaskState::Stopped => self.total.stopped += past,
             // Never created in any run, so it has no times.
-            State::NotCreated if self.created.is_none() => {}
-            State::Asleep | State::NotCreated | State::Done => self.total.slept += past,
+            TaskState::NotCreated if self.created.is_none() => {}
+            TaskState::Asleep | TaskState::NotCreated | TaskState::Done => self.total.slept += past,
         }
         match (self.state, state) {
-            (_, State::Ended) => self.ended = self.created.and(Some(now)),
-            (State::NotCreated, _) => self.created = self.created.or(Some(now)),
+            (_, TaskState::Ended) => self.ended = self.created.and(Some(now)),
+            (TaskState::NotCreated, _) => self.created = self.created.or(Some(now)),
             _ => {}
         }
         self.state = state;
@@ -303,25 +303,25 @@ fn add(sum: &mut CpiStack, each: &CpiStack, times: f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{PhaseIdx, Stretch};
+    use crate::scenario::{PhaseIdx, PhaseSegment};
     use colocate_evidence::JobIdx;
 
     #[test]
     fn all_time_is_counted() {
         let sleep = Nanos::ZERO;
-        let stretch = Stretch { phase: PhaseIdx(0), instructions: 10, sleep, barrier: false };
+        let stretch = PhaseSegment { phase: PhaseIdx(0), instructions: 10, sleep, barrier: false };
         let id = TaskId { job: JobIdx(0), order: 0 };
-        let mut task = Task::new(id, "t".into(), Course::new(vec![stretch], 10.0));
-        task.enter(State::Ready, Nanos(5));
+        let mut task = SimulatedTask::new(id, "t".into(), TaskProgress::new(vec![stretch], 10.0));
+        task.enter(TaskState::Ready, Nanos(5));
         task.end_wait(Nanos(6));
         task.delay(1e-9);
         let pace = Pace { speed: 1e9, alone: 1e9, memory: 0.0, clock: 2e9, far: 0.5 };
         let (did, cold_s) = task.run(&pace, Nanos(3));
         assert!((did - 2.0).abs() < 1e-9 && (cold_s - 1e-9).abs() < 1e-15);
-        task.enter(State::Asleep, Nanos(9));
-        task.enter(State::Stopped, Nanos(13));
-        task.enter(State::Ended, Nanos(18));
-        let Totals { ran, waited, slept, stopped, .. } = *task.total();
+        task.enter(TaskState::Asleep, Nanos(9));
+        task.enter(TaskState::Stopped, Nanos(13));
+        task.enter(TaskState::Ended, Nanos(18));
+        let TaskTotals { ran, waited, slept, stopped, .. } = *task.total();
         assert_eq!([waited, ran, slept, stopped], [Nanos(1), Nanos(3), Nanos(4), Nanos(5)]);
         assert_eq!((task.created(), task.ended()), (Some(Nanos(5)), Some(Nanos(18))));
         assert!(!task.is_alive() && !task.has_work());

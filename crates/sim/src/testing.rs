@@ -1,10 +1,10 @@
 //! A described machine and a small scenario, for tests of parts.
 
-use crate::kernel::Kernel;
+use crate::kernel::KernelScheduler;
 use crate::platform::Platform;
 use crate::scenario::{
-    Barrier, BarrierWait, JobSpec, Method, Pages, PhaseIdx, PhaseSpec, Scenario, Stretch,
-    ThreadSpec, Work,
+    Barrier, BarrierWait, JobSpec, Method, Pages, PhaseIdx, PhaseSegment, PhaseSpec, Scenario,
+    ThreadSpec, TotalWork,
 };
 use colocate_machine::{Bytes, Nanos, described};
 use colocate_model::{Assumptions, Phase};
@@ -19,7 +19,7 @@ pub(crate) fn platform() -> &'static Platform<'static> {
 
 /// A job of three threads with this phase, which end at a barrier if `meets`.
 pub(crate) fn scenario(phase: Phase, meets: bool) -> Scenario {
-    let stretch = Stretch {
+    let stretch = PhaseSegment {
         phase: PhaseIdx(0),
         instructions: 1_000_000_000,
         sleep: Nanos::ZERO,
@@ -29,7 +29,7 @@ pub(crate) fn scenario(phase: Phase, meets: bool) -> Scenario {
         name: "t".into(),
         born: Nanos::ZERO,
         course: vec![stretch],
-        work: Work::Once,
+        work: TotalWork::Once,
         pages: Pages::FirstTouch,
         resident: Bytes::mib(1),
     };
@@ -50,6 +50,6 @@ pub(crate) fn scenario(phase: Phase, meets: bool) -> Scenario {
         horizon: Nanos::from_secs(100),
         usable: None,
         events: Vec::new(),
-        kernel: Kernel::default(),
+        kernel: KernelScheduler::default(),
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct Woken {
 
 /// Sums over a task's wake-ups by another.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Sums {
+struct WakerSums {
     count: u64,
     /// Wake-ups after which the woken task got the waker's PU.
     same_pu: u64,
@@ -33,7 +33,7 @@ pub(crate) struct WakeUpSums {
     /// By task.
     pending: Vec<Option<Woken>>,
     /// By waker and wakee.
-    past: BTreeMap<(usize, usize), Sums>,
+    past: BTreeMap<(usize, usize), WakerSums>,
 }
 
 impl WakeUpSums {

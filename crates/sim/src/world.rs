@@ -34,13 +34,13 @@ mod wake;
 use crate::SimError;
 use crate::events::Due;
 use crate::imbalance::longest_wait;
-use crate::kernel::Kernel;
+use crate::kernel::KernelScheduler;
 use crate::on_pu::{OnPu, Running};
 use crate::outcome::Outcome;
 use crate::parts::Parts;
 use crate::platform::Platform;
 use crate::scenario::Scenario;
-use crate::tally::Tally;
+use crate::tally::SimulationSums;
 use colocate_engine::Meanwhile;
 use colocate_evidence::{JobIdx, PagesMoved, QuantumEnd};
 use colocate_machine::Nanos;
@@ -54,7 +54,7 @@ use invariants::{Checker, Step};
 pub(crate) struct World<'a> {
     parts: Parts<'a>,
     running: Running,
-    tally: Tally,
+    tally: SimulationSums,
     checker: Checker,
     /// Results of orders to move memory, not reported yet.
     moved: Vec<PagesMoved>,
@@ -72,7 +72,7 @@ impl<'a> World<'a> {
         let usable = parts.pus.all();
         Ok(Self {
             running: Running::default(),
-            tally: Tally::new(platform, scenario),
+            tally: SimulationSums::new(platform, scenario),
             checker: Checker::new(platform.machine(), usable, scenario, parts.tasks.len()),
             parts,
             moved: Vec::new(),
@@ -240,7 +240,7 @@ fn apply_hotplug(parts: &mut Parts<'_>) {
 
 /// Chooses the running task of each PU.
 fn reschedule_all(parts: &mut Parts<'_>) {
-    let Kernel { slice, stagger, .. } = parts.scenario.kernel;
+    let KernelScheduler { slice, stagger, .. } = parts.scenario.kernel;
     let now = parts.events.now();
     for pu in parts.machine().all_pus() {
         let before = parts.queues.running(pu);

@@ -7,8 +7,8 @@
 //! have not been accessed for some seconds are reused.
 
 use crate::PAGE;
-use crate::costs::Costs;
-use crate::nodes::{MOST, Node};
+use crate::costs::MemoryCosts;
+use crate::nodes::{MOST, NodeNr};
 use crate::rule;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -26,8 +26,8 @@ const UNKNOWN: u8 = 0;
 
 /// Entry for a whole block, or for a page.
 #[derive(Debug)]
-pub struct Block {
-    /// Key of the [`Span`], never 0; 0: unused entry.
+pub struct BlockEntry {
+    /// Key of the [`BlockSpan`], never 0; 0: unused entry.
     key: AtomicU64,
     /// Second of the last halving.
     second: AtomicU32,
@@ -36,8 +36,8 @@ pub struct Block {
     extra_ns: [AtomicU32; MOST],
 }
 
-static TABLE: [Block; BLOCKS] = [const {
-    Block {
+static TABLE: [BlockEntry; BLOCKS] = [const {
+    BlockEntry {
         key: AtomicU64::new(0),
         second: AtomicU32::new(0),
         home: AtomicU8::new(UNKNOWN),
@@ -48,14 +48,14 @@ static TABLE: [Block; BLOCKS] = [const {
 
 /// Part of a range: a whole block, or a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct BlockSpan {
     /// First address.
     pub first: u64,
     /// Address after the last.
     pub end: u64,
 }
 
-impl Span {
+impl BlockSpan {
     /// Span at `address`, inside `range`.
     #[must_use]
     pub fn at(address: u64, range: (u64, u64)) -> Self {
@@ -104,12 +104,12 @@ impl Span {
 
     /// Entry of the span; `None` if unknown.
     #[must_use]
-    pub fn get(self) -> Option<&'static Block> {
+    pub fn get(self) -> Option<&'static BlockEntry> {
         self.places().find(|block| block.key.load(Relaxed) == self.key())
     }
 
     #[allow(clippy::cast_possible_truncation)] // below their number
-    fn places(self) -> impl Iterator<Item = &'static Block> {
+    fn places(self) -> impl Iterator<Item = &'static BlockEntry> {
         // Sixteen neighbours share a group of entries, for cache locality. Each try is in another
         // group, since dense arrays fill whole regions of the table.
         let number = self.key() / 2;
@@ -125,7 +125,7 @@ impl Span {
     }
 
     /// Entry of the span, added if unknown; `None` if no entry is free.
-    fn get_or_begin(self, second: u32) -> Option<&'static Block> {
+    fn get_or_begin(self, second: u32) -> Option<&'static BlockEntry> {
         if let Some(block) = self.get() {
             return Some(block);
         }
@@ -158,9 +158,15 @@ pub enum Worth {
 
 /// Adds the extra cost of a thread's accesses from node `here` to a range, at a time in seconds.
 /// Returns the range's value for `here`.
-pub fn add(range: (u64, u64), extra_ns: u64, here: Node, second: u32, costs: &Costs) -> Worth {
+pub fn add(
+    range: (u64, u64),
+    extra_ns: u64,
+    here: NodeNr,
+    second: u32,
+    costs: &MemoryCosts,
+) -> Worth {
     let mut worth = Worth::Little;
-    for span in Span::all(range) {
+    for span in BlockSpan::all(range) {
         let Some(block) = span.get_or_begin(second) else { continue };
         block.age(second);
         block.add(here, span.part_of(extra_ns, range));
@@ -170,8 +176,8 @@ pub fn add(range: (u64, u64), extra_ns: u64, here: Node, second: u32, costs: &Co
 }
 
 /// Subtracts an earlier [`add`] for `node`, since the thread has left the node.
-pub fn take(range: (u64, u64), extra_ns: u64, node: Node) {
-    for span in Span::all(range) {
+pub fn take(range: (u64, u64), extra_ns: u64, node: NodeNr) {
+    for span in BlockSpan::all(range) {
         let sum = span.get().and_then(|block| block.extra_ns.get(usize::from(node)));
         let less = u32::try_from(span.part_of(extra_ns, range)).unwrap_or(u32::MAX);
         if let Some(sum) = sum {
@@ -180,7 +186,7 @@ pub fn take(range: (u64, u64), extra_ns: u64, node: Node) {
     }
 }
 
-impl Block {
+impl BlockEntry {
     /// Halves the sums for each second passed, and forgets the home.
     fn age(&self, second: u32) {
         let passed = second.saturating_sub(self.second.load(Relaxed));
@@ -195,7 +201,7 @@ impl Block {
         }
     }
 
-    fn add(&self, node: Node, extra_ns: u64) {
+    fn add(&self, node: NodeNr, extra_ns: u64) {
         let Some(sum) = self.extra_ns.get(usize::from(node)) else { return };
         let more = u32::try_from(extra_ns).unwrap_or(u32::MAX);
         sum.store(sum.load(Relaxed).saturating_add(more), Relaxed);
@@ -203,13 +209,13 @@ impl Block {
 
     /// Sum of a node's extra cost, in ns.
     #[must_use]
-    pub fn extra_ns(&self, node: Node) -> u64 {
+    pub fn extra_ns(&self, node: NodeNr) -> u64 {
         self.extra_ns.get(usize::from(node)).map_or(0, |sum| sum.load(Relaxed).into())
     }
 
     /// Home node of the pages; `None`: unknown.
     #[must_use]
-    pub fn home(&self) -> Option<Node> {
+    pub fn home(&self) -> Option<NodeNr> {
         self.home.load(Relaxed).checked_sub(1)
     }
 
@@ -220,20 +226,20 @@ impl Block {
     }
 
     /// Sets the home node.
-    pub fn set_home(&self, home: Node) {
+    pub fn set_home(&self, home: NodeNr) {
         // From 1 on: 0 is an unknown home.
         self.home.store(home.saturating_add(1), Relaxed);
     }
 
     /// Sets the home node and counts a move.
-    pub fn moved_to(&self, home: Node) {
+    pub fn moved_to(&self, home: NodeNr) {
         self.set_home(home);
         self.moves.store(self.moves().saturating_add(1), Relaxed);
     }
 
     /// Value of the pages for a node; an unknown home counts as unused there.
     #[must_use]
-    pub fn worth(&self, here: Node, pages: u64, costs: &Costs) -> Worth {
+    pub fn worth(&self, here: NodeNr, pages: u64, costs: &MemoryCosts) -> Worth {
         let extra = self.extra_ns(here);
         if !rule::is_worth_moving(extra, 0, pages, 0, costs) {
             return Worth::Little;
@@ -250,7 +256,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const COSTS: Costs = Costs { page_move_ns: 1_000, ..Costs::ASSUMED };
+    const COSTS: MemoryCosts = MemoryCosts { page_move_ns: 1_000, ..MemoryCosts::ASSUMED };
     /// Least extra cost of a whole block that moves.
     const DEAR: u64 = 16 * 1_000 + 1;
 
@@ -259,12 +265,12 @@ mod tests {
         (test * 64 * BLOCK, (test * 64 + 8) * BLOCK)
     }
 
-    fn blocks(range: (u64, u64)) -> impl Iterator<Item = &'static Block> {
-        Span::all(range).filter_map(Span::get)
+    fn blocks(range: (u64, u64)) -> impl Iterator<Item = &'static BlockEntry> {
+        BlockSpan::all(range).filter_map(BlockSpan::get)
     }
 
     /// Model of `move_worthy` on a machine that moves every requested page.
-    fn moves(range: (u64, u64), here: Node) -> usize {
+    fn moves(range: (u64, u64), here: NodeNr) -> usize {
         let worthy = blocks(range).filter(|block| block.worth(here, 16, &COSTS) == Worth::Moving);
         worthy.inspect(|block| block.moved_to(here)).count()
     }
@@ -310,7 +316,7 @@ mod tests {
     #[test]
     fn spans_by_hand() {
         let spans = |first, end| -> Vec<(u64, u64)> {
-            Span::all((first, end)).map(|span| (span.first, span.end)).collect()
+            BlockSpan::all((first, end)).map(|span| (span.first, span.end)).collect()
         };
         assert_eq!(spans(0, 2 * BLOCK), [(0, BLOCK), (BLOCK, 2 * BLOCK)]);
         // The last page but one, the last page, a block, and a part of a page.
@@ -329,9 +335,9 @@ mod tests {
     fn a_thread_that_leaves_takes_its_sums_along() {
         let part = (range(6).0 + PAGE, range(6).1);
         assert_eq!(add(part, 8 * DEAR, 1, 0, &COSTS), Worth::Moving);
-        Span::all(part).filter_map(Span::get).for_each(|block| block.set_home(1));
+        BlockSpan::all(part).filter_map(BlockSpan::get).for_each(|block| block.set_home(1));
         take(part, 8 * DEAR, 1);
-        assert!(Span::all(part).all(|span| span.get().unwrap().extra_ns(1) == 0));
+        assert!(BlockSpan::all(part).all(|span| span.get().unwrap().extra_ns(1) == 0));
         assert_eq!(add(part, 8 * DEAR, 2, 0, &COSTS), Worth::Moving);
     }
 
@@ -342,7 +348,7 @@ mod tests {
             let first = (1 << 36) + array * 129 * PAGE + 64;
             let part = (first, first + 128 * PAGE);
             add(part, 128 * DEAR, 1, 0, &COSTS);
-            assert!(Span::all(part).all(|span| span.get().is_some()), "{array}");
+            assert!(BlockSpan::all(part).all(|span| span.get().is_some()), "{array}");
         }
     }
 
@@ -353,7 +359,7 @@ mod tests {
         let middle = (first + end) / 2 + BLOCK / 2;
         for (node, part) in [(1, (first, middle)), (2, (middle, end))] {
             assert_eq!(add(part, 80 * DEAR, node, 0, &COSTS), Worth::Moving);
-            assert!(Span::all(part).all(|span| span.get().unwrap().extra_ns(3 - node) == 0));
+            assert!(BlockSpan::all(part).all(|span| span.get().unwrap().extra_ns(3 - node) == 0));
         }
     }
 

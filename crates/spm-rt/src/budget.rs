@@ -39,12 +39,12 @@ const SAVED_NS: u64 = MOST_SPANS * SPAN_NS * SHARE;
 
 /// Budget of a PU.
 #[derive(Debug)]
-pub struct Budget {
+pub struct MoveBudget {
     /// Time up to which all is paid, in nanoseconds.
     paid_ns: AtomicU64,
 }
 
-impl Budget {
+impl MoveBudget {
     /// Unused budget.
     #[must_use]
     pub const fn unspent() -> Self {
@@ -90,7 +90,7 @@ mod tests {
     /// Seconds of calls that announce 2^42 ints, each of which takes no longer than its spans: of 10 and of 150 ns each.
     #[test]
     fn bounded_by_time() {
-        let budget = Budget::unspent();
+        let budget = MoveBudget::unspent();
         let wanted = (4_u64 << 42) / (1 << 16);
         let mut now = 1_000_000_000;
         for each_ns in [SPAN_NS, 150] {
@@ -117,7 +117,7 @@ mod tests {
     /// Ranges of 1 MiB to 4 GiB, read at 25 GB/s: faster than a thread reads memory.
     #[test]
     fn enough_for_loops_that_run() {
-        let budget = Budget::unspent();
+        let budget = MoveBudget::unspent();
         let mut now = 1_000_000_000;
         for round in 0..200 {
             let spans = 1 << (4 + round % 13);

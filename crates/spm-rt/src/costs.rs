@@ -2,7 +2,7 @@
 
 /// Memory costs of the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Costs {
+pub struct MemoryCosts {
     /// Time to move a small page, in nanoseconds.
     pub page_move_ns: u64,
     /// Additional time of a remote cache line in a loop that reads sequentially, in picoseconds.
@@ -14,10 +14,10 @@ pub struct Costs {
     /// Largest share of all PUs' time for moving pages, in percent.
     pub moving_percent: u64,
     /// Published rule in place of the rule by costs.
-    pub published: Option<Published>,
+    pub published: Option<PublishedRule>,
 }
 
-impl Costs {
+impl MemoryCosts {
     /// Costs without a measurement. Assumed: 2 µs per page, and 4 ns per line, so 8 accesses per
     /// byte make up for a move; a thread has 2 MiB of the caches, of 8 MiB.
     pub const ASSUMED: Self = Self {
@@ -53,14 +53,14 @@ impl Costs {
 
 /// Thresholds of the dissertation's rule (Piccoli, 2014).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Published {
+pub struct PublishedRule {
     /// Least size of the range, as a multiple of the size of a PU's caches.
     pub caches: f64,
     /// Least number of accesses per byte.
     pub reuse: f64,
 }
 
-impl Published {
+impl PublishedRule {
     /// True if a range should move.
     #[must_use]
     pub fn is_worth_it(&self, size: u64, bytes: u64, caches: u64) -> bool {
@@ -81,15 +81,15 @@ mod tests {
     fn lines_by_hand() {
         let text =
             b"# measured\npage_move_ns 900\n\nremote_line_ps x\nsomething 5\ncache_bytes  1024\n";
-        let costs = Costs::ASSUMED.with(text);
+        let costs = MemoryCosts::ASSUMED.with(text);
         assert_eq!((costs.page_move_ns, costs.cache_bytes), (900, 1024));
-        assert_eq!(costs.remote_line_ps, Costs::ASSUMED.remote_line_ps);
+        assert_eq!(costs.remote_line_ps, MemoryCosts::ASSUMED.remote_line_ps);
     }
 
     /// The dissertation's constants: a tenth or a fifth of the caches, 200 accesses a byte.
     #[test]
     fn as_published() {
-        let published = Published { caches: 0.2, reuse: 200.0 };
+        let published = PublishedRule { caches: 0.2, reuse: 200.0 };
         let caches = 16_u64 << 20;
         assert!(published.is_worth_it(4 << 20, 201 * (4 << 20), caches));
         assert!(!published.is_worth_it(4 << 20, 200 * (4 << 20), caches), "too little reuse");

@@ -27,10 +27,10 @@ mod start;
 pub mod sys;
 
 use blocks::{BLOCK, Worth};
-use budget::Budget;
-use nodes::Node;
-use rule::Why;
-pub use sites::Site;
+use budget::MoveBudget;
+use nodes::NodeNr;
+use rule::CallOutcome;
+pub use sites::CallSite;
 
 /// Smallest page size of all supported machines, in bytes.
 pub(crate) const PAGE: u64 = 4096;
@@ -41,7 +41,7 @@ pub(crate) const PAGE: u64 = 4096;
 /// The program's own state does not change. All values are allowed.
 ///
 /// # Safety
-/// `site` is null, or points to a [`Site`] that lives as long as the program or its library.
+/// `site` is null, or points to a [`CallSite`] that lives as long as the program or its library.
 #[unsafe(no_mangle)]
 #[allow(unsafe_code)] // called by C
 pub unsafe extern "C" fn spm_access(
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn spm_access(
     begin: i64,
     end: i64,
     bytes: i64,
-    site: *const Site,
+    site: *const CallSite,
 ) {
     let Some(running) = start::running() else { return };
     // A site of another version has another layout.
@@ -80,22 +80,26 @@ struct Announced {
 }
 
 /// Adds the extra cost of a call, and moves pages where this pays.
-fn access(running: &start::Running, announced: Announced, record: Option<&sites::Record>) -> Why {
-    let Some(range) = range_of(announced) else { return Why::Empty };
+fn access(
+    running: &start::Running,
+    announced: Announced,
+    record: Option<&sites::SiteRecord>,
+) -> CallOutcome {
+    let Some(range) = range_of(announced) else { return CallOutcome::Empty };
     let size = range.1 - range.0;
     if size < PAGE {
-        return Why::Small;
+        return CallOutcome::Small;
     }
     // A negative number of bytes announces no access.
     let bytes = u64::try_from(announced.bytes).unwrap_or(0);
-    let Some((pu, here)) = running.nodes.here() else { return Why::NoNode };
-    let Some(budget) = running.budgets.get(pu) else { return Why::NoNode };
+    let Some((pu, here)) = running.nodes.here() else { return CallOutcome::NoNode };
+    let Some(budget) = running.budgets.get(pu) else { return CallOutcome::NoNode };
     let costs = &running.costs;
     if let Some(published) = costs.published {
         return if published.is_worth_it(size, bytes, costs.path_bytes) {
             moves::move_all(running, budget, range, here, record)
         } else {
-            Why::NotYet
+            CallOutcome::NotYet
         };
     }
     let (range, extra, spans) = affordable(budget, range, rule::extra_ns(size, bytes, costs));
@@ -107,15 +111,20 @@ fn access(running: &start::Running, announced: Announced, record: Option<&sites:
     }
     match worth {
         // A seccomp filter may end the process at the first system call.
-        Worth::Moving if start::is_filtered() => Why::Refused,
+        Worth::Moving if start::is_filtered() => CallOutcome::Refused,
         Worth::Moving => moves::move_worthy(running, budget, range, node, record),
-        Worth::Having | Worth::Little => Why::NotYet,
+        Worth::Having | Worth::Little => CallOutcome::NotYet,
     }
 }
 
 /// Adds the extra cost of a range, and binds the thread under `SPM_LOCK`. Returns the thread's node
 /// afterwards, and the value of the pages there.
-fn add(running: &start::Running, range: (u64, u64), extra_ns: u64, here: Node) -> (Node, Worth) {
+fn add(
+    running: &start::Running,
+    range: (u64, u64),
+    extra_ns: u64,
+    here: NodeNr,
+) -> (NodeNr, Worth) {
     let worth_here = blocks::add(range, extra_ns, here, sys::second(), &running.costs);
     let Some(key) = running.lock.filter(|_| worth_here >= Worth::Having) else {
         return (here, worth_here);
@@ -130,7 +139,7 @@ fn add(running: &start::Running, range: (u64, u64), extra_ns: u64, here: Node) -
 
 /// Part of a range within the budget, its share of the extra cost, and its number of spans.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a share
-fn affordable(budget: &Budget, range: (u64, u64), extra_ns: u64) -> ((u64, u64), u64, u64) {
+fn affordable(budget: &MoveBudget, range: (u64, u64), extra_ns: u64) -> ((u64, u64), u64, u64) {
     let size = range.1 - range.0;
     // A range that begins within a block touches one block more.
     let spans = size / BLOCK + 1;
@@ -157,22 +166,22 @@ fn range_of(announced: Announced) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use costs::Costs;
-    use nodes::{MOST_PUS, Nodes};
+    use costs::MemoryCosts;
+    use nodes::{MOST_PUS, NodeTable};
     use std::sync::mpsc;
     use std::time::Duration;
 
     fn running(has_huge: bool) -> start::Running {
-        let mut nodes = Nodes::none();
+        let mut nodes = NodeTable::none();
         nodes.add(0, b"0-4095");
         start::Running {
             nodes,
-            costs: Costs::ASSUMED,
+            costs: MemoryCosts::ASSUMED,
             has_huge,
             lock: None,
             began_ns: sys::now_ns(),
             moved_ns: 0.into(),
-            budgets: [const { Budget::unspent() }; MOST_PUS],
+            budgets: [const { MoveBudget::unspent() }; MOST_PUS],
         }
     }
 
@@ -200,7 +209,7 @@ mod tests {
     /// A range that fits is looked at as a whole, and its first part has its share of the costs.
     #[test]
     fn parts_have_their_share() {
-        let budget = Budget::unspent();
+        let budget = MoveBudget::unspent();
         let now = sys::coarse_ns();
         budget.take_time(1 << 40, now);
         let range = (5, 5 + 320 * BLOCK);
@@ -208,6 +217,6 @@ mod tests {
         assert_eq!(affordable(&budget, range, 1_000), ((5, part), 100, budget::FREE));
         let small = (5, 5 + 30 * BLOCK);
         assert_eq!(affordable(&budget, small, 1_000), (small, 1_000, 31));
-        assert_eq!(affordable(&Budget::unspent(), range, 1_000), (range, 1_000, 321));
+        assert_eq!(affordable(&MoveBudget::unspent(), range, 1_000), (range, 1_000, 321));
     }
 }

@@ -6,7 +6,7 @@
 //! their pages do. Without such a node a thread stays unbound. The binding ends with the thread.
 //! The first thread of a program is never bound: new threads would inherit its mask.
 
-use crate::nodes::{MOST, Node, Nodes};
+use crate::nodes::{MOST, NodeNr, NodeTable};
 use crate::sys;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -21,17 +21,17 @@ const NEVER: usize = usize::MAX;
 ///
 /// Nothing happens while `is_filtered`, since a seccomp filter may forbid the system calls.
 pub fn settle(
-    nodes: &Nodes,
-    key: sys::Key,
-    here: Node,
+    nodes: &NodeTable,
+    key: sys::ThreadKey,
+    here: NodeNr,
     is_filtered: impl FnOnce() -> bool,
-) -> Node {
+) -> NodeNr {
     if key.value() > 0 || is_filtered() {
         return here;
     }
     let _errno = sys::KeepsErrno::new();
     #[allow(clippy::cast_possible_truncation)] // below MOST
-    let others = (0..MOST as Node).filter(|node| *node != here);
+    let others = (0..MOST as NodeNr).filter(|node| *node != here);
     let mut all = core::iter::once(here).chain(others);
     let node = if sys::is_first_thread() { None } else { all.find(|node| bind(nodes, *node)) };
     // Above 0, the value of a thread that is not settled yet.
@@ -39,7 +39,7 @@ pub fn settle(
     node.unwrap_or(here)
 }
 
-fn bind(nodes: &Nodes, node: Node) -> bool {
+fn bind(nodes: &NodeTable, node: NodeNr) -> bool {
     let Some(bound) = BOUND.get(usize::from(node)) else { return false };
     let most = nodes.pus_of(node);
     // Counted before the binding, so that concurrent threads stay within the limit.

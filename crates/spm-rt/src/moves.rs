@@ -1,10 +1,10 @@
 //! Moves pages of a range where this pays.
 
-use crate::blocks::{BLOCK, Block, Span};
-use crate::budget::Budget;
-use crate::nodes::Node;
-use crate::rule::{self, Why};
-use crate::sites::Record;
+use crate::blocks::{BLOCK, BlockEntry, BlockSpan};
+use crate::budget::MoveBudget;
+use crate::nodes::NodeNr;
+use crate::rule::{self, CallOutcome};
+use crate::sites::SiteRecord;
 use crate::start::Running;
 use crate::{PAGE, sys};
 use core::sync::atomic::Ordering::Relaxed;
@@ -31,18 +31,18 @@ struct Batch {
     is_huge: [bool; BATCH],
     used: usize,
     /// Entries of a huge page.
-    known: [Option<&'static Block>; PAGES],
+    known: [Option<&'static BlockEntry>; PAGES],
 }
 
 /// Moves the parts of a range that pay to node `here`.
 #[cold]
 pub fn move_worthy(
     running: &Running,
-    budget: &Budget,
+    budget: &MoveBudget,
     range: (u64, u64),
-    here: Node,
-    record: Option<&Record>,
-) -> Why {
+    here: NodeNr,
+    record: Option<&SiteRecord>,
+) -> CallOutcome {
     moving(running, budget, record, |mover| {
         let pagemap = if running.has_huge { sys::Pagemap::open() } else { None };
         let mut at = range.0;
@@ -66,7 +66,7 @@ pub fn move_worthy(
                     mover.push((first, end), has_huge.is_some(), here);
                 }
             } else {
-                for span in Span::all(inside) {
+                for span in BlockSpan::all(inside) {
                     let pages = (span.first.max(range.0), span.end.min(range.1));
                     let block = span.get();
                     if block.is_some() && mover.is_worth_it(block, pages, here) {
@@ -84,12 +84,12 @@ pub fn move_worthy(
 const PAGES: usize = (HUGE / PAGE) as usize;
 
 /// Collects the entries of a huge page: of each block as a whole, or else of its pages.
-fn huge_blocks(huge: u64, known: &mut [Option<&'static Block>; PAGES]) {
+fn huge_blocks(huge: u64, known: &mut [Option<&'static BlockEntry>; PAGES]) {
     known.fill(None);
     let mut free = known.iter_mut();
     for block in spans(huge, HUGE, BLOCK) {
         let whole = block.get();
-        let pages = spans(block.first, BLOCK, PAGE).filter_map(Span::get);
+        let pages = spans(block.first, BLOCK, PAGE).filter_map(BlockSpan::get);
         let pages = pages.take(if whole.is_some() { 0 } else { usize::MAX });
         for of in whole.into_iter().chain(pages) {
             free.next().into_iter().for_each(|place| *place = Some(of));
@@ -98,20 +98,20 @@ fn huge_blocks(huge: u64, known: &mut [Option<&'static Block>; PAGES]) {
 }
 
 /// Spans of `size` bytes in `bytes` bytes from `first` on.
-fn spans(first: u64, bytes: u64, size: u64) -> impl Iterator<Item = Span> {
+fn spans(first: u64, bytes: u64, size: u64) -> impl Iterator<Item = BlockSpan> {
     let number = bytes / size;
-    (0..number).map(move |at| Span { first: first + at * size, end: first + (at + 1) * size })
+    (0..number).map(move |at| BlockSpan { first: first + at * size, end: first + (at + 1) * size })
 }
 
 /// Moves a whole range.
 #[cold]
 pub fn move_all(
     running: &Running,
-    budget: &Budget,
+    budget: &MoveBudget,
     range: (u64, u64),
-    here: Node,
-    record: Option<&Record>,
-) -> Why {
+    here: NodeNr,
+    record: Option<&SiteRecord>,
+) -> CallOutcome {
     moving(running, budget, record, |mover| {
         mover.push(range, false, here);
         mover.flush(here);
@@ -122,17 +122,17 @@ pub fn move_all(
 /// PU's budget.
 fn moving(
     running: &Running,
-    budget: &Budget,
-    record: Option<&Record>,
+    budget: &MoveBudget,
+    record: Option<&SiteRecord>,
     what: impl FnOnce(&mut Mover),
-) -> Why {
+) -> CallOutcome {
     let _errno = sys::KeepsErrno::new();
     let began = sys::now_ns();
     let left = most_ns(running, began).checked_sub(running.moved_ns.load(Relaxed));
-    let Some(left) = left.filter(|_| !budget.is_spent(began)) else { return Why::Budget };
+    let Some(left) = left.filter(|_| !budget.is_spent(began)) else { return CallOutcome::Budget };
     // SAFETY: all zero is a valid `Batch`: numbers may be 0, `bool` false and references `None`.
     #[allow(unsafe_code)]
-    let Some(mut batch) = (unsafe { sys::Zeroed::new() }) else { return Why::Refused };
+    let Some(mut batch) = (unsafe { sys::Zeroed::new() }) else { return CallOutcome::Refused };
     let until_ns = began.saturating_add(left);
     let batch = batch.get();
     let mut mover =
@@ -152,10 +152,10 @@ fn moving(
         record.ns.fetch_add(took, Relaxed);
     }
     match (moved, refused) {
-        (0, 0) if is_over => Why::Budget,
-        (0, 0) => Why::Here,
-        (0, _) => Why::Refused,
-        _ => Why::Moved,
+        (0, 0) if is_over => CallOutcome::Budget,
+        (0, 0) => CallOutcome::Here,
+        (0, _) => CallOutcome::Refused,
+        _ => CallOutcome::Moved,
     }
 }
 
@@ -186,7 +186,7 @@ impl Mover<'_> {
     }
 
     /// True if moving a huge page pays.
-    fn is_huge_worth_it(&mut self, first: u64, here: Node) -> bool {
+    fn is_huge_worth_it(&mut self, first: u64, here: NodeNr) -> bool {
         huge_blocks(first, &mut self.batch.known);
         self.is_worth_it(None, (first, first + HUGE), here)
     }
@@ -197,20 +197,20 @@ impl Mover<'_> {
     /// its entries in the batch.
     fn is_worth_it(
         &mut self,
-        block: Option<&'static Block>,
+        block: Option<&'static BlockEntry>,
         pages: (u64, u64),
-        here: Node,
+        here: NodeNr,
     ) -> bool {
         let of_huge = if block.is_some() { &[][..] } else { &self.batch.known[..] };
         let blocks = block.iter().chain(of_huge.iter().flatten()).copied();
-        let moves = blocks.clone().map(Block::moves).max().unwrap_or(0);
+        let moves = blocks.clone().map(BlockEntry::moves).max().unwrap_or(0);
         let count = (pages.1 - pages.0).div_ceil(PAGE);
         let costs = &self.running.costs;
         let extra = sum(blocks.clone(), here);
         if !rule::is_worth_moving(extra, 0, count, moves, costs) {
             return false;
         }
-        let known = blocks.clone().find_map(Block::home);
+        let known = blocks.clone().find_map(BlockEntry::home);
         self.fruitless += u64::from(known.is_none());
         let Some(home) = known.or_else(|| home_of(pages, here)) else { return false };
         let at_home = sum(blocks.clone(), home);
@@ -223,7 +223,7 @@ impl Mover<'_> {
     }
 
     /// Adds pages to the batch; the first small page of a huge page moves the whole page.
-    fn push(&mut self, (first, end): (u64, u64), is_huge: bool, here: Node) {
+    fn push(&mut self, (first, end): (u64, u64), is_huge: bool, here: NodeNr) {
         let step = if is_huge { HUGE } else { PAGE };
         // Pages cut by an end of the range hold other data as well.
         let mut at = first.next_multiple_of(PAGE);
@@ -242,7 +242,7 @@ impl Mover<'_> {
     }
 
     /// Moves the pages of the batch.
-    fn flush(&mut self, here: Node) {
+    fn flush(&mut self, here: NodeNr) {
         let batch = &mut *self.batch;
         let used = core::mem::take(&mut batch.used);
         batch.nodes[..used].fill(here.into());
@@ -264,13 +264,13 @@ impl Mover<'_> {
 }
 
 /// Extra cost of some entries for a node, in nanoseconds.
-fn sum(blocks: impl Iterator<Item = &'static Block>, node: Node) -> u64 {
+fn sum(blocks: impl Iterator<Item = &'static BlockEntry>, node: NodeNr) -> u64 {
     blocks.map(|block| block.extra_ns(node)).sum()
 }
 
 /// Home of a range by the kernel: the first node other than `here` among some pages, else `here`;
 /// `None` without mapped pages.
-fn home_of((first, end): (u64, u64), here: Node) -> Option<Node> {
+fn home_of((first, end): (u64, u64), here: NodeNr) -> Option<NodeNr> {
     // Few pages suffice: the pages of a block were mostly first touched by the same thread.
     const MOST: usize = 4;
     let mut pages = [0; MOST];
@@ -284,7 +284,7 @@ fn home_of((first, end): (u64, u64), here: Node) -> Option<Node> {
         used += 1;
     }
     sys::move_pages(&pages[..used], None, &mut status[..used]);
-    let mut nodes = status[..used].iter().filter_map(|status| Node::try_from(*status).ok());
+    let mut nodes = status[..used].iter().filter_map(|status| NodeNr::try_from(*status).ok());
     let first = nodes.clone().next()?;
     Some(nodes.find(|node| *node != here).unwrap_or(first))
 }

@@ -3,24 +3,24 @@
 use crate::sys;
 
 /// Kernel number of a NUMA node.
-pub type Node = u8;
+pub type NodeNr = u8;
 
 /// Largest number of nodes.
 pub const MOST: usize = 16;
 /// Largest number of PUs.
 pub const MOST_PUS: usize = 4096;
 /// PU without a node.
-const NONE: Node = Node::MAX;
+const NONE: NodeNr = NodeNr::MAX;
 
 /// Node of each PU.
 #[derive(Debug)]
-pub struct Nodes {
-    of: [Node; MOST_PUS],
+pub struct NodeTable {
+    of: [NodeNr; MOST_PUS],
     count: usize,
     pus: [u64; MOST],
 }
 
-impl Nodes {
+impl NodeTable {
     /// Table of an unknown machine.
     #[must_use]
     pub const fn none() -> Self {
@@ -28,7 +28,7 @@ impl Nodes {
     }
 
     /// Adds a node with its PUs, as `/sys/devices/system/node/nodeN/cpulist` lists them: `0-3,8`.
-    pub fn add(&mut self, node: Node, cpulist: &[u8]) {
+    pub fn add(&mut self, node: NodeNr, cpulist: &[u8]) {
         let mut has_any = false;
         for part in cpulist.trim_ascii().split(|byte| *byte == b',') {
             let mut ends = part.splitn(2, |byte| *byte == b'-').map(crate::costs::number);
@@ -62,19 +62,19 @@ impl Nodes {
 
     /// Number of PUs of a node.
     #[must_use]
-    pub fn pus_of(&self, node: Node) -> u64 {
+    pub fn pus_of(&self, node: NodeNr) -> u64 {
         self.pus.get(usize::from(node)).copied().unwrap_or(0)
     }
 
     /// Node of a PU; `None`: unknown.
     #[must_use]
-    pub fn of(&self, pu: usize) -> Option<Node> {
+    pub fn of(&self, pu: usize) -> Option<NodeNr> {
         self.of.get(pu).copied().filter(|node| *node != NONE)
     }
 
     /// Current PU of this thread, and its node.
     #[must_use]
-    pub fn here(&self) -> Option<(usize, Node)> {
+    pub fn here(&self) -> Option<(usize, NodeNr)> {
         let pu = sys::pu()?;
         Some((pu, self.of(pu)?))
     }
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn lists_by_hand() {
-        let mut nodes = Nodes::none();
+        let mut nodes = NodeTable::none();
         nodes.add(0, b"0-1,8\n");
         nodes.add(1, b"2-3");
         nodes.add(2, b"\n"); // memory alone

@@ -25,7 +25,7 @@
 //! - **Bounded**: whatever comes, a block moves so often at most that the cost of the next move
 //!   exceeds all sums. -> test `moves_are_few`
 
-use crate::costs::Costs;
+use crate::costs::MemoryCosts;
 
 /// Bytes of a cache line.
 const LINE: u64 = 64;
@@ -35,7 +35,7 @@ pub const MOST_DOUBLED: u8 = 16;
 /// Outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Why {
+pub enum CallOutcome {
     /// Pages were moved.
     Moved,
     /// The range is empty or invalid.
@@ -59,7 +59,7 @@ pub const WHYS: usize = 8;
 
 /// Extra cost of accesses to a range from another node, in nanoseconds.
 #[must_use]
-pub fn extra_ns(size: u64, bytes: u64, costs: &Costs) -> u64 {
+pub fn extra_ns(size: u64, bytes: u64, costs: &MemoryCosts) -> u64 {
     let from_memory = if size <= costs.cache_bytes { bytes.min(size) } else { bytes };
     (from_memory / LINE).saturating_mul(costs.remote_line_ps) / 1000
 }
@@ -67,7 +67,13 @@ pub fn extra_ns(size: u64, bytes: u64, costs: &Costs) -> u64 {
 /// True if pages should move, by the sums of the thread's node (`here_ns`) and the home node
 /// (`home_ns`), after `moves` earlier moves.
 #[must_use]
-pub fn is_worth_moving(here_ns: u64, home_ns: u64, pages: u64, moves: u8, costs: &Costs) -> bool {
+pub fn is_worth_moving(
+    here_ns: u64,
+    home_ns: u64,
+    pages: u64,
+    moves: u8,
+    costs: &MemoryCosts,
+) -> bool {
     let doubled = 1 << moves.min(MOST_DOUBLED);
     let cost = pages.saturating_mul(costs.page_move_ns).saturating_mul(doubled);
     here_ns > home_ns.saturating_add(cost)
@@ -77,8 +83,13 @@ pub fn is_worth_moving(here_ns: u64, home_ns: u64, pages: u64, moves: u8, costs:
 mod tests {
     use super::*;
 
-    fn costs() -> Costs {
-        Costs { page_move_ns: 2_000, remote_line_ps: 4_000, cache_bytes: 1 << 20, ..Costs::ASSUMED }
+    fn costs() -> MemoryCosts {
+        MemoryCosts {
+            page_move_ns: 2_000,
+            remote_line_ps: 4_000,
+            cache_bytes: 1 << 20,
+            ..MemoryCosts::ASSUMED
+        }
     }
 
     #[test]

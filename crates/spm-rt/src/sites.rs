@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)] // names of the program's own
 
-use crate::rule::{WHYS, Why};
+use crate::rule::{CallOutcome, WHYS};
 use crate::sys;
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
@@ -11,27 +11,27 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize};
 
-/// Supported version of [`Site`].
+/// Supported version of [`CallSite`].
 pub const VERSION: u32 = 1;
 
 /// Call site, as the compiler emits it.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Site {
+pub struct CallSite {
     pub(crate) version: u32,
     /// Line of the loop; 0 without debug information.
     line: u32,
     function: *const c_char,
     file: *const c_char,
-    record: AtomicPtr<Record>,
+    record: AtomicPtr<SiteRecord>,
 }
 
 // SAFETY: its names are constants of the program.
-unsafe impl Sync for Site {}
+unsafe impl Sync for CallSite {}
 
-impl Site {
+impl CallSite {
     /// Writes file, line and function.
-    fn name(&self, into: &mut Line) {
+    fn name(&self, into: &mut LineBuffer) {
         // SAFETY: they are constants of the program, or of a library that is loaded while it calls.
         let file = unsafe { CStr::from_ptr(self.file) }.to_str().unwrap_or("?");
         // SAFETY: as for the file.
@@ -43,10 +43,10 @@ impl Site {
 
 /// Outcomes of the calls of a site.
 #[derive(Debug)]
-pub struct Record {
+pub struct SiteRecord {
     /// Copy of the site's file and function: the site may be in a library that is unloaded before
     /// the report.
-    name: UnsafeCell<Line>,
+    name: UnsafeCell<LineBuffer>,
     is_named: AtomicBool,
     whys: [AtomicU64; WHYS],
     /// Small pages moved; `refused` are pages that the kernel did not move.
@@ -57,13 +57,13 @@ pub struct Record {
 }
 
 // SAFETY: a name is written once, by the thread that has taken the record, before `is_named`.
-unsafe impl Sync for Record {}
+unsafe impl Sync for SiteRecord {}
 
 /// Largest number of recorded sites; further sites are not reported.
 const MOST: usize = 1024;
-static RECORDS: [Record; MOST] = [const {
-    Record {
-        name: UnsafeCell::new(Line { bytes: [0; LINE], used: 0 }),
+static RECORDS: [SiteRecord; MOST] = [const {
+    SiteRecord {
+        name: UnsafeCell::new(LineBuffer { bytes: [0; LINE], used: 0 }),
         is_named: AtomicBool::new(false),
         whys: [const { AtomicU64::new(0) }; WHYS],
         moved: AtomicU64::new(0),
@@ -81,7 +81,7 @@ pub fn begin() {
 }
 
 /// Record of a site; `None` if calls are not recorded.
-pub fn record(site: &Site) -> Option<&'static Record> {
+pub fn record(site: &CallSite) -> Option<&'static SiteRecord> {
     if !IS_ON.load(Relaxed) {
         return None;
     }
@@ -99,9 +99,9 @@ pub fn record(site: &Site) -> Option<&'static Record> {
     Some(record)
 }
 
-impl Record {
+impl SiteRecord {
     /// Counts a call.
-    pub fn note(&self, why: Why) {
+    pub fn note(&self, why: CallOutcome) {
         self.whys[why as usize].fetch_add(1, Relaxed);
     }
 }
@@ -111,12 +111,12 @@ const LINE: usize = 512;
 
 /// Line of fixed capacity; longer text is cut off.
 #[derive(Clone, Debug)]
-struct Line {
+struct LineBuffer {
     bytes: [u8; LINE],
     used: usize,
 }
 
-impl Write for Line {
+impl Write for LineBuffer {
     fn write_str(&mut self, text: &str) -> core::fmt::Result {
         // One byte stays for the newline.
         let most = self.bytes.len() - 1 - self.used;
@@ -127,7 +127,7 @@ impl Write for Line {
     }
 }
 
-/// Words of the report, in the order of [`Why`].
+/// Words of the report, in the order of [`CallOutcome`].
 const WORDS: [&str; WHYS] = [
     "moved",
     "empty",

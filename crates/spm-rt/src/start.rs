@@ -2,9 +2,9 @@
 
 #![allow(unsafe_code)] // a value that is written once
 
-use crate::budget::Budget;
-use crate::costs::{Costs, Published};
-use crate::nodes::{MOST, MOST_PUS, Nodes};
+use crate::budget::MoveBudget;
+use crate::costs::{MemoryCosts, PublishedRule};
+use crate::nodes::{MOST, MOST_PUS, NodeTable};
 use crate::{lock, sites, sys};
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
@@ -12,24 +12,24 @@ use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Configuration and state of the runtime.
 pub struct Running {
-    pub nodes: Nodes,
-    pub costs: Costs,
+    pub nodes: NodeTable,
+    pub costs: MemoryCosts,
     /// Transparent huge pages are enabled.
     pub has_huge: bool,
     /// Key of each thread's bound node; `None` without `SPM_LOCK=1`.
-    pub lock: Option<sys::Key>,
+    pub lock: Option<sys::ThreadKey>,
     /// Time of the set-up; `moved_ns` is the time spent on moving since then.
     pub began_ns: u64,
     pub moved_ns: AtomicU64,
     /// Budgets by PU.
-    pub budgets: [Budget; MOST_PUS],
+    pub budgets: [MoveBudget; MOST_PUS],
 }
 
 /// Buffers for files and paths. Static, since the first call may be in a signal handler with little
 /// stack.
 struct Scratch {
     text: [u8; 4096],
-    path: Path,
+    path: PathBuffer,
 }
 
 struct Once<T>(UnsafeCell<T>);
@@ -39,16 +39,16 @@ struct Once<T>(UnsafeCell<T>);
 unsafe impl<T> Sync for Once<T> {}
 
 static SCRATCH: Once<Scratch> =
-    Once(UnsafeCell::new(Scratch { text: [0; 4096], path: Path([0; 512]) }));
+    Once(UnsafeCell::new(Scratch { text: [0; 4096], path: PathBuffer([0; 512]) }));
 
 static RUNNING: Once<Running> = Once(UnsafeCell::new(Running {
-    nodes: Nodes::none(),
-    costs: Costs::ASSUMED,
+    nodes: NodeTable::none(),
+    costs: MemoryCosts::ASSUMED,
     has_huge: false,
     lock: None,
     began_ns: 0,
     moved_ns: AtomicU64::new(0),
-    budgets: [const { Budget::unspent() }; MOST_PUS],
+    budgets: [const { MoveBudget::unspent() }; MOST_PUS],
 }));
 
 /// 0 once the runtime is known to have nothing to do. Compiled programs read this variable before
@@ -151,10 +151,10 @@ fn set_up(running: &mut Running, Scratch { text, path }: &mut Scratch) -> bool {
     running.costs = running.costs.with(kept(path, text));
     if is(c"SPM_RULE", b"published") {
         // The dissertation's; the article has a tenth of the caches.
-        running.costs.published = Some(Published { caches: 0.2, reuse: 200.0 });
+        running.costs.published = Some(PublishedRule { caches: 0.2, reuse: 200.0 });
     }
     if is(c"SPM_LOCK", b"1") {
-        running.lock = sys::Key::new(lock::ended);
+        running.lock = sys::ThreadKey::new(lock::ended);
         sys::at_exit(end);
     }
     running.began_ns = sys::now_ns();
@@ -162,7 +162,7 @@ fn set_up(running: &mut Running, Scratch { text, path }: &mut Scratch) -> bool {
 }
 
 /// File kept by `colocate calibrate`, the user's before the system's, or the file `SPM_COSTS`.
-fn kept<'a>(path: &mut Path, into: &'a mut [u8]) -> &'a [u8] {
+fn kept<'a>(path: &mut PathBuffer, into: &'a mut [u8]) -> &'a [u8] {
     if let Some(file) = sys::variable(c"SPM_COSTS") {
         return sys::read(file, into);
     }
@@ -176,9 +176,9 @@ fn kept<'a>(path: &mut Path, into: &'a mut [u8]) -> &'a [u8] {
 }
 
 /// Buffer for a path, without allocation.
-struct Path([u8; 512]);
+struct PathBuffer([u8; 512]);
 
-impl Path {
+impl PathBuffer {
     /// Concatenates `parts`; empty if too long.
     fn of(&mut self, parts: &[&[u8]]) -> &CStr {
         let mut used = 0;
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn paths_by_hand() {
-        let mut path = Path([b'x'; 512]);
+        let mut path = PathBuffer([b'x'; 512]);
         assert_eq!(path.of(&[b"/state/", b"a", b"/memory"]), c"/state/a/memory");
         assert_eq!(path.of(&[b"/b"]), c"/b");
         assert_eq!(path.of(&[&[b'a'; 300], &[b'b'; 211]]).to_bytes().len(), 511);

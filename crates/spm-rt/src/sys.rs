@@ -202,7 +202,7 @@ impl Pagemap {
 
 fn has_huge_page(pagemap: libc::c_int, first: u64, end: u64) -> Option<bool> {
     #[repr(C)]
-    struct Region {
+    struct PageRegion {
         first: u64,
         end: u64,
         categories: u64,
@@ -226,7 +226,7 @@ fn has_huge_page(pagemap: libc::c_int, first: u64, end: u64) -> Option<bool> {
     const PAGE_IS_HUGE: u64 = 1 << 6;
     /// `_IOWR('f', 16, struct pm_scan_arg)`
     const PAGEMAP_SCAN: libc::c_ulong = 3 << 30 | 96 << 16 | (b'f' as libc::c_ulong) << 8 | 16;
-    let mut region = Region { first: 0, end: 0, categories: 0 };
+    let mut region = PageRegion { first: 0, end: 0, categories: 0 };
     let mut scan = Scan {
         size: size_of::<Scan>() as u64,
         flags: 0,
@@ -249,9 +249,9 @@ fn has_huge_page(pagemap: libc::c_int, first: u64, end: u64) -> Option<bool> {
 
 /// Thread-specific value (pthread_key_create(3)).
 #[derive(Clone, Copy)]
-pub struct Key(libc::pthread_key_t);
+pub struct ThreadKey(libc::pthread_key_t);
 
-impl Key {
+impl ThreadKey {
     /// Key with a destructor, called with the value of an exiting thread unless 0.
     pub fn new(ended: extern "C" fn(*mut libc::c_void)) -> Option<Self> {
         let mut key = 0;

@@ -18,7 +18,7 @@ pub use bench::Bandwidth;
 
 use clap::{Parser, Subcommand};
 use colocate_cli::{exit, generate, output};
-use colocate_policy::table::Row;
+use colocate_policy::table::PolicyRow;
 use examples::EXAMPLES;
 use std::process::ExitCode;
 
@@ -33,11 +33,11 @@ use std::process::ExitCode;
 )]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: StudyCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum StudyCommand {
     Simulate(simulate::Args),
     Study(study::Args),
     Train(train::Args),
@@ -72,21 +72,21 @@ const MOVED: [(&str, &str); 15] = [
 ///
 /// Capabilities and set-user-ID of the program's file are given up first, except for observation.
 #[must_use]
-pub fn main_with(more: &'static [&'static Row]) -> ExitCode {
+pub fn main_with(more: &'static [&'static PolicyRow]) -> ExitCode {
     output::set_name("colocate-study");
     let command = match exit::started::<Cli>(more, &MOVED) {
         Ok(cli) => cli.command,
         Err(code) => return code,
     };
     let done = match command {
-        Command::Simulate(args) => simulate::main(&args),
-        Command::Study(args) => study::main(&args),
-        Command::Train(args) => train::main(&args),
-        Command::Trace(args) => trace::main(&args),
-        Command::Replay(args) => replay::main(&args),
-        Command::Map(args) => map::main(&args),
-        Command::Bench(args) => bench::main(&args),
-        Command::Generate(args) => generate::main::<Cli>(&args, EXAMPLES),
+        StudyCommand::Simulate(args) => simulate::main(&args),
+        StudyCommand::Study(args) => study::main(&args),
+        StudyCommand::Train(args) => train::main(&args),
+        StudyCommand::Trace(args) => trace::main(&args),
+        StudyCommand::Replay(args) => replay::main(&args),
+        StudyCommand::Map(args) => map::main(&args),
+        StudyCommand::Bench(args) => bench::main(&args),
+        StudyCommand::Generate(args) => generate::main::<Cli>(&args, EXAMPLES),
     };
     exit::code_of(done)
 }

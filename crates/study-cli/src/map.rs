@@ -5,11 +5,11 @@ use colocate_cli::exit::usage;
 use colocate_cli::input;
 use colocate_cli::output;
 use colocate_figures::table::aligned;
-use colocate_files::Mode;
+use colocate_files::FileMode;
 use colocate_machine::printable::json;
 use colocate_machine::{PuIdx, PuNr, printable, read};
 use colocate_policy::communication::mapping::{cost, mapping};
-use colocate_policy::places::Places;
+use colocate_policy::places::UsableMachine;
 use colocate_study::heat;
 use colocate_study::matrices::{MAX_BYTES, Square};
 use serde::Serialize;
@@ -63,7 +63,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let seen = read::load(&args.machine)?;
     let machine = seen.machine;
     let pus: Vec<PuIdx> = machine.all_pus().collect();
-    let places = Places::new(&machine, &pus);
+    let places = UsableMachine::new(&machine, &pus);
     let matrix = square.matrix();
     let tasks = square.tasks();
     let seats = mapping(&matrix, &tasks, &places);
@@ -84,7 +84,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
             // `svg`: `ending` returns nothing else.
             _ => heat::svg(&[("communication", square.rows())]).map_err(anyhow::Error::msg)?,
         };
-        output::write_as(Some(path), &text, Mode::ByUmask)?;
+        output::write_as(Some(path), &text, FileMode::ByUmask)?;
     }
     let text = if args.json { json(&mapped) } else { mapped.text() };
     output::write(None, &text)?;

@@ -6,13 +6,13 @@ use anyhow::Context;
 use clap::{ValueEnum, value_parser};
 use colocate_cli::output;
 use colocate_cli::outputs::{self, Form};
-use colocate_files::Mode;
+use colocate_files::FileMode;
 use colocate_machine::Nanos;
 use colocate_machine::printable::json;
 use colocate_policy::communication::filter::Uneven;
-use colocate_sim::coherent::traced::Traced;
+use colocate_sim::coherent::traced::RecordedProgram;
 use colocate_sim::coherent::{DetectAt, Protocol};
-use colocate_study::coherence::{Settings, report, text};
+use colocate_study::coherence::{CoherenceSettings, report, text};
 use colocate_study::heat;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -102,9 +102,9 @@ fn recorded(folder: &Path, command: &[OsString]) -> anyhow::Result<PathBuf> {
 
 /// Runs `colocate-study replay`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let outputs = outputs::of(&args.output, args.json, Mode::ByUmask)?;
+    let outputs = outputs::of(&args.output, args.json, FileMode::ByUmask)?;
     let (machine, performance) = load::machine(&args.machine)?;
-    let settings = Settings {
+    let settings = CoherenceSettings {
         random: args.random,
         seed: args.seed,
         every: Nanos(args.every_us * 1_000),
@@ -135,7 +135,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut file = Some(trace::open(&path)?);
     let found = report(&machine, &performance, &settings, &mut |go| {
         let trace = file.take().ok_or("the trace is still being read")?;
-        let mut program = Traced::new(trace);
+        let mut program = RecordedProgram::new(trace);
         go(&mut program);
         let failed = program.error().map(|why| format!("{}: {why}", path.display()));
         file = Some(program.into_file());

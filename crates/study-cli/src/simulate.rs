@@ -13,7 +13,7 @@ use colocate_model::CpiModel;
 use colocate_model::symbiosis::file::SIMULATED_PARTS;
 use colocate_study::simulate::contender::Contender;
 use colocate_study::simulate::figures::Simulated;
-use colocate_study::simulate::run::Bench;
+use colocate_study::simulate::run::ExperimentSetup;
 use colocate_study::simulate::scenario::{MAX_DRAWS, MAX_SEEDS, Overrides};
 use colocate_study::simulate::{gantt, picture, table};
 use keep::Folder;
@@ -125,7 +125,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let workers = Workers::new(args.threads)?;
     let folder =
         args.output.as_deref().map(|dir| Folder::open(dir, &args.scenarios)).transpose()?;
-    let run = Run { args, overrides, cpi, folder, workers, bar: bar(args.quiet, units) };
+    let run = CommandRun { args, overrides, cpi, folder, workers, bar: bar(args.quiet, units) };
     let done = run.all();
     run.bar.clear();
     done
@@ -201,7 +201,7 @@ fn check_all(args: &Args, overrides: &Overrides) -> anyhow::Result<u64> {
 }
 
 /// A run of the command.
-struct Run<'a> {
+struct CommandRun<'a> {
     args: &'a Args,
     overrides: Overrides,
     cpi: Option<CpiModel>,
@@ -210,7 +210,7 @@ struct Run<'a> {
     bar: Bar,
 }
 
-impl Run<'_> {
+impl CommandRun<'_> {
     fn all(&self) -> anyhow::Result<ExitCode> {
         for (done, path) in self.args.scenarios.iter().enumerate() {
             let loaded = load::load(path, &self.overrides)?.knowing(self.cpi.as_ref());
@@ -251,7 +251,7 @@ impl Run<'_> {
         &self,
         path: &Path,
         loaded: &Loaded,
-        bench: &Bench<'_>,
+        bench: &ExperimentSetup<'_>,
         found: &Simulated,
     ) -> anyhow::Result<bool> {
         let cannot = || format!("cannot simulate {}", path.display());
@@ -296,7 +296,11 @@ impl Run<'_> {
     }
 }
 
-fn gantt_of(bench: &Bench<'_>, loaded: &Loaded, policy: &Contender) -> anyhow::Result<String> {
+fn gantt_of(
+    bench: &ExperimentSetup<'_>,
+    loaded: &Loaded,
+    policy: &Contender,
+) -> anyhow::Result<String> {
     let outcome = bench.traced(policy)?;
     gantt::svg(&loaded.machine, &policy.to_string(), &outcome).map_err(anyhow::Error::msg)
 }

@@ -11,19 +11,19 @@ use colocate_cli::demand;
 use colocate_cli::exit::usage;
 use colocate_cli::output;
 use colocate_cli::outputs::{self, Form};
-use colocate_files::{Dir, Mode};
+use colocate_files::{Dir, FileMode};
 use colocate_machine::Nanos;
 use colocate_machine::printable::json;
 use colocate_model::{Assumptions, Phase};
 use colocate_study::definition::{Definition, Printed};
 use colocate_study::files::STUDIES;
-use colocate_study::replication::definition::Definition as Policies;
+use colocate_study::replication::definition::PolicyStudyDefinition;
 use colocate_study::replication::drawn;
-use colocate_study::replication::length::{self, FIRST, Figures, LAST};
+use colocate_study::replication::length::{self, FIRST, LAST, LengthFigures};
 use colocate_study::replication::recorded::{self, Recorded};
-use colocate_study::replication::{Study, Work};
+use colocate_study::replication::{Study, StudyCells};
 use colocate_study::{contention, patterns, piccoli};
-use runner::{Course, Runner};
+use runner::{Runner, RunnerOptions};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -88,7 +88,7 @@ pub struct Args {
     /// feliu-1 to 4: memory traffic of the mixes, in transactions per microsecond, all contexts together
     /// [default: as published, feliu-1: 20-40, feliu-3: 50-130, others: any]
     #[arg(long, value_name = "LEAST-MOST", value_parser = range)]
-    traffic: Option<Traffic>,
+    traffic: Option<TrafficRange>,
 
     /// feliu-1 to 4, contention: programs: drawn ones, or a folder with the files of recorded ones (colocate profile --phases)
     #[arg(long, value_name = "drawn|FOLDER", default_value = DRAWN)]
@@ -108,7 +108,7 @@ pub struct Args {
     find_length: bool,
 
     #[command(flatten)]
-    course: Course,
+    course: RunnerOptions,
 
     /// Print the figures as JSON (docs/schemas/study.json, study-communication.json, study-contention.json, study-piccoli.json)
     #[arg(long)]
@@ -127,20 +127,20 @@ fn names() -> impl Iterator<Item = PossibleValue> {
 const DRAWN: &str = "drawn";
 /// Range of memory traffic, t/µs: least and most.
 #[derive(Clone, Copy, Debug)]
-struct Traffic([f64; 2]);
+struct TrafficRange([f64; 2]);
 
-fn range(text: &str) -> Result<Traffic, String> {
+fn range(text: &str) -> Result<TrafficRange, String> {
     let ends = text.split_once('-').and_then(|(least, most)| {
         let number = |text: &str| text.parse().ok().filter(|n: &f64| n.is_finite() && *n >= 0.0);
         number(least).zip(number(most)).filter(|(least, most)| least < most)
     });
     let ends = ends.ok_or_else(|| format!("expected two numbers like 20-40, found {text:?}"))?;
-    Ok(Traffic([ends.0, ends.1]))
+    Ok(TrafficRange([ends.0, ends.1]))
 }
 
 /// Runs `colocate-study study`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
-    let outputs = outputs::of(&args.output, args.json, Mode::ByUmask)?;
+    let outputs = outputs::of(&args.output, args.json, FileMode::ByUmask)?;
     let definition = args.definition()?;
     let machine = args.machine.as_deref().unwrap_or(definition.machine());
     let (machine, performance) = load::machine(machine)?;
@@ -159,7 +159,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
                 let text = find_length(&runner, study)?;
                 return write(args, &outputs, |_| Ok(text.clone()));
             }
-            print(args, &outputs, &runner.study(&args.name, &Work::new(study)?)?)
+            print(args, &outputs, &runner.study(&args.name, &StudyCells::new(study)?)?)
         }
         Definition::Communication(definition) => {
             print(args, &outputs, &patterns::study(definition, &machine, &performance, args.seed)?)
@@ -171,7 +171,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
             } else {
                 drawn::draw(&machine, &performance, definition.programs, args.seed)?
             };
-            let study = contention::Study {
+            let study = contention::ContentionStudy {
                 definition,
                 machine: &machine,
                 performance: &performance,
@@ -181,7 +181,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
             print(args, &outputs, &study.report()?)
         }
         Definition::Pages(definition) => {
-            let study = piccoli::Study {
+            let study = piccoli::PiccoliStudy {
                 definition,
                 machine: &machine,
                 performance: &performance,
@@ -287,7 +287,7 @@ impl Args {
     }
 
     /// Puts the given options in place of the values of a study of policies.
-    fn put_in(&self, study: &mut Policies) -> anyhow::Result<()> {
+    fn put_in(&self, study: &mut PolicyStudyDefinition) -> anyhow::Result<()> {
         let quantum = self.quantum_ms.map(Nanos::from_millis);
         let quantum = quantum.or(self.quantum_us.map(|us| Nanos(us * 1_000)));
         study.draws = self.draws.unwrap_or(study.draws);
@@ -352,13 +352,13 @@ fn find_length(runner: &Runner, study: Study<'_>) -> anyhow::Result<String> {
     let start = length::start_of(study.machine);
     let mut definition = length::of_os(study.definition);
     definition.length = FIRST;
-    let mut steps: Vec<Figures> = Vec::new();
+    let mut steps: Vec<LengthFigures> = Vec::new();
     loop {
         let study = Study { definition: &definition, ..study };
         let what = format!("{} s each", definition.length.as_secs_f64());
-        let work = Work::new(study)?;
+        let work = StudyCells::new(study)?;
         let done = runner.all(&what, work.count(), |piece| Ok(work.piece(piece)?))?;
-        let figures = Figures::of(&work, &done);
+        let figures = LengthFigures::of(&work, &done);
         let settled = length::settled(steps.last(), &figures, start);
         steps.push(figures);
         if settled || definition.length >= LAST {

@@ -5,10 +5,10 @@ use colocate_cli::exit::{self, no_capability, usage};
 use colocate_cli::output;
 use colocate_cli::run::jobs;
 use colocate_figures::table::aligned;
-use colocate_files::{Accept, Dir, MaxSize, Mode};
+use colocate_files::{Accept, Dir, FileMode, MaxSize};
 use colocate_linux::sys;
 use colocate_observe::emulate;
-use colocate_trace::{Check, Summary, TraceFile, drmemtrace, form};
+use colocate_trace::{Check, TraceFile, TraceSummary, drmemtrace, form};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
@@ -70,13 +70,13 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 /// Runs the program, and returns its exit status.
 pub fn record(path: &Path, argv: &[OsString]) -> anyhow::Result<i32> {
     let command = jobs::find(argv.to_vec())?;
-    let places = emulate::Places::from_env(|name| std::env::var_os(name));
+    let places = emulate::SearchPaths::from_env(|name| std::env::var_os(name));
     let emulator = emulate::available(&places).map_err(|why| no_capability(why.to_string()))?;
     colocate_files::has_place(path)?;
     let header = form::header();
-    let mut file = colocate_files::create(path, Mode::ByUmask)?;
+    let mut file = colocate_files::create(path, FileMode::ByUmask)?;
     file.write_all(&header).with_context(|| format!("cannot write {}", path.display()))?;
-    let asked = emulate::Command {
+    let asked = emulate::EmulatedCommand {
         path: &command.path,
         argv: &command.argv,
         scratch: &std::env::temp_dir(),
@@ -125,7 +125,7 @@ fn convert(path: &Path, args: &Args) -> anyhow::Result<i32> {
 
 /// Writes the recordings in `files` as one trace.
 fn write_converted(path: &Path, files: Vec<BufReader<File>>) -> anyhow::Result<()> {
-    let mut out = BufWriter::new(colocate_files::create(path, Mode::ByUmask)?);
+    let mut out = BufWriter::new(colocate_files::create(path, FileMode::ByUmask)?);
     let written = out
         .write_all(&form::header())
         .map_err(drmemtrace::DrmemtraceError::from)
@@ -141,7 +141,7 @@ pub fn open(path: &Path) -> anyhow::Result<TraceFile<File>> {
     TraceFile::of(file).with_context(|| path.display().to_string())
 }
 
-fn checked(path: &Path) -> anyhow::Result<Summary> {
+fn checked(path: &Path) -> anyhow::Result<TraceSummary> {
     let mut trace = open(path)?;
     let mut check = Check::default();
     let mut bytes = Vec::new();
@@ -153,7 +153,7 @@ fn checked(path: &Path) -> anyhow::Result<Summary> {
     check.end().with_context(what)
 }
 
-fn table(summary: &Summary) -> String {
+fn table(summary: &TraceSummary) -> String {
     let heading = ["thread", "TID", "instructions", "reads", "writes", "waits"].map(str::to_owned);
     let rows = summary.threads.iter().enumerate().map(|(number, of)| {
         [number as u64, of.tid, of.instructions, of.reads, of.writes, of.waits]

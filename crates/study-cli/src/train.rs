@@ -9,14 +9,14 @@ use anyhow::Context;
 use clap::Subcommand;
 use colocate_cli::date;
 use colocate_cli::output;
-use colocate_files::Mode;
+use colocate_files::FileMode;
 use colocate_machine::printable;
 use colocate_machine::{Machine, Nanos, Performance};
 use colocate_model::CpiModel;
 use colocate_model::symbiosis::{Quality, TrainedMode};
 use colocate_study::replication::recorded;
 use colocate_study::simulate::scenario::Overrides;
-use colocate_study::train::{EVERY, Settings, Stamp, TrainingSet, train};
+use colocate_study::train::{EVERY, ModelMetadata, TrainingSet, TrainingSettings, train};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,11 +27,11 @@ use toml::value::Datetime;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    what: What,
+    what: TrainCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum TrainCommand {
     CpiModel(CpiModelArgs),
     #[command(hide = true)]
     Group(group::Args),
@@ -76,7 +76,7 @@ struct CpiModelArgs {
     interval_ms: Option<u64>,
 
     /// How many groups of more than two programs are drawn [range: 4-100000]
-    #[arg(long, value_name = "N", default_value_t = Settings::default().groups,
+    #[arg(long, value_name = "N", default_value_t = TrainingSettings::default().groups,
         value_parser = clap::value_parser!(u32).range(4..=100_000))]
     groups: u32,
 
@@ -100,8 +100,8 @@ struct CpiModelArgs {
 /// Runs `colocate-study train`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let args = match &args.what {
-        What::CpiModel(args) => args,
-        What::Group(args) => return group::main(args),
+        TrainCommand::CpiModel(args) => args,
+        TrainCommand::Group(args) => return group::main(args),
     };
     colocate_files::has_place(&args.output)?;
     let date = args.date.clone().unwrap_or_else(today);
@@ -110,7 +110,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         None => simulated(args, &date)?,
     };
     // A model that cannot be written to its file is printed.
-    let written = output::keep(Some(&args.output), &model.to_json(), Mode::ByUmask);
+    let written = output::keep(Some(&args.output), &model.to_json(), FileMode::ByUmask);
     let text = text(&model);
     // Standard output has the model.
     let printed = if written.is_err() || args.output == Path::new("-") {
@@ -124,9 +124,10 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 impl CpiModelArgs {
-    fn settings(&self) -> Settings {
-        let default = if self.here.is_some() { here::SETTINGS } else { Settings::default() };
-        Settings {
+    fn settings(&self) -> TrainingSettings {
+        let default =
+            if self.here.is_some() { here::SETTINGS } else { TrainingSettings::default() };
+        TrainingSettings {
             interval: self.interval_ms.map_or(default.interval, Nanos::from_millis),
             intervals: self.intervals.unwrap_or(default.intervals),
             groups: self.groups,
@@ -136,7 +137,7 @@ impl CpiModelArgs {
 
     /// The length and number of intervals, in words.
     fn intervals(&self) -> String {
-        let Settings { interval, intervals, .. } = self.settings();
+        let TrainingSettings { interval, intervals, .. } = self.settings();
         format!("{intervals} intervals of {} ms a group", interval.0 / 1_000_000)
     }
 }
@@ -149,7 +150,7 @@ fn simulated(args: &CpiModelArgs, date: &str) -> anyhow::Result<CpiModel> {
         Some(folder) => recorded_set(args, folder, (&machine, &performance))?,
         None => set(args, spec)?,
     };
-    let stamp = Stamp { colocate: env!("CARGO_PKG_VERSION"), date, data: &data };
+    let stamp = ModelMetadata { colocate: env!("CARGO_PKG_VERSION"), date, data: &data };
     train(&machine, &performance, &set, &args.settings(), &stamp)
         .with_context(|| format!("cannot train for {spec}"))
 }
@@ -160,7 +161,7 @@ fn recorded_set(
     folder: &Path,
     (machine, performance): (&Machine, &Performance),
 ) -> anyhow::Result<(TrainingSet, String)> {
-    let Settings { interval, intervals, .. } = args.settings();
+    let TrainingSettings { interval, intervals, .. } = args.settings();
     // One interval more, since the first one is left out.
     let length = Nanos(interval.0 * u64::from(intervals + 1));
     let programs = recorded::programs(machine, performance, &study::recorded(folder)?, length)?;

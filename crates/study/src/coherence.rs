@@ -7,11 +7,13 @@ use colocate_policy::communication::filter::Uneven;
 use colocate_policy::communication::mapping::mapping;
 use colocate_policy::communication::matrix::Matrix;
 use colocate_policy::communication::pipeline::Pipeline;
-use colocate_policy::places::Places;
+use colocate_policy::places::UsableMachine;
 use colocate_sim::coherent::replay::{
-    Fixed, Followed, Mapping, Program, Replayed, Timing, replay, task,
+    CommunicationMapping, Fixed, Replayed, ReplayedProgram, ThreadMapping, Timing, replay, task,
 };
-use colocate_sim::coherent::{Coherent, Counts, DetectAt, Geometry, GeometryError, Protocol};
+use colocate_sim::coherent::{
+    CoherenceCounts, Coherent, DetectAt, Geometry, GeometryError, Protocol,
+};
 use serde::Serialize;
 
 /// Version of the report.
@@ -22,7 +24,7 @@ const POINTS: u64 = 80;
 
 /// Settings of a comparison of mappings.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct CoherenceSettings {
     /// Number of random mappings; their mean is the baseline.
     pub random: u32,
     /// Seed of the random mappings.
@@ -40,7 +42,7 @@ pub struct Settings {
 /// Figures of a mapping, or means of several.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Figures {
+pub struct MappingFigures {
     /// Name of the mapping.
     pub mapping: &'static str,
     /// Number of runs; the figures are their means.
@@ -62,7 +64,7 @@ pub struct Figures {
 /// A program on simulated caches, under several mappings.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct CoherenceReport {
     /// Format version, [`VERSION`].
     #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     pub version: u32,
@@ -73,18 +75,18 @@ pub struct Report {
     /// Accesses of a run.
     pub accesses: u64,
     /// Mappings in the order of the table; the first is the baseline.
-    pub mappings: Vec<Figures>,
+    pub mappings: Vec<MappingFigures>,
     /// Communication between threads by the detector, row by row, threads in the order of creation.
     pub matrix: Vec<Vec<f64>>,
     /// The matrix of `communication` over time: means over the decisions of equally long parts of
     /// the run.
-    pub over_time: Vec<Point>,
+    pub over_time: Vec<MatrixPoint>,
 }
 
 /// Matrix of `communication` in a part of the run.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Point {
+pub struct MatrixPoint {
     /// Middle of the part, in seconds.
     pub seconds: f64,
     /// How unevenly pairs communicate, see [`Matrix::heterogeneity`].
@@ -114,7 +116,8 @@ pub enum CoherenceError {
 }
 
 /// Passes a program, from its beginning, to a function; fails if the program cannot be read.
-pub type Run<'a> = dyn FnMut(&mut dyn FnMut(&mut dyn Program)) -> Result<(), String> + 'a;
+pub type ProgramPass<'a> =
+    dyn FnMut(&mut dyn FnMut(&mut dyn ReplayedProgram)) -> Result<(), String> + 'a;
 
 /// Runs a program under all mappings.
 ///
@@ -123,18 +126,18 @@ pub type Run<'a> = dyn FnMut(&mut dyn FnMut(&mut dyn Program)) -> Result<(), Str
 pub fn report(
     machine: &Machine,
     performance: &Performance,
-    settings: &Settings,
-    run: &mut Run<'_>,
-) -> Result<Report, CoherenceError> {
+    settings: &CoherenceSettings,
+    run: &mut ProgramPass<'_>,
+) -> Result<CoherenceReport, CoherenceError> {
     let clock = performance.kinds.first().map_or(Hertz::mhz(1_000), |kind| kind.clock);
     let timing = Timing {
         // One instruction a cycle, in picoseconds.
         instruction_ps: 1_000_000_000_000 / clock.0.max(1),
         every_ps: Some(settings.every.0.saturating_mul(1_000)),
     };
-    let bench = Bench { geometry: Geometry::of(machine, performance)?, settings, timing };
+    let bench = CoherenceSetup { geometry: Geometry::of(machine, performance)?, settings, timing };
     let pus: Vec<PuIdx> = machine.all_pus().collect();
-    let places = Places::new(machine, &pus);
+    let places = UsableMachine::new(machine, &pus);
     let mut rng = SplitMix64::new(settings.seed);
     let mut random = Vec::new();
     let mut order = pus.clone();
@@ -150,16 +153,16 @@ pub fn report(
         // It begins where the last of the random mappings did.
         let first = dealt(&order, threads);
         let pipeline = Pipeline::new(settings.uneven);
-        Box::new(Followed { first, places: places.clone(), pipeline })
+        Box::new(CommunicationMapping { first, places: places.clone(), pipeline })
     })?;
-    let Done { threads, replayed, counts } = &compact;
+    let CoherenceRun { threads, replayed, counts } = &compact;
     let matrix = &replayed.detected;
     let best = known(matrix, *threads, &places);
     let oracle = bench.run(run, &mut |_| Box::new(Fixed(best.clone())))?;
     let rows = [("compact", &compact), ("communication", &followed), ("oracle", &oracle)];
     let mut mappings = vec![mean(&random)];
     mappings.extend(rows.iter().map(|(name, done)| figures(name, done)));
-    Ok(Report {
+    Ok(CoherenceReport {
         version: VERSION,
         machine: machine.name.clone(),
         threads: *threads,
@@ -171,30 +174,30 @@ pub fn report(
 }
 
 /// Setup of all runs.
-struct Bench<'a> {
+struct CoherenceSetup<'a> {
     geometry: Geometry,
-    settings: &'a Settings,
+    settings: &'a CoherenceSettings,
     timing: Timing,
 }
 
 /// Result of a run.
 #[derive(Default)]
-struct Done {
+struct CoherenceRun {
     threads: usize,
     replayed: Replayed,
-    counts: Counts,
+    counts: CoherenceCounts,
 }
 
-impl Bench<'_> {
+impl CoherenceSetup<'_> {
     /// Runs the program once, under a mapping made for its number of threads.
     fn run<'m>(
         &self,
-        run: &mut Run<'_>,
-        mapping: &mut dyn FnMut(usize) -> Box<dyn Mapping + 'm>,
-    ) -> Result<Done, CoherenceError> {
-        let Settings { protocol, detect, .. } = *self.settings;
+        run: &mut ProgramPass<'_>,
+        mapping: &mut dyn FnMut(usize) -> Box<dyn ThreadMapping + 'm>,
+    ) -> Result<CoherenceRun, CoherenceError> {
+        let CoherenceSettings { protocol, detect, .. } = *self.settings;
         let mut caches = Coherent::new(self.geometry.clone(), protocol, detect)?;
-        let mut done = Done::default();
+        let mut done = CoherenceRun::default();
         run(&mut |program| {
             done.threads = program.threads();
             if done.threads <= MOST {
@@ -206,7 +209,7 @@ impl Bench<'_> {
         match (done.threads, done.replayed.stuck) {
             (0, _) => Err(CoherenceError::Empty),
             (threads, _) if threads > MOST => Err(CoherenceError::TooMany(threads)),
-            (_, 0) => Ok(Done { counts: caches.counts().clone(), ..done }),
+            (_, 0) => Ok(CoherenceRun { counts: caches.counts().clone(), ..done }),
             (_, stuck) => Err(CoherenceError::Stuck(stuck)),
         }
     }
@@ -218,7 +221,7 @@ fn dealt(pus: &[PuIdx], threads: usize) -> Vec<PuIdx> {
 }
 
 /// Mapping by the communication of a whole run; threads without any get the PUs that are left.
-fn known(matrix: &Matrix, threads: usize, places: &Places<'_>) -> Vec<PuIdx> {
+fn known(matrix: &Matrix, threads: usize, places: &UsableMachine<'_>) -> Vec<PuIdx> {
     let tasks = matrix.tasks();
     let seats = mapping(matrix, &tasks, places);
     let mut free = places.pus.iter().copied().filter(|pu| !seats.contains(pu)).cycle();
@@ -232,9 +235,9 @@ fn known(matrix: &Matrix, threads: usize, places: &Places<'_>) -> Vec<PuIdx> {
     seats.collect()
 }
 
-fn figures(name: &'static str, done: &Done) -> Figures {
-    let Done { replayed, counts, .. } = done;
-    Figures {
+fn figures(name: &'static str, done: &CoherenceRun) -> MappingFigures {
+    let CoherenceRun { replayed, counts, .. } = done;
+    MappingFigures {
         mapping: name,
         runs: 1,
         seconds: replayed.time_ps as f64 / 1e12,
@@ -248,14 +251,14 @@ fn figures(name: &'static str, done: &Done) -> Figures {
 
 /// Means over the decisions of each of [`POINTS`] parts of a run; parts without decisions are left
 /// out.
-fn points(replayed: &Replayed) -> Vec<Point> {
+fn points(replayed: &Replayed) -> Vec<MatrixPoint> {
     let part = (replayed.time_ps / POINTS).max(1);
     let points = (0..POINTS).filter_map(|number| {
         let moments = replayed.over_time.iter();
         // The division rounds down, so the end would lie one part too far.
         let found = moments.filter(|moment| (moment.at_ps / part).min(POINTS - 1) == number);
         let count = found.clone().count() as f64;
-        (count > 0.0).then(|| Point {
+        (count > 0.0).then(|| MatrixPoint {
             seconds: (number as f64 + 0.5) * part as f64 * 1e-12,
             heterogeneity: found.clone().map(|moment| moment.heterogeneity).sum::<f64>() / count,
             dynamicity: found.map(|moment| moment.dynamicity).sum::<f64>() / count,
@@ -265,8 +268,8 @@ fn points(replayed: &Replayed) -> Vec<Point> {
 }
 
 /// Mean figures of the random mappings.
-fn mean(runs: &[Done]) -> Figures {
-    let mut sum = Figures { mapping: "random", ..Figures::default() };
+fn mean(runs: &[CoherenceRun]) -> MappingFigures {
+    let mut sum = MappingFigures { mapping: "random", ..MappingFigures::default() };
     let part = 1.0 / f64::from(u32::try_from(runs.len()).unwrap_or(u32::MAX));
     for done in runs {
         let each = figures("random", done);
@@ -310,7 +313,7 @@ fn difference(figure: f64, base: Option<f64>) -> String {
 
 /// The figures as a table.
 #[must_use]
-pub fn text(report: &Report) -> String {
+pub fn text(report: &CoherenceReport) -> String {
     let Some(first) = report.mappings.first() else { return String::new() };
     let level = first.misses.len().min(2).saturating_sub(1);
     // The second level, if there is one.

@@ -8,13 +8,13 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Definition {
     /// Programs under policies.
-    Policies(Box<definition::Definition>),
+    Policies(Box<definition::PolicyStudyDefinition>),
     /// Patterns of communication under mappings.
-    Communication(patterns::Definition),
+    Communication(patterns::PatternDefinition),
     /// Programs beside memory traffic.
-    Contention(contention::Definition),
+    Contention(contention::ContentionDefinition),
     /// Benchmarks under modes of page placement.
-    Pages(piccoli::Definition),
+    Pages(piccoli::PiccoliDefinition),
 }
 
 impl Definition {
@@ -24,10 +24,10 @@ impl Definition {
     /// As of [`crate::files::read`].
     pub fn built_in(name: &str) -> Result<Self, String> {
         Ok(match name {
-            "communication" => Self::Communication(patterns::Definition::built_in()?),
-            "contention" => Self::Contention(contention::Definition::built_in()?),
-            "piccoli" => Self::Pages(piccoli::Definition::built_in()?),
-            name => Self::Policies(Box::new(definition::Definition::built_in(name)?)),
+            "communication" => Self::Communication(patterns::PatternDefinition::built_in()?),
+            "contention" => Self::Contention(contention::ContentionDefinition::built_in()?),
+            "piccoli" => Self::Pages(piccoli::PiccoliDefinition::built_in()?),
+            name => Self::Policies(Box::new(definition::PolicyStudyDefinition::built_in(name)?)),
         })
     }
 
@@ -55,7 +55,7 @@ pub trait Printed: Serialize {
     fn svg(&self) -> Result<String, String>;
 }
 
-impl Printed for report::Report {
+impl Printed for report::StudyReport {
     fn text(&self) -> String {
         replication::table::text(self)
     }
@@ -65,7 +65,7 @@ impl Printed for report::Report {
     }
 }
 
-impl Printed for patterns::Study {
+impl Printed for patterns::PatternReport {
     fn text(&self) -> String {
         patterns::text(self)
     }
@@ -75,7 +75,7 @@ impl Printed for patterns::Study {
     }
 }
 
-impl Printed for contention::Report {
+impl Printed for contention::ContentionReport {
     fn text(&self) -> String {
         contention::table::text(self)
     }
@@ -85,7 +85,7 @@ impl Printed for contention::Report {
     }
 }
 
-impl Printed for piccoli::Report {
+impl Printed for piccoli::PiccoliReport {
     fn text(&self) -> String {
         piccoli::table::text(self)
     }

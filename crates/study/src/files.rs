@@ -57,7 +57,7 @@ pub const STUDIES: [(&str, &str, &str); 9] = [
 
 /// Version of a file, whatever else is in it.
 #[derive(Deserialize)]
-struct Head {
+struct StudyFileHeader {
     version: u32,
 }
 
@@ -68,7 +68,7 @@ struct Head {
 pub fn read<T: DeserializeOwned>(name: &str) -> Result<T, String> {
     let text = STUDIES.iter().find(|(own, ..)| *own == name);
     let (.., text) = text.ok_or_else(|| format!("expected a study, found {name:?}"))?;
-    let head: Head = toml::from_str(text).map_err(|error| format!("{name}: {error}"))?;
+    let head: StudyFileHeader = toml::from_str(text).map_err(|error| format!("{name}: {error}"))?;
     if head.version != VERSION {
         return Err(format!("{name}: version"));
     }

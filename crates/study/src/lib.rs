@@ -2,8 +2,8 @@
 //!
 //! ```
 //! use colocate_machine::described;
-//! use colocate_study::simulate::figures::Verdict;
-//! use colocate_study::simulate::run::Bench;
+//! use colocate_study::simulate::figures::SimulatedVerdict;
+//! use colocate_study::simulate::run::ExperimentSetup;
 //! use colocate_study::simulate::scenario::ScenarioFile;
 //! use colocate_study::simulate::table;
 //! let file = ScenarioFile::from_toml(
@@ -28,11 +28,11 @@
 //! let epyc = described::from_toml(described::MACHINES[0].1)?;
 //! let speeds = epyc.performance.expect("described with speeds");
 //! let experiment = file.experiment(&epyc.machine, &speeds, &|_| Err("no further file".into()))?;
-//! let bench = Bench::new(&epyc.machine, &speeds, &experiment);
+//! let bench = ExperimentSetup::new(&epyc.machine, &speeds, &experiment);
 //! let units: Result<Vec<_>, _> = (0..bench.units()).map(|unit| bench.unit(unit)).collect();
 //! let found = bench.figures(&units?);
 //! // `compact` puts both threads on one core, under all assumptions to their loss.
-//! assert_eq!(found.policies[1].metrics[0].verdict, Verdict::Worse, "{}", table::text(&found));
+//! assert_eq!(found.policies[1].metrics[0].verdict, SimulatedVerdict::Worse, "{}", table::text(&found));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

@@ -53,7 +53,7 @@ pub enum MatrixError {
 pub struct Square(Vec<Vec<f64>>);
 
 #[derive(Deserialize)]
-struct File {
+struct MatrixFile {
     matrix: Vec<Vec<f64>>,
 }
 
@@ -78,7 +78,7 @@ impl Square {
     /// # Errors
     /// See [`MatrixError`].
     pub fn from_json(text: &str) -> Result<Self, MatrixError> {
-        let file: File =
+        let file: MatrixFile =
             serde_json::from_str(text).map_err(|why| MatrixError::Json(why.to_string()))?;
         Self::of(file.matrix)
     }

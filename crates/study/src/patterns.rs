@@ -1,7 +1,9 @@
 //! The study of Cruz et al. (JPDC 2014): programs with known communication, on simulated coherent
 //! caches.
 
-use crate::coherence::{CoherenceError, Figures, Point, Report, Settings, report};
+use crate::coherence::{
+    CoherenceError, CoherenceReport, CoherenceSettings, MappingFigures, MatrixPoint, report,
+};
 use crate::curve::{self, Curves, Series};
 use crate::files;
 use crate::heat::{self, Map};
@@ -25,7 +27,7 @@ const EVERY: Nanos = Nanos::from_millis(1_000);
 /// The study, as read from its TOML file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Definition {
+pub struct PatternDefinition {
     /// Version of the file's form.
     pub version: u32,
     /// Name of the study.
@@ -44,7 +46,7 @@ pub struct Definition {
     pub published: String,
 }
 
-impl Definition {
+impl PatternDefinition {
     /// Reads the built-in study.
     ///
     /// # Errors
@@ -70,7 +72,7 @@ const fn patterns(phase: u32) -> [(&'static str, Pattern); 7] {
 /// Figures of a pattern.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct PatternFigures {
     /// Name of the pattern.
     pub pattern: &'static str,
     /// Pearson's correlation of detected and true communication, over all pairs; `None` where all
@@ -79,18 +81,18 @@ pub struct Row {
     /// How unevenly pairs communicate, see [`Matrix::heterogeneity`].
     pub heterogeneity: f64,
     /// Report under all mappings.
-    pub report: Report,
+    pub report: CoherenceReport,
 }
 
 /// Programs of known communication on simulated caches, under several mappings.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
-pub struct Study {
+pub struct PatternReport {
     /// Format version, [`VERSION`].
     #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     pub version: u32,
     /// Patterns, in the order of the table.
-    pub patterns: Vec<Row>,
+    pub patterns: Vec<PatternFigures>,
     /// Threads of each program.
     #[serde(skip)]
     pub threads: usize,
@@ -105,13 +107,13 @@ pub struct Study {
 /// # Errors
 /// See [`CoherenceError`].
 pub fn study(
-    definition: &Definition,
+    definition: &PatternDefinition,
     machine: &Machine,
     performance: &Performance,
     seed: u64,
-) -> Result<Study, CoherenceError> {
-    let Definition { threads, phase, .. } = *definition;
-    let settings = Settings {
+) -> Result<PatternReport, CoherenceError> {
+    let PatternDefinition { threads, phase, .. } = *definition;
+    let settings = CoherenceSettings {
         random: definition.seeds,
         seed,
         every: EVERY,
@@ -130,7 +132,7 @@ pub fn study(
             Ok(())
         })?;
         let matrix = detected(&found.matrix);
-        Ok(Row {
+        Ok(PatternFigures {
             pattern: name,
             correlation: correlation(threads, &matrix, &program.truth()),
             heterogeneity: matrix.heterogeneity(threads),
@@ -139,7 +141,7 @@ pub fn study(
     });
     let patterns = rows.collect::<Result<_, CoherenceError>>()?;
     let published = definition.published.clone();
-    Ok(Study { version: VERSION, patterns, threads, published })
+    Ok(PatternReport { version: VERSION, patterns, threads, published })
 }
 
 /// Communication of each pair, which rows have twice.
@@ -167,7 +169,7 @@ fn mean(pairs: &[(f64, f64)], of: impl Fn(&(f64, f64)) -> f64) -> f64 {
 
 /// The study as a table.
 #[must_use]
-pub fn text(study: &Study) -> String {
+pub fn text(study: &PatternReport) -> String {
     let heading = [
         "pattern",
         "correlation",
@@ -206,12 +208,12 @@ pub fn text(study: &Study) -> String {
 }
 
 /// Figures of a pattern under a mapping; `None` if it was not simulated.
-fn under<'a>(row: &'a Row, mapping: &str) -> Option<&'a Figures> {
+fn under<'a>(row: &'a PatternFigures, mapping: &str) -> Option<&'a MappingFigures> {
     row.report.mappings.iter().find(|figures| figures.mapping == mapping)
 }
 
 /// Difference of a figure under a mapping to the random mappings, in percent.
-fn part(row: &Row, mapping: &str, figure: impl Fn(&Figures) -> f64) -> String {
+fn part(row: &PatternFigures, mapping: &str, figure: impl Fn(&MappingFigures) -> f64) -> String {
     let both = under(row, mapping).zip(under(row, "random")).map(|(a, b)| (figure(a), figure(b)));
     both.filter(|(_, b)| *b > 0.0)
         .map_or_else(|| "?".to_owned(), |(a, b)| format!("{:+.1} %", 100.0 * (a / b - 1.0)))
@@ -227,13 +229,13 @@ fn second(figures: &[f64]) -> f64 {
 ///
 /// # Errors
 /// Only if the drawing library fails; its line says how.
-pub fn svg(study: &Study) -> Result<String, String> {
+pub fn svg(study: &PatternReport) -> Result<String, String> {
     let mut out = String::new();
     draw(study, &mut out).map_err(|error| format!("cannot draw the study: {error}"))?;
     Ok(out)
 }
 
-fn draw(study: &Study, out: &mut String) -> Result<(), Box<dyn Error>> {
+fn draw(study: &PatternReport, out: &mut String) -> Result<(), Box<dyn Error>> {
     let maps: Vec<Map<'_>> =
         study.patterns.iter().map(|row| (row.pattern, &row.report.matrix[..])).collect();
     let all = [
@@ -255,7 +257,7 @@ fn draw(study: &Study, out: &mut String) -> Result<(), Box<dyn Error>> {
 }
 
 /// A figure of all patterns over time, in percent of each run, as runs differ in length.
-fn curves(study: &Study, caption: &str, figure: fn(&Point) -> f64) -> Curves {
+fn curves(study: &PatternReport, caption: &str, figure: fn(&MatrixPoint) -> f64) -> Curves {
     let series = study.patterns.iter().map(|row| {
         let whole = under(row, "communication").map_or(1.0, |figures| figures.seconds);
         let points = row.report.over_time.iter().map(|point| {
@@ -281,13 +283,14 @@ mod tests {
     /// The published signs, and what no mapping can help.
     #[test]
     fn mappings_help_where_they_can() {
-        let definition = Definition { seeds: 2, phase: 60, ..Definition::built_in().unwrap() };
+        let definition =
+            PatternDefinition { seeds: 2, phase: 60, ..PatternDefinition::built_in().unwrap() };
         let (machine, performance) = machine(&definition.machine);
         let found = study(&definition, &machine, &performance, 0).unwrap();
         assert_eq!(found.patterns.len(), definition.patterns.len());
         for row in &found.patterns {
             let of = |name| {
-                let is_it = |figures: &&Figures| figures.mapping == name;
+                let is_it = |figures: &&MappingFigures| figures.mapping == name;
                 row.report.mappings.iter().find(is_it).unwrap().seconds
             };
             let part = of("communication") / of("random");

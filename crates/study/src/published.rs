@@ -3,7 +3,7 @@
 
 /// A published figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Row {
+pub struct PublishedFigure {
     /// Name of the study, as `feliu-1`.
     pub study: &'static str,
     /// Figure of the study: a metric, a question or an experiment.
@@ -21,7 +21,7 @@ pub struct Row {
 
 /// A published order of two schedulers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Order {
+pub struct PublishedOrder {
     /// Name of the study.
     pub study: &'static str,
     /// Metric of the comparison.
@@ -35,12 +35,12 @@ pub struct Order {
 }
 
 /// The figures of a study, in their order.
-pub fn rows(study: &str) -> impl Iterator<Item = &'static Row> {
+pub fn rows(study: &str) -> impl Iterator<Item = &'static PublishedFigure> {
     ROWS.iter().filter(move |row| row.study == study)
 }
 
 /// The orders of a study, in their order.
-pub fn orders(study: &str) -> impl Iterator<Item = &'static Order> {
+pub fn orders(study: &str) -> impl Iterator<Item = &'static PublishedOrder> {
     ORDERS.iter().filter(move |order| order.study == study)
 }
 
@@ -49,12 +49,12 @@ const fn row(
     value: Option<f64>,
     text: &'static str,
     source: &'static str,
-) -> Row {
-    Row { study, figure, case, value, text, source }
+) -> PublishedFigure {
+    PublishedFigure { study, figure, case, value, text, source }
 }
 
-const fn order([study, figure, better, than, source]: [&'static str; 5]) -> Order {
-    Order { study, figure, better, than, source }
+const fn order([study, figure, better, than, source]: [&'static str; 5]) -> PublishedOrder {
+    PublishedOrder { study, figure, better, than, source }
 }
 
 const SLIDES: &str = "Feliu, thesis defence, slides";
@@ -70,7 +70,7 @@ const SECTION_3: &str = "Serpa et al., section 3.2";
 const SECTION_5: &str = "Serpa et al., section 5, means over all pairs";
 
 #[rustfmt::skip] // a row a line
-static ROWS: [Row; 23] = [
+static ROWS: [PublishedFigure; 23] = [
     row(["feliu-1", "turnaround", "mmas"], Some(1.0 / 1.0361), "3.61 % faster", TPDS_14),
     row(["feliu-1", "turnaround", "mhas"], Some(1.0 / 1.0538), "5.38 % faster", TPDS_14),
     row(["feliu-1", "turnaround", "idas"], Some(1.0 / 1.0664), "6.64 % faster", TPDS_14),
@@ -97,7 +97,7 @@ static ROWS: [Row; 23] = [
 ];
 
 #[rustfmt::skip] // a row a line
-static ORDERS: [Order; 20] = [
+static ORDERS: [PublishedOrder; 20] = [
     order(["feliu-1", "turnaround", "mmas", "os", TPDS_14]),
     order(["feliu-1", "turnaround", "mhas", "os", TPDS_14]),
     order(["feliu-1", "turnaround", "idas", "os", TPDS_14]),
@@ -124,7 +124,7 @@ static ORDERS: [Order; 20] = [
 mod tests {
     use super::*;
     use crate::metric::Metric;
-    use crate::replication::definition::Definition;
+    use crate::replication::definition::PolicyStudyDefinition;
 
     const FELIU: [&str; 4] = ["feliu-1", "feliu-2", "feliu-3", "feliu-4"];
 
@@ -136,7 +136,7 @@ mod tests {
 
     /// The metrics of a study that a policy is compared by.
     fn metrics(study: &str, policy: &str) -> Vec<Metric> {
-        let parts = Definition::built_in(study).unwrap().parts.into_iter();
+        let parts = PolicyStudyDefinition::built_in(study).unwrap().parts.into_iter();
         let of_policy = parts.filter(|part| part.policies.iter().any(|name| name == policy));
         of_policy.flat_map(|part| part.metrics).collect()
     }
@@ -144,14 +144,17 @@ mod tests {
     /// A scheduler with a figure beside Linux is better or worse than Linux by it.
     #[test]
     fn every_figure_makes_an_order() {
-        for Row { study, figure, case, value, .. } in FELIU.iter().flat_map(|study| rows(study)) {
+        for PublishedFigure { study, figure, case, value, .. } in
+            FELIU.iter().flat_map(|study| rows(study))
+        {
             let Some(ratio) = *value else { continue };
             let mut metrics = metrics(study, case).into_iter();
             let metric = metrics.find(|metric| metric.name() == *figure).unwrap();
             let better = (ratio < 1.0) == metric.less_is_better();
             let (better, than) = if better { (*case, "os") } else { ("os", *case) };
-            let found =
-                |order: &Order| (order.figure, order.better, order.than) == (*figure, better, than);
+            let found = |order: &PublishedOrder| {
+                (order.figure, order.better, order.than) == (*figure, better, than)
+            };
             assert!(orders(study).any(found), "{study} {figure} {case}");
         }
     }
@@ -168,8 +171,8 @@ mod tests {
             assert!(orders(study).all(|order| has(study, order.figure, order.than)));
         }
         for study in ["fedorova", "serpa"] {
-            let parts = Definition::built_in(study).unwrap().parts;
-            let is_part = |row: &Row| parts.iter().any(|part| part.name == row.figure);
+            let parts = PolicyStudyDefinition::built_in(study).unwrap().parts;
+            let is_part = |row: &PublishedFigure| parts.iter().any(|part| part.name == row.figure);
             assert!(rows(study).all(|row| is_part(row) || row.figure == "SMT-Bench"));
         }
     }

@@ -45,7 +45,7 @@ pub struct Copied {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Run {
+pub struct TrafficRun {
     /// Block, from 0: one run under each condition.
     pub block: u32,
     /// Load beside the program; `None` for a run alone.
@@ -58,7 +58,7 @@ pub struct Run {
     pub copies: Vec<Copied>,
 }
 
-impl Run {
+impl TrafficRun {
     /// Traffic of all copies together, t/µs; `None` if that of a copy is unknown.
     fn reached(&self) -> Option<f64> {
         self.copies.iter().map(|copy| copy.reached).sum()
@@ -69,7 +69,7 @@ impl Run {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Point {
+pub struct TrafficPoint {
     /// Load beside the program.
     pub beside: Condition,
     /// Traffic of all copies together, t/µs.
@@ -80,7 +80,7 @@ pub struct Point {
 
 /// Time of the program alone, in seconds, by `time`; `None` without runs alone.
 #[must_use]
-pub fn alone(runs: &[Run], time: fn(&Run) -> Nanos) -> Option<Estimate> {
+pub fn alone(runs: &[TrafficRun], time: fn(&TrafficRun) -> Nanos) -> Option<Estimate> {
     let alone = runs.iter().filter(|run| run.beside.is_none());
     let seconds: Vec<f64> = alone.map(|run| time(run).as_secs_f64()).collect();
     stats::mean_estimate(&seconds)
@@ -88,12 +88,12 @@ pub fn alone(runs: &[Run], time: fn(&Run) -> Nanos) -> Option<Estimate> {
 
 /// The points of the curve, one for each condition.
 #[must_use]
-pub fn points(runs: &[Run], conditions: &[Condition]) -> Vec<Point> {
+pub fn points(runs: &[TrafficRun], conditions: &[Condition]) -> Vec<TrafficPoint> {
     let points = conditions.iter().map(|&beside| {
-        let here: Vec<&Run> = runs.iter().filter(|run| run.beside == Some(beside)).collect();
+        let here: Vec<&TrafficRun> = runs.iter().filter(|run| run.beside == Some(beside)).collect();
         let reached: Option<Vec<f64>> = here.iter().map(|run| run.reached()).collect();
         let ratios: Option<Vec<f64>> = here.iter().map(|run| ratio(runs, run)).collect();
-        Point {
+        TrafficPoint {
             beside,
             reached: reached.and_then(|all| stats::mean_estimate(&all)),
             time: ratios.and_then(|all| stats::geometric_estimate(&all)),
@@ -104,7 +104,7 @@ pub fn points(runs: &[Run], conditions: &[Condition]) -> Vec<Point> {
 
 /// A line of a picture: the times of some points, by the traffic of all copies.
 #[must_use]
-pub fn line<'a>(name: String, points: impl Iterator<Item = &'a Point>) -> Series {
+pub fn line<'a>(name: String, points: impl Iterator<Item = &'a TrafficPoint>) -> Series {
     let mut points: Vec<(f64, Estimate)> =
         points.filter_map(|point| Some((point.reached?.value, point.time?))).collect();
     // The reached traffic need not rise with the ordered rate.
@@ -125,7 +125,7 @@ pub fn curves(caption: String, series: Vec<Series>) -> Curves {
 }
 
 /// Time of `run` relative to the run alone in its block; `None` without one.
-fn ratio(runs: &[Run], run: &Run) -> Option<f64> {
+fn ratio(runs: &[TrafficRun], run: &TrafficRun) -> Option<f64> {
     let alone = runs.iter().find(|other| other.beside.is_none() && other.block == run.block)?;
     // Ratios within a block: drift between blocks cancels out.
     let beside = run.cpu_ns.as_secs_f64();
@@ -136,13 +136,13 @@ fn ratio(runs: &[Run], run: &Run) -> Option<f64> {
 /// Share of its speed that the program loses for each t/µs of others' traffic; `None` if a block
 /// has no slope.
 #[must_use]
-pub fn loss(runs: &[Run], repeat: u32) -> Option<Estimate> {
+pub fn loss(runs: &[TrafficRun], repeat: u32) -> Option<Estimate> {
     let slopes: Option<Vec<f64>> = (0..repeat).map(|block| slope(runs, block)).collect();
     stats::mean_estimate(&slopes?)
 }
 
 /// Slope of a block: Σ x·y / Σ x², over its runs beside copies.
-fn slope(runs: &[Run], block: u32) -> Option<f64> {
+fn slope(runs: &[TrafficRun], block: u32) -> Option<f64> {
     let here = runs.iter().filter(|run| run.block == block && run.beside.is_some());
     let mut products = 0.0;
     let mut squares = 0.0;
@@ -157,7 +157,7 @@ fn slope(runs: &[Run], block: u32) -> Option<f64> {
 
 /// Smallest share of its PU that any copy had; `None` without a known share.
 #[must_use]
-pub fn least_share(runs: &[Run]) -> Option<f64> {
+pub fn least_share(runs: &[TrafficRun]) -> Option<f64> {
     let shares = runs.iter().flat_map(|run| &run.copies).filter_map(|copy| copy.share_of_pu);
     shares.reduce(f64::min)
 }
@@ -167,12 +167,12 @@ mod tests {
     use super::*;
 
     /// A run of `ms` beside copies that each reached the rate.
-    fn run(block: u32, beside: Option<(f64, u32)>, ms: u64) -> Run {
+    fn run(block: u32, beside: Option<(f64, u32)>, ms: u64) -> TrafficRun {
         let beside = beside.map(|(rate, copies)| Condition { rate, copies });
         let copy = |rate| Copied { reached: Some(rate), share_of_pu: Some(0.99) };
         let copies = beside.map_or(Vec::new(), |b| vec![copy(b.rate); b.copies as usize]);
         let time = Nanos::from_millis(ms);
-        Run { block, beside, wall_ns: time + Nanos::from_millis(10), cpu_ns: time, copies }
+        TrafficRun { block, beside, wall_ns: time + Nanos::from_millis(10), cpu_ns: time, copies }
     }
 
     fn close(found: f64, expected: f64) {
@@ -184,7 +184,7 @@ mod tests {
 
     /// 1 s alone; 1.25 s beside 50 t/µs loses a fifth of the speed, 5/3 s beside 100 two fifths:
     /// 0.004 for each t/µs, in the second block half of that at 1/0.9 and 1.25 s.
-    fn traced() -> Vec<Run> {
+    fn traced() -> Vec<TrafficRun> {
         vec![
             run(0, Some((50.0, 1)), 1250),
             run(0, None, 1000),
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn drift_between_blocks_is_no_loss() {
         let slow = |block| if block == 1 { 2 } else { 1 };
-        let runs: Vec<Run> = (0..2)
+        let runs: Vec<TrafficRun> = (0..2)
             .flat_map(|block| {
                 [None, Some((50.0, 1))].map(|beside| run(block, beside, 1000 * slow(block)))
             })

@@ -12,7 +12,7 @@
 //! is in the coefficients. On a simulated machine training shows how well the equation can follow
 //! the contention model.
 //! # Terms
-//! - *Interval*: a piece of a run together, [`Settings::interval`] long.
+//! - *Interval*: a piece of a run together, [`TrainingSettings::interval`] long.
 //! - *Held out*: every [`EVERY`]-th program. Groups with such a program are not fitted to. Of these
 //!   groups only the samples of the held-out programs judge the coefficients, as for programs not
 //!   seen before; the programs beside them may have been seen.
@@ -20,7 +20,7 @@
 //! # Algorithm
 //! 1. For each number of threads: each program alone, then groups of two, four, … programs on the
 //!    siblings of one core: all pairs, pairs of a program with itself included; of larger groups
-//!    [`Settings::groups`] drawn ones.
+//!    [`TrainingSettings::groups`] drawn ones.
 //! 2. Align by instructions: a thread's interval together is compared with the same instructions
 //!    alone. Between samples alone, cycles are taken to pass evenly.
 //! 3. Least squares for each component and each number of threads; errors on the held-out programs.
@@ -47,13 +47,13 @@ use colocate_model::rng::SplitMix64;
 use colocate_model::symbiosis::file::{
     Component, CpiModel, HeldOut, SIMULATED_PARTS, TrainedMode, VERSION, simulated_components,
 };
-use colocate_model::symbiosis::{Mode, Sample, fit, inverse};
+use colocate_model::symbiosis::{CoreCoefficients, FitSample, fit, inverse};
 use colocate_sim::Platform;
 use track::of_interval;
 
-pub use bench::Bench;
-pub use set::{Program, TrainingSet};
-pub use track::{Track, Watch, Watched};
+pub use bench::TrainingBench;
+pub use set::{TrainingProgram, TrainingSet};
+pub use track::{Track, TrackSettings, Watched};
 
 /// Every how many programs one is held out, the last of them. Chosen: a quarter.
 pub const EVERY: usize = 4;
@@ -70,7 +70,7 @@ pub const MOST_SAMPLES: u64 = 1_000_000;
 
 /// Settings of a training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct TrainingSettings {
     /// Length of an interval. Never 0.
     pub interval: Nanos,
     /// Used intervals of a group; at least 1.
@@ -81,7 +81,7 @@ pub struct Settings {
     pub seed: u64,
 }
 
-impl Default for Settings {
+impl Default for TrainingSettings {
     /// Chosen: intervals of a tenth of a quantum, six of them, and as many larger groups as the
     /// default training set of 24 programs has pairs.
     fn default() -> Self {
@@ -91,7 +91,7 @@ impl Default for Settings {
 
 /// Metadata of a trained model.
 #[derive(Clone, Copy, Debug)]
-pub struct Stamp<'a> {
+pub struct ModelMetadata<'a> {
     /// Version of colocate.
     pub colocate: &'a str,
     /// The date, as YYYY-MM-DD.
@@ -130,8 +130,8 @@ pub fn train(
     machine: &Machine,
     performance: &Performance,
     set: &TrainingSet,
-    settings: &Settings,
-    stamp: &Stamp<'_>,
+    settings: &TrainingSettings,
+    stamp: &ModelMetadata<'_>,
 ) -> Result<CpiModel, StudyError> {
     simulated(machine, performance, set, settings, |bench, subject| {
         train_on(bench, subject, settings, stamp)
@@ -143,8 +143,8 @@ fn simulated<T>(
     machine: &Machine,
     performance: &Performance,
     set: &TrainingSet,
-    settings: &Settings,
-    work: impl FnOnce(&mut dyn Bench, &Subject<'_>) -> Result<T, StudyError>,
+    settings: &TrainingSettings,
+    work: impl FnOnce(&mut dyn TrainingBench, &Subject<'_>) -> Result<T, StudyError>,
 ) -> Result<T, StudyError> {
     let siblings = siblings(machine)?;
     let platform = Platform::new(machine, performance, Assumptions::default())?;
@@ -167,10 +167,10 @@ fn simulated<T>(
 /// [`StudyError`] if programs or groups are too few or too many, a run fails, or the stacks of a
 /// program alone are unknown.
 pub fn train_on(
-    bench: &mut dyn Bench,
+    bench: &mut dyn TrainingBench,
     subject: &Subject<'_>,
-    settings: &Settings,
-    stamp: &Stamp<'_>,
+    settings: &TrainingSettings,
+    stamp: &ModelMetadata<'_>,
 ) -> Result<CpiModel, StudyError> {
     let groups = all_groups(subject, settings)?;
     let modes = groups.iter().map(|groups| mode(bench, subject, settings, groups));
@@ -193,13 +193,16 @@ pub fn train_on(
 ///
 /// # Errors
 /// [`StudyError::Unsuitable`] where [`train_on`] would refuse the programs or settings.
-pub fn runs(subject: &Subject<'_>, settings: &Settings) -> Result<usize, StudyError> {
+pub fn runs(subject: &Subject<'_>, settings: &TrainingSettings) -> Result<usize, StudyError> {
     let groups = all_groups(subject, settings)?;
     Ok(groups.iter().map(|groups| subject.programs.len() + groups.all.len()).sum())
 }
 
 /// Groups of each size.
-fn all_groups(subject: &Subject<'_>, settings: &Settings) -> Result<Vec<Groups>, StudyError> {
+fn all_groups(
+    subject: &Subject<'_>,
+    settings: &TrainingSettings,
+) -> Result<Vec<ProgramGroups>, StudyError> {
     let programs = subject.programs.len();
     if programs < EVERY {
         let expected = format!("a training set of {EVERY} programs or more");
@@ -229,7 +232,7 @@ fn sizes(width: usize) -> Vec<usize> {
 
 /// Groups of as many programs as threads, by place in the set.
 #[derive(Debug)]
-struct Groups {
+struct ProgramGroups {
     threads: usize,
     all: Vec<Vec<usize>>,
 }
@@ -239,7 +242,11 @@ struct Groups {
 /// # Errors
 /// [`StudyError::Unsuitable`] if samples are too many or groups too few, before anything is
 /// simulated.
-fn groups(programs: usize, threads: usize, settings: &Settings) -> Result<Groups, StudyError> {
+fn groups(
+    programs: usize,
+    threads: usize,
+    settings: &TrainingSettings,
+) -> Result<ProgramGroups, StudyError> {
     let drawn = settings.groups as usize;
     let count = if threads == 2 { programs * (programs + 1) / 2 } else { drawn };
     let found = (count * threads) as u64 * u64::from(settings.intervals);
@@ -262,7 +269,7 @@ fn groups(programs: usize, threads: usize, settings: &Settings) -> Result<Groups
         );
         return Err(unsuitable(expected, format!("{found} of {count}: draw more groups")));
     }
-    Ok(Groups { threads, all })
+    Ok(ProgramGroups { threads, all })
 }
 
 const fn is_held_out(program: usize) -> bool {
@@ -276,11 +283,11 @@ fn is_fitted(group: &[usize]) -> bool {
 
 /// Samples of groups of a size.
 #[derive(Clone, Debug, Default)]
-pub struct Samples {
+pub struct GroupSamples {
     /// Samples that coefficients are fitted to.
-    pub fitted: Vec<Sample>,
+    pub fitted: Vec<FitSample>,
     /// Samples of held-out programs.
-    pub judged: Vec<Sample>,
+    pub judged: Vec<FitSample>,
 }
 
 /// Samples of the training of a described `machine`, by the number of threads on a core.
@@ -291,8 +298,8 @@ pub fn samples(
     machine: &Machine,
     performance: &Performance,
     set: &TrainingSet,
-    settings: &Settings,
-) -> Result<Vec<(usize, Samples)>, StudyError> {
+    settings: &TrainingSettings,
+) -> Result<Vec<(usize, GroupSamples)>, StudyError> {
     simulated(machine, performance, set, settings, |bench, subject| {
         let groups = all_groups(subject, settings)?.into_iter();
         groups.map(|it| Ok((it.threads, collect(bench, subject, settings, &it)?))).collect()
@@ -301,14 +308,14 @@ pub fn samples(
 
 /// Runs every program alone, and every group.
 fn collect(
-    bench: &mut dyn Bench,
+    bench: &mut dyn TrainingBench,
     subject: &Subject<'_>,
-    settings: &Settings,
-    groups: &Groups,
-) -> Result<Samples, StudyError> {
+    settings: &TrainingSettings,
+    groups: &ProgramGroups,
+) -> Result<GroupSamples, StudyError> {
     let threads = groups.threads;
     let alone = alone(bench, subject, settings, threads)?;
-    let Samples { mut fitted, mut judged } = Samples::default();
+    let GroupSamples { mut fitted, mut judged } = GroupSamples::default();
     for group in &groups.all {
         let tracks = bench.run(group, threads, settings.interval, settings.intervals + 1)?;
         // Sample 0 is the start, and sample 1 the end of the first interval.
@@ -322,23 +329,23 @@ fn collect(
             judged.extend(own.map(|(_, sample)| sample));
         }
     }
-    Ok(Samples { fitted, judged })
+    Ok(GroupSamples { fitted, judged })
 }
 
 /// Trains the coefficients for a number of threads.
 fn mode(
-    bench: &mut dyn Bench,
+    bench: &mut dyn TrainingBench,
     subject: &Subject<'_>,
-    settings: &Settings,
-    groups: &Groups,
+    settings: &TrainingSettings,
+    groups: &ProgramGroups,
 ) -> Result<TrainedMode, StudyError> {
     let threads = groups.threads;
-    let Samples { fitted, judged } = collect(bench, subject, settings, groups)?;
+    let GroupSamples { fitted, judged } = collect(bench, subject, settings, groups)?;
     let Some(coefficients) = fit::fit(&fitted) else {
         let expected = format!("samples of {threads} threads on a core");
         return Err(unsuitable(expected, format!("{}: take longer intervals", fitted.len())));
     };
-    let mode = Mode { threads: count(threads), coefficients };
+    let mode = CoreCoefficients { threads: count(threads), coefficients };
     let stacks: Vec<&[f64]> = fitted.iter().map(|sample| &sample.own[..]).collect();
     Ok(TrainedMode {
         threads: mode.threads,
@@ -351,9 +358,9 @@ fn mode(
 
 /// Tracks of every program alone on a core that is split among `threads`.
 fn alone(
-    bench: &mut dyn Bench,
+    bench: &mut dyn TrainingBench,
     subject: &Subject<'_>,
-    settings: &Settings,
+    settings: &TrainingSettings,
     threads: usize,
 ) -> Result<Vec<Track>, StudyError> {
     // A step of 0 would make no progress.
@@ -372,7 +379,7 @@ fn alone(
 }
 
 /// Quality of the coefficients on held-out programs; `None` if no group has any.
-fn held_out(programs: &[String], mode: &Mode, judged: &[Sample]) -> Option<HeldOut> {
+fn held_out(programs: &[String], mode: &CoreCoefficients, judged: &[FitSample]) -> Option<HeldOut> {
     let mut components = fit::quality(mode, judged);
     // The last quality is that of the slowdown.
     let slowdown = components.pop().filter(|_| !judged.is_empty())?;

@@ -51,12 +51,12 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Returns what `blocking` returns; ends the test program with `what` and status 101 if that takes longer than [`LIMIT`].
 pub fn within<T>(what: &str, blocking: impl FnOnce() -> T) -> T {
-    let _limit = Limit::start(LIMIT, what);
+    let _limit = TimeLimit::start(LIMIT, what);
     blocking()
 }
 
 /// The end of a child process, within [`END_LIMIT`].
-pub trait Ends {
+pub trait EndsInTime {
     /// Closes its input and waits for its end.
     ///
     /// # Panics
@@ -67,7 +67,7 @@ pub trait Ends {
     fn ended_with_output(self) -> Output;
 }
 
-impl Ends for Child {
+impl EndsInTime for Child {
     fn ended(&mut self) -> ExitStatus {
         drop(self.stdin.take());
         let begin = Instant::now();
@@ -86,7 +86,7 @@ impl Ends for Child {
     }
 
     fn ended_with_output(self) -> Output {
-        let _limit = Limit::start(END_LIMIT, &format!("the end of {}", command_line(&self)));
+        let _limit = TimeLimit::start(END_LIMIT, &format!("the end of {}", command_line(&self)));
         self.wait_with_output().expect("a child of ours")
     }
 }
@@ -97,11 +97,11 @@ fn command_line(child: &Child) -> String {
 }
 
 /// Ends the test program at its time unless it is dropped before.
-pub struct Limit {
+pub struct TimeLimit {
     _alive: Sender<()>,
 }
 
-impl Limit {
+impl TimeLimit {
     /// Starts a limit; `what` is printed if it is reached.
     #[must_use]
     pub fn start(limit: Duration, what: &str) -> Self {
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     #[ignore = "run by a_reached_limit_ends_the_program"]
     fn blocks() {
-        let _limit = Limit::start(Duration::from_millis(50), "the end of a sleep");
+        let _limit = TimeLimit::start(Duration::from_millis(50), "the end of a sleep");
         std::thread::sleep(LIMIT);
     }
 

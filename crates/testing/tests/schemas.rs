@@ -2,7 +2,7 @@
 
 use colocate_cli::formats;
 use colocate_cli::measure::scenarios;
-use colocate_figures::{comparison::Comparison, state::State};
+use colocate_figures::{comparison::Comparison, state::StudyState};
 use colocate_machine::exact::Exact;
 use colocate_model::{profile::Profile, symbiosis::CpiModel};
 use colocate_observe::doctor::Diagnosis;
@@ -23,26 +23,26 @@ fn schemas_follow_types() {
     check::<Exact>("machine", &read);
     check::<Plan>("plan", &read);
     check::<Profile>("profile", &read);
-    check::<State>("state", &read);
+    check::<StudyState>("state", &read);
     let written = SchemaSettings::draft2020_12().for_serialize();
     check::<Bandwidth>("bench-bandwidth", &written);
-    check::<scenarios::Report>("bench-smt", &written);
+    check::<scenarios::SmtBenchReport>("bench-smt", &written);
     check::<Comparison>("comparison", &written);
     check::<CpiModel>("cpi-model", &written);
     check::<Diagnosis>("doctor", &written);
     check::<formats::Moved>("move", &written);
     check::<formats::Pages>("pages", &written);
-    check::<coherence::Report>("replay", &written);
+    check::<coherence::CoherenceReport>("replay", &written);
     check::<formats::Report>("report", &written);
     check::<Vec<formats::Restored>>("restore", &written);
     check::<Simulated>("simulated", &written);
-    check::<replication::report::Report>("study", &written);
-    check::<patterns::Study>("study-communication", &written);
-    check::<contention::Report>("study-contention", &written);
-    check::<piccoli::Report>("study-piccoli", &written);
+    check::<replication::report::StudyReport>("study", &written);
+    check::<patterns::PatternReport>("study-communication", &written);
+    check::<contention::ContentionReport>("study-contention", &written);
+    check::<piccoli::PiccoliReport>("study-piccoli", &written);
     check::<formats::Threads>("threads", &written);
-    check::<formats::Line>("top-matrix", &written);
-    check::<formats::Table>("top", &written);
+    check::<formats::MatrixRecord>("top-matrix", &written);
+    check::<formats::TopTable>("top", &written);
 }
 
 /// Compares the schema of `T` with `docs/schemas/{name}.json`.

@@ -6,7 +6,7 @@
 //! - a join follows the end of the joined thread;
 //! - a thread continues after no more wake-ups than were recorded.
 
-use crate::form::{Access, Record, Records, Sync, SyncKind, TraceError};
+use crate::form::{Access, Records, Sync, SyncKind, TraceError, TraceRecord};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -61,7 +61,7 @@ pub struct ThreadSummary {
 
 /// Counts of a trace's records, by thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct TraceSummary {
     /// Threads in the order of creation.
     pub threads: Vec<ThreadSummary>,
 }
@@ -92,7 +92,7 @@ impl Check {
         }
         for record in Records::of(bytes) {
             let record = record.map_err(|why| Flaw::Bytes(thread, why))?;
-            let begins = matches!(record, Record::Sync(Sync { kind: SyncKind::Begins, .. }));
+            let begins = matches!(record, TraceRecord::Sync(Sync { kind: SyncKind::Begins, .. }));
             let of = &self.threads[thread];
             if of.ended {
                 return Err(Flaw::AfterEnd(thread));
@@ -102,8 +102,8 @@ impl Check {
                 return Err(Flaw::Begins(thread));
             }
             match record {
-                Record::Access(access) => self.threads[thread].take(access),
-                Record::Sync(sync) => self.sync(thread, sync)?,
+                TraceRecord::Access(access) => self.threads[thread].take(access),
+                TraceRecord::Sync(sync) => self.sync(thread, sync)?,
             }
         }
         Ok(())
@@ -145,7 +145,7 @@ impl Check {
     ///
     /// # Errors
     /// If a thread has no end or no creator, or there is no thread.
-    pub fn end(mut self) -> Result<Summary, Flaw> {
+    pub fn end(mut self) -> Result<TraceSummary, Flaw> {
         if self.threads.is_empty() {
             return Err(Flaw::Empty);
         }
@@ -159,7 +159,7 @@ impl Check {
                 *created = created.checked_sub(1).ok_or(Flaw::NotCreated(index))?;
             }
         }
-        Ok(Summary { threads: self.threads })
+        Ok(TraceSummary { threads: self.threads })
     }
 }
 
@@ -178,31 +178,31 @@ impl ThreadSummary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::form::{BLOCK_HEADER, Block};
+    use crate::form::{BLOCK_HEADER, RecordBlock};
 
     /// Each of a thread.
-    type Records = Vec<(u32, Record)>;
+    type Records = Vec<(u32, TraceRecord)>;
 
     const MAIN: u64 = 100;
     const OTHER: u64 = 101;
 
-    fn sync(kind: SyncKind, object: u64) -> Record {
-        Record::Sync(Sync { kind, count: 0, object })
+    fn sync(kind: SyncKind, object: u64) -> TraceRecord {
+        TraceRecord::Sync(Sync { kind, count: 0, object })
     }
 
-    fn continues(object: u64, count: u64) -> Record {
-        Record::Sync(Sync { kind: SyncKind::Continues, count, object })
+    fn continues(object: u64, count: u64) -> TraceRecord {
+        TraceRecord::Sync(Sync { kind: SyncKind::Continues, count, object })
     }
 
-    fn access(writes: bool) -> Record {
-        Record::Access(Access { address: 8, size_log2: 3, writes, instructions: 5 })
+    fn access(writes: bool) -> TraceRecord {
+        TraceRecord::Access(Access { address: 8, size_log2: 3, writes, instructions: 5 })
     }
 
     /// Checks blocks of one record each.
-    fn checked(records: &[(u32, Record)]) -> Result<Summary, Flaw> {
+    fn checked(records: &[(u32, TraceRecord)]) -> Result<TraceSummary, Flaw> {
         let mut check = Check::default();
         for (thread, record) in records {
-            let mut block = Block::new(*thread);
+            let mut block = RecordBlock::new(*thread);
             block.push(*record);
             check.block(*thread as usize, &block.take().as_ref()[BLOCK_HEADER..])?;
         }

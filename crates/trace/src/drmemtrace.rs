@@ -6,7 +6,7 @@
 //! number of instructions between them. These traces hold no waits of threads: in the result all
 //! threads begin together.
 
-use crate::form::{Access, Block, MOST_THREADS, Record, Sync, SyncKind};
+use crate::form::{Access, MOST_THREADS, RecordBlock, Sync, SyncKind, TraceRecord};
 use std::io::{self, Read, Write};
 use thiserror::Error;
 
@@ -103,7 +103,7 @@ pub fn convert<R: Read>(
     // All numbers first, since the first thread creates the others.
     let tids = threads.iter_mut().map(Records::thread).collect::<Result<Vec<u64>, _>>()?;
     for (number, (records, tid)) in (0..).zip(threads.iter_mut().zip(&tids)) {
-        let mut writer = Writer { block: Block::new(number), out: &mut *out };
+        let mut writer = Writer { block: RecordBlock::new(number), out: &mut *out };
         writer.sync(SyncKind::Begins, *tid)?;
         if number == 0 {
             // The traces do not name creators, and each thread but the first needs one.
@@ -130,12 +130,12 @@ pub fn convert<R: Read>(
 }
 
 struct Writer<'a, W> {
-    block: Block,
+    block: RecordBlock,
     out: &'a mut W,
 }
 
 impl<W: Write> Writer<'_, W> {
-    fn push(&mut self, record: Record) -> io::Result<()> {
+    fn push(&mut self, record: TraceRecord) -> io::Result<()> {
         if self.block.is_full() {
             self.write()?;
         }
@@ -148,7 +148,7 @@ impl<W: Write> Writer<'_, W> {
     }
 
     fn sync(&mut self, kind: SyncKind, object: u64) -> io::Result<()> {
-        self.push(Record::Sync(Sync { kind, count: 0, object }))
+        self.push(TraceRecord::Sync(Sync { kind, count: 0, object }))
     }
 
     fn access(
@@ -165,7 +165,7 @@ impl<W: Write> Writer<'_, W> {
             let part = left.min(LONGEST);
             // Our format has sizes that are powers of two: others are rounded up.
             let size_log2 = u8::try_from(part.next_power_of_two().trailing_zeros()).unwrap_or(0);
-            self.push(Record::Access(Access { address, size_log2, writes, instructions }))?;
+            self.push(TraceRecord::Access(Access { address, size_log2, writes, instructions }))?;
             // A file may hold any address, so the sum wraps.
             address = address.wrapping_add(part);
             left -= part;
@@ -180,7 +180,7 @@ impl<W: Write> Writer<'_, W> {
 mod tests {
     use super::*;
     use crate::form::header;
-    use crate::{Check, Flaw, Summary, TraceFile};
+    use crate::{Check, Flaw, TraceFile, TraceSummary};
     use std::io::Cursor;
 
     fn file(records: &[(u16, u16, u64)]) -> Vec<u8> {
@@ -193,7 +193,7 @@ mod tests {
         records.iter().flat_map(record).collect()
     }
 
-    fn converted(files: &[Vec<u8>]) -> Result<Summary, DrmemtraceError> {
+    fn converted(files: &[Vec<u8>]) -> Result<TraceSummary, DrmemtraceError> {
         let mut bytes = header().to_vec();
         convert(files.iter().map(Cursor::new), &mut bytes)?;
         let mut trace = TraceFile::of(Cursor::new(bytes)).unwrap();

@@ -17,7 +17,7 @@ pub enum ReadError {
 
 /// Position of a block's records in the file.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct BlockPosition {
     /// Offset of the first record, in bytes.
     at: u64,
     /// Size of all records, in bytes.
@@ -30,7 +30,7 @@ struct Place {
 pub struct TraceFile<R> {
     file: R,
     /// Blocks by thread, in the order of creation.
-    blocks: Vec<Vec<Place>>,
+    blocks: Vec<Vec<BlockPosition>>,
     /// Thread of each block, in the order of the file.
     order: Vec<u32>,
 }
@@ -46,7 +46,7 @@ impl<R: Read + Seek> TraceFile<R> {
         let mut header = [0; HEADER];
         fill(&mut file, &mut header)?;
         check_header(header)?;
-        let mut blocks: Vec<Vec<Place>> = Vec::new();
+        let mut blocks: Vec<Vec<BlockPosition>> = Vec::new();
         let mut order = Vec::new();
         let mut at = HEADER as u64;
         while at < end {
@@ -63,7 +63,7 @@ impl<R: Read + Seek> TraceFile<R> {
                 // Blocks come in the order of writing: a later thread's may come first.
                 blocks.resize_with(index + 1, Vec::new);
             }
-            blocks[index].push(Place { at, bytes });
+            blocks[index].push(BlockPosition { at, bytes });
             order.push(thread);
             at += bytes as u64;
             file.seek(SeekFrom::Start(at))?;
@@ -120,14 +120,14 @@ fn fill(file: &mut impl Read, bytes: &mut [u8]) -> Result<(), ReadError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::form::{Access, Block, Record, Records, header};
+    use crate::form::{Access, RecordBlock, Records, TraceRecord, header};
     use std::io::Cursor;
 
     /// Blocks of these threads with this many accesses each, in this order.
     fn trace(blocks: &[(u32, u64)]) -> Vec<u8> {
         let mut bytes = header().to_vec();
         for (thread, accesses) in blocks {
-            let mut block = Block::new(*thread);
+            let mut block = RecordBlock::new(*thread);
             for address in 0..*accesses {
                 block.push_access(Access { address, size_log2: 0, writes: false, instructions: 1 });
             }
@@ -144,7 +144,9 @@ mod tests {
         let mut bytes = Vec::new();
         let mut accesses = |thread, block| {
             let found = file.read(thread, block, &mut bytes).unwrap();
-            found.then(|| Records::of(&bytes).map(Result::unwrap).collect::<Vec<Record>>().len())
+            found.then(|| {
+                Records::of(&bytes).map(Result::unwrap).collect::<Vec<TraceRecord>>().len()
+            })
         };
         assert_eq!([accesses(0, 1), accesses(2, 0), accesses(0, 0)], [Some(5), Some(1), Some(3)]);
         assert_eq!([accesses(0, 2), accesses(1, 0), accesses(3, 0)], [None; 3]);

@@ -102,7 +102,7 @@ pub struct Sync {
 
 /// An event of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Record {
+pub enum TraceRecord {
     /// Read or write of memory.
     Access(Access),
     /// Synchronisation with other threads.
@@ -182,14 +182,14 @@ fn number_at(bytes: &[u8], at: usize) -> u32 {
 
 /// A block of one thread's records, to be written.
 #[derive(Clone, Debug)]
-pub struct Block {
+pub struct RecordBlock {
     /// Header of the block, then its records. The length in the header is set by [`Self::take`].
     bytes: Vec<u8>,
     /// Address of the last access in the block; 0 before the first.
     address: u64,
 }
 
-impl Block {
+impl RecordBlock {
     /// Empty block of the thread with this number.
     #[must_use]
     pub fn new(thread: u32) -> Self {
@@ -213,11 +213,11 @@ impl Block {
 
     /// Adds a record. The block must not be full.
     #[inline]
-    pub fn push(&mut self, record: Record) {
+    pub fn push(&mut self, record: TraceRecord) {
         debug_assert!(!self.is_full());
         match record {
-            Record::Access(access) => self.push_access(access),
-            Record::Sync(Sync { kind, count, object }) => {
+            TraceRecord::Access(access) => self.push_access(access),
+            TraceRecord::Sync(Sync { kind, count, object }) => {
                 // Bit 0 stays 0: readers refuse a synchronisation with bit 0 set.
                 self.bytes.push((kind as u8) << 4 | SYNC << 1);
                 self.push_number(count);
@@ -329,7 +329,7 @@ impl<'a> Records<'a> {
     }
 
     #[inline]
-    fn record(&mut self) -> Result<Record, TraceError> {
+    fn record(&mut self) -> Result<TraceRecord, TraceError> {
         let first = self.byte()?;
         let high = first >> 4;
         let size_log2 = first >> 1 & 7;
@@ -338,7 +338,11 @@ impl<'a> Records<'a> {
             // A synchronisation has bit 0 at 0.
             let kind = SyncKind::ALL.get(usize::from(high)).filter(|_| !writes);
             let kind = *kind.ok_or(TraceError::Record(first))?;
-            return Ok(Record::Sync(Sync { kind, count: self.number()?, object: self.number()? }));
+            return Ok(TraceRecord::Sync(Sync {
+                kind,
+                count: self.number()?,
+                object: self.number()?,
+            }));
         }
         let mut instructions = u32::from(high);
         if instructions == MANY {
@@ -349,12 +353,12 @@ impl<'a> Records<'a> {
         // Zigzag back: bit 0 is the sign.
         let difference = (difference >> 1) ^ (difference & 1).wrapping_neg();
         self.address = self.address.wrapping_add(difference);
-        Ok(Record::Access(Access { address: self.address, size_log2, writes, instructions }))
+        Ok(TraceRecord::Access(Access { address: self.address, size_log2, writes, instructions }))
     }
 }
 
 impl Iterator for Records<'_> {
-    type Item = Result<Record, TraceError>;
+    type Item = Result<TraceRecord, TraceError>;
 
     /// Next record. An error ends the iteration.
     #[inline]
@@ -375,17 +379,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn record() -> impl Strategy<Value = Record> {
+    fn record() -> impl Strategy<Value = TraceRecord> {
         let instructions = prop_oneof![0..20_u32, any::<u32>()];
         let address = prop_oneof![0..4096_u64, any::<u64>()];
         let access = (address, 0..7_u8, any::<bool>(), instructions).prop_map(
             |(address, size_log2, writes, instructions)| {
-                Record::Access(Access { address, size_log2, writes, instructions })
+                TraceRecord::Access(Access { address, size_log2, writes, instructions })
             },
         );
         let kind = prop::sample::select(SyncKind::ALL.to_vec());
         let sync = (kind, any::<u64>(), any::<u64>())
-            .prop_map(|(kind, count, object)| Record::Sync(Sync { kind, count, object }));
+            .prop_map(|(kind, count, object)| TraceRecord::Sync(Sync { kind, count, object }));
         prop_oneof![4 => access, 1 => sync]
     }
 
@@ -395,14 +399,14 @@ mod tests {
             thread in 0..MOST_THREADS,
             records in prop::collection::vec(record(), 1..200),
         ) {
-            let mut block = Block::new(thread);
+            let mut block = RecordBlock::new(thread);
             for _ in 0..2 {
                 records.iter().for_each(|record| block.push(*record));
                 prop_assert!(!block.is_empty());
                 let bytes = block.take();
                 let (head, rest) = bytes.as_ref().split_first_chunk().unwrap();
                 prop_assert_eq!(block_header(*head), Ok((thread, rest.len())));
-                let read: Result<Vec<Record>, TraceError> = Records::of(rest).collect();
+                let read: Result<Vec<TraceRecord>, TraceError> = Records::of(rest).collect();
                 prop_assert_eq!(read.unwrap(), records.clone());
             }
         }
@@ -417,7 +421,7 @@ mod tests {
 
     #[test]
     fn neighbours_are_short() {
-        let mut block = Block::new(0);
+        let mut block = RecordBlock::new(0);
         let access = |address| Access { address, size_log2: 3, writes: false, instructions: 4 };
         (0..100).for_each(|n| block.push_access(access(0x7fff_0000_0000 + 8 * n)));
         assert_eq!(block.take().as_ref().len(), BLOCK_HEADER + 7 + 2 * 99 + 1);
@@ -440,9 +444,9 @@ mod tests {
 
     #[test]
     fn a_block_that_is_full_has_room() {
-        let mut block = Block::new(3);
+        let mut block = RecordBlock::new(3);
         let largest =
-            Record::Sync(Sync { kind: SyncKind::Wakes, count: u64::MAX, object: u64::MAX });
+            TraceRecord::Sync(Sync { kind: SyncKind::Wakes, count: u64::MAX, object: u64::MAX });
         while !block.is_full() {
             block.push(largest);
         }

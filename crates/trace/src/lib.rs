@@ -14,17 +14,17 @@
 //! # Example
 //! ```
 //! use colocate_trace::TraceFile;
-//! use colocate_trace::form::{Access, Block, Record, Records, header};
+//! use colocate_trace::form::{Access, RecordBlock, TraceRecord, Records, header};
 //!
 //! let read = Access { address: 0x1000, size_log2: 3, writes: false, instructions: 12 };
-//! let mut block = Block::new(0);
+//! let mut block = RecordBlock::new(0);
 //! block.push_access(read);
 //! let bytes = [header().as_slice(), block.take().as_ref()].concat();
 //!
 //! let mut trace = TraceFile::of(std::io::Cursor::new(bytes))?;
 //! let mut records = Vec::new();
 //! assert!(trace.read(0, 0, &mut records)?, "thread 0 has a first block");
-//! assert_eq!(Records::of(&records).collect::<Vec<_>>(), [Ok(Record::Access(read))]);
+//! assert_eq!(Records::of(&records).collect::<Vec<_>>(), [Ok(TraceRecord::Access(read))]);
 //! assert!(!trace.read(0, 1, &mut records)?, "and no second block");
 //! # Ok::<(), colocate_trace::ReadError>(())
 //! ```
@@ -34,5 +34,5 @@ pub mod drmemtrace;
 mod file;
 pub mod form;
 
-pub use check::{Check, Flaw, Summary, ThreadSummary};
+pub use check::{Check, Flaw, ThreadSummary, TraceSummary};
 pub use file::{ReadError, TraceFile};

@@ -21,11 +21,11 @@ const CHECK_NS: u64 = 50_000_000;
 /// The thread ends when this is dropped, and with the process at the latest. The thread ends early
 /// if the kernel moves it from its PU, since it would slow another PU.
 pub struct Hog {
-    shared: Arc<Shared>,
+    shared: Arc<HogState>,
     thread: Option<JoinHandle<Result<(), ThreadError>>>,
 }
 
-struct Shared {
+struct HogState {
     cpu: u32,
     period_ns: u64,
     taken_ns: AtomicU64,
@@ -40,7 +40,7 @@ impl Hog {
     pub fn start(cpu: u32, period: Duration) -> anyhow::Result<Self> {
         let period_ns = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
         let taken_ns = AtomicU64::new(0);
-        let shared = Arc::new(Shared { cpu, period_ns, taken_ns, over: AtomicBool::new(false) });
+        let shared = Arc::new(HogState { cpu, period_ns, taken_ns, over: AtomicBool::new(false) });
         let (ready, began) = mpsc::channel();
         let its = Arc::clone(&shared);
         let named = Builder::new().name(format!("slows PU {cpu}"));
@@ -100,7 +100,7 @@ fn prepare(cpu: u32) -> anyhow::Result<()> {
     sys::be_real_time(PRIORITY)
 }
 
-impl Shared {
+impl HogState {
     /// Spins at the beginning of every period and sleeps for the rest, until `over`.
     ///
     /// # Errors

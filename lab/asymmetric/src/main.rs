@@ -14,7 +14,7 @@ mod sys;
 use anyhow::{Context as _, bail};
 use clap::Parser;
 use hog::Hog;
-use report::{Report, interval};
+use report::{SlowdownReport, interval};
 use smt_bench::thread;
 use speed::Measured;
 use std::ffi::OsString;
@@ -126,7 +126,7 @@ fn run(args: &Args) -> anyhow::Result<u8> {
     };
     hog.still_there()?;
     let asked = args.share.is_none().then_some(args.ratio);
-    let mut report = Report::new(args.cpu, fast, asked, hog.period(), share, found);
+    let mut report = SlowdownReport::new(args.cpu, fast, asked, hog.period(), share, found);
     publish(args, &report, found)?;
     let status = match start(&args.command) {
         Ok(status) => status_of(status),
@@ -144,7 +144,7 @@ fn run(args: &Args) -> anyhow::Result<u8> {
 }
 
 /// Checks after the program's end that the PU was slow, and measures again if requested.
-fn check_after(args: &Args, hog: &mut Hog, report: &mut Report) -> anyhow::Result<()> {
+fn check_after(args: &Args, hog: &mut Hog, report: &mut SlowdownReport) -> anyhow::Result<()> {
     hog.still_there()?;
     if args.again {
         let again = speed::ratio(args.cpu, report.fast, args.windows)?;
@@ -193,7 +193,7 @@ fn fast(slow: u32, usable: &[u32]) -> anyhow::Result<u32> {
 }
 
 /// Prints the measured ratio, and writes the report.
-fn publish(args: &Args, report: &Report, found: Measured) -> anyhow::Result<()> {
+fn publish(args: &Args, report: &SlowdownReport, found: Measured) -> anyhow::Result<()> {
     if !args.quiet {
         eprintln!("asymmetric: {}", report.line(found.mean));
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Measured slowdown of a PU; serialised as the JSON of `--output`.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct SlowdownReport {
     version: u32,
     /// The slow PU, by the kernel's number.
     cpu: u32,
@@ -26,7 +26,7 @@ pub struct Report {
     pub after: Option<Measured>,
 }
 
-impl Report {
+impl SlowdownReport {
     /// Report of the measurement before the program.
     pub fn new(
         cpu: u32,
@@ -74,10 +74,10 @@ mod tests {
     use super::*;
     use colocate_figures::stats::geometric_estimate;
 
-    fn report() -> Report {
+    fn report() -> SlowdownReport {
         let mean = geometric_estimate(&[1.99, 2.01, 2.0]).unwrap();
         let found = Measured { mean, median: 2.0 };
-        Report::new(1, 0, Some(2.0), Duration::from_millis(2), 0.4823, found)
+        SlowdownReport::new(1, 0, Some(2.0), Duration::from_millis(2), 0.4823, found)
     }
 
     #[test]

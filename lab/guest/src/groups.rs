@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 const ROOT: &str = "/sys/fs/cgroup";
 
 /// A control group; removed on drop if it is empty.
-pub struct Group {
+pub struct ControlGroup {
     folder: PathBuf,
 }
 
-impl Group {
+impl ControlGroup {
     /// Creates a group with settings, as (file, value).
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ControlGroup {
     fn drop(&mut self) {
         // A killed process stays in its group for a moment, and rmdir fails with EBUSY.
         for _ in 0..1000 {

@@ -1,7 +1,7 @@
 //! A run of `colocate run` or `colocate schedule` under observation by a case.
 
 use crate::evidence::eventually;
-use crate::tasks::{self, Task};
+use crate::tasks::{self, LiveTask};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// A `colocate` with all its descendants; all are killed on drop.
-pub struct Session {
+pub struct ColocateSession {
     mark: String,
     report: PathBuf,
     /// The process of colocate.
@@ -42,7 +42,7 @@ fn keep_an_event() -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Session {
+impl ColocateSession {
     /// Starts `colocate run OPTIONS -- PROGRAM`. The program reads the session's lines.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl Session {
         Self::start_by(&[], options, program)
     }
 
-    /// Like [`Session::start`], with `wrapper` before the command.
+    /// Like [`ColocateSession::start`], with `wrapper` before the command.
     ///
     /// # Errors
     /// If the wrapper cannot be started.
@@ -138,13 +138,13 @@ impl Session {
 
     /// Every living task of colocate and of the programs.
     #[must_use]
-    pub fn all(&self) -> Vec<Task> {
+    pub fn all(&self) -> Vec<LiveTask> {
         tasks::marked(&self.mark)
     }
 
     /// Every living task of the programs.
     #[must_use]
-    pub fn tasks(&self) -> Vec<Task> {
+    pub fn tasks(&self) -> Vec<LiveTask> {
         self.all().into_iter().filter(|task| !task.is_colocate()).collect()
     }
 
@@ -155,8 +155,8 @@ impl Session {
     pub fn await_tasks(
         &self,
         what: &str,
-        mut holds: impl FnMut(&[Task]) -> bool,
-    ) -> anyhow::Result<Vec<Task>> {
+        mut holds: impl FnMut(&[LiveTask]) -> bool,
+    ) -> anyhow::Result<Vec<LiveTask>> {
         let mut last = Vec::new();
         let waited = eventually(what, || {
             last = self.tasks();
@@ -168,7 +168,7 @@ impl Session {
 
     /// Main threads of colocate's own processes.
     #[must_use]
-    pub fn own(&self) -> Vec<Task> {
+    pub fn own(&self) -> Vec<LiveTask> {
         let all = self.all().into_iter();
         all.filter(|task| task.is_colocate() && task.tid == task.pid).collect()
     }
@@ -206,7 +206,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for ColocateSession {
     fn drop(&mut self) {
         // Repeated, since a scan misses tasks that are created during the scan.
         for _ in 0..100 {
@@ -232,8 +232,8 @@ pub fn send(signal: &str, pids: &[impl AsRef<str>]) {
 
 /// Tasks in a line, each as "TID PROGRAM: ALLOWED-PUS at LAST-PU".
 #[must_use]
-pub fn picture(tasks: &[Task]) -> String {
-    let texts = tasks.iter().map(|Task { tid, program, bonds, last_ran, .. }| {
+pub fn picture(tasks: &[LiveTask]) -> String {
+    let texts = tasks.iter().map(|LiveTask { tid, program, bonds, last_ran, .. }| {
         format!("{tid} {program}: {} at {last_ran}", bonds.cpus)
     });
     texts.collect::<Vec<_>>().join(", ")

@@ -25,7 +25,7 @@ pub struct Bonds {
 
 /// A living task.
 #[derive(Clone, Debug)]
-pub struct Task {
+pub struct LiveTask {
     /// Process ID.
     pub pid: i32,
     /// Thread ID.
@@ -38,7 +38,7 @@ pub struct Task {
     pub last_ran: u32,
 }
 
-impl Task {
+impl LiveTask {
     /// Reads one thread; `None` if the thread has ended.
     #[must_use]
     pub fn read(pid: i32, tid: i32) -> Option<Self> {
@@ -93,17 +93,17 @@ impl Task {
 /// If `/proc` cannot be read.
 pub fn untouched() -> anyhow::Result<Bonds> {
     let pid = std::process::id().cast_signed();
-    Ok(Task::read(pid, pid).context("/proc has no entry of ours")?.bonds)
+    Ok(LiveTask::read(pid, pid).context("/proc has no entry of ours")?.bonds)
 }
 
 /// Every task with `LAB_MARK=mark` in its environment, which children inherit.
 #[must_use]
-pub fn marked(mark: &str) -> Vec<Task> {
+pub fn marked(mark: &str) -> Vec<LiveTask> {
     let variable = format!("LAB_MARK={mark}");
     let pids = numbers("/proc").into_iter().filter(|pid| has_variable(*pid, &variable));
     pids.flat_map(|pid| {
         let threads = numbers(&format!("/proc/{pid}/task"));
-        threads.into_iter().filter_map(move |tid| Task::read(pid, tid))
+        threads.into_iter().filter_map(move |tid| LiveTask::read(pid, tid))
     })
     .collect()
 }

@@ -7,11 +7,11 @@ use std::fs;
 const ROOT: &str = "/sys/kernel/tracing";
 
 /// A tracepoint, recorded until this is dropped.
-pub struct Traced {
+pub struct RecordedTracepoint {
     enable: String,
 }
 
-impl Traced {
+impl RecordedTracepoint {
     /// Records `event`, a folder of tracefs's `events`, e.g. `syscalls/sys_exit_write`.
     ///
     /// # Errors
@@ -32,7 +32,7 @@ impl Traced {
     }
 }
 
-impl Drop for Traced {
+impl Drop for RecordedTracepoint {
     fn drop(&mut self) {
         // A tracepoint that stays enabled does not disturb the next case, which clears the trace.
         let _ = fs::write(&self.enable, "0");

@@ -1,8 +1,8 @@
 //! The table of boots with their cases.
 
-use super::{Boot, Size};
+use super::{Boot, SuiteSize};
 use crate::guest::Guest::{self, Arm64, X86Linux6_1, X86Linux6_12, X86Linux7};
-use Size::{Full, Quick, Soak};
+use SuiteSize::{Full, Quick, Soak};
 use std::time::Duration;
 
 type Cases = &'static [&'static [&'static str]];
@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(900);
 
 const fn boot(
     name: &'static str,
-    size: Size,
+    size: SuiteSize,
     machine: &'static str,
     guest: Guest,
     programs: &'static [&'static str],

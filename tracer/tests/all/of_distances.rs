@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // helpers, small numbers
 
 use crate::distances::{Distances, FAR, FRONT, MIDDLE, Misses};
-use crate::recency::{Line, Recency, mix};
+use crate::recency::{CacheLine, Recency, mix};
 use std::collections::{BTreeMap, HashMap};
 
 /// Misses and written evicted lines of a simulated LRU cache of `lines` lines.
@@ -30,7 +30,7 @@ fn simulated(accesses: &[(u64, bool)], lines: usize) -> (u64, u64) {
 fn of(accesses: &[(u64, bool)]) -> Misses {
     let mut distances = Distances::new();
     for &(line, written) in accesses {
-        distances.access(Line::new(line, written));
+        distances.access(CacheLine::new(line, written));
     }
     distances.counts().misses()
 }
@@ -113,7 +113,7 @@ fn lines_above_are_counted_through_every_move() {
         });
         assert_eq!(found.map(|(_, (_, above))| above), above);
         expected.push(number);
-        let line = Line::new(number, false);
+        let line = CacheLine::new(number, false);
         let known = found.map_or_else(|| recency.know(line), |(known, _)| known);
         recency.put(known, line);
         if expected.len() > 100 {

@@ -1,15 +1,15 @@
 //! Assignment of counters to blocks: totals do not depend on the assignment.
 
-use crate::slots::{KINDS, SLOTS, Slots, Tally, with_instruction};
+use crate::slots::{BlockTally, KINDS, SLOTS, Slots, with_instruction};
 use colocate_isa::{Class, ClassSet};
 
 /// A tally that is unique to `number`.
-fn tally(number: u16) -> Tally {
+fn tally(number: u16) -> BlockTally {
     [512, number % 512, number / 512, 0, 7, 0, 1]
 }
 
 /// Totals of the counters after each of `tallies` blocks has run once.
-fn total(tallies: &[Tally]) -> (Slots, [u64; KINDS]) {
+fn total(tallies: &[BlockTally]) -> (Slots, [u64; KINDS]) {
     let mut slots = Slots::default();
     let mut counters = vec![0; SLOTS];
     for tally in tallies {
@@ -21,7 +21,7 @@ fn total(tallies: &[Tally]) -> (Slots, [u64; KINDS]) {
     (slots, total)
 }
 
-fn sum(tallies: &[Tally]) -> [u64; KINDS] {
+fn sum(tallies: &[BlockTally]) -> [u64; KINDS] {
     let mut sum = [0; KINDS];
     for tally in tallies {
         for (sum, amount) in sum.iter_mut().zip(tally) {
@@ -40,7 +40,7 @@ fn equal_blocks_share_a_counter() {
 
 #[test]
 fn more_blocks_than_counters_lose_nothing() {
-    let many: Vec<Tally> = (0..u16::try_from(SLOTS).unwrap() + 1000).map(tally).collect();
+    let many: Vec<BlockTally> = (0..u16::try_from(SLOTS).unwrap() + 1000).map(tally).collect();
     let twice = [many.clone(), many].concat();
     let (slots, found) = total(&twice);
     assert_eq!(found, sum(&twice));

@@ -2,10 +2,10 @@
 
 use crate::snapshot::Snapshot;
 use crate::stretches::{MOST, STRIKES, Stretches};
-use colocate_isa::counts::{Block, Branches, Part, Stretch};
+use colocate_isa::counts::{BlockSequence, Branches, CodeBlock, ExecutionCounts};
 
-fn code(address: u64) -> Block {
-    Block { address, instructions: vec![vec![0x90], vec![0x31, 0xc0]] }
+fn code(address: u64) -> CodeBlock {
+    CodeBlock { address, instructions: vec![vec![0x90], vec![0x31, 0xc0]] }
 }
 
 #[test]
@@ -18,7 +18,7 @@ fn a_stretch_names_its_blocks_in_their_order() {
     assert_eq!(taken.note(0, 7, places[1]), None);
     assert!(taken.note(0, 7, places[2]).is_some_and(|clock| clock < STRIKES));
     // What CPU 1 has begun is not whole, so its block is not named.
-    let stretch = Stretch { tid: 7, blocks: vec![1, 0, 1], ran: None };
+    let stretch = BlockSequence { tid: 7, blocks: vec![1, 0, 1], ran: None };
     assert_eq!(taken.taken(), (vec![code(0x10), code(0x20)], vec![stretch]));
     taken.clear();
     assert_eq!(taken.taken(), (vec![], vec![]));
@@ -32,7 +32,7 @@ fn what_a_cpu_began_before_it_ended_is_dropped() {
     taken.drop_open(0);
     assert_eq!(taken.note(0, 9, place), None);
     assert!(taken.note(0, 9, place).is_some());
-    assert_eq!(taken.taken().1, [Stretch { tid: 9, blocks: vec![0, 0], ran: None }]);
+    assert_eq!(taken.taken().1, [BlockSequence { tid: 9, blocks: vec![0, 0], ran: None }]);
 }
 
 /// After many stretches of one block each, at least half of the limit and at most the limit are kept,
@@ -70,8 +70,9 @@ fn parts_add_up() {
     }
     let stretches = taken.taken().1;
     assert!((MOST / 2..MOST).contains(&stretches.len()));
-    let parts: Vec<&Part> = stretches.iter().map(|stretch| stretch.ran.as_ref().unwrap()).collect();
-    let sum = |of: fn(&Part) -> u64| parts.iter().map(|part| of(part)).sum::<u64>();
+    let parts: Vec<&ExecutionCounts> =
+        stretches.iter().map(|stretch| stretch.ran.as_ref().unwrap()).collect();
+    let sum = |of: fn(&ExecutionCounts) -> u64| parts.iter().map(|part| of(part)).sum::<u64>();
     let end = sum(|part| part.counts.instructions) / 100;
     assert_eq!(end, 3 * MOST as u64);
     assert_eq!(sum(|part| part.branches.unwrap().mispredicted), 3 * end);

@@ -2,7 +2,7 @@
 //! order.
 
 use crate::control::Control;
-use crate::list::Node;
+use crate::list::ListNode;
 use crate::loops;
 use crate::measure::{CHUNK_NS, run_chunks, sized};
 use crate::overlap::paces;
@@ -16,16 +16,16 @@ const STEPS: u64 = 32;
 /// Bytes of a cache line: 64 on every processor with these loops, except 128 on Apple's.
 const LINE: usize = 64;
 
-/// A cache line with the address of the next. Has the layout of a [`Node`] for the loop, which
+/// A cache line with the address of the next. Has the layout of a [`ListNode`] for the loop, which
 /// reads only the address.
 #[repr(align(64))]
-struct Line {
+struct ChaseLine {
     next: *const Self,
 }
 
 /// A circle of lines in random order. Not written after its construction.
 pub struct Chase {
-    lines: Vec<Line>,
+    lines: Vec<ChaseLine>,
 }
 
 // SAFETY: the pointers lead only into `lines`, which moves along with them.
@@ -40,9 +40,9 @@ impl Chase {
     #[must_use]
     pub fn new(bytes: usize, seed: u64) -> Self {
         let count = (bytes / LINE).max(2);
-        let mut lines: Vec<Line> = Vec::with_capacity(count);
+        let mut lines: Vec<ChaseLine> = Vec::with_capacity(count);
         huge_pages(lines.as_ptr().addr(), count * LINE);
-        lines.extend((0..count).map(|_| Line { next: ptr::null() }));
+        lines.extend((0..count).map(|_| ChaseLine { next: ptr::null() }));
         // Four bytes per index: a circle has less than 256 GiB.
         let mut order: Vec<u32> = (0..u32::try_from(count).unwrap_or(u32::MAX)).collect();
         // xorshift would stay at 0.
@@ -115,7 +115,7 @@ impl Chase {
             let mut at = &raw const self.lines[start];
             let mut run = |iterations: u64| {
                 let limit = control.done() + iterations;
-                at = loops::load_dep(&control, limit, at.cast::<Node>()).cast();
+                at = loops::load_dep(&control, limit, at.cast::<ListNode>()).cast();
             };
             if begin == Begin::Warm {
                 // One round loads every line.

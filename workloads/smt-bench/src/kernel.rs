@@ -115,20 +115,20 @@ impl Default for ListSize {
 
 /// A kernel with its parameter: `fp-add`, `load-dep`, `load-dep:8192`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Workload {
+pub struct KernelSpec {
     /// The kernel.
     pub kernel: Kernel,
     /// Size of the list; used by `load-dep` only.
     pub list: ListSize,
 }
 
-impl From<Kernel> for Workload {
+impl From<Kernel> for KernelSpec {
     fn from(kernel: Kernel) -> Self {
         Self { kernel, list: ListSize::default() }
     }
 }
 
-impl fmt::Display for Workload {
+impl fmt::Display for KernelSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.list == ListSize::default() {
             self.kernel.fmt(f)
@@ -138,7 +138,7 @@ impl fmt::Display for Workload {
     }
 }
 
-impl FromStr for Workload {
+impl FromStr for KernelSpec {
     type Err = WorkloadError;
     fn from_str(text: &str) -> Result<Self, WorkloadError> {
         let Some((name, size)) = text.split_once(':') else {
@@ -188,13 +188,13 @@ mod tests {
     fn every_name_is_read_back() {
         for kernel in Kernel::ALL {
             assert_eq!(kernel.name().parse(), Ok(kernel));
-            assert_eq!(kernel.to_string().parse(), Ok(Workload::from(kernel)));
+            assert_eq!(kernel.to_string().parse(), Ok(KernelSpec::from(kernel)));
         }
     }
 
     #[test]
     fn bad_workloads_say_what_is_expected() {
-        let message = |text: &str| text.parse::<Workload>().unwrap_err().to_string();
+        let message = |text: &str| text.parse::<KernelSpec>().unwrap_err().to_string();
         assert_eq!(
             message("fp-sub"),
             "unknown kernel \"fp-sub\": expected one of branch, fp-add, fp-mul, fp-div, int-add, \
@@ -216,13 +216,13 @@ mod tests {
         #[test]
         fn sizes_are_read_back(kib in 1..=ListSize::MAX_KIB) {
             let list = ListSize::from_kib(kib).unwrap();
-            let workload = Workload { kernel: Kernel::LoadDep, list };
+            let workload = KernelSpec { kernel: Kernel::LoadDep, list };
             prop_assert_eq!(workload.to_string().parse(), Ok(workload));
         }
 
         #[test]
         fn no_text_panics(text: String) {
-            let _ = text.parse::<Workload>();
+            let _ = text.parse::<KernelSpec>();
         }
     }
 }

@@ -39,7 +39,7 @@ pub mod thread;
 pub mod traffic;
 
 pub use control::Control;
-pub use kernel::{Kernel, ListSize, Workload, WorkloadError};
+pub use kernel::{Kernel, KernelSpec, ListSize, WorkloadError};
 pub use mix::{Architecture, LoopCounts, by_construction};
 pub use runner::{Runner, run_for, run_iterations};
 

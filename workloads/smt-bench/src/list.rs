@@ -5,14 +5,14 @@ use std::ptr;
 
 /// An element: a pointer on 128 bytes of its own, so that a fetched pair of lines serves one step.
 #[repr(align(128))]
-pub struct Node {
-    next: *const Node,
+pub struct ListNode {
+    next: *const ListNode,
 }
 
 /// A circular list in the order of addresses, as in the paper: the last node points to the first.
 pub struct List {
-    nodes: Box<[Node]>,
-    at: *const Node,
+    nodes: Box<[ListNode]>,
+    at: *const ListNode,
 }
 
 // SAFETY: the pointers lead only into `nodes`, which moves along with them.
@@ -21,9 +21,10 @@ unsafe impl Send for List {}
 impl List {
     /// Builds a list of `size` and writes every page.
     pub fn new(size: ListSize) -> Self {
-        let count = size.kib() as usize * 1024 / size_of::<Node>();
-        let mut nodes: Box<[Node]> = (0..count).map(|_| Node { next: ptr::null() }).collect();
-        let addresses: Vec<*const Node> = nodes.iter().map(ptr::from_ref).collect();
+        let count = size.kib() as usize * 1024 / size_of::<ListNode>();
+        let mut nodes: Box<[ListNode]> =
+            (0..count).map(|_| ListNode { next: ptr::null() }).collect();
+        let addresses: Vec<*const ListNode> = nodes.iter().map(ptr::from_ref).collect();
         for (node, &next) in nodes.iter_mut().zip(addresses.iter().cycle().skip(1)) {
             node.next = next;
         }
@@ -31,7 +32,7 @@ impl List {
     }
 
     /// Current node of the traversal.
-    pub fn at(&self) -> *const Node {
+    pub fn at(&self) -> *const ListNode {
         self.at
     }
 
@@ -39,7 +40,7 @@ impl List {
     ///
     /// # Panics
     /// If `at` is not in this list.
-    pub fn set_at(&mut self, at: *const Node) {
+    pub fn set_at(&mut self, at: *const ListNode) {
         assert!(self.nodes.as_ptr_range().contains(&at), "the traversal left its list");
         self.at = at;
     }

@@ -4,7 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use smt_bench::thread::{ThreadError, pin, side_by_side};
-use smt_bench::{Architecture, Control, Kernel, Runner, Workload, by_construction};
+use smt_bench::{Architecture, Control, Kernel, KernelSpec, Runner, by_construction};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -25,17 +25,17 @@ Usage: smt-bench KERNEL[:KB] [--seconds S | --iterations N] [--threads T] [--cpu
 
 /// Action selected by the command line.
 #[derive(Debug, PartialEq)]
-enum Command {
+enum SelectedAction {
     Help,
     List,
-    Run(Run),
+    Run(RunArgs),
 }
 
 /// Arguments of a run.
 #[derive(Clone, Debug, PartialEq)]
-struct Run {
-    workload: Workload,
-    length: Length,
+struct RunArgs {
+    workload: KernelSpec,
+    length: RunLength,
     threads: usize,
     /// PUs to pin the threads to, in turn; empty for no pinning.
     cpus: Vec<u32>,
@@ -43,7 +43,7 @@ struct Run {
 
 /// End of a run: after a time, or after a number of iterations of each thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Length {
+enum RunLength {
     Time(Duration),
     Iterations(u64),
 }
@@ -54,9 +54,9 @@ fn main() -> ExitCode {
             eprintln!("smt-bench: {message}; see smt-bench --help");
             return ExitCode::from(2);
         }
-        Ok(Command::Help) => Ok(HELP.to_owned()),
-        Ok(Command::List) => Ok(list()),
-        Ok(Command::Run(run)) => report(&run),
+        Ok(SelectedAction::Help) => Ok(HELP.to_owned()),
+        Ok(SelectedAction::List) => Ok(list()),
+        Ok(SelectedAction::Run(run)) => report(&run),
     };
     match done {
         Ok(text) => {
@@ -75,15 +75,15 @@ fn value(args: &mut impl Iterator<Item = String>, arg: &str) -> Result<String, S
     args.next().ok_or_else(|| format!("{arg} needs a value"))
 }
 
-fn parse(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
+fn parse(mut args: impl Iterator<Item = String>) -> Result<SelectedAction, String> {
     let mut workload = None;
     let mut length = None;
     let mut threads = 1;
     let mut cpus = Vec::new();
     while let Some(arg) = args.next() {
         match arg.as_str() {
-            "--help" | "-h" => return Ok(Command::Help),
-            "--list" => return Ok(Command::List),
+            "--help" | "-h" => return Ok(SelectedAction::Help),
+            "--list" => return Ok(SelectedAction::List),
             "--seconds" | "--iterations" if length.is_some() => {
                 return Err("expected one of --seconds and --iterations, once".to_owned());
             }
@@ -99,21 +99,21 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
         }
     }
     let workload = workload.ok_or("expected a kernel")?;
-    let length = length.unwrap_or(Length::Time(Duration::from_secs(1)));
-    Ok(Command::Run(Run { workload, length, threads, cpus }))
+    let length = length.unwrap_or(RunLength::Time(Duration::from_secs(1)));
+    Ok(SelectedAction::Run(RunArgs { workload, length, threads, cpus }))
 }
 
-fn seconds(text: &str) -> Result<Length, String> {
+fn seconds(text: &str) -> Result<RunLength, String> {
     let found = text.parse().ok().filter(|s| (0.001..=86_400.0).contains(s));
     let found =
         found.ok_or_else(|| format!("expected seconds from 0.001 to 86400, found {text}"))?;
-    Ok(Length::Time(Duration::from_secs_f64(found)))
+    Ok(RunLength::Time(Duration::from_secs_f64(found)))
 }
 
-fn iterations(text: &str) -> Result<Length, String> {
+fn iterations(text: &str) -> Result<RunLength, String> {
     let found = text.parse().ok().filter(|&n| n > 0);
     found
-        .map(Length::Iterations)
+        .map(RunLength::Iterations)
         .ok_or_else(|| format!("expected iterations above 0, found {text}"))
 }
 
@@ -127,7 +127,7 @@ fn cpu_list(text: &str) -> Result<Vec<u32>, String> {
     each.map_err(|_| format!("expected PUs as in 0,2, found {text}"))
 }
 
-fn report(run: &Run) -> Result<String, ThreadError> {
+fn report(run: &RunArgs) -> Result<String, ThreadError> {
     let (done, took) = execute(run)?;
     let rate = done as f64 / took.as_secs_f64();
     Ok(format!(
@@ -141,11 +141,11 @@ fn report(run: &Run) -> Result<String, ThreadError> {
 
 /// Runs the threads. Returns their total iterations, and the time from the common start to the end
 /// of the last.
-fn execute(run: &Run) -> Result<(u64, Duration), ThreadError> {
+fn execute(run: &RunArgs) -> Result<(u64, Duration), ThreadError> {
     let controls: Vec<Control> = (0..run.threads).map(|_| Control::new()).collect();
     let iterations = match run.length {
-        Length::Time(_) => u64::MAX,
-        Length::Iterations(n) => n,
+        RunLength::Time(_) => u64::MAX,
+        RunLength::Iterations(n) => n,
     };
     let mut begin = Instant::now();
     let done = side_by_side(
@@ -160,7 +160,7 @@ fn execute(run: &Run) -> Result<(u64, Duration), ThreadError> {
         || {
             // Not before: allocating and writing lists takes time.
             begin = Instant::now();
-            if let Length::Time(length) = run.length {
+            if let RunLength::Time(length) = run.length {
                 std::thread::sleep(length);
                 controls.iter().for_each(Control::stop);
             }
@@ -187,13 +187,13 @@ fn list() -> String {
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Command, String> {
+    fn parsed(line: &str) -> Result<SelectedAction, String> {
         parse(line.split_whitespace().map(str::to_owned))
     }
 
-    fn run(line: &str) -> Run {
+    fn run(line: &str) -> RunArgs {
         match parsed(line) {
-            Ok(Command::Run(run)) => run,
+            Ok(SelectedAction::Run(run)) => run,
             other => panic!("{line}: {other:?}"),
         }
     }
@@ -202,19 +202,22 @@ mod tests {
     fn defaults() {
         let found = run("fp-add");
         assert_eq!(found.workload, Kernel::FpAdd.into());
-        assert_eq!(found.length, Length::Time(Duration::from_secs(1)));
+        assert_eq!(found.length, RunLength::Time(Duration::from_secs(1)));
         assert_eq!((found.threads, found.cpus), (1, vec![]));
     }
 
     #[test]
     fn each_option_is_read() {
-        assert_eq!(run("--seconds 0.5 int-mul").length, Length::Time(Duration::from_millis(500)));
-        assert_eq!(run("int-mul --iterations 7").length, Length::Iterations(7));
+        assert_eq!(
+            run("--seconds 0.5 int-mul").length,
+            RunLength::Time(Duration::from_millis(500))
+        );
+        assert_eq!(run("int-mul --iterations 7").length, RunLength::Iterations(7));
         assert_eq!(run("int-mul --threads 3").threads, 3);
         assert_eq!(run("int-mul --cpu 0,2").cpus, [0, 2]);
         assert_eq!(run("load-dep:32").workload.list.kib(), 32);
-        assert_eq!(parsed("--list"), Ok(Command::List));
-        assert_eq!(parsed("fp-add -h"), Ok(Command::Help));
+        assert_eq!(parsed("--list"), Ok(SelectedAction::List));
+        assert_eq!(parsed("fp-add -h"), Ok(SelectedAction::Help));
     }
 
     #[test]

@@ -1,17 +1,17 @@
 //! Runs workloads in parallel, each pinned to a PU, and records their trails.
 
 use crate::control::Control;
-use crate::kernel::Workload;
-use crate::overlap::{Stamp, Trail};
+use crate::kernel::KernelSpec;
+use crate::overlap::{ClockPair, Trail};
 use crate::runner::Runner;
 use crate::thread::{ThreadError, cpu_ns, pin, side_by_side, wall_ns};
 use std::time::Duration;
 
 /// A workload and its PU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Job {
+pub struct PinnedKernel {
     /// Workload to run.
-    pub workload: Workload,
+    pub workload: KernelSpec,
     /// Kernel number of the PU.
     pub cpu: u32,
 }
@@ -30,7 +30,7 @@ pub(crate) const CHUNK_NS: u64 = 100_000;
 ///
 /// # Errors
 /// [`ThreadError`] if a PU cannot be used or no thread can be created. No trail is recorded then.
-pub fn together(jobs: &[Job], length: Duration) -> Result<Vec<Trail>, ThreadError> {
+pub fn together(jobs: &[PinnedKernel], length: Duration) -> Result<Vec<Trail>, ThreadError> {
     side_by_side(
         jobs.len(),
         |number| {
@@ -89,8 +89,8 @@ pub(crate) fn sized(target_ns: u64, mut run: impl FnMut(u64)) -> u64 {
 }
 
 /// Reads both clocks.
-pub(crate) fn stamp() -> Stamp {
-    Stamp { wall_ns: wall_ns(), cpu_ns: cpu_ns() }
+pub(crate) fn stamp() -> ClockPair {
+    ClockPair { wall_ns: wall_ns(), cpu_ns: cpu_ns() }
 }
 
 /// Runs chunks of `chunk` iterations of `run` for `length`, with a stamp after each.
@@ -122,17 +122,17 @@ mod tests {
     #[test]
     fn every_job_leaves_a_trail_that_goes_forward() {
         let cpus = usable().unwrap();
-        let jobs: Vec<Job> = Kernel::ALL
+        let jobs: Vec<PinnedKernel> = Kernel::ALL
             .into_iter()
             .zip(cpus.iter().cycle())
             .take(3)
-            .map(|(kernel, &cpu)| Job { workload: kernel.into(), cpu })
+            .map(|(kernel, &cpu)| PinnedKernel { workload: kernel.into(), cpu })
             .collect();
         let trails = together(&jobs, Duration::from_millis(2)).unwrap();
         assert_eq!(trails.len(), 3);
         for trail in trails {
             assert!(trail.chunk >= 1 && trail.stamps.len() >= 2);
-            let forward = |pair: &[Stamp]| pair[0].wall_ns < pair[1].wall_ns;
+            let forward = |pair: &[ClockPair]| pair[0].wall_ns < pair[1].wall_ns;
             assert!(trail.stamps.windows(2).all(forward));
         }
     }
@@ -142,7 +142,7 @@ mod tests {
     fn a_pu_that_is_not_there_ends_the_whole_measurement() {
         let cpu = usable().unwrap()[0];
         let workload = Kernel::IntAdd.into();
-        let jobs = [Job { workload, cpu }, Job { workload, cpu: 8_000 }];
+        let jobs = [PinnedKernel { workload, cpu }, PinnedKernel { workload, cpu: 8_000 }];
         let message = together(&jobs, Duration::from_secs(3600)).unwrap_err().to_string();
         assert!(message.starts_with("cannot run on PU 8000: sched_setaffinity: "), "{message}");
     }

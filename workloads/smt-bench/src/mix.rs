@@ -96,13 +96,13 @@ const fn aarch64(kernel: Kernel) -> LoopCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{control::Control, list::Node, loops};
+    use crate::{control::Control, list::ListNode, loops};
     use colocate_isa::{Class, ClassCounts, Decoded, Flow, Isa, classify};
     use std::collections::BTreeMap;
 
     fn address(kernel: Kernel) -> u64 {
         type Plain = fn(&Control, u64) -> f64;
-        type Walk = fn(&Control, u64, *const Node) -> *const Node;
+        type Walk = fn(&Control, u64, *const ListNode) -> *const ListNode;
         let function = match kernel {
             Kernel::Branch => loops::branch as Plain as usize,
             Kernel::FpAdd => loops::fp_add as Plain as usize,

@@ -7,7 +7,7 @@
 
 /// Two clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub struct ClockPair {
     /// Wall time in nanoseconds, by a clock common to all threads.
     pub wall_ns: u64,
     /// CPU time of the thread in nanoseconds.
@@ -20,12 +20,12 @@ pub struct Trail {
     /// Iterations between two stamps.
     pub chunk: u64,
     /// Clocks at the start and after every chunk.
-    pub stamps: Vec<Stamp>,
+    pub stamps: Vec<ClockPair>,
 }
 
 /// Speed of a thread while all ran.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pace {
+pub struct ThreadSpeed {
     /// Nanoseconds per iteration: the median of the chunks.
     pub iteration_ns: f64,
     /// Total time of the chunks, in nanoseconds.
@@ -39,35 +39,35 @@ const SLACK_NS: u64 = 5_000;
 
 /// Interval of wall time, in nanoseconds.
 #[derive(Clone, Copy)]
-struct Span {
+struct WallInterval {
     from: u64,
     to: u64,
 }
 
-impl Span {
+impl WallInterval {
     fn holds(self, other: Self) -> bool {
         self.from <= other.from && other.to <= self.to
     }
 }
 
 /// Wall time from `a` to `b` in which the thread did not run, in nanoseconds.
-fn waited(a: Stamp, b: Stamp) -> u64 {
+fn waited(a: ClockPair, b: ClockPair) -> u64 {
     // The clocks are read one after the other, so the CPU time can be ahead.
     (b.wall_ns - a.wall_ns).saturating_sub(b.cpu_ns.saturating_sub(a.cpu_ns))
 }
 
 impl Trail {
     /// Chunks in which the thread ran throughout.
-    fn undisturbed(&self) -> impl Iterator<Item = Span> {
+    fn undisturbed(&self) -> impl Iterator<Item = WallInterval> {
         self.stamps.windows(2).filter_map(|pair| {
-            let span = Span { from: pair[0].wall_ns, to: pair[1].wall_ns };
+            let span = WallInterval { from: pair[0].wall_ns, to: pair[1].wall_ns };
             (waited(pair[0], pair[1]) <= SLACK_NS).then_some(span)
         })
     }
 
     /// Maximal spans in which the thread ran throughout, in ascending order.
-    fn running(&self) -> Vec<Span> {
-        let mut spans: Vec<Span> = Vec::new();
+    fn running(&self) -> Vec<WallInterval> {
+        let mut spans: Vec<WallInterval> = Vec::new();
         for span in self.undisturbed() {
             match spans.last_mut() {
                 Some(last) if last.to == span.from => last.to = span.to,
@@ -92,8 +92,8 @@ impl Trail {
 /// Speed of each of `trails` while all ran, in their order; `None` for a trail without a chunk in
 /// such a time.
 #[must_use]
-pub fn paces(trails: &[Trail]) -> Vec<Option<Pace>> {
-    let running: Vec<Vec<Span>> = trails.iter().map(Trail::running).collect();
+pub fn paces(trails: &[Trail]) -> Vec<Option<ThreadSpeed>> {
+    let running: Vec<Vec<WallInterval>> = trails.iter().map(Trail::running).collect();
     let paces = trails.iter().enumerate().map(|(own, trail)| {
         let shared = trail.undisturbed().filter(|span| {
             let mut others = running.iter().enumerate().filter(|(other, _)| *other != own);
@@ -105,17 +105,20 @@ pub fn paces(trails: &[Trail]) -> Vec<Option<Pace>> {
 }
 
 /// True if one of the ascending spans contains `span`.
-fn is_within_one(ascending: &[Span], span: Span) -> bool {
+fn is_within_one(ascending: &[WallInterval], span: WallInterval) -> bool {
     let after = ascending.partition_point(|candidate| candidate.from <= span.from);
     // Spans do not overlap: only the last one that begins before can contain `span`.
     after > 0 && ascending[after - 1].holds(span)
 }
 
-fn pace_of(chunk: u64, spans: impl Iterator<Item = Span>) -> Option<Pace> {
+fn pace_of(chunk: u64, spans: impl Iterator<Item = WallInterval>) -> Option<ThreadSpeed> {
     let mut lengths: Vec<u64> = spans.map(|span| span.to - span.from).collect();
     lengths.sort_unstable();
     let middle = *lengths.get(lengths.len() / 2)?;
-    Some(Pace { iteration_ns: middle as f64 / chunk as f64, together_ns: lengths.iter().sum() })
+    Some(ThreadSpeed {
+        iteration_ns: middle as f64 / chunk as f64,
+        together_ns: lengths.iter().sum(),
+    })
 }
 
 #[cfg(test)]
@@ -126,12 +129,12 @@ mod tests {
     /// A trail from a picture: one letter per 100 µs, `#` runs, `.` waits. A chunk is 100 µs of
     /// running (10 iterations) and ends when it has had them, whatever the wall clock says.
     fn trail(picture: &str) -> Trail {
-        let mut stamps = vec![Stamp { wall_ns: 0, cpu_ns: 0 }];
+        let mut stamps = vec![ClockPair { wall_ns: 0, cpu_ns: 0 }];
         let mut cpu_ns = 0;
         for (column, letter) in (1_u64..).zip(picture.chars()) {
             if letter == '#' {
                 cpu_ns += 100_000;
-                stamps.push(Stamp { wall_ns: column * 100_000, cpu_ns });
+                stamps.push(ClockPair { wall_ns: column * 100_000, cpu_ns });
             }
         }
         Trail { chunk: 10, stamps }

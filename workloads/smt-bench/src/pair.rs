@@ -15,7 +15,7 @@ use std::time::Duration;
 /// A number on two cache lines of its own, because processors fetch lines in pairs.
 #[derive(Default)]
 #[repr(align(128))]
-struct Line(AtomicU64);
+struct PaddedCounter(AtomicU64);
 
 /// Value that ends the thread at the other end of a line.
 const END: u64 = u64::MAX;
@@ -35,7 +35,7 @@ const TRIPS: u64 = 256;
 /// If both PUs are the same: neither spinning thread would let the other run.
 pub fn line(pus: [u32; 2], length: Duration) -> Result<Option<f64>, ThreadError> {
     assert_ne!(pus[0], pus[1], "a line passes between two PUs");
-    let line = Line::default();
+    let line = PaddedCounter::default();
     let done = side_by_side(
         2,
         |number| pin(pus[number]),
@@ -46,7 +46,7 @@ pub fn line(pus: [u32; 2], length: Duration) -> Result<Option<f64>, ThreadError>
 }
 
 /// Waits for a value on the line; false if the value is [`END`].
-fn wait_for(line: &Line, wanted: u64) -> bool {
+fn wait_for(line: &PaddedCounter, wanted: u64) -> bool {
     loop {
         let found = line.0.load(SeqCst);
         if found == wanted || found == END {
@@ -57,7 +57,7 @@ fn wait_for(line: &Line, wanted: u64) -> bool {
 }
 
 /// Second thread: answers each odd value with the next even value.
-fn return_all(line: &Line) -> Option<f64> {
+fn return_all(line: &PaddedCounter) -> Option<f64> {
     let mut next = 1;
     while wait_for(line, next) {
         line.0.store(next + 1, SeqCst);
@@ -67,7 +67,7 @@ fn return_all(line: &Line) -> Option<f64> {
 }
 
 /// First thread: sends odd values for `length`, and returns the nanoseconds of a pass.
-fn pass(line: &Line, length: Duration) -> Option<f64> {
+fn pass(line: &PaddedCounter, length: Duration) -> Option<f64> {
     let mut stamps = vec![stamp()];
     let end = stamps[0].wall_ns + ns(length);
     let mut next = 0;
@@ -114,9 +114,9 @@ pub struct WakeUp {
 #[derive(Default)]
 struct Wakes {
     /// Time of the waker's call, in nanoseconds; 0 once taken by the woken thread.
-    posted: Line,
+    posted: PaddedCounter,
     /// Last round, from 1, that the woken thread has begun.
-    sleeping: Line,
+    sleeping: PaddedCounter,
     ended: AtomicBool,
     woken: OnceLock<Thread>,
 }
@@ -226,7 +226,7 @@ pub fn round_trips(pus: [u32; 2], busy: bool, count: u32) -> Result<Vec<u64>, Th
 #[derive(Default)]
 struct RoundTrips {
     /// Number of the thread to continue.
-    turn: Line,
+    turn: PaddedCounter,
     ended: AtomicBool,
     threads: [OnceLock<Thread>; 2],
 }

@@ -1,7 +1,7 @@
 //! Runs a kernel for a number of iterations, or until stopped by its control.
 
 use crate::control::Control;
-use crate::kernel::{Kernel, Workload};
+use crate::kernel::{Kernel, KernelSpec};
 use crate::list::List;
 use crate::loops;
 
@@ -14,7 +14,7 @@ pub struct Runner {
 impl Runner {
     /// Prepares `workload`; allocates and writes its list here, not while running.
     #[must_use]
-    pub fn new(workload: Workload) -> Self {
+    pub fn new(workload: KernelSpec) -> Self {
         let walks = workload.kernel == Kernel::LoadDep;
         Self { kernel: workload.kernel, list: walks.then(|| List::new(workload.list)) }
     }
@@ -53,13 +53,13 @@ impl Runner {
 }
 
 /// Runs `iterations` iterations of `workload` and returns their number.
-pub fn run_iterations(workload: impl Into<Workload>, iterations: u64) -> u64 {
+pub fn run_iterations(workload: impl Into<KernelSpec>, iterations: u64) -> u64 {
     Runner::new(workload.into()).run(&Control::new(), iterations)
 }
 
 /// Runs `workload` until another thread calls [`Control::stop`], and returns the number of
 /// iterations done.
-pub fn run_for(workload: impl Into<Workload>, control: &Control) -> u64 {
+pub fn run_for(workload: impl Into<KernelSpec>, control: &Control) -> u64 {
     Runner::new(workload.into()).run(control, u64::MAX)
 }
 

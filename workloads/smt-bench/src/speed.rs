@@ -53,7 +53,7 @@ pub struct Visit {
 
 /// Length of a visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Length {
+pub struct VisitLength {
     /// Untimed work at the beginning, in which the core wakes up and its clock rate rises.
     pub warm_up: Duration,
     /// Least timed work; the last portion is finished.
@@ -84,9 +84,9 @@ pub fn portion(cpu: u32) -> Result<Portion, ThreadError> {
 ///
 /// # Errors
 /// [`ThreadError`] if the PU cannot be used or goes offline meanwhile, or no thread can be created.
-pub fn visit(cpu: u32, portion: Portion, length: Length) -> Result<Visit, ThreadError> {
+pub fn visit(cpu: u32, portion: Portion, length: VisitLength) -> Result<Visit, ThreadError> {
     on(cpu, || {
-        let mut work = Work::new(portion);
+        let mut work = PreparedLoops::new(portion);
         work.until(length.warm_up);
         work.until(length.timed)
     })
@@ -108,13 +108,13 @@ pub(crate) fn on<T: Send>(cpu: u32, what: impl Fn() -> T + Sync) -> Result<T, Th
 }
 
 /// Prepared loops of a portion.
-struct Work {
+struct PreparedLoops {
     portion: Portion,
     runners: [Runner; KERNELS.len()],
     control: Control,
 }
 
-impl Work {
+impl PreparedLoops {
     fn new(portion: Portion) -> Self {
         let runners = KERNELS.map(|kernel| Runner::new(kernel.into()));
         Self { portion, runners, control: Control::new() }
@@ -157,8 +157,8 @@ mod tests {
     use crate::thread::usable;
     use colocate_testing::skip;
 
-    const SHORT: Length =
-        Length { warm_up: Duration::from_micros(100), timed: Duration::from_millis(3) };
+    const SHORT: VisitLength =
+        VisitLength { warm_up: Duration::from_micros(100), timed: Duration::from_millis(3) };
 
     #[test]
     fn a_visit_does_whole_portions_for_as_long_as_asked() {
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn at_least_one_portion_is_done() {
         let portion = Portion { chain: 1, kernels: [1; KERNELS.len()] };
-        let length = Length { warm_up: Duration::ZERO, timed: Duration::ZERO };
+        let length = VisitLength { warm_up: Duration::ZERO, timed: Duration::ZERO };
         let visit = visit(usable().unwrap()[0], portion, length).unwrap();
         assert_eq!((visit.portions, visit.additions), (1, clock::IN_A_ROW));
     }

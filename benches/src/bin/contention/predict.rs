@@ -5,7 +5,7 @@ use crate::raw::{Kind, Raw, Times};
 use anyhow::Context;
 use colocate_benches::mean;
 use colocate_machine::{Bytes, PuIdx, exact};
-use colocate_model::{Assumptions, Demand, MissCurve, Model, Seat};
+use colocate_model::{Assumptions, Demand, MissCurve, Model, PlacedTask};
 use std::fmt::Write;
 
 /// Assumptions on the last cache's replacement, with names; the second is the default.
@@ -25,8 +25,9 @@ impl Case {
         let performance = self.machine.performance.as_ref().context("no figures")?;
         let model = Model::new(&self.machine.machine, performance, self.assumptions)?;
         let seat =
-            |(place, demand)| Seat { pu: PuIdx::new(place), demand, pages: &[1.0], space: 0 };
-        let mut seats: Vec<Seat<'_>> = demands.iter().copied().enumerate().map(seat).collect();
+            |(place, demand)| PlacedTask { pu: PuIdx::new(place), demand, pages: &[1.0], space: 0 };
+        let mut seats: Vec<PlacedTask<'_>> =
+            demands.iter().copied().enumerate().map(seat).collect();
         seats.extend(self.others.as_ref().map(|others| seat((2, others))));
         let rates = model.predict(&seats);
         Ok(rates.tasks.iter().map(|task| 1e9 / task.instructions_per_second).collect())

@@ -6,17 +6,17 @@ use colocate_model::Assumptions;
 use colocate_policy::PolicySpec;
 use colocate_sim::{Moves, Platform};
 use colocate_study::replication::Study;
-use colocate_study::replication::definition::{Definition, Layout, SerialBy, Waiting};
+use colocate_study::replication::definition::{Layout, PolicyStudyDefinition, SerialBy, Waiting};
 use colocate_study::replication::layout::levelled;
-use colocate_study::replication::pace::{Kind, Shape, Sizes};
-use colocate_study::replication::phased::{self, Point};
+use colocate_study::replication::pace::{DemandKind, Shape, Sizes};
+use colocate_study::replication::phased::{self, PhasedSituation};
 
 /// Gain of fast cores in either layout, and cost of moves where they are only said to be fast: half of the time serial, by
 /// all threads in turn.
 pub fn fast_cores_in_either_layout() {
     let (machine, performance) = machine("amp-4x12");
     let draws = [Assumptions::default()];
-    let mut definition = Definition::built_in("fedorova").unwrap();
+    let mut definition = PolicyStudyDefinition::built_in("fedorova").unwrap();
     (definition.length, definition.seeds) = (Nanos::from_millis(400), 1);
     let study = Study {
         definition: &definition,
@@ -35,10 +35,10 @@ pub fn fast_cores_in_either_layout() {
         for phase in [5, 10, 20] {
             let parts = 400 / (2 * phase) + 1;
             let length = definition.length;
-            let point = Point {
+            let point = PhasedSituation {
                 layout,
                 levelled,
-                shape: Shape { kind: Kind::Typical, serial: 0.5, length, parts },
+                shape: Shape { kind: DemandKind::Typical, serial: 0.5, length, parts },
                 serial_by: SerialBy::InTurn,
                 waiting: Waiting::Sleep,
                 programs: 1,
@@ -58,7 +58,7 @@ pub fn fast_cores_in_either_layout() {
 }
 
 /// Seconds of a situation under a scheduler, the mean of two seeds, and moves a second, also those to another last-level cache.
-fn seconds(study: &Study<'_>, point: &Point, name: &str) -> (f64, f64, f64) {
+fn seconds(study: &Study<'_>, point: &PhasedSituation, name: &str) -> (f64, f64, f64) {
     let machine = point.layout.of(study.machine);
     let flat = levelled(study.performance);
     let performance = if point.levelled { &flat } else { study.performance };

@@ -3,9 +3,9 @@
 use crate::machine;
 use colocate_machine::Nanos;
 use colocate_model::phase::PhaseFile;
-use colocate_model::symbiosis::Sample;
+use colocate_model::symbiosis::FitSample;
 use colocate_study::replication::recorded::{self, Recorded};
-use colocate_study::train::{Samples, Settings, TrainingSet, samples};
+use colocate_study::train::{GroupSamples, TrainingSet, TrainingSettings, samples};
 
 /// What a least-squares fit of slowdowns by every component alone, of the others and their products explains: the equation has
 /// no more to go by.
@@ -21,15 +21,15 @@ pub fn what_stacks_of_recorded_programs_hold() {
         Recorded::new(name, PhaseFile::from_json(&text).unwrap()).unwrap()
     });
     let (machine, performance) = machine("power8-10c");
-    let settings = Settings::default();
+    let settings = TrainingSettings::default();
     let length = Nanos(settings.interval.0 * u64::from(settings.intervals + 1));
     let recorded: Vec<Recorded> = recorded.collect();
     let programs = recorded::programs(&machine, &performance, &recorded, length).unwrap();
     let set = TrainingSet::of_programs(&programs);
     for (threads, found) in samples(&machine, &performance, &set, &settings).unwrap() {
-        let Samples { fitted, judged } = found;
+        let GroupSamples { fitted, judged } = found;
         let factors = normal_equations(&fitted);
-        let r2 = |samples: &[Sample]| {
+        let r2 = |samples: &[FitSample]| {
             let slowdowns: Vec<f64> = samples.iter().map(|it| it.together.iter().sum()).collect();
             let mean = slowdowns.iter().sum::<f64>() / slowdowns.len() as f64;
             let off = samples.iter().zip(&slowdowns).map(|(it, slowdown)| {
@@ -47,14 +47,14 @@ pub fn what_stacks_of_recorded_programs_hold() {
 }
 
 /// 1, the components, those of the others, and all their products.
-fn terms(sample: &Sample) -> Vec<f64> {
-    let Sample { own, others, .. } = sample;
+fn terms(sample: &FitSample) -> Vec<f64> {
+    let FitSample { own, others, .. } = sample;
     let products = own.iter().flat_map(|a| others.iter().map(move |b| a * b));
     [1.0].into_iter().chain(own.iter().chain(others).copied()).chain(products).collect()
 }
 
 /// The factors of [`terms`] that come nearest to the slowdowns, of which a little is taken away where terms depend on each other.
-fn normal_equations(samples: &[Sample]) -> Vec<f64> {
+fn normal_equations(samples: &[FitSample]) -> Vec<f64> {
     const RIDGE: f64 = 1e-6;
     let count = terms(&samples[0]).len();
     let mut rows = vec![vec![0.0; count + 1]; count];

@@ -1,8 +1,8 @@
 //! Which masks a journal's changes have left.
 
 use super::{MaskFacts, MaskOwner, allowed, mask_and_cpuset};
-use crate::journal::{Entry, Journal};
-use crate::workload::Workload;
+use crate::journal::{Journal, JournalEntry};
+use crate::workload::JournalWorkload;
 use colocate_files::kernel;
 use colocate_linux::Tid;
 use colocate_linux::handle::ProcessHandle;
@@ -11,10 +11,10 @@ use std::path::Path;
 
 /// Whether a thread has a given mask, whatever is known of its process.
 pub(super) fn has_given_mask(
-    workload: &Workload<'_>,
+    workload: &JournalWorkload<'_>,
     process: &ProcessHandle,
     tid: Tid,
-    entry: Option<&Entry>,
+    entry: Option<&JournalEntry>,
 ) -> bool {
     let original = &workload.journal().original;
     let given = given(workload.journal(), entry);
@@ -53,7 +53,7 @@ fn is_of_gone(journal: &Journal, process: &ProcessHandle, tid: Tid, shown: &PuSe
 
 /// Masks that a thread may have been given according to the journal; all masks for an unknown
 /// thread.
-fn given(journal: &Journal, entry: Option<&Entry>) -> Vec<PuSet> {
+fn given(journal: &Journal, entry: Option<&JournalEntry>) -> Vec<PuSet> {
     let Some(entry) = entry else { return journal.given() };
     let marks = [entry.mark, entry.was].into_iter().filter(|mark| mark.is_put());
     let masks = marks.filter_map(|mark| journal.mask(mark));

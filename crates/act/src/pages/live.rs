@@ -1,14 +1,14 @@
 //! A process of this machine, and moving its pages.
 
-use super::maps::{ENTRY_B, Mapping, present_runs};
+use super::maps::{ENTRY_B, MemoryMapping, present_runs};
 use super::nodes::numbers;
-use super::status::{PageCounts, Sample};
-use super::work::{Batched, Memory, Target, Work, pieces};
-use super::{Addr, Span};
+use super::status::{MovedPageSample, PageCounts};
+use super::work::{Batched, MovableMemory, OngoingMove, PageTarget, pieces};
+use super::{Addr, AddressSpan};
 use colocate_files::kernel;
 use colocate_linux::clock::now;
 use colocate_linux::handle::ProcessHandle;
-use colocate_linux::move_pages::{self, NO_STATUS, Put, Seen, Stay, seen};
+use colocate_linux::move_pages::{self, NO_STATUS, PageLocation, Put, Stay, seen};
 use colocate_linux::{Pid, SysError, Tid};
 use colocate_machine::{Bytes, Nanos, NodeNr};
 use serde::Serialize;
@@ -61,7 +61,7 @@ pub enum PagesError {
         /// The process.
         pid: Pid,
         /// The range.
-        span: Span,
+        span: AddressSpan,
     },
     /// The node has gone, or the process's cpuset no longer allows it.
     #[error("{0}: the node went offline, or the process's cpuset no longer allows it")]
@@ -109,7 +109,7 @@ pub fn available(proc: &Path) -> Result<(), PagesError> {
 
 /// A process whose pages can be asked for and moved.
 #[derive(Debug)]
-pub struct Process {
+pub struct MovableProcess {
     /// Handle for every action on the process.
     pub handle: Arc<ProcessHandle>,
     /// Bytes in a small page.
@@ -119,7 +119,7 @@ pub struct Process {
     shared: bool,
 }
 
-impl Process {
+impl MovableProcess {
     /// Process `pid` below `proc` and `sys`, which are `/proc` and `/sys` on a live machine. With
     /// `shared`, pages mapped by several processes are moved as well.
     ///
@@ -130,7 +130,7 @@ impl Process {
         Ok(Self::of(Arc::new(handle), sys, shared))
     }
 
-    /// The process of `handle`; otherwise as [`Process::find`].
+    /// The process of `handle`; otherwise as [`MovableProcess::find`].
     pub fn of(handle: Arc<ProcessHandle>, sys: &Path, shared: bool) -> Self {
         let size = sys.join("kernel/mm/transparent_hugepage/hpage_pmd_size");
         let block_b = kernel::read_text(&size).ok().and_then(|text| text.trim().parse().ok());
@@ -189,16 +189,16 @@ impl Process {
     /// Mappings of the process, lowest addresses first.
     ///
     /// # Errors
-    /// [`PagesError::NoMemory`] without any, and the errors of [`Process::text`].
-    pub fn mappings(&self) -> Result<Vec<Mapping>, PagesError> {
-        let found = Mapping::parse_all(&self.text("smaps")?);
+    /// [`PagesError::NoMemory`] without any, and the errors of [`MovableProcess::text`].
+    pub fn mappings(&self) -> Result<Vec<MemoryMapping>, PagesError> {
+        let found = MemoryMapping::parse_all(&self.text("smaps")?);
         if found.is_empty() { Err(PagesError::NoMemory(self.pid())) } else { Ok(found) }
     }
 
     /// Nodes allowed by the process's cpuset; empty if it has just ended.
     ///
     /// # Errors
-    /// Errors of [`Process::text`].
+    /// Errors of [`MovableProcess::text`].
     pub fn allowed(&self) -> Result<Vec<NodeNr>, PagesError> {
         let status = self.text("status")?;
         let list = kernel::field(&status, "Mems_allowed_list");
@@ -206,7 +206,7 @@ impl Process {
     }
 
     /// Runs of present pages in `span`, as (first page, number of pages).
-    fn present(&self, span: Span) -> Result<Vec<(Addr, u64)>, PagesError> {
+    fn present(&self, span: AddressSpan) -> Result<Vec<(Addr, u64)>, PagesError> {
         let wrong = |error| self.unread("pagemap", error);
         let file = self.handle.file(&self.of_memory("pagemap")).map_err(wrong)?;
         let mut entries = Vec::new();
@@ -229,7 +229,7 @@ impl Process {
     }
 
     /// Size of the blocks of a mapping that are to be kept whole.
-    fn block_b(&self, mapping: &Mapping) -> Option<u64> {
+    fn block_b(&self, mapping: &MemoryMapping) -> Option<u64> {
         if mapping.hugetlb {
             // A page size that the kernel did not list counts as a small page.
             Some(mapping.page.0.max(self.page_b))
@@ -240,7 +240,7 @@ impl Process {
     }
 }
 
-impl Memory for Process {
+impl MovableMemory for MovableProcess {
     fn query(&mut self, pages: &[Addr]) -> Result<Vec<i32>, SysError> {
         self.handle.with(self.thread(), |tid| move_pages::query(Pid(tid.0), pages))
     }
@@ -270,7 +270,7 @@ impl Memory for Process {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum End {
+pub enum MoveEnd {
     /// Every page was dealt with.
     Done,
     /// Stopped.
@@ -283,7 +283,7 @@ pub enum End {
 #[derive(Debug)]
 pub struct Moved {
     /// Reason of the end.
-    pub end: End,
+    pub end: MoveEnd,
     /// Results of the pages.
     pub counts: PageCounts,
     /// First address not reached; `None` if all were.
@@ -291,7 +291,7 @@ pub struct Moved {
     /// The batches, in order.
     pub batches: Vec<Batched>,
     /// Sample of the moved pages.
-    pub sample: Sample,
+    pub sample: MovedPageSample,
     /// Memory in huge pages before the move, over the touched mappings.
     pub huge_before: Bytes,
     /// Memory in huge pages after the move; `None` if the process has ended.
@@ -300,11 +300,11 @@ pub struct Moved {
 
 /// Order to move memory.
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct MoveRequest {
     /// Address ranges.
-    pub spans: Vec<Span>,
+    pub spans: Vec<AddressSpan>,
     /// Target.
-    pub target: Target,
+    pub target: PageTarget,
     /// Whether to only query, and to count intended moves as moved.
     pub dry: bool,
     /// Maximum amount of attempted moves, exceeded by less than a huge page; `None` without a
@@ -318,36 +318,37 @@ pub struct Order {
 /// [`PagesError::NothingMapped`] if a span has no mapping in it, and errors of reading the process.
 /// Its end during the move is no error.
 pub fn move_spans(
-    process: &mut Process,
-    order: &Order,
+    process: &mut MovableProcess,
+    order: &MoveRequest,
     stop: &mut impl FnMut() -> bool,
 ) -> Result<Moved, PagesError> {
     let chosen = chosen(process, &order.spans)?;
     let most = order.budget.map_or(u64::MAX, |budget| budget.0 / process.page_b);
-    let mut work = Work::new(process.page_b, order.target.clone(), order.dry, most);
-    let mut end = End::Done;
+    let mut work = OngoingMove::new(process.page_b, order.target.clone(), order.dry, most);
+    let mut end = MoveEnd::Done;
     let mut reached = None;
     for (mapping, window) in chosen
         .iter()
         .flat_map(|(mapping, span)| windows(*span).map(move |window| (mapping, window)))
     {
-        if end == End::Done {
+        if end == MoveEnd::Done {
             end = one_window(process, mapping, window, &mut work, stop)?;
-            reached = (end != End::Done).then(|| work.reached.unwrap_or(window.start));
+            reached = (end != MoveEnd::Done).then(|| work.reached.unwrap_or(window.start));
         } else if !mapping.fixed && mapping.resident.0 > 0 {
             // Of a process that has ended, nothing is known.
             let left = process.present(window).unwrap_or_default();
             work.counts.not_reached += left.iter().map(|(_, pages)| pages).sum::<u64>();
         }
     }
-    let huge = |mappings: &[Mapping]| {
+    let huge = |mappings: &[MemoryMapping]| {
         let touched = mappings.iter().filter(|mapping| {
             chosen.iter().any(|(_, span)| mapping.span().intersection(*span).is_some())
         });
         Bytes(touched.map(|mapping| mapping.huge.0).sum())
     };
     // A mapping that two ranges touch is listed twice.
-    let mut before: Vec<Mapping> = chosen.iter().map(|(mapping, _)| mapping.clone()).collect();
+    let mut before: Vec<MemoryMapping> =
+        chosen.iter().map(|(mapping, _)| mapping.clone()).collect();
     before.dedup();
     Ok(Moved {
         end,
@@ -361,19 +362,23 @@ pub fn move_spans(
 }
 
 /// Parts of mappings in `spans`, each mapping once.
-fn chosen(process: &Process, spans: &[Span]) -> Result<Vec<(Mapping, Span)>, PagesError> {
+fn chosen(
+    process: &MovableProcess,
+    spans: &[AddressSpan],
+) -> Result<Vec<(MemoryMapping, AddressSpan)>, PagesError> {
     let mappings = process.mappings()?;
-    let mut wanted: Vec<Span> = spans.iter().map(|span| span.whole_pages(process.page_b)).collect();
+    let mut wanted: Vec<AddressSpan> =
+        spans.iter().map(|span| span.whole_pages(process.page_b)).collect();
     wanted.sort_unstable();
     // Ranges that overlap must not be counted twice.
-    wanted = wanted.into_iter().fold(Vec::new(), |mut joined: Vec<Span>, span| {
+    wanted = wanted.into_iter().fold(Vec::new(), |mut joined: Vec<AddressSpan>, span| {
         match joined.last_mut() {
             Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
             _ => joined.push(span),
         }
         joined
     });
-    let parts = |span: &Span| {
+    let parts = |span: &AddressSpan| {
         let inside = mappings.iter().map(|mapping| (mapping, mapping.span().intersection(*span)));
         let inside = inside.filter_map(|(mapping, part)| Some((mapping.clone(), part?)));
         inside.collect::<Vec<_>>()
@@ -385,42 +390,42 @@ fn chosen(process: &Process, spans: &[Span]) -> Result<Vec<(Mapping, Span)>, Pag
 }
 
 /// Parts of `span` that end at multiples of the window's size, so that no huge page is cut.
-fn windows(span: Span) -> impl Iterator<Item = Span> {
+fn windows(span: AddressSpan) -> impl Iterator<Item = AddressSpan> {
     let mut start = span.start.0;
     std::iter::from_fn(move || {
         // Saturates at the top of the address space.
         let next = (start / WINDOW_B + 1).saturating_mul(WINDOW_B).min(span.end.0);
-        let window = Span { start: Addr(start), end: Addr(next) };
+        let window = AddressSpan { start: Addr(start), end: Addr(next) };
         start = next;
         (window.start < window.end).then_some(window)
     })
 }
 
 fn one_window(
-    process: &mut Process,
-    mapping: &Mapping,
-    window: Span,
-    work: &mut Work,
+    process: &mut MovableProcess,
+    mapping: &MemoryMapping,
+    window: AddressSpan,
+    work: &mut OngoingMove,
     stop: &mut impl FnMut() -> bool,
-) -> Result<End, PagesError> {
+) -> Result<MoveEnd, PagesError> {
     if stop() {
-        return Ok(End::Stopped);
+        return Ok(MoveEnd::Stopped);
     }
     if !process.lives() {
-        return Ok(End::ProcessEnded);
+        return Ok(MoveEnd::ProcessEnded);
     }
     let pages = window.bytes() / process.page_b;
     if mapping.fixed {
         work.counts.stay(Stay::Unmovable, pages);
-        return Ok(End::Done);
+        return Ok(MoveEnd::Done);
     }
     if mapping.resident.0 == 0 {
         work.counts.stay(Stay::NotPresent, pages);
-        return Ok(End::Done);
+        return Ok(MoveEnd::Done);
     }
     let runs = match process.present(window) {
         Ok(runs) => runs,
-        Err(PagesError::NoProcess(_)) => return Ok(End::ProcessEnded),
+        Err(PagesError::NoProcess(_)) => return Ok(MoveEnd::ProcessEnded),
         // The file belongs to its user, so CAP_SYS_PTRACE alone does not open it; asking for each
         // page comes to the same.
         Err(PagesError::Denied(_)) => vec![(window.start, pages)],
@@ -433,8 +438,8 @@ fn one_window(
         runs.iter().flat_map(|(start, pages)| pieces(*start, *pages, process.page_b, block_b));
     let all: Vec<_> = cut.collect();
     match work.carry_out(&all, process, stop) {
-        Ok(done) => Ok(if done { End::Done } else { End::Stopped }),
-        Err(_) if !process.lives() => Ok(End::ProcessEnded),
+        Ok(done) => Ok(if done { MoveEnd::Done } else { MoveEnd::Stopped }),
+        Err(_) if !process.lives() => Ok(MoveEnd::ProcessEnded),
         Err(error) => Err(match error.errno() {
             // Without `shared`, EPERM concerns the process; with it, pages of further processes.
             Some(libc::EPERM) if process.shared => PagesError::SharedDenied,
@@ -475,8 +480,8 @@ const QUERY_EVERY: Duration = Duration::from_millis(250);
 /// Watches moved pages for `time`, or until they clearly do not stay, `stop` returns true, or the
 /// process ends.
 pub fn watch(
-    memory: &mut impl Memory,
-    sample: &Sample,
+    memory: &mut impl MovableMemory,
+    sample: &MovedPageSample,
     time: Nanos,
     stop: &mut impl FnMut() -> bool,
 ) -> Drift {
@@ -488,8 +493,8 @@ pub fn watch(
         let Ok(status) = memory.query(&pages) else { break };
         drift.watched = memory.now().saturating_sub(begun);
         let on = status.iter().zip(&nodes).filter_map(|(status, wanted)| match seen(*status)? {
-            Seen::On(node) => Some(node != *wanted),
-            Seen::Not(_) => None,
+            PageLocation::On(node) => Some(node != *wanted),
+            PageLocation::Not(_) => None,
         });
         let away: Vec<bool> = on.collect();
         drift.looked_at = away.len() as u64;
@@ -558,16 +563,17 @@ mod tests {
 
     #[test]
     fn windows_end_at_their_multiples() {
-        let span = Span { start: Addr(WINDOW_B - 4096), end: Addr(2 * WINDOW_B + 4096) };
-        let found: Vec<u64> = windows(span).map(Span::bytes).collect();
+        let span = AddressSpan { start: Addr(WINDOW_B - 4096), end: Addr(2 * WINDOW_B + 4096) };
+        let found: Vec<u64> = windows(span).map(AddressSpan::bytes).collect();
         assert_eq!(found, [4096, WINDOW_B, 4096]);
-        assert_eq!(windows(Span { start: Addr(4096), end: Addr(4096) }).count(), 0);
+        assert_eq!(windows(AddressSpan { start: Addr(4096), end: Addr(4096) }).count(), 0);
     }
 
     #[test]
     fn the_present_pages_of_this_test() {
         let pid = Pid(std::process::id().cast_signed());
-        let process = Process::find(Path::new("/proc"), Path::new("/sys"), pid, false).unwrap();
+        let process =
+            MovableProcess::find(Path::new("/proc"), Path::new("/sys"), pid, false).unwrap();
         assert!(process.lives());
         let mappings = process.mappings().unwrap();
         let stack = mappings.iter().find(|mapping| mapping.what == "[stack]").unwrap();
@@ -579,7 +585,7 @@ mod tests {
     #[test]
     fn pages_that_go_away_again_are_noticed() {
         let mut memory = Pretended::drawn("1111011111");
-        let mut sample = Sample::default();
+        let mut sample = MovedPageSample::default();
         (0..10).for_each(|page| sample.offer(Addr(page * 4096), NodeNr(1)));
         let drift = watch(&mut memory, &sample, Nanos::from_secs(60), &mut || false);
         assert_eq!((drift.looked_at, drift.drifted), (10, 1));

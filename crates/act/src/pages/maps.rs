@@ -1,13 +1,13 @@
 //! What is mapped where in a process: `/proc/PID/smaps`, `numa_maps` and `pagemap`.
 
-use super::{Addr, Span};
+use super::{Addr, AddressSpan};
 use colocate_machine::{Bytes, NodeNr};
 use std::collections::BTreeMap;
 
 /// Memory mapping of a process: neighbouring addresses with the same meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapping {
-    /// First address and first address after the mapping; see [`Mapping::span`].
+pub struct MemoryMapping {
+    /// First address and first address after the mapping; see [`MemoryMapping::span`].
     start: u64,
     end: u64,
     /// File, or the kernel's name such as `[heap]`; empty for memory without a name.
@@ -24,10 +24,10 @@ pub struct Mapping {
     pub fixed: bool,
 }
 
-impl Mapping {
+impl MemoryMapping {
     /// Address range.
-    pub const fn span(&self) -> Span {
-        Span { start: Addr(self.start), end: Addr(self.end) }
+    pub const fn span(&self) -> AddressSpan {
+        AddressSpan { start: Addr(self.start), end: Addr(self.end) }
     }
 
     /// Parses `smaps`. Malformed lines are skipped.
@@ -75,13 +75,13 @@ fn hex(text: &str) -> Option<u64> {
 }
 
 /// Parses the first line of a mapping, a line of `maps`.
-fn head(line: &str) -> Option<Mapping> {
+fn head(line: &str) -> Option<MemoryMapping> {
     // The last field is a file's name, which may contain spaces.
     let mut fields = line.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;
     let what = fields.nth(4).unwrap_or_default().trim_start();
     let fixed = ["[vdso]", "[vsyscall]"].contains(&what) || what.starts_with("[vvar");
-    Some(Mapping {
+    Some(MemoryMapping {
         start: hex(start)?,
         end: hex(end)?,
         what: what.into(),
@@ -95,7 +95,7 @@ fn head(line: &str) -> Option<Mapping> {
 
 /// Nodes of a mapping's pages, and the memory policy for new pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub struct MappingPlacement {
     /// Memory policy in the kernel's format: `default`, `bind:1`, `interleave:0-3`.
     pub policy: String,
     /// Memory per node.
@@ -104,11 +104,11 @@ pub struct Placed {
 
 /// Parses `numa_maps`: the mappings with pages, by their first addresses. Malformed lines are
 /// skipped.
-pub fn placed(numa_maps: &str) -> BTreeMap<Addr, Placed> {
+pub fn placed(numa_maps: &str) -> BTreeMap<Addr, MappingPlacement> {
     numa_maps.lines().filter_map(placed_line).collect()
 }
 
-fn placed_line(line: &str) -> Option<(Addr, Placed)> {
+fn placed_line(line: &str) -> Option<(Addr, MappingPlacement)> {
     let (start, rest) = line.split_once(' ')?;
     let start = u64::from_str_radix(start, 16).ok()?;
     // A policy may have spaces and `=` in it, so it ends at the first known keyword.
@@ -121,7 +121,7 @@ fn placed_line(line: &str) -> Option<(Addr, Placed)> {
         let pages: u64 = pages.parse().ok()?;
         Some((NodeNr(node.parse().ok()?), Bytes(pages.saturating_mul(page.0))))
     });
-    Some((Addr(start), Placed { policy: words[..end].join(" "), on: on.collect() }))
+    Some((Addr(start), MappingPlacement { policy: words[..end].join(" "), on: on.collect() }))
 }
 
 /// Whether the kernel writes `word` after the policy (`show_numa_map` in fs/proc/task_mmu.c).
@@ -195,7 +195,7 @@ VmFlags: rd mr pf io de dd sd
 
     #[test]
     fn smaps_are_read() {
-        let found = Mapping::parse_all(SMAPS);
+        let found = MemoryMapping::parse_all(SMAPS);
         assert_eq!(found.len(), 3);
         assert_eq!(found[0].span().to_string(), "7f0000000000-7f0000400000");
         assert_eq!((found[0].what.as_str(), found[0].page), ("", Bytes::kib(4)));

@@ -27,7 +27,7 @@ use thiserror::Error;
 
 /// Addresses from `start` to before `end`, written as `/proc/PID/maps` does: `7f00000000-7f00200000`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Span {
+pub struct AddressSpan {
     /// The first address.
     pub start: Addr,
     /// First address after the range.
@@ -42,7 +42,7 @@ pub struct SpanError {
     pub found: String,
 }
 
-impl Span {
+impl AddressSpan {
     /// All addresses.
     pub const ALL: Self = Self { start: Addr(0), end: Addr(u64::MAX) };
 
@@ -68,7 +68,7 @@ impl Span {
     }
 }
 
-impl FromStr for Span {
+impl FromStr for AddressSpan {
     type Err = SpanError;
 
     fn from_str(text: &str) -> Result<Self, SpanError> {
@@ -85,7 +85,7 @@ impl FromStr for Span {
     }
 }
 
-impl fmt::Display for Span {
+impl fmt::Display for AddressSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.start, self.end)
     }
@@ -97,18 +97,18 @@ mod tests {
 
     #[test]
     fn spans_as_the_kernel_writes_them() {
-        let span: Span = "7f00-8f00".parse().unwrap();
-        assert_eq!(span, Span { start: Addr(0x7f00), end: Addr(0x8f00) });
+        let span: AddressSpan = "7f00-8f00".parse().unwrap();
+        assert_eq!(span, AddressSpan { start: Addr(0x7f00), end: Addr(0x8f00) });
         assert_eq!("0x7f00-0x8f00".parse(), Ok(span));
         assert_eq!(span.to_string(), "7f00-8f00");
         for wrong in ["", "7f00", "8f00-7f00", "7f00-7f00", "-7f00", "+1-2", "x-y", "1-2-3"] {
-            assert_eq!(wrong.parse::<Span>(), Err(SpanError { found: wrong.into() }));
+            assert_eq!(wrong.parse::<AddressSpan>(), Err(SpanError { found: wrong.into() }));
         }
     }
 
     #[test]
     fn spans_widen_to_pages() {
-        let wide = |text: &str| text.parse::<Span>().unwrap().whole_pages(4096).to_string();
+        let wide = |text: &str| text.parse::<AddressSpan>().unwrap().whole_pages(4096).to_string();
         assert_eq!(wide("1001-1fff"), "1000-2000");
         assert_eq!(wide("1000-2000"), "1000-2000");
         assert_eq!(wide("0-ffffffffffffffff"), "0-fffffffffffff000");

@@ -1,6 +1,6 @@
 //! The machine's nodes, and which of them pages of a process may go to.
 
-use super::work::Target;
+use super::work::PageTarget;
 use colocate_files::kernel;
 use colocate_machine::{NodeNr, PuNr, PuSet};
 use std::path::Path;
@@ -9,7 +9,7 @@ use thiserror::Error;
 
 /// The nodes of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Nodes {
+pub struct MachineNodes {
     /// Online nodes.
     pub online: Vec<NodeNr>,
     /// Nodes with memory.
@@ -18,7 +18,7 @@ pub struct Nodes {
     pub pus: Vec<(NodeNr, PuSet)>,
 }
 
-impl Nodes {
+impl MachineNodes {
     /// Reads the nodes from `devices/system/node` below `sys`, which is `/sys` on a live machine;
     /// `None` for a kernel without nodes.
     pub fn read(sys: &Path) -> Option<Self> {
@@ -136,7 +136,11 @@ pub enum TargetError {
 ///
 /// # Errors
 /// [`TargetError`] with the reason why the target is impossible.
-pub fn target(word: TargetWord, nodes: &Nodes, allowed: &[NodeNr]) -> Result<Target, TargetError> {
+pub fn target(
+    word: TargetWord,
+    nodes: &MachineNodes,
+    allowed: &[NodeNr],
+) -> Result<PageTarget, TargetError> {
     let wanted = match word {
         TargetWord::Node(wanted) => wanted,
         TargetWord::Interleave => {
@@ -148,7 +152,7 @@ pub fn target(word: TargetWord, nodes: &Nodes, allowed: &[NodeNr]) -> Result<Tar
                 .collect();
             let enough = found.len() > 1;
             return if enough {
-                Ok(Target::Interleave(found))
+                Ok(PageTarget::Interleave(found))
             } else {
                 Err(TargetError::NothingToInterleave { found })
             };
@@ -166,19 +170,19 @@ pub fn target(word: TargetWord, nodes: &Nodes, allowed: &[NodeNr]) -> Result<Tar
     if !allowed.contains(&wanted) {
         return Err(TargetError::NotAllowed { wanted, allowed: allowed.to_vec() });
     }
-    Ok(Target::Node(wanted))
+    Ok(PageTarget::Node(wanted))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn nodes(online: &str, with_memory: &str) -> Nodes {
+    fn nodes(online: &str, with_memory: &str) -> MachineNodes {
         let numbers = |text| numbers(text).unwrap();
-        Nodes { online: numbers(online), with_memory: numbers(with_memory), pus: Vec::new() }
+        MachineNodes { online: numbers(online), with_memory: numbers(with_memory), pus: Vec::new() }
     }
 
-    fn refused(word: &str, nodes: &Nodes, allowed: &str) -> String {
+    fn refused(word: &str, nodes: &MachineNodes, allowed: &str) -> String {
         let word = word.parse().unwrap();
         target(word, nodes, &numbers(allowed).unwrap()).unwrap_err().to_string()
     }
@@ -208,8 +212,8 @@ mod tests {
     fn targets_that_can_be() {
         let four = nodes("0-3", "0,2-3");
         let to = |word: &str| target(word.parse().unwrap(), &four, &numbers("0-2").unwrap());
-        assert_eq!(to("2"), Ok(Target::Node(NodeNr(2))));
-        assert_eq!(to("interleave"), Ok(Target::Interleave(vec![NodeNr(0), NodeNr(2)])));
+        assert_eq!(to("2"), Ok(PageTarget::Node(NodeNr(2))));
+        assert_eq!(to("interleave"), Ok(PageTarget::Interleave(vec![NodeNr(0), NodeNr(2)])));
     }
 
     #[test]
@@ -233,10 +237,10 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        let nodes = Nodes::read(root.path()).unwrap();
+        let nodes = MachineNodes::read(root.path()).unwrap();
         assert_eq!((list(&nodes.online), list(&nodes.with_memory)), ("0-1".into(), "0".into()));
         assert_eq!((nodes.of(PuNr(4)), nodes.of(PuNr(3))), (Some(NodeNr(1)), None));
         assert_eq!(nodes.of_set(&PuSet::parse_list("1-2").unwrap()), [NodeNr(0), NodeNr(1)]);
-        assert_eq!(Nodes::read(&root.path().join("nowhere")), None);
+        assert_eq!(MachineNodes::read(&root.path().join("nowhere")), None);
     }
 }

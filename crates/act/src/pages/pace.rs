@@ -28,12 +28,12 @@ const MOST: usize = 16_384;
 
 /// The size of the next batch, in pages or in huge pages.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct BatchSize {
     least: usize,
     limit: usize,
 }
 
-impl Pace {
+impl BatchSize {
     /// Pace for single pages. Never fewer than 32: copying 128 KiB takes microseconds, so the time
     /// of a slow batch of this size is not the copying, and a smaller batch would not help.
     pub const fn pages() -> Self {
@@ -75,7 +75,7 @@ mod tests {
     /// 128 pages in 30 ms: 64 fit. 64 pages in 1 s: less than one fits, so the least, 32.
     #[test]
     fn a_slow_batch_makes_the_next_smaller() {
-        let mut pace = Pace::pages();
+        let mut pace = BatchSize::pages();
         let mut limits = Vec::new();
         for (pages, ms) in [(64, 1), (128, 30), (64, 1000), (32, 10)] {
             pace.took(pages, Nanos::from_millis(ms));
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_short_batch_keeps_the_size() {
-        let mut pace = Pace::pages();
+        let mut pace = BatchSize::pages();
         for (moved, ms) in [(1, 10), (1, 0), (0, 0)] {
             pace.took(moved, Nanos::from_millis(ms));
             assert_eq!(pace.limit(), 64);
@@ -96,7 +96,7 @@ mod tests {
     proptest! {
         #[test]
         fn sizes_keep_their_bounds(times in prop::collection::vec(0_u64..100_000_000, 1..50)) {
-            for mut pace in [Pace::pages(), Pace::blocks()] {
+            for mut pace in [BatchSize::pages(), BatchSize::blocks()] {
                 for time in &times {
                     let before = pace.limit();
                     pace.took(before, Nanos(*time));
@@ -111,7 +111,7 @@ mod tests {
         /// From 1 ns to 400 µs a page, with up to 10 ms for the call itself.
         #[test]
         fn any_steady_cost_settles_within_the_limit(page in 1_u64..400_000, call in 0_u64..10_000_000) {
-            let mut pace = Pace::pages();
+            let mut pace = BatchSize::pages();
             let cost = |pages: usize| Nanos(call + page * pages as u64);
             for _ in 0..50 {
                 pace.took(pace.limit(), cost(pace.limit()));

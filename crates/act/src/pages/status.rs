@@ -50,17 +50,17 @@ impl PageCounts {
     }
 }
 
-/// Evenly spread sample of the moved pages, at most [`Sample::MOST`], so that a further query costs
-/// little for any number of moved pages.
+/// Evenly spread sample of the moved pages, at most [`MovedPageSample::MOST`], so that a further
+/// query costs little for any number of moved pages.
 #[derive(Clone, Debug, Default)]
-pub struct Sample {
+pub struct MovedPageSample {
     kept: Vec<(Addr, NodeNr)>,
     /// Every 2^n-th page is kept.
     halvings: u32,
     offered: u64,
 }
 
-impl Sample {
+impl MovedPageSample {
     /// Maximum number of sampled pages. Chosen: a query of this size takes about a millisecond.
     pub const MOST: usize = 4096;
 
@@ -94,7 +94,7 @@ mod tests {
     /// 10,000 pages: thinned twice (at 4,096 and at 8,192), so every fourth is kept: 2,500.
     #[test]
     fn a_sample_is_even() {
-        let mut sample = Sample::default();
+        let mut sample = MovedPageSample::default();
         (0..10_000).for_each(|page| sample.offer(Addr(page), NodeNr(1)));
         let expected: Vec<_> = (0..10_000).step_by(4).map(|page| (Addr(page), NodeNr(1))).collect();
         assert_eq!(sample.pages(), expected);

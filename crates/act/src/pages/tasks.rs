@@ -1,6 +1,6 @@
 //! Which threads use a process's pages, and the nodes that they run on.
 
-use super::nodes::Nodes;
+use super::nodes::MachineNodes;
 use crate::affinity;
 use colocate_linux::Tid;
 use colocate_linux::handle::ProcessHandle;
@@ -30,7 +30,7 @@ pub struct Asker {
 const MOST_NAME_B: u64 = 80;
 
 /// Threads of a process, lowest number first. Threads that end meanwhile are left out.
-pub fn askers(process: &ProcessHandle, nodes: &Nodes) -> Vec<Asker> {
+pub fn askers(process: &ProcessHandle, nodes: &MachineNodes) -> Vec<Asker> {
     let mut tids = process.threads();
     tids.sort_unstable();
     tids.into_iter()
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn this_test_uses_its_pages() {
-        let Some(nodes) = Nodes::read(Path::new("/sys")) else {
+        let Some(nodes) = MachineNodes::read(Path::new("/sys")) else {
             skip!(Numa, "this kernel has no nodes");
         };
         let pid = Pid(std::process::id().cast_signed());

@@ -3,7 +3,7 @@
 //! pages that move whole, and a second address of a huge page that is called busy.
 
 use super::Addr;
-use super::work::{Memory, Piece, pieces};
+use super::work::{MovableMemory, PageRange, pieces};
 use colocate_linux::SysError;
 use colocate_linux::move_pages::{NO_STATUS, Put};
 use colocate_machine::{Nanos, NodeNr};
@@ -17,7 +17,7 @@ pub const BLOCK: usize = 4;
 
 /// A page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Page {
+pub enum TestPage {
     /// Small, on that node.
     Small(u32),
     /// Part of a huge page on that node.
@@ -31,7 +31,7 @@ pub enum Page {
         /// How often moving it fails.
         tries: u32,
     },
-    /// On node 0; once moved, it is [`Page::Landing`].
+    /// On node 0; once moved, it is [`TestPage::Landing`].
     Flying,
     /// On that node, but the next question finds it nowhere.
     Landing(u32),
@@ -45,7 +45,7 @@ pub enum Page {
 #[derive(Clone, Debug, Default)]
 pub struct Pretended {
     /// From address 0 on.
-    pub pages: Vec<Page>,
+    pub pages: Vec<TestPage>,
     /// How many more pages a node has room for; any number where it is not said.
     pub room: BTreeMap<u32, u64>,
     /// What a page that is moved takes.
@@ -75,14 +75,14 @@ impl Pretended {
                     huge = letter == '[';
                     continue;
                 }
-                's' => this.pages.push(Page::Shared),
-                'b' => this.pages.push(Page::Held { on: 0, tries: u32::MAX }),
-                'h' => this.pages.push(Page::Held { on: 0, tries: 1 }),
-                'f' => this.pages.push(Page::Flying),
-                'x' => this.pages.push(Page::Device),
-                '-' => this.pages.push(Page::Absent),
-                _ if huge => this.pages.push(Page::Huge(node.unwrap())),
-                _ => this.pages.push(Page::Small(node.unwrap())),
+                's' => this.pages.push(TestPage::Shared),
+                'b' => this.pages.push(TestPage::Held { on: 0, tries: u32::MAX }),
+                'h' => this.pages.push(TestPage::Held { on: 0, tries: 1 }),
+                'f' => this.pages.push(TestPage::Flying),
+                'x' => this.pages.push(TestPage::Device),
+                '-' => this.pages.push(TestPage::Absent),
+                _ if huge => this.pages.push(TestPage::Huge(node.unwrap())),
+                _ => this.pages.push(TestPage::Small(node.unwrap())),
             }
         }
         this
@@ -92,17 +92,17 @@ impl Pretended {
         let mut text = String::new();
         for (place, page) in self.pages.iter().enumerate() {
             match page {
-                Page::Small(node) => text.push_str(&node.to_string()),
-                Page::Huge(node) => {
+                TestPage::Small(node) => text.push_str(&node.to_string()),
+                TestPage::Huge(node) => {
                     let open = if place.is_multiple_of(BLOCK) { "[" } else { "" };
                     let close = if place % BLOCK == BLOCK - 1 { "]" } else { "" };
                     text.push_str(&format!("{open}{node}{close}"));
                 }
-                Page::Flying | Page::Landing(_) => text.push('f'),
-                Page::Shared => text.push('s'),
-                Page::Held { .. } => text.push('b'),
-                Page::Device => text.push('x'),
-                Page::Absent => text.push('-'),
+                TestPage::Flying | TestPage::Landing(_) => text.push('f'),
+                TestPage::Shared => text.push('s'),
+                TestPage::Held { .. } => text.push('b'),
+                TestPage::Device => text.push('x'),
+                TestPage::Absent => text.push('-'),
             }
         }
         text
@@ -111,13 +111,13 @@ impl Pretended {
     /// Whether every huge page is on one node.
     pub fn is_sound(&self) -> bool {
         self.pages.chunks(BLOCK).all(|block| match block[0] {
-            Page::Huge(node) => block.iter().all(|page| *page == Page::Huge(node)),
-            _ => block.iter().all(|page| !matches!(page, Page::Huge(_))),
+            TestPage::Huge(node) => block.iter().all(|page| *page == TestPage::Huge(node)),
+            _ => block.iter().all(|page| !matches!(page, TestPage::Huge(_))),
         })
     }
 
     fn has_huge(&self) -> bool {
-        self.pages.iter().any(|page| matches!(page, Page::Huge(_)))
+        self.pages.iter().any(|page| matches!(page, TestPage::Huge(_)))
     }
 
     /// The grain of the whole memory, which is one mapping.
@@ -126,12 +126,13 @@ impl Pretended {
     }
 
     /// The pieces of what is in memory.
-    pub fn pieces(&self) -> Vec<Piece> {
+    pub fn pieces(&self) -> Vec<PageRange> {
         let block_b = self.has_huge().then_some(PAGE_B * BLOCK as u64);
         let mut found = Vec::new();
         let mut start = 0;
-        for run in self.pages.chunk_by(|a, b| (*a == Page::Absent) == (*b == Page::Absent)) {
-            if run[0] != Page::Absent {
+        for run in self.pages.chunk_by(|a, b| (*a == TestPage::Absent) == (*b == TestPage::Absent))
+        {
+            if run[0] != TestPage::Absent {
                 let at = Addr(start as u64 * PAGE_B);
                 found.extend(pieces(at, run.len() as u64, PAGE_B, block_b));
             }
@@ -142,7 +143,7 @@ impl Pretended {
 
     /// The node of every page that is on one.
     pub fn places(&self) -> BTreeMap<Addr, u32> {
-        let node = |(place, page): (usize, &Page)| {
+        let node = |(place, page): (usize, &TestPage)| {
             Some((Addr(place as u64 * PAGE_B), u32::try_from(status(*page)).ok()?))
         };
         self.pages.iter().enumerate().filter_map(node).collect()
@@ -172,28 +173,30 @@ impl Pretended {
             let block = place / BLOCK * BLOCK;
             let page = self.pages[place];
             match page {
-                Page::Huge(_) if self.take_room(node, BLOCK as u64) => {
-                    self.pages[block..block + BLOCK].fill(Page::Huge(node));
+                TestPage::Huge(_) if self.take_room(node, BLOCK as u64) => {
+                    self.pages[block..block + BLOCK].fill(TestPage::Huge(node));
                 }
-                Page::Huge(from) => {
+                TestPage::Huge(from) => {
                     // No room for it whole: it is split, and moved as far as there is room.
-                    self.pages[block..block + BLOCK].fill(Page::Small(from));
+                    self.pages[block..block + BLOCK].fill(TestPage::Small(from));
                     for small in block..block + BLOCK {
                         if !self.take_room(node, 1) {
                             return Err(libc::ENOMEM);
                         }
-                        self.pages[small] = Page::Small(node);
+                        self.pages[small] = TestPage::Small(node);
                     }
                 }
-                Page::Held { on, tries } if tries > 0 => {
-                    self.pages[place] = Page::Held { on, tries: tries.saturating_sub(1) };
+                TestPage::Held { on, tries } if tries > 0 => {
+                    self.pages[place] = TestPage::Held { on, tries: tries.saturating_sub(1) };
                     if tries == u32::MAX {
-                        self.pages[place] = Page::Held { on, tries };
+                        self.pages[place] = TestPage::Held { on, tries };
                     }
                     stay += 1;
                 }
-                Page::Flying if self.take_room(node, 1) => self.pages[place] = Page::Landing(node),
-                _ if self.take_room(node, 1) => self.pages[place] = Page::Small(node),
+                TestPage::Flying if self.take_room(node, 1) => {
+                    self.pages[place] = TestPage::Landing(node)
+                }
+                _ if self.take_room(node, 1) => self.pages[place] = TestPage::Small(node),
                 _ => return Err(libc::ENOMEM),
             }
         }
@@ -205,14 +208,15 @@ impl Pretended {
         for (index, page) in asked.iter().map(|page| Self::place(*page)).enumerate() {
             let taken = list.iter().any(|other| {
                 *other == page
-                    || (matches!(self.pages[page], Page::Huge(_)) && other / BLOCK == page / BLOCK)
+                    || (matches!(self.pages[page], TestPage::Huge(_))
+                        && other / BLOCK == page / BLOCK)
             });
             status[index] = match self.pages[page] {
                 _ if taken => -libc::EBUSY,
-                Page::Shared => -libc::EACCES,
-                Page::Device => -libc::EFAULT,
-                Page::Absent => -libc::ENOENT,
-                Page::Small(on) | Page::Huge(on) if on == node => node.cast_signed(),
+                TestPage::Shared => -libc::EACCES,
+                TestPage::Device => -libc::EFAULT,
+                TestPage::Absent => -libc::ENOENT,
+                TestPage::Small(on) | TestPage::Huge(on) if on == node => node.cast_signed(),
                 _ => {
                     list.push(page);
                     continue;
@@ -227,12 +231,12 @@ impl Pretended {
     }
 }
 
-fn status(page: Page) -> i32 {
+fn status(page: TestPage) -> i32 {
     match page {
-        Page::Small(on) | Page::Huge(on) | Page::Held { on, .. } => on.cast_signed(),
-        Page::Shared | Page::Flying => 0,
-        Page::Device => -libc::EFAULT,
-        Page::Absent | Page::Landing(_) => -libc::ENOENT,
+        TestPage::Small(on) | TestPage::Huge(on) | TestPage::Held { on, .. } => on.cast_signed(),
+        TestPage::Shared | TestPage::Flying => 0,
+        TestPage::Device => -libc::EFAULT,
+        TestPage::Absent | TestPage::Landing(_) => -libc::ENOENT,
     }
 }
 
@@ -240,7 +244,7 @@ fn error(errno: i32) -> SysError {
     SysError { call: "move_pages", source: io::Error::from_raw_os_error(errno) }
 }
 
-impl Memory for Pretended {
+impl MovableMemory for Pretended {
     fn query(&mut self, pages: &[Addr]) -> Result<Vec<i32>, SysError> {
         self.calls += 1;
         if self.ends_after.is_some_and(|last| self.calls > last) {
@@ -249,8 +253,8 @@ impl Memory for Pretended {
         let ask = |page: &Addr| {
             let page = &mut self.pages[Self::place(*page)];
             let answer = status(*page);
-            if let Page::Landing(node) = *page {
-                *page = Page::Small(node);
+            if let TestPage::Landing(node) = *page {
+                *page = TestPage::Small(node);
             }
             answer
         };

@@ -35,10 +35,10 @@
 //! - **Ends** -> every test
 
 use super::Addr;
-use super::pace::Pace;
-use super::status::{PageCounts, Sample};
+use super::pace::BatchSize;
+use super::status::{MovedPageSample, PageCounts};
 use colocate_linux::SysError;
-use colocate_linux::move_pages::{NO_STATUS, Put, Seen, Stay, seen};
+use colocate_linux::move_pages::{NO_STATUS, PageLocation, Put, Stay, seen};
 use colocate_machine::{Nanos, NodeNr};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
@@ -52,14 +52,14 @@ const MOST_AHEAD: usize = 4096;
 
 /// Target of pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum PageTarget {
     /// All on one node.
     Node(NodeNr),
     /// Interleaved over these nodes by address. Never empty.
     Interleave(Vec<NodeNr>),
 }
 
-impl Target {
+impl PageTarget {
     /// The node for the page at `page`.
     pub fn of(&self, page: Addr, grain_b: u64) -> NodeNr {
         match self {
@@ -74,7 +74,7 @@ impl Target {
 
 /// Neighbouring pages in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct PageRange {
     /// The first page.
     pub start: Addr,
     /// Number.
@@ -87,16 +87,16 @@ pub struct Piece {
 
 /// The pieces of `pages` pages from `start`, all in memory, of a mapping whose huge pages have
 /// `block_b` bytes; `None` if it has none.
-pub fn pieces(start: Addr, pages: u64, page_b: u64, block_b: Option<u64>) -> Vec<Piece> {
+pub fn pieces(start: Addr, pages: u64, page_b: u64, block_b: Option<u64>) -> Vec<PageRange> {
     let Some(block_b) = block_b else {
-        return vec![Piece { start, pages, grain_b: page_b, whole: false }];
+        return vec![PageRange { start, pages, grain_b: page_b, whole: false }];
     };
     let end = start.0 + pages * page_b;
     // A run shorter than a block may contain no boundary of one.
     let first = start.0.next_multiple_of(block_b).min(end);
     let last = (end / block_b * block_b).max(first);
     let parts = [(start.0, first, false), (first, last, true), (last, end, false)];
-    let pieces = parts.into_iter().map(|(from, to, whole)| Piece {
+    let pieces = parts.into_iter().map(|(from, to, whole)| PageRange {
         start: Addr(from),
         pages: (to - from) / page_b,
         grain_b: block_b,
@@ -106,7 +106,7 @@ pub fn pieces(start: Addr, pages: u64, page_b: u64, block_b: Option<u64>) -> Vec
 }
 
 /// Memory whose pages can be queried and moved: of a process, or simulated.
-pub trait Memory {
+pub trait MovableMemory {
     /// The kernel's answer for each page; see [`colocate_linux::move_pages::query`].
     ///
     /// # Errors
@@ -146,9 +146,9 @@ pub struct Batched {
 
 /// Moving under way.
 #[derive(Debug)]
-pub struct Work {
+pub struct OngoingMove {
     page_b: u64,
-    target: Target,
+    target: PageTarget,
     /// Whether to only query, and to count intended moves as moved.
     dry: bool,
     /// Limit of pages passed to the kernel for moving, exceeded by less than a huge page, and below
@@ -156,12 +156,12 @@ pub struct Work {
     most: u64,
     called: u64,
     /// Remaining pieces of this round, lowest addresses first.
-    queue: VecDeque<Piece>,
+    queue: VecDeque<PageRange>,
     /// Busy pages for the next round, with their grain.
     later: Vec<(Addr, u64)>,
     round: u32,
-    small: Pace,
-    blocks: Pace,
+    small: BatchSize,
+    blocks: BatchSize,
     /// Number of small pages per query while nothing needs to move.
     ahead: usize,
     /// Pages seen on other nodes, to be queried again.
@@ -173,15 +173,15 @@ pub struct Work {
     /// Results of the pages so far.
     pub counts: PageCounts,
     /// Sample of the moved pages.
-    pub sample: Sample,
+    pub sample: MovedPageSample,
     /// The batches, in order.
     pub batches: Vec<Batched>,
 }
 
-impl Work {
+impl OngoingMove {
     /// Work without pages yet, on a machine with pages of `page_b` bytes. If `dry`, pages are only
     /// queried, and intended moves count as moved. The kernel moves at most `most` pages.
-    pub fn new(page_b: u64, target: Target, dry: bool, most: u64) -> Self {
+    pub fn new(page_b: u64, target: PageTarget, dry: bool, most: u64) -> Self {
         Self {
             page_b,
             target,
@@ -191,14 +191,14 @@ impl Work {
             queue: VecDeque::new(),
             later: Vec::new(),
             round: 0,
-            small: Pace::pages(),
-            blocks: Pace::blocks(),
+            small: BatchSize::pages(),
+            blocks: BatchSize::blocks(),
             ahead: 0,
             elsewhere: HashSet::new(),
             reached: None,
             full: BTreeSet::new(),
             counts: PageCounts::default(),
-            sample: Sample::default(),
+            sample: MovedPageSample::default(),
             batches: Vec::new(),
         }
     }
@@ -210,8 +210,8 @@ impl Work {
     /// If the process has ended or access is denied; the rest counts as not reached.
     pub fn carry_out(
         &mut self,
-        pieces: &[Piece],
-        memory: &mut impl Memory,
+        pieces: &[PageRange],
+        memory: &mut impl MovableMemory,
         stop: &mut impl FnMut() -> bool,
     ) -> Result<bool, SysError> {
         self.queue = pieces.iter().copied().collect();
@@ -246,7 +246,7 @@ impl Work {
         self.later.clear();
     }
 
-    fn batch(&mut self, memory: &mut impl Memory) -> Result<(), SysError> {
+    fn batch(&mut self, memory: &mut impl MovableMemory) -> Result<(), SysError> {
         let batch = self.next();
         let pages = batch.pages.len() as u64;
         let begun = memory.now();
@@ -269,7 +269,11 @@ impl Work {
     }
 
     /// Runs a batch and returns the number of addresses passed to the kernel for moving.
-    fn try_batch(&mut self, batch: &Batch, memory: &mut impl Memory) -> Result<usize, SysError> {
+    fn try_batch(
+        &mut self,
+        batch: &Batch,
+        memory: &mut impl MovableMemory,
+    ) -> Result<usize, SysError> {
         let before = memory.query(&batch.pages)?;
         if self.dry {
             self.count_dry(batch, &before);
@@ -294,11 +298,11 @@ impl Work {
     fn count_dry(&mut self, batch: &Batch, status: &[i32]) {
         for (&page, &status) in batch.pages.iter().zip(status) {
             match seen(status) {
-                Some(Seen::On(node)) if node == self.target.of(page, batch.grain_b) => {
+                Some(PageLocation::On(node)) if node == self.target.of(page, batch.grain_b) => {
                     self.counts.already_there += 1;
                 }
-                Some(Seen::On(_)) => self.counts.moved += 1,
-                Some(Seen::Not(why)) => self.counts.stay(why, 1),
+                Some(PageLocation::On(_)) => self.counts.moved += 1,
+                Some(PageLocation::Not(why)) => self.counts.stay(why, 1),
                 None => self.counts.stay(Stay::Unmovable, 1),
             }
         }
@@ -306,7 +310,7 @@ impl Work {
 
     /// Next pages of one kind, as many as the pace allows.
     fn next(&mut self) -> Batch {
-        let Piece { grain_b, whole, .. } = self.queue[0];
+        let PageRange { grain_b, whole, .. } = self.queue[0];
         let (units, unit) = if whole {
             (self.blocks.limit(), grain_b / self.page_b)
         } else {
@@ -343,7 +347,7 @@ impl Work {
         let mut count = 0;
         for (&page, &status) in batch.pages.iter().zip(before) {
             let node = self.target.of(page, batch.grain_b);
-            let elsewhere = matches!(seen(status), Some(Seen::On(on)) if on != node);
+            let elsewhere = matches!(seen(status), Some(PageLocation::On(on)) if on != node);
             let block = batch.whole.then_some(page.0 / batch.grain_b);
             // One address moves the whole block.
             let same_block = block.is_some() && block == last_block;
@@ -376,15 +380,17 @@ impl Work {
             let before = seen(before);
             let after = seen(after);
             // A page seen elsewhere before has been moved by an earlier call.
-            if before == Some(Seen::On(node)) && !self.elsewhere.contains(&page) {
+            if before == Some(PageLocation::On(node)) && !self.elsewhere.contains(&page) {
                 self.counts.already_there += 1;
-            } else if after == Some(Seen::On(node)) {
+            } else if after == Some(PageLocation::On(node)) {
                 self.counts.moved += 1;
                 self.sample.offer(page, node);
-            } else if let (Some(Seen::On(_)), Some(Seen::Not(Stay::NotPresent))) = (before, after) {
+            } else if let (Some(PageLocation::On(_)), Some(PageLocation::Not(Stay::NotPresent))) =
+                (before, after)
+            {
                 // While something moves a page, the kernel says that there is none.
                 self.later.push((page, batch.grain_b));
-            } else if let Some(Seen::Not(why)) = after {
+            } else if let Some(PageLocation::Not(why)) = after {
                 self.counts.stay(why, 1);
             } else if self.full.contains(&(node, batch.grain_b)) {
                 self.counts.no_memory += 1;
@@ -438,7 +444,7 @@ impl Answers {
         let place: HashMap<Addr, i32> = pages.iter().copied().zip(after.iter().copied()).collect();
         for (&node, (chosen, put)) in puts {
             let there = |page: &Addr| place.get(page).and_then(|status| seen(*status));
-            let moved = chosen.iter().any(|page| there(page) == Some(Seen::On(node)));
+            let moved = chosen.iter().any(|page| there(page) == Some(PageLocation::On(node)));
             if moved || put.status.iter().any(|status| *status != NO_STATUS) {
                 answers.further.insert(node);
             }
@@ -447,9 +453,9 @@ impl Answers {
             }
             for (&page, &status) in chosen.iter().zip(&put.status) {
                 match seen(status) {
-                    Some(Seen::Not(why)) => drop(answers.status.insert(page, why)),
+                    Some(PageLocation::Not(why)) => drop(answers.status.insert(page, why)),
                     // It says that it moved it, and it is not there: something else moves it.
-                    Some(Seen::On(_)) => drop(answers.status.insert(page, Stay::Busy)),
+                    Some(PageLocation::On(_)) => drop(answers.status.insert(page, Stay::Busy)),
                     None => {}
                 }
             }
@@ -459,9 +465,9 @@ impl Answers {
 }
 
 /// Merges neighbours of one grain into pieces of small pages.
-fn coalesce(mut pages: Vec<(Addr, u64)>, page_b: u64) -> Vec<Piece> {
+fn coalesce(mut pages: Vec<(Addr, u64)>, page_b: u64) -> Vec<PageRange> {
     pages.sort_unstable();
-    let mut pieces: Vec<Piece> = Vec::new();
+    let mut pieces: Vec<PageRange> = Vec::new();
     for (page, grain_b) in pages {
         match pieces.last_mut() {
             Some(last)
@@ -469,7 +475,7 @@ fn coalesce(mut pages: Vec<(Addr, u64)>, page_b: u64) -> Vec<Piece> {
             {
                 last.pages += 1;
             }
-            _ => pieces.push(Piece { start: page, pages: 1, grain_b, whole: false }),
+            _ => pieces.push(PageRange { start: page, pages: 1, grain_b, whole: false }),
         }
     }
     pieces

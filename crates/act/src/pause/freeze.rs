@@ -3,7 +3,7 @@
 use super::freezer::{MOST, set_frozen, there};
 use super::how::How;
 use crate::actuator::Actuator;
-use crate::workload::Workload;
+use crate::workload::JournalWorkload;
 use colocate_files::Dir;
 use std::io;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ impl Actuator for Freeze {
     }
 
     /// Every cgroup is thawed: one that is about to freeze does not show as frozen yet.
-    fn undo(workload: &Workload<'_>, _: &Dir) -> Option<bool> {
+    fn undo(workload: &JournalWorkload<'_>, _: &Dir) -> Option<bool> {
         matches!(workload.journal().pauses, Some(How::Freezer(_))).then_some(false)
     }
 }

@@ -3,7 +3,7 @@
 //! `cgroup.freeze` and `cgroup.events` (Linux 5.2, Documentation/admin-guide/cgroup-v2.rst) belong to every
 //! cgroup of version 2 but the root; no controller has to be enabled for them.
 
-use super::how::Group;
+use super::how::JobProcesses;
 use crate::owner::Owner;
 use colocate_files::cgroup::Memberships;
 use colocate_files::{Dir, FileError, MaxSize, kernel};
@@ -41,7 +41,7 @@ pub struct Freezer {
     jobs: usize,
 }
 
-fn name(job: Group) -> String {
+fn name(job: JobProcesses) -> String {
     format!("job-{}", job.0)
 }
 
@@ -69,7 +69,7 @@ impl Freezer {
         let (above, name) = place(&self.folder)?;
         let folder = above.make_child(name, MODE)?;
         let made = (0..self.jobs).try_for_each(|job| {
-            let job = Group(u32::try_from(job).unwrap_or(u32::MAX));
+            let job = JobProcesses(u32::try_from(job).unwrap_or(u32::MAX));
             let job = folder.make_child(self::name(job), MODE)?;
             // Kernels before 5.2 lack the file.
             let can = job.holds("cgroup.freeze");
@@ -88,18 +88,18 @@ impl Freezer {
     }
 
     /// Cgroup of a job.
-    pub fn of(&self, job: Group) -> io::Result<Dir> {
+    pub fn of(&self, job: JobProcesses) -> io::Result<Dir> {
         let (above, folder) = place(&self.folder)?;
         Ok(above.child(folder)?.child(name(job))?)
     }
 
     /// Moves a process into the cgroup of a job, where its children will be created.
-    pub fn enter(&self, job: Group, pid: Pid) -> io::Result<()> {
+    pub fn enter(&self, job: JobProcesses, pid: Pid) -> io::Result<()> {
         Ok(self.of(job)?.write_in_place("cgroup.procs", pid.to_string().as_bytes())?)
     }
 
     /// Kills all processes of a job, including processes created meanwhile (Linux 5.14).
-    pub fn kill(&self, job: Group) -> io::Result<()> {
+    pub fn kill(&self, job: JobProcesses) -> io::Result<()> {
         Ok(self.of(job)?.write_in_place("cgroup.kill", b"1")?)
     }
 }
@@ -377,13 +377,13 @@ mod tests {
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        freezer.enter(Group(0), Pid(child.id().cast_signed())).unwrap();
+        freezer.enter(JobProcesses(0), Pid(child.id().cast_signed())).unwrap();
         drop(child.stdin.take());
         let of = |pid: Pid, file: &str| fs::read_to_string(format!("/proc/{pid}/{file}"));
         let number = |text: io::Result<String>, at: usize| -> u64 {
             text.ok().and_then(|text| text.split(' ').nth(at)?.parse().ok()).unwrap_or(0)
         };
-        let job = freezer.of(Group(0)).unwrap();
+        let job = freezer.of(JobProcesses(0)).unwrap();
         let holder = || {
             let pids = processes(&job).unwrap().into_iter();
             pids.max_by_key(|pid| number(of(*pid, "statm"), 1)).unwrap()
@@ -408,15 +408,15 @@ mod tests {
             .spawn()
             .unwrap();
         let pid = Pid(child.id().cast_signed());
-        freezer.enter(Group(1), pid).unwrap();
+        freezer.enter(JobProcesses(1), pid).unwrap();
         drop(child.stdin.take());
-        let job = freezer.of(Group(1)).unwrap();
+        let job = freezer.of(JobProcesses(1)).unwrap();
         let count = || processes(&job).unwrap().len();
         wait_until("a child", || count() >= 2);
         let is_frozen = |cgroup: &Dir| Freeze::read_back(cgroup).unwrap().unwrap();
         Freeze::apply(&job, &true).unwrap();
         wait_until("a stop of all", || is_frozen(&job));
-        assert!(!is_frozen(&freezer.of(Group(0)).unwrap()));
+        assert!(!is_frozen(&freezer.of(JobProcesses(0)).unwrap()));
         Freeze::apply(&job, &false).unwrap();
         wait_until("a continuation", || !is_frozen(&job));
         Freeze::apply(&job, &true).unwrap();

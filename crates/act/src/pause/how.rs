@@ -34,4 +34,4 @@ impl fmt::Display for How {
 
 /// The processes of a job, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Group(pub u32);
+pub struct JobProcesses(pub u32);

@@ -15,7 +15,7 @@ pub(crate) mod freezer;
 pub(crate) mod how;
 pub(crate) mod stop;
 
-pub use how::{Group, How};
+pub use how::{How, JobProcesses};
 
 use crate::actuator::{Actuator, ThreadRef};
 use crate::owner::Owner;
@@ -40,11 +40,11 @@ const MOST_FAILURES: u8 = 3;
 #[derive(Debug)]
 pub struct Pauser {
     freezer: Option<Freezer>,
-    jobs: Vec<State>,
+    jobs: Vec<PauseState>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct State {
+struct PauseState {
     /// Time at which the job was stopped, on the kernel's clock; `None` if it may run.
     stopped: Option<Nanos>,
     /// Successive polls that found the job running although it was stopped.
@@ -65,7 +65,7 @@ pub enum StopState {
 impl Pauser {
     /// Pauser by signals, usable everywhere, for `jobs` running jobs.
     pub fn by_signals(jobs: usize) -> Self {
-        Self { freezer: None, jobs: vec![State::default(); jobs] }
+        Self { freezer: None, jobs: vec![PauseState::default(); jobs] }
     }
 
     /// Pauser by cgroups for `jobs` running jobs, below the cgroup of this process, in a folder
@@ -76,7 +76,7 @@ impl Pauser {
     /// If this process has no cgroup of version 2.
     pub fn by_cgroups(jobs: usize, proc: &Path, owner: Owner) -> std::io::Result<Self> {
         let freezer = Freezer::below(&freezer::own_cgroup(proc)?, owner, jobs);
-        Ok(Self { freezer: Some(freezer), jobs: vec![State::default(); jobs] })
+        Ok(Self { freezer: Some(freezer), jobs: vec![PauseState::default(); jobs] })
     }
 
     /// Creates the cgroups; no effect for a pauser by signals.
@@ -97,7 +97,7 @@ impl Pauser {
     }
 
     /// Whether colocate has stopped the job.
-    pub fn is_stopped(&self, job: Group) -> bool {
+    pub fn is_stopped(&self, job: JobProcesses) -> bool {
         self.jobs.get(job.0 as usize).is_some_and(|state| state.stopped.is_some())
     }
 
@@ -105,7 +105,7 @@ impl Pauser {
     ///
     /// # Errors
     /// If the kernel does not let the process into the job's cgroup.
-    pub fn enter(&mut self, job: Group, pid: Pid) -> std::io::Result<()> {
+    pub fn enter(&mut self, job: JobProcesses, pid: Pid) -> std::io::Result<()> {
         match &self.freezer {
             Some(freezer) => freezer.enter(job, pid),
             None => Ok(()),
@@ -116,7 +116,11 @@ impl Pauser {
     ///
     /// # Errors
     /// If the kernel refuses; ended processes are no error.
-    pub fn stop(&mut self, job: Group, processes: &[Arc<ProcessHandle>]) -> std::io::Result<()> {
+    pub fn stop(
+        &mut self,
+        job: JobProcesses,
+        processes: &[Arc<ProcessHandle>],
+    ) -> std::io::Result<()> {
         self.set(job, Some(now()));
         self.stop_again(job, processes)
     }
@@ -125,14 +129,18 @@ impl Pauser {
     ///
     /// # Errors
     /// As [`Self::stop`].
-    pub fn stop_again(&self, job: Group, processes: &[Arc<ProcessHandle>]) -> std::io::Result<()> {
+    pub fn stop_again(
+        &self,
+        job: JobProcesses,
+        processes: &[Arc<ProcessHandle>],
+    ) -> std::io::Result<()> {
         self.apply(job, processes, true)
     }
 
     /// Stops a job or continues it.
     fn apply(
         &self,
-        job: Group,
+        job: JobProcesses,
         processes: &[Arc<ProcessHandle>],
         stopped: bool,
     ) -> std::io::Result<()> {
@@ -159,7 +167,11 @@ impl Pauser {
     ///
     /// # Errors
     /// As [`Self::stop`].
-    pub fn resume(&mut self, job: Group, processes: &[Arc<ProcessHandle>]) -> std::io::Result<()> {
+    pub fn resume(
+        &mut self,
+        job: JobProcesses,
+        processes: &[Arc<ProcessHandle>],
+    ) -> std::io::Result<()> {
         self.apply(job, processes, false)?;
         self.set(job, None);
         Ok(())
@@ -167,7 +179,7 @@ impl Pauser {
 
     /// Reads whether a stopped job has really stopped, and otherwise stops it once more: another
     /// process may have continued it. `processes` as for [`Self::has_stopped`].
-    pub fn poll(&mut self, job: Group, processes: &[Arc<ProcessHandle>]) -> StopState {
+    pub fn poll(&mut self, job: JobProcesses, processes: &[Arc<ProcessHandle>]) -> StopState {
         let since = self.jobs.get(job.0 as usize).and_then(|state| state.stopped);
         let due = since.is_some_and(|since| now() >= since + STOPS_WITHIN);
         if !due {
@@ -193,7 +205,7 @@ impl Pauser {
     }
 
     /// Whether a stopped job has really stopped; `processes` are its known processes.
-    pub fn has_stopped(&self, job: Group, processes: &[Arc<ProcessHandle>]) -> bool {
+    pub fn has_stopped(&self, job: JobProcesses, processes: &[Arc<ProcessHandle>]) -> bool {
         match &self.freezer {
             Some(freezer) => {
                 let frozen = freezer.of(job).and_then(|cgroup| Freeze::read_back(&cgroup));
@@ -210,7 +222,7 @@ impl Pauser {
     ///
     /// # Errors
     /// If the kernel refuses; ended processes are no error.
-    pub fn kill(&self, job: Group, processes: &[Arc<ProcessHandle>]) -> std::io::Result<()> {
+    pub fn kill(&self, job: JobProcesses, processes: &[Arc<ProcessHandle>]) -> std::io::Result<()> {
         if let Some(freezer) = &self.freezer {
             // Kernels before 5.14 cannot; and a job that has not begun is not in the cgroup yet.
             let _ = freezer.kill(job);
@@ -226,7 +238,7 @@ impl Pauser {
         self.freezer.take().map_or(Ok(()), |freezer| freezer::dissolve(freezer.folder()).map(drop))
     }
 
-    fn set(&mut self, job: Group, stopped: Option<Nanos>) {
+    fn set(&mut self, job: JobProcesses, stopped: Option<Nanos>) {
         if let Some(known) = self.jobs.get_mut(job.0 as usize) {
             known.stopped = stopped;
         }
@@ -303,20 +315,20 @@ mod tests {
         let state = || process.stat().unwrap().state;
         let both = [process.clone(), ended];
         let mut pauser = Pauser::by_signals(1);
-        let has_stopped = |pauser: &Pauser| pauser.has_stopped(Group(0), &both);
+        let has_stopped = |pauser: &Pauser| pauser.has_stopped(JobProcesses(0), &both);
         assert!(!has_stopped(&pauser));
-        pauser.stop(Group(0), &both).unwrap();
-        assert!(pauser.is_stopped(Group(0)));
+        pauser.stop(JobProcesses(0), &both).unwrap();
+        assert!(pauser.is_stopped(JobProcesses(0)));
         wait_until("a stop", || state() == 'T' && has_stopped(&pauser));
-        pauser.resume(Group(0), &both).unwrap();
+        pauser.resume(JobProcesses(0), &both).unwrap();
         wait_until("a continuation", || state() != 'T');
         // It is continued again and again.
-        pauser.stop(Group(0), &both).unwrap();
+        pauser.stop(JobProcesses(0), &both).unwrap();
         std::thread::sleep(STOPS_WITHIN.into());
         let mut poll = || {
             process.signal(libc::SIGCONT).unwrap();
             wait_until("a continuation", || state() != 'T');
-            pauser.poll(Group(0), &both)
+            pauser.poll(JobProcesses(0), &both)
         };
         let found = [poll(), poll(), poll(), poll()];
         assert_eq!(
@@ -329,10 +341,10 @@ mod tests {
             ]
         );
         wait_until("a stop", || state() == 'T');
-        assert_eq!(pauser.poll(Group(0), &both), StopState::Stopped);
-        pauser.resume(Group(0), &both).unwrap();
-        assert!(!pauser.is_stopped(Group(0)));
-        pauser.kill(Group(0), &both).unwrap();
+        assert_eq!(pauser.poll(JobProcesses(0), &both), StopState::Stopped);
+        pauser.resume(JobProcesses(0), &both).unwrap();
+        assert!(!pauser.is_stopped(JobProcesses(0)));
+        pauser.kill(JobProcesses(0), &both).unwrap();
         wait_until("its end", || state() == 'Z');
         drop(sleepers);
     }

@@ -1,18 +1,18 @@
 //! The cells of a calibration: every measurement on this machine.
 
-use super::parts::Part;
+use super::parts::CalibrationPart;
 use crate::measure::harness::Measurement;
 use anyhow::Context;
 use colocate_figures::stats::median;
 use colocate_linux::Pid;
 use colocate_linux::move_pages::{self, Addr};
 use colocate_linux::proc::{Proc, steal};
-use colocate_machine::calibrated::Pair;
+use colocate_machine::calibrated::PuDistance;
 use colocate_machine::{Bytes, CacheKind, Machine, Nanos, NodeIdx, NodeNr, PuNr};
 use colocate_model::rng::SplitMix64;
 use smt_bench::chase::{Begin, Chase};
 use smt_bench::pair::{self, WakeUps};
-use smt_bench::speed::{self, Length, Portion};
+use smt_bench::speed::{self, Portion, VisitLength};
 use smt_bench::thread::{ThreadError, pin, side_by_side, wall_ns};
 use smt_bench::traffic::{Generator, ROW_BYTES};
 use smt_bench::{gaps, operations};
@@ -78,17 +78,17 @@ const PAIRS: usize = 2;
 
 impl Cell {
     /// Part of the calibration to which the cell belongs.
-    pub const fn part(&self) -> Part {
+    pub const fn part(&self) -> CalibrationPart {
         match self {
-            Self::Line(_) | Self::Visit(_) => Part::Speeds,
-            Self::Wake { .. } | Self::Trip { .. } => Part::WakeUps,
-            Self::Watch(_) => Part::Gaps,
-            Self::Operations { .. } => Part::Operations,
+            Self::Line(_) | Self::Visit(_) => CalibrationPart::Speeds,
+            Self::Wake { .. } | Self::Trip { .. } => CalibrationPart::WakeUps,
+            Self::Watch(_) => CalibrationPart::Gaps,
+            Self::Operations { .. } => CalibrationPart::Operations,
             Self::Load { .. }
             | Self::Memory { .. }
             | Self::Stream { .. }
             | Self::Beside { .. }
-            | Self::Move { .. } => Part::Memory,
+            | Self::Move { .. } => CalibrationPart::Memory,
         }
     }
 }
@@ -160,7 +160,7 @@ impl ThisMachine {
                     None => *self.portion.insert(speed::portion(pu)?),
                 };
                 let timed = self.lengths.visit;
-                let visit = speed::visit(pu, portion, Length { warm_up: timed / 6, timed })?;
+                let visit = speed::visit(pu, portion, VisitLength { warm_up: timed / 6, timed })?;
                 vec![
                     Some(per_second(visit.additions, visit.additions_cpu_ns)),
                     Some(per_second(visit.portions, visit.wall_ns)),
@@ -313,7 +313,7 @@ pub fn plan(
     random: &mut SplitMix64,
 ) -> Plan {
     let mut plan = Plan { cells: Vec::new(), absent: Vec::new() };
-    for kind in Pair::ALL {
+    for kind in PuDistance::ALL {
         let mut pairs = pairs(machine, usable, kind);
         random.shuffle(&mut pairs);
         // A few random pairs stand for all of their kind.
@@ -343,13 +343,13 @@ pub fn plan(
     plan
 }
 
-/// Pairs of different usable PUs of this kind; for [`Pair::SamePu`], each PU twice.
-pub fn pairs(machine: &Machine, usable: &[u32], kind: Pair) -> Vec<[u32; 2]> {
+/// Pairs of different usable PUs of this kind; for [`PuDistance::SamePu`], each PU twice.
+pub fn pairs(machine: &Machine, usable: &[u32], kind: PuDistance) -> Vec<[u32; 2]> {
     let all = usable.iter().enumerate().flat_map(|(at, &a): (usize, &u32)| {
-        let others = if kind == Pair::SamePu { &usable[at..=at] } else { &usable[at + 1..] };
+        let others = if kind == PuDistance::SamePu { &usable[at..=at] } else { &usable[at + 1..] };
         others.iter().map(move |&b| [a, b]).collect::<Vec<_>>()
     });
-    all.filter(|[a, b]| Pair::of(machine, PuNr(*a), PuNr(*b)) == Some(kind)).collect()
+    all.filter(|[a, b]| PuDistance::of(machine, PuNr(*a), PuNr(*b)) == Some(kind)).collect()
 }
 
 /// Sizes of data caches in bytes, nearest first, one for each level; empty if a size is unknown.
@@ -442,8 +442,8 @@ mod tests {
         let all: Vec<u32> = (0..16).collect();
         let plan = planned("synthetic:pack:2 numa:1 l3:2 core:2 pu:2", &all);
         let machine = read::open("synthetic:pack:2 numa:1 l3:2 core:2 pu:2").unwrap();
-        for kind in Pair::ALL {
-            let is = |[a, b]: [u32; 2]| Pair::of(&machine, PuNr(a), PuNr(b)) == Some(kind);
+        for kind in PuDistance::ALL {
+            let is = |[a, b]: [u32; 2]| PuDistance::of(&machine, PuNr(a), PuNr(b)) == Some(kind);
             let of = |cell: &&Cell| matches!(cell, Cell::Trip { pus, busy: true } if is(*pus));
             assert_eq!(plan.cells.iter().filter(of).count(), PAIRS, "{kind:?}");
         }

@@ -1,46 +1,46 @@
 //! From samples to figures with intervals.
 
 use super::cells::{Cell, cache_sizes};
-use crate::measure::scenarios::Report;
+use crate::measure::scenarios::SmtBenchReport;
 use colocate_figures::stats::{Estimate, geometric_estimate, mean_estimate, without_outliers};
-use colocate_machine::calibrated::{Calibration, Figure, Latency, Pair, What, levels};
+use colocate_machine::calibrated::{Calibration, Figure, Latency, PuDistance, Quantity, levels};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, PuNr};
 use colocate_model::memory::capacity;
 use std::collections::BTreeMap;
 
 /// Samples of a cell: one a round, with a value for each of [`names`].
-pub type Samples = Vec<Vec<Option<f64>>>;
+pub type CellSamples = Vec<Vec<Option<f64>>>;
 
-fn pair_of(machine: &Machine, [a, b]: [u32; 2]) -> Pair {
-    Pair::of(machine, PuNr(a), PuNr(b)).unwrap_or(Pair::OtherPackage)
+fn pair_of(machine: &Machine, [a, b]: [u32; 2]) -> PuDistance {
+    PuDistance::of(machine, PuNr(a), PuNr(b)).unwrap_or(PuDistance::OtherPackage)
 }
 
 /// Names of a cell's values. Empty where a figure needs several cells.
-fn names(machine: &Machine, cell: &Cell) -> Vec<What> {
+fn names(machine: &Machine, cell: &Cell) -> Vec<Quantity> {
     match *cell {
         Cell::Line(_) | Cell::Load { .. } | Cell::Beside { .. } => Vec::new(),
         Cell::Wake { pus, busy } => {
             let pair = pair_of(machine, pus);
-            vec![What::WakeUp { pair, busy }, What::WakeCall { pair, busy }]
+            vec![Quantity::WakeUp { pair, busy }, Quantity::WakeCall { pair, busy }]
         }
-        Cell::Trip { pus, busy } => vec![What::RoundTrip { pair: pair_of(machine, pus), busy }],
-        Cell::Memory { from, to, .. } => vec![What::MemoryLatency { from, to }],
+        Cell::Trip { pus, busy } => vec![Quantity::RoundTrip { pair: pair_of(machine, pus), busy }],
+        Cell::Memory { from, to, .. } => vec![Quantity::MemoryLatency { from, to }],
         Cell::Stream { node, ref pus, .. } => {
             let pus = u32::try_from(pus.len()).unwrap_or(u32::MAX);
-            vec![What::MemoryBandwidth { node, pus }]
+            vec![Quantity::MemoryBandwidth { node, pus }]
         }
-        Cell::Move { from, to, .. } => vec![What::PageMove { from, to }],
+        Cell::Move { from, to, .. } => vec![Quantity::PageMove { from, to }],
         // The other values are relative to the fastest PU's; see `figures`.
-        Cell::Visit(pu) => vec![What::Clock { pu: PuNr(pu) }],
+        Cell::Visit(pu) => vec![Quantity::Clock { pu: PuNr(pu) }],
         Cell::Watch(pu) => {
             let pu = PuNr(pu);
-            vec![What::Away { pu }, What::Gap { pu }, What::Steal { pu }]
+            vec![Quantity::Away { pu }, Quantity::Gap { pu }, Quantity::Steal { pu }]
         }
         Cell::Operations { ref kind, .. } => {
             let kind = || kind.clone();
-            let work = WorkKind::ALL.map(|work| What::Work { kind: kind(), work });
-            [What::Slots { kind: kind() }, What::BranchMiss { kind: kind() }]
+            let work = WorkKind::ALL.map(|work| Quantity::Work { kind: kind(), work });
+            [Quantity::Slots { kind: kind() }, Quantity::BranchMiss { kind: kind() }]
                 .into_iter()
                 .chain(work)
                 .collect()
@@ -66,12 +66,12 @@ fn source(cell: &Cell) -> String {
 }
 
 /// Whether a figure is a share of time, which may be 0.
-fn is_share(what: &What) -> bool {
-    matches!(what, What::Away { .. } | What::Steal { .. } | What::ShareOfPu { .. })
+fn is_share(what: &Quantity) -> bool {
+    matches!(what, Quantity::Away { .. } | Quantity::Steal { .. } | Quantity::ShareOfPu { .. })
 }
 
 /// A figure of at least two positive `values`; shares of time may be 0.
-fn figure(what: What, values: &[f64], unix_s: u64, source: String) -> Option<Figure> {
+fn figure(what: Quantity, values: &[f64], unix_s: u64, source: String) -> Option<Figure> {
     let share = is_share(&what);
     let Estimate { value, interval } =
         if share { mean_estimate(values)? } else { geometric_estimate(values)? };
@@ -92,19 +92,24 @@ const SHARE: usize = 3;
 const VISIT: &str = "a fixed piece of integer, floating-point and branching work, one PU at a time";
 
 /// Portions of work per second of wall time in each of a PU's visits.
-pub fn visit_rates(samples: &Samples) -> Vec<f64> {
+pub fn visit_rates(samples: &CellSamples) -> Vec<f64> {
     nth(samples, WALL)
 }
 
 /// Values at `index` of each sample, without the missing ones.
-fn nth(samples: &Samples, index: usize) -> Vec<f64> {
+fn nth(samples: &CellSamples, index: usize) -> Vec<f64> {
     samples.iter().filter_map(|sample| sample[index]).collect()
 }
 
 /// Figures of all cells.
-pub fn figures(machine: &Machine, cells: &[Cell], taken: &[Samples], unix_s: u64) -> Vec<Figure> {
-    let mut values: BTreeMap<What, (Vec<f64>, String)> = BTreeMap::new();
-    let mut add = |what: What, found: &mut dyn Iterator<Item = f64>, source: String| {
+pub fn figures(
+    machine: &Machine,
+    cells: &[Cell],
+    taken: &[CellSamples],
+    unix_s: u64,
+) -> Vec<Figure> {
+    let mut values: BTreeMap<Quantity, (Vec<f64>, String)> = BTreeMap::new();
+    let mut add = |what: Quantity, found: &mut dyn Iterator<Item = f64>, source: String| {
         values.entry(what).or_insert_with(|| (Vec::new(), source)).0.extend(found);
     };
     for (cell, samples) in cells.iter().zip(taken) {
@@ -114,7 +119,7 @@ pub fn figures(machine: &Machine, cells: &[Cell], taken: &[Samples], unix_s: u64
     }
 
     let visits = cells.iter().zip(taken);
-    let visits: Vec<(PuNr, &Samples)> = visits
+    let visits: Vec<(PuNr, &CellSamples)> = visits
         .filter_map(|(cell, samples)| match *cell {
             Cell::Visit(pu) => Some((PuNr(pu), samples)),
             _ => None,
@@ -126,14 +131,14 @@ pub fn figures(machine: &Machine, cells: &[Cell], taken: &[Samples], unix_s: u64
             .filter_map(|(_, samples)| Some(geometric_estimate(&nth(samples, value))?.value));
         let fastest = means.fold(0.0, f64::max);
         for &(pu, samples) in &visits {
-            let running = What::SpeedWhileRunning { pu };
-            let what = if value == WALL { What::Speed { pu } } else { running };
+            let running = Quantity::SpeedWhileRunning { pu };
+            let what = if value == WALL { Quantity::Speed { pu } } else { running };
             let mut speeds = nth(samples, value).into_iter().map(|rate| rate / fastest);
             add(what, &mut speeds, VISIT.into());
         }
     }
     for (pu, samples) in &visits {
-        add(What::ShareOfPu { pu: *pu }, &mut nth(samples, SHARE).into_iter(), VISIT.into());
+        add(Quantity::ShareOfPu { pu: *pu }, &mut nth(samples, SHARE).into_iter(), VISIT.into());
     }
     let sizes = cache_sizes(machine);
     // Without known sizes, parts of a curve belong to no level.
@@ -143,11 +148,11 @@ pub fn figures(machine: &Machine, cells: &[Cell], taken: &[Samples], unix_s: u64
             let Some(found) = found else { continue };
             let source = || source(&Cell::Load { pu: 0, bytes: 0 });
             add(
-                What::CacheLatency { level: *level },
+                Quantity::CacheLatency { level: *level },
                 &mut [found.latency_ns].into_iter(),
                 source(),
             );
-            add(What::CacheSize { level: *level }, &mut found.size.into_iter(), source());
+            add(Quantity::CacheSize { level: *level }, &mut found.size.into_iter(), source());
         }
     }
     let made = values.into_iter().filter_map(|(what, (values, source))| {
@@ -167,14 +172,14 @@ const MOST_REACH: f64 = 10.0;
 
 /// Traffic at which memory saturates, from latencies beside known traffic. The mean is taken of 1
 /// over the capacity, which is 0 where loads do not wait.
-fn capacities(cells: &[Cell], taken: &[Samples], unix_s: u64) -> Vec<Figure> {
-    let of_node = |(cell, samples): (&Cell, &Samples)| {
+fn capacities(cells: &[Cell], taken: &[CellSamples], unix_s: u64) -> Vec<Figure> {
+    let of_node = |(cell, samples): (&Cell, &CellSamples)| {
         let Cell::Beside { node, .. } = *cell else { return None };
         let inverse = samples.iter().filter_map(|it| Some(1.0 / capacity(it[0]?, it[1]?, it[2]?)));
         let Estimate { value, interval } =
             mean_estimate(&without_outliers(&inverse.collect::<Vec<_>>()))?;
         let interval = interval?;
-        let what = What::MemoryCapacity { node };
+        let what = Quantity::MemoryCapacity { node };
         let far = value / MOST_REACH;
         // An inverse swaps the ends of the interval.
         let [value, low, high] =
@@ -204,9 +209,9 @@ fn load_bytes(cell: &Cell) -> Option<usize> {
 }
 
 /// Latency over size in each round without a missing size; memory is the last point.
-fn curves(cells: &[Cell], taken: &[Samples]) -> Vec<Vec<(f64, f64)>> {
+fn curves(cells: &[Cell], taken: &[CellSamples]) -> Vec<Vec<(f64, f64)>> {
     // The memory of the first node is near the PU of all loads.
-    let mut points: Vec<(usize, &Samples)> = Vec::new();
+    let mut points: Vec<(usize, &CellSamples)> = Vec::new();
     for (cell, samples) in cells.iter().zip(taken) {
         if let Some(bytes) =
             load_bytes(cell).filter(|bytes| points.iter().all(|(known, _)| known != bytes))
@@ -228,17 +233,17 @@ fn curves(cells: &[Cell], taken: &[Samples]) -> Vec<Vec<(f64, f64)>> {
 
 /// Adds the time to pass a line, by the relation of the two PUs on `machine`.
 pub fn lines(to: &mut Calibration, machine: &Machine, latencies: &[Latency], unix_s: u64) {
-    let mut by_kind: BTreeMap<Pair, Vec<Latency>> = BTreeMap::new();
+    let mut by_kind: BTreeMap<PuDistance, Vec<Latency>> = BTreeMap::new();
     for latency in latencies {
-        let pair = Pair::of(machine, latency.pus.0, latency.pus.1);
-        by_kind.entry(pair.unwrap_or(Pair::OtherPackage)).or_default().push(*latency);
+        let pair = PuDistance::of(machine, latency.pus.0, latency.pus.1);
+        by_kind.entry(pair.unwrap_or(PuDistance::OtherPackage)).or_default().push(*latency);
     }
     for (pair, mut all) in by_kind {
         all.sort_by(|a, b| a.ns.total_cmp(&b.ns));
         let how = source(&Cell::Line([0, 0]));
         let source =
             format!("{how}; median, least and most of {} pair(s) and all rounds", all.len());
-        let what = What::LinePass { pair };
+        let what = Quantity::LinePass { pair };
         let value = all[all.len() / 2].ns;
         let most = all.iter().map(|latency| latency.most_ns).fold(value, f64::max);
         let low = all[0].ns;
@@ -249,12 +254,12 @@ pub fn lines(to: &mut Calibration, machine: &Machine, latencies: &[Latency], uni
 }
 
 /// Times of SMT-Bench kernels beside each other on two siblings.
-pub fn beside(report: &Report, pus: [u32; 2], unix_s: u64) -> Vec<Figure> {
-    let cell = |cell: &crate::measure::scenarios::Cell| {
+pub fn beside(report: &SmtBenchReport, pus: [u32; 2], unix_s: u64) -> Vec<Figure> {
+    let cell = |cell: &crate::measure::scenarios::MatrixCell| {
         let Estimate { value, interval } = cell.time?;
         let interval = interval?;
         let what =
-            What::Beside { kernel: cell.kernel.to_string(), beside: cell.beside.to_string() };
+            Quantity::Beside { kernel: cell.kernel.to_string(), beside: cell.beside.to_string() };
         let source = format!("SMT-Bench on PUs {} and {}, 3 rounds", pus[0], pus[1]);
         // With equal times the ends of the interval may be off by a last digit.
         let low = interval.low.min(value);
@@ -272,7 +277,7 @@ const WRONG: f64 = 1.5;
 /// than reported, and returns a note.
 pub fn shrink_last_cache(machine: &mut Machine, measured: &Calibration) -> Option<String> {
     let (level, reported) = *cache_sizes(machine).last()?;
-    let found = measured.get(&What::CacheSize { level })?;
+    let found = measured.get(&Quantity::CacheSize { level })?;
     if found.high * WRONG > reported {
         return None;
     }
@@ -304,11 +309,11 @@ mod tests {
     }
 
     /// Three rounds of one value.
-    fn rounds(values: [f64; 3]) -> Samples {
+    fn rounds(values: [f64; 3]) -> CellSamples {
         values.map(|value| vec![Some(value)]).into()
     }
 
-    fn found(cells: &[Cell], taken: &[Samples]) -> Vec<Figure> {
+    fn found(cells: &[Cell], taken: &[CellSamples]) -> Vec<Figure> {
         figures(&machine(), cells, taken, 7)
     }
 
@@ -320,7 +325,7 @@ mod tests {
         let found = found(&[trip(0), trip(2)], &[rounds([2000.0; 3]), rounds([8000.0; 3])]);
         assert_eq!(found.len(), 1);
         let figure = &found[0];
-        assert_eq!(figure.what, What::RoundTrip { pair: Pair::SameCache, busy: false });
+        assert_eq!(figure.what, Quantity::RoundTrip { pair: PuDistance::SameCache, busy: false });
         assert!((figure.value - 4000.0).abs() < 1e-6 && figure.low < 2000.0, "{figure:?}");
         assert!(figure.source.ends_with("; 6 of 6 samples") && figure.unix_s == 7, "{figure:?}");
     }
@@ -332,7 +337,8 @@ mod tests {
         let found = found(&[Cell::Visit(0), Cell::Visit(1)], &[visit(50.0), visit(100.0)]);
         let of = |what| found.iter().find(|it| it.what == what).unwrap().value;
         let speeds = [0, 1].map(PuNr).map(|pu| {
-            [What::Speed { pu }, What::SpeedWhileRunning { pu }, What::ShareOfPu { pu }].map(of)
+            [Quantity::Speed { pu }, Quantity::SpeedWhileRunning { pu }, Quantity::ShareOfPu { pu }]
+                .map(of)
         });
         for (found, expected) in speeds.iter().flatten().zip([0.5, 1.0, 0.5, 1.0, 1.0, 1.0]) {
             assert!((found - expected).abs() < 1e-9, "{speeds:?}");
@@ -344,8 +350,8 @@ mod tests {
     fn what_was_not_measured_is_absent() {
         let watched = vec![vec![Some(0.0), None, None]; 3];
         let found = found(&[Cell::Watch(3)], &[watched]);
-        let what: Vec<&What> = found.iter().map(|figure| &figure.what).collect();
-        assert_eq!(what, [&What::Away { pu: PuNr(3) }]);
+        let what: Vec<&Quantity> = found.iter().map(|figure| &figure.what).collect();
+        assert_eq!(what, [&Quantity::Away { pu: PuNr(3) }]);
         assert_eq!((found[0].low, found[0].value, found[0].high), (0.0, 0.0, 0.0));
     }
 
@@ -357,7 +363,7 @@ mod tests {
         let wait = 0.3 * 100.0 * 0.5 / 0.5_f64.sqrt();
         let taken = [vec![vec![Some(100.0), Some(100.0 + wait), Some(10e9)]; 3]];
         let of = |found: &[Figure]| {
-            found.iter().find(|it| it.what == What::MemoryCapacity { node }).cloned()
+            found.iter().find(|it| it.what == Quantity::MemoryCapacity { node }).cloned()
         };
         let figure = of(&found(&cells, &taken)).unwrap();
         assert!((figure.value - 20e9).abs() < 1.0, "{figure:?}");
@@ -379,7 +385,7 @@ mod tests {
         };
         let mut cells: Vec<Cell> = sizes.iter().map(|&bytes| Cell::Load { pu: 0, bytes }).collect();
         cells.push(Cell::Memory { from: None, to: None, pus: [0, 0], bytes: 1 << 28 });
-        let taken: Vec<Samples> =
+        let taken: Vec<CellSamples> =
             sizes.iter().chain([&(1 << 28)]).map(|&bytes| rounds([ns(bytes); 3])).collect();
         let mut machine = machine();
         let mut measured = Calibration {
@@ -393,13 +399,13 @@ mod tests {
             disagreements: vec![],
         };
         let value = |what| measured.get(&what).unwrap().value;
-        assert!((value(What::CacheLatency { level: 1 }) - 2.0).abs() < 1e-9);
-        assert!((value(What::CacheLatency { level: 2 }) - 8.0).abs() < 1e-9);
+        assert!((value(Quantity::CacheLatency { level: 1 }) - 2.0).abs() < 1e-9);
+        assert!((value(Quantity::CacheLatency { level: 2 }) - 8.0).abs() < 1e-9);
         let line = shrink_last_cache(&mut machine, &measured).unwrap();
         assert!(line.starts_with("L2 holds 1.") && line.contains("reported: 3.00 MiB"), "{line}");
         assert!(cache_sizes(&machine)[1].1 < 2.5e6);
         // The reported size, within what the steps can tell.
-        measured.figures.retain(|figure| !matches!(figure.what, What::CacheSize { .. }));
+        measured.figures.retain(|figure| !matches!(figure.what, Quantity::CacheSize { .. }));
         assert_eq!(shrink_last_cache(&mut machine, &measured), None);
     }
 }

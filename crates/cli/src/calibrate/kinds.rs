@@ -4,7 +4,7 @@
 //! round is in none of them; a core's rate is the geometric mean of those of its PUs. Values are
 //! geometric means over the rounds, with Student's t on their logarithms for the ranges.
 
-use super::figures::{Samples, visit_rates};
+use super::figures::{CellSamples, visit_rates};
 use colocate_figures::stats::{geometric_interval, geometric_mean};
 use colocate_machine::calibrated::{
     CONFIDENCE, MeasuredKind, PuSpeed, Reported, Speed, disagreements, kinds_of, with_kinds,
@@ -16,7 +16,7 @@ use colocate_machine::{Machine, PuNr, PuSet};
 pub fn measured(
     machine: &mut Machine,
     pus: &[u32],
-    visits: &[Samples],
+    visits: &[CellSamples],
     reported: Vec<Reported>,
 ) -> Vec<String> {
     let numbers: Vec<PuNr> = pus.iter().map(|&pu| PuNr(pu)).collect();
@@ -32,7 +32,7 @@ pub fn measured(
 
 /// Speeds of PUs and kinds of cores, relative to the fastest core.
 #[derive(Clone, Debug, PartialEq)]
-struct Speeds {
+struct MeasuredSpeeds {
     /// PUs, in the order of the input.
     pus: Vec<Speed>,
     /// Kinds of cores, slowest first.
@@ -41,7 +41,7 @@ struct Speeds {
 
 /// Speeds of `cores` from `rates` of `pus`, PU by PU and round by round, in any unit and above 0.
 /// `None` with fewer than three rounds, or with a PU in none of `cores`.
-fn speeds(cores: &[PuSet], pus: &[PuNr], rates: &[Vec<f64>]) -> Option<Speeds> {
+fn speeds(cores: &[PuSet], pus: &[PuNr], rates: &[Vec<f64>]) -> Option<MeasuredSpeeds> {
     if pus.iter().any(|&pu| !cores.iter().any(|core| core.contains(pu))) {
         return None;
     }
@@ -57,7 +57,7 @@ fn speeds(cores: &[PuSet], pus: &[PuNr], rates: &[Vec<f64>]) -> Option<Speeds> {
     let fastest = of_cores.iter().map(|speed| speed.value).fold(0.0, f64::max);
     let of_cores: Vec<Speed> = of_cores.into_iter().map(|speed| speed.over(fastest)).collect();
     let of_pus = rates.iter().map(|rates| Some(speed(rates)?.over(fastest)));
-    Some(Speeds { pus: of_pus.collect::<Option<_>>()?, kinds: kinds(&sets, &of_cores)? })
+    Some(MeasuredSpeeds { pus: of_pus.collect::<Option<_>>()?, kinds: kinds(&sets, &of_cores)? })
 }
 
 /// Rates relative to the mean of their round; `None` with fewer than three rounds.

@@ -1,6 +1,6 @@
 //! Costs of pages and lines of memory, as lines of text for programs compiled by `colocate cc`.
 
-use colocate_machine::calibrated::{Figure, What};
+use colocate_machine::calibrated::{Figure, Quantity};
 use colocate_machine::{CacheKind, Machine, PuIdx};
 
 /// Name of the file, in the folder of kept measurements.
@@ -11,7 +11,7 @@ pub const FILE: &str = "memory";
 const AT_A_TIME: f64 = 10.0;
 
 /// Mean value of the chosen figures; `None` without any.
-fn mean(figures: &[Figure], is_chosen: impl Fn(&What) -> bool) -> Option<f64> {
+fn mean(figures: &[Figure], is_chosen: impl Fn(&Quantity) -> bool) -> Option<f64> {
     let chosen = figures.iter().filter(|figure| is_chosen(&figure.what));
     let values: Vec<f64> = chosen.map(|figure| figure.value).collect();
     let count = values.len() as f64;
@@ -21,11 +21,11 @@ fn mean(figures: &[Figure], is_chosen: impl Fn(&What) -> bool) -> Option<f64> {
 /// Costs on a machine with several nodes: `page_move_ns`, `remote_line_ps`, `cache_bytes` and
 /// `path_bytes`, a line each. `None` if page moves or latencies were not measured.
 pub fn costs(machine: &Machine, figures: &[Figure]) -> Option<String> {
-    let page = mean(figures, |what| matches!(what, What::PageMove { .. }))?;
+    let page = mean(figures, |what| matches!(what, Quantity::PageMove { .. }))?;
     let local =
-        mean(figures, |what| matches!(what, What::MemoryLatency { from, to } if from == to))?;
+        mean(figures, |what| matches!(what, Quantity::MemoryLatency { from, to } if from == to))?;
     let remote =
-        mean(figures, |what| matches!(what, What::MemoryLatency { from, to } if from != to))?;
+        mean(figures, |what| matches!(what, Quantity::MemoryLatency { from, to } if from != to))?;
     // In picoseconds. By noise alone the remote node may seem nearer.
     let line_ps = (remote - local).max(0.0) * 1000.0 / AT_A_TIME;
     // All PUs are taken to have caches as PU 0 has.
@@ -50,10 +50,10 @@ mod tests {
     fn costs_by_hand() {
         let machine = colocate_machine::read::open("synthetic:numa:2 core:2 pu:1").unwrap();
         let (near, far) = (NodeNr(0), NodeNr(1));
-        let latency = |from, to| What::MemoryLatency { from: Some(from), to: Some(to) };
+        let latency = |from, to| Quantity::MemoryLatency { from: Some(from), to: Some(to) };
         let figures = [
-            (What::PageMove { from: near, to: far }, 900.0),
-            (What::PageMove { from: far, to: near }, 1_100.0),
+            (Quantity::PageMove { from: near, to: far }, 900.0),
+            (Quantity::PageMove { from: far, to: near }, 1_100.0),
             (latency(near, near), 80.0),
             (latency(far, near), 130.0),
             (latency(near, far), 150.0),

@@ -1,10 +1,10 @@
 //! Parts of a calibration.
 
-use colocate_machine::calibrated::What;
+use colocate_machine::calibrated::Quantity;
 
-/// Part of a calibration. [`Part::Speeds`] is in each.
+/// Part of a calibration. [`CalibrationPart::Speeds`] is in each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Part {
+pub enum CalibrationPart {
     /// Groups of PUs, speed of each PU, kinds of cores
     Speeds,
     /// Which PUs share execution units
@@ -21,26 +21,30 @@ pub enum Part {
     Gaps,
 }
 
-impl Part {
+impl CalibrationPart {
     /// Part that measures `what`.
-    pub const fn of(what: &What) -> Self {
+    pub const fn of(what: &Quantity) -> Self {
         match what {
-            What::LinePass { .. }
-            | What::Clock { .. }
-            | What::Speed { .. }
-            | What::SpeedWhileRunning { .. }
-            | What::ShareOfPu { .. } => Self::Speeds,
-            What::SharedUnits { .. } => Self::Siblings,
-            What::Beside { .. } => Self::Matrix,
-            What::WakeUp { .. } | What::WakeCall { .. } | What::RoundTrip { .. } => Self::WakeUps,
-            What::CacheLatency { .. }
-            | What::CacheSize { .. }
-            | What::MemoryLatency { .. }
-            | What::MemoryBandwidth { .. }
-            | What::MemoryCapacity { .. }
-            | What::PageMove { .. } => Self::Memory,
-            What::Slots { .. } | What::BranchMiss { .. } | What::Work { .. } => Self::Operations,
-            What::Away { .. } | What::Gap { .. } | What::Steal { .. } => Self::Gaps,
+            Quantity::LinePass { .. }
+            | Quantity::Clock { .. }
+            | Quantity::Speed { .. }
+            | Quantity::SpeedWhileRunning { .. }
+            | Quantity::ShareOfPu { .. } => Self::Speeds,
+            Quantity::SharedUnits { .. } => Self::Siblings,
+            Quantity::Beside { .. } => Self::Matrix,
+            Quantity::WakeUp { .. } | Quantity::WakeCall { .. } | Quantity::RoundTrip { .. } => {
+                Self::WakeUps
+            }
+            Quantity::CacheLatency { .. }
+            | Quantity::CacheSize { .. }
+            | Quantity::MemoryLatency { .. }
+            | Quantity::MemoryBandwidth { .. }
+            | Quantity::MemoryCapacity { .. }
+            | Quantity::PageMove { .. } => Self::Memory,
+            Quantity::Slots { .. } | Quantity::BranchMiss { .. } | Quantity::Work { .. } => {
+                Self::Operations
+            }
+            Quantity::Away { .. } | Quantity::Gap { .. } | Quantity::Steal { .. } => Self::Gaps,
         }
     }
 }

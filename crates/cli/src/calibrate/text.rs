@@ -2,7 +2,7 @@
 
 use crate::date;
 use colocate_figures::table::aligned;
-use colocate_machine::calibrated::{Calibration, Figure, What};
+use colocate_machine::calibrated::{Calibration, Figure, Quantity};
 use colocate_machine::{PuNr, PuSet, printable};
 use std::fmt::Write;
 
@@ -46,37 +46,37 @@ pub fn text(found: &Calibration, sources: bool) -> String {
 }
 
 /// A row: one figure, or the figures of many PUs from the least to the most.
-struct Row {
+struct FigureRow {
     figure: Figure,
     pus: Option<PuSet>,
 }
 
 /// PUs of a figure that each PU has, or each of many pairs of PUs; none for other figures.
-fn pus_of(what: &What) -> Vec<PuNr> {
+fn pus_of(what: &Quantity) -> Vec<PuNr> {
     match what {
-        What::Clock { pu }
-        | What::Speed { pu }
-        | What::SpeedWhileRunning { pu }
-        | What::ShareOfPu { pu }
-        | What::Away { pu }
-        | What::Gap { pu }
-        | What::Steal { pu } => vec![*pu],
-        What::SharedUnits { pu, other } => vec![*pu, *other],
+        Quantity::Clock { pu }
+        | Quantity::Speed { pu }
+        | Quantity::SpeedWhileRunning { pu }
+        | Quantity::ShareOfPu { pu }
+        | Quantity::Away { pu }
+        | Quantity::Gap { pu }
+        | Quantity::Steal { pu } => vec![*pu],
+        Quantity::SharedUnits { pu, other } => vec![*pu, *other],
         _ => Vec::new(),
     }
 }
 
 /// Whether both figures are of one kind, maybe of different PUs.
-fn is_alike(a: &What, b: &What) -> bool {
+fn is_alike(a: &Quantity, b: &Quantity) -> bool {
     std::mem::discriminant(a) == std::mem::discriminant(b)
 }
 
-fn rows_of(figures: &[Figure]) -> Vec<Row> {
-    let mut rows: Vec<Row> = Vec::new();
+fn rows_of(figures: &[Figure]) -> Vec<FigureRow> {
+    let mut rows: Vec<FigureRow> = Vec::new();
     for group in figures.chunk_by(|a, b| !pus_of(&a.what).is_empty() && is_alike(&a.what, &b.what))
     {
         if group.len() <= EACH {
-            rows.extend(group.iter().map(|figure| Row { figure: figure.clone(), pus: None }));
+            rows.extend(group.iter().map(|figure| FigureRow { figure: figure.clone(), pus: None }));
             continue;
         }
         let mut values: Vec<f64> = group.iter().map(|figure| figure.value).collect();
@@ -86,13 +86,13 @@ fn rows_of(figures: &[Figure]) -> Vec<Row> {
         figure.value = values[values.len() / 2];
         figure.high = values[values.len() - 1];
         let pus = group.iter().flat_map(|figure| pus_of(&figure.what)).collect();
-        rows.push(Row { figure, pus: Some(pus) });
+        rows.push(FigureRow { figure, pus: Some(pus) });
     }
     rows
 }
 
 /// `clock, PUs 0-127: median, least and most`.
-fn many(what: &What, pus: &PuSet) -> String {
+fn many(what: &Quantity, pus: &PuSet) -> String {
     let name = what.to_string();
     // The name of a single PU's figure ends in its PU.
     let name = name.rsplit_once(", PU ").map_or(&*name, |(name, _)| name);
@@ -102,10 +102,10 @@ fn many(what: &What, pus: &PuSet) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use colocate_machine::calibrated::Pair;
+    use colocate_machine::calibrated::PuDistance;
     use expect_test::expect;
 
-    fn figure(what: What, value: f64) -> Figure {
+    fn figure(what: Quantity, value: f64) -> Figure {
         let (low, high) = (value * 0.95, value * 1.05);
         Figure { unit: what.unit(), what, value, low, high, unix_s: 1, source: "a loop".into() }
     }
@@ -113,12 +113,12 @@ mod tests {
     #[test]
     fn a_table_with_all_that_is_known() {
         let mut figures = vec![
-            figure(What::LinePass { pair: Pair::SameCache }, 52.0),
-            figure(What::WakeUp { pair: Pair::SamePu, busy: true }, 2_345.0),
-            figure(What::Clock { pu: PuNr(0) }, 3.5e9),
+            figure(Quantity::LinePass { pair: PuDistance::SameCache }, 52.0),
+            figure(Quantity::WakeUp { pair: PuDistance::SamePu, busy: true }, 2_345.0),
+            figure(Quantity::Clock { pu: PuNr(0) }, 3.5e9),
         ];
         figures.extend(
-            (0..9_u32).map(|pu| figure(What::Away { pu: PuNr(pu) }, f64::from(pu) / 100.0)),
+            (0..9_u32).map(|pu| figure(Quantity::Away { pu: PuNr(pu) }, f64::from(pu) / 100.0)),
         );
         let found = Calibration {
             identity: "0".into(),

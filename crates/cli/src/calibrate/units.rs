@@ -25,14 +25,14 @@
 //! - **Ignores the clock**: half the clock rate in company is no sharing. -> `ignores_the_clock`
 //! - **Admits**: without undisturbed time, it says that it cannot decide. -> `admits`
 
-use crate::measure::beside::Bench;
+use crate::measure::beside::KernelBench;
 use crate::measure::harness::{Measurement, by_cell, rounds};
 use colocate_figures::stats::{Estimate, Interval, geometric_interval, geometric_mean};
-use colocate_machine::calibrated::{CONFIDENCE as SURE, Calibration, Figure, What};
+use colocate_machine::calibrated::{CONFIDENCE as SURE, Calibration, Figure, Quantity};
 use colocate_machine::{Machine, PuNr, PuSet};
 use colocate_model::rng::SplitMix64;
-use smt_bench::measure::Job;
-use smt_bench::{Kernel, ListSize, Workload};
+use smt_bench::measure::PinnedKernel;
+use smt_bench::{Kernel, KernelSpec, ListSize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Loops that saturate one unit: a multiplier with one operation a cycle and a divider with one in
@@ -41,7 +41,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const PROBES: [Kernel; 2] = [Kernel::IntMul, Kernel::FpDiv];
 
 /// Loop that a sibling does not slow: one load in flight, in a list that fits every L1 twice.
-const METER: Workload = Workload {
+const METER: KernelSpec = KernelSpec {
     kernel: Kernel::LoadDep,
     list: match ListSize::from_kib(4) {
         Some(list) => list,
@@ -66,15 +66,15 @@ const ALL_PAIRS_UP_TO: usize = 8;
 const MOST_PAIRS: usize = 32;
 
 /// Two PUs, the lower number first.
-type Pair = (u32, u32);
+type PuPair = (u32, u32);
 /// Cost of each probe.
-type Costs = [f64; PROBES.len()];
+type ProbeCosts = [f64; PROBES.len()];
 /// Slowdown of a pair by each probe; `None` without a valid sample.
 type Slowdown = [Option<Estimate>; PROBES.len()];
 
 /// Pairs to test: all of few PUs; of more, pairs `alike` that share a core by a report or by
 /// passing cache lines.
-pub fn pairs(pus: &[u32], mut alike: Vec<[u32; 2]>, random: &mut SplitMix64) -> BTreeSet<Pair> {
+pub fn pairs(pus: &[u32], mut alike: Vec<[u32; 2]>, random: &mut SplitMix64) -> BTreeSet<PuPair> {
     if pus.len() <= ALL_PAIRS_UP_TO {
         let rest = |at: usize| pus[at + 1..].iter().map(move |&b| (pus[at], b));
         return (0..pus.len()).flat_map(rest).collect();
@@ -85,15 +85,15 @@ pub fn pairs(pus: &[u32], mut alike: Vec<[u32; 2]>, random: &mut SplitMix64) -> 
 
 /// Slowdown of each of `pairs` on `bench`, as a figure; pairs without a valid sample are missing.
 pub fn figures(
-    bench: &mut impl Bench,
-    pairs: &BTreeSet<Pair>,
+    bench: &mut impl KernelBench,
+    pairs: &BTreeSet<PuPair>,
     unix_s: u64,
     random: &mut SplitMix64,
 ) -> anyhow::Result<Vec<Figure>> {
-    let mut search = Search { bench, alone: BTreeMap::new(), samples: BTreeMap::new() };
+    let mut search = UnitSearch { bench, alone: BTreeMap::new(), samples: BTreeMap::new() };
     search.test(pairs, random)?;
     let found = pairs.iter().filter_map(|&(pu, other)| {
-        let what = What::SharedUnits { pu: PuNr(pu), other: PuNr(other) };
+        let what = Quantity::SharedUnits { pu: PuNr(pu), other: PuNr(other) };
         let (estimate, interval) = decisive(&search.slowdown((pu, other)))?;
         let low = interval.low.min(estimate.value);
         let high = interval.high.max(estimate.value);
@@ -118,13 +118,13 @@ fn decisive(slowdown: &Slowdown) -> Option<(Estimate, Interval)> {
 
 /// Verdict on a pair of PUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum PairVerdict {
     Shared,
     Separate,
     Unclear,
 }
 
-impl Verdict {
+impl PairVerdict {
     fn of(low: f64, high: f64) -> Self {
         if low > THRESHOLD {
             Self::Shared
@@ -143,16 +143,16 @@ pub fn compare(machine: &Machine, to: &mut Calibration) {
     let mut differing = false;
     let mut unclear = Vec::new();
     for figure in &to.figures {
-        let What::SharedUnits { pu, other } = figure.what else { continue };
+        let Quantity::SharedUnits { pu, other } = figure.what else { continue };
         let one_core =
             machine.core_sets().iter().any(|core| core.contains(pu) && core.contains(other));
-        match Verdict::of(figure.low, figure.high) {
-            Verdict::Shared => {
+        match PairVerdict::of(figure.low, figure.high) {
+            PairVerdict::Shared => {
                 join(&mut shared, pu, other);
                 differing |= !one_core;
             }
-            Verdict::Separate => differing |= one_core,
-            Verdict::Unclear => unclear.push(format!("{} and {}", pu.0, other.0)),
+            PairVerdict::Separate => differing |= one_core,
+            PairVerdict::Unclear => unclear.push(format!("{} and {}", pu.0, other.0)),
         }
     }
     if differing {
@@ -187,19 +187,19 @@ fn listed(mut sets: Vec<PuSet>) -> String {
     if lists.is_empty() { "none".to_owned() } else { lists.join(" | ") }
 }
 
-struct Search<'a, B> {
+struct UnitSearch<'a, B> {
     bench: &'a mut B,
     /// Latest costs of each PU alone.
-    alone: BTreeMap<u32, Costs>,
+    alone: BTreeMap<u32, ProbeCosts>,
     /// Slowdowns by pair, one for each usable round.
-    samples: BTreeMap<Pair, Vec<Costs>>,
+    samples: BTreeMap<PuPair, Vec<ProbeCosts>>,
 }
 
-impl<B: Bench> Measurement for Search<'_, B> {
+impl<B: KernelBench> Measurement for UnitSearch<'_, B> {
     /// PUs that all work.
     type Cell = Vec<u32>;
     /// Costs on each PU, or `None` without undisturbed time.
-    type Sample = Option<Vec<Costs>>;
+    type Sample = Option<Vec<ProbeCosts>>;
     const UNIT: &'static str = "groups of PUs";
 
     fn measure(&mut self, pus: &Vec<u32>) -> anyhow::Result<Option<Self::Sample>> {
@@ -215,20 +215,21 @@ impl<B: Bench> Measurement for Search<'_, B> {
     }
 }
 
-impl<B: Bench> Search<'_, B> {
-    fn times(&mut self, workload: Workload, pus: &[u32]) -> anyhow::Result<Option<Vec<f64>>> {
-        let jobs: Vec<Job> = pus.iter().map(|&cpu| Job { workload, cpu }).collect();
+impl<B: KernelBench> UnitSearch<'_, B> {
+    fn times(&mut self, workload: KernelSpec, pus: &[u32]) -> anyhow::Result<Option<Vec<f64>>> {
+        let jobs: Vec<PinnedKernel> =
+            pus.iter().map(|&cpu| PinnedKernel { workload, cpu }).collect();
         let Some(sample) = self.bench.measure(&jobs)? else { return Ok(None) };
         Ok(sample.iteration_ns)
     }
 
     /// Tests pairs until each is clear or has had its rounds.
-    fn test(&mut self, pairs: &BTreeSet<Pair>, random: &mut SplitMix64) -> anyhow::Result<()> {
+    fn test(&mut self, pairs: &BTreeSet<PuPair>, random: &mut SplitMix64) -> anyhow::Result<()> {
         for round in 0..MOST_ROUNDS {
             let open = pairs.iter().copied().filter(|pair| {
-                round < LEAST_ROUNDS || verdict(&self.slowdown(*pair)) == Verdict::Unclear
+                round < LEAST_ROUNDS || verdict(&self.slowdown(*pair)) == PairVerdict::Unclear
             });
-            let open: Vec<Pair> = open.collect();
+            let open: Vec<PuPair> = open.collect();
             if open.is_empty() {
                 break;
             }
@@ -238,7 +239,7 @@ impl<B: Bench> Search<'_, B> {
     }
 
     /// Measures every PU of `pairs` alone and every pair once.
-    fn round(&mut self, pairs: &[Pair], random: &mut SplitMix64) -> anyhow::Result<()> {
+    fn round(&mut self, pairs: &[PuPair], random: &mut SplitMix64) -> anyhow::Result<()> {
         let pus: BTreeSet<u32> = pairs.iter().flat_map(|&(a, b)| [a, b]).collect();
         let alone = pus.iter().map(|&pu| vec![pu]);
         let cells: Vec<Vec<u32>> = alone.chain(pairs.iter().map(|&(a, b)| vec![a, b])).collect();
@@ -264,7 +265,7 @@ impl<B: Bench> Search<'_, B> {
     }
 
     /// Slowdown of a pair by probe.
-    fn slowdown(&self, pus: Pair) -> Slowdown {
+    fn slowdown(&self, pus: PuPair) -> Slowdown {
         let samples = self.samples.get(&pus).map_or(&[][..], Vec::as_slice);
         let enough = samples.len() >= LEAST_ROUNDS as usize;
         std::array::from_fn(|probe| {
@@ -276,8 +277,9 @@ impl<B: Bench> Search<'_, B> {
 }
 
 /// Verdict of a pair's measurements.
-fn verdict(slowdown: &Slowdown) -> Verdict {
-    decisive(slowdown).map_or(Verdict::Unclear, |(_, found)| Verdict::of(found.low, found.high))
+fn verdict(slowdown: &Slowdown) -> PairVerdict {
+    decisive(slowdown)
+        .map_or(PairVerdict::Unclear, |(_, found)| PairVerdict::of(found.low, found.high))
 }
 
 #[cfg(test)]
@@ -286,26 +288,26 @@ mod tests {
     use crate::measure::testing::Pretend;
     use colocate_machine::read;
 
-    fn all(pus: u32) -> BTreeSet<Pair> {
+    fn all(pus: u32) -> BTreeSet<PuPair> {
         let pus: Vec<u32> = (0..pus).collect();
         pairs(&pus, Vec::new(), &mut SplitMix64::new(1))
     }
 
     /// Verdicts on all pairs of `pus` PUs; a pair without a figure is unclear.
-    fn found(machine: &mut Pretend, pus: u32) -> BTreeMap<Pair, Verdict> {
+    fn found(machine: &mut Pretend, pus: u32) -> BTreeMap<PuPair, PairVerdict> {
         let pairs = all(pus);
         let figures = figures(machine, &pairs, 0, &mut SplitMix64::new(1)).unwrap();
-        let mut verdicts: BTreeMap<Pair, Verdict> =
-            pairs.into_iter().map(|pair| (pair, Verdict::Unclear)).collect();
+        let mut verdicts: BTreeMap<PuPair, PairVerdict> =
+            pairs.into_iter().map(|pair| (pair, PairVerdict::Unclear)).collect();
         for figure in figures {
-            let What::SharedUnits { pu, other } = figure.what else { panic!("{figure:?}") };
-            verdicts.insert((pu.0, other.0), Verdict::of(figure.low, figure.high));
+            let Quantity::SharedUnits { pu, other } = figure.what else { panic!("{figure:?}") };
+            verdicts.insert((pu.0, other.0), PairVerdict::of(figure.low, figure.high));
         }
         verdicts
     }
 
-    fn shared(verdicts: &BTreeMap<Pair, Verdict>) -> Vec<Pair> {
-        let shared = verdicts.iter().filter(|(_, verdict)| **verdict == Verdict::Shared);
+    fn shared(verdicts: &BTreeMap<PuPair, PairVerdict>) -> Vec<PuPair> {
+        let shared = verdicts.iter().filter(|(_, verdict)| **verdict == PairVerdict::Shared);
         shared.map(|(pair, _)| *pair).collect()
     }
 
@@ -321,9 +323,9 @@ mod tests {
             let mut machine =
                 Pretend { saturated: 1.9, noise: 0.1, ..Pretend::quiet(two_way(cores)) };
             let found = found(&mut machine, 2 * cores);
-            let expected: Vec<Pair> = (0..cores).map(|first| (first, first + cores)).collect();
+            let expected: Vec<PuPair> = (0..cores).map(|first| (first, first + cores)).collect();
             assert_eq!(shared(&found), expected);
-            assert!(found.values().all(|verdict| *verdict != Verdict::Unclear), "{found:?}");
+            assert!(found.values().all(|verdict| *verdict != PairVerdict::Unclear), "{found:?}");
         }
     }
 
@@ -332,7 +334,7 @@ mod tests {
         for pus in [2, 4, 8] {
             let mut machine = Pretend { turbo: 2.0, noise: 0.05, ..Pretend::quiet(vec![]) };
             let found = found(&mut machine, pus);
-            assert!(found.values().all(|verdict| *verdict == Verdict::Separate), "{found:?}");
+            assert!(found.values().all(|verdict| *verdict == PairVerdict::Separate), "{found:?}");
         }
     }
 
@@ -347,7 +349,7 @@ mod tests {
     #[test]
     fn admits() {
         let mut machine = Pretend { lost_one_in: 1, ..Pretend::quiet(vec![]) };
-        assert!(found(&mut machine, 2).values().all(|verdict| *verdict == Verdict::Unclear));
+        assert!(found(&mut machine, 2).values().all(|verdict| *verdict == PairVerdict::Unclear));
     }
 
     /// Figures that are wrong by up to a factor of 3 either way prove nothing.
@@ -383,12 +385,12 @@ mod tests {
         };
         let lone = Some(Estimate { value: 1.0, interval: None });
         for (slowdown, expected) in [
-            ([estimate(0.99, 1.02), estimate(0.9, 1.41)], Verdict::Separate),
-            ([estimate(0.99, 1.02), estimate(1.42, 2.1)], Verdict::Shared),
-            ([estimate(1.9, 2.0), estimate(0.5, 3.0)], Verdict::Shared),
-            ([estimate(0.99, 1.02), estimate(0.9, 1.42)], Verdict::Unclear),
-            ([estimate(0.99, 1.02), lone], Verdict::Unclear),
-            ([estimate(0.99, 1.02), None], Verdict::Unclear),
+            ([estimate(0.99, 1.02), estimate(0.9, 1.41)], PairVerdict::Separate),
+            ([estimate(0.99, 1.02), estimate(1.42, 2.1)], PairVerdict::Shared),
+            ([estimate(1.9, 2.0), estimate(0.5, 3.0)], PairVerdict::Shared),
+            ([estimate(0.99, 1.02), estimate(0.9, 1.42)], PairVerdict::Unclear),
+            ([estimate(0.99, 1.02), lone], PairVerdict::Unclear),
+            ([estimate(0.99, 1.02), None], PairVerdict::Unclear),
         ] {
             assert_eq!(verdict(&slowdown), expected, "{slowdown:?}");
         }
@@ -400,7 +402,7 @@ mod tests {
         let lines = |machine: &str, pus: [[(f64, f64); 2]; 1]| {
             let [[near, far]] = pus;
             let figure = |other, (low, high): (f64, f64)| {
-                let what = What::SharedUnits { pu: PuNr(0), other: PuNr(other) };
+                let what = Quantity::SharedUnits { pu: PuNr(0), other: PuNr(other) };
                 let source = String::new();
                 Figure { unit: what.unit(), what, value: low, low, high, unix_s: 0, source }
             };

@@ -14,10 +14,10 @@ pub struct Attachment {
     command: Command,
     begin: Instant,
     end: Option<Instant>,
-    state: State,
+    state: AttachmentState,
 }
 
-enum State {
+enum AttachmentState {
     Due,
     Attached(Pid),
     /// SIGINT has been sent.
@@ -32,7 +32,7 @@ impl Attachment {
         let now = Instant::now();
         let begin = period.map_or(now, |period| now + Duration::from_secs_f64(period.after_s));
         let end = period.map(|period| begin + Duration::from_secs_f64(period.for_s));
-        Self { command, begin, end, state: State::Due }
+        Self { command, begin, end, state: AttachmentState::Due }
     }
 
     /// Starts or ends `colocate attach` when it is time; its messages go to `output`.
@@ -42,21 +42,21 @@ impl Attachment {
     pub fn poll(&mut self, output: &File) -> anyhow::Result<()> {
         let now = Instant::now();
         match self.state {
-            State::Due if now >= self.begin => {
+            AttachmentState::Due if now >= self.begin => {
                 let pid = start_into(&mut self.command, output).context("cannot start it")?;
-                self.state = State::Attached(pid);
+                self.state = AttachmentState::Attached(pid);
             }
-            State::Attached(pid) => {
+            AttachmentState::Attached(pid) => {
                 if let Some(waited) = sys::wait(Some(pid), false)? {
-                    self.state = State::Ended(waited);
+                    self.state = AttachmentState::Ended(waited);
                     return succeeded(waited);
                 }
                 if self.end.is_some_and(|end| now >= end) {
                     sys::kill(pid, libc::SIGINT)?;
-                    self.state = State::Ending(pid);
+                    self.state = AttachmentState::Ending(pid);
                 }
             }
-            State::Due | State::Ending(_) | State::Ended(_) => {}
+            AttachmentState::Due | AttachmentState::Ending(_) | AttachmentState::Ended(_) => {}
         }
         Ok(())
     }
@@ -67,13 +67,15 @@ impl Attachment {
     /// The command failed, or was not started before the programs ended.
     pub fn end(self) -> anyhow::Result<()> {
         let waited = match self.state {
-            State::Due => anyhow::bail!("the programs ended before it was time to attach"),
-            State::Attached(pid) => {
+            AttachmentState::Due => {
+                anyhow::bail!("the programs ended before it was time to attach")
+            }
+            AttachmentState::Attached(pid) => {
                 sys::kill(pid, libc::SIGINT)?;
                 sys::wait(Some(pid), true)?
             }
-            State::Ending(pid) => sys::wait(Some(pid), true)?,
-            State::Ended(waited) => Some(waited),
+            AttachmentState::Ending(pid) => sys::wait(Some(pid), true)?,
+            AttachmentState::Ended(waited) => Some(waited),
         };
         waited.map_or(Ok(()), succeeded)
     }

@@ -1,8 +1,8 @@
 //! Checks of a comparison before anything runs.
 
 use super::names::file_name;
-use super::score::Source;
-use super::way::Way;
+use super::score::ScoreSource;
+use super::way::RunMethod;
 use crate::exit::usage;
 use crate::policies::Policies;
 use colocate_policy::table::Prior;
@@ -23,22 +23,22 @@ pub fn names<'a>(names: impl Iterator<Item = &'a str>) -> anyhow::Result<()> {
 }
 
 /// Checks that `jobs` programs can be run in each of `ways`, and that there will be reports for `scores`.
-pub fn ways(ways: &[String], jobs: usize, scores: &[Source]) -> anyhow::Result<()> {
-    let needs_report = scores.iter().any(|score| matches!(score, Source::Report(_)));
+pub fn ways(ways: &[String], jobs: usize, scores: &[ScoreSource]) -> anyhow::Result<()> {
+    let needs_report = scores.iter().any(|score| matches!(score, ScoreSource::Report(_)));
     for way in ways {
         policy(way)?;
-        match Way::of(way, 0) {
-            Way::Prefix(_) if needs_report => {
+        match RunMethod::of(way, 0) {
+            RunMethod::Prefix(_) if needs_report => {
                 return Err(usage(format!(
                     "a score from a report needs a run through colocate, found the way {way}"
                 )));
             }
-            Way::Launch(words) if words[0] == "profile" && jobs > 1 => {
+            RunMethod::Launch(words) if words[0] == "profile" && jobs > 1 => {
                 return Err(usage(format!("profile has one program, found {jobs}")));
             }
-            Way::Prefix(_) => {}
-            Way::Launch(words) => crate::check_command(&words, &["--", "true"])?,
-            Way::Attach(words) => crate::check_command(&words, &["-p", "1"])?,
+            RunMethod::Prefix(_) => {}
+            RunMethod::Launch(words) => crate::check_command(&words, &["--", "true"])?,
+            RunMethod::Attach(words) => crate::check_command(&words, &["-p", "1"])?,
         }
     }
     Ok(())
@@ -46,7 +46,7 @@ pub fn ways(ways: &[String], jobs: usize, scores: &[Source]) -> anyhow::Result<(
 
 /// Checks that a policy is known to `colocate run` or is another way to run programs.
 fn policy(policy: &str) -> anyhow::Result<()> {
-    if !Way::is_policy(policy) {
+    if !RunMethod::is_policy(policy) {
         return Ok(());
     }
     match Policies::Once.read(policy) {
@@ -80,7 +80,7 @@ mod tests {
             assert!(check(wrong, 1).is_err(), "{wrong}");
         }
         assert!(check("profile", 2).is_err());
-        let report = Source::Report("/a".into());
+        let report = ScoreSource::Report("/a".into());
         assert!(ways(&["bare".into()], 1, &[report]).is_err());
     }
 }

@@ -1,14 +1,14 @@
 //! Measurement files: workloads with scores, and ways to run them.
 
 use super::names::{file_name, word};
-use super::score::Source;
+use super::score::ScoreSource;
 use super::{Args, REPETITIONS, SEED, check, session};
 use crate::exit::{self, usage};
 use crate::run::server::Server;
 use crate::{children, input, output};
 use anyhow::{Context, bail};
-use colocate_figures::state::{self, AttachPeriod, Score, Settings};
-use colocate_files::{Dir, Mode};
+use colocate_figures::state::{self, AttachPeriod, Score, StudySettings};
+use colocate_files::{Dir, FileMode};
 use colocate_machine::Nanos;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ const MOST_WORKLOADS: usize = 10_000;
 /// A measurement file (docs/reference/measurements.md).
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct MeasurementFile {
     version: u32,
     /// Shell commands that run once, in the working directory of the programs.
     #[serde(default)]
@@ -39,18 +39,18 @@ struct File {
     /// Scores of workloads without scores of their own.
     #[serde(default)]
     score: Vec<Score>,
-    workload: Vec<Workload>,
+    workload: Vec<WorkloadForm>,
 }
 
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Workload {
+struct WorkloadForm {
     /// Name of the workload. `{KEY}` is replaced as in `programs`.
     name: String,
     /// Values by key: one workload for each combination, with `{KEY}` replaced by the value.
     #[serde(default)]
     each: BTreeMap<String, Vec<String>>,
-    programs: Vec<Program>,
+    programs: Vec<ProgramCommand>,
     ways: Option<Vec<String>>,
     baseline: Option<String>,
     #[serde(default)]
@@ -62,7 +62,7 @@ struct Workload {
     pause_ms: Option<u32>,
 }
 
-impl Workload {
+impl WorkloadForm {
     /// The number of combinations of the values of `each`.
     fn combinations(&self) -> usize {
         self.each.values().fold(1, |all, values| all.saturating_mul(values.len()))
@@ -77,9 +77,9 @@ impl Workload {
     fn with(&self, key: &str, value: &str) -> Self {
         let key = format!("{{{key}}}");
         let programs = self.programs.iter().map(|program| match program {
-            Program::Shell(text) => Program::Shell(text.replace(&key, value)),
-            Program::Words(words) => {
-                Program::Words(words.iter().map(|word| word.replace(&key, value)).collect())
+            ProgramCommand::Shell(text) => ProgramCommand::Shell(text.replace(&key, value)),
+            ProgramCommand::Words(words) => {
+                ProgramCommand::Words(words.iter().map(|word| word.replace(&key, value)).collect())
             }
         });
         let name = self.name.replace(&key, value);
@@ -90,12 +90,12 @@ impl Workload {
 /// A command: a text for `sh -c`, or words.
 #[derive(Clone, Deserialize)]
 #[serde(untagged)]
-enum Program {
+enum ProgramCommand {
     Shell(String),
     Words(Vec<String>),
 }
 
-impl Program {
+impl ProgramCommand {
     fn command(&self) -> Vec<String> {
         match self {
             Self::Shell(text) => ["sh", "-c", text].map(str::to_owned).to_vec(),
@@ -104,7 +104,7 @@ impl Program {
     }
 }
 
-impl File {
+impl MeasurementFile {
     /// Reads a file, with one workload for each combination of values.
     fn read(path: &Path) -> anyhow::Result<Self> {
         let text = input::text(path, input::FIGURES)?;
@@ -128,7 +128,7 @@ impl File {
                 "expected 1 to {MOST_WORKLOADS} workloads in {path}, with a value for each key, found {count}"
             )));
         }
-        file.workload = file.workload.into_iter().flat_map(Workload::expanded).collect();
+        file.workload = file.workload.into_iter().flat_map(WorkloadForm::expanded).collect();
         Ok(file)
     }
 
@@ -148,9 +148,9 @@ impl File {
         Ok(())
     }
 
-    fn check_workload(&self, workload: &Workload, args: &Args) -> anyhow::Result<()> {
+    fn check_workload(&self, workload: &WorkloadForm, args: &Args) -> anyhow::Result<()> {
         let scores = self.scores_of(workload).iter().map(|score| score.from.parse());
-        let scores = scores.collect::<anyhow::Result<Vec<Source>>>()?;
+        let scores = scores.collect::<anyhow::Result<Vec<ScoreSource>>>()?;
         if workload.programs.is_empty() {
             return Err(usage("expected at least one program, found none".to_owned()));
         }
@@ -161,7 +161,7 @@ impl File {
         check::ways(ways, workload.programs.len(), &scores)
     }
 
-    fn ways_of<'a>(&'a self, workload: &'a Workload, args: &'a Args) -> &'a [String] {
+    fn ways_of<'a>(&'a self, workload: &'a WorkloadForm, args: &'a Args) -> &'a [String] {
         if args.policies.is_empty() {
             workload.ways.as_ref().unwrap_or(&self.ways)
         } else {
@@ -169,7 +169,7 @@ impl File {
         }
     }
 
-    fn scores_of<'a>(&'a self, workload: &'a Workload) -> &'a [Score] {
+    fn scores_of<'a>(&'a self, workload: &'a WorkloadForm) -> &'a [Score] {
         if workload.score.is_empty() { &self.score } else { &workload.score }
     }
 }
@@ -181,7 +181,7 @@ fn seconds(value: f64) -> anyhow::Result<Nanos> {
 
 /// A measurement in its directory.
 pub struct Measurement {
-    file: File,
+    file: MeasurementFile,
     path: PathBuf,
     /// Directory of the workloads' sessions.
     dir: PathBuf,
@@ -192,7 +192,7 @@ impl Measurement {
     /// Reads the file and enters the working directory of its programs, `work` below the directory
     /// of `args`.
     pub fn open(path: &Path, args: &Args, stop: &AtomicBool) -> anyhow::Result<Self> {
-        let file = File::read(path)?;
+        let file = MeasurementFile::read(path)?;
         file.check(args).map_err(|error| usage(format!("{}: {error}", path.display())))?;
         let claim = session::claim(&args.output)?;
         // Absolute, since the working directory changes below.
@@ -231,7 +231,7 @@ impl Measurement {
             Err(error) => return Err(error.into()),
         }
         let log = self.dir.join("prepare.log");
-        let output = colocate_files::create(&log, Mode::ByUmask)?;
+        let output = colocate_files::create(&log, FileMode::ByUmask)?;
         let mut command = Command::new("sh");
         command.args(["-euc", &self.file.prepare]).envs(self.environment()?);
         let child = children::start_into(&mut command, &output).context("cannot start sh")?;
@@ -249,7 +249,7 @@ impl Measurement {
     }
 
     /// Directory and settings of each workload that `args` selects, in the order of the file.
-    pub fn workloads(&self, args: &Args) -> anyhow::Result<Vec<(PathBuf, Settings)>> {
+    pub fn workloads(&self, args: &Args) -> anyhow::Result<Vec<(PathBuf, StudySettings)>> {
         let only = args.only.as_deref().unwrap_or_default();
         let chosen = self.file.workload.iter().filter(|workload| workload.name.contains(only));
         let chosen = chosen.map(|workload| {
@@ -259,7 +259,7 @@ impl Measurement {
         chosen.collect()
     }
 
-    fn settings(&self, workload: &Workload, args: &Args) -> anyhow::Result<Settings> {
+    fn settings(&self, workload: &WorkloadForm, args: &Args) -> anyhow::Result<StudySettings> {
         let file = &self.file;
         let policies = file.ways_of(workload, args).to_vec();
         let given = args.baseline.clone().or_else(|| workload.baseline.clone());
@@ -271,7 +271,7 @@ impl Measurement {
         };
         let jobs = workload.programs.iter().map(|program| session::job(program.command()));
         let scores = file.scores_of(workload);
-        let settings = Settings {
+        let settings = StudySettings {
             name: workload.name.clone(),
             jobs: jobs.collect::<anyhow::Result<_>>()?,
             // Without policies there is no name, and `check` refuses the settings.

@@ -2,16 +2,16 @@
 
 use super::attachment::Attachment;
 use super::names::RunFiles;
-use super::score::{RunResult, Source};
-use super::session::Session;
-use super::way::Way;
-use crate::children::{self, End, kill_group, start_into};
+use super::score::{RunResult, ScoreSource};
+use super::session::ComparisonSession;
+use super::way::RunMethod;
+use crate::children::{self, ChildEnd, kill_group, start_into};
 use crate::input;
 use crate::report::VERSION;
 use crate::run::server::Server;
 use anyhow::{Context, bail};
 use colocate_figures::state::{AttachPeriod, JobTime};
-use colocate_files::Mode;
+use colocate_files::FileMode;
 use colocate_linux::Pid;
 use colocate_linux::sys;
 use colocate_machine::Nanos;
@@ -29,7 +29,7 @@ pub struct Launcher {
     commands: Vec<Vec<String>>,
     server: Server,
     seed: u64,
-    scores: Vec<Source>,
+    scores: Vec<ScoreSource>,
     attach: Option<AttachPeriod>,
     pause: Duration,
     environment: Vec<(&'static str, OsString)>,
@@ -48,7 +48,7 @@ impl Launcher {
     /// A launcher for the workload of `session`; `stop` ends a run. The programs get `environment`
     /// in addition to colocate's.
     pub fn new(
-        session: &Session,
+        session: &ComparisonSession,
         environment: Vec<(&'static str, OsString)>,
         stop: &'static AtomicBool,
     ) -> anyhow::Result<Self> {
@@ -77,10 +77,10 @@ impl Launcher {
         colocate_files::remove_if_exists(&files.report)?;
         // A random policy draws anew in every block, and the same after an interruption.
         let seed = self.seed.wrapping_add(u64::from(block));
-        let result = match Way::of(policy, seed) {
-            Way::Prefix(words) => self.beside(&words, None, files)?,
-            Way::Attach(words) => self.beside(&[], Some(&words), files)?,
-            Way::Launch(words) => self.placed(&words, files)?,
+        let result = match RunMethod::of(policy, seed) {
+            RunMethod::Prefix(words) => self.beside(&words, None, files)?,
+            RunMethod::Attach(words) => self.beside(&[], Some(&words), files)?,
+            RunMethod::Launch(words) => self.placed(&words, files)?,
         };
         let Some(result) = result else { return Ok(Ended::Stopped) };
         if result.jobs.iter().any(|job| job.status != 0) {
@@ -99,7 +99,7 @@ impl Launcher {
         attach: Option<&[String]>,
         files: &RunFiles,
     ) -> anyhow::Result<Option<RunResult>> {
-        let output = colocate_files::create(&files.log, Mode::ByUmask)?;
+        let output = colocate_files::create(&files.log, FileMode::ByUmask)?;
         let begun = Instant::now();
         let (children, starts) = self.start_all(prefix, &output)?;
         let until = self.server.until(children.len());
@@ -118,7 +118,7 @@ impl Launcher {
         let detached = attachment.map_or(Ok(()), Attachment::end);
         let Some(ends) = waited? else { return Ok(None) };
         detached.with_context(|| format!("colocate attach failed; see {}", files.log.display()))?;
-        let jobs = ends.iter().map(|end: &End| JobTime {
+        let jobs = ends.iter().map(|end: &ChildEnd| JobTime {
             wall_ns: end.at.duration_since(starts[end.child]).into(),
             status: end.waited.status,
         });
@@ -159,7 +159,7 @@ impl Launcher {
 
     /// Runs the programs through the colocate command `words`; `None` if a signal stops the run.
     fn placed(&self, words: &[String], files: &RunFiles) -> anyhow::Result<Option<RunResult>> {
-        let output = colocate_files::create(&files.log, Mode::ByUmask)?;
+        let output = colocate_files::create(&files.log, FileMode::ByUmask)?;
         let mut command = self.command(&self.ourselves);
         command.args(words).args(["--quiet", "-o"]).arg(&files.report);
         // A profile has one program and reports no job: its own end is the program's.
@@ -192,7 +192,7 @@ impl Launcher {
     /// Waits for all `children`; returns their ends in their order, or `None` if a signal stops the
     /// run. Once all children in `until` (if any) have ended, the remaining children are
     /// terminated.
-    fn wait_for(&self, children: &[Pid], until: &[usize]) -> anyhow::Result<Option<Vec<End>>> {
+    fn wait_for(&self, children: &[Pid], until: &[usize]) -> anyhow::Result<Option<Vec<ChildEnd>>> {
         children::wait_all(children, until, self.stop, ask_to_end, || Ok(()))
     }
 }
@@ -215,7 +215,7 @@ fn ask_to_end(pid: Pid) {
 
 /// The fields used of the report of `colocate run` (docs/schemas/report.json).
 #[derive(Deserialize)]
-struct Report {
+struct RunReport {
     version: u32,
     jobs: Vec<ReportedJob>,
 }
@@ -228,7 +228,7 @@ struct ReportedJob {
 
 fn read_report(path: &Path, jobs: usize) -> anyhow::Result<Vec<JobTime>> {
     let text = input::text(path, input::REPORT).context("cannot read its report")?;
-    let report: Report = serde_json::from_str(&text)
+    let report: RunReport = serde_json::from_str(&text)
         .with_context(|| format!("expected a report in {}", path.display()))?;
     anyhow::ensure!(
         report.version == VERSION && report.jobs.len() == jobs,

@@ -1,7 +1,7 @@
 //! Scores: numbers read after a run.
 
 use super::names::RunFiles;
-use crate::children::End;
+use crate::children::ChildEnd;
 use crate::exit::usage;
 use crate::input;
 use anyhow::anyhow;
@@ -21,7 +21,7 @@ pub struct RunResult {
 
 impl RunResult {
     /// The result of a run since `begun` whose own children had these `ends`.
-    pub fn new(jobs: Vec<JobTime>, begun: Instant, ends: &[End]) -> Self {
+    pub fn new(jobs: Vec<JobTime>, begun: Instant, ends: &[ChildEnd]) -> Self {
         let last = ends.iter().map(|end| end.at).max().unwrap_or(begun);
         let cpu = ends.iter().map(|end| end.waited.cpu_time.0).sum();
         Self { jobs, elapsed: last.duration_since(begun), cpu: Nanos(cpu) }
@@ -30,7 +30,7 @@ impl RunResult {
 
 /// Source of a score.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum ScoreSource {
     /// The number after this key at the beginning of a line of the output; the last such line.
     Output(String),
     /// A number in colocate's report, by JSON pointer (RFC 6901).
@@ -41,7 +41,7 @@ pub enum Source {
     Cpu,
 }
 
-impl FromStr for Source {
+impl FromStr for ScoreSource {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
@@ -59,7 +59,7 @@ impl FromStr for Source {
     }
 }
 
-impl Source {
+impl ScoreSource {
     /// Reads the score of a run with this result and these files.
     ///
     /// # Errors
@@ -139,11 +139,17 @@ mod tests {
 
     #[test]
     fn sources_have_four_forms() {
-        assert_eq!("output:a: b".parse::<Source>().unwrap(), Source::Output("a: b".into()));
-        assert_eq!("report:/a/0".parse::<Source>().unwrap(), Source::Report("/a/0".into()));
-        assert_eq!("cpu".parse::<Source>().unwrap(), Source::Cpu);
+        assert_eq!(
+            "output:a: b".parse::<ScoreSource>().unwrap(),
+            ScoreSource::Output("a: b".into())
+        );
+        assert_eq!(
+            "report:/a/0".parse::<ScoreSource>().unwrap(),
+            ScoreSource::Report("/a/0".into())
+        );
+        assert_eq!("cpu".parse::<ScoreSource>().unwrap(), ScoreSource::Cpu);
         for wrong in ["output:", "report:a", "wall", ""] {
-            assert!(wrong.parse::<Source>().is_err(), "{wrong}");
+            assert!(wrong.parse::<ScoreSource>().is_err(), "{wrong}");
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::run::jobs;
 use crate::run::server::Server;
 use crate::{input, output};
 use anyhow::{Context, anyhow};
-use colocate_figures::state::{Job, Run, Settings, State};
+use colocate_figures::state::{ComparedJob, FinishedRun, StudySettings, StudyState};
 use colocate_files::Dir;
 use colocate_observe::identity;
 use std::ffi::OsString;
@@ -20,17 +20,17 @@ const SEPARATOR: &str = ":::";
 const STATE: &str = "state.json";
 
 /// A comparison with its directory.
-pub struct Session {
+pub struct ComparisonSession {
     /// The directory.
     pub dir: PathBuf,
     /// Settings and finished runs.
-    pub state: State,
+    pub state: StudyState,
     /// The command that resumes the comparison.
     pub resume_command: String,
     _claim: OwnedFd,
 }
 
-impl Session {
+impl ComparisonSession {
     /// Begins the comparison requested by `args`, or resumes the one in its directory.
     pub fn open(args: &Args) -> anyhow::Result<Self> {
         let dir = args.output.clone();
@@ -49,7 +49,7 @@ impl Session {
     /// Begins the comparison of `settings` in `dir`, or resumes it where there is one.
     pub fn of_file(
         dir: PathBuf,
-        settings: Settings,
+        settings: StudySettings,
         args: &Args,
         resume_command: String,
     ) -> anyhow::Result<Self> {
@@ -59,14 +59,14 @@ impl Session {
 
     fn of(
         dir: PathBuf,
-        begun: Option<State>,
+        begun: Option<StudyState>,
         resume: bool,
-        settings: Settings,
+        settings: StudySettings,
         resume_command: String,
     ) -> anyhow::Result<Self> {
         let state = match begun {
             Some(begun) if resume => resumed(begun, &settings, &dir)?,
-            None => State::new(settings),
+            None => StudyState::new(settings),
             Some(_) => {
                 return Err(anyhow!(
                     "{} holds a comparison already: go on with --resume, or name another directory with -o",
@@ -93,13 +93,13 @@ impl Session {
     }
 
     /// Keeps a finished run. The file on disk is complete even if colocate is killed.
-    pub fn keep(&mut self, run: Run) -> anyhow::Result<()> {
+    pub fn keep(&mut self, run: FinishedRun) -> anyhow::Result<()> {
         self.state.runs.push(run);
         self.save()
     }
 
     /// Keeps a failed run.
-    pub fn keep_failure(&mut self, run: Run) -> anyhow::Result<()> {
+    pub fn keep_failure(&mut self, run: FinishedRun) -> anyhow::Result<()> {
         self.state.failures.push(run);
         self.save()
     }
@@ -119,18 +119,18 @@ pub fn claim(dir: &Path) -> anyhow::Result<OwnedFd> {
     })
 }
 
-fn read_state(path: &Path) -> anyhow::Result<Option<State>> {
+fn read_state(path: &Path) -> anyhow::Result<Option<StudyState>> {
     let text = match input::text(path, input::STATE) {
         Err(error) if error.is_missing() => return Ok(None),
         read => read?,
     };
-    State::from_json(&text)
+    StudyState::from_json(&text)
         .map(Some)
         .with_context(|| format!("cannot go on with {}", path.display()))
 }
 
 /// `begun`, if it has these settings and the programs are unchanged.
-fn resumed(begun: State, settings: &Settings, dir: &Path) -> anyhow::Result<State> {
+fn resumed(begun: StudyState, settings: &StudySettings, dir: &Path) -> anyhow::Result<StudyState> {
     begun
         .settings
         .check_same(settings)
@@ -139,7 +139,7 @@ fn resumed(begun: State, settings: &Settings, dir: &Path) -> anyhow::Result<Stat
 }
 
 /// The settings in `args`, with those of `begun` or the defaults for the rest.
-fn asked(args: &Args, begun: Option<&Settings>) -> anyhow::Result<Settings> {
+fn asked(args: &Args, begun: Option<&StudySettings>) -> anyhow::Result<StudySettings> {
     let commands = match begun {
         Some(begun) if args.command.is_empty() => {
             begun.jobs.iter().map(|job| job.command.clone()).collect()
@@ -164,7 +164,7 @@ fn asked(args: &Args, begun: Option<&Settings>) -> anyhow::Result<Settings> {
         Some(begun) if args.server.is_default() => Server::of_kept(&begun.server)?,
         _ => args.server.clone(),
     };
-    let settings = Settings {
+    let settings = StudySettings {
         server: server.kept(),
         scores: Vec::new(),
         attach: None,
@@ -186,7 +186,7 @@ fn split(words: &[String]) -> Vec<Vec<String>> {
 }
 
 /// The program of `command`, with its identity.
-pub fn job(command: Vec<String>) -> anyhow::Result<Job> {
+pub fn job(command: Vec<String>) -> anyhow::Result<ComparedJob> {
     if command.is_empty() {
         return Err(anyhow!("expected a program on both sides of `:::`, found none"));
     }
@@ -194,11 +194,11 @@ pub fn job(command: Vec<String>) -> anyhow::Result<Job> {
     let found = jobs::find(argv)?;
     let identity = identity::of_file(&found.path)
         .with_context(|| format!("cannot read {}", found.path.display()))?;
-    Ok(Job { command, identity })
+    Ok(ComparedJob { command, identity })
 }
 
 /// The programs' names, joined by `+`.
-fn name_of(jobs: &[Job]) -> String {
+fn name_of(jobs: &[ComparedJob]) -> String {
     let names = jobs.iter().map(|job| {
         let path = Path::new(&job.command[0]);
         path.file_name()

@@ -8,7 +8,7 @@ const LAUNCHING: [&str; 3] = ["run", "schedule", "profile"];
 
 /// Way to run a workload.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum RunMethod {
     /// Without colocate, each program behind these words (`env` with its arguments), if any.
     Prefix(Vec<String>),
     /// Through a command of colocate that launches the programs, with its options.
@@ -17,7 +17,7 @@ pub enum Way {
     Attach(Vec<String>),
 }
 
-impl Way {
+impl RunMethod {
     /// The way that `text` names: `bare`, `env …`, a command of colocate with options, or a policy
     /// of `colocate run`. A policy that draws gets `seed` unless it has a setting.
     pub fn of(text: &str, seed: u64) -> Self {
@@ -60,12 +60,21 @@ mod tests {
     #[test]
     fn names_are_ways() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(Way::of("bare", 1), Way::Prefix(Vec::new()));
-        assert_eq!(Way::of("env A=1 nice", 1), Way::Prefix(words("env A=1 nice")));
-        assert_eq!(Way::of("os", 1), Way::Launch(words("run --policy os")));
-        assert_eq!(Way::of("random", 7), Way::Launch(words("run --policy random:seed=7")));
-        assert_eq!(Way::of("schedule --policy os", 1), Way::Launch(words("schedule --policy os")));
-        assert_eq!(Way::of("attach --policy os", 1), Way::Attach(words("attach --policy os")));
-        assert!(Way::is_policy("scatter") && !Way::is_policy("run --policy scatter"));
+        assert_eq!(RunMethod::of("bare", 1), RunMethod::Prefix(Vec::new()));
+        assert_eq!(RunMethod::of("env A=1 nice", 1), RunMethod::Prefix(words("env A=1 nice")));
+        assert_eq!(RunMethod::of("os", 1), RunMethod::Launch(words("run --policy os")));
+        assert_eq!(
+            RunMethod::of("random", 7),
+            RunMethod::Launch(words("run --policy random:seed=7"))
+        );
+        assert_eq!(
+            RunMethod::of("schedule --policy os", 1),
+            RunMethod::Launch(words("schedule --policy os"))
+        );
+        assert_eq!(
+            RunMethod::of("attach --policy os", 1),
+            RunMethod::Attach(words("attach --policy os"))
+        );
+        assert!(RunMethod::is_policy("scatter") && !RunMethod::is_policy("run --policy scatter"));
     }
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// A shell, the path of its completions below `share`, and the replacement that completes PIDs: the
 /// placeholder hint, its generated text, and the text in its place.
-struct Kind {
+struct ShellCompletion {
     shell: Shell,
     file: fn(&str) -> String,
     hint: ValueHint,
@@ -16,22 +16,22 @@ struct Kind {
     pids: &'static str,
 }
 
-const KINDS: [Kind; 3] = [
-    Kind {
+const KINDS: [ShellCompletion; 3] = [
+    ShellCompletion {
         shell: Shell::Bash,
         file: |name| format!("bash-completion/completions/{name}.bash"),
         hint: ValueHint::DirPath,
         hinted: "COMPREPLY=()\n                    if [[ \"${BASH_VERSINFO[0]}\" -ge 4 ]]; then\n                        compopt -o plusdirs\n                    fi",
         pids: "COMPREPLY=($(compgen -W \"$(ps -eo pid=)\" -- \"${cur}\"))",
     },
-    Kind {
+    ShellCompletion {
         shell: Shell::Zsh,
         file: |name| format!("zsh/site-functions/_{name}"),
         hint: ValueHint::Username,
         hinted: ":_users",
         pids: ":_pids",
     },
-    Kind {
+    ShellCompletion {
         shell: Shell::Fish,
         file: |name| format!("fish/vendor_completions.d/{name}.fish"),
         hint: ValueHint::Username,
@@ -43,7 +43,7 @@ const KINDS: [Kind; 3] = [
 /// Files of completions, as path below `share` and text.
 pub fn all(command: fn() -> Command) -> Vec<(String, String)> {
     let name = command().get_name().to_owned();
-    let text = |kind: &Kind| {
+    let text = |kind: &ShellCompletion| {
         let mut command = with_hints(command(), kind.hint);
         let mut text = Vec::new();
         clap_complete::generate(kind.shell, &mut command, &name, &mut text);

@@ -3,13 +3,13 @@
 
 use super::harness::{Measurement, SHARED_WITH_OTHERS};
 use anyhow::Context;
-use smt_bench::measure::{CHUNK, Job, together};
-use smt_bench::overlap::{Pace, paces};
+use smt_bench::measure::{CHUNK, PinnedKernel, together};
+use smt_bench::overlap::{ThreadSpeed, paces};
 use std::time::Duration;
 
 /// Result of a measurement.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sample {
+pub struct KernelSample {
     /// Nanoseconds an iteration of each job while all jobs ran, in the order of the jobs. `None` if
     /// other load left too little common time.
     pub iteration_ns: Option<Vec<f64>>,
@@ -18,17 +18,17 @@ pub struct Sample {
 }
 
 /// A machine for workloads beside each other.
-pub trait Bench: Measurement<Cell = Vec<Job>, Sample = Sample> {}
+pub trait KernelBench: Measurement<Cell = Vec<PinnedKernel>, Sample = KernelSample> {}
 
-impl<M: Measurement<Cell = Vec<Job>, Sample = Sample>> Bench for M {}
+impl<M: Measurement<Cell = Vec<PinnedKernel>, Sample = KernelSample>> KernelBench for M {}
 
 /// This machine as a bench.
-pub struct Here {
+pub struct LocalBench {
     length: Duration,
     patience: &'static [u32],
 }
 
-impl Here {
+impl LocalBench {
     /// Measures for `length`; if other load leaves too little undisturbed time, again for `length`
     /// times each factor of `patience`.
     pub fn new(length: Duration, patience: &'static [u32]) -> Self {
@@ -40,14 +40,14 @@ impl Here {
 /// Chosen. A short measurement needs only half of its length.
 const ENOUGH_CHUNKS: u32 = 20;
 
-impl Measurement for Here {
-    type Cell = Vec<Job>;
-    type Sample = Sample;
+impl Measurement for LocalBench {
+    type Cell = Vec<PinnedKernel>;
+    type Sample = KernelSample;
     const UNIT: &'static str = "measurements";
 
-    fn measure(&mut self, jobs: &Vec<Job>) -> anyhow::Result<Option<Sample>> {
+    fn measure(&mut self, jobs: &Vec<PinnedKernel>) -> anyhow::Result<Option<KernelSample>> {
         let enough = (CHUNK * ENOUGH_CHUNKS).min(self.length / 2);
-        let mut sample = Sample { iteration_ns: None, share_of_pu: 1.0 };
+        let mut sample = KernelSample { iteration_ns: None, share_of_pu: 1.0 };
         for factor in std::iter::once(1).chain(self.patience.iter().copied()) {
             let trails = together(jobs, self.length * factor).context("cannot measure")?;
             // Over all tries: the load also shows in those that are too short.
@@ -62,10 +62,10 @@ impl Measurement for Here {
     }
 }
 
-fn long_enough(paces: &[Option<Pace>], least: Duration) -> Option<Vec<f64>> {
+fn long_enough(paces: &[Option<ThreadSpeed>], least: Duration) -> Option<Vec<f64>> {
     let each = paces.iter().map(|pace| {
         pace.as_ref()
-            .filter(|pace: &&Pace| u128::from(pace.together_ns) >= least.as_nanos())
+            .filter(|pace: &&ThreadSpeed| u128::from(pace.together_ns) >= least.as_nanos())
             .map(|pace| pace.iteration_ns)
     });
     each.collect()
@@ -92,7 +92,7 @@ impl Default for Quality {
 
 impl Quality {
     /// Counts `sample`.
-    pub fn note(&mut self, sample: &Sample) {
+    pub fn note(&mut self, sample: &KernelSample) {
         self.measured += 1;
         self.discarded += u32::from(sample.iteration_ns.is_none());
         self.least_share_of_pu = self.least_share_of_pu.min(sample.share_of_pu);
@@ -125,8 +125,8 @@ mod tests {
     #[test]
     fn this_machine_answers_for_every_job() {
         let cpu = usable().unwrap()[0];
-        let jobs = vec![Job { workload: Kernel::IntMul.into(), cpu }];
-        let mut here = Here::new(Duration::from_millis(2), &[4, 16]);
+        let jobs = vec![PinnedKernel { workload: Kernel::IntMul.into(), cpu }];
+        let mut here = LocalBench::new(Duration::from_millis(2), &[4, 16]);
         let sample = here.measure(&jobs).unwrap().unwrap();
         assert!((0.0..=1.0).contains(&sample.share_of_pu));
         // On a machine without a free PU there is no answer, and that is one.
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn one_job_with_too_little_time_spoils_the_sample() {
-        let pace = |together_ns| Some(Pace { iteration_ns: 3.0, together_ns });
+        let pace = |together_ns| Some(ThreadSpeed { iteration_ns: 3.0, together_ns });
         let least = Duration::from_nanos(100);
         assert_eq!(long_enough(&[pace(100), pace(200)], least), Some(vec![3.0, 3.0]));
         assert_eq!(long_enough(&[pace(100), pace(99)], least), None);
@@ -147,12 +147,12 @@ mod tests {
     #[test]
     fn remarks_say_what_was_lost() {
         let mut quality = Quality::default();
-        let good = Sample { iteration_ns: Some(vec![1.0]), share_of_pu: 0.99 };
+        let good = KernelSample { iteration_ns: Some(vec![1.0]), share_of_pu: 0.99 };
         quality.note(&good);
         assert_eq!(quality.remark(), "");
-        quality.note(&Sample { share_of_pu: 0.5, ..good });
+        quality.note(&KernelSample { share_of_pu: 0.5, ..good });
         assert!(quality.remark().contains("down to 50 % were left"));
-        quality.note(&Sample { iteration_ns: None, share_of_pu: 0.4 });
+        quality.note(&KernelSample { iteration_ns: None, share_of_pu: 0.4 });
         assert!(quality.remark().starts_with("1 of 3 measurements discarded: "));
     }
 }

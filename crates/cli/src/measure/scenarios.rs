@@ -5,19 +5,19 @@
 //! the same repetition; both arrangements of a pair count. A repetition thus yields one matrix and
 //! one geometric mean for each scenario, and intervals are over repetitions.
 
-use super::beside::{Bench, Quality, Sample};
+use super::beside::{KernelBench, KernelSample, Quality};
 use super::harness::{by_cell, rounds};
 use colocate_figures::rounds::{Series, estimate, over_cases};
 use colocate_figures::stats::{Estimate, Interval, geometric_mean};
 use colocate_model::rng::SplitMix64;
 use serde::{Serialize, Serializer};
-use smt_bench::Workload;
-use smt_bench::measure::Job;
+use smt_bench::KernelSpec;
+use smt_bench::measure::PinnedKernel;
 
 /// Settings of a measurement, common to all kernels.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
-pub struct Settings {
+pub struct MeasurementSettings {
     /// Kernel numbers of the two PUs.
     pub pus: [u32; 2],
     /// Whether the PUs share a core; `None` if unknown.
@@ -33,11 +33,11 @@ pub struct Settings {
 /// A kernel alone on a PU.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
-pub struct Alone {
+pub struct SoloKernel {
     /// The kernel.
     #[serde(serialize_with = "name")]
     #[cfg_attr(feature = "schema", schemars(with = "String", extend("pattern" = "^[a-z-]+(:[0-9]+)?$")))]
-    pub kernel: Workload,
+    pub kernel: KernelSpec,
     /// Kernel number of the PU.
     pub pu: u32,
     /// Nanoseconds an iteration; `None` if no sample was valid.
@@ -47,15 +47,15 @@ pub struct Alone {
 /// A kernel's time beside another, relative to its time alone.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
-pub struct Cell {
+pub struct MatrixCell {
     /// The timed kernel.
     #[serde(serialize_with = "name")]
     #[cfg_attr(feature = "schema", schemars(with = "String", extend("pattern" = "^[a-z-]+(:[0-9]+)?$")))]
-    pub kernel: Workload,
+    pub kernel: KernelSpec,
     /// The kernel on the sibling PU.
     #[serde(serialize_with = "name")]
     #[cfg_attr(feature = "schema", schemars(with = "String", extend("pattern" = "^[a-z-]+(:[0-9]+)?$")))]
-    pub beside: Workload,
+    pub beside: KernelSpec,
     /// Time relative to the time alone; `None` if no sample was valid.
     pub time: Option<Estimate>,
 }
@@ -75,35 +75,35 @@ pub struct Scenarios {
 /// Kernels alone and beside each other on two PUs (docs/schemas/bench-smt.json).
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct SmtBenchReport {
     /// Version of the format.
     #[cfg_attr(feature = "schema", schemars(extend("const" = 1)))]
     pub version: u32,
     /// Settings of the measurement.
     #[serde(flatten)]
-    pub settings: Settings,
+    pub settings: MeasurementSettings,
     /// Geometric means over kernels.
     pub scenarios: Scenarios,
     /// Each kernel alone on each PU.
-    pub alone: Vec<Alone>,
+    pub alone: Vec<SoloKernel>,
     /// Each kernel beside each kernel.
-    pub matrix: Vec<Cell>,
+    pub matrix: Vec<MatrixCell>,
     /// Signs of disturbance.
     pub quality: Quality,
 }
 
-fn name<S: Serializer>(workload: &Workload, to: S) -> Result<S::Ok, S::Error> {
+fn name<S: Serializer>(workload: &KernelSpec, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(workload)
 }
 
-impl Report {
+impl SmtBenchReport {
     /// The cell of `kernel` beside `beside`.
-    pub fn cell(&self, kernel: Workload, beside: Workload) -> Option<&Cell> {
+    pub fn cell(&self, kernel: KernelSpec, beside: KernelSpec) -> Option<&MatrixCell> {
         self.matrix.iter().find(|cell| cell.kernel == kernel && cell.beside == beside)
     }
 
     /// The kernels, in the order requested.
-    pub fn kernels(&self) -> Vec<Workload> {
+    pub fn kernels(&self) -> Vec<KernelSpec> {
         // Two entries a kernel, one for each PU.
         self.alone.iter().step_by(2).map(|alone| alone.kernel).collect()
     }
@@ -111,22 +111,22 @@ impl Report {
 
 /// Measures all scenarios of `kernels`, each listed once, on `bench`.
 pub fn measure(
-    bench: &mut impl Bench,
-    settings: Settings,
-    kernels: &[Workload],
-) -> anyhow::Result<Report> {
+    bench: &mut impl KernelBench,
+    settings: MeasurementSettings,
+    kernels: &[KernelSpec],
+) -> anyhow::Result<SmtBenchReport> {
     let cells = cells(settings.pus, kernels);
     let random = &mut SplitMix64::new(settings.seed);
     let taken = rounds(bench, &cells, settings.repeat, random, false)?;
     let mut quality = Quality::default();
     taken.iter().for_each(|taken| quality.note(&taken.sample));
-    let times = Times { samples: by_cell(taken, cells.len()), kernels: kernels.len() };
+    let times = ScenarioSamples { samples: by_cell(taken, cells.len()), kernels: kernels.len() };
     Ok(reported(settings, kernels, &times, quality))
 }
 
 /// Cells of each kernel: alone on either PU, and on the first PU beside each kernel on the second.
-fn cells(pus: [u32; 2], kernels: &[Workload]) -> Vec<Vec<Job>> {
-    let job = |workload: &Workload, pu: usize| Job { workload: *workload, cpu: pus[pu] };
+fn cells(pus: [u32; 2], kernels: &[KernelSpec]) -> Vec<Vec<PinnedKernel>> {
+    let job = |workload: &KernelSpec, pu: usize| PinnedKernel { workload: *workload, cpu: pus[pu] };
     let mut cells = Vec::new();
     for first in kernels {
         cells.extend([vec![job(first, 0)], vec![job(first, 1)]]);
@@ -136,12 +136,12 @@ fn cells(pus: [u32; 2], kernels: &[Workload]) -> Vec<Vec<Job>> {
 }
 
 /// Samples of [`cells`], by cell and round. Kernels and PUs are indexes into their lists.
-struct Times {
-    samples: Vec<Vec<Sample>>,
+struct ScenarioSamples {
+    samples: Vec<Vec<KernelSample>>,
     kernels: usize,
 }
 
-impl Times {
+impl ScenarioSamples {
     /// Time of an iteration of job `job` in a cell, by round.
     fn of(&self, kernel: usize, column: usize, job: usize) -> Series {
         // A kernel has two cells alone and one beside each kernel.
@@ -168,7 +168,12 @@ impl Times {
     }
 }
 
-fn reported(settings: Settings, kernels: &[Workload], times: &Times, quality: Quality) -> Report {
+fn reported(
+    settings: MeasurementSettings,
+    kernels: &[KernelSpec],
+    times: &ScenarioSamples,
+    quality: Quality,
+) -> SmtBenchReport {
     let count = kernels.len();
     let mut alone = Vec::new();
     let mut matrix = Vec::new();
@@ -181,12 +186,12 @@ fn reported(settings: Settings, kernels: &[Workload], times: &Times, quality: Qu
             let iteration_ns = estimate(&series);
             let mean = iteration_ns.map(|found| found.value);
             repeats.push(series.iter().map(|time| Some((*time)? / mean?)).collect());
-            alone.push(Alone { kernel: kernels[kernel], pu, iteration_ns });
+            alone.push(SoloKernel { kernel: kernels[kernel], pu, iteration_ns });
         }
         for other in 0..count {
             let series = times.ratio(kernel, other);
             let time = estimate(&series);
-            matrix.push(Cell { kernel: kernels[kernel], beside: kernels[other], time });
+            matrix.push(MatrixCell { kernel: kernels[kernel], beside: kernels[other], time });
             if kernel == other { same.push(series) } else { different.push(series) }
         }
     }
@@ -195,7 +200,7 @@ fn reported(settings: Settings, kernels: &[Workload], times: &Times, quality: Qu
         same: over_cases(&same),
         different: over_cases(&different),
     };
-    Report { version: 1, settings, scenarios, alone, matrix, quality }
+    SmtBenchReport { version: 1, settings, scenarios, alone, matrix, quality }
 }
 
 /// The estimate as a share of its own value, which thus becomes 1.
@@ -212,15 +217,20 @@ mod tests {
     use crate::measure::testing::Pretend;
     use smt_bench::Kernel;
 
-    const SETTINGS: Settings =
-        Settings { pus: [0, 1], share_core: Some(true), repeat: 5, seconds: 0.1, seed: 1 };
+    const SETTINGS: MeasurementSettings = MeasurementSettings {
+        pus: [0, 1],
+        share_core: Some(true),
+        repeat: 5,
+        seconds: 0.1,
+        seed: 1,
+    };
 
-    fn measured(mut machine: Pretend, kernels: &[Workload]) -> Report {
+    fn measured(mut machine: Pretend, kernels: &[KernelSpec]) -> SmtBenchReport {
         measure(&mut machine, SETTINGS, kernels).unwrap()
     }
 
-    fn paper() -> Vec<Workload> {
-        Kernel::PAPER.map(Workload::from).to_vec()
+    fn paper() -> Vec<KernelSpec> {
+        Kernel::PAPER.map(KernelSpec::from).to_vec()
     }
 
     fn value(estimate: Option<Estimate>) -> f64 {
@@ -291,7 +301,7 @@ mod tests {
     #[test]
     fn one_repetition_has_no_interval() {
         let kernels = paper();
-        let once = Settings { repeat: 1, ..SETTINGS };
+        let once = MeasurementSettings { repeat: 1, ..SETTINGS };
         let report = measure(&mut Pretend::quiet(vec![]), once, &kernels).unwrap();
         assert!(report.matrix.iter().all(|cell| cell.time.unwrap().interval.is_none()));
         assert_eq!(report.scenarios.same.unwrap().interval, None);

@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
-use super::beside::Sample;
+use super::beside::KernelSample;
 use super::harness::Measurement;
 use colocate_model::rng::SplitMix64;
 use smt_bench::Kernel;
-use smt_bench::measure::Job;
+use smt_bench::measure::PinnedKernel;
 
 /// A machine that does not exist.
 pub struct Pretend {
@@ -48,7 +48,7 @@ impl Pretend {
         (1.0 + self.noise).powf(unit)
     }
 
-    fn slowdown(&self, job: Job, other: Job) -> f64 {
+    fn slowdown(&self, job: PinnedKernel, other: PinnedKernel) -> f64 {
         let both_in = |sets: &[Vec<u32>]| {
             sets.iter().any(|set| set.contains(&job.cpu) && set.contains(&other.cpu))
         };
@@ -63,14 +63,14 @@ impl Pretend {
 }
 
 impl Measurement for Pretend {
-    type Cell = Vec<Job>;
-    type Sample = Sample;
+    type Cell = Vec<PinnedKernel>;
+    type Sample = KernelSample;
     const UNIT: &'static str = "measurements";
 
-    fn measure(&mut self, jobs: &Vec<Job>) -> anyhow::Result<Option<Sample>> {
+    fn measure(&mut self, jobs: &Vec<PinnedKernel>) -> anyhow::Result<Option<KernelSample>> {
         self.jobs += jobs.len();
         if self.lost_one_in > 0 && self.random.below(self.lost_one_in) == 0 {
-            return Ok(Some(Sample { iteration_ns: None, share_of_pu: 0.4 }));
+            return Ok(Some(KernelSample { iteration_ns: None, share_of_pu: 0.4 }));
         }
         let crowd = f64::from(u32::try_from(jobs.len()).unwrap()) / 64.0;
         let clock = self.turbo.powf(crowd);
@@ -81,6 +81,6 @@ impl Measurement for Pretend {
         });
         let exact: Vec<f64> = times.collect();
         let noisy = exact.into_iter().map(|time| time * self.factor()).collect();
-        Ok(Some(Sample { iteration_ns: Some(noisy), share_of_pu: 1.0 }))
+        Ok(Some(KernelSample { iteration_ns: Some(noisy), share_of_pu: 1.0 }))
     }
 }

@@ -6,7 +6,7 @@
 //!   remark. The same holds after a change of the terminal's size, since lines may be wrapped.
 //!   -> test `a_shell_writes_in_between`
 
-use super::{Size, Stream, is_terminal, remark, size};
+use super::{Stream, TerminalSize, is_terminal, remark, size};
 use anyhow::Context;
 use colocate_linux::signal;
 use colocate_machine::printable;
@@ -21,7 +21,7 @@ pub struct Redraw {
     /// Set by SIGCONT.
     resumed: &'static AtomicBool,
     /// Size of the terminal and lines of the last table, if the next table may replace it.
-    last: Option<(Size, usize)>,
+    last: Option<(TerminalSize, usize)>,
 }
 
 impl Redraw {
@@ -36,8 +36,8 @@ impl Redraw {
     }
 
     /// Size of the terminal; 80 by 24 if unknown.
-    pub fn size(&self) -> Size {
-        size(Stream::Out).unwrap_or(Size { lines: 24, columns: 80 })
+    pub fn size(&self) -> TerminalSize {
+        size(Stream::Out).unwrap_or(TerminalSize { lines: 24, columns: 80 })
     }
 
     /// Draws a table, with its lines cut to the terminal's width. A table higher than the terminal

@@ -13,7 +13,7 @@
 //!   -> test `what_programs_print_stays`
 //! - **Left as it was**: afterwards the whole screen scrolls, and the table is gone. -> test `it_is_taken_away`
 
-use super::Size;
+use super::TerminalSize;
 use std::fmt::Write;
 
 /// Saves the cursor position (DECSC), and restores it (DECRC).
@@ -28,7 +28,7 @@ const DOWN: &str = "\u{1b}D";
 const CLEAR: &str = "\u{1b}[J";
 
 /// Lines for a table on a terminal: half of them; none below 4, since a scroll region needs two.
-pub fn room(size: Size) -> usize {
+pub fn room(size: TerminalSize) -> usize {
     if size.lines < 4 { 0 } else { size.lines / 2 }
 }
 
@@ -39,19 +39,19 @@ pub struct Frame {
     /// to remove the table.
     pub text: String,
     /// Size of the terminal for which the table was made.
-    pub size: Size,
+    pub size: TerminalSize,
 }
 
 /// The lines kept at the end of the terminal.
 #[derive(Debug, Default)]
 pub struct ScrollRegion {
     /// Size of the terminal, and number of the table's lines; `None` without a table.
-    kept: Option<(Size, usize)>,
+    kept: Option<(TerminalSize, usize)>,
 }
 
 impl ScrollRegion {
     /// Output that shows `frame` on a terminal of size `now`; `None` if drawing is not allowed.
-    pub fn show(&mut self, frame: &Frame, now: Option<Size>) -> String {
+    pub fn show(&mut self, frame: &Frame, now: Option<TerminalSize>) -> String {
         let rows: Vec<&str> = frame.text.lines().take(room(frame.size)).collect();
         if rows.is_empty() || now.is_none() {
             self.leave(now)
@@ -63,7 +63,7 @@ impl ScrollRegion {
         }
     }
 
-    fn draw(&mut self, rows: &[&str], size: Size) -> String {
+    fn draw(&mut self, rows: &[&str], size: TerminalSize) -> String {
         let kept = rows.len();
         // Makes room below the cursor, which stays where it is in the text. Programs may have
         // changed the region, so each frame sets it.
@@ -91,7 +91,7 @@ impl ScrollRegion {
 
     /// Output that resets the scroll region and removes the table. Its lines are cleared only if
     /// the terminal still has its size; `now` is `None` if clearing is not allowed.
-    pub fn leave(&mut self, now: Option<Size>) -> String {
+    pub fn leave(&mut self, now: Option<TerminalSize>) -> String {
         let Some((size, kept)) = self.kept.take() else { return String::new() };
         let cleared = match now {
             Some(now) if now == size => {
@@ -109,7 +109,7 @@ mod tests {
     use avt::Terminal;
     use proptest::prelude::*;
 
-    const SIZE: Size = Size { lines: 8, columns: 20 };
+    const SIZE: TerminalSize = TerminalSize { lines: 8, columns: 20 };
 
     /// A terminal of this size that keeps the lines that go over its top.
     fn terminal() -> Terminal {
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn it_leaves_room() {
         let rows = |lines| {
-            let size = Size { lines, columns: 20 };
+            let size = TerminalSize { lines, columns: 20 };
             let frame = Frame { size, ..frame(9) };
             ScrollRegion::default().show(&frame, Some(size)).matches("table").count()
         };
@@ -185,7 +185,7 @@ mod tests {
         terminal.feed("one\r\n");
         terminal.feed(screen.show(&frame(3), Some(SIZE)));
         terminal.resize(SIZE.columns, 12);
-        let now = Size { lines: 12, ..SIZE };
+        let now = TerminalSize { lines: 12, ..SIZE };
         assert_eq!(screen.show(&frame(3), Some(now)), "", "it was made for another size");
         terminal.feed("two\r\n");
         terminal.feed(screen.show(&Frame { size: now, ..frame(2) }, Some(now)));

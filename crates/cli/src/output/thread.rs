@@ -17,14 +17,14 @@ const TO_HIDE: Duration = Duration::from_millis(200);
 
 /// The writer thread of standard error.
 pub struct OutputThread {
-    queue: Arc<Queue>,
+    queue: Arc<OutputQueue>,
     /// Disconnected when the thread has ended; `None` without a thread.
     ended: Option<Receiver<()>>,
 }
 
 /// Queue of output, shared with the thread.
 #[derive(Default)]
-struct Queue {
+struct OutputQueue {
     waiting: Mutex<Waiting>,
     changed: Condvar,
 }
@@ -48,7 +48,7 @@ impl OutputThread {
     ///
     /// Without a thread, lines are kept until [`Self::end`], and no table is shown.
     pub fn start(nice: i32) -> Self {
-        let queue = Arc::new(Queue::default());
+        let queue = Arc::new(OutputQueue::default());
         let (end, ended) = channel();
         let begun = begin(Arc::clone(&queue), end, nice);
         Self { queue, ended: begun.is_ok().then_some(ended) }
@@ -95,7 +95,7 @@ impl OutputThread {
     }
 }
 
-impl Queue {
+impl OutputQueue {
     fn open(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -134,7 +134,7 @@ impl Waiting {
     }
 }
 
-fn begin(queue: Arc<Queue>, end: Sender<()>, nice: i32) -> io::Result<()> {
+fn begin(queue: Arc<OutputQueue>, end: Sender<()>, nice: i32) -> io::Result<()> {
     let stderr = OwnStderr::open()?;
     std::thread::Builder::new().name("colocate-output".into()).spawn(move || {
         // Signals are for the first thread. With SIGTTOU blocked, a thread may write from the
@@ -150,7 +150,7 @@ fn begin(queue: Arc<Queue>, end: Sender<()>, nice: i32) -> io::Result<()> {
 
 /// Writes until the end of the output. A terminal or reader that has gone away does not end the
 /// loop.
-fn write_all(queue: &Queue, mut stderr: OwnStderr) {
+fn write_all(queue: &OutputQueue, mut stderr: OwnStderr) {
     let mut region = ScrollRegion::default();
     loop {
         let (mut text, frame, over) = queue.take();
@@ -170,14 +170,14 @@ fn write_all(queue: &Queue, mut stderr: OwnStderr) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Size;
+    use super::super::TerminalSize;
     use super::*;
 
     /// Nothing is read: tables take each other's place, lines are counted that are too many.
     #[test]
     fn it_does_not_pile_up() {
         let thread = OutputThread { queue: Arc::default(), ended: None };
-        let size = Size { lines: 24, columns: 80 };
+        let size = TerminalSize { lines: 24, columns: 80 };
         (0..9).for_each(|n| thread.show(Frame { text: n.to_string(), size }));
         (0..5).for_each(|_| thread.say(&"x".repeat(20 << 10)));
         let (lines, frame, over) = thread.queue.take();

@@ -5,7 +5,7 @@ mod process;
 mod show;
 
 #[cfg(feature = "schema")]
-pub use {moving::Report as Moved, show::Report as Pages};
+pub use {moving::PageMoveReport as Moved, show::PagesReport as Pages};
 
 use std::process::ExitCode;
 
@@ -17,7 +17,7 @@ use std::process::ExitCode;
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<PagesCommand>,
 
     /// The process
     #[arg(value_name = "PID", required = true, value_parser = clap::value_parser!(i32).range(1..))]
@@ -29,14 +29,14 @@ pub struct Args {
 }
 
 #[derive(clap::Subcommand)]
-enum Command {
+enum PagesCommand {
     Move(moving::Args),
 }
 
 /// Runs `colocate pages`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     match (&args.command, args.pid) {
-        (Some(Command::Move(args)), _) => moving::main(args),
+        (Some(PagesCommand::Move(args)), _) => moving::main(args),
         (None, pid) => show::main(pid.unwrap_or_default(), args.json),
     }
 }

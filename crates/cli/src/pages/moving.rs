@@ -4,12 +4,14 @@ use super::process;
 use crate::exit::{Failure, OURS};
 use crate::{args, children, output};
 use anyhow::bail;
-use colocate_act::pages::Span;
-use colocate_act::pages::live::{self, Drift, End, HugeMoves, Moved, Order, Process};
+use colocate_act::pages::AddressSpan;
+use colocate_act::pages::live::{
+    self, Drift, HugeMoves, MovableProcess, MoveEnd, MoveRequest, Moved,
+};
 use colocate_act::pages::nodes::{TargetWord, list, target};
 use colocate_act::pages::pace;
 use colocate_act::pages::status::PageCounts;
-use colocate_act::pages::work::{Batched, Target};
+use colocate_act::pages::work::{Batched, PageTarget};
 use colocate_linux::{Pid, sys};
 use colocate_machine::printable;
 use colocate_machine::{Bytes, Nanos, NodeNr};
@@ -37,7 +39,7 @@ pub struct Args {
 
     /// Addresses whose pages to move, in hex as in /proc/PID/maps; can be given several times
     #[arg(long, value_name = "START-END")]
-    range: Vec<Span>,
+    range: Vec<AddressSpan>,
 
     /// Move all of its memory
     #[arg(long)]
@@ -73,7 +75,7 @@ fn watch_time(text: &str) -> Result<u32, String> {
 /// Results of moving a process's memory. Pages are counted in small pages, also within huge pages.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
-pub struct Report {
+pub struct PageMoveReport {
     /// Format version, [`VERSION`].
     #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     version: u32,
@@ -86,7 +88,7 @@ pub struct Report {
     /// Whether nothing was moved; pages that would be moved count as moved.
     dry_run: bool,
     /// Reason for the end.
-    end: End,
+    end: MoveEnd,
     /// First address that was not processed, if the move ended early.
     #[cfg_attr(feature = "schema", schemars(extend("pattern" = "^[0-9a-f]+$")))]
     reached: Option<String>,
@@ -138,8 +140,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let allowed = process.allowed().map_err(process::failure)?;
     let target = target(args.to, &nodes, &allowed)?;
     let name = process::name(process.pid());
-    let spans = if args.all { vec![Span::ALL] } else { args.range.clone() };
-    let order = Order { spans, target, dry: args.dry_run, budget: None };
+    let spans = if args.all { vec![AddressSpan::ALL] } else { args.range.clone() };
+    let order = MoveRequest { spans, target, dry: args.dry_run, budget: None };
     let mut interrupt = Interrupt::new()?;
     let before = HugeMoves::read(Path::new("/proc"));
     let moved = live::move_spans(&mut process, &order, &mut || interrupt.came())
@@ -147,7 +149,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let after = HugeMoves::read(Path::new("/proc"));
     let counted = after.zip(before).map(|(after, before)| after.since(before));
     let drift = watched(args, &mut process, &moved, &mut interrupt);
-    let report = Report {
+    let report = PageMoveReport {
         version: VERSION,
         pid: process.pid(),
         name,
@@ -194,22 +196,23 @@ impl Interrupt {
     }
 }
 
-fn to_nodes(target: &Target) -> Vec<NodeNr> {
+fn to_nodes(target: &PageTarget) -> Vec<NodeNr> {
     match target {
-        Target::Node(node) => vec![*node],
-        Target::Interleave(nodes) => nodes.clone(),
+        PageTarget::Node(node) => vec![*node],
+        PageTarget::Interleave(nodes) => nodes.clone(),
     }
 }
 
 /// Watches whether the kernel moves pages away again, if automatic NUMA balancing is on.
 fn watched(
     args: &Args,
-    process: &mut Process,
+    process: &mut MovableProcess,
     moved: &Moved,
     interrupt: &mut Interrupt,
 ) -> Option<Drift> {
     let balances = live::balances(Path::new("/proc")) == Some(true);
-    let worth_it = balances && args.watch > 0 && moved.end == End::Done && moved.counts.moved > 0;
+    let worth_it =
+        balances && args.watch > 0 && moved.end == MoveEnd::Done && moved.counts.moved > 0;
     (worth_it && !args.dry_run).then(|| {
         let time = Nanos::from_secs(args.watch.into());
         live::watch(process, &moved.sample, time, &mut || interrupt.came())
@@ -217,16 +220,16 @@ fn watched(
 }
 
 /// Exit status of the command.
-fn status(report: &Report, interrupt: &Interrupt) -> anyhow::Result<ExitCode> {
+fn status(report: &PageMoveReport, interrupt: &Interrupt) -> anyhow::Result<ExitCode> {
     let size = |pages: u64| Bytes(pages * report.page_bytes);
     let reached = report.reached.as_deref().unwrap_or_default();
-    if report.end == End::ProcessEnded {
+    if report.end == MoveEnd::ProcessEnded {
         bail!(
             "the process ended in the middle: {} were moved, and nothing is known from {reached} on",
             size(report.pages.moved)
         );
     }
-    if let (Some(signal), End::Stopped) = (interrupt.signal, report.end) {
+    if let (Some(signal), MoveEnd::Stopped) = (interrupt.signal, report.end) {
         // At most 128 + 64: the fallback is never used.
         let code = u8::try_from(128 + signal).unwrap_or(OURS);
         let moved = size(report.pages.moved);
@@ -246,7 +249,7 @@ fn status(report: &Report, interrupt: &Interrupt) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &PageMoveReport) -> String {
     let mut text = format!(
         "memory of process {} ({}) to {}{}\n",
         report.pid,
@@ -273,7 +276,7 @@ fn text(report: &Report) -> String {
     text
 }
 
-fn counts(report: &Report, text: &mut String) {
+fn counts(report: &PageMoveReport, text: &mut String) {
     let pages = &report.pages;
     let moved = if report.dry_run { "would move" } else { "moved" };
     let lines = [
@@ -312,7 +315,7 @@ fn huge_pages(huge: &Huge, text: &mut String) {
     text.push('\n');
 }
 
-fn drift(report: &Report, text: &mut String) {
+fn drift(report: &PageMoveReport, text: &mut String) {
     let Some(Drift { watched, looked_at, drifted }) = &report.drift else { return };
     let _ = if *drifted == 0 {
         writeln!(text, "balancing      on; of {looked_at} pages none moved away within {watched}")
@@ -332,14 +335,14 @@ mod tests {
     use super::*;
     use expect_test::expect;
 
-    fn everything() -> Report {
-        Report {
+    fn everything() -> PageMoveReport {
+        PageMoveReport {
             version: VERSION,
             pid: Pid(7),
             name: "stream".into(),
             to_nodes: vec![NodeNr(1)],
             dry_run: false,
-            end: End::Done,
+            end: MoveEnd::Done,
             reached: None,
             page_bytes: 4096,
             pages: PageCounts {

@@ -1,19 +1,19 @@
 //! A process whose pages are shown or moved, and the machine's nodes.
 
 use crate::exit::no_capability;
-use colocate_act::pages::live::{self, PagesError, Process};
-use colocate_act::pages::nodes::Nodes;
+use colocate_act::pages::live::{self, MovableProcess, PagesError};
+use colocate_act::pages::nodes::MachineNodes;
 use colocate_files::kernel;
 use colocate_linux::Pid;
 use std::path::Path;
 
 /// The process and the machine's nodes. Fails first if the kernel cannot report pages at all.
-pub fn find(pid: i32, shared: bool) -> anyhow::Result<(Process, Nodes)> {
+pub fn find(pid: i32, shared: bool) -> anyhow::Result<(MovableProcess, MachineNodes)> {
     let proc = Path::new("/proc");
     let sys = Path::new("/sys");
     live::available(proc).map_err(failure)?;
-    let process = Process::find(proc, sys, Pid(pid), shared).map_err(failure)?;
-    let nodes = Nodes::read(sys).ok_or_else(|| {
+    let process = MovableProcess::find(proc, sys, Pid(pid), shared).map_err(failure)?;
+    let nodes = MachineNodes::read(sys).ok_or_else(|| {
         no_capability(
             "expected /sys/devices/system/node/online and has_memory, found neither: this kernel has no \
              NUMA, or /sys is not mounted"

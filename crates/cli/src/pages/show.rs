@@ -2,9 +2,9 @@
 
 use super::process::{failure, find, name, nodes_named};
 use crate::output;
-use colocate_act::pages::live::{self, PagesError, Process};
-use colocate_act::pages::maps::{Mapping, placed};
-use colocate_act::pages::nodes::{Nodes, list};
+use colocate_act::pages::live::{self, MovableProcess, PagesError};
+use colocate_act::pages::maps::{MemoryMapping, placed};
+use colocate_act::pages::nodes::{MachineNodes, list};
 use colocate_act::pages::tasks::{Asker, askers};
 use colocate_linux::Pid;
 use colocate_machine::printable::{self, printable};
@@ -21,7 +21,7 @@ const VERSION: u32 = 1;
 /// Nodes of a process's memory, and the threads that use it.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
-pub struct Report {
+pub struct PagesReport {
     /// Format version, [`VERSION`].
     #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     version: u32,
@@ -89,13 +89,13 @@ pub fn main(pid: i32, json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn report(process: &Process, nodes: &Nodes) -> Result<Report, PagesError> {
+fn report(process: &MovableProcess, nodes: &MachineNodes) -> Result<PagesReport, PagesError> {
     let mut placed = placed(&process.text("numa_maps")?);
     let mut total: BTreeMap<NodeNr, Bytes> = BTreeMap::new();
     for (node, size) in placed.values().flat_map(|placed| &placed.on) {
         total.entry(*node).or_insert(Bytes(0)).0 += size.0;
     }
-    let mut mapped = |mapping: &Mapping| {
+    let mut mapped = |mapping: &MemoryMapping| {
         let span = mapping.span();
         // numa_maps has only the start of a mapping (numa(7)).
         let placed = placed.remove(&span.start);
@@ -110,7 +110,7 @@ fn report(process: &Process, nodes: &Nodes) -> Result<Report, PagesError> {
             nodes,
         }
     };
-    Ok(Report {
+    Ok(PagesReport {
         version: VERSION,
         pid: process.pid(),
         name: name(process.pid()),
@@ -122,7 +122,7 @@ fn report(process: &Process, nodes: &Nodes) -> Result<Report, PagesError> {
     })
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &PagesReport) -> String {
     let mut text = format!("process {} ({}), may use ", report.pid, printable(&report.name));
     let balancing = match report.balancing {
         Some(true) => "; kernel.numa_balancing is on",
@@ -150,7 +150,7 @@ fn sum(on: &BTreeMap<NodeNr, Bytes>) -> Bytes {
 }
 
 /// Number of threads by their allowed nodes.
-fn may_use(report: &Report, text: &mut String) {
+fn may_use(report: &PagesReport, text: &mut String) {
     let mut groups: BTreeMap<&[NodeNr], usize> = BTreeMap::new();
     for task in &report.tasks {
         *groups.entry(&task.may_use).or_default() += 1;
@@ -167,7 +167,7 @@ fn size(mapping: &Mapped) -> u64 {
 }
 
 /// Mappings with memory, the largest first.
-fn mappings(report: &Report, text: &mut String) {
+fn mappings(report: &PagesReport, text: &mut String) {
     let mut shown: Vec<&Mapped> = report.mappings.iter().filter(|m| size(m) > 0).collect();
     shown.sort_by_key(|mapping| std::cmp::Reverse(size(mapping)));
     let _ = writeln!(

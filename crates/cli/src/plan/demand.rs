@@ -1,6 +1,6 @@
 //! Demand vectors of the planned programs: from files (`--demand`) and from their profiles.
 
-use super::Program;
+use super::PlannedProgram;
 use crate::demand::phases_or_reason;
 use crate::exit::usage;
 use anyhow::{Context, anyhow};
@@ -30,7 +30,7 @@ impl Given {
 /// Reads the files of `options`, each `[JOB=]FILE`, into their programs.
 pub fn give(
     options: &[String],
-    programs: &mut [Program],
+    programs: &mut [PlannedProgram],
     profiles: usize,
     speeds: Option<&Performance>,
 ) -> anyhow::Result<()> {
@@ -96,7 +96,7 @@ fn read(path: &Path, speeds: Option<&Performance>) -> anyhow::Result<Vec<Phase>>
 
 /// Demand of each thread of `program` beside its mix: the given vectors, and its rate where
 /// counted. Empty if none of it is known.
-pub fn known(program: &Program) -> Vec<Phase> {
+pub fn known(program: &PlannedProgram) -> Vec<Phase> {
     let threads = program.profile.threads.iter().enumerate();
     let phases: Vec<Phase> = threads
         .map(|(order, thread)| {

@@ -4,10 +4,10 @@ use crate::exit::no_capability;
 use colocate_linux::{Pid, SysError};
 use colocate_machine::Nanos;
 use colocate_model::Backend;
-use colocate_observe::Options;
+use colocate_observe::LifecycleOptions;
 use colocate_observe::code::Stretch;
-use colocate_observe::pmu::extras::{Events, Extras};
-use colocate_observe::pmu::{Counted, CounterSet, Counters, Start, Watch};
+use colocate_observe::pmu::extras::{ExtraEvents, Extras};
+use colocate_observe::pmu::{CountedThreads, CounterSet, Counters, ProcessCounters, Start};
 use colocate_observe::sample::{SampleOptions, Sampler};
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -27,21 +27,21 @@ pub enum BackendChoice {
 }
 
 /// Results of a backend.
-pub struct Seen {
+pub struct BackendResults {
     /// Counts of every thread.
-    pub counted: Counted,
+    pub counted: CountedThreads,
     /// Stretches of code, if requested and seen by the backend.
     pub stretches: Vec<Stretch>,
     /// Each thread's demand as counted; empty without counters.
     pub extras: Vec<Extras>,
     /// Events of `extras`.
-    pub events: Events,
+    pub events: ExtraEvents,
 }
 
 /// A backend at work.
 pub enum Watching {
     /// Hardware counters, one watch for each process in the list.
-    Pmu(Vec<Watch>),
+    Pmu(Vec<ProcessCounters>),
     /// Samples, and the reason why counters are not used, if they were to be.
     Sample { sampler: Box<Sampler>, because: Option<String> },
 }
@@ -84,7 +84,7 @@ impl Watching {
     /// Descriptors that become readable when [`Self::pump`] has work to do.
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
         match self {
-            Self::Pmu(watches) => watches.iter().flat_map(Watch::fds).collect(),
+            Self::Pmu(watches) => watches.iter().flat_map(ProcessCounters::fds).collect(),
             Self::Sample { sampler, .. } => sampler.fds(),
         }
     }
@@ -92,7 +92,7 @@ impl Watching {
     /// Longest time until the next [`Self::pump`]; `None` without a limit.
     pub fn next_look(&self) -> Option<Duration> {
         match self {
-            Self::Pmu(watches) => watches.iter().filter_map(Watch::poll_timeout).min(),
+            Self::Pmu(watches) => watches.iter().filter_map(ProcessCounters::poll_timeout).min(),
             Self::Sample { .. } => None,
         }
     }
@@ -100,7 +100,7 @@ impl Watching {
     /// Handles all pending events. Never blocks.
     pub fn pump(&mut self) {
         match self {
-            Self::Pmu(watches) => watches.iter_mut().for_each(Watch::pump),
+            Self::Pmu(watches) => watches.iter_mut().for_each(ProcessCounters::pump),
             Self::Sample { sampler, .. } => sampler.drain(),
         }
     }
@@ -117,20 +117,27 @@ impl Watching {
     /// Whether all watched threads have ended.
     pub fn all_ended(&self) -> bool {
         match self {
-            Self::Pmu(watches) => watches.iter().all(Watch::all_ended),
+            Self::Pmu(watches) => watches.iter().all(ProcessCounters::all_ended),
             Self::Sample { sampler, .. } => sampler.all_ended(),
         }
     }
 
     /// Ends watching; returns the results with at most `stretches` stretches of code.
-    pub fn finish(self, stretches: usize) -> Seen {
+    pub fn finish(self, stretches: usize) -> BackendResults {
         match self {
-            Self::Pmu(watches) => together(watches.into_iter().map(Watch::finish_all).collect()),
+            Self::Pmu(watches) => {
+                together(watches.into_iter().map(ProcessCounters::finish_all).collect())
+            }
             Self::Sample { mut sampler, .. } => {
                 sampler.stop();
                 let stretches = if stretches > 0 { sampler.stretches(stretches) } else { vec![] };
                 let counted = sampler.finish();
-                Seen { counted, stretches, extras: Vec::new(), events: Events::default() }
+                BackendResults {
+                    counted,
+                    stretches,
+                    extras: Vec::new(),
+                    events: ExtraEvents::default(),
+                }
             }
         }
     }
@@ -138,10 +145,10 @@ impl Watching {
 
 fn pmu(set: CounterSet, pids: &[Pid], start: Start) -> anyhow::Result<Watching> {
     let counters = Counters::find(Path::new("/proc"), Path::new("/sys"), set)?;
-    let options = Options::here()?;
+    let options = LifecycleOptions::here()?;
     Ok(Watching::Pmu(
         pids.iter()
-            .map(|pid: &Pid| Watch::start(counters.clone(), *pid, start, &options))
+            .map(|pid: &Pid| ProcessCounters::start(counters.clone(), *pid, start, &options))
             .collect::<Result<_, _>>()?,
     ))
 }
@@ -181,10 +188,11 @@ fn denied(backend: &str, pids: &[Pid], start: Start, why: &anyhow::Error) -> any
 }
 
 /// Merges the results of several watches.
-fn together(parts: Vec<(Counted, Vec<Extras>, Events)>) -> Seen {
-    let mut all = Counted { threads: vec![], watched: Nanos::ZERO, complete: true, notes: vec![] };
+fn together(parts: Vec<(CountedThreads, Vec<Extras>, ExtraEvents)>) -> BackendResults {
+    let mut all =
+        CountedThreads { threads: vec![], watched: Nanos::ZERO, complete: true, notes: vec![] };
     let mut threads = Vec::new();
-    let mut events = Events::default();
+    let mut events = ExtraEvents::default();
     let mut processes = 0;
     for (part, extras, counted_by) in parts {
         // Each watch numbers its processes from 0.
@@ -211,5 +219,5 @@ fn together(parts: Vec<(Counted, Vec<Extras>, Events)>) -> Seen {
     for (order, thread) in (0..).zip(&mut all.threads) {
         thread.order = order;
     }
-    Seen { counted: all, stretches: Vec::new(), extras, events }
+    BackendResults { counted: all, stretches: Vec::new(), extras, events }
 }

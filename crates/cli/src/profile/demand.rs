@@ -4,20 +4,20 @@ use crate::exit::no_capability;
 use colocate_machine::read::{self, ReadError};
 use colocate_model::phase::Phase;
 use colocate_observe::code::{Analysis, Stretch, by_kind};
-use colocate_observe::mca::{Mca, McaError, Target};
+use colocate_observe::mca::{Mca, McaError, TargetProcessor};
 
 /// Stretches of sampled code. Chosen: the least that `emulate` takes.
 pub const FROM_SAMPLES: usize = 64;
 
 /// Core whose demand is computed.
-pub enum Core {
+pub enum DemandCore {
     /// A processor with a table in LLVM.
-    Table(Mca, Target),
+    Table(Mca, TargetProcessor),
     /// Name of a described core without a table in LLVM: its own table is by kind of work.
     Kinds(String),
 }
 
-impl Core {
+impl DemandCore {
     /// The core called `named`: that of a described machine, or a processor known to LLVM.
     pub fn find(named: &str) -> anyhow::Result<Self> {
         let cpus = match read::open(named).and_then(|_| read::performance(named)) {
@@ -39,7 +39,7 @@ impl Core {
             None => Ok(Self::Kinds(named.to_owned())),
             Some(cpu) => {
                 let mca = Mca::find().map_err(|why| no_capability(why.to_string()))?;
-                let target = Target { triple: std::env::consts::ARCH.to_owned(), cpu };
+                let target = TargetProcessor { triple: std::env::consts::ARCH.to_owned(), cpu };
                 // An unknown processor name should fail before the program runs.
                 mca.analyse(&target, &["nop"])?;
                 Ok(Self::Table(mca, target))

@@ -4,7 +4,7 @@ use super::Args;
 use super::demand::FROM_SAMPLES;
 use crate::attach::absent;
 use crate::exit::no_capability;
-use crate::profile::backend::{BackendChoice, Seen, Watching};
+use crate::profile::backend::{BackendChoice, BackendResults, Watching};
 use crate::run::jobs;
 use anyhow::Context;
 use colocate_act::launch::{self, Command, Input, LaunchError};
@@ -17,7 +17,7 @@ use colocate_linux::sys;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::{Bytes, Cache, CacheKind, Nanos, read};
 use colocate_model::profile::VERSION;
-use colocate_model::{Phase, Profile, Program};
+use colocate_model::{Phase, Profile, ProfiledProgram};
 use colocate_observe::code::Stretch;
 use colocate_observe::emulate::{self, Phased};
 use colocate_observe::identity;
@@ -51,9 +51,9 @@ pub fn run(args: &Args) -> anyhow::Result<(Watched, i32)> {
     // Nothing has run yet: if no backend works, dropping `held` ends the process.
     let watching =
         Watching::start(args.backend, counter_set(args), args.rate, &[pid], Start::AtExec)?;
-    let head = Head::new(program, &watching);
+    let head = UncountedProfile::new(program, &watching);
     let confirmed = held.release().confirm();
-    let mut session = Session::new(args, watching, signals);
+    let mut session = ProfileSession::new(args, watching, signals);
     let status = session.watch_child(pid)?;
     confirmed.map_err(failure)?;
     Ok((head.watched(session.finish()), status))
@@ -77,8 +77,8 @@ pub fn attach(args: &Args, pids: &[Pid]) -> anyhow::Result<Watched> {
     let (program, unread) = running(&proc, pids[0])?;
     let signals = Signals::take()?;
     let watching = Watching::start(args.backend, counter_set(args), args.rate, pids, Start::Now)?;
-    let head = Head::new(program, &watching);
-    let mut session = Session::new(args, watching, signals);
+    let head = UncountedProfile::new(program, &watching);
+    let mut session = ProfileSession::new(args, watching, signals);
     session.watch_others()?;
     let mut watched = head.watched(session.finish());
     let notes = &mut watched.profile.notes;
@@ -100,10 +100,10 @@ pub fn emulate(args: &Args) -> anyhow::Result<(Watched, i32)> {
         ));
     }
     let command = jobs::find(args.command.clone())?;
-    let places = emulate::Places::from_env(|name| std::env::var_os(name));
+    let places = emulate::SearchPaths::from_env(|name| std::env::var_os(name));
     let emulator = emulate::available(&places).map_err(|why| no_capability(why.to_string()))?;
     let scratch = std::env::temp_dir();
-    let asked = emulate::Command {
+    let asked = emulate::EmulatedCommand {
         path: &command.path,
         argv: &command.argv,
         scratch: &scratch,
@@ -140,13 +140,13 @@ fn until(args: &Args) -> Option<Nanos> {
     args.watch_for.map(|time| now() + time)
 }
 
-fn program(command: &Command) -> Program {
+fn program(command: &Command) -> ProfiledProgram {
     let path = command.path.canonicalize().unwrap_or_else(|_| command.path.clone());
     let path = as_called(path, &command.name());
     let args = command.argv.iter().skip(1).map(|arg| arg.to_string_lossy().into_owned());
     // A program that may be executed but not read has no identity; no two runs of it match.
     let identity = identity::of_file(&path).unwrap_or_else(|_| "sha256:".into());
-    Program { path: path.display().to_string(), args: args.collect(), identity }
+    ProfiledProgram { path: path.display().to_string(), args: args.collect(), identity }
 }
 
 /// The link beside `file` with the name used to call the program; `file` without a link. On Debian,
@@ -164,7 +164,7 @@ fn as_called(file: PathBuf, name: &str) -> PathBuf {
 ///
 /// Counting another user's process takes `CAP_PERFMON` only, but reading its program takes
 /// `CAP_SYS_PTRACE`.
-fn running(proc: &Proc, pid: Pid) -> anyhow::Result<(Program, Option<String>)> {
+fn running(proc: &Proc, pid: Pid) -> anyhow::Result<(ProfiledProgram, Option<String>)> {
     let args = proc.arguments(pid);
     let link = proc.executable_link(pid);
     let path = proc.executable(pid);
@@ -174,21 +174,21 @@ fn running(proc: &Proc, pid: Pid) -> anyhow::Result<(Program, Option<String>)> {
             "/proc/{pid}/exe may not be read (CAP_SYS_PTRACE lifts that): the program has no identity, and \
              samples say nothing of its code"
         );
-        return Ok((Program { path, args, identity: "sha256:".into() }, Some(note)));
+        return Ok((ProfiledProgram { path, args, identity: "sha256:".into() }, Some(note)));
     }
     let path =
         path.with_context(|| format!("expected a program in {}, found none", link.display()))?;
     let path = as_called(path, &proc.name(pid, pid.first_thread()).unwrap_or_default());
     let identity = identity::of_file(&link)
         .with_context(|| format!("cannot read the program of process {pid}"))?;
-    Ok((Program { path: path.display().to_string(), args, identity }, None))
+    Ok((ProfiledProgram { path: path.display().to_string(), args, identity }, None))
 }
 
 /// A profile before anything is counted.
-struct Head(Profile);
+struct UncountedProfile(Profile);
 
-impl Head {
-    fn new(program: Program, watching: &Watching) -> Self {
+impl UncountedProfile {
+    fn new(program: ProfiledProgram, watching: &Watching) -> Self {
         let (backend, because) = watching.backend();
         Self(Profile {
             version: VERSION,
@@ -203,7 +203,7 @@ impl Head {
         })
     }
 
-    fn watched(self, seen: Seen) -> Watched {
+    fn watched(self, seen: BackendResults) -> Watched {
         let mut profile = self.0;
         let counted = seen.counted;
         profile.watched_ns = counted.watched;
@@ -252,17 +252,17 @@ fn processor(cpuinfo: &Path) -> Option<String> {
 }
 
 /// A watch in progress.
-struct Session {
+struct ProfileSession {
     /// `None` once the time of `--for` is over.
     watching: Option<Watching>,
-    seen: Option<Seen>,
+    seen: Option<BackendResults>,
     signals: Signals,
     until: Option<Nanos>,
     /// Most stretches of code to return.
     stretches: usize,
 }
 
-impl Session {
+impl ProfileSession {
     fn new(args: &Args, watching: Watching, signals: Signals) -> Self {
         let stretches = if args.demand.is_some() { FROM_SAMPLES } else { 0 };
         Self { watching: Some(watching), seen: None, signals, until: until(args), stretches }
@@ -334,7 +334,7 @@ impl Session {
         }
     }
 
-    fn finish(mut self) -> Seen {
+    fn finish(mut self) -> BackendResults {
         self.end();
         self.seen.expect("watching ends only by being counted")
     }

@@ -1,14 +1,14 @@
 //! Counts of a workload that runs in quanta: jobs that ran, their PUs, co-runners and rates.
 
 #[cfg(feature = "schema")]
-use crate::timeline::Phases;
+use crate::timeline::PhaseSummary;
 use crate::timeline::{Mean, Timeline};
 use colocate_engine::Round;
 use colocate_engine::rates::{Estimated, ThreadRates};
 use colocate_evidence::{JobIdx, TaskSpan};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
-use colocate_model::stack::{MOST_PARTS, Parts};
-use colocate_policy::Why;
+use colocate_model::stack::{MOST_PARTS, StackParts};
+use colocate_policy::PlaceReason;
 use colocate_policy::schedule::{Allocated, LEVELS, Selected};
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const MOST_SPANS: usize = 1_000_000;
 
 /// Counts of a workload up to now.
-pub struct Counts {
+pub struct WorkloadCounts {
     /// The machine as it was at the launch.
     pub machine: Machine,
     /// Counts of each job.
@@ -52,13 +52,13 @@ pub struct JobCounts {
     /// Mean rates over all its quanta.
     pub rates: MeanRates,
     /// Serial, parallel and sleeping phases.
-    #[cfg_attr(feature = "schema", schemars(with = "Option<Phases<'static>>"))]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<PhaseSummary<'static>>"))]
     pub phases: Timeline,
     /// Reasons of its last choice; `None` if it never ran.
-    pub last_choice: Option<Choice>,
+    pub last_choice: Option<SelectionReason>,
     /// State now.
     #[serde(skip)]
-    pub state: State,
+    pub state: JobState,
     /// CPU time; `None` if the host never reported any.
     #[serde(skip)]
     pub cpu_time: Option<Nanos>,
@@ -76,17 +76,17 @@ pub struct JobCounts {
 /// Why a job ran in a quantum.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Serialize)]
-pub struct Choice {
+pub struct SelectionReason {
     /// Reason of its selection over other jobs.
     pub selected: Selected,
     /// Places of its threads.
-    pub places: Vec<Placed>,
+    pub places: Vec<PlannedPlace>,
 }
 
 /// Planned place of a thread, with the reason.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Serialize)]
-pub struct Placed {
+pub struct PlannedPlace {
     /// Its number among the threads of its job.
     pub thread: u32,
     /// The PU; `None` if the kernel chose.
@@ -97,7 +97,7 @@ pub struct Placed {
 
 /// State of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
+pub enum JobState {
     /// Chosen for the last quantum.
     Running,
     /// Not chosen for the last quantum.
@@ -138,7 +138,7 @@ fn names<S: Serializer>(of: &Estimated, to: S) -> Result<S::Ok, S::Error> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(into = "CycleShares")]
 pub struct Cycles {
-    parts: Parts,
+    parts: StackParts,
     sums: [f64; MOST_PARTS],
     off: f64,
     estimated: bool,
@@ -215,7 +215,7 @@ impl MeanRates {
     }
 }
 
-impl Counts {
+impl WorkloadCounts {
     /// Counts of a workload before its first quantum. `fills`: waiting jobs fill idle PUs; `spans`:
     /// keep the spans for a picture, which costs memory.
     pub fn new(machine: Machine, names: &[String], fills: bool, spans: bool) -> Self {
@@ -285,13 +285,13 @@ impl Counts {
             let ran = round.ran.contains(&number);
             match job.state {
                 _ if ran => job.chosen(selected.get(&number).copied()),
-                State::Ended => {}
-                State::Running | State::Waiting => job.waited(used.get(&number).copied()),
+                JobState::Ended => {}
+                JobState::Running | JobState::Waiting => job.waited(used.get(&number).copied()),
             }
             job.state = match ran {
-                _ if ended.contains(&number) => State::Ended,
-                true => State::Running,
-                false => State::Waiting,
+                _ if ended.contains(&number) => JobState::Ended,
+                true => JobState::Running,
+                false => JobState::Waiting,
             };
         }
         // The plan names PUs as the kernel does, so the numbers hold when CPUs go offline or come
@@ -299,8 +299,8 @@ impl Counts {
         for decision in &round.plan.decisions {
             let job = self.jobs.get_mut(decision.task.job.0 as usize);
             let choice = job.and_then(|job| job.last_choice.as_mut());
-            if let (Some(choice), Why::Chosen { allocated, .. }) = (choice, &decision.why) {
-                choice.places.push(Placed {
+            if let (Some(choice), PlaceReason::Chosen { allocated, .. }) = (choice, &decision.why) {
+                choice.places.push(PlannedPlace {
                     thread: decision.task.order,
                     pu: decision.place.pu(),
                     allocated: allocated.clone(),
@@ -370,8 +370,8 @@ impl JobCounts {
         if let Some(Selected::LeastProgress { progress }) = selected {
             self.progress = Some(*progress);
         }
-        self.last_choice =
-            selected.map(|selected| Choice { selected: selected.clone(), places: Vec::new() });
+        self.last_choice = selected
+            .map(|selected| SelectionReason { selected: selected.clone(), places: Vec::new() });
         self.places.clear();
         self.now = MeanRates::default();
     }
@@ -438,10 +438,10 @@ pub mod tests {
 
     /// Three jobs on two cores of two PUs. In each quantum of 100 ms `ran` is chosen and runs; jobs `over` have
     /// ended at its end.
-    pub fn counts(quanta: &[(&[Ran1], &[u32])]) -> Counts {
+    pub fn counts(quanta: &[(&[Ran1], &[u32])]) -> WorkloadCounts {
         let machine = read::open("synthetic:core:2 pu:2").unwrap();
         let names = ["a", "b", "c"].map(str::to_owned);
-        let mut counts = Counts::new(machine.clone(), &names, true, true);
+        let mut counts = WorkloadCounts::new(machine.clone(), &names, true, true);
         for (number, (ran, over)) in (0..).zip(quanta) {
             let at = Nanos::from_millis(100 * (number + 1));
             let end = |job: &u32| JobEnd { job: JobIdx(*job), at, status: 0, cpu_time: None };
@@ -451,13 +451,13 @@ pub mod tests {
                 tasks: Vec::new(),
                 ended: over.iter().map(end).collect(),
                 moved: vec![],
-                reports: colocate_evidence::Reports::NONE,
+                reports: colocate_evidence::SourceReports::NONE,
             };
             let decision = |ran: &Ran1| Decision {
                 task: TaskId { job: JobIdx(ran.0), order: 0 },
                 name: "".into(),
                 place: Place::Pu(PuNr(ran.1)),
-                why: Why::Chosen {
+                why: PlaceReason::Chosen {
                     selected: Selected::LeastProgress { progress: f64::from(ran.0) + 0.5 },
                     allocated: BALANCED,
                 },
@@ -597,9 +597,9 @@ pub mod tests {
         let [a, b, c] = &found.jobs[..] else { panic!("three jobs") };
         assert!((a.rates.ipc.get().unwrap() - 0.8).abs() < 1e-12);
         assert!((a.now.memory.get().unwrap() - 4.0).abs() < 1e-12);
-        assert_eq!((a.quanta, a.waited, a.state), (2, 1, State::Waiting));
-        assert_eq!((b.quanta, b.waited, b.state), (1, 1, State::Ended));
-        assert_eq!((c.quanta, c.waited, c.state), (1, 2, State::Running));
+        assert_eq!((a.quanta, a.waited, a.state), (2, 1, JobState::Waiting));
+        assert_eq!((b.quanta, b.waited, b.state), (1, 1, JobState::Ended));
+        assert_eq!((c.quanta, c.waited, c.state), (1, 2, JobState::Running));
         assert_eq!([a.filled, c.filled], [0, 10].map(|ms| Some(Nanos::from_millis(ms))));
         assert_eq!(
             (b.rates.ipc.get(), b.rates.estimated_of.ipc, a.rates.estimated_of),

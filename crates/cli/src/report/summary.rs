@@ -48,7 +48,7 @@ pub enum Comparing {
 /// The gain and the share of the time with placed programs, or the reason why there is none.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
-pub struct Summary {
+pub struct GainSummary {
     /// The summary in one line.
     line: String,
     /// Progress of the programs while placed over their progress under the kernel alone, less 1;
@@ -191,23 +191,23 @@ fn wakers_outside(pids: &[i32], is_attached: bool, f: &mut fmt::Formatter<'_>) -
 }
 
 /// Facts of a report from which its summary is made.
-pub struct Facts<'a> {
+pub struct SummaryFacts<'a> {
     pub report: &'a Report,
     pub comparing: &'a Comparing,
     /// Evidence that the policy needs.
     pub needs: SourceSet,
 }
 
-impl Facts<'_> {
+impl SummaryFacts<'_> {
     /// The summary.
-    pub fn summary(&self) -> Summary {
+    pub fn summary(&self) -> GainSummary {
         let share = self.placed_share();
         let outcome = match self.comparing {
             Comparing::Guard(outcome) => Some(outcome),
             Comparing::NoGuard | Comparing::Unguarded => None,
         };
         let verdict = outcome.map(|outcome| outcome.verdict.name());
-        let none = Summary {
+        let none = GainSummary {
             line: String::new(),
             gain: None,
             gain_low: None,
@@ -220,13 +220,13 @@ impl Facts<'_> {
         if self.placed() == Nanos::ZERO {
             let why = self.why_not_placed();
             let line = format!("not placed: {}", printable(&why.to_string()));
-            return Summary { line, why_not: Some(why.name()), ..none };
+            return GainSummary { line, why_not: Some(why.name()), ..none };
         }
         let placed = format!("placed {:.0} % of the time", 100.0 * share.unwrap_or(0.0));
         let Some((gain, low, high)) = outcome.and_then(gain) else {
             let why = self.why_not_compared();
             let line = format!("not compared with the kernel alone ({why}), {placed}");
-            return Summary { line, why_not: Some(why.name()), ..none };
+            return GainSummary { line, why_not: Some(why.name()), ..none };
         };
         let from = percent(low);
         let to = percent(high);
@@ -236,7 +236,7 @@ impl Facts<'_> {
             "{unresolved}{:+.1} % ({from} to {to}) over the kernel alone, {placed}",
             100.0 * gain
         );
-        Summary { line, gain: Some(gain), gain_low: Some(low), gain_high: Some(high), ..none }
+        GainSummary { line, gain: Some(gain), gain_low: Some(low), gain_high: Some(high), ..none }
     }
 
     fn placed(&self) -> Nanos {
@@ -327,8 +327,8 @@ impl Facts<'_> {
     fn why_nothing_communicates(&self) -> WhyNot {
         let report = self.report;
         let Some(wake_ups) = &report.wake_ups else { return WhyNot::NothingToGain };
-        let inside = Rates::of(wake_ups, true);
-        let outside = Rates::of(wake_ups, false);
+        let inside = WakeUpRates::of(wake_ups, true);
+        let outside = WakeUpRates::of(wake_ups, false);
         let seconds = report.turnaround_ns.as_secs_f64();
         let pus = report.machine.usable.len();
         if pus < 2 {
@@ -364,7 +364,7 @@ fn places_any(plan: &Plan) -> bool {
 
 /// Sums of wake-ups.
 #[derive(Default)]
-struct Rates {
+struct WakeUpRates {
     count: f64,
     /// Wake-ups that end on the waker's PU, as far as known.
     same_pu: f64,
@@ -372,7 +372,7 @@ struct Rates {
     both_ran: f64,
 }
 
-impl Rates {
+impl WakeUpRates {
     /// Sums wake-ups by other tasks (`is_inside`), or by interrupts and threads of no job.
     fn of(wake_ups: &[WakeUps], is_inside: bool) -> Self {
         let mut sums = Self::default();
@@ -401,7 +401,7 @@ fn percent(part: f64) -> String {
     format!("{:.1}", 100.0 * part)
 }
 
-impl Summary {
+impl GainSummary {
     /// The summary in one line.
     pub fn line(&self) -> &str {
         &self.line

@@ -1,8 +1,8 @@
 //! The report as text, and its figures.
 
 use super::counts::{JobCounts, MeanRates};
-use super::{Creation, Job, Report, SharedCore, Task};
-use crate::columns::{Column, rows, seconds, unknown};
+use super::{Creation, JobReport, Report, SharedCore, TaskReport};
+use crate::columns::{TableColumn, rows, seconds, unknown};
 use crate::timeline::{self, Mean};
 use colocate_evidence::{TaskId, WakeUps};
 use colocate_figures::table::{aligned, matrix};
@@ -55,7 +55,7 @@ fn share(part: f64) -> String {
 
 /// PUs where a task was placed for longest, with their share of the placed time if there were
 /// several.
-fn on(task: &Task) -> String {
+fn on(task: &TaskReport) -> String {
     let all = task.placed.iter().fold(0.0, |sum, on| sum + on.time_ns.as_secs_f64());
     match task.placed.iter().max_by_key(|on| on.time_ns) {
         None => "-".to_owned(),
@@ -92,12 +92,12 @@ fn pu_or(pu: Option<PuNr>, none: &str) -> String {
     pu.map_or(none.to_owned(), |pu| pu.to_string())
 }
 
-fn allowed(task: &Task) -> String {
+fn allowed(task: &TaskReport) -> String {
     task.allowed.as_ref().map_or("unseen".into(), ToString::to_string)
 }
 
 /// Placement status of a task with its detail; with `explain` also the reason, unless equal.
-fn status(task: &Task, explain: bool) -> String {
+fn status(task: &TaskReport, explain: bool) -> String {
     let why = task.why.as_ref().map_or("by default placement".into(), ToString::to_string);
     let detail = task.detail.as_ref().map_or_else(String::new, |detail| format!(": {detail}"));
     let says_why = explain && why != task.status;
@@ -106,7 +106,7 @@ fn status(task: &Task, explain: bool) -> String {
 }
 
 /// A job with its number and its counts.
-type Row<'a> = (usize, &'a Job, &'a JobCounts);
+type JobRow<'a> = (usize, &'a JobReport, &'a JobCounts);
 
 impl Report {
     /// The report as tables, followed by its notes: a file does not get them while the run lasts.
@@ -195,10 +195,10 @@ impl Report {
         let none = JobCounts::default();
         let quanta = self.quanta.is_some();
         let jobs = self.jobs.iter().enumerate();
-        let jobs: Vec<Row<'_>> =
+        let jobs: Vec<JobRow<'_>> =
             jobs.map(|(n, job)| (n, job, job.counts.as_ref().unwrap_or(&none))).collect();
         let again = self.jobs.iter().any(|job| job.runs > 1);
-        let columns: [Column<'_, Row<'_>>; 14] = [
+        let columns: [TableColumn<'_, JobRow<'_>>; 14] = [
             ("job", true, &|(number, ..)| number.to_string()),
             ("PID", true, &|(_, job, _)| number(job.pid)),
             ("name", true, &|(_, job, _)| job.name.clone()),
@@ -226,7 +226,7 @@ impl Report {
 
     /// One row a task, with a heading.
     fn task_rows(&self, explain: bool) -> Vec<Vec<String>> {
-        let columns: [Column<'_, Task>; 11] = [
+        let columns: [TableColumn<'_, TaskReport>; 11] = [
             ("task", true, &|task| task.task.to_string()),
             ("PID", true, &|task| number(task.pid)),
             ("TID", true, &|task| number(task.tid)),
@@ -272,7 +272,7 @@ impl Report {
         let name = |id| self.task_name(id);
         // Either direction has only a part of the time.
         let both_ran = |pair: &WakeUps| Some(pair.both_ran? + both_ran_back(wake_ups, pair)?);
-        let columns: [Column<'_, &WakeUps>; 6] = [
+        let columns: [TableColumn<'_, &WakeUps>; 6] = [
             ("thread", true, &|pair| pair.waker.map_or("others".to_owned(), name)),
             ("wakes", true, &|pair| name(pair.wakee)),
             ("times", true, &|pair| pair.count.to_string()),
@@ -300,7 +300,7 @@ impl Report {
         pairs.sort_by(|a, b| b.1.total_cmp(&a.1));
         let more = pairs.len().saturating_sub(MOST_PAIRS);
         pairs.truncate(MOST_PAIRS);
-        let columns: [Column<'_, _>; 3] = [
+        let columns: [TableColumn<'_, _>; 3] = [
             ("thread", true, &|(two, _): &((TaskId, TaskId), f64)| self.task_name(two.0)),
             ("and", true, &|(two, _)| self.task_name(two.1)),
             ("CPU time, s", true, &|(_, time)| format!("{time:.3}")),

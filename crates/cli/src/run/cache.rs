@@ -6,10 +6,10 @@
 //! same. Only this user can read the files: arguments can hold passwords. A cache can be lost at
 //! any time: a failure costs one line, never a run.
 
-use super::jobs::Job;
-use colocate_files::{Dir, FileError, MaxSize, Mode};
-use colocate_model::{Backend, Mix, Profile, Program};
-use colocate_observe::sample::Counted;
+use super::jobs::JobCommand;
+use colocate_files::{Dir, FileError, FileMode, MaxSize};
+use colocate_model::{Backend, Mix, Profile, ProfiledProgram};
+use colocate_observe::sample::CountedThreads;
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -24,11 +24,11 @@ fn absolute(dir: OsString) -> Option<PathBuf> {
 }
 
 /// Folder of the cache; `None` without a place for it.
-pub struct Cache {
+pub struct ProfileCache {
     dir: Option<PathBuf>,
 }
 
-impl Cache {
+impl ProfileCache {
     /// The cache below these folders, as given by the environment. A relative path is ignored.
     pub fn open(xdg_cache_home: Option<OsString>, home: Option<OsString>) -> Self {
         let base = xdg_cache_home.and_then(absolute);
@@ -37,7 +37,7 @@ impl Cache {
     }
 
     /// Profile of a job's program, if the cache has one.
-    pub fn find(&self, job: &Job) -> Result<Option<Profile>, String> {
+    pub fn find(&self, job: &JobCommand) -> Result<Option<Profile>, String> {
         let (Some(path), Ok(program)) = (&self.dir, &job.program) else { return Ok(None) };
         let Ok(dir) = Dir::open(path) else { return Ok(None) };
         let mut ignored = Ok(None);
@@ -59,8 +59,8 @@ impl Cache {
     /// without a known mix, as after a very short run.
     pub fn keep(
         &self,
-        job: &mut Job,
-        counted: Counted,
+        job: &mut JobCommand,
+        counted: CountedThreads,
         processor: Option<String>,
     ) -> Result<(), String> {
         if counted.threads.iter().all(|thread| thread.mix == Mix::default()) {
@@ -102,11 +102,11 @@ fn write(dir: &Path, profile: &Profile) -> Result<(), FileError> {
     // A folder made by another program may be readable by all. In another user's folder, nothing can be done.
     let _ = dir.set_mode(0o700);
     let name = file_name(&profile.program, profile.backend);
-    dir.write(name, profile.to_json().as_bytes(), Mode::Private)
+    dir.write(name, profile.to_json().as_bytes(), FileMode::Private)
 }
 
 /// Profile of a program in the cache's folder, if kept.
-fn read(dir: &Dir, program: &Program, backend: Backend) -> Result<Option<Profile>, String> {
+fn read(dir: &Dir, program: &ProfiledProgram, backend: Backend) -> Result<Option<Profile>, String> {
     const LIMIT: MaxSize = crate::input::limit(Profile::MAX_BYTES);
     let text = match dir.read_text(file_name(program, backend), LIMIT) {
         Err(why) if why.is_missing() => return Ok(None),
@@ -120,7 +120,7 @@ fn read(dir: &Dir, program: &Program, backend: Backend) -> Result<Option<Profile
 }
 
 /// A file name unique to this program, its arguments and the backend.
-fn file_name(program: &Program, backend: Backend) -> String {
+fn file_name(program: &ProfiledProgram, backend: Backend) -> String {
     let mut hash = Sha256::new();
     // Lengths distinguish `a b` from `ab`.
     for part in
@@ -146,15 +146,16 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
-    fn job(args: &[&str]) -> Job {
+    fn job(args: &[&str]) -> JobCommand {
         let args = args.iter().map(|&arg| arg.to_owned()).collect();
-        let program = Program { path: "/bin/p".into(), args, identity: "build-id:07".into() };
+        let program =
+            ProfiledProgram { path: "/bin/p".into(), args, identity: "build-id:07".into() };
         let command =
             Command { path: "/bin/p".into(), argv: vec!["p".into()], ..Command::default() };
-        Job { command, program: Ok(program), profile: None }
+        JobCommand { command, program: Ok(program), profile: None }
     }
 
-    fn counted() -> Counted {
+    fn counted() -> CountedThreads {
         let thread = ThreadProfile {
             order: 0,
             process: 0,
@@ -167,11 +168,11 @@ mod tests {
             samples: Some(100),
             mix: Mix { int: Share::new(0.5), ..Mix::default() },
         };
-        Counted { threads: vec![thread], watched: Nanos(1), complete: true, notes: vec![] }
+        CountedThreads { threads: vec![thread], watched: Nanos(1), complete: true, notes: vec![] }
     }
 
-    fn cache(dir: &Path) -> Cache {
-        Cache::open(Some(dir.into()), None)
+    fn cache(dir: &Path) -> ProfileCache {
+        ProfileCache::open(Some(dir.into()), None)
     }
 
     #[test]
@@ -253,7 +254,8 @@ mod tests {
 
     #[test]
     fn without_a_home_nothing_is_kept() {
-        let line = Cache::open(None, Some("relative".into())).keep(&mut job(&[]), counted(), None);
+        let line =
+            ProfileCache::open(None, Some("relative".into())).keep(&mut job(&[]), counted(), None);
         assert!(line.unwrap_err().ends_with("neither XDG_CACHE_HOME nor HOME is a folder"));
     }
 
@@ -261,7 +263,7 @@ mod tests {
     fn nothing_is_kept_of_what_was_not_seen() {
         let dir = tempfile::tempdir().unwrap();
         let cache = cache(dir.path());
-        let nothing = Counted { threads: vec![], ..counted() };
+        let nothing = CountedThreads { threads: vec![], ..counted() };
         cache.keep(&mut job(&[]), nothing, None).unwrap();
         assert_eq!(cache.find(&job(&[])), Ok(None));
     }

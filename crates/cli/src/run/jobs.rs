@@ -2,23 +2,23 @@
 
 use crate::exit::{self, Failure};
 use colocate_act::launch::{Command, LaunchError};
-use colocate_model::{Profile, Program};
+use colocate_model::{Profile, ProfiledProgram};
 use std::ffi::{OsStr, OsString};
 
 /// Word between two commands.
 const SEPARATOR: &str = ":::";
 
 /// A command and facts known about its program.
-pub struct Job {
+pub struct JobCommand {
     /// The program and its arguments.
     pub command: Command,
     /// The program's identity, or the reason why it is unknown.
-    pub program: Result<Program, String>,
+    pub program: Result<ProfiledProgram, String>,
     /// Profile of an earlier run.
     pub profile: Option<Profile>,
 }
 
-impl Job {
+impl JobCommand {
     /// A command whose program is not identified.
     pub fn new(command: Command) -> Self {
         Self { command, program: Err("its program was not identified".into()), profile: None }
@@ -28,7 +28,7 @@ impl Job {
     pub fn identify(&mut self) {
         let command = &self.command;
         let identity = colocate_observe::identity::of_file(&command.path);
-        let program = identity.map(|identity| Program {
+        let program = identity.map(|identity| ProfiledProgram {
             path: lossy(command.path.as_os_str()),
             args: command.argv.iter().skip(1).map(|arg| lossy(arg)).collect(),
             identity,

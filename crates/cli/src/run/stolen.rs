@@ -3,7 +3,7 @@
 //! Reading it costs nothing while programs run: the kernel counts stolen time anyway.
 
 use colocate_linux::proc::{Proc, steal};
-use colocate_machine::calibrated::{Calibration, What};
+use colocate_machine::calibrated::{Calibration, Quantity};
 use colocate_machine::{Nanos, PuNr};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -44,7 +44,7 @@ fn note(
         let taken = after.saturating_sub(*before.get(pu)?).as_secs_f64();
         // A share within one tick is noise.
         let share = (taken - 0.01).max(0.0) / seconds;
-        let figure = calibration.and_then(|found| found.get(&What::Steal { pu: *pu }));
+        let figure = calibration.and_then(|found| found.get(&Quantity::Steal { pu: *pu }));
         let expected = figure.map_or(0.0, |figure| figure.high);
         let then = figure.map_or_else(String::new, |figure| {
             format!(", {:.1} % when this machine was calibrated", 100.0 * figure.value)
@@ -60,7 +60,7 @@ fn note(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use colocate_machine::calibrated::{Figure, Unit};
+    use colocate_machine::calibrated::{Figure, FigureUnit};
 
     #[test]
     fn more_than_when_calibrated() {
@@ -71,8 +71,8 @@ mod tests {
         assert_eq!(said.as_deref(), Some("the hypervisor took 10.0 % of the time of PU 0"));
         assert_eq!(note(&before, &after, 1_000.0, None), None);
         let figure = |high| Figure {
-            what: What::Steal { pu: PuNr(0) },
-            unit: Unit::Ratio,
+            what: Quantity::Steal { pu: PuNr(0) },
+            unit: FigureUnit::Ratio,
             value: 0.03,
             low: 0.01,
             high,

@@ -1,9 +1,9 @@
 //! The table on the terminal while a workload runs, drawn anew several times a second.
 
 use super::progress::{Goal, HostReports};
-use crate::columns::{Column, rows, seconds};
-use crate::output::{self, Frame, Size, Stream, room};
-use crate::report::counts::{Counts, JobCounts, State};
+use crate::columns::{TableColumn, rows, seconds};
+use crate::output::{self, Frame, Stream, TerminalSize, room};
+use crate::report::counts::{JobCounts, JobState, WorkloadCounts};
 use crate::report::text::{ipc, memory, mostly};
 use colocate_figures::table::aligned;
 use colocate_machine::Nanos;
@@ -27,7 +27,7 @@ pub struct Live {
 }
 
 /// A job and its progress towards its goal.
-type Row<'a> = (&'a JobCounts, String);
+type ProgressRow<'a> = (&'a JobCounts, String);
 
 impl Live {
     /// A table of jobs with these goals; never drawn if `quiet`.
@@ -37,7 +37,7 @@ impl Live {
     }
 
     /// The table, unless one was drawn less than [`EVERY`] ago or the terminal's size is unknown.
-    pub fn frame(&mut self, counts: &Counts, reports: &HostReports) -> Option<Frame> {
+    pub fn frame(&mut self, counts: &WorkloadCounts, reports: &HostReports) -> Option<Frame> {
         if !self.draws || counts.at < self.next {
             return None;
         }
@@ -54,15 +54,20 @@ impl Live {
 
 /// The table of this quantum. Without room for all jobs, running jobs come first; long lines are
 /// cut.
-fn table(counts: &Counts, goals: &[Goal], reports: &HostReports, size: Size) -> String {
+fn table(
+    counts: &WorkloadCounts,
+    goals: &[Goal],
+    reports: &HostReports,
+    size: TerminalSize,
+) -> String {
     let of_state = |state| counts.jobs.iter().filter(move |job| job.state == state).count();
     let mut text = format!(
         "{} s, {} quanta: {} running, {} waiting, {} ended\n",
         seconds(Some(counts.at)),
         counts.quanta,
-        of_state(State::Running),
-        of_state(State::Waiting),
-        of_state(State::Ended)
+        of_state(JobState::Running),
+        of_state(JobState::Waiting),
+        of_state(JobState::Ended)
     );
     // A low terminal still shows a job.
     let most = room(size).saturating_sub(OTHER_LINES).max(1);
@@ -74,7 +79,7 @@ fn table(counts: &Counts, goals: &[Goal], reports: &HostReports, size: Size) -> 
         })
     };
     let jobs = counts.jobs.iter().enumerate();
-    let mut jobs: Vec<Row<'_>> = jobs.map(|(n, job)| (job, done((n, job)))).collect();
+    let mut jobs: Vec<ProgressRow<'_>> = jobs.map(|(n, job)| (job, done((n, job)))).collect();
     if jobs.len() > most {
         jobs.sort_by_key(|(job, _)| job.state);
         jobs.truncate(most);
@@ -94,9 +99,9 @@ fn table(counts: &Counts, goals: &[Goal], reports: &HostReports, size: Size) -> 
 }
 
 /// One row a job; columns without any known figure are left out.
-fn job_rows(jobs: &[Row<'_>]) -> Vec<Vec<String>> {
+fn job_rows(jobs: &[ProgressRow<'_>]) -> Vec<Vec<String>> {
     let any = |known: &dyn Fn(&JobCounts) -> bool| jobs.iter().any(|(job, _)| known(job));
-    let columns: [Column<'_, Row<'_>>; 11] = [
+    let columns: [TableColumn<'_, ProgressRow<'_>>; 11] = [
         ("job", true, &|(job, _)| truncate_str(&printable(&job.name), NAME, "…").into_owned()),
         ("state", true, &|(job, _)| state(job.state).to_owned()),
         ("done", jobs.iter().any(|(_, done)| !done.is_empty()), &|(_, done)| done.clone()),
@@ -120,21 +125,21 @@ fn progress(job: &JobCounts) -> String {
 fn places(job: &JobCounts) -> String {
     let places = job.places.iter().take(4).map(|pu| pu.0.to_string());
     let more = (job.places.len() > 4).then(|| "…".to_owned());
-    let places = places.chain(more).filter(|_| job.state == State::Running);
+    let places = places.chain(more).filter(|_| job.state == JobState::Running);
     places.collect::<Vec<String>>().join(" ")
 }
 
 /// Phase of a running job in the last quantum, and the mean number of its runnable threads.
 fn phase(job: &JobCounts) -> String {
-    let now = job.phases.now.filter(|_| job.state == State::Running);
+    let now = job.phases.now.filter(|_| job.state == JobState::Running);
     now.map_or_else(String::new, |(phase, runnable)| format!("{} {runnable:.1}", phase.name()))
 }
 
-fn state(state: State) -> &'static str {
+fn state(state: JobState) -> &'static str {
     match state {
-        State::Running => "running",
-        State::Waiting => "waiting",
-        State::Ended => "ended",
+        JobState::Running => "running",
+        JobState::Waiting => "waiting",
+        JobState::Ended => "ended",
     }
 }
 
@@ -142,12 +147,12 @@ fn state(state: State) -> &'static str {
 mod tests {
     use super::*;
     use crate::report::counts::tests::counts;
-    use colocate_host::Target;
+    use colocate_host::JobTarget;
     use expect_test::expect;
 
-    const DEFAULT: Size = Size { lines: 24, columns: 80 };
+    const DEFAULT: TerminalSize = TerminalSize { lines: 24, columns: 80 };
 
-    fn drawn(counts: &Counts, goals: &[Goal], size: Size) -> String {
+    fn drawn(counts: &WorkloadCounts, goals: &[Goal], size: TerminalSize) -> String {
         let instructions = Some(vec![1_000; 3]);
         let reports = HostReports { runs: vec![0, 2, 0], instructions, ..HostReports::default() };
         table(counts, goals, &reports, size)
@@ -167,7 +172,7 @@ mod tests {
             c    ended    1       0.10                  ?      ?             ?              2.5
             the scheduler's line
         "#]]
-        .assert_eq(&(drawn(&found, &[], Size { lines: 24, columns: 100 }) + "\n"));
+        .assert_eq(&(drawn(&found, &[], TerminalSize { lines: 24, columns: 100 }) + "\n"));
     }
 
     #[test]
@@ -184,9 +189,9 @@ mod tests {
         let found = counts(&[(&[(0, 0, 100, None), (1, 1, 100, None), (2, 3, 100, None)], &[])]);
         let goal = |target, alone_s| Goal { target, alone_s };
         let goals = [
-            goal(Target::Instructions(4_000), None),
-            goal(Target::Completions(3), None),
-            goal(Target::Completions(1), Some(0.4)),
+            goal(JobTarget::Instructions(4_000), None),
+            goal(JobTarget::Completions(3), None),
+            goal(JobTarget::Completions(1), Some(0.4)),
         ];
         expect![[r#"
             0.10 s, 1 quanta: 3 running, 0 waiting, 0 ended
@@ -205,12 +210,12 @@ mod tests {
         let mut found = counts(&[]);
         let job = |n: usize| JobCounts {
             name: format!("{n}\u{1b}[2J{}", "x".repeat(60)),
-            state: if n == 39 { State::Running } else { State::Waiting },
+            state: if n == 39 { JobState::Running } else { JobState::Waiting },
             ..JobCounts::default()
         };
         found.jobs = (0..40).map(job).collect();
         for (lines, columns) in [(24, 80), (60, 200), (12, 30), (3, 10)] {
-            let text = drawn(&found, &[], Size { lines, columns });
+            let text = drawn(&found, &[], TerminalSize { lines, columns });
             let shown = (lines / 2).saturating_sub(OTHER_LINES).clamp(1, 40);
             let more = usize::from(shown < 40);
             assert_eq!(text.lines().count(), shown + 2 + more, "{text}");

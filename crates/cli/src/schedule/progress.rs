@@ -1,11 +1,11 @@
 //! Progress of jobs while they run, and the reports of their host.
 
-use super::workload::Job;
+use super::workload::ScheduledJob;
 use colocate_engine::{Host, HostError, Request};
 use colocate_evidence::{Grant, Observation};
-use colocate_host::{LinuxHost, Target};
+use colocate_host::{JobTarget, LinuxHost};
 use colocate_machine::{Machine, Nanos, PuNr};
-use colocate_model::stack::Parts;
+use colocate_model::stack::StackParts;
 use colocate_policy::Plan;
 use std::cell::RefCell;
 
@@ -19,7 +19,7 @@ pub struct HostReports {
     /// Instructions of each job in all its runs; `None` if not counted.
     pub instructions: Option<Vec<u64>>,
     /// Parts of the counted stacks, or the reason why none are counted.
-    pub stack_parts: Option<Result<Parts, String>>,
+    pub stack_parts: Option<Result<StackParts, String>>,
 }
 
 /// A host that keeps its reports after each quantum.
@@ -60,14 +60,14 @@ impl Host for ReportingHost<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct Goal {
     /// Instructions or runs at which the job is complete.
-    pub target: Target,
+    pub target: JobTarget,
     /// Duration of a run with the machine to itself, in seconds, above 0; `None` if not given.
     pub alone_s: Option<f64>,
 }
 
 impl Goal {
     /// The goal of `job`.
-    pub fn of(job: &Job) -> Self {
+    pub fn of(job: &ScheduledJob) -> Self {
         let alone_s = job.alone.map(|alone| alone.seconds).filter(|seconds| *seconds > 0.0);
         Self { target: job.target, alone_s }
     }
@@ -82,15 +82,15 @@ impl Goal {
         (cpu_time, width): (Option<Nanos>, f64),
     ) -> String {
         match self.target {
-            Target::Instructions(target) => {
+            JobTarget::Instructions(target) => {
                 let counted = reports.instructions.as_ref().and_then(|all| all.get(job));
                 counted.map_or_else(String::new, |done| percent(*done as f64 / target as f64))
             }
-            Target::Completions(wanted) if wanted > 1 => {
+            JobTarget::Completions(wanted) if wanted > 1 => {
                 let ran = reports.runs.get(job).copied().unwrap_or(0);
                 format!("{ran} of {wanted} runs")
             }
-            Target::Completions(_) => match cpu_time.zip(self.alone_s) {
+            JobTarget::Completions(_) => match cpu_time.zip(self.alone_s) {
                 Some((time, alone_s)) => {
                     format!("~{}", percent(time.as_secs_f64() / width / alone_s))
                 }
@@ -122,14 +122,14 @@ mod tests {
         };
         let done =
             |target, alone_s, reports: &HostReports, job| wide(target, alone_s, reports, job, 1.0);
-        assert_eq!(done(Target::Instructions(1_000), None, &reports, 0), "99 %");
-        assert_eq!(done(Target::Instructions(1_000), None, &reports, 1), "100 %");
-        assert_eq!(done(Target::Instructions(1_000), None, &none, 1), "");
-        assert_eq!(done(Target::Completions(5), None, &reports, 1), "3 of 5 runs");
-        assert_eq!(done(Target::Completions(1), Some(2.0), &reports, 0), "~25 %");
-        assert_eq!(done(Target::Completions(1), None, &reports, 0), "");
+        assert_eq!(done(JobTarget::Instructions(1_000), None, &reports, 0), "99 %");
+        assert_eq!(done(JobTarget::Instructions(1_000), None, &reports, 1), "100 %");
+        assert_eq!(done(JobTarget::Instructions(1_000), None, &none, 1), "");
+        assert_eq!(done(JobTarget::Completions(5), None, &reports, 1), "3 of 5 runs");
+        assert_eq!(done(JobTarget::Completions(1), Some(2.0), &reports, 0), "~25 %");
+        assert_eq!(done(JobTarget::Completions(1), None, &reports, 0), "");
         // 0.5 s of CPU time are 0.125 s of a job whose four threads run side by side.
-        assert_eq!(wide(Target::Completions(1), Some(0.25), &none, 0, 4.0), "~50 %");
-        assert_eq!(wide(Target::Completions(1), Some(2.0), &none, 1, 1.0), "~25 %");
+        assert_eq!(wide(JobTarget::Completions(1), Some(0.25), &none, 0, 4.0), "~50 %");
+        assert_eq!(wide(JobTarget::Completions(1), Some(2.0), &none, 1, 1.0), "~25 %");
     }
 }

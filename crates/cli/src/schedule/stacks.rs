@@ -1,7 +1,7 @@
 //! Whether CPI stacks are counted, and the note for a scheduler without any.
 
 use colocate_model::CpiModel;
-use colocate_model::stack::Parts;
+use colocate_model::stack::StackParts;
 use colocate_model::symbiosis::file::SIMULATED_PARTS;
 use colocate_policy::PolicySpec;
 
@@ -30,7 +30,7 @@ impl Stacks<'_> {
 
     /// A note if needed stacks are not reported. `counted` holds the parts reported by counters, or
     /// the reason of their absence.
-    pub fn trouble(&self, counted: Result<Parts, String>) -> Option<String> {
+    pub fn trouble(&self, counted: Result<StackParts, String>) -> Option<String> {
         let Some(model) = self.model else {
             let why = counted.err().filter(|_| self.requested)?;
             return Some(format!("where cycles go is not counted: {why}"));
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     /// Of a scheduler with coefficients of `parts`, if it is one that needs them.
-    fn check(parts: Option<&[&str]>, estimated: bool, counted: Result<Parts, &str>) -> String {
+    fn check(parts: Option<&[&str]>, estimated: bool, counted: Result<StackParts, &str>) -> String {
         check_if(true, parts, estimated, counted)
     }
 
@@ -83,7 +83,7 @@ mod tests {
         requested: bool,
         parts: Option<&[&str]>,
         estimated: bool,
-        counted: Result<Parts, &str>,
+        counted: Result<StackParts, &str>,
     ) -> String {
         let policy = PolicySpec::named(if parts.is_some() { "symbiotic" } else { "bas" });
         let model = parts.map(|parts| CpiModel {
@@ -94,7 +94,7 @@ mod tests {
         stacks.trouble(counted.map_err(str::to_owned)).unwrap_or_default()
     }
 
-    const ARM: Parts = &["frontend", "backend", "dispatching"];
+    const ARM: StackParts = &["frontend", "backend", "dispatching"];
 
     #[test]
     fn missing_stacks_have_a_reason() {

@@ -7,7 +7,7 @@ use crate::{args, demand, input};
 use anyhow::anyhow;
 use colocate_act::launch::Command;
 use colocate_files::MaxSize;
-use colocate_host::Target;
+use colocate_host::JobTarget;
 use colocate_machine::Nanos;
 use colocate_machine::printable::is_unprintable;
 use colocate_model::Phase;
@@ -41,18 +41,18 @@ pub struct Workload {
     /// Whether jobs that have reached their target are started again until all have.
     pub repeat: bool,
     /// All jobs; each copy is a job of its own.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<ScheduledJob>,
 }
 
 /// A program to schedule.
 #[derive(Clone)]
-pub struct Job {
+pub struct ScheduledJob {
     /// Unique name, as shown.
     pub name: String,
     /// The program.
     pub command: Command,
     /// Runs or instructions at which the job is complete.
-    pub target: Target,
+    pub target: JobTarget,
     /// Demand vectors: one for all threads, or one for each; empty if unknown.
     pub phases: Vec<Phase>,
     /// Solo profile, if given.
@@ -62,7 +62,7 @@ pub struct Job {
 /// A workload file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct File {
+struct WorkloadFile {
     version: Spanned<u32>,
     quantum: Option<Spanned<String>>,
     #[serde(default)]
@@ -102,7 +102,7 @@ impl Workload {
     /// Reads a workload; errors name the file and, where known, the line.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let text = input::text(path, LIMIT)?;
-        Reader { path, text: &text }.workload()
+        WorkloadReader { path, text: &text }.workload()
     }
 
     /// The programs of a command line, separated by `:::`.
@@ -117,10 +117,10 @@ impl Workload {
             jobs: numbered(
                 commands
                     .into_iter()
-                    .map(|command: Command| Job {
+                    .map(|command: Command| ScheduledJob {
                         name: command.name(),
                         command,
-                        target: Target::default(),
+                        target: JobTarget::default(),
                         phases: Vec::new(),
                         alone: None,
                     })
@@ -142,7 +142,7 @@ impl Workload {
 }
 
 /// Numbers jobs of equal names, without producing the name of another job.
-fn numbered(mut jobs: Vec<Job>) -> Vec<Job> {
+fn numbered(mut jobs: Vec<ScheduledJob>) -> Vec<ScheduledJob> {
     let mut times: BTreeMap<String, usize> = BTreeMap::new();
     for job in &jobs {
         *times.entry(job.name.clone()).or_default() += 1;
@@ -162,14 +162,14 @@ fn numbered(mut jobs: Vec<Job>) -> Vec<Job> {
 }
 
 /// A reader of a workload file, for errors with a line.
-struct Reader<'a> {
+struct WorkloadReader<'a> {
     path: &'a Path,
     text: &'a str,
 }
 
-impl Reader<'_> {
+impl WorkloadReader<'_> {
     fn workload(&self) -> anyhow::Result<Workload> {
-        let file: File = toml::from_str(self.text).map_err(|error| {
+        let file: WorkloadFile = toml::from_str(self.text).map_err(|error| {
             // Messages of the parser may have several lines.
             let found = error.message().lines().collect::<Vec<_>>().join(", ");
             // An error without a span is about the whole file: line 1.
@@ -206,7 +206,7 @@ impl Reader<'_> {
         Ok(Workload { quantum, repeat: file.repeat, jobs: numbered(jobs) })
     }
 
-    fn job(&self, form: &JobForm) -> anyhow::Result<Job> {
+    fn job(&self, form: &JobForm) -> anyhow::Result<ScheduledJob> {
         let dir = form.dir.as_ref().map(|dir| self.dir(dir)).transpose()?;
         let mut command = self.command(&form.command, dir.as_deref())?;
         command.dir = dir;
@@ -218,10 +218,10 @@ impl Reader<'_> {
             return Err(self.wrong(name.span().start, "a name on one line", &found));
         }
         let name = form.name.as_ref().map(|name| name.get_ref().clone());
-        Ok(Job {
+        Ok(ScheduledJob {
             name: name.unwrap_or_else(|| command.name()),
             command,
-            target: form.target.as_ref().map_or(Ok(Target::default()), |it| self.target(it))?,
+            target: form.target.as_ref().map_or(Ok(JobTarget::default()), |it| self.target(it))?,
             phases: form.demand.as_ref().map_or(Ok(Vec::new()), |file| self.demand(file))?,
             alone: form.alone.as_ref().map(|alone| self.alone(alone)).transpose()?,
         })
@@ -285,14 +285,14 @@ impl Reader<'_> {
         Ok(env.get_ref().iter().map(|(name, value)| (name.into(), value.into())).collect())
     }
 
-    fn target(&self, target: &Spanned<TargetForm>) -> anyhow::Result<Target> {
+    fn target(&self, target: &Spanned<TargetForm>) -> anyhow::Result<JobTarget> {
         match *target.get_ref() {
             TargetForm::Completions(0) | TargetForm::Instructions(0) => {
                 Err(self.wrong(target.span().start, "a target of at least 1", "0"))
             }
-            TargetForm::Completion => Ok(Target::Completions(1)),
-            TargetForm::Completions(runs) => Ok(Target::Completions(runs)),
-            TargetForm::Instructions(instructions) => Ok(Target::Instructions(instructions)),
+            TargetForm::Completion => Ok(JobTarget::Completions(1)),
+            TargetForm::Completions(runs) => Ok(JobTarget::Completions(runs)),
+            TargetForm::Instructions(instructions) => Ok(JobTarget::Instructions(instructions)),
         }
     }
 
@@ -345,7 +345,7 @@ mod tests {
     use expect_test::expect;
 
     fn parse(text: &str) -> Result<Workload, String> {
-        let reader = Reader { path: Path::new("w.toml"), text };
+        let reader = WorkloadReader { path: Path::new("w.toml"), text };
         reader.workload().map_err(|error| error.to_string())
     }
 
@@ -374,10 +374,10 @@ mod tests {
         assert_eq!(names, ["true#1", "true#2", "true#3", "the last"]);
         assert_eq!(found.quantum(&PolicySpec::named("bas")), Nanos::from_millis(50));
         assert_eq!(found.quantum(&PolicySpec::named("os")), Nanos::from_millis(50));
-        assert_eq!(found.jobs[1].target, Target::Instructions(5_000));
+        assert_eq!(found.jobs[1].target, JobTarget::Instructions(5_000));
         assert_eq!(found.jobs[0].command.env.len(), 2);
         let last = &found.jobs[3];
-        assert_eq!((last.target, found.repeat), (Target::Completions(1), true));
+        assert_eq!((last.target, found.repeat), (JobTarget::Completions(1), true));
         assert_eq!(last.command.dir.as_deref(), Some(Path::new("/bin")));
         assert_eq!(
             (last.command.path.as_path(), &last.command.argv[0]),

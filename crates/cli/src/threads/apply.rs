@@ -1,9 +1,9 @@
 //! A run of a program that learns the numbers of threads of its parallel regions while it runs.
 
 use super::library::Library;
-use super::places::Places;
+use super::places::RegionLocations;
 use super::regions;
-use super::report::Report;
+use super::report::ThreadsReport;
 use crate::children::{self, POLL};
 use anyhow::Context;
 use colocate_act::signals::SignalAction;
@@ -18,7 +18,11 @@ use std::time::Instant;
 
 /// Runs the program to its end; returns its exit status, or 128 plus the number of the signal that
 /// ended it.
-pub fn run(command: &[OsString], report: &mut Report, stop: &AtomicBool) -> anyhow::Result<u8> {
+pub fn run(
+    command: &[OsString],
+    report: &mut ThreadsReport,
+    stop: &AtomicBool,
+) -> anyhow::Result<u8> {
     let library = match Library::find() {
         Ok(library) => Some(library),
         // The program runs all the same, without learning.
@@ -51,7 +55,7 @@ pub fn run(command: &[OsString], report: &mut Report, stop: &AtomicBool) -> anyh
     let is_stopped = || is_stopped(signals.as_ref(), stop);
     let reports = library.map(|library| library.reports(&is_stopped)).unwrap_or_default();
     report.notes.extend(reports.note());
-    let places = Places::of(&reports.regions, &is_stopped);
+    let places = RegionLocations::of(&reports.regions, &is_stopped);
     report.notes.extend(places.note());
     report.regions = regions::of_one(&reports.regions, &places);
     if report.regions.is_empty() {

@@ -32,14 +32,14 @@ const TIME: Duration = Duration::from_secs(5);
 
 /// Reports of all processes.
 #[derive(Default)]
-pub struct Reports {
+pub struct ProcessReports {
     /// Regions of the reports read.
     pub regions: Vec<Reported>,
     /// Number of reports left out.
     left_out: usize,
 }
 
-impl Reports {
+impl ProcessReports {
     /// Adds all regions of a report, or none if there is no room.
     fn add(&mut self, text: &str) {
         // The first line is a header.
@@ -109,13 +109,13 @@ impl Library {
     /// Reads and removes the reports that processes have written since the last call, until
     /// `is_stopped`. A program can put any file there: only plain files are read, no link is
     /// followed, and the limits hold for all reports together.
-    pub fn reports(&self, is_stopped: &dyn Fn() -> bool) -> Reports {
+    pub fn reports(&self, is_stopped: &dyn Fn() -> bool) -> ProcessReports {
         let dir = &self.folder.1;
         let mut names = dir.names(REPORTS).unwrap_or_default();
         names.sort();
         let until = Instant::now() + TIME;
         let mut left = BYTES;
-        let mut reports = Reports::default();
+        let mut reports = ProcessReports::default();
         for name in names {
             let is_late = Instant::now() >= until || is_stopped();
             let text = (!is_late).then(|| dir.read_text(&name, MaxSize::bytes(left)).ok());

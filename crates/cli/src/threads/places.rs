@@ -18,13 +18,13 @@ const ANSWER: u64 = 64 << 20;
 
 /// Places of regions as `FILE:LINE`, by object and address in it.
 #[derive(Default)]
-pub struct Places {
+pub struct RegionLocations {
     found: HashMap<(String, u64), String>,
     /// Whether the time was over before all objects.
     is_cut: bool,
 }
 
-impl Places {
+impl RegionLocations {
     /// Looks up the regions without a name by the compiler: once for each object, within [`TIME`],
     /// and until `is_stopped`.
     pub fn of(reported: &[Reported], is_stopped: &dyn Fn() -> bool) -> Self {
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn places_as_well_as_they_are_known() {
-        let places = Places::default();
+        let places = RegionLocations::default();
         assert_eq!(places.place(&reported(Some(";a.c;main;7;3;;"))), "a.c:7 (main)");
         for unknown in [None, Some(";unknown;unknown;0;0;;"), Some("strange")] {
             assert_eq!(places.place(&reported(unknown)), "unknown+0x1270");
@@ -175,7 +175,7 @@ mod tests {
         let own = std::env::current_exe().unwrap();
         let regions: Vec<Reported> =
             (0..16_384).map(|address| in_object(&own, 0x1000 + address)).collect();
-        let places = Places::of(&regions, &|| true);
+        let places = RegionLocations::of(&regions, &|| true);
         assert!(places.note().is_some() && places.found.is_empty());
         assert!(places.place(&regions[0]).ends_with("+0x1000"));
     }

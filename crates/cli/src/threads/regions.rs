@@ -1,15 +1,15 @@
 //! Parallel regions as seen, with their places in the program's source.
 
-use super::places::Places;
-use super::report::Region;
+use super::places::RegionLocations;
+use super::report::RegionReport;
 use colocate_model::threads::lost::Lost;
 use colocate_model::threads::sections::Sections;
-use colocate_omp::learn::Sums;
+use colocate_omp::learn::ExecutionSums;
 use colocate_omp::report::{Reported, word};
 use std::collections::HashMap;
 
 /// Regions of a program that learned their numbers of threads, the longest first.
-pub fn of_one(reported: &[Reported], places: &Places) -> Vec<Region> {
+pub fn of_one(reported: &[Reported], places: &RegionLocations) -> Vec<RegionReport> {
     let regions = reported.iter().map(|reported| {
         let sections = sections(reported.most, &reported.all, &reported.one);
         region(places, reported, &reported.one, sections.as_ref())
@@ -18,31 +18,36 @@ pub fn of_one(reported: &[Reported], places: &Places) -> Vec<Region> {
 }
 
 /// Regions of two runs, with all threads and with one thread, the longest first.
-pub fn of_runs(all: &[Reported], one: &[Reported], places: &Places) -> Vec<Region> {
+pub fn of_runs(all: &[Reported], one: &[Reported], places: &RegionLocations) -> Vec<RegionReport> {
     // An object may be loaded elsewhere in each run: the address in the object is the same.
     let place = |reported: &Reported| (reported.object.clone(), reported.address);
     let one: HashMap<_, _> = one.iter().map(|reported| (place(reported), reported)).collect();
     let regions = all.iter().map(|reported| {
-        let sums = one.get(&place(reported)).map_or_else(Sums::default, |one| one.all);
+        let sums = one.get(&place(reported)).map_or_else(ExecutionSums::default, |one| one.all);
         let sections = sections(reported.most, &reported.all, &sums);
         region(places, reported, &sums, sections.as_ref())
     });
     sorted(regions.collect())
 }
 
-fn sorted(mut regions: Vec<Region>) -> Vec<Region> {
+fn sorted(mut regions: Vec<RegionReport>) -> Vec<RegionReport> {
     regions.sort_by_key(|region| std::cmp::Reverse(region.total_ns));
     regions
 }
 
-fn sections(most: u32, all: &Sums, one: &Sums) -> Option<Sections> {
+fn sections(most: u32, all: &ExecutionSums, one: &ExecutionSums) -> Option<Sections> {
     Sections::of(one.executed(1)?, all.executed(most)?)
 }
 
-fn region(places: &Places, reported: &Reported, one: &Sums, sections: Option<&Sections>) -> Region {
+fn region(
+    places: &RegionLocations,
+    reported: &Reported,
+    one: &ExecutionSums,
+    sections: Option<&Sections>,
+) -> RegionReport {
     let all = &reported.all;
     let lost = lost(reported.most, all, one);
-    Region {
+    RegionReport {
         place: places.place(reported),
         explicit: reported.explicit,
         most: reported.most,
@@ -67,26 +72,33 @@ fn region(places: &Places, reported: &Reported, one: &Sums, sections: Option<&Se
 }
 
 /// Time of all threads that is not work; `None` if nothing was seen.
-fn lost(most: u32, all: &Sums, one: &Sums) -> Option<Lost> {
+fn lost(most: u32, all: &ExecutionSums, one: &ExecutionSums) -> Option<Lost> {
     let wall = all.mean(all.wall)?;
     let waited = all.mean(all.waited)?;
     Lost::of(all.executed(most)?, wall, waited, one.executed(1))
 }
 
 /// Time of all threads together outside critical sections, over the time of a single thread.
-fn growth(all: &Sums, one: &Sums) -> Option<f64> {
+fn growth(all: &ExecutionSums, one: &ExecutionSums) -> Option<f64> {
     Some(all.executed(2)?.outside / one.executed(1)?.outside)
 }
 
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use colocate_model::threads::lost::Cause;
+    use colocate_model::threads::lost::LossCause;
     use colocate_omp::learn::Learnt;
 
     /// A region of two threads.
     pub fn reported(said: Option<&str>) -> Reported {
-        let all = Sums { count: 10, steps: 10, wall: 1_000, busy: 1_800, inside: 480, waited: 120 };
+        let all = ExecutionSums {
+            count: 10,
+            steps: 10,
+            wall: 1_000,
+            busy: 1_800,
+            inside: 480,
+            waited: 120,
+        };
         Reported {
             object: None,
             address: 0x1270,
@@ -99,7 +111,7 @@ pub mod tests {
             settled_at: None,
             cost: (1_500, 40),
             all,
-            one: Sums::default(),
+            one: ExecutionSums::default(),
         }
     }
 
@@ -107,10 +119,10 @@ pub mod tests {
     #[test]
     fn two_runs_are_put_together() {
         let one = Reported {
-            all: Sums { count: 5, steps: 5, wall: 500, busy: 500, inside: 120, waited: 0 },
+            all: ExecutionSums { count: 5, steps: 5, wall: 500, busy: 500, inside: 120, waited: 0 },
             ..reported(None)
         };
-        let places = Places::default();
+        let places = RegionLocations::default();
         let region = of_runs(&[reported(None)], &[one], &places).remove(0);
         assert_eq!((region.mean_ns, region.mean_one_ns), (Some(100.0), Some(100.0)));
         assert!((region.inside_share.unwrap() - 0.24).abs() < 1e-9);
@@ -119,7 +131,7 @@ pub mod tests {
         assert!((region.resource_lost.unwrap() - 44.0 / 200.0).abs() < 1e-9);
         assert!((region.idle_lost.unwrap() - 0.1).abs() < 1e-9);
         assert!((region.growth.unwrap() - 120.0 / 76.0).abs() < 1e-9);
-        assert_eq!(region.cause, Some(Cause::SharedResource));
+        assert_eq!(region.cause, Some(LossCause::SharedResource));
         let region = of_one(&[reported(None)], &places).remove(0);
         assert_eq!(region.inside_share, None, "never with one thread");
     }

@@ -1,12 +1,12 @@
 //! The report of `colocate advise-threads`, as text and as JSON (docs/schemas/threads.json).
 
-use super::advice::{Advice, Cap, Limit, Most, Row, Standing};
+use super::advice::{Advice, Cap, Most, ScalingLimit, Standing, ThreadCountRow};
 use super::command::has_place;
-use crate::columns::{Column, rows};
+use crate::columns::{TableColumn, rows};
 use colocate_figures::stats::{Estimate, Interval};
 use colocate_figures::table::aligned;
 use colocate_machine::printable;
-use colocate_model::threads::lost::{Cause, SUBSTANTIAL};
+use colocate_model::threads::lost::{LossCause, SUBSTANTIAL};
 use colocate_model::threads::sections::GROWTH;
 use serde::Serialize;
 use std::fmt::Write;
@@ -33,7 +33,7 @@ pub struct Allowed {
 /// Parallel region. Shares are of the time of its threads; `None` means unknown.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
-pub struct Region {
+pub struct RegionReport {
     /// File and line, or file and address.
     pub place: String,
     /// Whether the program sets the number of threads itself or, with `--apply`, has read it.
@@ -51,7 +51,7 @@ pub struct Region {
     /// Time of all executions until the number was settled; `None` if it was not.
     pub settled_ns: Option<u64>,
     /// Largest of the three lost shares; `None` if none is above 0.1.
-    pub cause: Option<Cause>,
+    pub cause: Option<LossCause>,
     /// Number of threads by the model.
     pub model_threads: Option<u32>,
     /// Counted executions with all threads.
@@ -99,13 +99,13 @@ pub enum RunCause {
     Serial,
     /// Loss within parallel regions.
     #[serde(untagged)]
-    Region(Cause),
+    Region(LossCause),
 }
 
 /// Advice on the number of threads. Times of whole runs are in seconds, of regions in nanoseconds.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct ThreadsReport {
     /// Format version, [`VERSION`].
     #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     version: u32,
@@ -127,12 +127,12 @@ pub struct Report {
     /// without a substantial loss.
     pub reason: Option<Reason>,
     /// Parallel regions, the longest first.
-    pub regions: Vec<Region>,
+    pub regions: Vec<RegionReport>,
     /// Caveats for the reader, one line each.
     pub notes: Vec<String>,
 }
 
-impl Report {
+impl ThreadsReport {
     /// A report before any run.
     pub fn new(command: Vec<String>, allowed: Allowed) -> Self {
         let regions = Vec::new();
@@ -182,12 +182,12 @@ impl Report {
 
     fn why(&self, advice: &Advice) -> String {
         match advice.limit {
-            Limit::Allowed => {
+            ScalingLimit::Allowed => {
                 format!("more are not allowed{}", fewer(advice, self.allowed.most.threads))
             }
-            Limit::Grows => format!("more take longer; {}", self.reason_in_words()),
-            Limit::Stays => format!("more take as long; {}", self.reason_in_words()),
-            Limit::NotResolved => {
+            ScalingLimit::Grows => format!("more take longer; {}", self.reason_in_words()),
+            ScalingLimit::Stays => format!("more take as long; {}", self.reason_in_words()),
+            ScalingLimit::NotResolved => {
                 "not resolved: noise is larger than the difference, so it stays at what is allowed"
                     .to_owned()
             }
@@ -204,9 +204,13 @@ impl Report {
             return format!("why is unknown: {seen}");
         };
         let what = match cause {
-            RunCause::Region(Cause::CriticalSections) => "critical sections of its regions take",
-            RunCause::Region(Cause::SharedResource) => "a shared resource, as the memory is, takes",
-            RunCause::Region(Cause::Idle) => {
+            RunCause::Region(LossCause::CriticalSections) => {
+                "critical sections of its regions take"
+            }
+            RunCause::Region(LossCause::SharedResource) => {
+                "a shared resource, as the memory is, takes"
+            }
+            RunCause::Region(LossCause::Idle) => {
                 "begin, end and waiting for the last in its regions take"
             }
             RunCause::Serial => "what is outside of its parallel regions takes",
@@ -225,7 +229,7 @@ impl Report {
             .find(|row| row.threads == self.allowed.most.threads)?;
         let run_ns = 1e9 * all.seconds?.value;
         // a century of ns is below 2^62, and shares need no more than 53 bits
-        let sum = |of: fn(&Region) -> Option<f64>| -> f64 {
+        let sum = |of: fn(&RegionReport) -> Option<f64>| -> f64 {
             self.regions
                 .iter()
                 .map(|region| of(region).unwrap_or(0.0) * region.total_ns as f64)
@@ -238,9 +242,9 @@ impl Report {
         // A watched run may take longer than an unwatched one.
         let run_ns = run_ns.max(inside);
         let causes = [
-            (sum(|region| region.sections_lost), RunCause::Region(Cause::CriticalSections)),
-            (sum(|region| region.resource_lost), RunCause::Region(Cause::SharedResource)),
-            (sum(|region| region.idle_lost), RunCause::Region(Cause::Idle)),
+            (sum(|region| region.sections_lost), RunCause::Region(LossCause::CriticalSections)),
+            (sum(|region| region.resource_lost), RunCause::Region(LossCause::SharedResource)),
+            (sum(|region| region.idle_lost), RunCause::Region(LossCause::Idle)),
             (run_ns - inside, RunCause::Serial),
         ];
         let (lost, cause) = causes.into_iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
@@ -248,7 +252,7 @@ impl Report {
     }
 
     fn runs(&self, text: &mut String, advice: &Advice) {
-        let columns: [Column<'_, Row>; 5] = [
+        let columns: [TableColumn<'_, ThreadCountRow>; 5] = [
             ("threads", true, &|row| row.threads.to_string()),
             ("runs", true, &|row| row.runs.to_string()),
             ("seconds (95 %)", true, &seconds),
@@ -296,7 +300,7 @@ fn cap(allowed: &Allowed) -> String {
     }
 }
 
-fn seconds(row: &Row) -> String {
+fn seconds(row: &ThreadCountRow) -> String {
     match (row.seconds, row.cut_s) {
         (_, Some(cut)) => format!("over {cut:.3}, ended"),
         (Some(Estimate { value, interval: Some(interval) }), None) => {
@@ -356,7 +360,7 @@ fn percent(share: f64) -> String {
 }
 
 /// Time of a region's threads by part, as far as seen.
-fn parts(region: &Region) -> String {
+fn parts(region: &RegionReport) -> String {
     let mut parts = Vec::new();
     let lost = region.sections_lost.unwrap_or(0.0);
     // One thread may skip critical sections that several threads enter.
@@ -386,17 +390,17 @@ fn parts(region: &Region) -> String {
 }
 
 /// Reason why fewer threads do as much, from the times shown by [`parts`].
-fn because(region: &Region) -> &'static str {
+fn because(region: &RegionReport) -> &'static str {
     match region.cause {
-        Some(Cause::CriticalSections) => ", because of critical sections",
-        Some(Cause::SharedResource) => ", because of a shared resource",
-        Some(Cause::Idle) => ", because threads are idle",
+        Some(LossCause::CriticalSections) => ", because of critical sections",
+        Some(LossCause::SharedResource) => ", because of a shared resource",
+        Some(LossCause::Idle) => ", because threads are idle",
         None => ", its times do not show why",
     }
 }
 
 /// Line of a region watched with one thread and with all.
-fn watched(region: &Region) -> String {
+fn watched(region: &RegionReport) -> String {
     let model =
         region.model_threads.map_or(String::new(), |model| format!("; model: {}", threads(model)));
     let says = if region.explicit { "; the program says how many threads" } else { "" };
@@ -404,7 +408,7 @@ fn watched(region: &Region) -> String {
 }
 
 /// Line of a region that learned its number of threads.
-fn learnt(region: &Region) -> String {
+fn learnt(region: &RegionReport) -> String {
     let what = match region.learnt {
         _ if region.explicit => "the program says how many threads".to_owned(),
         "all" => "all are worth while".to_owned(),
@@ -436,22 +440,22 @@ fn learnt(region: &Region) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::threads::advice::{Tried, advise};
-    use crate::threads::places::Places;
+    use crate::threads::advice::{ThreadCountRuns, advise};
+    use crate::threads::places::RegionLocations;
     use crate::threads::regions;
-    use colocate_omp::learn::{Learnt, Sums};
+    use colocate_omp::learn::{ExecutionSums, Learnt};
     use colocate_omp::report::Reported;
     use proptest::prelude::*;
 
-    fn report(tried: &[(u32, &[f64])], most: u32) -> Report {
+    fn report(tried: &[(u32, &[f64])], most: u32) -> ThreadsReport {
         let allowed = Allowed {
             most: Most::of(most, None, None, None),
             usable_pus: most,
             quota_pus: None,
             thread_limit: None,
         };
-        let mut report = Report::new(vec!["a".to_owned()], allowed);
-        let tried = tried.iter().map(|&(threads, seconds)| Tried {
+        let mut report = ThreadsReport::new(vec!["a".to_owned()], allowed);
+        let tried = tried.iter().map(|&(threads, seconds)| ThreadCountRuns {
             threads,
             seconds: seconds.to_vec(),
             cut_s: None,
@@ -477,7 +481,7 @@ mod tests {
 
     #[test]
     fn a_region_in_a_line() {
-        let region = Region {
+        let region = RegionReport {
             place: "a.c:7 (main)".to_owned(),
             explicit: false,
             most: 8,
@@ -485,7 +489,7 @@ mod tests {
             learnt: "fewer",
             windows: true,
             settled_ns: Some(52_000_000),
-            cause: Some(Cause::CriticalSections),
+            cause: Some(LossCause::CriticalSections),
             model_threads: Some(2),
             executions: 40,
             mean_ns: Some(1e6),
@@ -508,7 +512,7 @@ mod tests {
 
     /// Executions as a runtime could report them: nothing waits where there are no critical sections, and no thread works longer
     /// than the region lasts.
-    fn sums(threads: u32) -> impl Strategy<Value = Sums> {
+    fn sums(threads: u32) -> impl Strategy<Value = ExecutionSums> {
         let sections = prop_oneof![Just((0, 0)), (1_u64..1_000_000, 0_u64..1_000_000)];
         (0_u32..50, 1_u64..1_000_000, sections, 0_u64..1_000_000).prop_map(
             move |(count, outside, (inside, waited), idle)| {
@@ -518,7 +522,7 @@ mod tests {
                 let steps = count_ns;
                 let [wall, busy, inside, waited] =
                     [wall, busy, inside, waited].map(|time| time * count_ns);
-                Sums { count, steps, wall, busy, inside, waited }
+                ExecutionSums { count, steps, wall, busy, inside, waited }
             },
         )
     }
@@ -585,7 +589,7 @@ mod tests {
     #[test]
     fn no_critical_sections_where_there_are_none() {
         let mut report = report(&[(1, &[1.0, 1.01, 0.99]), (2, &[2.0, 2.01, 1.99])], 2);
-        let all = Sums {
+        let all = ExecutionSums {
             count: 10,
             steps: 10,
             wall: 2_000_000_000,
@@ -593,8 +597,8 @@ mod tests {
             inside: 0,
             waited: 0,
         };
-        let one = Sums { wall: 1_000_000_000, busy: 990_000_000, ..all };
-        let reported = |sums: Sums, most| Reported {
+        let one = ExecutionSums { wall: 1_000_000_000, busy: 990_000_000, ..all };
+        let reported = |sums: ExecutionSums, most| Reported {
             object: None,
             address: 1,
             said: None,
@@ -606,10 +610,10 @@ mod tests {
             settled_at: None,
             cost: (sums.wall, 0),
             all: sums,
-            one: Sums::default(),
+            one: ExecutionSums::default(),
         };
         report.regions =
-            regions::of_runs(&[reported(all, 2)], &[reported(one, 1)], &Places::default());
+            regions::of_runs(&[reported(all, 2)], &[reported(one, 1)], &RegionLocations::default());
         report.reason = report.found_reason();
         let text = report.text();
         assert!(
@@ -639,17 +643,17 @@ mod tests {
             let mut report = report(&[(1, &seconds[0]), (2, &seconds[1])], 2);
             if apply {
                 report.advice = None;
-                report.regions = regions::of_one(&all, &Places::default());
+                report.regions = regions::of_one(&all, &RegionLocations::default());
             } else {
                 let one: Vec<Reported> = all.iter().map(|all| Reported { all: all.one, ..all.clone() }).collect();
-                report.regions = regions::of_runs(&all, &one, &Places::default());
+                report.regions = regions::of_runs(&all, &one, &RegionLocations::default());
                 report.reason = report.found_reason();
             }
             let text = report.text();
             for line in text.lines() {
                 prop_assert_eq!(contradiction(line), None, "{}", line);
             }
-            let lost = |of: fn(&Region) -> Option<f64>| report.regions.iter().any(|region| of(region).is_some_and(|share| share >= SUBSTANTIAL));
+            let lost = |of: fn(&RegionReport) -> Option<f64>| report.regions.iter().any(|region| of(region).is_some_and(|share| share >= SUBSTANTIAL));
             if text.contains("; critical sections of its regions take") {
                 prop_assert!(lost(|region| region.sections_lost), "{}", text);
             }

@@ -1,12 +1,12 @@
 //! Whole runs of a program with several numbers of threads.
 
-use super::advice::{Tried, advise, cut_after, next};
+use super::advice::{ThreadCountRuns, advise, cut_after, next};
 use super::command::prepared;
 use super::library::Library;
-use super::places::Places;
+use super::places::RegionLocations;
 use super::regions;
-use super::report::Report;
-use crate::children::{self, End, POLL};
+use super::report::ThreadsReport;
+use crate::children::{self, ChildEnd, POLL};
 use crate::exit;
 use crate::output;
 use anyhow::Context;
@@ -34,13 +34,13 @@ enum Ended {
 pub fn study(
     command: &[OsString],
     limit_s: f64,
-    report: &mut Report,
+    report: &mut ThreadsReport,
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
     let most = report.allowed.most.threads;
     let begin = Instant::now();
     let left = || limit_s - begin.elapsed().as_secs_f64();
-    let mut tried: Vec<Tried> = Vec::new();
+    let mut tried: Vec<ThreadCountRuns> = Vec::new();
     let mut complete = true;
     // The first run fills the page cache for the later ones, so it does not count.
     let first = whole(prepared(command, most), None, left(), stop, most)?;
@@ -50,7 +50,7 @@ pub fn study(
             whole(prepared(command, threads), cut_after(&tried, threads), left(), stop, threads)?;
         let known = tried.iter().position(|tried| tried.threads == threads);
         let place = known.unwrap_or_else(|| {
-            tried.push(Tried { threads, seconds: Vec::new(), cut_s: None });
+            tried.push(ThreadCountRuns { threads, seconds: Vec::new(), cut_s: None });
             tried.len() - 1
         });
         match ended {
@@ -96,7 +96,7 @@ fn watched(
     command: &[OsString],
     numbers: &[u32],
     left: f64,
-    report: &mut Report,
+    report: &mut ThreadsReport,
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
     let library = match Library::find() {
@@ -128,7 +128,7 @@ fn watched(
     let mut seen = seen.into_iter();
     let all = seen.next().unwrap_or_default();
     let one = seen.next().unwrap_or_default();
-    let places = Places::of(&all, &|| stop.load(Ordering::Relaxed));
+    let places = RegionLocations::of(&all, &|| stop.load(Ordering::Relaxed));
     report.notes.extend(places.note());
     report.regions = regions::of_runs(&all, &one, &places);
     Ok(())
@@ -153,13 +153,15 @@ fn whole(
     let ended = wait(pid, begin, patience, stop);
     // Processes that the run left behind would disturb the next run.
     children::kill_group(pid);
-    let (End { at, waited, .. }, asked) = ended?;
+    let (ChildEnd { at, waited, .. }, asked) = ended?;
     let seconds = at.duration_since(begin).as_secs_f64();
     match asked {
-        Some(Asked::Stop) => Err(exit::stopped("stopped before anything was measured".to_owned())),
+        Some(TerminationReason::Stop) => {
+            Err(exit::stopped("stopped before anything was measured".to_owned()))
+        }
         // The time for all runs ended before that of this run.
-        Some(Asked::Time) if until >= left => Ok(Ended::Late),
-        Some(Asked::Time) => Ok(Ended::Cut(until)),
+        Some(TerminationReason::Time) if until >= left => Ok(Ended::Late),
+        Some(TerminationReason::Time) => Ok(Ended::Cut(until)),
         None if waited.status == 0 => Ok(Ended::Done(seconds)),
         None => {
             let status = waited.status;
@@ -172,7 +174,7 @@ fn whole(
 
 /// Reason why a program was terminated.
 #[derive(Clone, Copy)]
-enum Asked {
+enum TerminationReason {
     Stop,
     Time,
 }
@@ -184,9 +186,9 @@ fn wait(
     begin: Instant,
     patience: Duration,
     stop: &AtomicBool,
-) -> anyhow::Result<(End, Option<Asked>)> {
+) -> anyhow::Result<(ChildEnd, Option<TerminationReason>)> {
     let ends = children::ends(&[pid]);
-    let mut asked: Option<(Asked, Instant)> = None;
+    let mut asked: Option<(TerminationReason, Instant)> = None;
     loop {
         // At least a millisecond: the loop must not spin once the time is over.
         let rest = patience.saturating_sub(begin.elapsed()).clamp(Duration::from_millis(1), POLL);
@@ -201,9 +203,9 @@ fn wait(
             None => {
                 let why = if stop.load(Ordering::Relaxed) {
                     output::remark("sending the program SIGTERM");
-                    Some(Asked::Stop)
+                    Some(TerminationReason::Stop)
                 } else {
-                    (begin.elapsed() >= patience).then_some(Asked::Time)
+                    (begin.elapsed() >= patience).then_some(TerminationReason::Time)
                 };
                 if let Some(why) = why {
                     asked = Some((why, Instant::now()));

@@ -20,7 +20,7 @@ pub struct Listed {
 
 /// Conditions for a row: a process must fulfil all of them.
 #[derive(Clone, Debug, Default)]
-pub struct Choice {
+pub struct ProcessFilter {
     /// PIDs; any if empty.
     pub pids: Vec<Pid>,
     /// Number of the user.
@@ -29,7 +29,7 @@ pub struct Choice {
     pub name: Option<String>,
 }
 
-impl Choice {
+impl ProcessFilter {
     /// Whether there is no condition: then processes that use CPU time are shown.
     pub fn is_any(&self) -> bool {
         self.pids.is_empty() && self.user.is_none() && self.name.is_none()
@@ -44,7 +44,7 @@ impl Choice {
 }
 
 /// Row of each process: its own, or the row of its nearest ancestor with a row.
-pub fn rows(listed: &BTreeMap<Pid, Listed>, choice: &Choice) -> BTreeMap<Pid, Pid> {
+pub fn rows(listed: &BTreeMap<Pid, Listed>, choice: &ProcessFilter) -> BTreeMap<Pid, Pid> {
     let row_of = |pid: &Pid| {
         let above = std::iter::successors(Some(*pid), |pid| Some(listed.get(pid)?.parent));
         // The list is not a snapshot: PIDs reused meanwhile may even make a cycle.
@@ -78,22 +78,23 @@ mod tests {
         all.into_iter().map(process).collect()
     }
 
-    fn found(choice: &Choice) -> Vec<(i32, i32)> {
+    fn found(choice: &ProcessFilter) -> Vec<(i32, i32)> {
         rows(&listed(), choice).into_iter().map(|(pid, row)| (pid.0, row.0)).collect()
     }
 
     #[test]
     fn rows_have_their_descendants() {
-        let make = Choice { name: Some("mak".into()), ..Choice::default() };
+        let make = ProcessFilter { name: Some("mak".into()), ..ProcessFilter::default() };
         assert_eq!(found(&make), [(10, 10), (11, 10), (12, 12), (13, 12)]);
-        let user = Choice { user: Some(6), ..Choice::default() };
+        let user = ProcessFilter { user: Some(6), ..ProcessFilter::default() };
         assert_eq!(found(&user), [(20, 20), (30, 30), (31, 31)]);
-        let both = Choice { user: Some(5), name: Some("cc".into()), pids: Vec::new() };
+        let both = ProcessFilter { user: Some(5), name: Some("cc".into()), pids: Vec::new() };
         assert_eq!(found(&both), [(11, 11), (12, 11), (13, 13)]);
-        let tree = Choice { pids: vec![Pid(11), Pid(99)], ..Choice::default() };
+        let tree = ProcessFilter { pids: vec![Pid(11), Pid(99)], ..ProcessFilter::default() };
         assert_eq!(found(&tree), [(11, 11), (12, 11), (13, 11)]);
         assert!(
-            Choice::default().is_any() && found(&Choice::default()).iter().all(|(a, b)| a == b)
+            ProcessFilter::default().is_any()
+                && found(&ProcessFilter::default()).iter().all(|(a, b)| a == b)
         );
     }
 }

@@ -1,17 +1,17 @@
 //! `colocate top --matrix`: communication between threads of running processes.
 
-use super::forest::{Choice, rows};
+use super::forest::{ProcessFilter, rows};
 use super::watch::listed;
-use super::{Args, Pace, sleep_until};
+use super::{Args, PollSchedule, sleep_until};
 use crate::exit;
 use crate::output::{self, Redraw};
 use crate::stop::stop_flag;
 use anyhow::{Context, bail};
-use colocate_evidence::{JobIdx, Reports, SeenTask, Sharing, Source, TaskId, WakeUps};
+use colocate_evidence::{JobIdx, SeenTask, Sharing, Source, SourceReports, TaskId, WakeUps};
 use colocate_linux::clock::now;
 use colocate_linux::proc::Proc;
 use colocate_linux::{Pid, Tid};
-use colocate_machine::calibrated::Pair;
+use colocate_machine::calibrated::PuDistance;
 use colocate_machine::{Machine, Nanos, printable, read};
 use colocate_model::communication::WakeUpCosts;
 use colocate_observe::pmu::Start;
@@ -42,9 +42,9 @@ const LIST_SHARE: u64 = 200;
 const VERSION: u32 = 1;
 
 /// The watched threads.
-struct Threads {
+struct WatchedThreads {
     proc: Proc,
-    choice: Choice,
+    choice: ProcessFilter,
     /// The chosen processes and all their descendants, as last listed.
     pids: BTreeSet<Pid>,
     next_list: Nanos,
@@ -77,7 +77,7 @@ impl Numbers {
 /// Communication of threads up to now (docs/schemas/top-matrix.json).
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
-pub struct Line {
+pub struct MatrixRecord {
     /// Format version, [`VERSION`].
     #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     version: u32,
@@ -86,7 +86,7 @@ pub struct Line {
     /// Time since the previous line.
     took_ns: Nanos,
     /// Living threads.
-    threads: Vec<Thread>,
+    threads: Vec<MatrixThread>,
     /// Wake-ups since the start of the watch; `None` if unknown.
     wake_ups: Option<Vec<WakeUps>>,
     /// Shared memory since the start of the watch; `None` if unknown.
@@ -98,7 +98,7 @@ pub struct Line {
 /// Thread of a watched process.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
-struct Thread {
+struct MatrixThread {
     /// Number of its process and in its process, both in the order of discovery.
     task: TaskId,
     /// Its process.
@@ -120,17 +120,17 @@ struct Amount {
 }
 
 /// Shows heat maps until all processes have ended.
-pub fn main(args: &Args, choice: Choice) -> anyhow::Result<ExitCode> {
+pub fn main(args: &Args, choice: ProcessFilter) -> anyhow::Result<ExitCode> {
     if choice.is_any() {
         return Err(exit::usage(
             "expected -p, -u or --name with --matrix, found none of them".into(),
         ));
     }
-    let mut threads = Threads::begin(choice)?;
+    let mut threads = WatchedThreads::begin(choice)?;
     let stop = stop_flag()?;
     let mut terminal = if args.json { None } else { Redraw::of_stdout()? };
     let begun = now();
-    let mut pace = Pace::of(args.interval);
+    let mut pace = PollSchedule::of(args.interval);
     let mut last = Nanos::ZERO;
     for number in 1.. {
         loop {
@@ -164,9 +164,9 @@ pub fn main(args: &Args, choice: Choice) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-impl Threads {
+impl WatchedThreads {
     /// Begins to watch processes. One of the two sources is enough.
-    fn begin(choice: Choice) -> anyhow::Result<Self> {
+    fn begin(choice: ProcessFilter) -> anyhow::Result<Self> {
         let clocks = Clocks::here()?;
         let pids = chosen(&choice).context("cannot list processes")?;
         if pids.is_empty() {
@@ -209,7 +209,7 @@ impl Threads {
             machine: here.machine,
             sharing: sharing.ok(),
             wake_ups: wake_ups.ok(),
-            wake_up: costs.of(Pair::OtherCache),
+            wake_up: costs.of(PuDistance::OtherCache),
             before: Matrix::default(),
         };
         threads.look();
@@ -281,14 +281,14 @@ impl Threads {
     }
 
     /// The reports of the backends on the living threads.
-    fn reports(&mut self) -> Reports {
+    fn reports(&mut self) -> SourceReports {
         let mut of: Vec<_> = self.living.values().map(|(task, _)| (*task, Nanos::ZERO)).collect();
         of.sort_unstable_by_key(|(task, _)| task.id);
         let mut tasks: Vec<SeenTask> = of
             .iter()
             .map(|(task, at): &(TaskRef, Nanos)| SeenTask::new(task.id, "".into(), *at))
             .collect();
-        let mut reports = Reports::NONE;
+        let mut reports = SourceReports::NONE;
         let machine = self.machine.clone();
         let mut quantum = QuantumTasks {
             at: now(),
@@ -302,8 +302,8 @@ impl Threads {
     }
 
     /// The figures to show now.
-    fn line(&mut self, at_ns: Nanos, took_ns: Nanos) -> Line {
-        let Reports { wake_ups, sharing, .. } = self.reports();
+    fn line(&mut self, at_ns: Nanos, took_ns: Nanos) -> MatrixRecord {
+        let SourceReports { wake_ups, sharing, .. } = self.reports();
         let now = seen::seconds(
             wake_ups.as_deref().unwrap_or_default(),
             self.wake_up,
@@ -311,7 +311,7 @@ impl Threads {
         );
         let new = seen::since(&now, &self.before);
         self.before = now;
-        Line {
+        MatrixRecord {
             version: VERSION,
             at_ns,
             took_ns,
@@ -320,7 +320,7 @@ impl Threads {
                 .values()
                 .map(|(task, name): &(TaskRef, String)| {
                     let TaskRef { id, pid, tid } = *task;
-                    Thread { task: id, pid, tid, name: name.clone() }
+                    MatrixThread { task: id, pid, tid, name: name.clone() }
                 })
                 .collect(),
             wake_ups,
@@ -337,14 +337,14 @@ impl Threads {
 }
 
 /// The chosen processes and all their descendants, each with its parent.
-fn chosen(choice: &Choice) -> io::Result<BTreeMap<Pid, Pid>> {
+fn chosen(choice: &ProcessFilter) -> io::Result<BTreeMap<Pid, Pid>> {
     let listed = listed(Path::new("/proc"))?;
     let rows = rows(&listed, choice).into_keys();
     Ok(rows.filter_map(|pid| Some((pid, listed.get(&pid)?.parent))).collect())
 }
 
 /// A heat map of the threads with most communication.
-fn picture(line: &Line) -> String {
+fn picture(line: &MatrixRecord) -> String {
     let mut sums: BTreeMap<TaskId, f64> = BTreeMap::new();
     for pair in &line.pairs {
         pair.tasks.iter().for_each(|task| *sums.entry(*task).or_default() += pair.seconds);
@@ -398,13 +398,13 @@ mod tests {
     #[test]
     fn a_heat_map_by_hand() {
         let task = |order| TaskId { job: JobIdx(1), order };
-        let thread = |order: u32| Thread {
+        let thread = |order: u32| MatrixThread {
             task: task(order),
             pid: Pid(7),
             tid: Tid(order.cast_signed()),
             name: "x".into(),
         };
-        let line = Line {
+        let line = MatrixRecord {
             version: VERSION,
             at_ns: Nanos::from_millis(1_500),
             took_ns: Nanos::from_secs(1),

@@ -5,12 +5,12 @@
 //! the process does not exceed that of its running threads ([`colocate_linux::accounting`]): a poll of a
 //! sleeping process is one system call, for any number of threads.
 
-use super::samples::Samples;
+use super::samples::ProcessSamples;
 use colocate_linux::proc::Proc;
 use colocate_linux::proc::stat::Stat;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::{Nanos, PuNr};
-use colocate_observe::sources::run_states::{RunStates, Times, WANT_OF_ROOM};
+use colocate_observe::sources::run_states::{RunStates, SchedulerTimes, WANT_OF_ROOM};
 use colocate_observe::spin::spun;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -18,11 +18,11 @@ use std::path::Path;
 
 /// A polled process.
 #[derive(Debug)]
-pub struct Process {
+pub struct PolledProcess {
     pid: Pid,
     /// CPU time of all its threads since its creation, at the last poll.
     pub clock: Nanos,
-    threads: BTreeMap<Tid, Thread>,
+    threads: BTreeMap<Tid, PolledThread>,
     /// Whether all threads were known at the last listing: unknown threads are then new.
     is_known: bool,
     /// Whether the activity of its threads since the previous poll is unknown.
@@ -35,12 +35,12 @@ pub struct Process {
 
 /// A thread of the process.
 #[derive(Debug, Default)]
-struct Thread {
+struct PolledThread {
     /// Times at the last poll; `None` if time before its first poll does not count.
-    last: Option<Times>,
+    last: Option<SchedulerTimes>,
     /// CPU time and time in a run queue: since the previous poll, and since the process is sampled.
-    did: spun::Times,
-    sampled: spun::Times,
+    did: spun::RunAndWaitTime,
+    sampled: spun::RunAndWaitTime,
     /// Spin time until the last poll.
     spun: Nanos,
     /// Whether the thread was runnable at the last poll.
@@ -90,7 +90,7 @@ impl Activity {
     }
 }
 
-impl Process {
+impl PolledProcess {
     /// A process as it is now; `None` if ended. With `reads`, its threads are read now and their
     /// activity is known from now on; else from the poll after the first with new CPU time.
     pub fn new(pid: Pid, poll: &mut Poll<'_>, reads: bool) -> Option<Self> {
@@ -167,8 +167,8 @@ impl Process {
                 Some(_) => {}
                 None => {
                     // If all threads were known, a new one has all its time since then.
-                    let last = were_known.then(Times::default);
-                    self.threads.insert(tid, Thread { last, ..Thread::default() });
+                    let last = were_known.then(SchedulerTimes::default);
+                    self.threads.insert(tid, PolledThread { last, ..PolledThread::default() });
                 }
             }
             self.read_thread(poll, tid);
@@ -214,17 +214,17 @@ impl Process {
 
     /// Threads that were runnable since the previous poll, with their times since the process is
     /// sampled.
-    pub fn sampled(&mut self) -> impl Iterator<Item = (Tid, Tid, spun::Times)> {
+    pub fn sampled(&mut self) -> impl Iterator<Item = (Tid, Tid, spun::RunAndWaitTime)> {
         let busy =
             self.threads.iter_mut().filter(|(_, thread)| thread.did.0 + thread.did.1 > Nanos::ZERO);
-        busy.map(|(tid, Thread { did, sampled, .. })| {
+        busy.map(|(tid, PolledThread { did, sampled, .. })| {
             *sampled = (sampled.0 + did.0, sampled.1 + did.1);
             (*tid, *tid, *sampled)
         })
     }
 
     /// Activity in `took`, the time since the previous poll, from the read times and the samples.
-    pub fn activity(&mut self, took: Nanos, mut samples: Option<&mut Samples>) -> Activity {
+    pub fn activity(&mut self, took: Nanos, mut samples: Option<&mut ProcessSamples>) -> Activity {
         let mut did = Activity {
             ran: self.ran,
             places: std::mem::take(&mut self.places),
@@ -250,7 +250,9 @@ impl Process {
         let was_sampled = samples.as_ref().is_some_and(|of| of.backend.samples(self.pid));
         let is_seen = samples.as_mut().is_some_and(|of| of.sees(self.pid, self.ran, took));
         if !was_sampled {
-            self.threads.values_mut().for_each(|thread| thread.sampled = spun::Times::default());
+            self.threads
+                .values_mut()
+                .for_each(|thread| thread.sampled = spun::RunAndWaitTime::default());
         }
         did.runnable = did.runnable.filter(|_| !self.is_unknown);
         did.spinning = did.spinning.filter(|_| is_seen && !self.is_unknown);
@@ -258,7 +260,7 @@ impl Process {
     }
 
     /// Forgets a process that has ended or is watched no more.
-    pub fn forget(&self, states: &mut RunStates<Tid>, samples: Option<&mut Samples>) {
+    pub fn forget(&self, states: &mut RunStates<Tid>, samples: Option<&mut ProcessSamples>) {
         self.threads.keys().for_each(|tid| states.ended(*tid));
         samples.into_iter().for_each(|samples| samples.forget(self.pid));
     }
@@ -285,7 +287,7 @@ fn share(did: Nanos, took: Nanos) -> f64 {
 mod tests {
     use super::*;
     use colocate_linux::clock::now;
-    use colocate_testing::{LIMIT, Limit};
+    use colocate_testing::{LIMIT, TimeLimit};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -338,7 +340,7 @@ mod tests {
             Poll { proc, at: self.at, took, states: &mut self.states }
         }
 
-        fn activity(&mut self, process: &mut Process) -> Activity {
+        fn activity(&mut self, process: &mut PolledProcess) -> Activity {
             std::thread::yield_now();
             let mut poll = self.poll(Path::new("/proc"));
             let processes = [(process.pid, process.known_threads())];
@@ -355,10 +357,11 @@ mod tests {
     fn threads_end_and_begin() {
         let (proc, pid) = (Path::new("/proc"), Pid(std::process::id().cast_signed()));
         for reads in [true, false] {
-            let _limit = Limit::start(LIMIT, "the end of one thread and the CPU time of another");
+            let _limit =
+                TimeLimit::start(LIMIT, "the end of one thread and the CPU time of another");
             let old = Worker::start();
             let mut host = Host::new();
-            let mut process = Process::new(pid, &mut host.poll(proc), reads).unwrap();
+            let mut process = PolledProcess::new(pid, &mut host.poll(proc), reads).unwrap();
             while !process.threads.contains_key(&old.tid) {
                 host.activity(&mut process);
             }
@@ -372,8 +375,9 @@ mod tests {
             while process.threads.contains_key(&gone) || !process.threads.contains_key(&new.tid) {
                 host.activity(&mut process);
             }
-            let ran =
-                |process: &Process| process.threads[&new.tid].last.unwrap_or_default().cpu_time;
+            let ran = |process: &PolledProcess| {
+                process.threads[&new.tid].last.unwrap_or_default().cpu_time
+            };
             let mut places = host.activity(&mut process).places;
             while ran(&process) == Nanos::ZERO || places.values().all(|ran| *ran == Nanos::ZERO) {
                 places = host.activity(&mut process).places;
@@ -391,7 +395,7 @@ mod tests {
         std::fs::create_dir(fails.path().join(pid.to_string())).unwrap();
         std::fs::write(fails.path().join(format!("{pid}/task")), "").unwrap();
         let mut host = Host::new();
-        let mut process = Process::new(pid, &mut host.poll(proc), true).unwrap();
+        let mut process = PolledProcess::new(pid, &mut host.poll(proc), true).unwrap();
         let mut read = |proc| {
             process.read_all(&mut host.poll(proc));
             (!process.threads.is_empty(), process.is_known)

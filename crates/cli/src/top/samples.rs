@@ -25,7 +25,7 @@ fn most_events(files: u64) -> usize {
 }
 
 /// Samples of running processes.
-pub struct Samples {
+pub struct ProcessSamples {
     pub backend: Spinning<Tid>,
     proc: Proc,
     /// CPUs for which each thread has events.
@@ -36,7 +36,7 @@ pub struct Samples {
     refused: BTreeSet<Pid>,
 }
 
-impl Samples {
+impl ProcessSamples {
     /// Samples no process yet; `rate_hz` is the rate a second of each thread's CPU time.
     pub fn new(rate_hz: u32) -> Result<Self, SysError> {
         let clocks = Clocks::here()?;

@@ -2,7 +2,7 @@
 
 use super::kinds::KindShare;
 use super::picture::picture;
-use super::watch::{Line, Table};
+use super::watch::{TopRow, TopTable};
 use crate::output::{self, Redraw};
 use colocate_machine::{Nanos, printable};
 use std::fmt::Write;
@@ -50,7 +50,7 @@ impl Screen {
     }
 
     /// Shows a table. Returns false if the reader has gone away.
-    pub fn show(&mut self, table: &Table<'_>) -> anyhow::Result<bool> {
+    pub fn show(&mut self, table: &TopTable<'_>) -> anyhow::Result<bool> {
         let Some(terminal) = &mut self.terminal else {
             let shown = Shown::default();
             let head = if self.is_headed { String::new() } else { shown.head() };
@@ -117,7 +117,7 @@ impl Shown {
     }
 
     /// The rows of a table, and the number of rows left out.
-    fn body(&self, table: &Table<'_>, most: usize) -> String {
+    fn body(&self, table: &TopTable<'_>, most: usize) -> String {
         let mut text: String =
             table.rows.iter().take(most).map(|line| self.line(table, line)).collect();
         if table.rows.len() > most {
@@ -126,7 +126,7 @@ impl Shown {
         text
     }
 
-    fn line(&self, table: &Table<'_>, line: &Line<'_>) -> String {
+    fn line(&self, table: &TopTable<'_>, line: &TopRow<'_>) -> String {
         let phase = line.timeline.now.map_or("?", |(phase, _)| phase.name());
         let cells = [
             seconds(table.at),
@@ -164,7 +164,7 @@ fn percent(ran: Nanos, took: Nanos) -> f64 {
 }
 
 /// PUs of a row: kinds of cores with their shares, then PU numbers.
-fn on_pus(line: &Line<'_>) -> String {
+fn on_pus(line: &TopRow<'_>) -> String {
     let kinds: Vec<String> = line
         .kinds
         .iter()

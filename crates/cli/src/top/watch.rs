@@ -1,9 +1,9 @@
 //! All processes with rows, from poll to poll and from table to table.
 
-use super::forest::{Choice, Listed, rows};
+use super::forest::{Listed, ProcessFilter, rows};
 use super::kinds::{KindShare, Kinds};
-use super::process::{Activity, Poll, Process};
-use super::samples::Samples;
+use super::process::{Activity, Poll, PolledProcess};
+use super::samples::ProcessSamples;
 use crate::timeline::{Mean, Timeline};
 use colocate_linux::clock::{now, process_time};
 use colocate_linux::proc::Proc;
@@ -31,19 +31,19 @@ const READ_AT_ONCE: u32 = 2_000;
 const MOST_ENDED: usize = 1_000;
 
 /// The watched processes and their rows.
-pub struct Watch {
+pub struct WatchedProcesses {
     proc: PathBuf,
-    choice: Choice,
+    choice: ProcessFilter,
     states: RunStates<Tid>,
     /// Samples of running threads, if requested and permitted.
-    samples: Option<Samples>,
+    samples: Option<ProcessSamples>,
     /// Processes as last listed.
     listed: BTreeMap<Pid, Listed>,
     next_list: Nanos,
     /// Row of each watched process.
     row_of: BTreeMap<Pid, Pid>,
-    processes: BTreeMap<Pid, Process>,
-    rows: BTreeMap<Pid, Row>,
+    processes: BTreeMap<Pid, PolledProcess>,
+    rows: BTreeMap<Pid, WatchedRow>,
     begun: Nanos,
     /// Times of the last poll and the last table.
     at: Nanos,
@@ -57,7 +57,7 @@ pub struct Watch {
 
 /// A row since the start of its watch.
 #[derive(Default)]
-struct Row {
+struct WatchedRow {
     /// Name of its program at the last listing.
     name: String,
     timeline: Timeline,
@@ -76,7 +76,7 @@ struct Interval {
 /// Table of rows, most CPU time first (docs/schemas/top.json).
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
-pub struct Table<'a> {
+pub struct TopTable<'a> {
     /// Format version, [`VERSION`].
     #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     version: u32,
@@ -87,7 +87,7 @@ pub struct Table<'a> {
     #[serde(rename = "took_ns")]
     pub took: Nanos,
     /// The rows; without a request, only rows that ran.
-    pub rows: Vec<Line<'a>>,
+    pub rows: Vec<TopRow<'a>>,
     /// Processes with rows that have ended since the previous table.
     gone: Vec<Pid>,
     /// Lines on processes that cannot be read, each once.
@@ -98,7 +98,7 @@ pub struct Table<'a> {
 /// Row of a table: a process and its descendants without a row of their own.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
-pub struct Line<'a> {
+pub struct TopRow<'a> {
     /// The process.
     pub pid: Pid,
     /// Name of its program, at most 15 bytes.
@@ -125,14 +125,14 @@ pub struct Line<'a> {
     pub kinds: Vec<KindShare<'a>>,
     /// Phases since the start of the watch.
     #[serde(flatten, serialize_with = "phases")]
-    #[cfg_attr(feature = "schema", schemars(with = "Phases"))]
+    #[cfg_attr(feature = "schema", schemars(with = "PhaseTimes"))]
     pub timeline: &'a Timeline,
 }
 
 /// Phase at the last poll, its begin, and the time in each phase.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Serialize)]
-struct Phases {
+struct PhaseTimes {
     /// Phase at the last poll; `None` if unknown.
     phase: Option<JobPhase>,
     /// Begin of that phase, since the start of the watch; `None` if unknown.
@@ -150,12 +150,16 @@ fn phases<S: Serializer>(timeline: &Timeline, to: S) -> Result<S::Ok, S::Error> 
     let last = timeline.backwards().next().filter(|last| Some(last.phase) == phase);
     let [serial_ns, parallel_ns, asleep_ns] = timeline.spent;
     let since_ns = last.map(|last| last.from);
-    Phases { phase, since_ns, serial_ns, parallel_ns, asleep_ns }.serialize(to)
+    PhaseTimes { phase, since_ns, serial_ns, parallel_ns, asleep_ns }.serialize(to)
 }
 
-impl Watch {
+impl WatchedProcesses {
     /// Begins to watch the processes below `proc` that are chosen.
-    pub fn begin(proc: &Path, choice: Choice, samples: Option<Samples>) -> io::Result<Self> {
+    pub fn begin(
+        proc: &Path,
+        choice: ProcessFilter,
+        samples: Option<ProcessSamples>,
+    ) -> io::Result<Self> {
         let at = now();
         let mut states = RunStates::default();
         states.start();
@@ -201,7 +205,7 @@ impl Watch {
             lives
         });
         if let Some(samples) = samples {
-            samples.backend.poll(processes.values_mut().flat_map(Process::sampled));
+            samples.backend.poll(processes.values_mut().flat_map(PolledProcess::sampled));
         }
         for (pid, process) in processes {
             let now = process.activity(took, samples.as_mut());
@@ -226,7 +230,7 @@ impl Watch {
     }
 
     /// The table to show now.
-    pub fn table<'a>(&'a mut self, kinds: &'a Kinds) -> Table<'a> {
+    pub fn table<'a>(&'a mut self, kinds: &'a Kinds) -> TopTable<'a> {
         let mut intervals: BTreeMap<Pid, Interval> = BTreeMap::new();
         for (pid, row) in &mut self.rows {
             intervals.insert(*pid, std::mem::take(&mut row.interval));
@@ -237,12 +241,12 @@ impl Watch {
         let denied = self.newly_denied();
         let any = self.choice.is_any();
         let lines = intervals.into_iter().filter(|(_, did)| !any || did.ran > Nanos::ZERO);
-        let mut rows: Vec<Line<'_>> =
+        let mut rows: Vec<TopRow<'_>> =
             lines.filter_map(|(pid, did)| self.line(pid, did, kinds)).collect();
         // Only the time is swapped: most time first, then the lowest PID.
         rows.sort_by(|one, other| (other.ran, one.pid).cmp(&(one.ran, other.pid)));
         let at = self.at.saturating_sub(self.begun);
-        Table { version: VERSION, at, took, rows, gone, denied }
+        TopTable { version: VERSION, at, took, rows, gone, denied }
     }
 
     /// Whether all processes requested by PID have ended.
@@ -259,14 +263,14 @@ impl Watch {
         ended.chain(living).collect()
     }
 
-    fn line<'a>(&'a self, pid: Pid, did: Interval, kinds: &'a Kinds) -> Option<Line<'a>> {
+    fn line<'a>(&'a self, pid: Pid, did: Interval, kinds: &'a Kinds) -> Option<TopRow<'a>> {
         let user = self.listed.get(&pid)?.user;
         let row = self.rows.get(&pid)?;
         let members =
             || self.row_of.iter().filter(move |(_, row)| **row == pid).map(|(pid, _)| pid);
         let threads = members().filter_map(|pid| self.listed.get(pid));
         let clocks = members().filter_map(|pid| self.processes.get(pid));
-        Some(Line {
+        Some(TopRow {
             pid,
             name: &row.name,
             user,
@@ -301,7 +305,7 @@ impl Watch {
             stays
         });
         if let Some(samples) = samples {
-            let tids: Vec<_> = processes.values().flat_map(Process::tids).collect();
+            let tids: Vec<_> = processes.values().flat_map(PolledProcess::tids).collect();
             samples.backend.keep(tids.into_iter());
         }
         let threads: u32 = self.row_of.keys().map(|pid| self.listed[pid].threads).sum();
@@ -317,14 +321,14 @@ impl Watch {
             let states = &mut self.states;
             let mut poll = Poll { proc, at: now(), took: Nanos::ZERO, states };
             self.processes
-                .extend(Process::new(pid, &mut poll, reads).map(|process| (pid, process)));
+                .extend(PolledProcess::new(pid, &mut poll, reads).map(|process| (pid, process)));
         }
         self.end_rows();
         for pid in self.row_of.values().filter(|row| self.processes.contains_key(row)) {
             // Only processes requested by PID have their whole timeline reported.
             let row = self.rows.entry(*pid).or_insert_with(|| match self.choice.pids[..] {
-                [] => Row { timeline: Timeline::keeping(0), ..Row::default() },
-                _ => Row::default(),
+                [] => WatchedRow { timeline: Timeline::keeping(0), ..WatchedRow::default() },
+                _ => WatchedRow::default(),
             });
             row.name.clone_from(&self.listed[pid].name);
         }
@@ -426,10 +430,10 @@ mod tests {
     #[test]
     fn processes_that_cannot_be_listed_have_not_ended() {
         let me = Pid(std::process::id().cast_signed());
-        let choice = Choice { pids: vec![me], ..Choice::default() };
-        let mut watch = Watch::begin(Path::new("/proc"), choice.clone(), None).unwrap();
+        let choice = ProcessFilter { pids: vec![me], ..ProcessFilter::default() };
+        let mut watch = WatchedProcesses::begin(Path::new("/proc"), choice.clone(), None).unwrap();
         let nowhere = Path::new("/proc/nowhere");
-        assert!(Watch::begin(nowhere, choice, None).is_err());
+        assert!(WatchedProcesses::begin(nowhere, choice, None).is_err());
         watch.proc = nowhere.to_owned();
         watch.next_list = Nanos::ZERO;
         watch.poll();

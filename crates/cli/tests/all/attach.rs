@@ -5,7 +5,7 @@ use crate::run_support::{
 };
 use crate::schedule_support::{signal, stat, wait_until};
 use colocate_testing::skip::{Missing, Requirement, installed, root, two_pus};
-use colocate_testing::{Ends, need, skip};
+use colocate_testing::{EndsInTime, need, skip};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;

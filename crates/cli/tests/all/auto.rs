@@ -3,7 +3,7 @@
 use crate::run_support::{Scratch, await_that, children, exclusive, masks, original};
 use crate::schedule_support::signal;
 use colocate_testing::skip::{root, two_pus};
-use colocate_testing::{Ends, need, skip};
+use colocate_testing::{EndsInTime, need, skip};
 use serde_json::Value;
 use std::process::{Command, Stdio};
 use std::time::Duration;

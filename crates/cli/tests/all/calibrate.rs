@@ -1,6 +1,6 @@
 //! A whole run of `colocate calibrate`, with the fewest rounds: what is printed and kept is checked, not what was measured.
 
-use colocate_machine::calibrated::What;
+use colocate_machine::calibrated::Quantity;
 use colocate_machine::exact::Exact;
 use colocate_machine::{CoreKind, KindIdx};
 use colocate_testing::printed::{conforms, printed, refusal};
@@ -80,10 +80,10 @@ fn only_some_parts(run: &dyn Fn(&[&str]) -> Output, before: &Exact) {
     for figure in &before.figures {
         let again = after.get(&figure.what);
         match figure.what {
-            What::Steal { .. } | What::Away { .. } | What::WakeUp { .. } => {
+            Quantity::Steal { .. } | Quantity::Away { .. } | Quantity::WakeUp { .. } => {
                 assert_eq!(again, Some(figure));
             }
-            What::Speed { .. } => assert!(again.unwrap().unix_s >= figure.unix_s),
+            Quantity::Speed { .. } => assert!(again.unwrap().unix_s >= figure.unix_s),
             _ => {}
         }
     }

@@ -1,7 +1,7 @@
 //! Whole runs of `colocate compare`. Every one says --not-alone, because tests run side by side.
 
 use crate::run_support::copy_program;
-use colocate_testing::Ends;
+use colocate_testing::EndsInTime;
 use rustix::fs::{FlockOperation, flock};
 use std::fs;
 use std::os::linux::net::SocketAddrExt;

@@ -3,7 +3,7 @@
 
 use colocate_machine::performance::WorkKind;
 use colocate_model::Phase;
-use colocate_model::phase::{PhaseFile, Work};
+use colocate_model::phase::{PhaseFile, PortWork};
 use colocate_testing::need;
 use colocate_testing::skip::{Missing, Requirement};
 use std::path::Path;
@@ -65,7 +65,9 @@ fn check_chain(phase: &Phase) {
     assert_eq!(phase.name, "chain");
     near(phase.dependent_cycles.get(), 12.0 / 6.0);
     near(phase.slots.get(), 1.0);
-    let Some(Work::Ports { llvm_cpu, groups, .. }) = phase.work.get() else { panic!("{phase:?}") };
+    let Some(PortWork::Ports { llvm_cpu, groups, .. }) = phase.work.get() else {
+        panic!("{phase:?}")
+    };
     assert_eq!(llvm_cpu, "skylake");
     let multiplier = groups.iter().find(|(ports, _)| ports == &["SKLPort1"]);
     near(multiplier.map(|(_, cycles)| cycles), 4.0 / 6.0);
@@ -93,7 +95,7 @@ fn sampled() {
 fn work_by_kind_for_other_machines() {
     let options = ["--backend", "sample", "--rate", "2000", "--demand", "power8-10c"];
     let phase = need!(phase(&options, "chain.json"));
-    let Some(Work::Kinds(kinds)) = phase.work.get() else { panic!("{phase:?}") };
+    let Some(PortWork::Kinds(kinds)) = phase.work.get() else { panic!("{phase:?}") };
     for (kind, count) in [(WorkKind::IntMul, 4.0), (WorkKind::Int, 1.0), (WorkKind::Branch, 1.0)] {
         near(kinds.iter().find(|(of, _)| *of == kind).map(|(_, count)| count), count / 6.0);
     }

@@ -5,11 +5,12 @@ use colocate_model::mix::Class;
 use colocate_model::phase::PhaseFile;
 use colocate_model::profile::{Profile, ThreadProfile};
 use colocate_observe::emulate::{
-    Command, EmulateError, Emulator, Loss, Ran, Refusal, Trace, parse, profile,
+    EmulateError, EmulatedCommand, EmulatedRun, Emulator, Loss, ProfileRefusal, Trace, parse,
+    profile,
 };
 use colocate_testing::emulator::emulator;
 use colocate_testing::skip::{Missing, Requirement};
-use colocate_testing::{END_LIMIT, Ends, Limit, need};
+use colocate_testing::{END_LIMIT, EndsInTime, TimeLimit, need};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -39,12 +40,12 @@ impl Bench {
         to
     }
 
-    fn run(&self, path: &Path, args: &[&str]) -> Result<Ran, EmulateError> {
+    fn run(&self, path: &Path, args: &[&str]) -> Result<EmulatedRun, EmulateError> {
         let words = std::iter::once(path.as_os_str()).chain(args.iter().map(AsRef::as_ref));
         let argv: Vec<OsString> = words.map(OsString::from).collect();
         let scratch = self.folder.path();
         let (argv, misses) = (&argv[..], self.misses);
-        let plain = Command {
+        let plain = EmulatedCommand {
             path,
             argv,
             scratch,
@@ -199,7 +200,7 @@ fn a_program_that_executes_another_is_refused() {
     let bench = need!(Bench::new());
     let ran = bench.run(&bench.build_tasks(), &["execute"]).unwrap();
     assert_eq!(ran.status.code(), Some(0));
-    assert_eq!(ran.profile.unwrap_err(), Refusal::Executes("/bin/true".into()));
+    assert_eq!(ran.profile.unwrap_err(), ProfileRefusal::Executes("/bin/true".into()));
 
     let ran = bench.run(Path::new("/bin/sh"), &["-c", "/bin/true; exit 5"]).unwrap();
     assert_eq!(ran.status.code(), Some(5));
@@ -231,7 +232,7 @@ fn a_killed_program_is_refused() {
     let bench = need!(Bench::new());
     let ran = bench.run(&bench.build_tasks(), &["raise", "9"]).unwrap();
     assert_eq!(ran.status.signal(), Some(libc::SIGKILL));
-    assert!(matches!(ran.profile, Err(Refusal::Lost(_, Loss::Killed))));
+    assert!(matches!(ran.profile, Err(ProfileRefusal::Lost(_, Loss::Killed))));
 }
 
 #[test]
@@ -239,7 +240,7 @@ fn a_program_that_leaves_a_process_behind_is_refused() {
     let bench = need!(Bench::new());
     let ran = bench.run(&bench.build_tasks(), &["left-behind", "30"]).unwrap();
     assert_eq!(ran.status.code(), Some(0));
-    assert!(matches!(ran.profile, Err(Refusal::Lost(_, Loss::StillRunning))));
+    assert!(matches!(ran.profile, Err(ProfileRefusal::Lost(_, Loss::StillRunning))));
 }
 
 #[test]
@@ -475,7 +476,7 @@ fn a_signal_to_colocate_reaches_the_program() {
         .stdout(process::Stdio::piped())
         .spawn()
         .unwrap();
-    let _limit = Limit::start(END_LIMIT, "the lines ready and caught");
+    let _limit = TimeLimit::start(END_LIMIT, "the lines ready and caught");
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "ready");
     let pid = child.id().to_string();

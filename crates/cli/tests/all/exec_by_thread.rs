@@ -7,7 +7,7 @@ use crate::run_support::{
 };
 use crate::schedule_support::{called, signal, stat, unique, wait_until};
 use colocate_testing::skip::{Missing, two_pus};
-use colocate_testing::{Ends, need};
+use colocate_testing::{EndsInTime, need};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};

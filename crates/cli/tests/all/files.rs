@@ -1,7 +1,7 @@
 //! Files that other users or programs may have prepared: whole runs.
 
 use crate::run_support::Scratch;
-use colocate_testing::{Ends, skip};
+use colocate_testing::{EndsInTime, skip};
 use std::fs::{File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;

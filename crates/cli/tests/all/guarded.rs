@@ -3,7 +3,7 @@
 use crate::run_support::{Scratch, await_that, children, exclusive, masks, name, original, text};
 use crate::schedule_support::{signal, wait_until};
 use colocate_testing::skip::{Missing, Requirement, two_pus};
-use colocate_testing::{Ends, need};
+use colocate_testing::{EndsInTime, need};
 use serde_json::{Value, json};
 use std::process::{Child, Command, Stdio};
 

@@ -3,7 +3,7 @@
 use crate::run_support::{Scratch, await_that, copy_program, script};
 use crate::terminal_support::Pty;
 use colocate_testing::hostile::{HOSTILE, check, file_name, quoted};
-use colocate_testing::{Ends, skip};
+use colocate_testing::{EndsInTime, skip};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -4,7 +4,7 @@
 use crate::run_support::{Scratch, exclusive, original, text};
 use crate::schedule_support::wait_until;
 use colocate_testing::skip::{Missing, Requirement, installed, root, two_pus};
-use colocate_testing::{Ends, need};
+use colocate_testing::{EndsInTime, need};
 use std::path::Path;
 use std::process::{Command, Stdio};
 

@@ -5,7 +5,7 @@ use crate::run_support::{
 };
 use crate::schedule_support::{signal, wait_until};
 use colocate_testing::skip::{installed, root, two_pus};
-use colocate_testing::{Ends, need, skip};
+use colocate_testing::{EndsInTime, need, skip};
 use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;

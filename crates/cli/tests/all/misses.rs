@@ -4,7 +4,7 @@
 #![cfg(target_arch = "x86_64")]
 
 use colocate_model::{MissCounts, MissCurve};
-use colocate_observe::emulate::{Command, Emulator, profile};
+use colocate_observe::emulate::{EmulatedCommand, Emulator, profile};
 use colocate_testing::emulator::emulator;
 use colocate_testing::{need, skip};
 use std::ffi::OsString;
@@ -36,7 +36,7 @@ fn counted(emulator: &Emulator, words: &[&str], scratch: &Path) -> MissCurve {
     let argv: Vec<OsString> = words.iter().map(OsString::from).collect();
     let path = Path::new(words[0]);
     let (argv, stretches) = (&argv[..], false);
-    let command = Command {
+    let command = EmulatedCommand {
         path,
         argv,
         scratch,

@@ -7,7 +7,7 @@
 
 use crate::run_support::{Scratch, await_that, children, exclusive, name, original};
 use colocate_testing::skip::{Missing, Requirement, installed, root, two_pus};
-use colocate_testing::{END_LIMIT, Ends, Limit, need, skip};
+use colocate_testing::{END_LIMIT, EndsInTime, TimeLimit, need, skip};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -176,7 +176,7 @@ fn kill_once(scratch: &Scratch, round: usize) -> (String, BTreeMap<&'static str,
     let mut answers = BufReader::new(shell.stdout.take().unwrap()).lines();
     let mut input = shell.stdin.take().unwrap();
     let mut answer = |wanted: &str| {
-        let _limit = Limit::start(END_LIMIT, &format!("the line {wanted} of the shell"));
+        let _limit = TimeLimit::start(END_LIMIT, &format!("the line {wanted} of the shell"));
         assert!(answers.any(|line| line.unwrap() == wanted), "no line {wanted}");
     };
     answer("begun");

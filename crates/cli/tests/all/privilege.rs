@@ -3,7 +3,7 @@
 
 use crate::run_support::{Scratch, child_called, copy_program, masks, original, script};
 use colocate_testing::skip::{Missing, Requirement, part, two_pus};
-use colocate_testing::{Ends, need, skip, within};
+use colocate_testing::{EndsInTime, need, skip, within};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;

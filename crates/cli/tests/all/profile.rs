@@ -2,7 +2,7 @@
 
 use colocate_model::{Backend, Class, Profile, ThreadProfile};
 use colocate_testing::skip::{Missing, Requirement};
-use colocate_testing::{END_LIMIT, Ends, Limit, need, skip, within};
+use colocate_testing::{END_LIMIT, EndsInTime, TimeLimit, need, skip, within};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -276,7 +276,7 @@ fn signals_reach_the_program() {
         .process_group(0)
         .spawn()
         .unwrap();
-    let _limit = Limit::start(END_LIMIT, "the lines ready and caught");
+    let _limit = TimeLimit::start(END_LIMIT, "the lines ready and caught");
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let Some(first) = lines.next() else {
         assert_eq!(child.ended().code(), Some(3));

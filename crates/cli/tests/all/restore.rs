@@ -2,7 +2,7 @@
 
 use crate::run_support::{Scratch, child_called, masks, original};
 use colocate_testing::skip::two_pus;
-use colocate_testing::{Ends, need};
+use colocate_testing::{EndsInTime, need};
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
 

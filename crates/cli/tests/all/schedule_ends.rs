@@ -5,7 +5,7 @@ use crate::schedule_support::{
     WAYS, called, out, said, signal, start, stat, unique, until, wait_until, workload,
 };
 use colocate_testing::skip::{Missing, Requirement, installed, part, two_pus};
-use colocate_testing::{Ends, need};
+use colocate_testing::{EndsInTime, need};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};

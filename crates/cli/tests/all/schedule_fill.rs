@@ -8,7 +8,7 @@ use crate::schedule_support::{
     WAYS, called, out, said, signal, start, stat, unique, until, wait_until, workload,
 };
 use colocate_testing::skip::{Missing, Requirement, installed, two_pus};
-use colocate_testing::{Ends, need, skip};
+use colocate_testing::{EndsInTime, need, skip};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;

@@ -6,7 +6,7 @@ use crate::run_support::{
 use crate::schedule_support::{
     WAYS, called, out, said, signal, start, stat, unique, until, wait_until, workload,
 };
-use colocate_testing::{Ends, LIMIT, Limit, need, skip, within};
+use colocate_testing::{EndsInTime, LIMIT, TimeLimit, need, skip, within};
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -461,7 +461,7 @@ fn a_cpuset_that_shrinks() {
         cpuset.set_to(&first);
         let mut said = child.stderr.take().unwrap();
         let mut heard = String::new();
-        let _limit = Limit::start(LIMIT, "a line about the new cpuset");
+        let _limit = TimeLimit::start(LIMIT, "a line about the new cpuset");
         while !heard.contains(&format!("to {first}; planned again")) {
             let mut some = [0; 4096];
             let length = said.read(&mut some).unwrap();

@@ -4,7 +4,7 @@ use crate::run_support::{Scratch, child_called, exclusive, original};
 use crate::schedule_support::{called, signal, stat, unique, until, wait_until, workload};
 use colocate_testing::printed::conforms;
 use colocate_testing::skip::installed;
-use colocate_testing::{Ends, need};
+use colocate_testing::{EndsInTime, need};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

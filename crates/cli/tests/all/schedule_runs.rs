@@ -2,7 +2,7 @@
 
 use crate::run_support::Scratch;
 use crate::schedule_support::{WAYS, out, said, start, workload};
-use colocate_testing::{END_LIMIT, Ends, Limit};
+use colocate_testing::{END_LIMIT, EndsInTime, TimeLimit};
 use std::time::Duration;
 
 /// Open descriptors of a process; 0 if it is gone.
@@ -21,7 +21,7 @@ fn what_runs_leave_behind_costs_no_descriptors() {
         let file = workload(&scratch, "", &[("sleep 5 & echo ran", target)]);
         let mut child = start(&scratch, way, &file);
         let (mut early, mut late) = (0, 0);
-        let _limit = Limit::start(END_LIMIT, "200 completions");
+        let _limit = TimeLimit::start(END_LIMIT, "200 completions");
         while child.try_wait().unwrap().is_none() {
             let open = descriptors(child.id());
             match out(&scratch).lines().count() {

@@ -4,7 +4,7 @@ use crate::run_support::{Scratch, child_called, text, workload};
 use crate::schedule_support::{signal, wait_until};
 use colocate_testing::printed::{conforms, refusal};
 use colocate_testing::skip::{Missing, Requirement};
-use colocate_testing::{Ends, need, skip};
+use colocate_testing::{EndsInTime, need, skip};
 use serde_json::Value;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;

@@ -1,7 +1,7 @@
 //! A pseudo-terminal with a program on it, and the screen that comes of what is written there.
 
 use crate::run_support::PATIENCE;
-use colocate_testing::{END_LIMIT, Limit};
+use colocate_testing::{END_LIMIT, TimeLimit};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
@@ -56,7 +56,7 @@ impl Pty {
         let Self { mut ours, theirs } = self;
         drop(theirs);
         let (mut all, mut some) = (Vec::new(), [0; 4096]);
-        let _limit = Limit::start(END_LIMIT, "the end of all programs on the terminal");
+        let _limit = TimeLimit::start(END_LIMIT, "the end of all programs on the terminal");
         // The end is an error: EIO.
         while let Ok(read @ 1..) = ours.read(&mut some) {
             all.extend(&some[..read]);

@@ -4,7 +4,7 @@
 use crate::run_support::{Scratch, await_that};
 use colocate_testing::printed::{conforms, printed, refusal};
 use colocate_testing::skip::{Missing, Requirement, installed, part, record, two_pus};
-use colocate_testing::{Ends, need};
+use colocate_testing::{EndsInTime, need};
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};

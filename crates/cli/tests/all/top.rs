@@ -5,7 +5,7 @@ use colocate_observe::sample::Clocks;
 use colocate_observe::spin::{DEFAULT_RATE_HZ, SpinSampler};
 use colocate_testing::printed::{conforms, printed, refusal};
 use colocate_testing::skip::Missing;
-use colocate_testing::{Ends, need, skip, within};
+use colocate_testing::{EndsInTime, need, skip, within};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 use crate::run_support::{Scratch, allowed, children, exclusive, name, original};
 use crate::schedule_support::{signal, stat, wait_until};
 use colocate_testing::skip::{Missing, Requirement, root, two_pus};
-use colocate_testing::{Ends, need};
+use colocate_testing::{EndsInTime, need};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

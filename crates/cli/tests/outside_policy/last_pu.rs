@@ -1,18 +1,18 @@
 //! A policy that is no part of colocate, and its row.
 
 use colocate_evidence::SourceSet;
-use colocate_policy::plan::{Decision, Place, Plan, Why};
-use colocate_policy::table::{Cadence, Kind, Preset, Purpose, Row, Setting};
+use colocate_policy::plan::{Decision, Place, PlaceReason, Plan};
+use colocate_policy::table::{Cadence, PolicyRow, Preset, Purpose, Setting, SettingKind};
 use colocate_policy::{Evidence, Policy, Task};
 
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "last-pu",
     summary: "puts every task on the last usable PU",
     purpose: Purpose::Baseline,
     source: "a test",
     settings: &[Setting {
         name: "from-end",
-        kind: Kind::Count(0),
+        kind: SettingKind::Count(0),
         default: Preset::Count(0),
         meaning: "PUs that are left out at the end",
     }],
@@ -22,7 +22,7 @@ pub static ROW: Row = Row {
     make: |values, _| Box::new(LastPu { from_end: values.count("from-end") as usize }),
 };
 
-pub static ROWS: [&Row; 1] = [&ROW];
+pub static ROWS: [&PolicyRow; 1] = [&ROW];
 
 #[derive(Debug)]
 struct LastPu {
@@ -41,7 +41,7 @@ impl Policy for LastPu {
             task: task.id,
             name: task.name.into(),
             place: Place::from(pu),
-            why: Why::NextInOrder { order: "from the end".to_owned() },
+            why: PlaceReason::NextInOrder { order: "from the end".to_owned() },
         };
         Plan { decisions: evidence.tasks().into_iter().map(decide).collect(), ..empty }
     }

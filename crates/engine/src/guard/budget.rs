@@ -11,7 +11,7 @@ const RISK_WEIGHT: f64 = 0.25;
 
 /// Limits of a policy's losses. Times are in seconds.
 #[derive(Clone, Debug)]
-pub struct Budget {
+pub struct LossBudget {
     allowed: f64,
     credit: f64,
     /// Length of a whole quantum.
@@ -21,7 +21,7 @@ pub struct Budget {
     risk: f64,
 }
 
-impl Budget {
+impl LossBudget {
     /// The budget before the first quantum, of which the length is given.
     pub const fn new(settings: &Guarding, quantum: f64) -> Self {
         let Guarding { allowed, credit, .. } = *settings;
@@ -73,7 +73,7 @@ mod tests {
     /// one after a loss of 60 % (0.2 + 0.25 · 0.4) · 0.1 s = 0.03 s.
     #[test]
     fn by_hand() {
-        let mut budget = Budget::new(&Guarding::default(), 0.1);
+        let mut budget = LossBudget::new(&Guarding::default(), 0.1);
         assert!((budget.overdrawn(0.0, 0.1) + 0.01).abs() < 1e-12);
         budget.pass(2.0);
         budget.learn(0.6);
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn gains_are_no_negative_risk() {
-        let mut budget = Budget::new(&Guarding::default(), 1.0);
+        let mut budget = LossBudget::new(&Guarding::default(), 1.0);
         (0..9).for_each(|_| budget.learn(-5.0));
         assert!((budget.overdrawn(0.3, 1.0)).abs() < 1e-12);
     }

@@ -1,7 +1,7 @@
 //! Comparison of the policy's quanta with the kernel's: pairs of samples, bets on their differences, and the verdict.
 
 use super::bet::{Bet, MOST};
-use super::sample::Sample;
+use super::sample::UsageSample;
 use super::verdict::{Basis, Compared, Finding, Verdict};
 use colocate_evidence::JobIdx;
 use std::collections::{BTreeMap, VecDeque};
@@ -29,7 +29,7 @@ impl Differences {
     }
 
     /// Of each job, and their mean.
-    pub fn of_each(policy: &Sample, kernel: &Sample) -> Self {
+    pub fn of_each(policy: &UsageSample, kernel: &UsageSample) -> Self {
         let each: Vec<(JobIdx, f64)> = policy
             .each(kernel)
             .filter_map(|(job, did, by_kernel)| Some((job, difference(did, by_kernel)?)))
@@ -71,10 +71,10 @@ impl Bets {
 pub struct Comparison {
     error: f64,
     /// The last controls with these jobs.
-    window: VecDeque<Sample>,
+    window: VecDeque<UsageSample>,
     /// The pair of samples that is compared next.
-    trials: Sample,
-    controls: Sample,
+    trials: UsageSample,
+    controls: UsageSample,
     all: Bets,
     each: BTreeMap<JobIdx, Bets>,
     /// Comparisons since the last verdict that show no more than chance can, or contradict earlier ones.
@@ -88,8 +88,8 @@ impl Comparison {
         Self {
             error,
             window: VecDeque::new(),
-            trials: Sample::default(),
-            controls: Sample::default(),
+            trials: UsageSample::default(),
+            controls: UsageSample::default(),
             all: Bets::default(),
             each: BTreeMap::new(),
             unclear: 0,
@@ -103,24 +103,24 @@ impl Comparison {
     }
 
     /// The kernel's quanta of late, as one sample.
-    pub fn kernel(&self) -> Sample {
-        let mut kernel = Sample::default();
+    pub fn kernel(&self) -> UsageSample {
+        let mut kernel = UsageSample::default();
         self.window.iter().for_each(|control| kernel.add(control));
         kernel
     }
 
     /// Adds a quantum of the policy to the next pair.
-    pub fn add_trial(&mut self, sample: &Sample) {
+    pub fn add_trial(&mut self, sample: &UsageSample) {
         self.trials.add(sample);
     }
 
     /// Adds a control quantum to the next pair.
-    pub fn add_control(&mut self, sample: &Sample) {
+    pub fn add_control(&mut self, sample: &UsageSample) {
         self.controls.add(sample);
     }
 
     /// Adds a control quantum to the kernel's quanta of late.
-    pub fn remember(&mut self, control: Sample) {
+    pub fn remember(&mut self, control: UsageSample) {
         self.window.push_back(control);
         if self.window.len() > WINDOW {
             self.window.pop_front();
@@ -128,7 +128,7 @@ impl Comparison {
     }
 
     /// Takes the complete pair: samples of the policy and of the kernel.
-    pub fn take_pair(&mut self) -> (Sample, Sample) {
+    pub fn take_pair(&mut self) -> (UsageSample, UsageSample) {
         (std::mem::take(&mut self.trials), std::mem::take(&mut self.controls))
     }
 

@@ -1,18 +1,18 @@
 //! Evaluation of a policy: its trial, comparison, budget and measure, and the messages on them.
 
-use super::budget::Budget;
+use super::budget::LossBudget;
 use super::compare::Comparison;
 use super::measure::Measure;
-use super::sample::Sample;
+use super::sample::UsageSample;
 use super::settings::Guarding;
-use super::trial::{Owner, Trial, Use};
-use super::verdict::{Basis, Finding, Missing, Outcome, Verdict};
+use super::trial::{Owner, QuantumUse, Trial};
+use super::verdict::{Basis, Finding, MissingEvidence, Outcome, Verdict};
 
 /// Quanta of which something is known, since the decision before.
 #[derive(Clone, Debug)]
 pub struct Passed {
     /// Usage of the jobs.
-    pub sample: Sample,
+    pub sample: UsageSample,
     /// Number of quanta.
     pub quanta: u32,
     /// Whether they lasted long enough to be compared.
@@ -31,14 +31,14 @@ pub struct Evaluation<M> {
     /// Comparison with the kernel.
     pub comparison: Comparison,
     /// Limit of losses.
-    pub budget: Budget,
+    pub budget: LossBudget,
     /// Measure of progress and losses.
     pub measure: M,
     /// The policy's name in messages.
     name: String,
     patience: u32,
     /// The lack of evidence that was reported.
-    missing: Option<Missing>,
+    missing: Option<MissingEvidence>,
     messages: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ impl<M: Measure> Evaluation<M> {
         Self {
             trial: Trial::new(settings),
             comparison: Comparison::new(settings.error),
-            budget: Budget::new(settings, quantum),
+            budget: LossBudget::new(settings, quantum),
             measure,
             name: name.to_owned(),
             patience: settings.patience,
@@ -68,9 +68,9 @@ impl<M: Measure> Evaluation<M> {
     }
 
     /// The sample of a quantum that has passed, if something can be learned from it. If not, the quantum is counted only.
-    pub fn known(&mut self, sample: Option<Sample>) -> Option<Sample> {
+    pub fn known(&mut self, sample: Option<UsageSample>) -> Option<UsageSample> {
         if sample.is_none() {
-            self.report_missing(Missing::CpuTime);
+            self.report_missing(MissingEvidence::CpuTime);
         }
         let known = sample.filter(|sample| sample.seconds > 0.0);
         if known.is_none() {
@@ -91,18 +91,20 @@ impl<M: Measure> Evaluation<M> {
         self.measure.learn(&sample);
         let used = self.trial.note(quanta, is_whole);
         match used {
-            Use::Unused => {}
-            Use::Settling => {
+            QuantumUse::Unused => {}
+            QuantumUse::Settling => {
                 self.charge(&sample);
             }
-            Use::Trial | Use::ShortTrial => self.note_trial(&sample, used == Use::Trial, next),
-            Use::Baseline => self.comparison.remember(sample),
-            Use::Control | Use::LastControl => {
+            QuantumUse::Trial | QuantumUse::ShortTrial => {
+                self.note_trial(&sample, used == QuantumUse::Trial, next)
+            }
+            QuantumUse::Baseline => self.comparison.remember(sample),
+            QuantumUse::Control | QuantumUse::LastControl => {
                 self.comparison.add_control(&sample);
                 self.comparison.remember(sample);
             }
         }
-        (used == Use::LastControl).then(|| self.compare()).flatten()
+        (used == QuantumUse::LastControl).then(|| self.compare()).flatten()
     }
 
     /// Acts on a verdict, and reports it if it is a new one.
@@ -132,7 +134,7 @@ impl<M: Measure> Evaluation<M> {
     }
 
     /// Reports once that evidence is missing.
-    pub fn report_missing(&mut self, missing: Missing) {
+    pub fn report_missing(&mut self, missing: MissingEvidence) {
         if self.missing.is_none() {
             self.missing = Some(missing);
             self.messages.push(format!("guard: {missing}"));
@@ -178,11 +180,11 @@ impl<M: Measure> Evaluation<M> {
         self.harm().max(0.0)
     }
 
-    fn charge(&mut self, sample: &Sample) -> Option<f64> {
+    fn charge(&mut self, sample: &UsageSample) -> Option<f64> {
         self.measure.charge(sample, &self.comparison.kernel(), self.budget.bank())
     }
 
-    fn note_trial(&mut self, sample: &Sample, is_whole: bool, next: f64) {
+    fn note_trial(&mut self, sample: &UsageSample, is_whole: bool, next: f64) {
         if let Some(lost) = self.charge(sample) {
             self.budget.learn(lost);
         }

@@ -2,7 +2,7 @@
 
 use super::compare::Differences;
 use super::partners::Partners;
-use super::sample::{Sample, Speeds};
+use super::sample::{JobSpeeds, UsageSample};
 use colocate_evidence::{JobIdx, WakeUps};
 use colocate_machine::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,17 +10,17 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Measure of progress, and of the harm that the policy's quanta have done by it.
 pub trait Measure {
     /// Learns from any quantum.
-    fn learn(&mut self, sample: &Sample);
+    fn learn(&mut self, sample: &UsageSample);
 
     /// Charges a quantum to the policy: `kernel` is the kernel's progress of late. Gains beyond `bank` seconds are forgotten.
     /// Returns the part of the quantum that was lost; `None` if there is nothing to compare with.
-    fn charge(&mut self, ran: &Sample, kernel: &Sample, bank: f64) -> Option<f64>;
+    fn charge(&mut self, ran: &UsageSample, kernel: &UsageSample, bank: f64) -> Option<f64>;
 
     /// Seconds lost so far; below 0 they were gained. Lags up to `slack` seconds come with sharing PUs quantum by quantum.
     fn harm(&self, slack: f64) -> f64;
 
     /// Differences of a pair of samples.
-    fn differences(&self, policy: &Sample, kernel: &Sample) -> Differences;
+    fn differences(&self, policy: &UsageSample, kernel: &UsageSample) -> Differences;
 
     /// Words for a job.
     fn names(&self, job: JobIdx) -> String {
@@ -31,7 +31,7 @@ pub trait Measure {
 /// All jobs together. They share PUs quantum by quantum, and one may gain what another loses.
 #[derive(Clone, Debug, Default)]
 pub struct AllJobs {
-    speeds: Speeds,
+    speeds: JobSpeeds,
     /// Seconds that the kernel would have needed less for the same progress; below 0 it would have needed more.
     lost: f64,
     /// By job: seconds of CPU time that it would have had more under the kernel.
@@ -51,11 +51,11 @@ impl AllJobs {
 }
 
 impl Measure for AllJobs {
-    fn learn(&mut self, sample: &Sample) {
+    fn learn(&mut self, sample: &UsageSample) {
         self.speeds.note(sample);
     }
 
-    fn charge(&mut self, ran: &Sample, kernel: &Sample, bank: f64) -> Option<f64> {
+    fn charge(&mut self, ran: &UsageSample, kernel: &UsageSample, bank: f64) -> Option<f64> {
         let rate = kernel.rate(&self.speeds);
         if rate <= 0.0 || ran.seconds <= 0.0 {
             return None;
@@ -86,7 +86,7 @@ impl Measure for AllJobs {
         self.lost + (most - mean - slack).max(0.0)
     }
 
-    fn differences(&self, policy: &Sample, kernel: &Sample) -> Differences {
+    fn differences(&self, policy: &UsageSample, kernel: &UsageSample) -> Differences {
         Differences::of_rates(policy.rate(&self.speeds), kernel.rate(&self.speeds))
     }
 }
@@ -126,10 +126,10 @@ impl EachJob {
 
 impl Measure for EachJob {
     // Each job is compared with itself, so no mean speed is needed.
-    fn learn(&mut self, _: &Sample) {}
+    fn learn(&mut self, _: &UsageSample) {}
 
     /// Returns the loss of the job that lost most.
-    fn charge(&mut self, ran: &Sample, kernel: &Sample, bank: f64) -> Option<f64> {
+    fn charge(&mut self, ran: &UsageSample, kernel: &UsageSample, bank: f64) -> Option<f64> {
         let mut most = None;
         for (job, did, by_kernel) in ran.each(kernel) {
             let lost = (1.0 - did / by_kernel).clamp(-1.0, 1.0);
@@ -145,7 +145,7 @@ impl Measure for EachJob {
         self.behind.values().copied().fold(0.0, f64::max)
     }
 
-    fn differences(&self, policy: &Sample, kernel: &Sample) -> Differences {
+    fn differences(&self, policy: &UsageSample, kernel: &UsageSample) -> Differences {
         Differences::of_each(policy, kernel)
     }
 

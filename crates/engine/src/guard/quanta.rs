@@ -3,10 +3,10 @@
 use super::evaluation::{Evaluation, Passed};
 use super::measure::AllJobs;
 use super::places::KernelPlaces;
-use super::sample::Sample;
+use super::sample::UsageSample;
 use super::settings::{CUT_SHORT, Guarding};
 use super::trial::Owner;
-use super::verdict::{Missing, Outcome, Verdict};
+use super::verdict::{MissingEvidence, Outcome, Verdict};
 use colocate_evidence::{JobIdx, SourceSet, TaskId};
 use colocate_machine::{Nanos, PuIdx};
 use colocate_policy::schedule::{Quantum, QuantumOutcome, QueuedJob};
@@ -55,9 +55,9 @@ impl QuantumGuard {
 
     /// Takes in the outcome of the last quantum.
     fn note(&mut self, done: &QuantumOutcome<'_>) {
-        let sample = Sample::of(done, |job| job);
+        let sample = UsageSample::of(done, |job| job);
         if sample.as_ref().is_some_and(|sample| !sample.is_counted()) {
-            self.evaluation.report_missing(Missing::Instructions);
+            self.evaluation.report_missing(MissingEvidence::Instructions);
         }
         let Some(sample) = self.evaluation.known(sample) else { return };
         let quantum = sample.seconds.max(FORGETS * self.evaluation.budget.quantum);

@@ -51,13 +51,13 @@ fn sum(a: Option<f64>, b: Option<f64>) -> Option<f64> {
 
 /// Usage of all jobs in some quanta of the same kind.
 #[derive(Clone, Debug, Default)]
-pub struct Sample {
+pub struct UsageSample {
     /// Length of all the quanta together, in seconds.
     pub seconds: f64,
     jobs: BTreeMap<JobIdx, Used>,
 }
 
-impl Sample {
+impl UsageSample {
     /// One quantum. The usage of each job is counted under the job that `first` gives for it. `None` if the CPU time of a job is
     /// unknown.
     pub fn of(done: &QuantumOutcome<'_>, first: impl Fn(JobIdx) -> JobIdx) -> Option<Self> {
@@ -93,7 +93,7 @@ impl Sample {
     }
 
     /// Progress of all jobs, in seconds at their own mean speeds.
-    pub fn total(&self, speeds: &Speeds) -> f64 {
+    pub fn total(&self, speeds: &JobSpeeds) -> f64 {
         self.jobs
             .iter()
             .map(|(&job, used)| speeds.progress(job, used))
@@ -101,7 +101,7 @@ impl Sample {
     }
 
     /// Progress of all jobs in a second.
-    pub fn rate(&self, speeds: &Speeds) -> f64 {
+    pub fn rate(&self, speeds: &JobSpeeds) -> f64 {
         if self.seconds > 0.0 { self.total(speeds) / self.seconds } else { 0.0 }
     }
 
@@ -129,18 +129,18 @@ fn in_one_unit(policy: &Used, kernel: &Used) -> (f64, f64) {
 
 /// Instructions of a job while they were counted, and the CPU time of these quanta in seconds.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counted {
+struct CountedInstructions {
     instructions: f64,
     cpu: f64,
 }
 
 /// Mean speed of each job in all quanta so far, the policy's and the kernel's, in instructions per second of CPU time.
 #[derive(Clone, Debug, Default)]
-pub struct Speeds(BTreeMap<JobIdx, Counted>);
+pub struct JobSpeeds(BTreeMap<JobIdx, CountedInstructions>);
 
-impl Speeds {
+impl JobSpeeds {
     /// Takes in a quantum.
-    pub fn note(&mut self, sample: &Sample) {
+    pub fn note(&mut self, sample: &UsageSample) {
         for (&job, used) in &sample.jobs {
             let Some(instructions) = used.instructions else { continue };
             let counted = self.0.entry(job).or_default();
@@ -150,7 +150,7 @@ impl Speeds {
     }
 
     fn of(&self, job: JobIdx) -> Option<f64> {
-        let &Counted { instructions, cpu } = self.0.get(&job)?;
+        let &CountedInstructions { instructions, cpu } = self.0.get(&job)?;
         (instructions > 0.0 && cpu > 0.0).then(|| instructions / cpu)
     }
 
@@ -166,13 +166,13 @@ pub(crate) mod tests {
     use super::*;
     use colocate_machine::Nanos;
 
-    fn of(took: u64, did: &[JobUsage]) -> Option<Sample> {
+    fn of(took: u64, did: &[JobUsage]) -> Option<UsageSample> {
         let took = Nanos::from_secs(took);
-        Sample::of(&QuantumOutcome { throttled: false, took, did }, |job| job)
+        UsageSample::of(&QuantumOutcome { throttled: false, took, did }, |job| job)
     }
 
     /// Jobs with CPU times in seconds and instructions.
-    pub(crate) fn sample(took: u64, did: &[(u32, u64, Option<u64>)]) -> Sample {
+    pub(crate) fn sample(took: u64, did: &[(u32, u64, Option<u64>)]) -> UsageSample {
         let did: Vec<JobUsage> = did
             .iter()
             .map(|&(job, cpu, instructions)| JobUsage {
@@ -186,7 +186,7 @@ pub(crate) mod tests {
     }
 
     /// A server, a program that computes and one that is idle, for a second each.
-    pub(crate) fn server(requests: u64, cpu: u64) -> Sample {
+    pub(crate) fn server(requests: u64, cpu: u64) -> UsageSample {
         let used = |job, cpu, switches| JobUsage {
             job: JobIdx(job),
             cpu_time: Some(Nanos::from_millis(cpu)),
@@ -211,7 +211,7 @@ pub(crate) mod tests {
         let mut both = sample(1, &[(0, 1, Some(5)), (1, 1, None)]);
         assert!(!both.is_counted() && sample(1, &[(0, 1, Some(5))]).is_counted());
         both.add(&sample(1, &[(0, 1, None)]));
-        let mut speeds = Speeds::default();
+        let mut speeds = JobSpeeds::default();
         speeds.note(&sample(1, &[(0, 1, Some(5))]));
         assert!((both.rate(&speeds) - 1.5).abs() < 1e-12);
         let unknown =

@@ -6,7 +6,7 @@
 use super::evaluation::{Evaluation, Passed};
 use super::measure::EachJob;
 use super::places::KernelPlaces;
-use super::sample::Sample;
+use super::sample::UsageSample;
 use super::settings::{CUT_SHORT, Guarding, QUANTUM};
 use super::trial::Owner;
 use super::verdict::Outcome;
@@ -26,14 +26,14 @@ const TOGETHER: u32 = 8;
 
 /// Time for which a plan is in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Length {
+enum PlanDuration {
     /// A [`SHORT_QUANTUM`].
     Short,
     /// A number of quanta.
     Quanta(u32),
 }
 
-impl Length {
+impl PlanDuration {
     fn time(self) -> Nanos {
         match self {
             Self::Short => SHORT_QUANTUM,
@@ -91,7 +91,7 @@ pub struct StandingGuard {
     /// Number of threads.
     threads: usize,
     /// Length of the current quantum, or of several that are one.
-    length: Length,
+    length: PlanDuration,
 }
 
 impl StandingGuard {
@@ -106,7 +106,7 @@ impl StandingGuard {
             kernel_places: KernelPlaces::default(),
             // Unknown before the first quantum: no short quanta until then.
             threads: usize::MAX,
-            length: Length::Quanta(1),
+            length: PlanDuration::Quanta(1),
         }
     }
 
@@ -128,7 +128,7 @@ impl StandingGuard {
     /// Takes in the outcome of the last quantum.
     fn note(&mut self, done: &QuantumOutcome<'_>) {
         let measure = &self.evaluation.measure;
-        let sample = Sample::of(done, |job| measure.counted_under(job));
+        let sample = UsageSample::of(done, |job| measure.counted_under(job));
         let Some(sample) = self.evaluation.known(sample) else { return };
         let passed = Passed {
             quanta: self.length.passed(sample.seconds),
@@ -189,10 +189,10 @@ impl StandingGuard {
     }
 
     /// Time for which the plan of the quantum that begins is in force.
-    fn next_plan_length(&self, places_none: bool) -> Length {
+    fn next_plan_length(&self, places_none: bool) -> PlanDuration {
         let quanta = if places_none { self.quanta_left_alone() } else { self.quanta_together() };
         let is_short = quanta == 1 && self.is_short();
-        if is_short { Length::Short } else { Length::Quanta(quanta) }
+        if is_short { PlanDuration::Short } else { PlanDuration::Quanta(quanta) }
     }
 
     /// Quanta for which there is nothing to decide in the quantum that begins.

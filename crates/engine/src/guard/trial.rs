@@ -30,7 +30,7 @@ pub enum Owner {
 
 /// Use of a quantum that has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub enum QuantumUse {
     /// No use: a control quantum ended early, or a quantum of the policy has no baseline.
     Unused,
     /// The kernel's first quantum after the policy's: charged to the policy.
@@ -60,7 +60,7 @@ enum Stage {
 
 /// Progress of one comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pair {
+enum ComparisonProgress {
     /// No control quantum with these jobs yet.
     NoBaseline,
     /// Number of trial quanta so far.
@@ -77,7 +77,7 @@ pub struct Trial {
     /// Quanta in which each job can have run once.
     round: u32,
     stage: Stage,
-    pair: Pair,
+    pair: ComparisonProgress,
     rng: SplitMix64,
     /// Owner of the current quantum; `None` before the first.
     now: Option<Owner>,
@@ -99,7 +99,7 @@ impl Trial {
             pause: settings.pause,
             round: 1,
             stage: Stage::Trying,
-            pair: Pair::NoBaseline,
+            pair: ComparisonProgress::NoBaseline,
             rng: SplitMix64::new(SEED),
             now: None,
             before: None,
@@ -159,10 +159,14 @@ impl Trial {
     pub fn next_owner(&self, rounds: u32, is_overdrawn: bool) -> Owner {
         let is_kernels = match (&self.stage, self.pair) {
             (Stage::Paused { .. }, _) => true,
-            (Stage::Keeping(_), Pair::NoBaseline) => self.since_control >= AFTER_CHANGE,
+            (Stage::Keeping(_), ComparisonProgress::NoBaseline) => {
+                self.since_control >= AFTER_CHANGE
+            }
             (Stage::Keeping(_), _) => self.quanta_to_control() == 0 || is_overdrawn,
-            (Stage::Trying, Pair::NoBaseline | Pair::SecondControl) => true,
-            (Stage::Trying, Pair::Trials(quanta)) => {
+            (Stage::Trying, ComparisonProgress::NoBaseline | ComparisonProgress::SecondControl) => {
+                true
+            }
+            (Stage::Trying, ComparisonProgress::Trials(quanta)) => {
                 // Rounds in a row last no longer than the mean time between controls of a kept policy.
                 let most = (self.control / self.round).max(1);
                 quanta >= self.round * rounds.clamp(1, most) || is_overdrawn
@@ -182,11 +186,13 @@ impl Trial {
             // The first quantum after a change of owner differs from the next ones.
             _ if self.before != self.now => 1,
             (Stage::Paused { left, .. }, Some(Owner::Kernel), _) => *left,
-            (Stage::Keeping(_), Some(Owner::Policy), Pair::Trials(_) | Pair::SecondControl) => {
-                self.quanta_to_control()
-            }
+            (
+                Stage::Keeping(_),
+                Some(Owner::Policy),
+                ComparisonProgress::Trials(_) | ComparisonProgress::SecondControl,
+            ) => self.quanta_to_control(),
             // A control quantum after trials is compared at its end.
-            (_, Some(Owner::Kernel), Pair::Trials(1..)) => 1,
+            (_, Some(Owner::Kernel), ComparisonProgress::Trials(1..)) => 1,
             (_, Some(Owner::Kernel), _) => overdrawn,
             _ => 1,
         }
@@ -211,18 +217,18 @@ impl Trial {
     }
 
     /// Counts quanta of the current owner. The last one is whole unless an event has cut it short.
-    pub fn note(&mut self, quanta: u32, is_whole: bool) -> Use {
+    pub fn note(&mut self, quanta: u32, is_whole: bool) -> QuantumUse {
         self.quanta += u64::from(quanta);
         match self.now {
             Some(Owner::Kernel) => self.note_kernel_quanta(quanta, is_whole),
             Some(Owner::Policy) => self.note_policy_quanta(quanta, is_whole),
-            None => Use::Unused,
+            None => QuantumUse::Unused,
         }
     }
 
     /// Needs a new baseline: what was measured is no measure any more.
     pub const fn forget(&mut self) {
-        self.pair = Pair::NoBaseline;
+        self.pair = ComparisonProgress::NoBaseline;
     }
 
     /// The policy keeps its quanta.
@@ -236,47 +242,52 @@ impl Trial {
         self.pauses += 1;
         self.stage = Stage::Paused { verdict, left: quanta.max(least) };
         // Trials from before the pause are too old for a comparison after it.
-        if matches!(self.pair, Pair::Trials(_)) {
-            self.pair = Pair::Trials(0);
+        if matches!(self.pair, ComparisonProgress::Trials(_)) {
+            self.pair = ComparisonProgress::Trials(0);
         }
     }
 
-    fn note_kernel_quanta(&mut self, quanta: u32, is_whole: bool) -> Use {
+    fn note_kernel_quanta(&mut self, quanta: u32, is_whole: bool) -> QuantumUse {
         self.count_kernels(quanta);
         if self.before != Some(Owner::Kernel) {
-            return Use::Settling;
+            return QuantumUse::Settling;
         }
         self.since_control = 0;
         self.next_control = self.draw_next_control();
         match self.pair {
-            _ if !is_whole => Use::Unused,
-            Pair::Trials(trials) if trials >= self.round => {
+            _ if !is_whole => QuantumUse::Unused,
+            ComparisonProgress::Trials(trials) if trials >= self.round => {
                 // At random, so that no regular event meets one side only.
-                self.pair =
-                    if self.rng.below(2) == 1 { Pair::SecondControl } else { Pair::Trials(0) };
-                Use::LastControl
+                self.pair = if self.rng.below(2) == 1 {
+                    ComparisonProgress::SecondControl
+                } else {
+                    ComparisonProgress::Trials(0)
+                };
+                QuantumUse::LastControl
             }
-            Pair::Trials(1..) => Use::Control,
-            Pair::NoBaseline | Pair::SecondControl | Pair::Trials(0) => {
-                self.pair = Pair::Trials(0);
-                Use::Baseline
+            ComparisonProgress::Trials(1..) => QuantumUse::Control,
+            ComparisonProgress::NoBaseline
+            | ComparisonProgress::SecondControl
+            | ComparisonProgress::Trials(0) => {
+                self.pair = ComparisonProgress::Trials(0);
+                QuantumUse::Baseline
             }
         }
     }
 
-    fn note_policy_quanta(&mut self, quanta: u32, is_whole: bool) -> Use {
+    fn note_policy_quanta(&mut self, quanta: u32, is_whole: bool) -> QuantumUse {
         self.since_control = self.since_control.saturating_add(quanta);
         match self.pair {
-            Pair::NoBaseline => Use::Unused,
-            _ if !is_whole => Use::ShortTrial,
-            Pair::Trials(trials) => self.count_trials(trials + 1),
-            Pair::SecondControl => self.count_trials(1),
+            ComparisonProgress::NoBaseline => QuantumUse::Unused,
+            _ if !is_whole => QuantumUse::ShortTrial,
+            ComparisonProgress::Trials(trials) => self.count_trials(trials + 1),
+            ComparisonProgress::SecondControl => self.count_trials(1),
         }
     }
 
-    const fn count_trials(&mut self, trials: u32) -> Use {
-        self.pair = Pair::Trials(trials);
-        Use::Trial
+    const fn count_trials(&mut self, trials: u32) -> QuantumUse {
+        self.pair = ComparisonProgress::Trials(trials);
+        QuantumUse::Trial
     }
 
     /// Counts quanta of the kernel. After the last one of a pause the policy is tried again.

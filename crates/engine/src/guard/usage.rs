@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// Counts of one job's threads.
 #[derive(Default)]
-struct Sums {
+struct JobSums {
     /// CPU time of the threads whose CPU time is known; `None` without such a thread.
     cpu: Option<Nanos>,
     instructions: u64,
@@ -26,7 +26,7 @@ const TICK: Nanos = Nanos::from_millis(10);
 /// Threads that ended before they could be read are left out: they did little. So are threads that are read for the first time
 /// and have run for longer than they were followed: usage before a program was attached to is not of this quantum.
 pub fn job_usage(before: &Observation, after: &Observation) -> Vec<JobUsage> {
-    let mut jobs: BTreeMap<JobIdx, Sums> = BTreeMap::new();
+    let mut jobs: BTreeMap<JobIdx, JobSums> = BTreeMap::new();
     let mut before = TaskLookup::through(&before.tasks);
     for (job, tasks) in by_job(&after.tasks) {
         let mut sums = None;
@@ -36,7 +36,7 @@ pub fn job_usage(before: &Observation, after: &Observation) -> Vec<JobUsage> {
             let followed = after.at.saturating_sub(task.created) + TICK;
             let is_older = earlier.is_none() && task.cpu_time.is_some_and(|time| time > followed);
             if earlier.is_none_or(SeenTask::alive) && !unseen && !is_older {
-                sums.get_or_insert_with(Sums::default).add(task, earlier);
+                sums.get_or_insert_with(JobSums::default).add(task, earlier);
             }
         }
         jobs.extend(sums.map(|sums| (job, sums)));
@@ -44,7 +44,7 @@ pub fn job_usage(before: &Observation, after: &Observation) -> Vec<JobUsage> {
     jobs.into_iter().map(|(job, sums)| sums.usage(job)).collect()
 }
 
-impl Sums {
+impl JobSums {
     fn usage(&self, job: JobIdx) -> JobUsage {
         JobUsage {
             job,

@@ -137,14 +137,14 @@ pub struct Finding {
 
 /// Evidence that a guard lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingEvidence {
     /// CPU time of a job.
     CpuTime,
     /// Instructions of a job.
     Instructions,
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for MissingEvidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::CpuTime => "CPU time is not known: the guard cannot compare, and the kernel chooses",

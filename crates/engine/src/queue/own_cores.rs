@@ -1,13 +1,13 @@
 //! Jobs that had cores of their own in a quantum.
 
-use super::Placed;
+use super::QueuePlacement;
 use colocate_evidence::JobIdx;
 use colocate_machine::{CoreIdx, Machine, PuIdx};
 use std::collections::BTreeMap;
 
 /// Whether each chosen job shares no core with a thread of another job. A thread left to the kernel
 /// may be on any core, so with such a thread no job has cores of its own.
-pub(super) fn own_cores(placed: &Placed, machine: &Machine) -> BTreeMap<JobIdx, bool> {
+pub(super) fn own_cores(placed: &QueuePlacement, machine: &Machine) -> BTreeMap<JobIdx, bool> {
     // First job on each core; `None` if another job is there, too.
     let mut owner: BTreeMap<CoreIdx, Option<JobIdx>> = BTreeMap::new();
     let mut anywhere = false;
@@ -31,7 +31,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// As [`own_cores`] says, job by job against every other one.
-    fn has_own_cores(job: JobIdx, placed: &Placed, machine: &Machine) -> bool {
+    fn has_own_cores(job: JobIdx, placed: &QueuePlacement, machine: &Machine) -> bool {
         let cores = |pus: &[Option<PuIdx>]| -> Option<BTreeSet<CoreIdx>> {
             pus.iter().map(|pu| pu.map(|pu| machine.core_of(pu))).collect()
         };
@@ -53,7 +53,7 @@ mod tests {
         let mut own = 0;
         for (a, b) in shapes.iter().flat_map(|a| shapes.iter().map(move |b| (a, b))) {
             for c in &shapes[..12] {
-                let placed: Placed =
+                let placed: QueuePlacement =
                     [(3, a), (0, b), (1, c)].map(|(job, pus)| (JobIdx(job), pus.clone())).into();
                 let found = own_cores(&placed, &machine);
                 for job in placed.keys() {

@@ -5,12 +5,12 @@ mod pause;
 
 use super::*;
 use crate::host::{Host, HostError, Request};
-use crate::{KnownJob, Round, Until, Workload};
+use crate::{KnownJob, Round, RunSettings, Until};
 use colocate_evidence::{Grant, SourceSet};
-use colocate_evidence::{JobEnd, PlacementStatus, QuantumEnd, Reports};
+use colocate_evidence::{JobEnd, PlacementStatus, QuantumEnd, SourceReports};
 use colocate_machine::{CacheKind, Core, CoreIdx, KindIdx, Package, PackageIdx, Pu, PuNr};
 use colocate_model::{CpiStack, Stack};
-use colocate_policy::schedule::{Allocated, Choice, Selected};
+use colocate_policy::schedule::{Allocated, Selected, SelectedJob};
 use colocate_policy::{Decision, Evidence, Policy, PolicySpec};
 
 /// Two cores of two PUs.
@@ -70,7 +70,7 @@ impl Scripted {
             tasks,
             ended: vec![],
             moved: vec![],
-            reports: Reports::NONE,
+            reports: SourceReports::NONE,
         }
     }
 
@@ -128,7 +128,7 @@ impl Host for Scripted {
                 tasks,
                 ended: vec![],
                 moved: vec![],
-                reports: Reports::NONE,
+                reports: SourceReports::NONE,
             });
         }
         let runs = plan.decisions.iter().filter(|decision| decision.place != Place::Waiting);
@@ -149,13 +149,20 @@ impl Host for Scripted {
             0 => QuantumEnd::Elapsed,
             _ => QuantumEnd::JobEnded,
         };
-        Ok(Observation { at: self.at, end, tasks, ended, moved: vec![], reports: Reports::NONE })
+        Ok(Observation {
+            at: self.at,
+            end,
+            tasks,
+            ended,
+            moved: vec![],
+            reports: SourceReports::NONE,
+        })
     }
 }
 
 /// A quantum of 100 ns on all PUs.
 fn passed<'a>(
-    placed: &'a Placed,
+    placed: &'a QueuePlacement,
     machine: &'a Machine,
     before: &'a Observation,
     after: &'a Observation,
@@ -173,7 +180,7 @@ pub(super) fn schedule(
 ) {
     let jobs = vec![KnownJob { name: "job".into(), profile: None, phases: Vec::new() }; jobs];
     let (until, watch) = (Until::Time(Nanos(100)), Nanos::from_secs(2));
-    let workload = Workload {
+    let workload = RunSettings {
         jobs: &jobs,
         policy: "test",
         until,
@@ -190,8 +197,8 @@ fn run(policy: &str, host: &mut Scripted, look: &mut dyn FnMut(&Round<'_>)) {
 }
 
 /// One job that ran, on these PUs.
-fn ran(job: u32, pus: &[Option<PuIdx>]) -> Placed {
-    Placed::from([(JobIdx(job), pus.to_vec())])
+fn ran(job: u32, pus: &[Option<PuIdx>]) -> QueuePlacement {
+    QueuePlacement::from([(JobIdx(job), pus.to_vec())])
 }
 
 /// Six jobs on four PUs, which end after 1 to 6 quanta.
@@ -208,14 +215,14 @@ fn jobs_that_ran_go_to_the_tail() {
 #[test]
 fn ended_threads_are_forgotten() {
     let host = Scripted::new(1);
-    let mut queue = Queue::default();
+    let mut queue = JobQueue::default();
     let mut before = Observation {
         at: Nanos::ZERO,
         end: QuantumEnd::Elapsed,
         tasks: vec![],
         ended: vec![],
         moved: vec![],
-        reports: Reports::NONE,
+        reports: SourceReports::NONE,
     };
     for number in 0..50_u32 {
         let mut now = Observation { at: Nanos(100 * u64::from(number + 1)), ..before.clone() };
@@ -265,13 +272,13 @@ impl Policy for FromLast {
     }
 
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        let choice = |job: &QueuedJob| Choice {
+        let choice = |job: &QueuedJob| SelectedJob {
             job: job.job,
             selected: Selected::Room,
             places: vec![(None, Allocated::LeftToKernel)],
         };
-        let choices: Vec<Choice> = evidence.now.queue.iter().take(1).map(choice).collect();
-        let place = |choice: &Choice| (TaskId { job: choice.job, order: 0 }, PuIdx(3));
+        let choices: Vec<SelectedJob> = evidence.now.queue.iter().take(1).map(choice).collect();
+        let place = |choice: &SelectedJob| (TaskId { job: choice.job, order: 0 }, PuIdx(3));
         let mut initial: Vec<(TaskId, PuIdx)> = choices.iter().map(place).collect();
         initial.push((TaskId { job: JobIdx(9), order: 0 }, PuIdx(0)));
         Plan { initial: evidence.initial(&initial), ..evidence.plan(&choices) }
@@ -319,10 +326,10 @@ fn rates_of_the_last_quantum() {
             tasks,
             ended: vec![],
             moved: vec![],
-            reports: Reports::NONE,
+            reports: SourceReports::NONE,
         }
     };
-    let mut queue = Queue::default();
+    let mut queue = JobQueue::default();
     queue.note_jobs(&seen(&[0, 0]));
     let queued = queue.queued(&seen(&[0, 0]));
     assert!(queued.iter().all(|job| job.threads[0].ran.is_none() && !job.just_ran));
@@ -397,7 +404,7 @@ fn late_figures_are_not_of_this_quantum() {
 }
 
 /// Job 0, with so many threads left to the kernel.
-fn left_to_kernel(threads: usize) -> Placed {
+fn left_to_kernel(threads: usize) -> QueuePlacement {
     ran(0, &vec![None; threads])
 }
 
@@ -415,7 +422,7 @@ fn threads(used: &[(u64, Option<u64>)]) -> (Observation, Observation) {
         tasks: (0..).zip(used).map(thread).collect(),
         ended: vec![],
         moved: vec![],
-        reports: Reports::NONE,
+        reports: SourceReports::NONE,
     };
     let nothing: Vec<_> = used.iter().map(|(_, waited)| (0, waited.map(|_| 0))).collect();
     (at(0, &nothing), at(100, used))
@@ -424,7 +431,7 @@ fn threads(used: &[(u64, Option<u64>)]) -> (Observation, Observation) {
 /// The numbers of the threads that want contexts after a quantum in which one was placed.
 fn active(used: &[(u64, Option<u64>)]) -> Vec<u32> {
     let (before, after) = threads(used);
-    let mut queue = Queue::default();
+    let mut queue = JobQueue::default();
     queue.note_jobs(&before);
     queue.note(&passed(&left_to_kernel(1), &machine(), &before, &after));
     queue.queued(&after)[0].threads.iter().map(|thread| thread.id.order).collect()
@@ -465,7 +472,7 @@ fn an_unread_thread_hides_no_other() {
     second.tasks.push(unseen);
     let mut third = Observation { at: Nanos(200), ..second.clone() };
     third.tasks[0].cpu_time = Some(Nanos(1_150));
-    let mut queue = Queue::default();
+    let mut queue = JobQueue::default();
     queue.note_jobs(&first);
     let mut runnable = |before: &Observation, after: &Observation| {
         queue.note(&passed(&left_to_kernel(1), &machine(), before, after));
@@ -481,14 +488,14 @@ fn an_unread_thread_hides_no_other() {
 #[test]
 fn sleepers_need_no_context() {
     let mut seen = Scripted::new(1).seen(0);
-    let mut queue = Queue::default();
+    let mut queue = JobQueue::default();
     let observation = |tasks: &[SeenTask]| Observation {
         at: Nanos(100),
         end: QuantumEnd::Elapsed,
         tasks: tasks.to_vec(),
         ended: vec![],
         moved: vec![],
-        reports: Reports::NONE,
+        reports: SourceReports::NONE,
     };
     let choices = left_to_kernel(3);
     let mut tasks: Vec<SeenTask> = Vec::new();

@@ -6,14 +6,14 @@ use std::cell::Cell;
 /// A map by thread. All threads are usually looked up in the order of their IDs every quantum: the
 /// thread after the last look-up is found at once.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Threads<T> {
+pub(super) struct ThreadMap<T> {
     /// Entries in the order of the IDs.
     all: Vec<(TaskId, T)>,
     /// Index after the last entry that was found.
     next: Cell<usize>,
 }
 
-impl<T: Default> Threads<T> {
+impl<T: Default> ThreadMap<T> {
     /// The value of a thread, if any.
     pub fn get(&self, id: TaskId) -> Option<&T> {
         self.place(id).ok().map(|place| &self.all[place].1)
@@ -95,7 +95,7 @@ mod tests {
         /// In any order it says what a map says.
         #[test]
         fn as_a_map(operations in prop::collection::vec(operation(), 0..80)) {
-            let (mut threads, mut map) = (Threads::<u8>::default(), BTreeMap::new());
+            let (mut threads, mut map) = (ThreadMap::<u8>::default(), BTreeMap::new());
             for operation in operations {
                 match operation {
                     Operation::Of(order, value) => {

@@ -7,7 +7,7 @@ use colocate_machine::{
 };
 use colocate_policy::rng::SplitMix64;
 use colocate_policy::schedule::{
-    Allocated, Choice, JobUsage, Quantum, QuantumOutcome, QueuedJob, Selected, Thread,
+    Allocated, JobUsage, Quantum, QuantumOutcome, QueuedJob, Selected, SelectedJob, Thread,
 };
 use colocate_policy::{Decision, Evidence, Place, Plan, Policy};
 use std::sync::{Arc, Mutex};
@@ -46,7 +46,7 @@ impl Policy for Heads {
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
         let now = &evidence.now;
         let may = now.queue.iter().filter(|job| Some(job.job.0) != self.starved);
-        let choice = |(job, &pu): (&QueuedJob, &PuIdx)| Choice {
+        let choice = |(job, &pu): (&QueuedJob, &PuIdx)| SelectedJob {
             job: job.job,
             selected: Selected::HeadOfQueue,
             places: vec![(Some(pu), Allocated::Next)],

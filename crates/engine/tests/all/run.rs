@@ -1,16 +1,20 @@
 //! The loop over a host that follows a script: each test is a picture of what it was asked to do.
 
-use colocate_engine::{Host, HostError, KnownJob, Planned, Request, Round, Until, Workload, run};
+use colocate_engine::{
+    Host, HostError, IssuedPlan, KnownJob, Request, Round, RunSettings, Until, run,
+};
 use colocate_evidence::{
-    Grant, JobEnd, JobIdx, Observation, PlacementStatus, QuantumEnd, Reports, SeenTask, Source,
-    SourceSet, TaskId,
+    Grant, JobEnd, JobIdx, Observation, PlacementStatus, QuantumEnd, SeenTask, Source,
+    SourceReports, SourceSet, TaskId,
 };
 use colocate_machine::{Core, CoreIdx, KindIdx, Machine, Nanos, Package, PackageIdx, Pu};
 use colocate_machine::{PuIdx, PuNr};
-use colocate_model::{Backend, Mix, Profile, Program, Share, ThreadProfile};
+use colocate_model::{Backend, Mix, Profile, ProfiledProgram, Share, ThreadProfile};
 use colocate_policy::policies::fixed::FixedPlan;
 use colocate_policy::schedule::Quantum;
-use colocate_policy::{Decision, DefaultPlacement, Evidence, Place, Plan, Policy, Task, Why};
+use colocate_policy::{
+    Decision, DefaultPlacement, Evidence, Place, PlaceReason, Plan, Policy, Task,
+};
 use expect_test::{Expect, expect};
 use std::fmt::Write;
 
@@ -96,7 +100,7 @@ impl Host for Script {
             tasks: step.alive.iter().map(|&id| seen(id)).collect(),
             ended: step.ended_jobs.iter().map(|&job| ended(job)).collect(),
             moved: vec![],
-            reports: Reports::NONE,
+            reports: SourceReports::NONE,
         })
     }
 }
@@ -148,7 +152,7 @@ impl Policy for Dealer {
             task: task.id,
             name: task.name.as_str().into(),
             place: Place::Pu(pu),
-            why: Why::OwnCore,
+            why: PlaceReason::OwnCore,
         });
         Plan {
             decisions: decisions.collect(),
@@ -174,7 +178,7 @@ fn known(threads: u32) -> KnownJob {
     let profile = Profile {
         version: colocate_model::profile::VERSION,
         backend: Backend::Sample,
-        program: Program { path: "p".into(), args: vec![], identity: "sha256:0".into() },
+        program: ProfiledProgram { path: "p".into(), args: vec![], identity: "sha256:0".into() },
         processor: None,
         started_unix_s: 0,
         watched_ns: Nanos::from_secs(1),
@@ -193,7 +197,7 @@ fn play(
     mut policy: impl Policy,
     jobs: &[KnownJob],
     steps: Vec<Step>,
-) -> (String, Option<Vec<Planned>>) {
+) -> (String, Option<Vec<IssuedPlan>>) {
     let mut host = Script {
         machine: machine(4),
         usable: (0..4).map(PuNr).collect(),
@@ -201,7 +205,7 @@ fn play(
         log: String::new(),
     };
     let (until, watch) = (Until::Events, Nanos::from_secs(2));
-    let workload = Workload {
+    let workload = RunSettings {
         jobs,
         policy: "dealer",
         until,
@@ -209,8 +213,8 @@ fn play(
         also: SourceSet::NONE,
         without: SourceSet::NONE,
     };
-    let mut plans: Vec<Planned> = Vec::new();
-    let mut look = |round: &Round<'_>| plans.extend(Planned::of(round));
+    let mut plans: Vec<IssuedPlan> = Vec::new();
+    let mut look = |round: &Round<'_>| plans.extend(IssuedPlan::of(round));
     let last = run(&mut host, &mut policy, &workload, None, &mut look);
     let causes: Vec<String> =
         plans.iter().map(|planned| format!("{} at {}", planned.cause.name(), planned.at)).collect();

@@ -4,11 +4,11 @@
 
 use crate::guard::machine;
 use colocate_engine::guard::{Guarding, QUANTUM, StandingGuard, Verdict};
-use colocate_evidence::{JobIdx, Reports, SourceSet, TaskId, WakeUps};
+use colocate_evidence::{JobIdx, SourceReports, SourceSet, TaskId, WakeUps};
 use colocate_machine::{Nanos, PuIdx, PuNr};
 use colocate_policy::rng::SplitMix64;
 use colocate_policy::schedule::{JobUsage, Quantum, QuantumOutcome, QueuedJob, Thread};
-use colocate_policy::{Decision, DefaultPlacement, Evidence, Place, Plan, Policy, Why};
+use colocate_policy::{Decision, DefaultPlacement, Evidence, Place, PlaceReason, Plan, Policy};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -40,7 +40,7 @@ impl Policy for Puts {
             task: first(job),
             name: "job".into(),
             place: self.place,
-            why: Why::NotSelected,
+            why: PlaceReason::NotSelected,
         };
         Plan { decisions: (0..2).map(decision).collect(), ..evidence.empty_plan() }
     }
@@ -117,7 +117,8 @@ impl Toy {
         let at = self.at;
         let count = at.0 / (QUANTUM.0 / 200);
         let wake_ups = self.is_client.map(|both| WakeUps { count, ..both });
-        let reports = Reports { wake_ups: wake_ups.map(|known| vec![known]), ..Reports::NONE };
+        let reports =
+            SourceReports { wake_ups: wake_ups.map(|known| vec![known]), ..SourceReports::NONE };
         let reports = &reports;
         let evidence =
             Evidence { at, last, reports, has_event, may_wait: false, ..Evidence::of_queue(now) };

@@ -1,10 +1,10 @@
 //! Plans adopted: targets set, and tasks placed that are elsewhere.
 
 use super::Placing;
-use super::rules::{self, Event};
+use super::rules::{self, PlacementEvent};
 use crate::pausing::Pausing;
-use crate::task::Task;
-use crate::workload::Workload;
+use crate::task::TrackedTask;
+use crate::workload::HostState;
 use colocate_act::journal::Mark;
 use colocate_act::mask_owner::MaskOwner;
 use colocate_evidence::{JobIdx, TaskId};
@@ -22,7 +22,7 @@ const FOLLOW_SHARE: u64 = 1_000;
 ///
 /// Where little has changed since the plan before, only the tasks that differ are placed, and all tasks seldom: most threads of
 /// large programs sleep.
-pub(crate) fn adopt(placing: &mut Placing, work: &mut Workload, pausing: &Pausing, plan: &Plan) {
+pub(crate) fn adopt(placing: &mut Placing, work: &mut HostState, pausing: &Pausing, plan: &Plan) {
     if pausing.is_over() {
         return;
     }
@@ -48,7 +48,7 @@ pub(crate) fn adopt(placing: &mut Placing, work: &mut Workload, pausing: &Pausin
 /// Takes over a plan for these tasks.
 fn adopt_for(
     placing: &mut Placing,
-    work: &mut Workload,
+    work: &mut HostState,
     pausing: &Pausing,
     ids: Vec<TaskId>,
     plan: &Plan,
@@ -73,7 +73,7 @@ fn adopt_for(
 }
 
 /// Aims a task at the PU that it has, or at another one, by default placement.
-fn set_default_target(work: &mut Workload, id: TaskId, rule: &DefaultPlacement) {
+fn set_default_target(work: &mut HostState, id: TaskId, rule: &DefaultPlacement) {
     let before = work.table.tasks.get_mut(id).and_then(|task| task.placement.target.pu());
     // The task's own load must not count in the search for the least loaded PU.
     work.table.set_target(id, Place::LeftToKernel);
@@ -83,14 +83,14 @@ fn set_default_target(work: &mut Workload, id: TaskId, rule: &DefaultPlacement) 
 }
 
 /// Place of a task by a plan; `None` for default placement.
-fn place_of(work: &mut Workload, id: TaskId, plan: &Plan) -> Option<Place> {
+fn place_of(work: &mut HostState, id: TaskId, plan: &Plan) -> Option<Place> {
     let exempt = work.table.tasks.get_mut(id).and_then(|task| task.placement.exempt);
     rules::planned_place(plan.place_of(id), exempt)
 }
 
 /// The movable tasks that differ, and all pinned ones of jobs that have waited and continue: which of them a plan names may have
 /// changed meanwhile.
-fn with_those_of(work: &mut Workload, differing: Differing) -> Vec<TaskId> {
+fn with_those_of(work: &mut HostState, differing: Differing) -> Vec<TaskId> {
     let mut tasks = differing.tasks;
     for job in differing.goes_on {
         let of_job = work.table.tasks.living_of(job);
@@ -104,14 +104,14 @@ fn with_those_of(work: &mut Workload, differing: Differing) -> Vec<TaskId> {
 }
 
 /// Puts every task where it is aimed at, as the meaning of places has changed.
-pub(crate) fn follow_all(placing: &mut Placing, work: &mut Workload) {
+pub(crate) fn follow_all(placing: &mut Placing, work: &mut HostState) {
     for id in movable_tasks(work) {
         follow(placing, work, id);
     }
 }
 
 /// Leaves every task unpinned for good: all masks are restored.
-pub(crate) fn leave_to_kernel(placing: &mut Placing, work: &mut Workload) {
+pub(crate) fn leave_to_kernel(placing: &mut Placing, work: &mut HostState) {
     placing.set_plan(None);
     for id in movable_tasks(work) {
         work.table.set_target(id, Place::LeftToKernel);
@@ -120,13 +120,13 @@ pub(crate) fn leave_to_kernel(placing: &mut Placing, work: &mut Workload) {
 }
 
 /// The living tasks that may be put elsewhere, in the order of their IDs.
-fn movable_tasks(work: &mut Workload) -> Vec<TaskId> {
+fn movable_tasks(work: &mut HostState) -> Vec<TaskId> {
     let living = work.table.tasks.living_mut();
     living.filter_map(|task| is_movable(task).then_some(task.id)).collect()
 }
 
 /// Puts a living task where it is aimed at, unless it is there.
-fn follow(placing: &mut Placing, work: &mut Workload, id: TaskId) {
+fn follow(placing: &mut Placing, work: &mut HostState, id: TaskId) {
     let at = now();
     let Some(target) = work.table.tasks.get_mut(id).map(|task| task.placement.target) else {
         return;
@@ -144,11 +144,11 @@ fn follow(placing: &mut Placing, work: &mut Workload, id: TaskId) {
     if is_pinned && task.thread.allowed == work.actuators.mask(wanted) {
         return;
     }
-    placing.place(work, id, Event::PlanChanged, at);
+    placing.place(work, id, PlacementEvent::PlanChanged, at);
 }
 
 /// Whether a task is living and may be put elsewhere.
-fn is_movable(task: &Task) -> bool {
+fn is_movable(task: &TrackedTask) -> bool {
     task.ended.is_none() && rules::is_movable(&task.placement.status)
 }
 
@@ -200,14 +200,14 @@ fn kept(pu: Option<PuNr>, rule: &DefaultPlacement) -> Option<PuNr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use colocate_policy::Why;
+    use colocate_policy::PlaceReason;
 
     fn plan(places: &[(u32, Place)]) -> Plan {
         let decision = |&(order, place): &(u32, Place)| Decision {
             task: TaskId { job: JobIdx(0), order },
             name: "t".into(),
             place,
-            why: Why::LeftToKernel,
+            why: PlaceReason::LeftToKernel,
         };
         Plan {
             version: 1,

@@ -1,12 +1,14 @@
 //! Decisions carried out: masks set, targets and placement status noted.
 
-use super::rules::{self, Decision, Event, PlanView, ProgramFacts, ProgramStart, ThreadFacts};
+use super::rules::{
+    self, Decision, PlacementEvent, PlanView, ProgramFacts, ProgramStart, ThreadFacts,
+};
 use crate::notes::Notes;
 use crate::runtime::Runtime;
 use crate::sched_ext::ExtScheduler;
-use crate::task::Task;
+use crate::task::TrackedTask;
 use crate::task_table::Process;
-use crate::workload::Workload;
+use crate::workload::HostState;
 use colocate_act::actuators::Actuators;
 use colocate_act::affinity::{self, Pinned};
 use colocate_act::journal::Mark;
@@ -16,7 +18,7 @@ use colocate_linux::proc::Proc;
 use colocate_linux::proc::stat::Stat;
 use colocate_linux::run_time::RunTime;
 use colocate_linux::{Pid, Tid};
-use colocate_machine::{Nanos, PuNr, PuSet, Shared};
+use colocate_machine::{Nanos, PuNr, PuSet, SharedPart};
 use colocate_policy::{DefaultPlacement, Place, Plan};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -62,7 +64,7 @@ impl Placing {
     }
 
     /// Takes in whether a sched_ext scheduler is loaded. True if that changes the meaning of places.
-    pub fn watch_sched_ext(&mut self, work: &mut Workload) -> bool {
+    pub fn watch_sched_ext(&mut self, work: &mut HostState) -> bool {
         let is_launched = work.launched.is_some();
         let Some((found, line)) = self.ext_scheduler.next(is_launched) else { return false };
         self.ext_scheduler = found;
@@ -95,7 +97,7 @@ impl Placing {
     fn carry_out(
         &mut self,
         decision: Decision,
-        task: &mut Task,
+        task: &mut TrackedTask,
         actuators: &mut Actuators,
     ) -> Pinned {
         if let Decision::Wait(until) = decision {
@@ -107,7 +109,13 @@ impl Placing {
     }
 
     /// Places a task after an event at `at`, by the rules.
-    pub(crate) fn place(&mut self, work: &mut Workload, id: TaskId, event: Event, at: Nanos) {
+    pub(crate) fn place(
+        &mut self,
+        work: &mut HostState,
+        id: TaskId,
+        event: PlacementEvent,
+        at: Nanos,
+    ) {
         let Some(target) = work.table.tasks.get_mut(id).map(|task| task.placement.target) else {
             return;
         };
@@ -138,7 +146,7 @@ impl Placing {
     }
 
     /// Plan and state of the host for a thread with this target.
-    fn plan_view(&self, work: &Workload, id: TaskId, target: Place) -> PlanView {
+    fn plan_view(&self, work: &HostState, id: TaskId, target: Place) -> PlanView {
         let planned = self.plan().map(|plan| work.table.target_of(plan, id));
         PlanView {
             target,
@@ -151,7 +159,7 @@ impl Placing {
     }
 
     /// Aims a task at its place by the plan in force. False if there is no plan.
-    pub(crate) fn reset_target(&mut self, work: &mut Workload, id: TaskId) -> bool {
+    pub(crate) fn reset_target(&mut self, work: &mut HostState, id: TaskId) -> bool {
         let Some(plan) = self.plan() else { return false };
         let target = work.table.target_of(plan, id);
         work.table.set_target(id, target);
@@ -160,7 +168,7 @@ impl Placing {
 
     /// Mark of a thread at a place. A set of PUs that share a part of the machine has one if it was journalled at the start; with any
     /// other set the thread stays unpinned.
-    pub(super) fn mark_at(&self, work: &Workload, place: Place) -> Mark {
+    pub(super) fn mark_at(&self, work: &HostState, place: Place) -> Mark {
         // With one PU a pinned thread gains nothing, and the kernel does not show whether its mask was set.
         if work.usable.len() < 2 {
             return Mark::Original;
@@ -169,7 +177,8 @@ impl Placing {
             (Place::LeftToKernel | Place::Waiting, _) | (_, ExtScheduler::Since) => Mark::Original,
             (Place::Pu(pu), ExtScheduler::Absent) => Mark::On(pu),
             (Place::Pu(pu), ExtScheduler::Before) => {
-                let parts = Shared::ALL.into_iter().map(|shared| sharing_with(work, shared, pu));
+                let parts =
+                    SharedPart::ALL.into_iter().map(|shared| sharing_with(work, shared, pu));
                 let several = parts.into_iter().find(|part| part.len() > 1);
                 several.map_or(Mark::Original, |part| work.actuators.mark_of(&part))
             }
@@ -187,14 +196,14 @@ impl Placing {
     }
 
     /// Places the threads whose waits or exemptions are over.
-    pub(crate) fn place_settled(&mut self, work: &mut Workload) {
+    pub(crate) fn place_settled(&mut self, work: &mut HostState) {
         while let Some((at, id)) = self.pop_due(now()) {
             self.check_waiting(work, id, at);
         }
     }
 
     /// Places a thread if its wait, which was to last until `at`, or its exemption is over.
-    fn check_waiting(&mut self, work: &mut Workload, id: TaskId, at: Nanos) {
+    fn check_waiting(&mut self, work: &mut HostState, id: TaskId, at: Nanos) {
         let Some(task) = work.table.tasks.get_mut(id).filter(|task| task.ended.is_none()) else {
             return;
         };
@@ -210,11 +219,11 @@ impl Placing {
         if process.settled_at <= at {
             self.postpone(work, id, pid);
         }
-        self.place(work, id, Event::WaitOver, at);
+        self.place(work, id, PlacementEvent::WaitOver, at);
     }
 
     /// Places a thread again that was exempt since it had created a process; later if it has created another one meanwhile.
-    fn end_fork_exemption(&mut self, work: &mut Workload, id: TaskId) {
+    fn end_fork_exemption(&mut self, work: &mut HostState, id: TaskId) {
         let Some(task) = work.table.tasks.get_mut(id) else { return };
         let until = task.placement.forked_until;
         if until > now() {
@@ -222,12 +231,12 @@ impl Placing {
         }
         task.placement.exempt = None;
         if self.reset_target(work, id) {
-            self.place(work, id, Event::Restored, now());
+            self.place(work, id, PlacementEvent::Restored, now());
         }
     }
 
     /// Postpones the settling of a program that has hardly begun.
-    fn postpone(&mut self, work: &mut Workload, id: TaskId, pid: Pid) {
+    fn postpone(&mut self, work: &mut HostState, id: TaskId, pid: Pid) {
         let Some((cpu_time, could_run)) = progress_of(work, id, pid) else { return };
         let Some(process) = work.table.processes.get_mut(pid) else { return };
         let start = ProgramStart { cpu_time, could_run, postponements: process.postponements };
@@ -239,7 +248,7 @@ impl Placing {
 }
 
 /// Facts on a thread; `None` if the host has forgotten it.
-fn facts_of(work: &mut Workload, id: TaskId, event: Event) -> Option<ThreadFacts> {
+fn facts_of(work: &mut HostState, id: TaskId, event: PlacementEvent) -> Option<ThreadFacts> {
     let task = work.table.tasks.get_mut(id)?;
     let (is_first, exempt) = (task.thread.is_first(), task.placement.exempt);
     let pid = task.thread.pid;
@@ -248,12 +257,12 @@ fn facts_of(work: &mut Workload, id: TaskId, event: Event) -> Option<ThreadFacts
 }
 
 /// PUs that share a part with one, as far as threads could use them at the start.
-fn sharing_with(work: &Workload, shared: Shared, pu: PuNr) -> PuSet {
+fn sharing_with(work: &HostState, shared: SharedPart, pu: PuNr) -> PuSet {
     work.machine.sharing_with(shared, pu).intersection(&work.actuators.original)
 }
 
 /// CPU time of a thread, and whether it could run now.
-fn progress_of(work: &mut Workload, id: TaskId, pid: Pid) -> Option<(Nanos, bool)> {
+fn progress_of(work: &mut HostState, id: TaskId, pid: Pid) -> Option<(Nanos, bool)> {
     let proc = &work.actuators.proc;
     let tid = work.table.tasks.get_mut(id)?.thread.tid;
     let cpu_time = RunTime::open(proc, pid, tid).ok()?.read()?;
@@ -261,7 +270,7 @@ fn progress_of(work: &mut Workload, id: TaskId, pid: Pid) -> Option<(Nanos, bool
 }
 
 /// Notes once of a job that Java code counts the PUs of pinned threads: it counts on any thread, and at any time.
-fn note_java(work: &mut Workload, pid: Pid, job: JobIdx, mark: Mark) {
+fn note_java(work: &mut HostState, pid: Pid, job: JobIdx, mark: Mark) {
     let is_java = work.table.processes.get_mut(pid).is_some_and(|it| it.runtime == Runtime::Jvm);
     if !is_java || !work.notes.is_first(job, JAVA_WORKERS) {
         return;

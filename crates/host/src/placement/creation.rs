@@ -1,10 +1,10 @@
 //! New threads: their processes opened and checked, their targets set.
 
 use super::Placing;
-use super::rules::Event;
+use super::rules::PlacementEvent;
 use crate::pausing::Pausing;
 use crate::task_table::Creation;
-use crate::workload::Workload;
+use crate::workload::HostState;
 use colocate_evidence::{PlacementStatus, TaskId};
 use colocate_linux::Pid;
 use colocate_linux::clock::now;
@@ -27,7 +27,7 @@ enum Kinship {
 /// Places a task that was created at `at`. Returns how long it waited, if it was put on a PU.
 pub(crate) fn place_new(
     placing: &mut Placing,
-    work: &mut Workload,
+    work: &mut HostState,
     pausing: &Pausing,
     id: TaskId,
     at: Nanos,
@@ -35,18 +35,18 @@ pub(crate) fn place_new(
     if !placing.reset_target(work, id) {
         if pausing.is_over() || work.launched.is_some() {
             // Its creator's mask may have been restored in the middle of this creation.
-            placing.place(work, id, Event::Restored, at);
+            placing.place(work, id, PlacementEvent::Restored, at);
         }
         return None;
     }
-    placing.place(work, id, Event::Created, at);
+    placing.place(work, id, PlacementEvent::Created, at);
     let placement = &work.table.tasks.get_mut(id)?.placement;
     let is_pinned = placement.status == PlacementStatus::Placed && placement.target.pu().is_some();
     is_pinned.then(|| now().saturating_sub(at))
 }
 
 /// Opens the process of a new task, unless it is open. False if the process number is in use again, by a process of no job.
-pub(crate) fn hold_process(work: &mut Workload, id: TaskId, creation: Creation) -> bool {
+pub(crate) fn hold_process(work: &mut HostState, id: TaskId, creation: Creation) -> bool {
     let pid = creation.pid;
     if let Some(process) = work.table.processes.handle(pid).filter(|process| process.exists()) {
         let process = process.clone();
@@ -83,7 +83,7 @@ pub(crate) fn hold_process(work: &mut Workload, id: TaskId, creation: Creation) 
 /// colocate if its creator has ended. A descendant of attached processes becomes a child of init instead: it belongs to the job if
 /// the kernel has recorded its creation and the process is not younger than the record.
 fn kinship(
-    work: &mut Workload,
+    work: &mut HostState,
     process: &ProcessHandle,
     parent: Pid,
     creation: Creation,

@@ -1,11 +1,11 @@
 //! Events of threads that have begun: forks, execs, new names, and storms of creations.
 
 use super::Placing;
-use super::rules::{self, Event};
+use super::rules::{self, PlacementEvent};
 use crate::pausing::Pausing;
 use crate::preparing::MOST_A_SECOND;
 use crate::task_table::Creation;
-use crate::workload::Workload;
+use crate::workload::HostState;
 use colocate_evidence::{Exemption, JobIdx, PlacementStatus, TaskId};
 use colocate_files::kernel;
 use colocate_linux::clock::now;
@@ -22,7 +22,7 @@ const COUNTS_AFTER: Nanos = Nanos(200_000);
 
 /// Takes in that a thread has created a process, which has its mask. The thread is exempt for a while, and for good once the
 /// process executes a program, which counts PUs by that mask. A process that was found late may have executed one already.
-pub(crate) fn on_fork(placing: &mut Placing, work: &mut Workload, creation: Creation) {
+pub(crate) fn on_fork(placing: &mut Placing, work: &mut HostState, creation: Creation) {
     let creator = creation.parent_tid;
     if creation.lost && !is_of_same_program(work, creation) {
         return on_child_exec(placing, work, creator);
@@ -35,24 +35,24 @@ pub(crate) fn on_fork(placing: &mut Placing, work: &mut Workload, creation: Crea
     let until = rules::fork_exempt_until(placing.settle(), creation.at);
     task.placement.forked_until = until;
     if rules::is_exemptible(task.placement.exempt, &task.placement.status) {
-        placing.place(work, id, Event::Forked, creation.at);
+        placing.place(work, id, PlacementEvent::Forked, creation.at);
         placing.check_at(until, id);
     }
 }
 
 /// Whether a process executes the program of its creator.
-fn is_of_same_program(work: &Workload, creation: Creation) -> bool {
+fn is_of_same_program(work: &HostState, creation: Creation) -> bool {
     let program = program_of(work, creation.pid);
     program.is_some() && program == program_of(work, creation.parent_pid)
 }
 
 /// Link to the executable of a process.
-fn program_of(work: &Workload, pid: Pid) -> Option<PathBuf> {
+fn program_of(work: &HostState, pid: Pid) -> Option<PathBuf> {
     kernel::link(&Proc::at(&work.actuators.proc).executable_link(pid)).ok()
 }
 
 /// Takes in that a process that a thread has created executes a program.
-fn on_child_exec(placing: &mut Placing, work: &mut Workload, tid: Tid) {
+fn on_child_exec(placing: &mut Placing, work: &mut HostState, tid: Tid) {
     let Some(id) = work.table.tasks.living(tid) else { return };
     let Some(task) = work.table.tasks.get_mut(id) else { return };
     let placement = &mut task.placement;
@@ -63,13 +63,13 @@ fn on_child_exec(placing: &mut Placing, work: &mut Workload, tid: Tid) {
         }
         work.table.set_target(id, Place::LeftToKernel);
     } else if rules::is_exemptible(placement.exempt, &placement.status) {
-        placing.place(work, id, Event::ChildExec, now());
+        placing.place(work, id, PlacementEvent::ChildExec, now());
     }
 }
 
 /// Takes in that a process creates threads faster than they can be followed. New threads inherit their creator's mask and most
 /// end before they are seen, so no thread of this process is pinned.
-pub(crate) fn on_storm(placing: &mut Placing, work: &mut Workload, pid: Pid) {
+pub(crate) fn on_storm(placing: &mut Placing, work: &mut HostState, pid: Pid) {
     let Some(process) = work.table.processes.get_mut(pid) else { return };
     let job = process.job;
     if std::mem::replace(&mut process.is_storm, true) {
@@ -78,7 +78,7 @@ pub(crate) fn on_storm(placing: &mut Placing, work: &mut Workload, pid: Pid) {
     for id in work.table.processes.living_in(pid) {
         let Some(task) = work.table.tasks.get_mut(id) else { continue };
         if task.placement.status != PlacementStatus::PinnedByProgram {
-            placing.place(work, id, Event::Storm, now());
+            placing.place(work, id, PlacementEvent::Storm, now());
         }
     }
     if work.notes.is_first(job, Exemption::Storm.reason()) {
@@ -95,7 +95,7 @@ pub(crate) fn on_storm(placing: &mut Placing, work: &mut Workload, pid: Pid) {
 /// Takes in that a process executes a program: its thread is unpinned until the program has settled.
 pub(crate) fn on_exec(
     placing: &mut Placing,
-    work: &mut Workload,
+    work: &mut HostState,
     pausing: &mut Pausing,
     at: Nanos,
     pid: Pid,
@@ -114,7 +114,7 @@ pub(crate) fn on_exec(
         on_child_exec(placing, work, creator);
     }
     if is_orphan {
-        return placing.place(work, id, Event::Exec, at);
+        return placing.place(work, id, PlacementEvent::Exec, at);
     }
     if placing.plan().is_none() {
         return;
@@ -124,12 +124,12 @@ pub(crate) fn on_exec(
     if task.placement.exempt.take().is_some() {
         placing.reset_target(work, id);
     }
-    placing.place(work, id, Event::Exec, at);
+    placing.place(work, id, PlacementEvent::Exec, at);
     note_narrow_start(work, at, pid, id.job);
 }
 
 /// Notes that a process begins a program, which has not counted PUs yet.
-pub(crate) fn begin_program(placing: &Placing, work: &mut Workload, pid: Pid, at: Nanos) {
+pub(crate) fn begin_program(placing: &Placing, work: &mut HostState, pid: Pid, at: Nanos) {
     let settled_at = at + placing.settle();
     if let Some(process) = work.table.processes.get_mut(pid) {
         process.settled_at = settled_at;
@@ -140,7 +140,7 @@ pub(crate) fn begin_program(placing: &Placing, work: &mut Workload, pid: Pid, at
 }
 
 /// Notes once of a job that one of its programs may have counted fewer PUs than it was given.
-fn note_narrow_start(work: &mut Workload, at: Nanos, pid: Pid, job: JobIdx) {
+fn note_narrow_start(work: &mut HostState, at: Nanos, pid: Pid, job: JobIdx) {
     let Some(process) = work.table.processes.get_mut(pid) else { return };
     let narrow = process.narrow_until.saturating_sub(at);
     if narrow > COUNTS_AFTER && work.notes.is_first(job, SEES_ONE) {

@@ -25,7 +25,7 @@ const BEGINS_WITHIN: Nanos = Nanos::from_secs(2);
 
 /// Event after which a thread is placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub(crate) enum PlacementEvent {
     /// It was created.
     Created,
     /// It has executed a program.
@@ -65,7 +65,7 @@ pub(crate) struct ProgramFacts {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThreadFacts {
     /// Event.
-    pub event: Event,
+    pub event: PlacementEvent,
     /// Whether it is the first thread of its process.
     pub is_first: bool,
     /// Exemption before the event.
@@ -145,13 +145,13 @@ pub(crate) fn decide(facts: &ThreadFacts, plan: &PlanView, now: Nanos) -> Decisi
 /// Exemption of a thread after an event: of the event, or else the one before it.
 pub(crate) fn exemption(facts: &ThreadFacts) -> Option<Exemption> {
     let of_event = match facts.event {
-        Event::Created => exemption_of_new(facts),
-        Event::Exec => facts.program.is_orphan.then_some(Exemption::Orphan),
-        Event::Forked => Some(Exemption::JustForked),
-        Event::ChildExec => Some(Exemption::StartsPrograms),
-        Event::Storm => Some(Exemption::Storm),
-        Event::MaskReset => Some(Exemption::MaskReset),
-        Event::WaitOver | Event::PlanChanged | Event::Restored => None,
+        PlacementEvent::Created => exemption_of_new(facts),
+        PlacementEvent::Exec => facts.program.is_orphan.then_some(Exemption::Orphan),
+        PlacementEvent::Forked => Some(Exemption::JustForked),
+        PlacementEvent::ChildExec => Some(Exemption::StartsPrograms),
+        PlacementEvent::Storm => Some(Exemption::Storm),
+        PlacementEvent::MaskReset => Some(Exemption::MaskReset),
+        PlacementEvent::WaitOver | PlacementEvent::PlanChanged | PlacementEvent::Restored => None,
     };
     of_event.or(facts.exempt)
 }
@@ -173,17 +173,19 @@ fn exemption_of_new(facts: &ThreadFacts) -> Option<Exemption> {
 fn waits_until(facts: &ThreadFacts, plan: &PlanView, now: Nanos) -> Option<Nanos> {
     let settles = Some(facts.program.settled_at).filter(|settled_at| *settled_at > now);
     match facts.event {
-        Event::Exec | Event::WaitOver => settles,
-        Event::Created => settles.filter(|_| facts.is_first),
-        Event::PlanChanged => {
+        PlacementEvent::Exec | PlacementEvent::WaitOver => settles,
+        PlacementEvent::Created => settles.filter(|_| facts.is_first),
+        PlacementEvent::PlanChanged => {
             // Before the launch no program has begun, so none has settled.
             let has_begun = plan.is_launched || plan.settle == Nanos::ZERO;
             let after_launch = (!has_begun).then(|| now + plan.settle);
             settles.filter(|_| facts.is_first).or(after_launch)
         }
-        Event::Forked | Event::ChildExec | Event::Storm | Event::MaskReset | Event::Restored => {
-            None
-        }
+        PlacementEvent::Forked
+        | PlacementEvent::ChildExec
+        | PlacementEvent::Storm
+        | PlacementEvent::MaskReset
+        | PlacementEvent::Restored => None,
     }
 }
 
@@ -271,8 +273,12 @@ pub(crate) fn postponed(start: &ProgramStart, settle: Nanos, now: Nanos) -> Opti
 
 /// Event that follows when the program of a pinned thread has set the original mask on it. Threads of LLVM's OpenMP do so as they
 /// begin, so a new thread is pinned once more; any other one stays as it is.
-pub(crate) fn after_reset(age: Nanos, was_pinned_again: bool) -> Event {
-    if age < BEGINS_WITHIN && !was_pinned_again { Event::Restored } else { Event::MaskReset }
+pub(crate) fn after_reset(age: Nanos, was_pinned_again: bool) -> PlacementEvent {
+    if age < BEGINS_WITHIN && !was_pinned_again {
+        PlacementEvent::Restored
+    } else {
+        PlacementEvent::MaskReset
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! New tasks, and what they inherit from their creators.
 
 use super::{Process, Processes, TaskTable, Tasks};
-use crate::task::{Placement, Task};
+use crate::task::{Placement, TrackedTask};
 use colocate_act::fair::Fair;
-use colocate_act::thread::{Inherited, Recent, Thread};
+use colocate_act::thread::{Inherited, ManagedThread, Recent};
 use colocate_evidence::{JobIdx, PlacementStatus, TaskId};
 use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
@@ -77,7 +77,7 @@ impl Inheritable {
 }
 
 impl OfAny {
-    fn add(&mut self, task: &Task, at: Nanos) {
+    fn add(&mut self, task: &TrackedTask, at: Nanos) {
         self.binds_itself |= task.placement.status == PlacementStatus::PinnedByProgram;
         let marks = task.thread.recent.marks().chain([task.thread.mark]);
         marks.for_each(|mark| self.recent.note(mark, at));
@@ -119,9 +119,9 @@ impl TaskTable {
         let handle = process.handle.clone();
         // A job begins with the name of its program.
         let name = name.unwrap_or_else(|| entry.name_of(&entry.name));
-        self.tasks.add(Task {
+        self.tasks.add(TrackedTask {
             id,
-            thread: Thread::new(pid, tid, handle, inherited),
+            thread: ManagedThread::new(pid, tid, handle, inherited),
             name,
             created: at,
             ended: None,
@@ -157,7 +157,7 @@ impl TaskTable {
 }
 
 /// Name and colocate's changes that a thread created by `creator` inherits.
-fn handed_down(creator: &Task) -> (Option<Arc<str>>, Inherited) {
+fn handed_down(creator: &TrackedTask) -> (Option<Arc<str>>, Inherited) {
     (Some(creator.name.clone()), creator.thread.hands_down())
 }
 

@@ -1,6 +1,6 @@
 //! Jobs in the order of their addition.
 
-use crate::task::Task;
+use crate::task::TrackedTask;
 use colocate_evidence::{JobEnd, JobIdx, TaskId};
 use colocate_linux::Pid;
 use colocate_linux::handle::ProcessHandle;
@@ -50,7 +50,7 @@ impl Job {
     }
 
     /// Adds the usage of a task that has ended.
-    fn add_ended(&mut self, task: &Task) {
+    fn add_ended(&mut self, task: &TrackedTask) {
         self.living = self.living.saturating_sub(1);
         self.instructions += task.usage.instructions().unwrap_or(0);
         let time = task.usage.own_cpu_time();
@@ -62,7 +62,7 @@ impl Job {
     }
 
     /// Undoes [`Job::add_ended`] for a task that lives after all.
-    pub(super) fn remove_ended(&mut self, task: &Task) {
+    pub(super) fn remove_ended(&mut self, task: &TrackedTask) {
         self.living += 1;
         let instructions = task.usage.instructions().unwrap_or(0);
         self.instructions = self.instructions.saturating_sub(instructions);
@@ -134,7 +134,7 @@ impl Jobs {
     }
 
     /// Records the end of a task.
-    pub(super) fn end_task(&mut self, task: &Task) {
+    pub(super) fn end_task(&mut self, task: &TrackedTask) {
         let Some(job) = self.get_mut(task.id.job) else { return };
         job.add_ended(task);
         if job.living == 0 {

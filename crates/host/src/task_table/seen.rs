@@ -1,8 +1,8 @@
 //! Remembered tasks as reports have them.
 
 use super::TaskTable;
-use crate::task::Task;
-use colocate_evidence::{Counts, JobIdx, PlacementStatus, SeenTask};
+use crate::task::TrackedTask;
+use colocate_evidence::{JobIdx, PlacementStatus, SeenTask, TaskCounts};
 use colocate_machine::{Nanos, PuSet};
 use colocate_observe::sources::counters::DataLevels;
 use std::collections::BTreeSet;
@@ -41,9 +41,9 @@ pub fn seen(table: &TaskTable, launch: Nanos, waiting: &BTreeSet<JobIdx>) -> Vec
     seen.collect()
 }
 
-fn counts(levels: &DataLevels, task: &Task) -> Option<Counts> {
+fn counts(levels: &DataLevels, task: &TrackedTask) -> Option<TaskCounts> {
     let counted = task.usage.counted.as_deref()?;
-    Some(Counts {
+    Some(TaskCounts {
         accesses: counted.accesses,
         misses: task.thread.last_ran.and_then(|pu| levels.misses(counted, pu)),
         memory_bytes: None,

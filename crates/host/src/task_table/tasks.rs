@@ -1,6 +1,6 @@
 //! Tasks by ID and by thread: all that live, and some that have ended.
 
-use crate::task::Task;
+use crate::task::TrackedTask;
 use colocate_evidence::{JobIdx, TaskId};
 use colocate_linux::Tid;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -16,7 +16,7 @@ pub(super) const REMEMBERED_LAST: usize = 512;
 /// Living and remembered tasks.
 #[derive(Debug, Default)]
 pub struct Tasks {
-    by_id: BTreeMap<TaskId, Task>,
+    by_id: BTreeMap<TaskId, TrackedTask>,
     by_tid: HashMap<Tid, TaskId>,
     /// Living tasks not asleep at their last reading.
     pub to_read: BTreeSet<TaskId>,
@@ -34,7 +34,7 @@ pub struct Tasks {
 
 impl Tasks {
     /// Adds a living task.
-    pub(super) fn add(&mut self, task: Task) {
+    pub(super) fn add(&mut self, task: TrackedTask) {
         self.make_living(task.thread.tid, task.id);
         self.by_id.insert(task.id, task);
         self.most_living = self.most_living.max(self.by_tid.len());
@@ -47,7 +47,7 @@ impl Tasks {
     }
 
     /// Records that the task of a thread has ended.
-    pub(super) fn end(&mut self, tid: Tid) -> Option<&mut Task> {
+    pub(super) fn end(&mut self, tid: Tid) -> Option<&mut TrackedTask> {
         let id = self.by_tid.remove(&tid)?;
         self.to_read.remove(&id);
         self.sleeping_alone.remove(&id);
@@ -76,22 +76,22 @@ impl Tasks {
     }
 
     /// Task with this ID; `None` if forgotten.
-    pub fn get(&self, id: TaskId) -> Option<&Task> {
+    pub fn get(&self, id: TaskId) -> Option<&TrackedTask> {
         self.by_id.get(&id)
     }
 
     /// Task with this ID, to be changed; `None` if forgotten.
-    pub fn get_mut(&mut self, id: TaskId) -> Option<&mut Task> {
+    pub fn get_mut(&mut self, id: TaskId) -> Option<&mut TrackedTask> {
         self.by_id.get_mut(&id)
     }
 
     /// All remembered tasks in the order of their IDs.
-    pub fn remembered(&self) -> impl ExactSizeIterator<Item = &Task> {
+    pub fn remembered(&self) -> impl ExactSizeIterator<Item = &TrackedTask> {
         self.by_id.values()
     }
 
     /// Remembered tasks with these IDs.
-    pub(super) fn range(&self, ids: RangeInclusive<TaskId>) -> impl Iterator<Item = &Task> {
+    pub(super) fn range(&self, ids: RangeInclusive<TaskId>) -> impl Iterator<Item = &TrackedTask> {
         self.by_id.range(ids).map(|(_, task)| task)
     }
 
@@ -101,12 +101,12 @@ impl Tasks {
     }
 
     /// The living tasks of all threads.
-    pub fn all_living(&self) -> impl Iterator<Item = &Task> {
+    pub fn all_living(&self) -> impl Iterator<Item = &TrackedTask> {
         self.by_tid.values().filter_map(|id| self.by_id.get(id))
     }
 
     /// The living tasks of a job, in the order of their IDs.
-    pub fn living_of(&mut self, job: JobIdx) -> impl Iterator<Item = &mut Task> {
+    pub fn living_of(&mut self, job: JobIdx) -> impl Iterator<Item = &mut TrackedTask> {
         let of_job = TaskId { job, order: 0 }..=TaskId { job, order: u32::MAX };
         let tasks = self.by_id.range_mut(of_job).map(|(_, task)| task);
         tasks.filter(|task| task.ended.is_none())
@@ -120,12 +120,12 @@ impl Tasks {
     }
 
     /// All living tasks, in the order of their IDs.
-    pub fn living_mut(&mut self) -> impl Iterator<Item = &mut Task> {
+    pub fn living_mut(&mut self) -> impl Iterator<Item = &mut TrackedTask> {
         self.by_id.values_mut().filter(|task| task.ended.is_none())
     }
 
     /// Tasks of [`Tasks::to_read`] that did not sleep at their last reading.
-    pub fn runnable(&self) -> impl Iterator<Item = &Task> {
+    pub fn runnable(&self) -> impl Iterator<Item = &TrackedTask> {
         self.to_read.iter().filter_map(|id| self.get(*id)).filter(|task| !task.usage.sleeps)
     }
 }

@@ -1,6 +1,6 @@
 //! Effects of the A64 instructions found in spin loops.
 
-use super::{Access, Address, Effect, Registers, Way};
+use super::{Address, Effect, MemoryAccess, Registers, Transfer};
 use crate::aarch64::decode;
 use crate::{Decoded, Flow};
 use yaxpeax_arm::armv8::a64::{Instruction, Opcode, Operand, SizeCode};
@@ -21,7 +21,7 @@ pub fn effect(bytes: &[u8], decoded: Decoded) -> Option<Effect> {
     let instruction = decode(bytes)?;
     let mut effect = Effect {
         decoded,
-        way: Way::Unknown,
+        way: Transfer::Unknown,
         reads: Registers::NONE,
         writes: Registers::NONE,
         stored: Registers::NONE,
@@ -33,33 +33,33 @@ pub fn effect(bytes: &[u8], decoded: Decoded) -> Option<Effect> {
     effect.memory.extend(instruction.operands.iter().filter_map(|one| address(*one)));
     match &name[..] {
         _ if decoded.flow != Flow::Next => {
-            effect.way = Way::Mix;
+            effect.way = Transfer::Mix;
             effect.reads = branch_reads(&instruction);
         }
         _ if word & CLOCK.0 == CLOCK.1 => {
-            effect.way = Way::Clock;
+            effect.way = Transfer::Clock;
             effect.writes = value(first);
         }
-        "isb" => effect.way = Way::Hint,
+        "isb" => effect.way = Transfer::Hint,
         "hint" | "yield" | "wfe" | "wfi" | "nop" | "sevl" | "sev" => {
             let waits = WAITING_HINTS.contains(&(word >> 5 & 0x7f));
-            effect.way = if waits { Way::Hint } else { Way::Copy };
+            effect.way = if waits { Transfer::Hint } else { Transfer::Copy };
         }
         // Barriers order accesses and change no value.
-        "dmb" | "dsb" | "bti" => effect.way = Way::Copy,
-        "svc" => effect.way = Way::System,
+        "dmb" | "dsb" | "bti" => effect.way = Transfer::Copy,
+        "svc" => effect.way = Transfer::System,
         _ if is_load(&name) => {
-            effect.way = Way::Copy;
+            effect.way = Transfer::Copy;
             effect.writes = value(first);
             mark(&mut effect.memory, true, false);
         }
         "str" | "strb" | "strh" | "stur" | "sturb" | "sturh" => {
-            effect.way = Way::Copy;
+            effect.way = Transfer::Copy;
             effect.reads = value(first);
             mark(&mut effect.memory, false, true);
         }
         _ if name.starts_with("stxr") || name.starts_with("stlxr") => {
-            effect.way = Way::Swap;
+            effect.way = Transfer::Swap;
             effect.writes = value(first);
             effect.reads = value(second);
             effect.stored = value(second);
@@ -67,7 +67,7 @@ pub fn effect(bytes: &[u8], decoded: Decoded) -> Option<Effect> {
         }
         _ if name.starts_with("swp") || (name.starts_with("cas") && !name.starts_with("casp")) => {
             let swaps = name.starts_with("swp");
-            effect.way = if swaps { Way::Swap } else { Way::CompareSwap };
+            effect.way = if swaps { Transfer::Swap } else { Transfer::CompareSwap };
             // `swp` stores the first and loads the second; `cas` compares and loads the first, and
             // stores the second.
             let (stored, loaded) = if swaps { (first, second) } else { (second, first) };
@@ -80,14 +80,14 @@ pub fn effect(bytes: &[u8], decoded: Decoded) -> Option<Effect> {
     }
     // The register written besides is the base or half of a pair: neither is modelled.
     if has_writeback(&instruction) || is_pair(&name) {
-        effect.way = Way::Unknown;
+        effect.way = Transfer::Unknown;
         effect.writes = effect.writes
             | effect.memory.iter().fold(Registers::NONE, |all, one| all | one.address.registers);
     }
     Some(effect)
 }
 
-fn mark(memory: &mut [Access], reads: bool, writes: bool) {
+fn mark(memory: &mut [MemoryAccess], reads: bool, writes: bool) {
     for access in memory {
         access.reads |= reads;
         access.writes |= writes;
@@ -110,10 +110,10 @@ fn compute(effect: &mut Effect, name: &str, [first, second, third]: [Operand; 3]
     }
     effect.way = match name {
         // `orr` with the zero register is the alias `mov`.
-        "csel" | "orr" if value(second).is_empty() || select => Way::Copy,
-        _ if set => Way::Copy,
-        _ if sum => Way::Sum,
-        _ => Way::Mix,
+        "csel" | "orr" if value(second).is_empty() || select => Transfer::Copy,
+        _ if set => Transfer::Copy,
+        _ if sum => Transfer::Sum,
+        _ => Transfer::Mix,
     };
     effect.reads = value(second) | value(third);
     effect.writes = value(first);
@@ -192,7 +192,7 @@ fn value(operand: Operand) -> Registers {
 }
 
 /// Memory access of an operand, not yet marked as a read or a write.
-fn address(operand: Operand) -> Option<Access> {
+fn address(operand: Operand) -> Option<MemoryAccess> {
     let mut slot = None;
     let registers = match operand {
         Operand::RegPreIndex(base, offset, _) => {
@@ -208,7 +208,11 @@ fn address(operand: Operand) -> Option<Access> {
         _ => return None,
     };
     let slot = slot.and_then(|(base, offset)| Some((u8::try_from(base).ok()?, i64::from(offset))));
-    Some(Access { address: Address { registers, slot, near: None }, reads: false, writes: false })
+    Some(MemoryAccess {
+        address: Address { registers, slot, near: None },
+        reads: false,
+        writes: false,
+    })
 }
 
 /// Register of an address, where 31 is the stack pointer.

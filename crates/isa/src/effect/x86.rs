@@ -1,6 +1,6 @@
 //! Effects of x86 instructions, from the operand information of iced-x86.
 
-use super::{Access, Address, Effect, Registers, Way};
+use super::{Address, Effect, MemoryAccess, Registers, Transfer};
 use crate::{Decoded, Flow, x86};
 use iced_x86::{
     ConditionCode, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
@@ -18,7 +18,7 @@ pub fn effect(bytes: &[u8], decoded: Decoded) -> Option<Effect> {
     let instruction = x86::decode(bytes, decoded.ip)?;
     let mut factory = InstructionInfoFactory::new();
     let info = factory.info(&instruction);
-    let memory: Vec<Access> = info.used_memory().iter().filter_map(access).collect();
+    let memory: Vec<MemoryAccess> = info.used_memory().iter().filter_map(access).collect();
     let in_addresses =
         memory.iter().fold(Registers::NONE, |all, access| all | access.address.registers);
     let mut reads = Registers::NONE;
@@ -54,10 +54,10 @@ pub fn effect(bytes: &[u8], decoded: Decoded) -> Option<Effect> {
     }
     let way = way(&instruction, decoded, &memory);
     let stored = match way {
-        Way::Swap if instruction.op0_kind() == OpKind::Register => {
+        Transfer::Swap if instruction.op0_kind() == OpKind::Register => {
             number(instruction.op0_register())
         }
-        Way::Swap | Way::CompareSwap | Way::SetBits => values,
+        Transfer::Swap | Transfer::CompareSwap | Transfer::SetBits => values,
         _ => Registers::NONE,
     };
     // `lea` computes an address without accessing memory.
@@ -68,37 +68,37 @@ pub fn effect(bytes: &[u8], decoded: Decoded) -> Option<Effect> {
     Some(Effect { decoded, way, reads, writes, stored, memory, points })
 }
 
-fn way(instruction: &Instruction, decoded: Decoded, memory: &[Access]) -> Way {
+fn way(instruction: &Instruction, decoded: Decoded, memory: &[MemoryAccess]) -> Transfer {
     use Mnemonic as M;
     let changes_memory = memory.iter().any(|access| access.reads && access.writes);
     match instruction.mnemonic() {
-        M::Pause | M::Tpause | M::Umwait | M::Umonitor | M::Monitorx | M::Mwaitx => Way::Hint,
-        M::Rdtsc | M::Rdtscp => Way::Clock,
-        _ if decoded.flow == Flow::Trap || instruction.is_string_instruction() => Way::Unknown,
-        M::Syscall | M::Sysenter | M::Int => Way::System,
+        M::Pause | M::Tpause | M::Umwait | M::Umonitor | M::Monitorx | M::Mwaitx => Transfer::Hint,
+        M::Rdtsc | M::Rdtscp => Transfer::Clock,
+        _ if decoded.flow == Flow::Trap || instruction.is_string_instruction() => Transfer::Unknown,
+        M::Syscall | M::Sysenter | M::Int => Transfer::System,
         // `xchg` with memory is atomic even without a lock prefix.
-        M::Xchg if changes_memory => Way::Swap,
-        M::Cmpxchg if changes_memory => Way::CompareSwap,
+        M::Xchg if changes_memory => Transfer::Swap,
+        M::Cmpxchg if changes_memory => Transfer::CompareSwap,
         M::Bts | M::Btr | M::Or | M::And if changes_memory && instruction.has_lock_prefix() => {
-            Way::SetBits
+            Transfer::SetBits
         }
         M::Mov | M::Movzx | M::Movsx | M::Movsxd | M::Movd | M::Movq | M::Nop | M::Endbr64 => {
-            Way::Copy
+            Transfer::Copy
         }
-        M::Cdqe | M::Cwde => Way::Copy,
+        M::Cdqe | M::Cwde => Transfer::Copy,
         // A conditional move: other conditional instructions, jumps and `setcc`, have one operand.
         _ if instruction.condition_code() != ConditionCode::None && instruction.op_count() == 2 => {
-            Way::Copy
+            Transfer::Copy
         }
-        M::Inc | M::Dec | M::Add | M::Sub | M::Lea => Way::Sum,
+        M::Inc | M::Dec | M::Add | M::Sub | M::Lea => Transfer::Sum,
         M::Shl | M::Sal | M::Shr | M::Sar if instruction.op1_kind() == OpKind::Immediate8 => {
-            Way::Sum
+            Transfer::Sum
         }
-        _ => Way::Mix,
+        _ => Transfer::Mix,
     }
 }
 
-fn access(memory: &UsedMemory) -> Option<Access> {
+fn access(memory: &UsedMemory) -> Option<MemoryAccess> {
     let reads = is_read(memory.access());
     let writes = is_write(memory.access());
     let base = memory.base();
@@ -110,7 +110,7 @@ fn access(memory: &UsedMemory) -> Option<Access> {
         slot: slot(base, index).map(|base| (base, displacement)),
         near: only.map(|base| (base, displacement)),
     };
-    (reads || writes).then_some(Access { address, reads, writes })
+    (reads || writes).then_some(MemoryAccess { address, reads, writes })
 }
 
 /// Number of a stack or frame pointer, if an address is computed from that register alone.

@@ -1,6 +1,6 @@
 //! The helper's side: a child that answers requests with system calls only.
 
-use super::{Kind, Reply, Request, Way, message};
+use super::{Direction, Reply, Request, RequestKind, message};
 use std::ffi::c_void;
 use std::os::fd::RawFd;
 
@@ -19,7 +19,7 @@ pub(super) fn serve(socket: RawFd, mut request: Box<Request>, mut reply: Box<Rep
         let room = unsafe {
             std::slice::from_raw_parts_mut((&raw mut *request).cast(), size_of::<Request>())
         };
-        let (got, dir) = message(socket, room, None, Way::Receive);
+        let (got, dir) = message(socket, room, None, Direction::Receive);
         if got != size_of::<Request>().cast_signed() {
             // SAFETY: ends this process at once.
             unsafe { libc::_exit(0) }
@@ -27,14 +27,17 @@ pub(super) fn serve(socket: RawFd, mut request: Box<Request>, mut reply: Box<Rep
         let (result, fd) = done(&request, dir, &mut file, &mut reply.bytes);
         reply.result = result;
         // Of an opened file the result is the kind of its file system, and nothing has been read.
-        let length =
-            if request.kind == Kind::Opened { 0 } else { usize::try_from(result).unwrap_or(0) };
+        let length = if request.kind == RequestKind::Opened {
+            0
+        } else {
+            usize::try_from(result).unwrap_or(0)
+        };
         // SAFETY: the structure is plain, and the slice ends with what was read, at its end at the latest.
         let bytes = unsafe {
             let length = (size_of::<i64>() + length).min(size_of::<Reply>());
             std::slice::from_raw_parts_mut((&raw mut *reply).cast(), length)
         };
-        message(socket, bytes, fd, Way::Send);
+        message(socket, bytes, fd, Direction::Send);
         for fd in [dir, fd].into_iter().flatten() {
             // SAFETY: takes a number; it is this process's own.
             unsafe { libc::close(fd) };
@@ -63,9 +66,9 @@ fn done(
 ) -> (i64, Option<RawFd>) {
     let length = request.length.min(bytes.len());
     match request.kind {
-        Kind::Memory => (memory_of(request.pid, request.from, &mut bytes[..length]), None),
-        Kind::File => (file.part(request, dir, &mut bytes[..length]), None),
-        Kind::Opened => opened(request),
+        RequestKind::Memory => (memory_of(request.pid, request.from, &mut bytes[..length]), None),
+        RequestKind::File => (file.part(request, dir, &mut bytes[..length]), None),
+        RequestKind::Opened => opened(request),
     }
 }
 

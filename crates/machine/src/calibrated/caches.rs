@@ -2,7 +2,7 @@
 
 /// Latency and size of a cache level, read from a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Level {
+pub struct MeasuredLevel {
     /// Latency of a hit, in nanoseconds.
     pub latency_ns: f64,
     /// Size in bytes up to which most loads hit: the latency is half-way, as a ratio, to the
@@ -19,7 +19,7 @@ pub struct Level {
 /// may use the rest of a shared cache: at twice the size of the level before, for the first level
 /// at half of its own size. `None` if the curve does not reach a level.
 #[must_use]
-pub fn levels(curve: &[(f64, f64)], sizes: &[f64]) -> Vec<Option<Level>> {
+pub fn levels(curve: &[(f64, f64)], sizes: &[f64]) -> Vec<Option<MeasuredLevel>> {
     (0..sizes.len()).map(|index| level(curve, sizes, index)).collect()
 }
 
@@ -33,7 +33,7 @@ fn first_point(curve: &[(f64, f64)], sizes: &[f64], index: usize) -> Option<(f64
     curve.iter().find(|(size, _)| *size >= from * 0.99).copied()
 }
 
-fn level(curve: &[(f64, f64)], sizes: &[f64], index: usize) -> Option<Level> {
+fn level(curve: &[(f64, f64)], sizes: &[f64], index: usize) -> Option<MeasuredLevel> {
     let (from, latency_ns) = first_point(curve, sizes, index)?;
     let is_last = index + 1 == sizes.len();
     let next_point =
@@ -51,7 +51,7 @@ fn level(curve: &[(f64, f64)], sizes: &[f64], index: usize) -> Option<Level> {
         let share = ((half / ns_a).ln() / (ns_b / ns_a).ln()).clamp(0.0, 1.0);
         size_a * (size_b / size_a).powf(share)
     });
-    Some(Level { latency_ns, size })
+    Some(MeasuredLevel { latency_ns, size })
 }
 
 #[cfg(test)]
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn what_does_not_show_is_absent() {
-        let flat = Level { latency_ns: 5.0, size: None };
+        let flat = MeasuredLevel { latency_ns: 5.0, size: None };
         assert_eq!(levels(&curve(|_| 5.0), &[32.0 * KIB]), [Some(flat)]);
         assert_eq!(levels(&[], &[32.0 * KIB]), [None]);
     }

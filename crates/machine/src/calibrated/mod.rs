@@ -13,10 +13,10 @@ mod sharing;
 mod speeds;
 
 pub use apply::{keep_kinds, with_kinds};
-pub use caches::{Level, levels};
+pub use caches::{MeasuredLevel, levels};
 pub use kinds::{CONFIDENCE, MeasuredKind, NOISE, PuSpeed, Speed, kinds_of};
 pub use reported::{Reported, disagreements};
-pub use sharing::{Latency, Sharing, sharing};
+pub use sharing::{CorrectedMachine, Latency, sharing};
 pub use speeds::performance;
 
 use crate::ids::{NodeNr, PuNr};
@@ -31,7 +31,7 @@ use std::fmt;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Pair {
+pub enum PuDistance {
     /// Both are the same PU.
     SamePu,
     /// Siblings: both are on one core.
@@ -44,7 +44,7 @@ pub enum Pair {
     OtherPackage,
 }
 
-impl Pair {
+impl PuDistance {
     /// All distances, nearest first.
     pub const ALL: [Self; 5] =
         [Self::SamePu, Self::Siblings, Self::SameCache, Self::OtherCache, Self::OtherPackage];
@@ -84,30 +84,30 @@ impl Pair {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "figure", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum What {
+pub enum Quantity {
     /// Time to pass a modified cache line from one PU to another.
     LinePass {
         /// Distance of the two PUs.
-        pair: Pair,
+        pair: PuDistance,
     },
     /// Time from before the waker's system call until the woken thread runs.
     WakeUp {
         /// Distance of the PUs of waker and woken thread.
-        pair: Pair,
+        pair: PuDistance,
         /// True if another thread runs on the woken thread's PU.
         busy: bool,
     },
     /// Duration of the waker's system call.
     WakeCall {
         /// As for a wake-up.
-        pair: Pair,
+        pair: PuDistance,
         /// As for a wake-up.
         busy: bool,
     },
     /// Time for a thread to wake another, sleep, and be woken by it.
     RoundTrip {
         /// Distance of the two PUs.
-        pair: Pair,
+        pair: PuDistance,
         /// True if another thread runs on the second PU.
         busy: bool,
     },
@@ -224,7 +224,7 @@ pub enum What {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "FigureUnit"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Unit {
+pub enum FigureUnit {
     /// Nanoseconds.
     Ns,
     /// Cycles of the core.
@@ -241,7 +241,7 @@ pub enum Unit {
     Ratio,
 }
 
-impl Unit {
+impl FigureUnit {
     /// Formats `value` in this unit with three digits.
     #[must_use]
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked: 0 to 1e18
@@ -275,10 +275,10 @@ fn digits(value: f64) -> String {
     }
 }
 
-impl What {
+impl Quantity {
     /// Unit of this quantity.
     #[must_use]
-    pub const fn unit(&self) -> Unit {
+    pub const fn unit(&self) -> FigureUnit {
         match self {
             Self::LinePass { .. }
             | Self::WakeUp { .. }
@@ -287,19 +287,21 @@ impl What {
             | Self::CacheLatency { .. }
             | Self::MemoryLatency { .. }
             | Self::PageMove { .. }
-            | Self::Gap { .. } => Unit::Ns,
-            Self::CacheSize { .. } => Unit::Bytes,
-            Self::MemoryBandwidth { .. } | Self::MemoryCapacity { .. } => Unit::BytesPerSecond,
-            Self::Clock { .. } => Unit::Hertz,
+            | Self::Gap { .. } => FigureUnit::Ns,
+            Self::CacheSize { .. } => FigureUnit::Bytes,
+            Self::MemoryBandwidth { .. } | Self::MemoryCapacity { .. } => {
+                FigureUnit::BytesPerSecond
+            }
+            Self::Clock { .. } => FigureUnit::Hertz,
             Self::Speed { .. }
             | Self::SpeedWhileRunning { .. }
             | Self::ShareOfPu { .. }
             | Self::SharedUnits { .. }
             | Self::Away { .. }
             | Self::Steal { .. }
-            | Self::Beside { .. } => Unit::Ratio,
-            Self::Slots { .. } => Unit::PerCycle,
-            Self::BranchMiss { .. } | Self::Work { .. } => Unit::Cycles,
+            | Self::Beside { .. } => FigureUnit::Ratio,
+            Self::Slots { .. } => FigureUnit::PerCycle,
+            Self::BranchMiss { .. } | Self::Work { .. } => FigureUnit::Cycles,
         }
     }
 }
@@ -314,7 +316,7 @@ fn node_name(node: Option<NodeNr>) -> String {
     node.map_or("memory".to_owned(), |node| format!("node {}", node.0))
 }
 
-impl fmt::Display for What {
+impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LinePass { pair } => write!(f, "line pass, {}", pair.name()),
@@ -361,9 +363,9 @@ impl fmt::Display for What {
 #[serde(deny_unknown_fields)]
 pub struct Figure {
     /// Measured quantity.
-    pub what: What,
+    pub what: Quantity,
     /// Unit of `value`, `low` and `high`; the unit of `what`.
-    pub unit: Unit,
+    pub unit: FigureUnit,
     /// Geometric mean of all rounds; the arithmetic mean for shares of time.
     pub value: f64,
     /// Lower end of the 95 % interval over rounds: at least 0, at most the value.
@@ -434,7 +436,7 @@ const MOST: usize = 1 << 17;
 impl Calibration {
     /// Figure of `what`; `None` if not measured.
     #[must_use]
-    pub fn get(&self, what: &What) -> Option<&Figure> {
+    pub fn get(&self, what: &Quantity) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.what == *what)
     }
 

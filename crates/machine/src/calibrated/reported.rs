@@ -23,7 +23,7 @@ pub struct Reported {
 const WRONG: f64 = 0.25;
 
 /// A reported figure of speed.
-struct Source {
+struct SpeedFigure {
     name: &'static str,
     /// True if figures are ratios of speeds. Clock rates are not: work per cycle differs between
     /// cores.
@@ -32,18 +32,18 @@ struct Source {
 }
 
 /// All figures compared with the measurement.
-const SOURCES: [Source; 3] = [
-    Source {
+const SOURCES: [SpeedFigure; 3] = [
+    SpeedFigure {
         name: "cpu_capacity",
         of_speed: true,
         figure: |found| found.cpu_capacity.map(u64::from),
     },
-    Source {
+    SpeedFigure {
         name: "CPPC's highest_perf",
         of_speed: true,
         figure: |found| found.cppc_highest.map(u64::from),
     },
-    Source {
+    SpeedFigure {
         name: "cpuinfo_max_freq",
         of_speed: false,
         figure: |found| found.max_frequency.map(|frequency| frequency.0),
@@ -60,7 +60,7 @@ pub fn disagreements(pus: &[PuSpeed], kinds: &[MeasuredKind]) -> Vec<String> {
     lines
 }
 
-fn disagreement(source: &Source, pus: &[PuSpeed], kinds: &[MeasuredKind]) -> Option<String> {
+fn disagreement(source: &SpeedFigure, pus: &[PuSpeed], kinds: &[MeasuredKind]) -> Option<String> {
     let figures: Option<Vec<u64>> = pus.iter().map(|pu| (source.figure)(&pu.reported)).collect();
     let figures = figures?;
     let top = *figures.iter().max()?;

@@ -37,7 +37,7 @@
 use crate::cpulist::PuSet;
 use crate::ids::{NodeIdx, PuIdx, PuNr};
 use crate::machine::{CacheKind, CoreKind, Machine, Node};
-use crate::parts::{CachePart, DistancePart, KindPart, NodePart, Parts};
+use crate::parts::{CachePart, DistancePart, KindPart, MachineParts, NodePart};
 use crate::units::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -82,7 +82,7 @@ impl Latency {
 
 /// A machine whose reported groups are corrected by measurement.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sharing {
+pub struct CorrectedMachine {
     /// Machine with the measured groups in place of differing reported groups.
     pub machine: Machine,
     /// Differences between report and measurement, one line each.
@@ -90,17 +90,17 @@ pub struct Sharing {
 }
 
 /// Partition of the PUs into groups.
-type Groups = BTreeSet<BTreeSet<PuNr>>;
+type PuPartition = BTreeSet<BTreeSet<PuNr>>;
 
 /// Part of a machine that a group of PUs shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
+enum SharingLevel {
     Core,
     Cache,
     Package,
 }
 
-impl Level {
+impl SharingLevel {
     const ALL: [Self; 3] = [Self::Core, Self::Cache, Self::Package];
 
     const fn name(self) -> &'static str {
@@ -110,7 +110,7 @@ impl Level {
 
 /// Compares the reported `machine` with `latencies`. Pairs may be missing.
 #[must_use]
-pub fn sharing(machine: &Machine, latencies: &[Latency]) -> Sharing {
+pub fn sharing(machine: &Machine, latencies: &[Latency]) -> CorrectedMachine {
     let (steady, unsteady): (Vec<Latency>, Vec<Latency>) =
         latencies.iter().copied().partition(Latency::is_steady);
     // PUs that move among cores have no fixed topology to measure.
@@ -121,19 +121,19 @@ pub fn sharing(machine: &Machine, latencies: &[Latency]) -> Sharing {
              hypervisor moves them among cores, and the reported groups are kept",
             a.0, b.0
         );
-        return Sharing { machine: machine.clone(), disagreements: vec![line] };
+        return CorrectedMachine { machine: machine.clone(), disagreements: vec![line] };
     }
     let mut sorted = steady;
     sorted.sort_by(|a, b| a.ns.total_cmp(&b.ns));
     let all: BTreeSet<PuNr> = machine.pus.iter().map(|pu| pu.os).collect();
-    let reported = Level::ALL.map(|level| groups_of(machine, level));
-    let mut found: BTreeMap<Level, Groups> = BTreeMap::new();
-    let mut others: Vec<(Groups, f64)> = Vec::new();
+    let reported = SharingLevel::ALL.map(|level| groups_of(machine, level));
+    let mut found: BTreeMap<SharingLevel, PuPartition> = BTreeMap::new();
+    let mut others: Vec<(PuPartition, f64)> = Vec::new();
     for boundary in boundaries(&sorted, &all) {
-        match Level::ALL.into_iter().find(|&level| reported[level as usize] == boundary.0) {
+        match SharingLevel::ALL.into_iter().find(|&level| reported[level as usize] == boundary.0) {
             // Caches and packages are often the same groups: one boundary confirms both.
             Some(_) => found.extend(
-                Level::ALL
+                SharingLevel::ALL
                     .into_iter()
                     .filter(|&it| reported[it as usize] == boundary.0)
                     .map(|level| (level, boundary.0.clone())),
@@ -143,13 +143,14 @@ pub fn sharing(machine: &Machine, latencies: &[Latency]) -> Sharing {
     }
     // Finest boundary first: cores are found before caches, and caches before packages.
     for (groups, within) in others {
-        let is_fit = |level: Level| !found.contains_key(&level) && fits(level, &groups, within);
-        if let Some(level) = Level::ALL.into_iter().find(|&level| is_fit(level)) {
+        let is_fit =
+            |level: SharingLevel| !found.contains_key(&level) && fits(level, &groups, within);
+        if let Some(level) = SharingLevel::ALL.into_iter().find(|&level| is_fit(level)) {
             found.insert(level, groups);
         }
     }
     // Levels without a boundary.
-    for level in Level::ALL {
+    for level in SharingLevel::ALL {
         if !found.contains_key(&level)
             && let Some(groups) = contradicted(level, &reported[level as usize], &sorted, &all)
         {
@@ -161,31 +162,31 @@ pub fn sharing(machine: &Machine, latencies: &[Latency]) -> Sharing {
         .map(|(&level, groups)| line(level, &reported[level as usize], groups, &sorted))
         .collect();
     if disagreements.is_empty() {
-        return Sharing { machine: machine.clone(), disagreements };
+        return CorrectedMachine { machine: machine.clone(), disagreements };
     }
     let made = rebuilt(machine, &reported, &found);
     if made.is_none() {
         disagreements
             .push("no machine has all of these groups: the reported ones are kept".to_owned());
     }
-    Sharing { machine: made.unwrap_or_else(|| machine.clone()), disagreements }
+    CorrectedMachine { machine: made.unwrap_or_else(|| machine.clone()), disagreements }
 }
 
 /// True if `groups` with the median latency `within` can be groups of this level.
-fn fits(level: Level, groups: &Groups, within: f64) -> bool {
+fn fits(level: SharingLevel, groups: &PuPartition, within: f64) -> bool {
     match level {
-        Level::Core => {
+        SharingLevel::Core => {
             within <= SIBLINGS_MOST && groups.iter().all(|group| group.len() <= CORE_MOST)
         }
-        Level::Cache => within <= CACHE_MOST,
-        Level::Package => true,
+        SharingLevel::Cache => within <= CACHE_MOST,
+        SharingLevel::Package => true,
     }
 }
 
 /// Groups of every boundary, finest first, with the median latency of the pairs that the next finer
 /// boundary does not connect.
-fn boundaries(sorted: &[Latency], all: &BTreeSet<PuNr>) -> Vec<(Groups, f64)> {
-    let mut found: Vec<(Groups, f64)> = Vec::new();
+fn boundaries(sorted: &[Latency], all: &BTreeSet<PuNr>) -> Vec<(PuPartition, f64)> {
+    let mut found: Vec<(PuPartition, f64)> = Vec::new();
     for cut in 1..sorted.len() {
         let (below, above) = sorted.split_at(cut);
         if above[0].ns / below[cut - 1].ns < GAP {
@@ -216,7 +217,7 @@ fn singletons(all: &BTreeSet<PuNr>) -> impl Iterator<Item = BTreeSet<PuNr>> {
 }
 
 /// Connected components of the graph with edges `pairs`.
-fn connected(pairs: &[Latency], all: &BTreeSet<PuNr>) -> Groups {
+fn connected(pairs: &[Latency], all: &BTreeSet<PuNr>) -> PuPartition {
     let mut groups: Vec<BTreeSet<PuNr>> = singletons(all).collect();
     for Latency { pus: (a, b), .. } in pairs {
         let touching = groups.extract_if(.., |group| group.contains(a) || group.contains(b));
@@ -227,13 +228,13 @@ fn connected(pairs: &[Latency], all: &BTreeSet<PuNr>) -> Groups {
 }
 
 /// True if both PUs are in one group.
-fn are_together(groups: &Groups, (a, b): (PuNr, PuNr)) -> bool {
+fn are_together(groups: &PuPartition, (a, b): (PuNr, PuNr)) -> bool {
     groups.iter().any(|group| group.contains(&a) && group.contains(&b))
 }
 
 /// Median of the sorted latencies within the groups, or between different groups; `None` without
 /// such a pair.
-fn median(groups: &Groups, sorted: &[Latency], within: bool) -> Option<f64> {
+fn median(groups: &PuPartition, sorted: &[Latency], within: bool) -> Option<f64> {
     let pairs = sorted.iter().filter(|pair| are_together(groups, pair.pus) == within);
     let latencies: Vec<f64> = pairs.map(|pair| pair.ns).collect();
     latencies.get(latencies.len() / 2).copied()
@@ -242,18 +243,22 @@ fn median(groups: &Groups, sorted: &[Latency], within: bool) -> Option<f64> {
 /// Replacement for `reported` groups without a boundary; `None` if the latencies allow the reported
 /// groups.
 fn contradicted(
-    level: Level,
-    reported: &Groups,
+    level: SharingLevel,
+    reported: &PuPartition,
     sorted: &[Latency],
     all: &BTreeSet<PuNr>,
-) -> Option<Groups> {
+) -> Option<PuPartition> {
     let within = median(reported, sorted, true);
     let across = median(reported, sorted, false);
     match level {
-        Level::Core => within.filter(|&ns| ns > SIBLINGS_MOST).map(|_| singletons(all).collect()),
-        Level::Cache => within.filter(|&ns| ns > CACHE_MOST).map(|_| singletons(all).collect()),
-        Level::Package => {
-            across.filter(|&ns| ns < PACKAGES_LEAST).map(|_| Groups::from([all.clone()]))
+        SharingLevel::Core => {
+            within.filter(|&ns| ns > SIBLINGS_MOST).map(|_| singletons(all).collect())
+        }
+        SharingLevel::Cache => {
+            within.filter(|&ns| ns > CACHE_MOST).map(|_| singletons(all).collect())
+        }
+        SharingLevel::Package => {
+            across.filter(|&ns| ns < PACKAGES_LEAST).map(|_| PuPartition::from([all.clone()]))
         }
     }
 }
@@ -264,19 +269,21 @@ fn numbers(machine: &Machine, pus: &[PuIdx]) -> impl Iterator<Item = PuNr> {
 }
 
 /// Groups of `machine` at a level, as reported. A PU without a cache is a group of its own.
-fn groups_of(machine: &Machine, level: Level) -> Groups {
+fn groups_of(machine: &Machine, level: SharingLevel) -> PuPartition {
     match level {
-        Level::Core => machine.core_sets().iter().map(|core| core.iter().collect()).collect(),
-        Level::Package => {
+        SharingLevel::Core => {
+            machine.core_sets().iter().map(|core| core.iter().collect()).collect()
+        }
+        SharingLevel::Package => {
             let packages = machine.packages.iter().map(|package| &package.cores);
             let pus = packages.map(|cores| {
                 cores.iter().flat_map(|core| numbers(machine, &machine.cores[core.idx()].pus))
             });
             pus.map(Iterator::collect).collect()
         }
-        Level::Cache => {
+        SharingLevel::Cache => {
             let mut groups: BTreeMap<usize, BTreeSet<PuNr>> = BTreeMap::new();
-            let mut alone = Groups::new();
+            let mut alone = PuPartition::new();
             for pu in machine.all_pus() {
                 let of = BTreeSet::from([machine.pus[pu.idx()].os]);
                 match machine.last_level_cache(pu) {
@@ -291,7 +298,12 @@ fn groups_of(machine: &Machine, level: Level) -> Groups {
 }
 
 /// `PUs 0-3 | 4-7 share a last cache by measurement (50 ns within, 150 ns across); reported: 0-7`.
-fn line(level: Level, said: &Groups, groups: &Groups, sorted: &[Latency]) -> String {
+fn line(
+    level: SharingLevel,
+    said: &PuPartition,
+    groups: &PuPartition,
+    sorted: &[Latency],
+) -> String {
     let within = median(groups, sorted, true).map(|ns| format!("{ns:.0} ns within"));
     let across = median(groups, sorted, false).map(|ns| format!("{ns:.0} ns across"));
     let times: Vec<String> = within.into_iter().chain(across).collect();
@@ -305,7 +317,7 @@ fn line(level: Level, said: &Groups, groups: &Groups, sorted: &[Latency]) -> Str
 }
 
 /// `0-3 | 4-7`, `none` where every PU is alone.
-fn text(groups: &Groups) -> String {
+fn text(groups: &PuPartition) -> String {
     if groups.iter().all(|group| group.len() == 1) {
         return "none".to_owned();
     }
@@ -316,17 +328,23 @@ fn text(groups: &Groups) -> String {
 }
 
 /// Members of each group, as the parts of a machine list them.
-fn lists(groups: &Groups) -> Vec<Vec<PuNr>> {
+fn lists(groups: &PuPartition) -> Vec<Vec<PuNr>> {
     groups.iter().map(|group| group.iter().copied().collect()).collect()
 }
 
 /// Caches of `machine` over other `groups`: the last level over the groups of caches, lower levels over the cores. Sizes stay.
-fn cache_parts(machine: &Machine, reported: &[Groups; 3], groups: [&Groups; 3]) -> Vec<CachePart> {
+fn cache_parts(
+    machine: &Machine,
+    reported: &[PuPartition; 3],
+    groups: [&PuPartition; 3],
+) -> Vec<CachePart> {
     let highest = machine.caches.iter().map(|cache| cache.level).max();
     let mut caches = Vec::new();
     let mut done: BTreeSet<(u8, CacheKind)> = BTreeSet::new();
     for cache in &machine.caches {
-        let level = if Some(cache.level) == highest { Level::Cache } else { Level::Core } as usize;
+        let level =
+            if Some(cache.level) == highest { SharingLevel::Cache } else { SharingLevel::Core }
+                as usize;
         let shared = if groups[level] == &reported[level] {
             vec![numbers(machine, &cache.pus).collect()]
         } else if done.insert((cache.level, cache.kind)) {
@@ -375,14 +393,15 @@ fn homeless(machine: &Machine) -> usize {
 /// Builds `machine` with the groups `found`. `None` if no machine can have the groups, for example if a measured core has PUs of two nodes.
 fn rebuilt(
     machine: &Machine,
-    reported: &[Groups; 3],
-    found: &BTreeMap<Level, Groups>,
+    reported: &[PuPartition; 3],
+    found: &BTreeMap<SharingLevel, PuPartition>,
 ) -> Option<Machine> {
-    let groups = Level::ALL.map(|level| found.get(&level).unwrap_or(&reported[level as usize]));
+    let groups =
+        SharingLevel::ALL.map(|level| found.get(&level).unwrap_or(&reported[level as usize]));
     let [cores, caches, packages] = groups;
     let nodes = machine.nodes.iter().enumerate();
     let kinds = machine.kinds.iter().enumerate();
-    let parts = Parts {
+    let parts = MachineParts {
         name: machine.name.clone(),
         processor: machine.processor.clone(),
         pus: grouped(machine, packages, caches, cores),
@@ -402,12 +421,17 @@ fn rebuilt(
 }
 
 /// The lowest PU of the group that contains `pu`.
-fn first_of(groups: &Groups, pu: PuNr) -> Option<PuNr> {
+fn first_of(groups: &PuPartition, pu: PuNr) -> Option<PuNr> {
     groups.iter().find(|group| group.contains(&pu)).and_then(|group| group.first().copied())
 }
 
 /// All PUs in logical order: by package, cache and core.
-fn grouped(machine: &Machine, packages: &Groups, caches: &Groups, cores: &Groups) -> Vec<PuNr> {
+fn grouped(
+    machine: &Machine,
+    packages: &PuPartition,
+    caches: &PuPartition,
+    cores: &PuPartition,
+) -> Vec<PuNr> {
     let mut pus: Vec<PuNr> = machine.pus.iter().map(|pu| pu.os).collect();
     pus.sort_by_key(|&pu| (first_of(packages, pu), first_of(caches, pu), first_of(cores, pu), pu));
     pus
@@ -434,7 +458,7 @@ mod tests {
 
     /// Latencies of a machine that is really so: siblings 12 ns, a cache 45, a package 90, else 150.
     fn of(real: &Machine, noise: impl Fn(usize) -> f64) -> Vec<Latency> {
-        let groups = Level::ALL.map(|level| groups_of(real, level));
+        let groups = SharingLevel::ALL.map(|level| groups_of(real, level));
         let pus: Vec<PuNr> = (0..u32::try_from(real.pus.len()).unwrap()).map(PuNr).collect();
         let mut found = Vec::new();
         for (at, &a) in pus.iter().enumerate() {
@@ -451,7 +475,7 @@ mod tests {
     /// What is said where `reported` is really `real`; the machine that comes out must be `real`.
     fn said(reported: &Machine, real: &Machine) -> Vec<String> {
         let found = sharing(reported, &of(real, |_| 1.0));
-        for level in Level::ALL {
+        for level in SharingLevel::ALL {
             assert_eq!(groups_of(&found.machine, level), groups_of(real, level), "{level:?}");
         }
         assert_eq!(found.machine.check(), Ok(()));
@@ -465,7 +489,7 @@ mod tests {
         {
             let machine = machine(packages, caches, cores, pus);
             let found = sharing(&machine, &of(&machine, |_| 1.0));
-            assert_eq!(found, Sharing { machine, disagreements: vec![] });
+            assert_eq!(found, CorrectedMachine { machine, disagreements: vec![] });
         }
     }
 
@@ -561,7 +585,7 @@ mod tests {
             prop_assert_eq!(found.disagreements, [""; 0]);
             let flat = machine(1, 1, shape.0 * shape.2 * shape.3, 1);
             let found = sharing(&flat, &of(&real, |pair| noise[pair]));
-            prop_assert_eq!(groups_of(&found.machine, Level::Core), groups_of(&real, Level::Core));
+            prop_assert_eq!(groups_of(&found.machine, SharingLevel::Core), groups_of(&real, SharingLevel::Core));
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Speeds for predictions, derived from measured figures.
 
-use super::{Assumed, Calibration, What};
+use super::{Assumed, Calibration, Quantity};
 use crate::ids::NodeNr;
 use crate::machine::{CacheKind, Machine};
 use crate::performance::{
-    CachePerformance, CorePerformance, Inclusion, MemoryPerformance, Performance, PortSet,
-    Replacement, Unit, WorkKind,
+    CachePerformance, CorePerformance, ExecutionUnit, Inclusion, MemoryPerformance, Performance,
+    PortSet, Replacement, WorkKind,
 };
 use crate::units::{Bytes, BytesPerSecond, Cycles, Hertz, Nanos};
 use std::collections::BTreeSet;
@@ -61,19 +61,19 @@ pub fn performance(
 }
 
 /// Value of a figure, or the message that it is unknown.
-fn value(measured: &Calibration, what: &What) -> Result<f64, String> {
+fn value(measured: &Calibration, what: &Quantity) -> Result<f64, String> {
     measured.get(what).map(|figure| figure.value).ok_or_else(|| format!("{what} is not known"))
 }
 
 /// Measured cycles per operation of a kind of work.
 fn work_cycles(measured: &Calibration, kind: &str, work: WorkKind) -> Result<f64, String> {
-    value(measured, &What::Work { kind: kind.to_owned(), work })
+    value(measured, &Quantity::Work { kind: kind.to_owned(), work })
 }
 
 fn core(machine: &Machine, measured: &Calibration, kind: usize) -> Result<CorePerformance, String> {
     let of_kind = machine.pus.iter().filter(|pu| machine.cores[pu.core.idx()].kind.idx() == kind);
     let mut clocks: Vec<f64> = of_kind
-        .filter_map(|pu| measured.get(&What::Clock { pu: pu.os }))
+        .filter_map(|pu| measured.get(&Quantity::Clock { pu: pu.os }))
         .map(|it| it.value)
         .collect();
     clocks.sort_by(f64::total_cmp);
@@ -97,11 +97,11 @@ fn core(machine: &Machine, measured: &Calibration, kind: usize) -> Result<CorePe
             // Up to 1.5 cycles counts as pipelined: the rest is noise.
 
             let occupancy = cycles_of(if cycles > 1.5 { cycles } else { 1.0 });
-            units.push(Unit { kind, ports: PortSet(mask), occupancy });
+            units.push(ExecutionUnit { kind, ports: PortSet(mask), occupancy });
         }
     }
     for (port, kind) in DIVIDERS {
-        units.push(Unit {
+        units.push(ExecutionUnit {
             kind,
             ports: PortSet(1 << ports.len()),
             occupancy: cycles_of(work_cycles(measured, name, kind)?),
@@ -111,10 +111,10 @@ fn core(machine: &Machine, measured: &Calibration, kind: usize) -> Result<CorePe
     Ok(CorePerformance {
         clock: hertz(*clock),
         llvm_cpu: None,
-        width: value(measured, &What::Slots { kind: name.clone() })?.round().max(1.0),
+        width: value(measured, &Quantity::Slots { kind: name.clone() })?.round().max(1.0),
         ports,
         units,
-        branch_miss: cycles_of(value(measured, &What::BranchMiss { kind: name.clone() })?),
+        branch_miss: cycles_of(value(measured, &Quantity::BranchMiss { kind: name.clone() })?),
         divided: true,
         thread_sets: 1,
     })
@@ -130,7 +130,7 @@ fn caches(
     let mut nearer = 0.0_f64;
     let mut caches = Vec::new();
     for level in there {
-        let cycles = value(measured, &What::CacheLatency { level })? * clock as f64 / 1e9;
+        let cycles = value(measured, &Quantity::CacheLatency { level })? * clock as f64 / 1e9;
         // A level faster than the one before is noise: Performance::check refuses it.
         nearer = nearer.max((cycles * 10.0).round() / 10.0);
         caches.push(CachePerformance {
@@ -145,9 +145,9 @@ fn caches(
 }
 
 /// Memory controllers, and the extra latency of each node's accesses to each other node.
-type Memory = (Vec<MemoryPerformance>, Vec<Vec<Nanos>>);
+type MemorySpeeds = (Vec<MemoryPerformance>, Vec<Vec<Nanos>>);
 
-fn memory(machine: &Machine, measured: &Calibration, line: Bytes) -> Result<Memory, String> {
+fn memory(machine: &Machine, measured: &Calibration, line: Bytes) -> Result<MemorySpeeds, String> {
     let nodes: Vec<Option<NodeNr>> = match &machine.nodes[..] {
         [] => vec![None],
         nodes => nodes.iter().map(|node| Some(node.os)).collect(),
@@ -157,14 +157,14 @@ fn memory(machine: &Machine, measured: &Calibration, line: Bytes) -> Result<Memo
     for node in 0..nodes.len() {
         let local = latency(machine, measured, &nodes, [node, node])?;
         let most = measured.figures.iter().filter(
-            |it| matches!(it.what, What::MemoryBandwidth { node: of, .. } | What::MemoryCapacity { node: of } if of == nodes[node]),
+            |it| matches!(it.what, Quantity::MemoryBandwidth { node: of, .. } | Quantity::MemoryCapacity { node: of } if of == nodes[node]),
         );
         // The greatest measured bandwidth, or the extrapolated capacity if greater.
         let bandwidth = most.map(|it| it.value).fold(0.0, f64::max);
         if bandwidth <= 0.0 {
             return Err(format!(
                 "{} is not known",
-                What::MemoryBandwidth { node: nodes[node], pus: 1 }
+                Quantity::MemoryBandwidth { node: nodes[node], pus: 1 }
             ));
         }
         controllers.push(MemoryPerformance {
@@ -192,7 +192,7 @@ fn latency(
     nodes: &[Option<NodeNr>],
     [from, to]: [usize; 2],
 ) -> Result<f64, String> {
-    let what = What::MemoryLatency { from: nodes[from], to: nodes[to] };
+    let what = Quantity::MemoryLatency { from: nodes[from], to: nodes[to] };
     value(measured, &what)
         .or_else(|missing| by_distance(machine, measured, from, to).ok_or(missing))
 }
@@ -206,7 +206,7 @@ fn by_distance(machine: &Machine, measured: &Calibration, from: usize, to: usize
         for (b, distance) in row.iter().enumerate() {
             // Local and remote accesses are never alike, even at equal reported distances.
             if *distance == rows[from][to] && (a == b) == (from == to) {
-                let what = What::MemoryLatency {
+                let what = Quantity::MemoryLatency {
                     from: Some(machine.nodes[a].os),
                     to: Some(machine.nodes[b].os),
                 };

@@ -10,7 +10,7 @@ fn machine() -> Machine {
     described::from_toml(text).unwrap().machine
 }
 
-fn figure(what: What, value: f64) -> Figure {
+fn figure(what: Quantity, value: f64) -> Figure {
     let (low, high) = (value * 0.9, value * 1.1);
     Figure { unit: what.unit(), what, value, low, high, unix_s: 1, source: "made up".into() }
 }
@@ -19,20 +19,20 @@ fn figure(what: What, value: f64) -> Figure {
 fn measured(machine: &Machine) -> Calibration {
     let kind = || machine.kinds[0].name.clone();
     let mut figures: Vec<Figure> =
-        machine.pus.iter().map(|pu| figure(What::Clock { pu: pu.os }, 2.5e9)).collect();
-    figures.push(figure(What::Slots { kind: kind() }, 3.96));
-    figures.push(figure(What::BranchMiss { kind: kind() }, 15.2));
+        machine.pus.iter().map(|pu| figure(Quantity::Clock { pu: pu.os }, 2.5e9)).collect();
+    figures.push(figure(Quantity::Slots { kind: kind() }, 3.96));
+    figures.push(figure(Quantity::BranchMiss { kind: kind() }, 15.2));
     let cycles = [0.5, 0.34, 1.0, 20.0, 0.5, 0.52, 14.0, 0.98, 1.0];
     for (work, cycles) in WorkKind::ALL.into_iter().zip(cycles) {
-        figures.push(figure(What::Work { kind: kind(), work }, cycles));
+        figures.push(figure(Quantity::Work { kind: kind(), work }, cycles));
     }
     for (level, ns) in [(1, 1.2), (2, 6.0)] {
-        figures.push(figure(What::CacheLatency { level }, ns));
+        figures.push(figure(Quantity::CacheLatency { level }, ns));
     }
     let node = machine.nodes.first().map(|node| node.os);
-    figures.push(figure(What::MemoryLatency { from: node, to: node }, 80.0));
-    figures.push(figure(What::MemoryBandwidth { node, pus: 1 }, 4e9));
-    figures.push(figure(What::MemoryBandwidth { node, pus: 4 }, 7e9));
+    figures.push(figure(Quantity::MemoryLatency { from: node, to: node }, 80.0));
+    figures.push(figure(Quantity::MemoryBandwidth { node, pus: 1 }, 4e9));
+    figures.push(figure(Quantity::MemoryBandwidth { node, pus: 4 }, 7e9));
     Calibration {
         identity: identity(machine),
         kernel: None,
@@ -71,7 +71,7 @@ fn speeds_follow_from_figures() {
 fn what_is_missing_is_named() {
     let machine = machine();
     let mut few = measured(&machine);
-    few.figures.retain(|figure| !matches!(figure.what, What::CacheLatency { level: 2 }));
+    few.figures.retain(|figure| !matches!(figure.what, Quantity::CacheLatency { level: 2 }));
     assert_eq!(performance(&machine, &few, Bytes(64)).unwrap_err(), "L2 latency is not known");
     few.figures.clear();
     assert_eq!(
@@ -114,13 +114,13 @@ fn a_machine_is_known_again() {
 
 #[test]
 fn figures_have_three_digits() {
-    let text = |unit: Unit, value| unit.text(value);
-    assert_eq!(text(Unit::Ns, 1.1349), "1.13 ns");
-    assert_eq!(text(Unit::Ns, 678_335.0), "678 us");
-    assert_eq!(text(Unit::Ns, 12_345_678.0), "12.3 ms");
-    assert_eq!(text(Unit::Bytes, 36_000.0), "35.2 KiB");
-    assert_eq!(text(Unit::Bytes, 9e6), "8.58 MiB");
-    assert_eq!(text(Unit::Ratio, 0.0), "0.00");
-    assert_eq!(text(Unit::Ratio, 0.0123), "0.012");
-    assert_eq!(text(Unit::Hertz, 3_524_000_000.0), "3.52 GHz");
+    let text = |unit: FigureUnit, value| unit.text(value);
+    assert_eq!(text(FigureUnit::Ns, 1.1349), "1.13 ns");
+    assert_eq!(text(FigureUnit::Ns, 678_335.0), "678 us");
+    assert_eq!(text(FigureUnit::Ns, 12_345_678.0), "12.3 ms");
+    assert_eq!(text(FigureUnit::Bytes, 36_000.0), "35.2 KiB");
+    assert_eq!(text(FigureUnit::Bytes, 9e6), "8.58 MiB");
+    assert_eq!(text(FigureUnit::Ratio, 0.0), "0.00");
+    assert_eq!(text(FigureUnit::Ratio, 0.0123), "0.012");
+    assert_eq!(text(FigureUnit::Hertz, 3_524_000_000.0), "3.52 GHz");
 }

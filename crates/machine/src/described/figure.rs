@@ -6,11 +6,11 @@ use std::str::FromStr;
 
 /// A figure, with or without a source.
 #[derive(Clone, Debug)]
-pub(super) struct Figure<T> {
+pub(super) struct DescribedFigure<T> {
     pub(super) value: T,
 }
 
-impl<'de, T: DeserializeOwned> Deserialize<'de> for Figure<T> {
+impl<'de, T: DeserializeOwned> Deserialize<'de> for DescribedFigure<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         /// The table form: a figure with its source, without other keys.
         #[derive(Deserialize)]

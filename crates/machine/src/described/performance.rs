@@ -1,12 +1,12 @@
 //! Table `performance` of a description: speeds of the parts of a machine.
 
-use super::figure::{Figure, Text};
+use super::figure::{DescribedFigure, Text};
 use super::{DescribedError, misfit};
 use crate::cpulist::PuSet;
 use crate::machine::Machine;
 use crate::performance::{
-    CachePerformance, CorePerformance, Impossible, Inclusion, LinkPerformance, MemoryPerformance,
-    Part, Performance, PortSet, Replacement, Unit, WorkKind,
+    CachePerformance, CorePerformance, ExecutionUnit, Impossible, Inclusion, LinkPerformance,
+    MemoryPerformance, Performance, PerformancePart, PortSet, Replacement, WorkKind,
 };
 use crate::units::{Bytes, BytesPerSecond, Cycles, Hertz, Nanos};
 use serde::Deserialize;
@@ -19,15 +19,15 @@ const MAX_CROSSINGS: usize = 1 << 22;
 /// Content of the table `performance`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct Speeds {
+pub(super) struct PerformanceForm {
     kind: Vec<KindSpeed>,
     cache: Vec<CacheSpeed>,
     /// One entry for all nodes, or one for each.
     memory: Vec<MemorySpeed>,
     /// Extra latency of an access to another node, by pair of nodes.
-    hops: Option<Figure<Vec<Vec<Text<Nanos>>>>>,
+    hops: Option<DescribedFigure<Vec<Vec<Text<Nanos>>>>>,
     /// The same by distance of the nodes; excludes `hops`.
-    hops_by_distance: Option<Figure<BTreeMap<String, Text<Nanos>>>>,
+    hops_by_distance: Option<DescribedFigure<BTreeMap<String, Text<Nanos>>>>,
     #[serde(default)]
     links: Vec<LinkGroup>,
 }
@@ -37,13 +37,13 @@ pub(super) struct Speeds {
 struct KindSpeed {
     /// Name of the `[[kind]]`; optional on a machine of one kind.
     name: Option<String>,
-    clock: Figure<Text<Hertz>>,
-    llvm_cpu: Option<Figure<String>>,
-    slots_per_cycle: Figure<f64>,
-    branch_miss: Figure<Text<Cycles>>,
-    divided: Figure<bool>,
-    thread_sets: Option<Figure<u32>>,
-    ports: Figure<Vec<String>>,
+    clock: DescribedFigure<Text<Hertz>>,
+    llvm_cpu: Option<DescribedFigure<String>>,
+    slots_per_cycle: DescribedFigure<f64>,
+    branch_miss: DescribedFigure<Text<Cycles>>,
+    divided: DescribedFigure<bool>,
+    thread_sets: Option<DescribedFigure<u32>>,
+    ports: DescribedFigure<Vec<String>>,
     units: Vec<UnitSpeed>,
 }
 
@@ -62,32 +62,32 @@ struct UnitSpeed {
 #[serde(deny_unknown_fields)]
 struct CacheSpeed {
     level: u8,
-    latency: Figure<Text<Cycles>>,
+    latency: DescribedFigure<Text<Cycles>>,
     /// Optional for level 1, the nearest level.
-    inclusion: Option<Figure<Inclusion>>,
+    inclusion: Option<DescribedFigure<Inclusion>>,
     /// Defaults to least recently used.
-    replacement: Option<Figure<Replacement>>,
-    bandwidth: Option<Figure<Text<BytesPerSecond>>>,
+    replacement: Option<DescribedFigure<Replacement>>,
+    bandwidth: Option<DescribedFigure<Text<BytesPerSecond>>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MemorySpeed {
-    latency: Figure<Text<Nanos>>,
-    bandwidth: Figure<Text<BytesPerSecond>>,
-    line: Figure<Text<Bytes>>,
+    latency: DescribedFigure<Text<Nanos>>,
+    bandwidth: DescribedFigure<Text<BytesPerSecond>>,
+    line: DescribedFigure<Text<Bytes>>,
 }
 
 /// Links of the same bandwidth.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LinkGroup {
-    bandwidth: Figure<Text<BytesPerSecond>>,
+    bandwidth: DescribedFigure<Text<BytesPerSecond>>,
     /// One link a line: name, colon, and the accesses that cross the link, `0>1 0>4-7`.
-    routes: Figure<Vec<String>>,
+    routes: DescribedFigure<Vec<String>>,
 }
 
-impl Speeds {
+impl PerformanceForm {
     /// Builds and checks the speeds of `machine`.
     pub(super) fn performance(&self, machine: &Machine) -> Result<Performance, DescribedError> {
         // A machine without nodes has one memory.
@@ -172,18 +172,20 @@ impl Speeds {
     fn misfit(&self, impossible: Impossible, order: &[usize]) -> DescribedError {
         let Impossible { part, field, expected, found } = impossible;
         let part = match part {
-            Part::Kinds => "kind".into(),
-            Part::Kind(index) => kind_key(index, order),
-            Part::Unit(index, unit) => format!("{}.units[{unit}]", kind_key(index, order)),
-            Part::Caches => "cache".into(),
-            Part::Cache(level) => format!("cache[{level}]"),
-            Part::Memories => "memory".into(),
-            Part::Memory(node) => {
+            PerformancePart::Kinds => "kind".into(),
+            PerformancePart::Kind(index) => kind_key(index, order),
+            PerformancePart::Unit(index, unit) => {
+                format!("{}.units[{unit}]", kind_key(index, order))
+            }
+            PerformancePart::Caches => "cache".into(),
+            PerformancePart::Cache(level) => format!("cache[{level}]"),
+            PerformancePart::Memories => "memory".into(),
+            PerformancePart::Memory(node) => {
                 format!("memory[{}]", if self.memory.len() == 1 { 0 } else { node })
             }
-            Part::Hops if self.hops.is_some() => "hops".into(),
-            Part::Hops => "hops-by-distance".into(),
-            Part::Link(link) => self.link(link, field == "bandwidth"),
+            PerformancePart::Hops if self.hops.is_some() => "hops".into(),
+            PerformancePart::Hops => "hops-by-distance".into(),
+            PerformancePart::Link(link) => self.link(link, field == "bandwidth"),
         };
         let field = match field {
             "width" => ".slots-per-cycle".into(),
@@ -265,13 +267,18 @@ impl KindSpeed {
         })
     }
 
-    fn unit(&self, at: usize, index: usize, unit: &UnitSpeed) -> Result<Unit, DescribedError> {
+    fn unit(
+        &self,
+        at: usize,
+        index: usize,
+        unit: &UnitSpeed,
+    ) -> Result<ExecutionUnit, DescribedError> {
         let ports = self.port_set(&unit.ports).map_err(|unknown| {
             let key = format!("performance.kind[{at}].units[{index}].ports");
             misfit(key, format!("names out of {}", self.ports.value.join(", ")), unknown)
         })?;
         let occupancy = unit.occupancy.map_or(Cycles(1.0), |cycles| cycles.0);
-        Ok(Unit { kind: unit.work, ports, occupancy })
+        Ok(ExecutionUnit { kind: unit.work, ports, occupancy })
     }
 
     /// Looks up ports by name.

@@ -1,11 +1,11 @@
 //! Structure of a described machine: from counts to parts.
 
-use super::figure::{Figure, Text};
+use super::figure::{DescribedFigure, Text};
 use super::{DescribedError, misfit, performance};
 use crate::cpulist::{MAX_PU_NR, PuSet};
 use crate::ids::{NodeNr, PuNr};
 use crate::machine::CacheKind;
-use crate::parts::{CachePart, DistancePart, KindPart, NodePart, Parts};
+use crate::parts::{CachePart, DistancePart, KindPart, MachineParts, NodePart};
 use crate::units::{Bytes, Hertz};
 use serde::Deserialize;
 
@@ -20,44 +20,44 @@ pub(super) struct Description {
     #[serde(rename = "version")]
     _version: u32,
     name: String,
-    processor: Option<Figure<String>>,
+    processor: Option<DescribedFigure<String>>,
     shape: Shape,
     #[serde(default)]
     numbering: Numbering,
     #[serde(default)]
-    memory: Memory,
+    memory: NodeMemoryForm,
     #[serde(default)]
     cache: Vec<CacheLevel>,
     #[serde(default)]
-    kind: Vec<Kind>,
+    kind: Vec<KindForm>,
     /// Speeds of all parts, or none.
-    pub(super) performance: Option<performance::Speeds>,
+    pub(super) performance: Option<performance::PerformanceForm>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Shape {
-    packages: Figure<u32>,
-    cores_per_package: Figure<u32>,
-    pus_per_core: Figure<u32>,
+    packages: DescribedFigure<u32>,
+    cores_per_package: DescribedFigure<u32>,
+    pus_per_core: DescribedFigure<u32>,
     /// Number of NUMA nodes of the whole machine; 0 or absent for a machine that reports none.
-    nodes: Option<Figure<u32>>,
+    nodes: Option<DescribedFigure<u32>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Numbering {
     /// "in-order" (the default), "siblings-last", or a list in logical order.
-    pus: Option<Figure<String>>,
+    pus: Option<DescribedFigure<String>>,
     /// Offline PUs; not among the PUs of the shape.
-    offline: Option<Figure<Text<PuSet>>>,
+    offline: Option<DescribedFigure<Text<PuSet>>>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Memory {
-    per_node: Option<Figure<Text<Bytes>>>,
-    distances: Option<Figure<Vec<Vec<u32>>>>,
+struct NodeMemoryForm {
+    per_node: Option<DescribedFigure<Text<Bytes>>>,
+    distances: Option<DescribedFigure<Vec<Vec<u32>>>>,
 }
 
 #[derive(Deserialize)]
@@ -65,24 +65,24 @@ struct Memory {
 struct CacheLevel {
     level: u8,
     kind: CacheKind,
-    size: Option<Figure<Text<Bytes>>>,
+    size: Option<DescribedFigure<Text<Bytes>>>,
     /// Number of neighbouring cores that share a cache.
-    cores: Figure<u32>,
+    cores: DescribedFigure<u32>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Kind {
+struct KindForm {
     name: String,
     /// Cores of the kind, from 0 in logical order; optional on a machine of one kind.
-    cores: Option<Figure<Text<PuSet>>>,
-    capacity: Option<Figure<u32>>,
-    max_frequency: Option<Figure<Text<Hertz>>>,
+    cores: Option<DescribedFigure<Text<PuSet>>>,
+    capacity: Option<DescribedFigure<u32>>,
+    max_frequency: Option<DescribedFigure<Text<Hertz>>>,
 }
 
 /// Numbers of parts, checked.
 #[derive(Clone, Copy)]
-struct Size {
+struct PartCounts {
     packages: usize,
     /// Cores of the whole machine.
     cores: usize,
@@ -92,7 +92,7 @@ struct Size {
 
 impl Description {
     /// Builds the parts of the machine.
-    pub(super) fn parts(self) -> Result<Parts, DescribedError> {
+    pub(super) fn parts(self) -> Result<MachineParts, DescribedError> {
         let size = self.shape.size()?;
         let cores = self.numbering.cores(size)?;
         let offline = self.numbering.offline(&cores)?;
@@ -106,7 +106,7 @@ impl Description {
             may_be_home: true,
         });
         let nodes: Vec<NodePart> = parts.collect();
-        Ok(Parts {
+        Ok(MachineParts {
             distances: self.memory.distances(nodes.len())?,
             name: self.name,
             processor: self.processor.map(|processor| processor.value),
@@ -122,7 +122,7 @@ impl Description {
 }
 
 impl Shape {
-    fn size(&self) -> Result<Size, DescribedError> {
+    fn size(&self) -> Result<PartCounts, DescribedError> {
         let figures = [
             ("shape.packages", self.packages.value),
             ("shape.cores-per-package", self.cores_per_package.value),
@@ -137,13 +137,13 @@ impl Shape {
             return Err(misfit("shape", format!("at most {} PUs", MAX_PU_NR + 1), all));
         }
         let [packages, cores, smt] = figures.map(|(_, figure)| figure as usize);
-        Ok(Size { packages, cores: packages * cores, smt })
+        Ok(PartCounts { packages, cores: packages * cores, smt })
     }
 }
 
 impl Numbering {
     /// PUs of every core, in logical order.
-    fn cores(&self, size: Size) -> Result<Vec<Vec<PuNr>>, DescribedError> {
+    fn cores(&self, size: PartCounts) -> Result<Vec<Vec<PuNr>>, DescribedError> {
         let count = size.cores * size.smt;
         let order = match self.pus.as_ref().map_or("in-order", |pus| pus.value.as_str()) {
             "in-order" => (0..count).map(PuNr::new).collect(),
@@ -186,7 +186,7 @@ fn listed(list: &str, count: usize) -> Result<Vec<PuNr>, DescribedError> {
     Ok(order)
 }
 
-impl Memory {
+impl NodeMemoryForm {
     fn distances(&self, nodes: usize) -> Result<Option<DistancePart>, DescribedError> {
         let Some(rows) = self.distances.as_ref().map(|distances| &distances.value) else {
             return Ok(None);
@@ -237,7 +237,7 @@ fn caches(levels: &[CacheLevel], cores: &[Vec<PuNr>]) -> Result<Vec<CachePart>, 
     Ok(caches)
 }
 
-fn kinds(kinds: &[Kind], cores: &[Vec<PuNr>]) -> Result<Vec<KindPart>, DescribedError> {
+fn kinds(kinds: &[KindForm], cores: &[Vec<PuNr>]) -> Result<Vec<KindPart>, DescribedError> {
     let mut taken = PuSet::new();
     let mut parts = Vec::new();
     for (index, kind) in kinds.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::machine::Machine;
-use crate::performance::{Inclusion, PortSet, Replacement, Unit, WorkKind};
+use crate::performance::{ExecutionUnit, Inclusion, PortSet, Replacement, WorkKind};
 use crate::units::{BytesPerSecond, Cycles, Hertz, Nanos};
 use proptest::prelude::*;
 
@@ -278,7 +278,7 @@ fn speeds_without_sources() {
     let speeds = performance(&format!("{SMALL}{SPEEDS}")).expect("read").expect("described");
     let core = &speeds.kinds[0];
     assert_eq!((core.clock, core.branch_miss), (Hertz::mhz(2000), Cycles(15.0)));
-    let unit = |kind, ports, cycles| Unit { kind, ports, occupancy: Cycles(cycles) };
+    let unit = |kind, ports, cycles| ExecutionUnit { kind, ports, occupancy: Cycles(cycles) };
     assert_eq!(
         core.units,
         [unit(WorkKind::Int, PortSet(0b11), 1.0), unit(WorkKind::IntDiv, PortSet(0b10), 20.0)]

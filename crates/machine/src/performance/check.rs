@@ -22,7 +22,7 @@ mod most {
 
 /// A part of a [`Performance`], by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum PerformancePart {
     /// All kinds of cores.
     Kinds,
     /// A kind of core.
@@ -43,7 +43,7 @@ pub enum Part {
     Link(usize),
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for PerformancePart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kinds => write!(f, "kinds"),
@@ -64,7 +64,7 @@ impl fmt::Display for Part {
 #[error("performance.{part}{}{field}: expected {expected}, found {found}", if field.is_empty() { "" } else { "." })]
 pub struct Impossible {
     /// Part with the figure.
-    pub part: Part,
+    pub part: PerformancePart,
     /// Name of the figure; empty for the part as a whole.
     pub field: &'static str,
     /// Expected value.
@@ -86,7 +86,7 @@ fn refuse<T>(
 }
 
 /// Adds the part to an error.
-fn at(part: Part) -> impl Fn(Refused) -> Impossible {
+fn at(part: PerformancePart) -> impl Fn(Refused) -> Impossible {
     move |(field, expected, found)| Impossible { part, field, expected, found }
 }
 
@@ -98,20 +98,21 @@ impl Performance {
     pub fn check(&self, machine: &Machine) -> Result<(), Impossible> {
         // A machine without nodes has one memory.
         let nodes = machine.nodes.len().max(1);
-        count(self.kinds.len(), machine.kinds.len(), "kinds").map_err(at(Part::Kinds))?;
+        count(self.kinds.len(), machine.kinds.len(), "kinds")
+            .map_err(at(PerformancePart::Kinds))?;
         for (index, kind) in self.kinds.iter().enumerate() {
-            kind.check().map_err(at(Part::Kind(index)))?;
+            kind.check().map_err(at(PerformancePart::Kind(index)))?;
             kind.check_units(index)?;
         }
         self.check_caches(machine)?;
-        count(self.memory.len(), nodes, "controllers").map_err(at(Part::Memories))?;
+        count(self.memory.len(), nodes, "controllers").map_err(at(PerformancePart::Memories))?;
         for (index, memory) in self.memory.iter().enumerate() {
-            memory.check().map_err(at(Part::Memory(index)))?;
+            memory.check().map_err(at(PerformancePart::Memory(index)))?;
         }
-        self.check_hops(nodes).map_err(at(Part::Hops))?;
+        self.check_hops(nodes).map_err(at(PerformancePart::Hops))?;
         let mut names = BTreeSet::new();
         for (index, link) in self.links.iter().enumerate() {
-            link.check(nodes, &mut names).map_err(at(Part::Link(index)))?;
+            link.check(nodes, &mut names).map_err(at(PerformancePart::Link(index)))?;
         }
         Ok(())
     }
@@ -126,17 +127,18 @@ impl Performance {
                 [] => "a machine with data caches".to_owned(),
                 levels => format!("levels {levels:?}, those of the machine's data caches"),
             };
-            return refuse("", expected, format!("{described:?}")).map_err(at(Part::Caches));
+            return refuse("", expected, format!("{described:?}"))
+                .map_err(at(PerformancePart::Caches));
         }
         let mut nearer = Cycles(0.0);
         for (index, cache) in self.caches.iter().enumerate() {
-            cache.check(nearer).map_err(at(Part::Cache(index)))?;
+            cache.check(nearer).map_err(at(PerformancePart::Cache(index)))?;
             nearer = cache.latency;
             let mut of_level = holds_data.clone().filter(|found| found.level == cache.level);
             // The contention model divides a cache by its size.
             if of_level.any(|cache| cache.size.is_none()) {
                 let found = refuse("", "a cache whose size is known", "one without size");
-                return found.map_err(at(Part::Cache(index)));
+                return found.map_err(at(PerformancePart::Cache(index)));
             }
         }
         Ok(())
@@ -185,7 +187,7 @@ impl CorePerformance {
 
     fn check_units(&self, kind: usize) -> Result<(), Impossible> {
         for (index, unit) in self.units.iter().enumerate() {
-            let part = at(Part::Unit(kind, index));
+            let part = at(PerformancePart::Unit(kind, index));
             // In 64 bits, since a shift of 32 bits by 32 ports would overflow.
             let beyond = u64::from(unit.ports.0) >> self.ports.len() != 0;
             if unit.ports.is_empty() || beyond {

@@ -4,7 +4,7 @@ use crate::check::MAX_PUS;
 use crate::cpulist::{MAX_PU_NR, PuSet};
 use crate::ids::{NodeNr, PuNr};
 use crate::machine::CacheKind;
-use crate::parts::{CachePart, DistancePart, KindPart, NodePart, Parts};
+use crate::parts::{CachePart, DistancePart, KindPart, MachineParts, NodePart};
 use crate::read::child;
 use crate::read::error::ReadError;
 use crate::read::kinds::{self, KindFacts};
@@ -41,7 +41,7 @@ const CACHES: [ObjectType; 8] = [
 
 /// Failure of hwloc on this machine.
 #[derive(Debug, Serialize, Deserialize)]
-enum Refusal {
+enum HwlocFailure {
     /// hwloc is configured to show another machine.
     Elsewhere,
     /// Message of hwloc.
@@ -49,20 +49,20 @@ enum Refusal {
 }
 
 /// Reads this machine, including PUs that this process may not use.
-pub(crate) fn live() -> Result<Parts, ReadError> {
+pub(crate) fn live() -> Result<MachineParts, ReadError> {
     let answer = child::answer(|| match load(Topology::builder()) {
-        Ok(topology) if !topology.is_this_system() => Err(Refusal::Elsewhere),
+        Ok(topology) if !topology.is_this_system() => Err(HwlocFailure::Elsewhere),
         Ok(topology) => Ok(parts(&topology)),
-        Err(reason) => Err(Refusal::Failed(reason)),
+        Err(reason) => Err(HwlocFailure::Failed(reason)),
     });
     answer.map_err(|reason| ReadError::Unanswered { reason })?.map_err(|refusal| match refusal {
-        Refusal::Elsewhere => ReadError::Elsewhere,
-        Refusal::Failed(reason) => ReadError::Hwloc { reason },
+        HwlocFailure::Elsewhere => ReadError::Elsewhere,
+        HwlocFailure::Failed(reason) => ReadError::Hwloc { reason },
     })
 }
 
 /// Builds the machine of one of hwloc's synthetic strings.
-pub(crate) fn synthetic(text: &str) -> Result<Parts, ReadError> {
+pub(crate) fn synthetic(text: &str) -> Result<MachineParts, ReadError> {
     let found: String = text.chars().take(60).collect();
     let Some(size) = SyntheticSize::of(text) else { return Err(ReadError::Synthetic { found }) };
     if let Err(expected) = size.check() {
@@ -73,7 +73,7 @@ pub(crate) fn synthetic(text: &str) -> Result<Parts, ReadError> {
         Some(parts(&load(builder).ok()?))
     });
     match answer {
-        Ok(Some(parts)) => Ok(Parts { name: text.into(), ..parts }),
+        Ok(Some(parts)) => Ok(MachineParts { name: text.into(), ..parts }),
         Ok(None) => Err(ReadError::Synthetic { found }),
         Err(reason) => Err(ReadError::SyntheticUnanswered { found, reason }),
     }
@@ -180,12 +180,12 @@ pub(crate) fn load(builder: TopologyBuilder) -> Result<Topology, String> {
 }
 
 /// Converts a loaded topology to parts.
-pub(crate) fn parts(topology: &Topology) -> Parts {
+pub(crate) fn parts(topology: &Topology) -> MachineParts {
     let cores = topology.objects_with_type(ObjectType::Core);
     let packages = topology.objects_with_type(ObjectType::Package);
     let online = pu_set(&topology.cpuset());
     let root = topology.root_object();
-    Parts {
+    MachineParts {
         name: info(root, c"HostName").unwrap_or_default(),
         processor: processor(topology),
         pus: topology.objects_with_type(ObjectType::PU).filter_map(pu_number).collect(),

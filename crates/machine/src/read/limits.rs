@@ -15,7 +15,7 @@ use colocate_files::kernel::{self, Mount};
 pub fn usable(machine: &Machine, files: &Sysfs) -> Usable {
     let mounts = mounts(files);
     let member = membership(files, "self");
-    let groups = Groups::of(files, &mounts, &member);
+    let groups = ProcessControlGroups::of(files, &mounts, &member);
     Usable::within(machine, affinity(files), groups.cpuset(), groups.quota())
 }
 
@@ -25,7 +25,7 @@ pub fn usable(machine: &Machine, files: &Sysfs) -> Usable {
 pub fn quotas(files: &Sysfs, process: &str) -> Vec<(String, CpuQuota)> {
     let mounts = mounts(files);
     let member = membership(files, process);
-    let groups = Groups::of(files, &mounts, &member);
+    let groups = ProcessControlGroups::of(files, &mounts, &member);
     groups.quotas().collect()
 }
 
@@ -36,7 +36,7 @@ fn affinity(files: &Sysfs) -> Option<PuSet> {
 }
 
 /// Control groups of a process.
-struct Groups<'a> {
+struct ProcessControlGroups<'a> {
     files: &'a Sysfs,
     mounts: &'a [Mount],
     member: Memberships,
@@ -61,7 +61,7 @@ impl Cpusets {
     /// mount shows its control group.
     #[must_use]
     pub fn of(&self, membership: &str) -> Option<PuSet> {
-        Groups::of(&self.files, &self.mounts, membership).cpuset()
+        ProcessControlGroups::of(&self.files, &self.mounts, membership).cpuset()
     }
 }
 
@@ -74,7 +74,7 @@ fn mounts(files: &Sysfs) -> Vec<Mount> {
     kernel::mounts(&files.text("/proc/self/mountinfo").unwrap_or_default()).collect()
 }
 
-impl<'a> Groups<'a> {
+impl<'a> ProcessControlGroups<'a> {
     fn of(files: &'a Sysfs, mounts: &'a [Mount], membership: &str) -> Self {
         Self { files, mounts, member: Memberships::parse(membership) }
     }

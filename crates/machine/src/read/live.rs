@@ -2,7 +2,7 @@
 
 use crate::cpulist::PuSet;
 use crate::machine::Machine;
-use crate::parts::Parts;
+use crate::parts::MachineParts;
 use crate::read::error::ReadError;
 use crate::read::sysfs::Sysfs;
 use std::fmt;
@@ -72,7 +72,7 @@ pub(super) struct Reading {
 /// without any PU.
 pub(super) fn read(
     files: &Sysfs,
-    hwloc: impl Fn() -> Result<Parts, ReadError>,
+    hwloc: impl Fn() -> Result<MachineParts, ReadError>,
 ) -> Result<Reading, ReadError> {
     let (machine, caveat) = match steady(files, hwloc) {
         Ok(found) => found,
@@ -87,7 +87,7 @@ pub(super) fn read(
 /// PUs that came or went.
 fn steady(
     files: &Sysfs,
-    hwloc: impl Fn() -> Result<Parts, ReadError>,
+    hwloc: impl Fn() -> Result<MachineParts, ReadError>,
 ) -> Result<(Machine, Option<Caveat>), ReadError> {
     let mut attempts = vec![Attempt::new(files, &hwloc)?];
     while attempts.len() < TRIES {
@@ -114,19 +114,22 @@ fn steady(
 }
 
 /// Assembles the live machine.
-fn assembled(parts: Parts) -> Result<Machine, ReadError> {
+fn assembled(parts: MachineParts) -> Result<Machine, ReadError> {
     parts.assemble().map_err(|reason| ReadError::Flaw { origin: "this machine".into(), reason })
 }
 
 /// One attempt to read the machine.
 struct Attempt {
-    parts: Parts,
+    parts: MachineParts,
     before: Moment,
     after: Moment,
 }
 
 impl Attempt {
-    fn new(files: &Sysfs, hwloc: impl Fn() -> Result<Parts, ReadError>) -> Result<Self, ReadError> {
+    fn new(
+        files: &Sysfs,
+        hwloc: impl Fn() -> Result<MachineParts, ReadError>,
+    ) -> Result<Self, ReadError> {
         let before = Moment::of(files);
         let mut parts = hwloc()?;
         files.complete(&mut parts);
@@ -190,7 +193,7 @@ fn without_hwloc(files: &Sysfs, reason: String) -> Result<(Machine, Option<Cavea
 }
 
 /// Completes and assembles parts.
-fn completed(files: &Sysfs, mut parts: Parts) -> Result<Machine, ReadError> {
+fn completed(files: &Sysfs, mut parts: MachineParts) -> Result<Machine, ReadError> {
     files.complete(&mut parts);
     assembled(parts)
 }
@@ -213,22 +216,28 @@ mod tests {
     }
 
     /// PUs, their cores and packages.
-    fn parts(pus: &str, cores: &[&str], packages: &[&str]) -> Parts {
+    fn parts(pus: &str, cores: &[&str], packages: &[&str]) -> MachineParts {
         let lists = |lists: &[&str]| lists.iter().map(|list| numbers(list)).collect();
         let (cores, packages) = (lists(cores), lists(packages));
-        Parts { name: "it".into(), pus: numbers(pus), cores, packages, ..Parts::default() }
+        MachineParts {
+            name: "it".into(),
+            pus: numbers(pus),
+            cores,
+            packages,
+            ..MachineParts::default()
+        }
     }
 
     /// Four PUs of two cores; while PU 3 goes; without it.
-    fn whole() -> Parts {
+    fn whole() -> MachineParts {
         parts("0-3", &["0-1", "2-3"], &["0-3"])
     }
 
-    fn torn() -> Parts {
+    fn torn() -> MachineParts {
         parts("0-3", &["0-1", "2", "3"], &["0-2", "3"])
     }
 
-    fn rest() -> Parts {
+    fn rest() -> MachineParts {
         parts("0-2", &["0-1", "2"], &["0-2"])
     }
 
@@ -320,7 +329,7 @@ mod tests {
         };
         let caches = vec![cache(2, "1-2"), cache(3, "0-1"), cache(3, "2-3")];
         let reading =
-            read(&tree.files(), || Ok(Parts { caches: caches.clone(), ..whole() })).unwrap();
+            read(&tree.files(), || Ok(MachineParts { caches: caches.clone(), ..whole() })).unwrap();
         assert_eq!(cores(&reading.machine), [vec![0, 1], vec![2], vec![3]]);
         let reason = "expected caches that nest, found cache L#1 and cache L#0 overlapping".into();
         assert_eq!(reading.caveats, [Caveat::WithoutHwloc { reason }]);

@@ -33,7 +33,7 @@ pub use child::Unanswered;
 pub use error::ReadError;
 pub use limits::{Cpusets, quotas, usable};
 pub use live::Caveat;
-pub use source::{Seen, load, open, performance, sources, xml_file};
+pub use source::{KnownMachine, load, open, performance, sources, xml_file};
 pub use sysfs::Sysfs;
 pub use xml::{Saved, XmlError, from_xml_str};
 
@@ -97,12 +97,12 @@ pub fn synthetic(text: &str) -> Result<Machine, ReadError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::Parts;
+    use crate::parts::MachineParts;
     use hwlocality::Topology;
     use hwlocality::topology::export::xml::XMLExportFlags;
 
     /// hwloc's own reading of XML, which we trust only with files of ours.
-    fn by_hwloc(text: &str) -> Parts {
+    fn by_hwloc(text: &str) -> MachineParts {
         let read =
             || hwloc::parts(&hwloc::load(Topology::builder().from_xml(text).unwrap()).unwrap());
         child::answer(read).unwrap()
@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    fn compare(xml: &str, theirs: Parts, name: &str) {
+    fn compare(xml: &str, theirs: MachineParts, name: &str) {
         let ours = from_xml_str(xml).map(|saved| saved.machine);
         assert_eq!(ours.unwrap(), theirs.assemble().unwrap(), "{name}");
     }

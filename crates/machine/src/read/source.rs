@@ -17,7 +17,7 @@ use std::path::Path;
 
 /// A machine with everything known about it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
+pub struct KnownMachine {
     /// The machine.
     pub machine: Machine,
     /// Usable PUs and limits; `None` for a machine without processes, such as a described one.
@@ -52,12 +52,12 @@ pub fn open(spec: &str) -> Result<Machine, ReadError> {
 ///
 /// # Errors
 /// As [`open`].
-pub fn load(spec: &str) -> Result<Seen, ReadError> {
+pub fn load(spec: &str) -> Result<KnownMachine, ReadError> {
     if spec == "live" {
         let Reading { machine, caveats } = crate::read::reading()?;
         let kept = kept::applied(machine)?;
         let usable = Some(limits::usable(&kept.machine, &Sysfs::at(Path::new("/"))));
-        return Ok(Seen { caveats, ..seen(Ok(Exact { usable, ..kept }))? });
+        return Ok(KnownMachine { caveats, ..seen(Ok(Exact { usable, ..kept }))? });
     }
     if let Some(text) = spec.strip_prefix("synthetic:") {
         let machine = crate::read::synthetic(text)?;
@@ -109,8 +109,8 @@ fn by_name(name: &str) -> Option<&'static str> {
     described::MACHINES.iter().find(|(found, _)| *found == name).map(|(_, text)| *text)
 }
 
-fn seen(exact: Result<Exact, ReadError>) -> Result<Seen, ReadError> {
-    exact.map(|Exact { version: _, machine, usable, performance, calibration }| Seen {
+fn seen(exact: Result<Exact, ReadError>) -> Result<KnownMachine, ReadError> {
+    exact.map(|Exact { version: _, machine, usable, performance, calibration }| KnownMachine {
         machine,
         usable,
         performance,
@@ -132,7 +132,7 @@ fn known() -> String {
 ///
 /// # Errors
 /// [`ReadError::File`] or [`ReadError::Xml`].
-pub fn xml_file(path: &Path) -> Result<Seen, ReadError> {
+pub fn xml_file(path: &Path) -> Result<KnownMachine, ReadError> {
     let text = text(path)?;
     let Saved { mut machine, allowed } = xml::from_xml_str(&text)
         .map_err(|reason| ReadError::Xml { origin: path.display().to_string(), reason })?;

@@ -3,7 +3,7 @@
 use crate::calibrated::Reported;
 use crate::cpulist::PuSet;
 use crate::ids::PuNr;
-use crate::parts::{KindPart, Parts};
+use crate::parts::{KindPart, MachineParts};
 use crate::units::{Bytes, Hertz};
 use colocate_files::kernel;
 use std::collections::BTreeMap;
@@ -117,7 +117,7 @@ impl Sysfs {
     }
 
     /// Adds the facts that hwloc did not report.
-    pub(crate) fn complete(&self, parts: &mut Parts) {
+    pub(crate) fn complete(&self, parts: &mut MachineParts) {
         parts.offline.extend(self.offline().iter());
         self.correct_nodes(&mut parts.nodes);
         if parts.kinds.is_empty() {
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn kinds_come_from_capacities_where_hwloc_has_none() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/trees/cores");
-        let mut parts = Parts { pus: (0..4).map(PuNr).collect(), ..Parts::default() };
+        let mut parts = MachineParts { pus: (0..4).map(PuNr).collect(), ..MachineParts::default() };
         Sysfs::at(&root).complete(&mut parts);
         let machine = parts.assemble().unwrap();
         let kinds: Vec<_> = machine
@@ -226,8 +226,11 @@ mod tests {
     }
 
     fn kinds_of(parts: Vec<KindPart>) -> Vec<(String, String)> {
-        let mut parts =
-            Parts { pus: (0..12).map(PuNr).collect(), kinds: parts, ..Parts::default() };
+        let mut parts = MachineParts {
+            pus: (0..12).map(PuNr).collect(),
+            kinds: parts,
+            ..MachineParts::default()
+        };
         hybrid_tree().complete(&mut parts);
         let machine = parts.assemble().unwrap();
         let of = |kind: usize| {

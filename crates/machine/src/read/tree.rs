@@ -3,7 +3,7 @@
 use crate::cpulist::PuSet;
 use crate::ids::{NodeNr, PuNr};
 use crate::machine::CacheKind;
-use crate::parts::{CachePart, DistancePart, NodePart, Parts};
+use crate::parts::{CachePart, DistancePart, MachineParts, NodePart};
 use crate::read::sysfs::Sysfs;
 use crate::units::Bytes;
 use colocate_files::kernel;
@@ -36,21 +36,21 @@ impl Sysfs {
     }
 
     /// Parts without structure: PUs, and one node with the memory of the whole machine.
-    pub(crate) fn flat_parts(&self) -> Parts {
+    pub(crate) fn flat_parts(&self) -> MachineParts {
         let online = self.online().unwrap_or_else(|| self.allowed());
         let memory = memory(self, "/proc/meminfo");
         let node = NodePart { os: NodeNr(0), memory, pus: online.clone(), may_be_home: true };
-        Parts {
+        MachineParts {
             name: self.text("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned(),
             processor: processor(self),
             pus: online.iter().collect(),
             nodes: vec![node],
-            ..Parts::default()
+            ..MachineParts::default()
         }
     }
 
     /// All parts described by the files.
-    pub(crate) fn tree_parts(&self) -> Parts {
+    pub(crate) fn tree_parts(&self) -> MachineParts {
         let flat = self.flat_parts();
         let packages =
             topology_groups(self, &flat.pus, ["package_cpus_list", "core_siblings_list"]);
@@ -75,7 +75,7 @@ impl Sysfs {
                 pus: pus.iter().collect(),
             })
         });
-        Parts {
+        MachineParts {
             pus,
             cores: cores.iter().map(|core| core.iter().collect()).collect(),
             packages: packages.iter().map(|package| package.iter().collect()).collect(),
@@ -84,7 +84,7 @@ impl Sysfs {
             nodes: if nodes.is_empty() { flat.nodes } else { nodes },
             name: flat.name,
             processor: flat.processor,
-            ..Parts::default()
+            ..MachineParts::default()
         }
     }
 
@@ -257,7 +257,7 @@ mod tests {
     }
 
     fn read(tree: &Tree) -> Machine {
-        Parts { name: "tree".into(), ..tree.files().tree_parts() }.assemble().unwrap()
+        MachineParts { name: "tree".into(), ..tree.files().tree_parts() }.assemble().unwrap()
     }
 
     #[test]
@@ -293,11 +293,11 @@ mod tests {
     fn nodes_have_the_pus_of_the_kernels_lists() {
         let lists = [("node/node0/cpulist", "0-1,4-5\n"), ("node/node1/cpulist", "2-3,6-7\n")];
         let tree = Tree::of("crossing", &lists);
-        let mut parts = Parts {
+        let mut parts = MachineParts {
             pus: (0..8).map(PuNr).collect(),
             packages: [0..4, 4..8].map(|pus| pus.map(PuNr).collect()).to_vec(),
             nodes: vec![node(0, "0-7"), node(1, "0-7")],
-            ..Parts::default()
+            ..MachineParts::default()
         };
         tree.files().complete(&mut parts);
         let machine = parts.assemble().unwrap();
@@ -313,10 +313,10 @@ mod tests {
     fn a_node_without_pus_is_no_home() {
         let lists = [("node/node0/cpulist", "0-1\n"), ("node/node1/cpulist", "\n")];
         let tree = Tree::of("no-home", &lists);
-        let mut parts = Parts {
+        let mut parts = MachineParts {
             pus: vec![PuNr(0), PuNr(1)],
             nodes: vec![NodePart { memory: Some(Bytes(0)), ..node(0, "0-1") }, node(1, "0-1")],
-            ..Parts::default()
+            ..MachineParts::default()
         };
         tree.files().complete(&mut parts);
         let machine = parts.assemble().unwrap();
@@ -331,7 +331,8 @@ mod tests {
         let tree = Tree::of("split", &lists);
         let pus = || vec![PuNr(0), PuNr(1)];
         let nodes = vec![node(0, "0-1"), node(1, "0-1")];
-        let mut parts = Parts { pus: pus(), cores: vec![pus()], nodes, ..Parts::default() };
+        let mut parts =
+            MachineParts { pus: pus(), cores: vec![pus()], nodes, ..MachineParts::default() };
         tree.files().complete(&mut parts);
         assert_eq!(parts.assemble().unwrap().cores[0].node, None);
     }

@@ -14,7 +14,7 @@ use crate::check::{Flaw, MAX_NODES, MAX_PUS};
 use crate::cpulist::{MAX_PU_NR, PuSet, shortened};
 use crate::ids::{NodeNr, PuNr};
 use crate::machine::{CacheKind, Machine};
-use crate::parts::{CachePart, DistancePart, NodePart, Parts};
+use crate::parts::{CachePart, DistancePart, MachineParts, NodePart};
 use crate::read::kinds::{self, KindFacts};
 use crate::units::Bytes;
 use roxmltree::{Document, Node, ParsingOptions};
@@ -122,7 +122,7 @@ pub fn from_xml_str(text: &str) -> Result<Saved, XmlError> {
     })?;
     let topology = document.root_element();
     check_header(topology)?;
-    let mut reader = Reader { document: &document, parts: Parts::default() };
+    let mut reader = XmlReader { document: &document, parts: MachineParts::default() };
     let root = children(topology, "object").next();
     let root = root.ok_or_else(|| reader.wrong(topology, "an object", "none".into()))?;
     reader.object(root, 0, 0)?;
@@ -189,12 +189,12 @@ fn is_memory(object: &Node<'_, '_>) -> bool {
 }
 
 /// State of the parser.
-struct Reader<'a, 'i> {
+struct XmlReader<'a, 'i> {
     document: &'a Document<'i>,
-    parts: Parts,
+    parts: MachineParts,
 }
 
-impl Reader<'_, '_> {
+impl XmlReader<'_, '_> {
     fn line(&self, node: Node<'_, '_>) -> u32 {
         self.document.text_pos_at(node.range().start).row
     }

@@ -75,7 +75,7 @@ pub enum PhaseFileError {
 }
 
 #[derive(Deserialize)]
-struct Head {
+struct PhaseFileHeader {
     version: u64,
 }
 
@@ -156,7 +156,7 @@ fn check_size(text: &str) -> Result<(), PhaseFileError> {
     if found > most { Err(PhaseFileError::TooLarge { most, found }) } else { Ok(()) }
 }
 
-fn check_version(head: &Head) -> Result<(), PhaseFileError> {
+fn check_version(head: &PhaseFileHeader) -> Result<(), PhaseFileError> {
     let found = head.version;
     if found == u64::from(VERSION) { Ok(()) } else { Err(PhaseFileError::Version { found }) }
 }
@@ -180,12 +180,12 @@ pub(super) mod kinds {
     pub(in crate::phase) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Vec<(WorkKind, f64)>, D::Error> {
-        deserializer.deserialize_map(Table)
+        deserializer.deserialize_map(TableVisitor)
     }
 
-    struct Table;
+    struct TableVisitor;
 
-    impl<'de> Visitor<'de> for Table {
+    impl<'de> Visitor<'de> for TableVisitor {
         type Value = Vec<(WorkKind, f64)>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -217,7 +217,7 @@ pub(super) mod kinds {
 mod tests {
     use super::*;
     use crate::mix::{Mix, Share};
-    use crate::phase::{Known, MeasuredCycles, Work, typical_misses};
+    use crate::phase::{Known, MeasuredCycles, PortWork, typical_misses};
     use colocate_machine::performance::WorkKind;
 
     fn known<T>(value: T) -> Known<T> {
@@ -229,11 +229,11 @@ mod tests {
         let mix = Mix { int: Share::new(0.4), ..Mix::default() };
         let groups = vec![(vec!["Zn1FPU0".to_owned(), "Zn1FPU1".to_owned()], 0.5)];
         let kinds_too = vec![(WorkKind::IntDiv, 0.01)];
-        let ports = Work::Ports { llvm_cpu: "znver1".into(), groups, kinds: kinds_too };
+        let ports = PortWork::Ports { llvm_cpu: "znver1".into(), groups, kinds: kinds_too };
         let all = Phase {
             name: "all".into(),
             slots: known(1.1),
-            work: known(Work::Kinds(kinds)),
+            work: known(PortWork::Kinds(kinds)),
             dependent_cycles: known(0.5),
             dependent_cycles_divided: known(1.0 / 3.0),
             stall_cycles: known(0.1),
@@ -284,7 +284,7 @@ mod tests {
         let [phase] = &PhaseFile::from_toml(text).unwrap().phases[..] else { panic!("one") };
         assert_eq!(phase.slots, Known::new(1.03, "disassembly"));
         let kinds = vec![(WorkKind::Branch, 0.03), (WorkKind::IntMul, 0.97)];
-        assert_eq!(phase.work.get(), Some(&Work::Kinds(kinds)));
+        assert_eq!(phase.work.get(), Some(&PortWork::Kinds(kinds)));
         assert_eq!(phase.dependent_cycles, Known::Unknown);
         assert_eq!(phase.parallel_misses, Known::Unknown);
         assert_eq!(phase.misses.source(), Some("it reads no memory"));

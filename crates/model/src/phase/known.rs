@@ -57,7 +57,7 @@ impl<T> Known<T> {
 /// Known figure as in a file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Figure<T> {
+struct KnownFigure<T> {
     value: T,
     source: String,
 }
@@ -66,7 +66,7 @@ impl<T: Serialize> Serialize for Known<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Known { value, source } => {
-                Figure { value, source: source.clone() }.serialize(serializer)
+                KnownFigure { value, source: source.clone() }.serialize(serializer)
             }
             Self::Unknown => serializer.serialize_str(UNKNOWN),
         }
@@ -100,7 +100,8 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for Form<T> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Known<T>, A::Error> {
-        let Figure { value, source } = Figure::deserialize(MapAccessDeserializer::new(map))?;
+        let KnownFigure { value, source } =
+            KnownFigure::deserialize(MapAccessDeserializer::new(map))?;
         // A figure without a source cannot be judged later.
         if source.trim().is_empty() {
             return Err(A::Error::custom("expected the source of a figure, found none"));

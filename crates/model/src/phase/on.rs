@@ -1,6 +1,6 @@
 //! Conversion of phases to figures for one kind of core.
 
-use super::{Demand, Guessed, Guesses, Known, Phase, PhaseError, Work, typical_misses};
+use super::{Demand, Guessed, Guesses, Known, Phase, PhaseError, PortWork, typical_misses};
 use crate::mix::{Class, Mix};
 use colocate_machine::performance::{CorePerformance, PortSet, WorkKind};
 
@@ -28,7 +28,8 @@ impl Phase {
     /// - The errors of [`Phase::check`].
     pub fn on(&self, core: &CorePerformance, guesses: &Guesses) -> Result<OnCore, PhaseError> {
         self.check()?;
-        let mut asked = Asked { core, guesses, guessed: Vec::new(), without_unit: Vec::new() };
+        let mut asked =
+            PhaseConversion { core, guesses, guessed: Vec::new(), without_unit: Vec::new() };
         let slots = asked.known(&self.slots, Guessed::Slots);
         let ports = asked.ports(&self.work)?;
         let dependent_cycles = asked.known(&self.dependent_cycles, Guessed::DependentCycles);
@@ -60,14 +61,14 @@ impl Phase {
 }
 
 /// Conversion in progress, with the components guessed so far.
-struct Asked<'a> {
+struct PhaseConversion<'a> {
     core: &'a CorePerformance,
     guesses: &'a Guesses,
     guessed: Vec<Guessed>,
     without_unit: Vec<WorkKind>,
 }
 
-impl Asked<'_> {
+impl PhaseConversion<'_> {
     fn guess(&mut self, guessed: Guessed) -> f64 {
         self.guessed.push(guessed);
         self.guesses.get(guessed)
@@ -77,15 +78,15 @@ impl Asked<'_> {
         known.get().copied().unwrap_or_else(|| self.guess(or))
     }
 
-    fn ports(&mut self, work: &Known<Work>) -> Result<Vec<(PortSet, f64)>, PhaseError> {
+    fn ports(&mut self, work: &Known<PortWork>) -> Result<Vec<(PortSet, f64)>, PhaseError> {
         let found = match work.get() {
-            Some(Work::Ports { llvm_cpu, groups, kinds }) => {
+            Some(PortWork::Ports { llvm_cpu, groups, kinds }) => {
                 let mut found = self.named(llvm_cpu, groups)?;
                 found.extend(self.unnamed(&found, kinds));
                 found
             }
-            Some(Work::Kinds(kinds)) => self.by_kind(kinds),
-            Some(Work::Classes(mix)) => self.by_class(mix),
+            Some(PortWork::Kinds(kinds)) => self.by_kind(kinds),
+            Some(PortWork::Classes(mix)) => self.by_class(mix),
             None => self.by_class(&Mix::default()),
         };
         Ok(merged(found))
@@ -198,7 +199,7 @@ mod tests {
     use super::*;
     use crate::mix::Share;
     use crate::phase::MeasuredCycles;
-    use colocate_machine::performance::Unit;
+    use colocate_machine::performance::ExecutionUnit;
     use colocate_machine::{Cycles, Hertz};
 
     const ADDS: PortSet = PortSet(0b011);
@@ -207,7 +208,7 @@ mod tests {
     /// Two ports for additions, the first also for multiplications of two cycles; a port for loads;
     /// no other unit.
     fn core() -> CorePerformance {
-        let unit = |kind, ports, cycles| Unit { kind, ports, occupancy: Cycles(cycles) };
+        let unit = |kind, ports, cycles| ExecutionUnit { kind, ports, occupancy: Cycles(cycles) };
         CorePerformance {
             clock: Hertz::mhz(2000),
             llvm_cpu: Some("znver1".into()),
@@ -243,7 +244,7 @@ mod tests {
         let phase = Phase {
             name: "kernel".into(),
             slots: known(1.1),
-            work: known(Work::Kinds(kinds)),
+            work: known(PortWork::Kinds(kinds)),
             dependent_cycles: known(0.5),
             dependent_cycles_divided: known(0.4),
             stall_cycles: known(0.1),
@@ -297,7 +298,7 @@ mod tests {
             let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
             let groups = groups.iter().map(|&(ports, cycles)| (names(ports), cycles)).collect();
             let kinds = Vec::new();
-            let work = known(Work::Ports { llvm_cpu: cpu.to_owned(), groups, kinds });
+            let work = known(PortWork::Ports { llvm_cpu: cpu.to_owned(), groups, kinds });
             Phase { work, ..Phase::default() }.on(&core(), &Guesses::default())
         };
         let both = work("znver1", &[(&["p1", "p0"], 0.5), (&["p0", "p1"], 0.25), (&["ld"], 0.0)]);
@@ -322,12 +323,17 @@ mod tests {
         core.ports.push("div".into());
         let div = PortSet(0b1000);
         for (ports, cycles) in [(MULS, 1.0), (div, 6.0)] {
-            core.units.push(Unit { kind: WorkKind::IntDiv, ports, occupancy: Cycles(cycles) });
+            core.units.push(ExecutionUnit {
+                kind: WorkKind::IntDiv,
+                ports,
+                occupancy: Cycles(cycles),
+            });
         }
         let asked = |groups: &[(&str, f64)]| {
             let groups = groups.iter().map(|&(port, cycles)| (vec![port.to_owned()], cycles));
             let kinds = vec![(WorkKind::IntDiv, 0.1)];
-            let work = Work::Ports { llvm_cpu: "znver1".into(), groups: groups.collect(), kinds };
+            let work =
+                PortWork::Ports { llvm_cpu: "znver1".into(), groups: groups.collect(), kinds };
             let phase = Phase { work: known(work), ..Phase::default() };
             phase.on(&core, &Guesses::default()).unwrap().demand.ports
         };
@@ -347,7 +353,7 @@ mod tests {
         assert_eq!(error(phase), of("parallel-misses", "a number from 1 to 1e6", 0.5));
         let phase = Phase { written_back: known(1.5), ..Phase::default() };
         assert_eq!(error(phase), of("written-back", "a number from 0 to 1", 1.5));
-        let work = known(Work::Kinds(vec![(WorkKind::Int, f64::INFINITY)]));
+        let work = known(PortWork::Kinds(vec![(WorkKind::Int, f64::INFINITY)]));
         let phase = Phase { work, ..Phase::default() };
         assert_eq!(error(phase), of("work", "a number from 0 to 1e6", f64::INFINITY));
     }

@@ -100,7 +100,7 @@ fn demand(slots: f64, ports: &[(PortSet, f64)], dependent: f64, divided: f64) ->
     }
 }
 
-const CORE: Shared = Shared {
+const CORE: SharedResources = SharedResources {
     width: 4.0,
     divided: true,
     sets: 1.0,
@@ -108,7 +108,7 @@ const CORE: Shared = Shared {
     fairness: Fairness::Progress,
 };
 
-fn with_stalls(core: Shared, overlap: f64, tasks: &[(Demand, f64)]) -> Vec<f64> {
+fn with_stalls(core: SharedResources, overlap: f64, tasks: &[(Demand, f64)]) -> Vec<f64> {
     let demands: Vec<&Demand> = tasks.iter().map(|(demand, _)| demand).collect();
     let stalls: Vec<f64> = tasks.iter().map(|(_, stall)| *stall).collect();
     Siblings::new(core, &demands).with_stalls(overlap, &stalls)
@@ -119,7 +119,7 @@ fn with_stalls(core: Shared, overlap: f64, tasks: &[(Demand, f64)]) -> Vec<f64> 
 /// port for loads. Work on both kinds at once: one of the two and the whole third are 2 of 3 ports.
 #[test]
 fn thread_sets_have_a_part_each() {
-    let split = Shared { sets: 2.0, whole: LOAD, ..CORE };
+    let split = SharedResources { sets: 2.0, whole: LOAD, ..CORE };
     let slots = demand(1.0, &[], 0.0, 0.0);
     let two = demand(0.5, &[(ALU, 1.0)], 0.0, 0.0);
     let one = demand(0.5, &[(LOAD, 1.0)], 0.0, 0.0);
@@ -143,7 +143,7 @@ fn little_work_changes_little() {
     let apart = [(PortSet(0b00_1000), 1.9), (PortSet(0b11_0000), 1.9)];
     let joined = [apart[0], apart[1], (PortSet(0b11_1000), 1e-6)];
     for whole in [PortSet(0), PortSet(0b00_1000), PortSet(0b01_0000)] {
-        let split = Shared { sets: 2.0, whole, ..CORE };
+        let split = SharedResources { sets: 2.0, whole, ..CORE };
         let beside = (demand(0.3, &[], 0.0, 0.0), 0.0);
         let rate = |ports: &[_]| {
             with_stalls(split, 0.0, &[(demand(0.3, ports, 0.0, 0.0), 0.0), beside.clone()])[0]
@@ -194,7 +194,7 @@ fn windows_divided_by_one_two_four_eight() {
     for (threads, cycles) in [(1, 1.0), (2, 1.5), (4, 2.25), (8, 3.375)] {
         let tasks = vec![chain.clone(); threads];
         near(&with_stalls(CORE, 0.0, &tasks), &vec![1.0 / cycles; threads]);
-        let whole = Shared { divided: false, ..CORE };
+        let whole = SharedResources { divided: false, ..CORE };
         near(&with_stalls(whole, 0.0, &tasks), &vec![1.0; threads]);
     }
     // A sibling that is stalled all the time keeps its part of the window.
@@ -217,7 +217,7 @@ fn extremes() {
     let nothing = demand(0.0, &[], 0.0, 0.0);
     for overlap in [0.0, 0.5, 1.0] {
         for fairness in [Fairness::Progress, Fairness::Slots] {
-            let core = Shared { fairness, ..CORE };
+            let core = SharedResources { fairness, ..CORE };
             let tasks = [(most.clone(), 1e9), (nothing.clone(), 0.0), (most.clone(), 0.0)];
             let found = with_stalls(core, overlap, &tasks);
             assert!(found.iter().all(|rate| rate.is_finite() && *rate > 0.0), "{found:?}");
@@ -260,17 +260,23 @@ fn any_tasks(most: usize) -> impl Strategy<Value = Vec<(Demand, f64)>> {
     prop::collection::vec((any_demand(), stall), 1..=most)
 }
 
-fn any_core() -> impl Strategy<Value = Shared> {
+fn any_core() -> impl Strategy<Value = SharedResources> {
     let fairness = prop_oneof![Just(Fairness::Progress), Just(Fairness::Slots)];
     let sets = prop_oneof![Just(1.0), Just(2.0)];
     let whole = (0_u32..64).prop_map(PortSet);
     (1.0..8.0, any::<bool>(), sets, whole, fairness).prop_map(
-        |(width, divided, sets, whole, fairness)| Shared { width, divided, sets, whole, fairness },
+        |(width, divided, sets, whole, fairness)| SharedResources {
+            width,
+            divided,
+            sets,
+            whole,
+            fairness,
+        },
     )
 }
 
 /// Rate of a task alone by its own bounds, from all 64 sets of ports, without any of the code above.
-fn solo(core: Shared, demand: &Demand, stall: f64) -> f64 {
+fn solo(core: SharedResources, demand: &Demand, stall: f64) -> f64 {
     let within = |set: u32| -> f64 {
         demand.ports.iter().filter(|(ports, _)| ports.0 & !set == 0).map(|(_, c)| c).sum()
     };
@@ -327,7 +333,7 @@ proptest! {
     /// The window is whole, so that a further task takes nothing but slots and ports.
     #[test]
     fn a_further_task_helps_none_at_its_resource(tasks in any_tasks(5), width in 1.0..8.0) {
-        let core = Shared { width, divided: false, ..CORE };
+        let core = SharedResources { width, divided: false, ..CORE };
         let tasks: Vec<_> = tasks.into_iter().map(|(demand, _)| (demand, 0.0)).collect();
         let least = |tasks: &[(Demand, f64)], of: usize| {
             let progress = |(rate, task): (f64, &(Demand, f64))| rate / solo(core, &task.0, 0.0);
@@ -344,7 +350,7 @@ proptest! {
         cycles in prop::collection::vec((0.1..3.0, 0.0..3.0, 0.0..5.0), 2..5),
         overlap in 0.0..=1.0,
     ) {
-        let core = Shared { width: 1e3, divided: false, ..CORE };
+        let core = SharedResources { width: 1e3, divided: false, ..CORE };
         let task = |(cycles, least, stall): (f64, f64, f64)| {
             (demand(1.0, &[(ALU, cycles)], least, least * 1.1), stall)
         };
@@ -361,7 +367,7 @@ proptest! {
     #[test]
     fn continuity(core in any_core(), overlap in 0.0..=1.0, tasks in any_tasks(4), which in 0_usize..8) {
         const MORE: f64 = 1e-5;
-        let core = Shared { fairness: Fairness::Progress, ..core };
+        let core = SharedResources { fairness: Fairness::Progress, ..core };
         let floor = |demand: &mut Demand| {
             for (_, cycles) in &mut demand.ports {
                 *cycles = cycles.max(0.05);

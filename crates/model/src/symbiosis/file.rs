@@ -1,7 +1,7 @@
 //! Files of CPI models: coefficients with their origin, written by `colocate-study train cpi-model`
 //! and read by `symbiotic`.
 
-use super::{Coefficients, Conditioning, Mode, Quality, normalised};
+use super::{Coefficients, Conditioning, CoreCoefficients, Quality, normalised};
 use crate::system::CpiStack;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -183,11 +183,11 @@ impl CpiModel {
     ///   coefficient is out of range.
     pub fn from_json(text: &str) -> Result<Self, CpiModelError> {
         #[derive(Deserialize)]
-        struct Head {
+        struct CpiModelHeader {
             version: u64,
         }
         // The version first: a text of another version may have other fields.
-        let head: Head = serde_json::from_str(text)?;
+        let head: CpiModelHeader = serde_json::from_str(text)?;
         if head.version != u64::from(VERSION) {
             return Err(CpiModelError::Version { found: head.version });
         }
@@ -240,9 +240,9 @@ impl CpiModel {
     /// Coefficients for `threads` threads on a core: those of the smallest mode with as many, or
     /// else of the largest mode.
     #[must_use]
-    pub fn mode(&self, threads: usize) -> Mode {
+    pub fn mode(&self, threads: usize) -> CoreCoefficients {
         let mode = self.trained(threads);
-        Mode { threads: mode.threads, coefficients: mode.coefficients.clone() }
+        CoreCoefficients { threads: mode.threads, coefficients: mode.coefficients.clone() }
     }
 
     /// Whether stacks alone follow well from stacks of `threads` threads on a core, see

@@ -13,12 +13,12 @@
 //! - **Least**: no other coefficients have less squared error. → `no_other_coefficients_are_better`
 //! - **No evidence, no change**. → `a_component_that_no_thread_has`
 
-use super::{Coefficients, Mode};
+use super::{Coefficients, CoreCoefficients};
 use serde::{Deserialize, Serialize};
 
 /// Components of a thread alone and on a shared core, over the same instructions.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sample {
+pub struct FitSample {
     /// Components alone, as shares of the thread's cycles alone.
     pub own: Vec<f64>,
     /// Sums of the components alone of the threads beside it, each as shares of that thread's
@@ -51,10 +51,10 @@ const DEPENDENT: f64 = 1e-8;
 ///
 /// `None` for fewer samples than coefficients, or samples with different numbers of components.
 #[must_use]
-pub fn fit(samples: &[Sample]) -> Option<Vec<Coefficients>> {
+pub fn fit(samples: &[FitSample]) -> Option<Vec<Coefficients>> {
     let components = samples.first()?.own.len();
     let alike =
-        |s: &Sample| [&s.own, &s.others, &s.together].iter().all(|of| of.len() == components);
+        |s: &FitSample| [&s.own, &s.others, &s.together].iter().all(|of| of.len() == components);
     // Four coefficients need at least four samples.
     if samples.len() < 4 || !samples.iter().all(alike) {
         return None;
@@ -62,7 +62,7 @@ pub fn fit(samples: &[Sample]) -> Option<Vec<Coefficients>> {
     Some((0..components).map(|at| component(samples, at)).collect())
 }
 
-fn component(samples: &[Sample], at: usize) -> Coefficients {
+fn component(samples: &[FitSample], at: usize) -> Coefficients {
     let mut columns = [const { Vec::new() }; 4];
     for s in samples {
         let row = [1.0, s.own[at], s.others[at], s.own[at] * s.others[at]];
@@ -127,7 +127,7 @@ fn least_squares<const N: usize>(columns: &[Vec<f64>; N], mut wanted: Vec<f64>) 
 
 /// Quality of a mode's predictions of these samples: by component, and of the slowdown last.
 #[must_use]
-pub fn quality(mode: &Mode, samples: &[Sample]) -> Vec<Quality> {
+pub fn quality(mode: &CoreCoefficients, samples: &[FitSample]) -> Vec<Quality> {
     let mut found = Vec::new();
     for (at, c) in mode.coefficients.iter().enumerate() {
         let pairs = samples.iter().map(|s| (s.together[at], c.together(s.own[at], s.others[at])));
@@ -164,12 +164,17 @@ mod tests {
     use super::*;
     use crate::rng::SplitMix64;
 
-    fn samples(mode: &Mode, rng: &mut SplitMix64, count: usize, noise: f64) -> Vec<Sample> {
+    fn samples(
+        mode: &CoreCoefficients,
+        rng: &mut SplitMix64,
+        count: usize,
+        noise: f64,
+    ) -> Vec<FitSample> {
         let mut sample = |_| {
             let (own, others) = (random_stack(rng, 5), random_stack(rng, 5));
             let mut together = mode.together(&[&own, &others]).swap_remove(0);
             together.iter_mut().for_each(|c| *c += noise * (rng.unit() - 0.5));
-            Sample { own, others, together }
+            FitSample { own, others, together }
         };
         (0..count).map(&mut sample).collect()
     }
@@ -188,7 +193,7 @@ mod tests {
                 assert!((found - truth).abs() < 1e-10, "{found} where {truth} was");
             }
         }
-        let mode = Mode { threads: 2, coefficients: found };
+        let mode = CoreCoefficients { threads: 2, coefficients: found };
         let judged = quality(&mode, &samples(&mode, &mut rng, 60, 0.0));
         assert_eq!(judged.len(), 6);
         assert!(judged.iter().all(|q| q.r2.unwrap() > 1.0 - 1e-9 && q.worst_error < 1e-9));
@@ -202,7 +207,7 @@ mod tests {
         let samples = samples(&truth, &mut rng, 40, 0.1);
         let best = fit(&samples).unwrap()[0];
         let squares = |c: &Coefficients| -> f64 {
-            let off = |s: &Sample| c.together(s.own[0], s.others[0]) - s.together[0];
+            let off = |s: &FitSample| c.together(s.own[0], s.others[0]) - s.together[0];
             samples.iter().map(|s| off(s).powi(2)).sum()
         };
         for way in 0..4 {
@@ -226,22 +231,22 @@ mod tests {
 
     #[test]
     fn a_component_that_no_thread_has() {
-        let sample = |x: f64| Sample {
+        let sample = |x: f64| FitSample {
             own: vec![x, 1.0 - x, 0.0],
             others: vec![x * x, 1.0 - x * x, 0.0],
             together: vec![1.1 * x, 1.2 - x, 0.0],
         };
         let found = fit(&(1..20).map(|n| sample(f64::from(n) / 20.0)).collect::<Vec<_>>()).unwrap();
         assert_eq!(found[2], Coefficients::UNCHANGED);
-        let mode = Mode { threads: 2, coefficients: found };
+        let mode = CoreCoefficients { threads: 2, coefficients: found };
         assert_eq!(quality(&mode, &[sample(0.3), sample(0.4)])[2].r2, None);
     }
 
     #[test]
     fn too_few_samples_are_no_training_set() {
-        let one = Sample { own: vec![1.0], others: vec![1.0], together: vec![1.0] };
+        let one = FitSample { own: vec![1.0], others: vec![1.0], together: vec![1.0] };
         assert_eq!(fit(&vec![one.clone(); 3]), None);
-        let odd = Sample { own: vec![0.5, 0.5], ..one.clone() };
+        let odd = FitSample { own: vec![0.5, 0.5], ..one.clone() };
         assert_eq!(fit(&[one.clone(), one.clone(), one, odd]), None);
         assert_eq!(fit(&[]), None);
     }

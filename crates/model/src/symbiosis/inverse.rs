@@ -25,7 +25,7 @@
 //!   % at most in 99 of 100 cases, for the same and for other partners. → `five_percent_noise`
 //! - **Reported**: stacks that are not unique are reported. → `strong_coupling_is_said`
 
-use super::{Mode, sum_without};
+use super::{CoreCoefficients, sum_without};
 use crate::rng::SplitMix64;
 use serde::{Deserialize, Serialize};
 
@@ -50,14 +50,14 @@ const LEAST_OWN: f64 = 0.01;
 /// Stacks alone of threads that share a core, from the stacks measured there. Stacks are shares of
 /// each thread's own cycles and sum to 1. A single thread keeps its stack.
 #[must_use]
-pub fn alone(mode: &Mode, measured: &[&[f64]]) -> Vec<Vec<f64>> {
+pub fn alone(mode: &CoreCoefficients, measured: &[&[f64]]) -> Vec<Vec<f64>> {
     solved(mode, measured, EXACT)
 }
 
 /// Stacks alone to a millionth, in a fraction of the time of [`alone`]; `None` if the rounds do not
 /// converge.
 #[must_use]
-pub fn converged(mode: &Mode, measured: &[&[f64]]) -> Option<Vec<Vec<f64>>> {
+pub fn converged(mode: &CoreCoefficients, measured: &[&[f64]]) -> Option<Vec<Vec<f64>>> {
     whole_steps(mode, measured).or_else(|| {
         Some(rounds(mode, measured, NEAR)).filter(|(_, settled)| *settled).map(|(x, _)| x)
     })
@@ -68,7 +68,7 @@ pub fn converged(mode: &Mode, measured: &[&[f64]]) -> Option<Vec<Vec<f64>>> {
 const WHOLE_STEPS: usize = 24;
 
 /// Solves as [`rounds`], by whole steps; `None` if they do not settle.
-fn whole_steps(mode: &Mode, measured: &[&[f64]]) -> Option<Vec<Vec<f64>>> {
+fn whole_steps(mode: &CoreCoefficients, measured: &[&[f64]]) -> Option<Vec<Vec<f64>>> {
     let threads = measured.len();
     let parts = mode.coefficients.len();
     if threads < 2 || measured.iter().any(|stack| stack.len() != parts) {
@@ -118,12 +118,12 @@ fn add(sums: &mut [f64], stack: &[f64]) {
     sums.iter_mut().zip(stack).for_each(|(sum, each)| *sum += each);
 }
 
-fn solved(mode: &Mode, measured: &[&[f64]], near: f64) -> Vec<Vec<f64>> {
+fn solved(mode: &CoreCoefficients, measured: &[&[f64]], near: f64) -> Vec<Vec<f64>> {
     rounds(mode, measured, near).0
 }
 
 /// Repeats until nothing changes by more than `near`; the flag tells whether the search settled.
-fn rounds(mode: &Mode, measured: &[&[f64]], near: f64) -> (Vec<Vec<f64>>, bool) {
+fn rounds(mode: &CoreCoefficients, measured: &[&[f64]], near: f64) -> (Vec<Vec<f64>>, bool) {
     let mut guess: Vec<Vec<f64>> = measured.iter().map(|stack| stack.to_vec()).collect();
     if measured.len() < 2 {
         return (guess, true);
@@ -163,7 +163,7 @@ fn normalised_or(found: &[f64], measured: &[f64]) -> Vec<f64> {
 /// Half a step of one thread's stack from `last` to `next`; returns the largest change of a
 /// component in a whole step.
 fn step(
-    mode: &Mode,
+    mode: &CoreCoefficients,
     measured: &[f64],
     others: &[f64],
     last: &[f64],
@@ -222,7 +222,7 @@ const NOTHING: f64 = 1e-6;
 /// Tests the inverse on random groups of `stacks`, or of all possible stacks if there are fewer
 /// than two; `seed` makes the groups repeatable.
 #[must_use]
-pub fn conditioning(mode: &Mode, stacks: &[&[f64]], seed: u64) -> Conditioning {
+pub fn conditioning(mode: &CoreCoefficients, stacks: &[&[f64]], seed: u64) -> Conditioning {
     let mut rng = SplitMix64::new(seed);
     // With a β of 0 or less the coupling counts as strong, not as infinite or negative.
     let coupling = mode.coefficients.iter().map(|c| c.gamma.abs() / c.beta.max(LEAST_OWN));
@@ -255,7 +255,7 @@ fn even(rng: &mut SplitMix64, components: usize) -> Vec<f64> {
 }
 
 /// Largest errors of stacks and of the predicted slowdowns after the equation and its inverse.
-fn round_trip(mode: &Mode, group: &[Vec<f64>]) -> (f64, f64) {
+fn round_trip(mode: &CoreCoefficients, group: &[Vec<f64>]) -> (f64, f64) {
     let alone_refs: Vec<&[f64]> = group.iter().map(Vec::as_slice).collect();
     let together = mode.together(&alone_refs);
     let measured: Option<Vec<Vec<f64>>> =
@@ -279,7 +279,7 @@ mod tests {
     const CASES: usize = 1000;
 
     struct Case {
-        mode: Mode,
+        mode: CoreCoefficients,
         alone: Vec<Vec<f64>>,
         /// As it would be measured, with each component off by `noise` either way.
         measured: Vec<Vec<f64>>,
@@ -298,7 +298,7 @@ mod tests {
 
     fn measured(
         rng: &mut SplitMix64,
-        mode: &Mode,
+        mode: &CoreCoefficients,
         alone: &[Vec<f64>],
         noise: f64,
     ) -> Vec<Vec<f64>> {

@@ -27,7 +27,7 @@
 //!   measured one. → `as_fast_as_measured`
 //! - **Known stays**: known figures are unchanged. → `what_is_known_stays`
 
-use super::{CpiStack, Model, Seat};
+use super::{CpiStack, Model, PlacedTask};
 use crate::phase::{Demand, Guessed, Guesses, Known, Phase, PhaseError, typical_misses};
 use colocate_machine::PuIdx;
 
@@ -58,11 +58,11 @@ impl Model<'_> {
         let guesses = &self.assumptions.guesses;
         let drawn = phase.on(core, guesses)?;
         let measured = phase.cycles_on(self.machine.processor.as_deref());
-        let counts = self.machine.kinds.len() == 1 && Path::moves(&drawn.guessed);
+        let counts = self.machine.kinds.len() == 1 && GuessPath::moves(&drawn.guessed);
         let Some(measured) = measured.filter(|_| counts) else {
             return Ok(drawn.demand);
         };
-        let mut path = Path { phase, guesses, guessed: &drawn.guessed, unbound: 0.0 };
+        let mut path = GuessPath { phase, guesses, guessed: &drawn.guessed, unbound: 0.0 };
         // Without dependencies the core takes the cycles of its front end and its ports.
         path.unbound = self.solo(&path.at(0.0).on(core, guesses)?.demand, pu).core;
         meet(measured, &mut |x| {
@@ -72,7 +72,7 @@ impl Model<'_> {
     }
 
     fn solo(&self, demand: &Demand, pu: PuIdx) -> CpiStack {
-        self.alone(&Seat { pu, demand, pages: &[], space: 0 }).cpi
+        self.alone(&PlacedTask { pu, demand, pages: &[], space: 0 }).cpi
     }
 }
 
@@ -136,7 +136,7 @@ fn meet(
 }
 
 /// Ways to fill in the unknown figures of a phase, from fast to slow.
-struct Path<'a> {
+struct GuessPath<'a> {
     phase: &'a Phase,
     guesses: &'a Guesses,
     guessed: &'a [Guessed],
@@ -144,7 +144,7 @@ struct Path<'a> {
     unbound: f64,
 }
 
-impl Path<'_> {
+impl GuessPath<'_> {
     const STALLS: [Guessed; 3] = [Guessed::MissFactor, Guessed::StallCycles, Guessed::BranchMisses];
 
     /// Whether any guess can be moved.
@@ -233,7 +233,7 @@ mod tests {
     }
 
     fn alone(model: &Model<'_>, demand: &Demand) -> f64 {
-        let seat = Seat { pu: PuIdx(0), demand, pages: &[], space: 0 };
+        let seat = PlacedTask { pu: PuIdx(0), demand, pages: &[], space: 0 };
         model.alone(&seat).cpi.total()
     }
 
@@ -264,7 +264,7 @@ mod tests {
         let known = |figure| Known::new(figure, "made up");
         let phase = Phase {
             slots: known(1.0),
-            work: Known::new(crate::phase::Work::Kinds(vec![]), "made up"),
+            work: Known::new(crate::phase::PortWork::Kinds(vec![]), "made up"),
             dependent_cycles: known(0.0),
             branch_misses: known(0.0),
             misses: Known::new(typical_misses(0.0), "made up"),
@@ -317,8 +317,12 @@ mod tests {
             let model = Model::new(&machine, &performance, assumed).unwrap();
             let phase = Phase { cycles: Known::Unknown, ..measured(&machine, 1.0) };
             let guessed = phase.on(&performance.kinds[0], &assumed.guesses).unwrap().guessed;
-            let path =
-                Path { phase: &phase, guesses: &assumed.guesses, guessed: &guessed, unbound: 0.4 };
+            let path = GuessPath {
+                phase: &phase,
+                guesses: &assumed.guesses,
+                guessed: &guessed,
+                unbound: 0.4,
+            };
             let mut before = 0.0;
             for step in 0..60 {
                 let x = f64::from(step) * 0.1;

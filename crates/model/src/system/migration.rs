@@ -1,6 +1,6 @@
 //! Cost of a migration, or of a pause in which others used the caches: cold misses.
 
-use super::{Model, Prediction, Seat};
+use super::{Model, PlacedTask, Prediction};
 use crate::cache::cold_misses;
 use colocate_machine::PuIdx;
 use colocate_machine::performance::Inclusion;
@@ -28,7 +28,7 @@ impl Model<'_> {
     #[must_use]
     pub fn migration(
         &self,
-        seat: &Seat<'_>,
+        seat: &PlacedTask<'_>,
         from: PuIdx,
         occupancy: &[f64],
         now: &Prediction,
@@ -48,7 +48,7 @@ impl Model<'_> {
     #[must_use]
     pub fn refill(
         &self,
-        seat: &Seat<'_>,
+        seat: &PlacedTask<'_>,
         from: PuIdx,
         occupancy: &[f64],
         left: &[f64],
@@ -100,7 +100,7 @@ impl Model<'_> {
     }
 
     /// Time of an access to the task's memory, in seconds, with waits.
-    fn to_memory(&self, seat: &Seat<'_>, now: &Prediction) -> f64 {
+    fn to_memory(&self, seat: &PlacedTask<'_>, now: &Prediction) -> f64 {
         let ways = &self.parts.ways[self.parts.places[seat.pu.idx()].node];
         let mut seconds = 0.0;
         let mut sum = 0.0;

@@ -3,32 +3,32 @@
 use crate::assumptions::Assumptions;
 use crate::cache::RANDOM;
 use crate::memory::WAIT;
-use crate::smt::Shared;
+use crate::smt::SharedResources;
 use colocate_machine::performance::{Inclusion, Performance, Replacement};
 use colocate_machine::{BytesPerSecond, CacheKind, Machine, PuIdx};
 
 /// Parts of a machine.
 #[derive(Debug)]
-pub(super) struct Parts {
+pub(super) struct SystemParts {
     /// Indexed by PU.
-    pub places: Vec<Place>,
+    pub places: Vec<PuPosition>,
     /// Indexed as `Machine::cores`.
-    pub cores: Vec<Shared>,
+    pub cores: Vec<SharedResources>,
     /// Indexed as `Machine::caches`.
-    pub caches: Vec<Cache>,
+    pub caches: Vec<CacheFigures>,
     /// Queues: controllers, then links, then caches with a known bandwidth.
-    pub queues: Vec<Queue>,
+    pub queues: Vec<QueueFigures>,
     /// Number of controllers among the queues.
     pub controllers: usize,
     /// Number of links among the queues.
     pub links: usize,
     /// `ways[from][to]`: route from a core of one node to the memory of another.
-    pub ways: Vec<Vec<Way>>,
+    pub ways: Vec<Vec<MemoryRoute>>,
 }
 
 /// Position of a PU in the machine.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct PuPosition {
     pub core: usize,
     /// Index in `Performance::memory`.
     pub node: usize,
@@ -40,7 +40,7 @@ pub(super) struct Place {
 
 /// Figures of a cache.
 #[derive(Debug)]
-pub(super) struct Cache {
+pub(super) struct CacheFigures {
     /// Size in bytes; 0 for an instruction cache.
     pub capacity: f64,
     /// Latency in cycles; 0 for the first level, whose hits cause no stall.
@@ -53,7 +53,7 @@ pub(super) struct Cache {
 
 /// Resource with a queue of accesses.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct QueueFigures {
     /// Bandwidth, in bytes a second.
     pub bandwidth: f64,
     /// Scale of the wait, in seconds.
@@ -62,7 +62,7 @@ pub(super) struct Queue {
 
 /// Route from a core to memory.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct MemoryRoute {
     /// Latency without waits, in seconds.
     pub latency: f64,
     /// Size of a line, in bytes.
@@ -85,11 +85,12 @@ fn float(number: u64) -> f64 {
     number as f64
 }
 
-impl Parts {
+impl SystemParts {
     /// Parts of a machine with checked figures.
     pub fn new(machine: &Machine, performance: &Performance, assumed: &Assumptions) -> Self {
         let cores = machine.cores.iter();
-        let cores = cores.map(|core| Shared::new(&performance.kinds[core.kind.idx()], assumed));
+        let cores =
+            cores.map(|core| SharedResources::new(&performance.kinds[core.kind.idx()], assumed));
         let mut parts = Self {
             places: machine.all_pus().map(|pu| place(machine, performance, pu)).collect(),
             cores: cores.collect(),
@@ -117,7 +118,7 @@ impl Parts {
         assumed: &Assumptions,
     ) -> usize {
         let scale = seconds * assumed.latency * assumed.wait * WAIT;
-        self.queues.push(Queue { bandwidth: bandwidth.0 * assumed.bandwidth, scale });
+        self.queues.push(QueueFigures { bandwidth: bandwidth.0 * assumed.bandwidth, scale });
         self.queues.len() - 1
     }
 
@@ -128,7 +129,7 @@ impl Parts {
         let hops = &performance.hops;
         let nodes = performance.memory.len();
         for hops in hops.iter().take(nodes) {
-            let ways = performance.memory.iter().zip(hops).map(|(memory, hop)| Way {
+            let ways = performance.memory.iter().zip(hops).map(|(memory, hop)| MemoryRoute {
                 latency: (memory.latency + *hop).as_secs_f64() * assumed.latency,
                 line: float(memory.line.0),
                 queues: Vec::new(),
@@ -163,7 +164,7 @@ impl Parts {
             // A cache above no PU has no users, so that any wait is right.
             let clock = clock.unwrap_or(f64::INFINITY);
             let queue = beyond.and_then(|f| Some((f.bandwidth?, f.latency.0 / clock)));
-            let part = Cache {
+            let part = CacheFigures {
                 // Instruction caches stay in the list: indices are those of `Machine::caches`.
                 capacity: cache.size.filter(|_| data).map_or(0.0, |size| float(size.0)),
                 latency: beyond.map_or(0.0, |f| f.latency.0 * assumed.latency),
@@ -185,13 +186,13 @@ fn chance(replacement: Replacement, assumed: &Assumptions) -> f64 {
     }
 }
 
-fn place(machine: &Machine, performance: &Performance, pu: PuIdx) -> Place {
+fn place(machine: &Machine, performance: &Performance, pu: PuIdx) -> PuPosition {
     let core = machine.core_of(pu);
     let found = &machine.cores[core.idx()];
     let over = machine.caches.iter().enumerate();
     let over =
         over.filter(|(_, cache)| cache.kind != CacheKind::Instruction && cache.pus.contains(&pu));
-    Place {
+    PuPosition {
         // A machine without nodes has one memory, at index 0.
         core: core.idx(),
         node: found.node.map_or(0, colocate_machine::NodeIdx::idx),

@@ -79,18 +79,21 @@ fn any_assumptions() -> impl Strategy<Value = Assumptions> {
 }
 
 #[derive(Clone, Debug)]
-struct Situation {
+struct GeneratedSituation {
     tasks: Vec<(u32, Demand, Vec<f64>, u32)>,
     assumptions: Assumptions,
     inclusion: Inclusion,
 }
 
 /// Up to `most` tasks on different PUs of one or two L3 caches, or anywhere.
-fn any_situation(most: usize) -> impl Strategy<Value = Situation> {
+fn any_situation(most: usize) -> impl Strategy<Value = GeneratedSituation> {
     situation(most, smooth())
 }
 
-fn situation(most: usize, curve: BoxedStrategy<MissCurve>) -> impl Strategy<Value = Situation> {
+fn situation(
+    most: usize,
+    curve: BoxedStrategy<MissCurve>,
+) -> impl Strategy<Value = GeneratedSituation> {
     let task = (any_demand(curve), any_pages(), 0_u32..3);
     let pus = (
         Just((0_u32..64).collect::<Vec<_>>()).prop_shuffle(),
@@ -103,16 +106,21 @@ fn situation(most: usize, curve: BoxedStrategy<MissCurve>) -> impl Strategy<Valu
             pus.retain(|&pu| pu < among);
             let tasks = pus.into_iter().zip(tasks);
             let tasks = tasks.map(|(pu, (demand, pages, space))| (pu, demand, pages, space));
-            Situation { tasks: tasks.collect(), assumptions, inclusion }
+            GeneratedSituation { tasks: tasks.collect(), assumptions, inclusion }
         },
     )
 }
 
-impl Situation {
-    fn seats(&self) -> Vec<Seat<'_>> {
+impl GeneratedSituation {
+    fn seats(&self) -> Vec<PlacedTask<'_>> {
         let of = self.tasks.iter();
-        of.map(|task| Seat { pu: PuIdx(task.0), demand: &task.1, pages: &task.2, space: task.3 })
-            .collect()
+        of.map(|task| PlacedTask {
+            pu: PuIdx(task.0),
+            demand: &task.1,
+            pages: &task.2,
+            space: task.3,
+        })
+        .collect()
     }
 
     fn with<T>(&self, check: impl FnOnce(&Model<'_>) -> T) -> T {
@@ -246,7 +254,7 @@ proptest! {
     #[test]
     fn warm_equals_cold(before in any_situation(12), after in any_situation(12)) {
         after.with(|model| {
-            let mut search = Search::new(model);
+            let mut search = Solver::new(model);
             let _ = search.predict(&before.seats());
             let warm = search.predict_next(&after.seats());
             let cold = model.predict(&after.seats());
@@ -260,7 +268,7 @@ proptest! {
     #[test]
     fn history_changes_nothing(before in any_situation(12), after in any_situation(12)) {
         after.with(|model| {
-            let mut search = Search::new(model);
+            let mut search = Solver::new(model);
             let _ = search.predict(&before.seats());
             let again = search.predict(&after.seats());
             prop_assert_eq!(again, model.predict(&after.seats()));

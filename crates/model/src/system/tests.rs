@@ -82,8 +82,8 @@ pub fn demand(misses: f64) -> Demand {
     }
 }
 
-pub fn seat(pu: u32, demand: &Demand) -> Seat<'_> {
-    Seat { pu: PuIdx(pu), demand, pages: &[], space: pu }
+pub fn seat(pu: u32, demand: &Demand) -> PlacedTask<'_> {
+    PlacedTask { pu: PuIdx(pu), demand, pages: &[], space: pu }
 }
 
 pub fn near(found: f64, expected: f64) {
@@ -190,7 +190,7 @@ fn pages_on_another_node() {
     let model = model(&machine, &performance);
     let demand = Demand { written_back: 0.5, ..demand(0.01) };
     let far = [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0];
-    let found = model.predict(&[Seat { pages: &far, ..seat(0, &demand) }]);
+    let found = model.predict(&[PlacedTask { pages: &far, ..seat(0, &demand) }]);
     near(found.tasks[0].cpi.memory, 4.0);
     near(found.controllers[4], 2.0 * found.links[0]);
     let bytes = found.tasks[0].instructions_per_second * 0.01 * 64.0 * 1.5;
@@ -198,7 +198,7 @@ fn pages_on_another_node() {
     near(found.controllers[4], bytes / 16e9);
     assert_eq!((found.links[1], found.controllers[0]), (0.0, 0.0));
     let half = [3.0, 0.0, 0.0, 0.0, 3.0, 0.0, 0.0, 0.0];
-    near(model.alone(&Seat { pages: &half, ..seat(0, &demand) }).cpi.memory, 3.0);
+    near(model.alone(&PlacedTask { pages: &half, ..seat(0, &demand) }).cpi.memory, 3.0);
 }
 
 /// A line of another task every 100 instructions. On the same core it is in the first cache already, under
@@ -208,8 +208,8 @@ fn lines_of_other_tasks() {
     let (machine, performance) = machine();
     let model = model(&machine, &performance);
     let demand = Demand { shared_lines: 0.01, ..demand(0.0) };
-    let of = |pu| Seat { space: 7, ..seat(pu, &demand) };
-    let cost = |seats: &[Seat<'_>]| model.predict(seats).tasks[0].cpi.communication;
+    let of = |pu| PlacedTask { space: 7, ..seat(pu, &demand) };
+    let cost = |seats: &[PlacedTask<'_>]| model.predict(seats).tasks[0].cpi.communication;
     assert_eq!(cost(&[of(0)]), 0.0);
     assert_eq!(cost(&[of(0), seat(2, &demand)]), 0.0);
     assert_eq!(cost(&[of(0), of(1)]), 0.0);
@@ -287,7 +287,7 @@ fn cost_of_a_migration() {
     near(moved(2).seconds, 20.48e-6);
     near(moved(4).seconds, 102.4e-6);
     let far = [0.0, 0.0, 0.0, 0.0, 1.0];
-    let seat = Seat { pages: &far, ..seat(4, &demand) };
+    let seat = PlacedTask { pages: &far, ..seat(4, &demand) };
     let there = model.migration(&seat, PuIdx(0), &before.tasks[0].occupancy, &before);
     near(there.seconds, 204.8e-6);
     let stream = tests::demand(0.01);
@@ -341,7 +341,7 @@ fn every_described_machine() {
             })
             .collect();
         let spread = vec![1.0; machine.nodes.len()];
-        let of = |pu: PuIdx| Seat {
+        let of = |pu: PuIdx| PlacedTask {
             pu,
             demand: &demands[pu.idx() % 5],
             pages: if pu.0.is_multiple_of(3) { &spread } else { &[] },

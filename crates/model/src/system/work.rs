@@ -5,13 +5,13 @@
 //! stalls change, and a queue's wait moves with its use. The last input of each part is kept for
 //! this comparison, so that many small changes are not missed.
 
-use super::parts::Parts;
+use super::parts::SystemParts;
 use super::{CpiStack, NEAR, TaskRate};
 use crate::smt::Siblings;
 use before::{Before, Seating};
-use caches::Group;
+use caches::CacheSharers;
 use colocate_machine::BytesPerSecond;
-use queues::{Asked, Going, Queue};
+use queues::{AccessQueue, Going, LevelRequests};
 
 mod before;
 mod caches;
@@ -25,24 +25,24 @@ const UNSEEN: f64 = 0.2 * NEAR;
 
 /// State of a search; its memory is reused.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Work {
+pub(super) struct SolverState {
     seating: Seating,
     /// Last results, by PU.
     before: Vec<Before>,
     /// Tasks in the order of the seats.
-    tasks: Vec<Task>,
+    tasks: Vec<SolverTask>,
     /// For each task: one entry for each cache above its PU, and one for lines of other tasks.
-    levels: Vec<Level>,
+    levels: Vec<TaskAtCache>,
     /// Indexed as `Machine::cores`.
-    cores: Vec<Core>,
+    cores: Vec<CoreTasks>,
     /// Indexed as `Machine::caches`.
-    caches: Vec<Group>,
-    /// Indexed as `Parts::queues`.
-    queues: Vec<Queue>,
+    caches: Vec<CacheSharers>,
+    /// Indexed as `SystemParts::queues`.
+    queues: Vec<AccessQueue>,
     /// Address space and index of tasks that read lines of others, or whose lines are read.
     spaces: Vec<(u32, usize)>,
     /// Indexed as `levels`.
-    asked: Vec<Asked>,
+    asked: Vec<LevelRequests>,
     /// In the order of the seats.
     going: Vec<Going>,
     rates: Vec<f64>,
@@ -53,7 +53,7 @@ pub(super) struct Work {
 
 /// Core with its tasks.
 #[derive(Clone, Debug, Default)]
-struct Core {
+struct CoreTasks {
     tasks: Vec<usize>,
     siblings: Siblings,
     /// PUs of the tasks in `siblings`.
@@ -98,7 +98,7 @@ impl Steps {
 
 /// Task during the search.
 #[derive(Clone, Debug, Default)]
-struct Task {
+struct SolverTask {
     pu: usize,
     clock: f64,
     /// Size of a line in the task's caches, in bytes.
@@ -120,7 +120,7 @@ struct Task {
     cpi: CpiStack,
 }
 
-impl Task {
+impl SolverTask {
     /// Index in `levels` of the task's last cache.
     const fn last(&self) -> usize {
         // A task without a cache still has an entry at `first`: all its accesses miss there.
@@ -135,7 +135,7 @@ impl Task {
 
 /// Task at a cache.
 #[derive(Clone, Copy, Debug, Default)]
-struct Level {
+struct TaskAtCache {
     /// Occupancy in bytes.
     held: f64,
     /// Bytes held in this cache and nearer caches.
@@ -144,9 +144,9 @@ struct Level {
     misses: f64,
 }
 
-impl Work {
+impl SolverState {
     /// Computes the tasks' stalls without waits.
-    pub fn stall(&mut self, parts: &Parts) {
+    pub fn stall(&mut self, parts: &SystemParts) {
         for task in &mut self.tasks {
             task.stall(parts, &self.levels);
         }
@@ -209,9 +209,9 @@ impl Work {
     }
 }
 
-impl Task {
+impl SolverTask {
     /// Computes the stalls at caches and memory.
-    fn stall(&mut self, parts: &Parts, levels: &[Level]) {
+    fn stall(&mut self, parts: &SystemParts, levels: &[TaskAtCache]) {
         let over = &parts.places[self.pu].caches;
         let mut cycles = 0.0;
         // Misses of one level that hit in the next take the latency of the next.

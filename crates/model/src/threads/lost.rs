@@ -29,7 +29,7 @@ pub const SUBSTANTIAL: f64 = 0.1;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Cause {
+pub enum LossCause {
     /// Waits and longer execution at critical sections.
     CriticalSections,
     /// Longer execution outside of critical sections than with one thread.
@@ -76,11 +76,11 @@ impl Lost {
 
     /// Cause of the largest part, if that is at least [`SUBSTANTIAL`].
     #[must_use]
-    pub fn cause(&self) -> Option<Cause> {
+    pub fn cause(&self) -> Option<LossCause> {
         let parts = [
-            (self.sections, Cause::CriticalSections),
-            (self.resource.unwrap_or(0.0), Cause::SharedResource),
-            (self.idle, Cause::Idle),
+            (self.sections, LossCause::CriticalSections),
+            (self.resource.unwrap_or(0.0), LossCause::SharedResource),
+            (self.idle, LossCause::Idle),
         ];
         // Of equal parts `max_by` takes the last.
         let largest = parts.into_iter().max_by(|a, b| a.0.total_cmp(&b.0));
@@ -105,10 +105,10 @@ mod tests {
             let lost = Lost::of(executed(4, outside, inside), 100.0, waited, one).unwrap();
             (lost.sections, lost.resource.unwrap(), lost.idle, lost.cause())
         };
-        assert_eq!(of(76.0, 24.0, 300.0), (0.75, 0.0, 0.0, Some(Cause::CriticalSections)));
-        assert_eq!(of(76.0, 224.0, 100.0), (0.75, 0.0, 0.0, Some(Cause::CriticalSections)));
-        assert_eq!(of(376.0, 24.0, 0.0), (0.0, 0.75, 0.0, Some(Cause::SharedResource)));
-        assert_eq!(of(76.0, 24.0, 0.0), (0.0, 0.0, 0.75, Some(Cause::Idle)));
+        assert_eq!(of(76.0, 24.0, 300.0), (0.75, 0.0, 0.0, Some(LossCause::CriticalSections)));
+        assert_eq!(of(76.0, 224.0, 100.0), (0.75, 0.0, 0.0, Some(LossCause::CriticalSections)));
+        assert_eq!(of(376.0, 24.0, 0.0), (0.0, 0.75, 0.0, Some(LossCause::SharedResource)));
+        assert_eq!(of(76.0, 24.0, 0.0), (0.0, 0.0, 0.75, Some(LossCause::Idle)));
         let busy = Lost::of(executed(4, 94.0, 24.0), 30.0, 2.0, one).unwrap();
         assert_eq!((busy.resource, busy.cause()), (Some(0.0), None), "outside grows by less");
     }
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn waiting_needs_no_comparison() {
         let lost = Lost::of(executed(4, 76.0, 24.0), 100.0, 300.0, None).unwrap();
-        assert_eq!((lost.resource, lost.cause()), (None, Some(Cause::CriticalSections)));
+        assert_eq!((lost.resource, lost.cause()), (None, Some(LossCause::CriticalSections)));
         let long = Lost::of(executed(4, 376.0, 24.0), 100.0, 0.0, None).unwrap();
         assert_eq!((long.resource, long.cause()), (None, None));
         assert_eq!(Lost::of(executed(4, 1.0, 0.0), 0.0, 0.0, None), None);
@@ -136,9 +136,9 @@ mod tests {
             let largest = parts.into_iter().fold(0.0, f64::max);
             prop_assert_eq!(lost.cause().is_some(), largest >= SUBSTANTIAL);
             let of_cause = match lost.cause() {
-                Some(Cause::CriticalSections) => lost.sections,
-                Some(Cause::SharedResource) => lost.resource.unwrap(),
-                Some(Cause::Idle) => lost.idle,
+                Some(LossCause::CriticalSections) => lost.sections,
+                Some(LossCause::SharedResource) => lost.resource.unwrap(),
+                Some(LossCause::Idle) => lost.idle,
                 None => largest,
             };
             prop_assert!((of_cause - largest).abs() < 1e-12);

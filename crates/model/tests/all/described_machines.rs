@@ -6,7 +6,7 @@ use colocate_machine::{Bytes, Machine, PuIdx};
 use colocate_model::assumptions::Assumptions;
 use colocate_model::curve::MissCurve;
 use colocate_model::phase::Demand;
-use colocate_model::system::{Model, Seat};
+use colocate_model::system::{Model, PlacedTask};
 
 fn machines() -> impl Iterator<Item = (&'static str, Machine, Performance)> {
     MACHINES.into_iter().map(|(name, text)| {
@@ -39,7 +39,7 @@ fn alone(machine: &Machine, performance: &Performance, kind: WorkKind) -> f64 {
     let core = machine.cores.iter().max_by_key(|core| core.kind.0).unwrap();
     let demand = work(&performance.kinds[core.kind.idx()], kind);
     let model = Model::new(machine, performance, Assumptions::default()).unwrap();
-    let seat = Seat { pu: core.pus[0], demand: &demand, pages: &[], space: 0 };
+    let seat = PlacedTask { pu: core.pus[0], demand: &demand, pages: &[], space: 0 };
     model.alone(&seat).ipc
 }
 
@@ -83,12 +83,12 @@ fn streams_fill_the_controllers() {
             ..work(core, WorkKind::Load)
         };
         let demands: Vec<Demand> = performance.kinds.iter().map(stream).collect();
-        let seats: Vec<Seat<'_>> = (0..machine.pus.len())
+        let seats: Vec<PlacedTask<'_>> = (0..machine.pus.len())
             .map(|pu| {
                 let kind = machine.core_of(PuIdx::new(pu)).idx();
                 let demand = &demands[machine.cores[kind].kind.idx()];
                 let space = u32::try_from(pu).unwrap();
-                Seat { pu: PuIdx::new(pu), demand, pages: &[], space }
+                PlacedTask { pu: PuIdx::new(pu), demand, pages: &[], space }
             })
             .collect();
         let prediction = model.predict(&seats);

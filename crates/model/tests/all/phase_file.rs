@@ -3,7 +3,7 @@
 
 use colocate_machine::Bytes;
 use colocate_machine::performance::WorkKind;
-use colocate_model::phase::{Known, MeasuredCycles, Phase, PhaseFile, Work};
+use colocate_model::phase::{Known, MeasuredCycles, Phase, PhaseFile, PortWork};
 use colocate_model::{Class, MissCurve, Mix, Share};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -22,17 +22,17 @@ fn known<T: std::fmt::Debug + Clone>(
     prop_oneof![1 => Just(Known::Unknown), 3 => known]
 }
 
-fn any_work() -> impl Strategy<Value = Work> {
+fn any_work() -> impl Strategy<Value = PortWork> {
     let kinds = prop::array::uniform9(prop::option::of(0.0..10.0)).prop_map(|counts| {
         let counts = WorkKind::ALL.into_iter().zip(counts);
-        Work::Kinds(counts.filter_map(|(kind, count)| Some((kind, count?))).collect())
+        PortWork::Kinds(counts.filter_map(|(kind, count)| Some((kind, count?))).collect())
     });
     let mix = prop::array::uniform5(prop::option::of(0.0..=1.0)).prop_map(|shares| {
         let mut mix = Mix::default();
         for class in Class::ALL {
             mix.set(class, shares[class as usize].and_then(Share::new));
         }
-        Work::Classes(mix)
+        PortWork::Classes(mix)
     });
     let group = (prop::collection::vec("[A-Za-z0-9]{1,6}", 0..4), 0.0..10.0);
     let divisions = prop::option::of(0.0..10.0).prop_map(|count| match count {
@@ -40,7 +40,7 @@ fn any_work() -> impl Strategy<Value = Work> {
         None => Vec::new(),
     });
     let ports = ("[a-z0-9]{1,8}", prop::collection::vec(group, 0..4), divisions)
-        .prop_map(|(llvm_cpu, groups, kinds)| Work::Ports { llvm_cpu, groups, kinds });
+        .prop_map(|(llvm_cpu, groups, kinds)| PortWork::Ports { llvm_cpu, groups, kinds });
     prop_oneof![kinds, mix, ports]
 }
 

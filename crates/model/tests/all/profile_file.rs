@@ -1,7 +1,7 @@
 //! Profile files: profiles round-trip, and malformed texts are refused with a message of one line.
 
 use colocate_machine::Nanos;
-use colocate_model::{Backend, Class, Mix, Profile, Program, Share, ThreadProfile};
+use colocate_model::{Backend, Class, Mix, Profile, ProfiledProgram, Share, ThreadProfile};
 use proptest::prelude::*;
 
 const GOLDEN: &str = include_str!("../golden/profile.json");
@@ -57,7 +57,7 @@ fn any_profile() -> impl Strategy<Value = Profile> {
             Profile {
                 version: colocate_model::profile::VERSION,
                 backend,
-                program: Program { path, args, identity },
+                program: ProfiledProgram { path, args, identity },
                 processor,
                 started_unix_s: time,
                 watched_ns: Nanos(time),

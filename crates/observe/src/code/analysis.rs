@@ -1,10 +1,10 @@
 //! Demand of stretches of code on a core.
 
 use super::{Stretch, Weight};
-use crate::mca::{Figures, Mca, McaError, Target};
+use crate::mca::{BlockDemand, Mca, McaError, TargetProcessor};
 use colocate_machine::performance::WorkKind;
 use colocate_model::mix::Class;
-use colocate_model::phase::{Known, Phase, Work};
+use colocate_model::phase::{Known, Phase, PortWork};
 use std::collections::BTreeMap;
 
 /// Results of `llvm-mca` on stretches of code.
@@ -13,8 +13,8 @@ pub struct Analysis<'a> {
     stretches: &'a [Stretch],
     /// Index into `figures` for each stretch; `None` if the stretch could not be simulated.
     of: Vec<Option<usize>>,
-    figures: Vec<Figures>,
-    target: Target,
+    figures: Vec<BlockDemand>,
+    target: TargetProcessor,
     version: u32,
     complaint: Option<String>,
 }
@@ -25,7 +25,7 @@ pub struct Simulated<'a> {
     /// The stretch.
     pub stretch: &'a Stretch,
     /// Figures, per line of the stretch's text on average.
-    pub figures: &'a Figures,
+    pub figures: &'a BlockDemand,
     /// Lines of text per instruction: some instructions take two lines.
     pub lines: f64,
     /// Instructions that the stretch represents; in an arbitrary unit if only time is known.
@@ -37,7 +37,11 @@ impl<'a> Analysis<'a> {
     ///
     /// # Errors
     /// As [`Mca::analyse`]; a stretch refused alone is left out.
-    pub fn of(mca: &Mca, target: &Target, stretches: &'a [Stretch]) -> Result<Self, McaError> {
+    pub fn of(
+        mca: &Mca,
+        target: &TargetProcessor,
+        stretches: &'a [Stretch],
+    ) -> Result<Self, McaError> {
         let mut place_of: BTreeMap<&str, usize> = BTreeMap::new();
         let mut texts: Vec<&str> = Vec::new();
         let mut places: Vec<usize> = Vec::with_capacity(stretches.len());
@@ -94,7 +98,7 @@ impl<'a> Analysis<'a> {
     /// code does not show are unknown. `None` if no stretch could be simulated.
     #[must_use]
     pub fn phase(&self, name: &str, thread: Option<u32>) -> Option<Phase> {
-        let mut sums = Sums::default();
+        let mut sums = WeightedSums::default();
         for one in self.simulated().filter(|one| is_of(one.stretch, thread)) {
             sums.add(&one);
         }
@@ -132,7 +136,7 @@ pub fn by_kind(stretches: &[Stretch], thread: Option<u32>) -> Option<Phase> {
         whole += weight;
     }
     let used = kinds.into_iter().filter(|(_, sum)| *sum > 0.0);
-    let work = Work::Kinds(used.map(|(kind, sum)| (kind, sum / whole)).collect());
+    let work = PortWork::Kinds(used.map(|(kind, sum)| (kind, sum / whole)).collect());
     let work = Known::new(work, "machine code, decoded");
     (whole > 0.0).then(|| Phase { work, ..Phase::default() })
 }
@@ -149,8 +153,8 @@ const KINDS: [(Class, &[WorkKind]); 5] = [
 /// Converts counted work of `thread` by class to work by kind; each class is divided as in the
 /// thread's stretches. Work in another form is returned unchanged.
 #[must_use]
-pub fn in_kinds(counted: Known<Work>, stretches: &[Stretch], thread: u32) -> Known<Work> {
-    let (Some(Work::Classes(mix)), Some(source)) = (counted.get(), counted.source()) else {
+pub fn in_kinds(counted: Known<PortWork>, stretches: &[Stretch], thread: u32) -> Known<PortWork> {
+    let (Some(PortWork::Classes(mix)), Some(source)) = (counted.get(), counted.source()) else {
         return counted;
     };
     let found = by_kind(stretches, Some(thread));
@@ -173,12 +177,12 @@ pub fn in_kinds(counted: Known<Work>, stretches: &[Stretch], thread: u32) -> Kno
             }
         }
     }
-    Known::new(Work::Kinds(all), format!("{source}; parts of classes by machine code, decoded"))
+    Known::new(PortWork::Kinds(all), format!("{source}; parts of classes by machine code, decoded"))
 }
 
 /// Share of `kind` in work by kind; 0 if unknown.
-fn share_of(work: Option<&Work>, kind: WorkKind) -> f64 {
-    let Some(Work::Kinds(kinds)) = work else { return 0.0 };
+fn share_of(work: Option<&PortWork>, kind: WorkKind) -> f64 {
+    let Some(PortWork::Kinds(kinds)) = work else { return 0.0 };
     kinds.iter().find(|(of, _)| *of == kind).map_or(0.0, |(_, share)| *share)
 }
 /// Kinds of work whose units some of LLVM's tables lack: the table of Golden Cove starts a division
@@ -195,7 +199,7 @@ const CYCLES_A_JUMP: f64 = 1.0;
 
 /// Sums of figures times weights.
 #[derive(Default)]
-struct Sums {
+struct WeightedSums {
     weight: f64,
     slots: f64,
     ports: BTreeMap<Vec<String>, f64>,
@@ -206,7 +210,7 @@ struct Sums {
     divided: Option<f64>,
 }
 
-impl Sums {
+impl WeightedSums {
     fn add(&mut self, one: &Simulated<'_>) {
         let Simulated { stretch, figures, lines, instructions } = one;
         // Figures are per line of text, weights per instruction.
@@ -237,7 +241,7 @@ impl Sums {
         let groups = groups.map(|(ports, sum)| (ports.clone(), self.per_instruction(*sum)));
         let groups = groups.filter(|(_, cycles)| *cycles > 0.0);
         let kinds = DIVISIONS.map(|kind| (kind, self.per_instruction(self.kinds[kind as usize])));
-        let work = Work::Ports {
+        let work = PortWork::Ports {
             llvm_cpu: cpu.to_owned(),
             groups: groups.collect(),
             kinds: kinds.into_iter().filter(|(_, count)| *count > 0.0).collect(),
@@ -269,7 +273,7 @@ mod tests {
     /// for a tenth. Of a stretch that jumps nowhere dependencies are all there is. Both together: 0.3.
     #[test]
     fn jumps_that_are_taken_depend_on_each_other() {
-        let figures = Figures {
+        let figures = BlockDemand {
             instructions: Vec::new(),
             slots: 1.0,
             ports: Vec::new(),
@@ -284,7 +288,7 @@ mod tests {
             Stretch::of(Isa::X86_64, None, Weight::Instructions(1.0), blocks).unwrap()
         };
         let (jumps, straight) = (Stretch { instructions: 4, ..stretch(3) }, stretch(1));
-        let mut sums = Sums::default();
+        let mut sums = WeightedSums::default();
         for stretch in [&jumps, &straight] {
             let one = Simulated { stretch, figures: &figures, lines: 1.0, instructions: 1.0 };
             sums.add(&one);
@@ -306,7 +310,7 @@ mod tests {
             stretch(1, 600.0, &[0x8b, 0x07]).unwrap(),
         ];
         let kinds = |thread| match by_kind(&all, thread).unwrap().work.get() {
-            Some(Work::Kinds(kinds)) => kinds.clone(),
+            Some(PortWork::Kinds(kinds)) => kinds.clone(),
             other => panic!("{other:?}"),
         };
         assert_eq!(kinds(Some(0)), [(WorkKind::Int, 0.75), (WorkKind::IntDiv, 0.25)]);
@@ -314,7 +318,7 @@ mod tests {
         assert_eq!(by_kind(&all, Some(7)), None);
         // Of 400 counted instructions 200 compute with integers; the stretches say how many of these divide.
         let counted = Mix::from_counts(400, [100, 10, 200, 90, 0]);
-        let work = in_kinds(Known::new(Work::Classes(counted), "test"), &all, 0);
+        let work = in_kinds(Known::new(PortWork::Classes(counted), "test"), &all, 0);
         let expected = [
             (WorkKind::Branch, 0.25),
             (WorkKind::FloatAdd, 0.025),
@@ -322,6 +326,6 @@ mod tests {
             (WorkKind::IntDiv, 0.125),
             (WorkKind::Load, 0.225),
         ];
-        assert_eq!(work.get(), Some(&Work::Kinds(expected.to_vec())));
+        assert_eq!(work.get(), Some(&PortWork::Kinds(expected.to_vec())));
     }
 }

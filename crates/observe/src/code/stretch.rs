@@ -122,7 +122,7 @@ pub fn of_trace(trace: &Trace, order_of: impl Fn(i32) -> Option<u32>) -> Vec<Str
 /// stretch represents.
 pub fn of_one(
     trace: &Trace,
-    stretch: &trace::Stretch,
+    stretch: &trace::BlockSequence,
     thread: u32,
     weight: f64,
 ) -> Option<Stretch> {

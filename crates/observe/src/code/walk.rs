@@ -13,7 +13,7 @@
 //! # Properties
 //! - **In proportion**: over a long walk, each edge has its share. -> test `edges_in_proportion`
 
-use crate::sample::budget::Budget;
+use crate::sample::budget::StepBudget;
 use crate::sample::flow::{BlockIdx, Graph};
 use crate::sample::rates::Flows;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub fn walk(
     flows: &Flows,
     start: BlockIdx,
     length: u64,
-    budget: &mut Budget,
+    budget: &mut StepBudget,
 ) -> Vec<BlockIdx> {
     let mut behind: BTreeMap<(BlockIdx, BlockIdx), f64> = BTreeMap::new();
     let mut walked = Vec::new();
@@ -102,8 +102,8 @@ mod tests {
         let graph = graph(". . c6 . c8 j7 . . c2 . c1 r");
         let hits: Vec<u64> =
             (0..graph.blocks.len() as u64).map(|place| 40 + 13 * place % 60).collect();
-        let flows = flows(&graph, &hits, &mut Budget::of(PLENTY)).unwrap();
-        let walked = walk(&graph, &flows, 1, 100_000, &mut Budget::of(PLENTY));
+        let flows = flows(&graph, &hits, &mut StepBudget::of(PLENTY)).unwrap();
+        let walked = walk(&graph, &flows, 1, 100_000, &mut StepBudget::of(PLENTY));
         let times = |place: usize| walked.iter().filter(|at| **at == place).count() as f64;
         let whole: f64 = flows.blocks.iter().sum();
         for (place, rate) in flows.blocks.iter().enumerate() {
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn a_traversal_without_targets_ends() {
         let graph = graph(". . c0 r");
-        let budget = &mut Budget::of(PLENTY);
+        let budget = &mut StepBudget::of(PLENTY);
         let none = Flows { blocks: vec![0.0; 2], ..Flows::default() };
         assert_eq!(walk(&graph, &none, 0, 10, budget), [0]);
         // A loop is gone around until the walk is long enough.

@@ -1,7 +1,7 @@
 //! From an answer of the kernel to the cause and to the commands that remedy it.
 
 use super::probe::Errno;
-use super::{Cause, Fix, Own, Place, Tier};
+use super::{FailureCause, Fix, Own, SystemFacts, Tier};
 
 /// Level of `kernel.perf_event_paranoid` up to which every user may watch its own processes at user
 /// level. Kernels of Debian and Ubuntu (and Android) have levels 3 and 4, which forbid this too and
@@ -11,15 +11,15 @@ const OPEN_TO_OWNERS: i32 = 2;
 
 /// Cause of the refusal of an event with a ring on a child; `own_event` is whether an event without
 /// a ring can be opened on this thread.
-pub fn ring_refused(errno: Errno, own_event: bool, place: &Place, own: &Own) -> Cause {
+pub fn ring_refused(errno: Errno, own_event: bool, place: &SystemFacts, own: &Own) -> FailureCause {
     // The room for rings is used up: mmap says so with the number of a missing permission.
     if errno.0 == libc::EPERM && own_event { mlock(place) } else { perf_refused(errno, place, own) }
 }
 
 /// Cause of a refused `perf_event_open` for an event without a hardware counter.
-pub fn perf_refused(errno: Errno, place: &Place, own: &Own) -> Cause {
+pub fn perf_refused(errno: Errno, place: &SystemFacts, own: &Own) -> FailureCause {
     match (errno.0, place.paranoid) {
-        (libc::ENOSYS, None) => Cause::of(
+        (libc::ENOSYS, None) => FailureCause::of(
             "expected a kernel with CONFIG_PERF_EVENTS, found one without (ENOSYS, and no \
              /proc/sys/kernel/perf_event_paranoid)",
         ),
@@ -34,7 +34,7 @@ pub fn perf_refused(errno: Errno, place: &Place, own: &Own) -> Cause {
         }
         (libc::EACCES | libc::EPERM, level) => {
             let level = level.map_or("unknown".to_owned(), |level| level.to_string());
-            Cause::of(format!(
+            FailureCause::of(format!(
                 "the kernel answered {errno} although kernel.perf_event_paranoid is {level} and no \
                  seccomp filter is in force: a security module (SELinux, AppArmor) forbids it; its \
                  log says which rule"
@@ -42,29 +42,29 @@ pub fn perf_refused(errno: Errno, place: &Place, own: &Own) -> Cause {
             .with(Fix::instead(place.as_root("journalctl -k --grep='avc|apparmor'")))
         }
         (libc::EMFILE, _) => descriptors(place),
-        _ => Cause::of(format!("the kernel answered {errno} to perf_event_open")),
+        _ => FailureCause::of(format!("the kernel answered {errno} to perf_event_open")),
     }
 }
 
 /// Cause of a refused hardware event while software events work.
-pub fn counters_refused(errno: Errno, place: &Place, own: &Own) -> Cause {
+pub fn counters_refused(errno: Errno, place: &SystemFacts, own: &Own) -> FailureCause {
     match errno.0 {
         libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::EINVAL => no_counters(errno, place),
-        libc::EBUSY => Cause::of(
+        libc::EBUSY => FailureCause::of(
             "other programs hold every counter (EBUSY), as `perf stat -a` with many events does",
         ),
         _ => perf_refused(errno, place, own),
     }
 }
 
-fn no_counters(errno: Errno, place: &Place) -> Cause {
+fn no_counters(errno: Errno, place: &SystemFacts) -> FailureCause {
     if !place.virtual_machine {
-        return Cause::of(format!(
+        return FailureCause::of(format!(
             "the kernel knows no counters of this processor ({errno}): they are off in the \
              firmware, or the kernel is older than the processor"
         ));
     }
-    Cause::of(format!(
+    FailureCause::of(format!(
         "this virtual machine was given no counters ({errno}); nothing inside it can change that; \
          `sample` and `emulate` need none"
     ))
@@ -76,22 +76,22 @@ fn no_counters(errno: Errno, place: &Place) -> Cause {
 }
 
 /// Not all events fit at once.
-pub fn take_turns(place: &Place) -> Cause {
+pub fn take_turns(place: &SystemFacts) -> FailureCause {
     let few = "too few counters are free for all events, so they take turns and figures are scaled";
     match place.nmi_watchdog {
         // Since Linux 6.5 there is a kind of watchdog that needs no counter, and no file shows which it is.
         Some(true) => {
-            let cause = Cause::of(format!("{few}; the NMI watchdog may hold one"));
+            let cause = FailureCause::of(format!("{few}; the NMI watchdog may hold one"));
             with_setting(cause, place, "kernel.nmi_watchdog", "0")
         }
-        _ => Cause::of(few),
+        _ => FailureCause::of(few),
     }
 }
 
-fn paranoid(level: i32, place: &Place, own: &Own) -> Cause {
+fn paranoid(level: i32, place: &SystemFacts, own: &Own) -> FailureCause {
     let beyond =
         if place.may_watch_all() { "; above that, CAP_PERFMON is not enough here" } else { "" };
-    let cause = Cause::of(format!(
+    let cause = FailureCause::of(format!(
         "expected kernel.perf_event_paranoid of at most {OPEN_TO_OWNERS}, found {level}{beyond}"
     ));
     let cause = with_setting(cause, place, "kernel.perf_event_paranoid", "2");
@@ -103,9 +103,9 @@ fn paranoid(level: i32, place: &Place, own: &Own) -> Cause {
 }
 
 /// A seccomp filter answered in the kernel's stead.
-fn filtered(call: &str, errno: Errno, place: &Place) -> Cause {
+fn filtered(call: &str, errno: Errno, place: &SystemFacts) -> FailureCause {
     let inside = place.container.map_or(String::new(), |kind| format!(" of {kind}"));
-    let cause = Cause::of(format!("a seccomp filter{inside} answers {call} with {errno}"));
+    let cause = FailureCause::of(format!("a seccomp filter{inside} answers {call} with {errno}"));
     match place.container {
         Some("Docker") => {
             cause.with(Fix::now("docker run --security-opt seccomp=unconfined IMAGE COMMAND"))
@@ -126,20 +126,22 @@ fn filtered(call: &str, errno: Errno, place: &Place) -> Cause {
 }
 
 /// Cause of a refused system call other than `perf_event_open`.
-pub fn call_refused(call: &str, errno: Errno, place: &Place) -> Cause {
+pub fn call_refused(call: &str, errno: Errno, place: &SystemFacts) -> FailureCause {
     match errno.0 {
         libc::EPERM | libc::EACCES | libc::ENOSYS if place.filtered() => {
             filtered(call, errno, place)
         }
-        libc::ENOSYS => Cause::of(format!("expected a kernel with {call}, found one without")),
-        _ => Cause::of(format!("the kernel answered {errno} to {call}")),
+        libc::ENOSYS => {
+            FailureCause::of(format!("expected a kernel with {call}, found one without"))
+        }
+        _ => FailureCause::of(format!("the kernel answered {errno} to {call}")),
     }
 }
 
 /// Too few descriptors.
-pub fn descriptors(place: &Place) -> Cause {
+pub fn descriptors(place: &SystemFacts) -> FailureCause {
     let (soft, hard) = place.descriptors.unwrap_or((0, 0));
-    let cause = Cause::of(format!(
+    let cause = FailureCause::of(format!(
         "expected room for more open files, found limits of {soft} (soft) and {hard} (hard)"
     ));
     // Raising the soft limit is no help: we do that ourselves.
@@ -151,9 +153,9 @@ pub fn descriptors(place: &Place) -> Cause {
 }
 
 /// Rings of the default size may not be locked.
-pub fn mlock(place: &Place) -> Cause {
+pub fn mlock(place: &SystemFacts) -> FailureCause {
     let found = place.mlock_kb.map_or("unknown".to_owned(), |kb| kb.to_string());
-    let cause = Cause::of(format!(
+    let cause = FailureCause::of(format!(
         "expected kernel.perf_event_mlock_kb of at least 516, found {found}, or other programs have \
          used it up; small rings lose records when threads are created in bursts"
     ));
@@ -161,7 +163,7 @@ pub fn mlock(place: &Place) -> Cause {
 }
 
 /// Package with libpfm4, by the distribution's family; `None` if unknown.
-pub fn install_libpfm(place: &Place) -> Option<Fix> {
+pub fn install_libpfm(place: &SystemFacts) -> Option<Fix> {
     let names = place.distribution.as_deref().unwrap_or_default();
     let command = names.split(' ').find_map(|name| match name {
         "debian" | "ubuntu" => Some("apt-get install libpfm4"),
@@ -172,7 +174,12 @@ pub fn install_libpfm(place: &Place) -> Option<Fix> {
 }
 
 /// Adds the commands for a kernel setting, for now and permanently, to a cause.
-pub fn with_setting(cause: Cause, place: &Place, name: &str, value: &str) -> Cause {
+pub fn with_setting(
+    cause: FailureCause,
+    place: &SystemFacts,
+    name: &str,
+    value: &str,
+) -> FailureCause {
     let line = format!("{name} = {value}");
     let fixes = [
         Fix::now(place.as_root(&format!("sysctl -w {name}={value}"))),
@@ -183,18 +190,18 @@ pub fn with_setting(cause: Cause, place: &Place, name: &str, value: &str) -> Cau
     fixes
         .into_iter()
         .map(|fix| if outside { fix.noting("outside of the container") } else { fix })
-        .fold(cause, Cause::with)
+        .fold(cause, FailureCause::with)
 }
 
 /// Command that adds `line` to `file`.
-fn written(place: &Place, line: &str, file: &str) -> String {
+fn written(place: &SystemFacts, line: &str, file: &str) -> String {
     let tee = place.as_root(&format!("tee -a {file}"));
     format!("echo '{line}' | {tee}")
 }
 
 /// Commands that give capabilities to the members of a group, by colocate's file. Group and mode
 /// come first: the kernel removes a file's capabilities on a change of owner or group.
-fn give(place: &Place, own: &Own, capabilities: &str) -> Fix {
+fn give(place: &SystemFacts, own: &Own, capabilities: &str) -> Fix {
     let setcap = format!("setcap {capabilities}+ep");
     let commands = ["chgrp GROUP", "chmod 0750", &setcap];
     let commands = commands.map(|command| place.as_root(&format!("{command} {}", own.program)));
@@ -205,17 +212,18 @@ fn give(place: &Place, own: &Own, capabilities: &str) -> Fix {
 
 /// Cause for a missing capability reserved for root: with the capability in colocate's file, every
 /// user of the file could change objects of different users.
-pub fn only_root(why: &str, place: &Place, own: &Own) -> Cause {
+pub fn only_root(why: &str, place: &SystemFacts, own: &Own) -> FailureCause {
     match place.user {
         // In a container without its capabilities.
-        Some(0) => Cause::of(why),
-        _ => Cause::of(why).with(Fix::now(place.as_root(&format!("{} ARGUMENTS", own.program)))),
+        Some(0) => FailureCause::of(why),
+        _ => FailureCause::of(why)
+            .with(Fix::now(place.as_root(&format!("{} ARGUMENTS", own.program)))),
     }
 }
 
 /// Cause for the refusal of eBPF programs. The capabilities are effective only while colocate uses
 /// its own program.
-pub fn no_ebpf(place: &Place, own: &Own) -> Cause {
+pub fn no_ebpf(place: &SystemFacts, own: &Own) -> FailureCause {
     let cause =
         only_root("expected CAP_BPF and CAP_PERFMON, found one of them missing", place, own);
     match place.user {
@@ -226,7 +234,7 @@ pub fn no_ebpf(place: &Place, own: &Own) -> Cause {
 }
 
 /// Additions of the tiers above the present tier, and the command for each.
-pub fn next_tiers(place: &Place, own: &Own) -> Vec<Cause> {
+pub fn next_tiers(place: &SystemFacts, own: &Own) -> Vec<FailureCause> {
     let mut next = Vec::new();
     let tier = place.tier();
     if tier < Tier::Perfmon {
@@ -236,11 +244,8 @@ pub fn next_tiers(place: &Place, own: &Own) -> Vec<Cause> {
             _ => "",
         };
         next.push(
-            Cause::of(format!("CAP_PERFMON (Linux 5.8) would add: {what}{if_open}")).with(give(
-                place,
-                own,
-                "cap_perfmon",
-            )),
+            FailureCause::of(format!("CAP_PERFMON (Linux 5.8) would add: {what}{if_open}"))
+                .with(give(place, own, "cap_perfmon")),
         );
     }
     if tier < Tier::Root && place.user != Some(0) {

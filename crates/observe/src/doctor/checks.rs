@@ -3,22 +3,22 @@
 use super::finding::{Check, Finding, Inputs, live_code, numa_calls, ring_refused};
 use super::place::Cgroups;
 use super::probe::{Errno, Probe, Probes};
-use super::{Capability, Cause, Fix, Own, Place, Section, advice};
+use super::{Capability, FailureCause, Fix, Own, Section, SystemFacts, advice};
 use crate::sources;
 use colocate_evidence::Source;
 
 /// Row: a capability and its check.
-struct Row {
+struct CapabilityCheck {
     name: &'static str,
     what: &'static str,
     check: Check,
 }
 
-const fn row(name: &'static str, what: &'static str, check: Check) -> Row {
-    Row { name, what, check }
+const fn row(name: &'static str, what: &'static str, check: Check) -> CapabilityCheck {
+    CapabilityCheck { name, what, check }
 }
 
-const PLACING: &[Row] = &[
+const PLACING: &[CapabilityCheck] = &[
     row("affinity", "pin this user's tasks to PUs", affinity),
     row("other-tasks", "pin other users' tasks", other_tasks),
     row("thread-creation", "see every thread creation at once", lifecycle),
@@ -28,14 +28,14 @@ const PLACING: &[Row] = &[
     row("scheduler", "the kernel's own scheduler decides when tasks run", sched_ext),
 ];
 
-const WATCHING: &[Row] = &[
+const WATCHING: &[CapabilityCheck] = &[
     row("live-code", "read code that JIT compilers make", live_code),
     row("event-names", "codes of hardware events from libpfm4", event_names),
     row("emulate", "exact counts under QEMU", emulate),
     row("calibration", "predict with this machine's own speeds and costs", calibration),
 ];
 
-const MEMORY: &[Row] = &[
+const MEMORY: &[CapabilityCheck] = &[
     row("numa-calls", "ask where pages are, and move them", numa_calls),
     row("other-memory", "read other users' code for samples, and move their pages", other_memory),
     row("pages-stay", "pages stay where they are put", numa_balancing),
@@ -43,22 +43,25 @@ const MEMORY: &[Row] = &[
     row("page-scan", "find written pages quickly", page_scan),
 ];
 
-const UPKEEP: &[Row] = &[
+const UPKEEP: &[CapabilityCheck] = &[
     row("files", "keep counters and run states open", files),
     row("journal", "put masks back after kill -9", journal),
 ];
 
 /// The row of a source of evidence.
-const fn of_source(source: Source) -> Row {
+const fn of_source(source: Source) -> CapabilityCheck {
     row(source.name(), source.reports(), sources::check(source))
 }
 
 /// All checks, in the order of the output.
-pub fn all(place: &Place, probes: &dyn Probes, own: &Own) -> Vec<Section> {
+pub fn all(place: &SystemFacts, probes: &dyn Probes, own: &Own) -> Vec<Section> {
     let inputs = Inputs { place, probes, own };
-    let section = |title, rows: &[Row]| {
-        let found =
-            |row: &Row| Capability { name: row.name, what: row.what, ..(row.check)(&inputs) };
+    let section = |title, rows: &[CapabilityCheck]| {
+        let found = |row: &CapabilityCheck| Capability {
+            name: row.name,
+            what: row.what,
+            ..(row.check)(&inputs)
+        };
         Section { title, capabilities: rows.iter().map(found).collect() }
     };
     vec![
@@ -109,8 +112,9 @@ fn processes(inputs: &Inputs<'_>) -> Finding {
     if !inputs.place.hides_processes || inputs.place.user == Some(0) {
         return Finding::yes("/proc shows all processes");
     }
-    let cause = Cause::of("/proc is mounted with hidepid, so other users' programs are not seen")
-        .with(Fix::now(inputs.place.as_root("mount -o remount,hidepid=0 /proc")));
+    let cause =
+        FailureCause::of("/proc is mounted with hidepid, so other users' programs are not seen")
+            .with(Fix::now(inputs.place.as_root("mount -o remount,hidepid=0 /proc")));
     Finding::partly("/proc shows this user's processes", cause)
 }
 
@@ -126,7 +130,7 @@ fn groups(inputs: &Inputs<'_>, needs: Option<&str>) -> Finding {
     if *v2_read_only {
         let why =
             "expected a mount that may be written to, as containers do not have; run needs none";
-        return Finding::no(format!("{found}, mounted read-only"), Cause::of(why));
+        return Finding::no(format!("{found}, mounted read-only"), FailureCause::of(why));
     }
     let Some(own) = own.filter(|_| inputs.place.user != Some(0)) else {
         return groups_of_root(inputs, found, inputs.place.cgroups.v2_refuses);
@@ -136,7 +140,7 @@ fn groups(inputs: &Inputs<'_>, needs: Option<&str>) -> Finding {
     let above = own.folder.rsplit_once('/').map_or(point, |(above, _)| above);
     let tee = inputs.place.as_root(&format!("tee {above}/cgroup.subtree_control"));
     let why = format!("expected {needs} in {}/cgroup.controllers; run needs none", own.folder);
-    Finding::no(found, Cause::of(why).with(Fix::now(format!("echo +{needs} | {tee}"))))
+    Finding::no(found, FailureCause::of(why).with(Fix::now(format!("echo +{needs} | {tee}"))))
 }
 
 /// Control groups that only root may change, as all of version 1 and some of version 2. `refuses`
@@ -145,11 +149,14 @@ fn groups_of_root(inputs: &Inputs<'_>, found: String, refuses: Option<Errno>) ->
     match (refuses, inputs.place.user) {
         (Some(Errno(libc::EROFS)), _) => {
             let why = "expected a mount that may be written to, as containers do not have; run needs none";
-            return Finding::no(format!("{found}, mounted read-only"), Cause::of(why));
+            return Finding::no(format!("{found}, mounted read-only"), FailureCause::of(why));
         }
         (Some(errno), Some(0)) => {
             let why = "expected groups that this user may change, found those of another user namespace; run needs none";
-            return Finding::no(format!("{found}, not to be changed ({errno})"), Cause::of(why));
+            return Finding::no(
+                format!("{found}, not to be changed ({errno})"),
+                FailureCause::of(why),
+            );
         }
         (None, Some(0)) => return Finding::yes(found),
         _ => {}
@@ -167,11 +174,11 @@ fn cpuset(inputs: &Inputs<'_>) -> Finding {
         }
         (Some(v2), None) => Finding::no(
             format!("version 2 at {v2} without the controller"),
-            Cause::of(format!("expected cpuset in {v2}/cgroup.controllers; run needs none")),
+            FailureCause::of(format!("expected cpuset in {v2}/cgroup.controllers; run needs none")),
         ),
         (None, None) => Finding::no(
             "no control groups are mounted",
-            Cause::of("expected a cgroup2 or cpuset mount; run needs none"),
+            FailureCause::of("expected a cgroup2 or cpuset mount; run needs none"),
         ),
     }
 }
@@ -186,7 +193,7 @@ fn freezer(inputs: &Inputs<'_>) -> Finding {
         }
         (None, None) => Finding::no(
             "no control groups are mounted",
-            Cause::of("expected a cgroup2 or freezer mount; signals pause single processes"),
+            FailureCause::of("expected a cgroup2 or freezer mount; signals pause single processes"),
         ),
     }
 }
@@ -197,7 +204,7 @@ fn sched_ext(inputs: &Inputs<'_>) -> Finding {
         Some("disabled") => Finding::yes("sched_ext is there and unused"),
         Some(state) => Finding::partly(
             format!("sched_ext is {state}"),
-            Cause::of(
+            FailureCause::of(
                 "a sched_ext scheduler is loaded; it keeps to affinity masks, but decides by rules \
                  of its own when threads run",
             ),
@@ -209,7 +216,7 @@ fn event_names(inputs: &Inputs<'_>) -> Finding {
     match inputs.probes.run(Probe::LibPfm) {
         Ok(()) => Finding::yes("libpfm.so.4 is loaded"),
         Err(_) => {
-            let mut cause = Cause::of(
+            let mut cause = FailureCause::of(
                 "expected the library libpfm 4; the codes of colocate's own table are used",
             );
             cause.fixes.extend(advice::install_libpfm(inputs.place));
@@ -223,7 +230,7 @@ fn emulate(inputs: &Inputs<'_>) -> Finding {
         Ok(found) => Finding::yes(found),
         Err(why) => Finding::no(
             why,
-            Cause::of(
+            FailureCause::of(
                 "expected a QEMU built with plugins and our plugin beside it; distributions' QEMUs \
                  are older or built without; neither run nor plan needs it",
             )
@@ -273,7 +280,7 @@ fn user_faults(inputs: &Inputs<'_>) -> Finding {
 fn page_scan(inputs: &Inputs<'_>) -> Finding {
     inputs.tried(Probe::PagemapScan, "ioctl PAGEMAP_SCAN", |errno| match errno.0 {
         libc::ENOTTY | libc::EINVAL => {
-            Cause::of("expected Linux 6.7 or later, found a kernel that does not know it")
+            FailureCause::of("expected Linux 6.7 or later, found a kernel that does not know it")
         }
         _ => inputs.refused("PAGEMAP_SCAN", errno),
     })
@@ -284,7 +291,7 @@ const FILES_WANTED: u64 = 4096;
 
 fn files(inputs: &Inputs<'_>) -> Finding {
     let Some((soft, hard)) = inputs.place.descriptors else {
-        let cause = Cause::of("the limit on open files is not known");
+        let cause = FailureCause::of("the limit on open files is not known");
         return Finding::partly("/proc/self/limits cannot be read", cause);
     };
     let found = format!("limit {soft}, may be raised to {hard}");
@@ -300,7 +307,7 @@ fn calibration(inputs: &Inputs<'_>) -> Finding {
         Ok(found) => Finding::yes(found),
         Err(why) => Finding::partly(
             why,
-            Cause::of("without figures of its own this machine is taken for one of its kind (docs/reference/calibrate.md)").with(
+            FailureCause::of("without figures of its own this machine is taken for one of its kind (docs/reference/calibrate.md)").with(
                 Fix::now(format!("{} calibrate", inputs.own.program)).noting("less than two minutes, on an idle machine"),
             ),
         ),
@@ -312,9 +319,11 @@ fn journal(inputs: &Inputs<'_>) -> Finding {
         Ok(folder) => Finding::yes(format!("{folder} is ours")),
         Err(why) => Finding::partly(
             why,
-            Cause::of("without a folder for its journal colocate cannot undo after a crash").with(
-                Fix::now("export XDG_RUNTIME_DIR=FOLDER").noting("one that only you can write to"),
-            ),
+            FailureCause::of("without a folder for its journal colocate cannot undo after a crash")
+                .with(
+                    Fix::now("export XDG_RUNTIME_DIR=FOLDER")
+                        .noting("one that only you can write to"),
+                ),
         ),
     }
 }

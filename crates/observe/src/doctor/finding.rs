@@ -1,11 +1,11 @@
 //! Inputs and findings of checks, and the checks that several rows share.
 
 use super::probe::{Errno, Probe, Probes};
-use super::{Capability, Cause, Own, Place, Status, advice};
+use super::{Capability, FailureCause, Own, Status, SystemFacts, advice};
 
 /// The inputs of all checks.
 pub(crate) struct Inputs<'a> {
-    pub place: &'a Place,
+    pub place: &'a SystemFacts,
     pub probes: &'a dyn Probes,
     pub own: &'a Own,
 }
@@ -23,12 +23,12 @@ impl Finding {
     }
 
     /// Finding of a capability that does not work.
-    pub(crate) fn no(found: impl Into<String>, cause: Cause) -> Self {
+    pub(crate) fn no(found: impl Into<String>, cause: FailureCause) -> Self {
         Self { status: Status::No, cause: Some(cause), ..Self::yes(found) }
     }
 
     /// Finding of a capability that works with a limit.
-    pub(crate) fn partly(found: impl Into<String>, cause: Cause) -> Self {
+    pub(crate) fn partly(found: impl Into<String>, cause: FailureCause) -> Self {
         Self { status: Status::Partly, cause: Some(cause), ..Self::yes(found) }
     }
 }
@@ -39,7 +39,7 @@ impl Inputs<'_> {
         &self,
         probe: Probe,
         what: &str,
-        why: impl FnOnce(Errno) -> Cause,
+        why: impl FnOnce(Errno) -> FailureCause,
     ) -> Finding {
         match self.probes.run(probe) {
             Ok(()) => Finding::yes(format!("{what}: works")),
@@ -48,18 +48,18 @@ impl Inputs<'_> {
     }
 
     /// Cause of the refusal of `call`.
-    pub(crate) fn refused(&self, call: &str, errno: Errno) -> Cause {
+    pub(crate) fn refused(&self, call: &str, errno: Errno) -> FailureCause {
         advice::call_refused(call, errno, self.place)
     }
 
     /// Cause whose remedy is root's rights.
-    pub(crate) fn only_root(&self, why: &str) -> Cause {
+    pub(crate) fn only_root(&self, why: &str) -> FailureCause {
         advice::only_root(why, self.place, self.own)
     }
 
     /// Cause whose remedy is the kernel setting `name`.
-    pub(crate) fn setting(&self, why: impl Into<String>, name: &str, value: &str) -> Cause {
-        advice::with_setting(Cause::of(why), self.place, name, value)
+    pub(crate) fn setting(&self, why: impl Into<String>, name: &str, value: &str) -> FailureCause {
+        advice::with_setting(FailureCause::of(why), self.place, name, value)
     }
 
     /// Tries a call on another process, which needs a capability for another user's process; `may`
@@ -68,7 +68,7 @@ impl Inputs<'_> {
         &self,
         (probe, call): (Probe, &str),
         (capability, may): (&str, bool),
-        refused: impl FnOnce(Errno) -> Option<Cause>,
+        refused: impl FnOnce(Errno) -> Option<FailureCause>,
     ) -> Finding {
         let found = |outcome: &str| format!("{call}: {outcome}");
         let missing = || {
@@ -89,7 +89,7 @@ impl Inputs<'_> {
 }
 
 /// Cause of a refused ring of records.
-pub(crate) fn ring_refused(inputs: &Inputs<'_>, errno: Errno) -> Cause {
+pub(crate) fn ring_refused(inputs: &Inputs<'_>, errno: Errno) -> FailureCause {
     let own_event = inputs.probes.run(Probe::CountTime).is_ok();
     advice::ring_refused(errno, own_event, inputs.place, inputs.own)
 }
@@ -106,7 +106,7 @@ pub(crate) fn live_code(inputs: &Inputs<'_>) -> Finding {
     let scope = inputs.place.ptrace_scope;
     let found =
         inputs.tried(Probe::ReadMemory, "process_vm_readv of a child", |errno| match scope {
-            Some(3) => Cause::of(format!("{NAME} is 3, which lasts until the next boot")),
+            Some(3) => FailureCause::of(format!("{NAME} is 3, which lasts until the next boot")),
             Some(2) => inputs.setting(format!("expected {NAME} of at most 1, found 2"), NAME, "1"),
             _ => inputs.refused("process_vm_readv", errno),
         });

@@ -1,9 +1,9 @@
 //! What works in this place, why not, and the remedy.
 //!
-//! Two kinds of input: what `/proc` and `/sys` say ([`Place`]), and what came back when a thing was
-//! tried ([`Probes`]). Everything else is a function of the two, so that every message can be
-//! tested without being in such a place. A command is printed only where it remedies the cause that
-//! was found.
+//! Two kinds of input: what `/proc` and `/sys` say ([`SystemFacts`]), and what came back when a
+//! thing was tried ([`Probes`]). Everything else is a function of the two, so that every message
+//! can be tested without being in such a place. A command is printed only where it remedies the
+//! cause that was found.
 
 pub(crate) mod advice;
 mod checks;
@@ -16,8 +16,8 @@ pub mod real;
 mod tests;
 mod text;
 
-pub use place::Place;
-pub use policies::{Needs, Verdict};
+pub use place::SystemFacts;
+pub use policies::{Needs, PolicyDiagnosis};
 pub use probe::{Errno, Probe, Probes};
 
 use serde::Serialize;
@@ -93,14 +93,14 @@ impl Fix {
 /// Cause of a failure or limit, with remedies.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Cause {
+pub struct FailureCause {
     /// Found and expected state, in one line.
     pub why: String,
     /// Commands, best first; empty where none is known or none is needed.
     pub fixes: Vec<Fix>,
 }
 
-impl Cause {
+impl FailureCause {
     /// A cause without a remedy.
     #[must_use]
     pub fn of(why: impl Into<String>) -> Self {
@@ -129,7 +129,7 @@ pub struct Capability {
     /// Attempted call or file read, and its result.
     pub found: String,
     /// Cause of a failure or limit; `None` if the mechanism works.
-    pub cause: Option<Cause>,
+    pub cause: Option<FailureCause>,
 }
 
 /// Group of related capabilities.
@@ -211,18 +211,18 @@ pub struct Diagnosis {
     /// Privileges of this process.
     pub tier: Tier,
     /// Additions of the next tiers, and their commands.
-    pub next: Vec<Cause>,
+    pub next: Vec<FailureCause>,
     /// Properties of the machine and environment.
     pub place: Vec<Fact>,
     /// Status of the capabilities.
     pub sections: Vec<Section>,
     /// Verdict per policy: whether its evidence is available.
-    pub policies: Vec<Verdict>,
+    pub policies: Vec<PolicyDiagnosis>,
 }
 
 /// Runs all checks and reports their results.
 #[must_use]
-pub fn examine(place: &Place, probes: &dyn Probes, own: &Own) -> Diagnosis {
+pub fn examine(place: &SystemFacts, probes: &dyn Probes, own: &Own) -> Diagnosis {
     let sections = checks::all(place, probes, own);
     let status = |name: &str| {
         let mut all = sections.iter().flat_map(|section| &section.capabilities);

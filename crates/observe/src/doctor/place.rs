@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// Files read for the diagnosis. `None` for a missing or malformed file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct SystemFacts {
     /// The kernel's release.
     pub kernel: Option<String>,
     /// `ID` and `ID_LIKE` of `/etc/os-release`, separated by spaces.
@@ -90,7 +90,7 @@ pub struct OwnGroup {
     pub cpuset: bool,
 }
 
-impl Place {
+impl SystemFacts {
     /// Reads the trees at `root`, usually `/`.
     #[must_use]
     pub fn read(root: &Path) -> Self {
@@ -360,8 +360,8 @@ mod tests {
 
     #[test]
     fn an_empty_root_is_all_unknown() {
-        let place = Place::read(root(&[]).path());
-        assert_eq!(place, Place::default());
+        let place = SystemFacts::read(root(&[]).path());
+        assert_eq!(place, SystemFacts::default());
         assert_eq!(place.tier(), Tier::OwnProcess);
     }
 
@@ -391,7 +391,7 @@ mod tests {
             ("sys/devices/system/node/node12/x", ""),
             ("sys/devices/system/node/possible", ""),
         ]);
-        let place = Place::read(root.path());
+        let place = SystemFacts::read(root.path());
         assert_eq!((place.user, place.seccomp), (Some(1001), Some(2)));
         assert_eq!(place.distribution.as_deref(), Some("rocky rhel fedora"));
         assert_eq!(place.container, Some("Docker"));
@@ -425,7 +425,7 @@ mod tests {
                 let to = format!("{name}:[{number}]");
                 std::os::unix::fs::symlink(to, folder.join(name)).unwrap();
             }
-            assert_eq!(Place::read(root.path()).container, container);
+            assert_eq!(SystemFacts::read(root.path()).container, container);
         }
     }
 
@@ -438,7 +438,7 @@ mod tests {
              41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n\
              24 23 0:22 / /proc rw - proc proc rw\n",
         )]);
-        let place = Place::read(root.path());
+        let place = SystemFacts::read(root.path());
         assert_eq!(place.cgroups.v1_cpuset.as_deref(), Some("/sys/fs/cgroup/cpuset"));
         assert_eq!(place.cgroups.v1_freezer.as_deref(), Some("/sys/fs/cgroup/freezer"));
         assert!(!place.cgroups.v2_cpuset && !place.hides_processes);
@@ -455,7 +455,7 @@ mod tests {
                 ("groups/cgroup.controllers", "cpuset\n"),
                 ("groups/cgroup.procs", ""),
             ]);
-            Place::read(root.path()).cgroups
+            SystemFacts::read(root.path()).cgroups
         };
         // The files of this test belong to the user that runs it.
         let us = fs::metadata("/proc/self").unwrap().uid();
@@ -471,7 +471,7 @@ mod tests {
     #[test]
     fn tiers_by_capabilities() {
         let tier = |user, capabilities| {
-            Place { user: Some(user), capabilities, ..Place::default() }.tier()
+            SystemFacts { user: Some(user), capabilities, ..SystemFacts::default() }.tier()
         };
         assert_eq!(tier(1000, 0), Tier::OwnProcess);
         assert_eq!(tier(1000, Capability::CAP_PERFMON.bitmask()), Tier::Perfmon);
@@ -490,6 +490,6 @@ mod tests {
             ("proc/self/limits", "Max open files many\n"),
             ("proc/sys/kernel/perf_event_paranoid", "high\n"),
         ]);
-        assert_eq!(Place::read(root.path()), Place::default());
+        assert_eq!(SystemFacts::read(root.path()), SystemFacts::default());
     }
 }

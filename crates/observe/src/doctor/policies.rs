@@ -18,7 +18,7 @@ pub struct Needs {
 /// The verdict on a policy.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Verdict {
+pub struct PolicyDiagnosis {
     /// Name.
     pub name: &'static str,
     /// Whether the policy is the default of `run` and `attach`.
@@ -30,7 +30,7 @@ pub struct Verdict {
 }
 
 /// Verdict on each policy; `status` is the availability of a source.
-pub fn verdicts(needs: &[Needs], status: impl Fn(Source) -> Status) -> Vec<Verdict> {
+pub fn verdicts(needs: &[Needs], status: impl Fn(Source) -> Status) -> Vec<PolicyDiagnosis> {
     needs
         .iter()
         .map(|needs| {
@@ -38,7 +38,7 @@ pub fn verdicts(needs: &[Needs], status: impl Fn(Source) -> Status) -> Vec<Verdi
             // How long threads run is no reason to place them: policies know it beside something else.
             let deciding = needs.sources.iter().filter(|it| *it != Source::RunStates);
             let status = of_all(&deciding.map(&status).collect::<Vec<_>>());
-            Verdict { name: needs.name, is_default: needs.is_default, status, missing }
+            PolicyDiagnosis { name: needs.name, is_default: needs.is_default, status, missing }
         })
         .collect()
 }
@@ -53,7 +53,7 @@ fn of_all(found: &[Status]) -> Status {
 }
 
 /// Lines about policies; with `quiet`, only policies without all of their evidence.
-pub fn lines(verdicts: &[Verdict], quiet: bool) -> Vec<String> {
+pub fn lines(verdicts: &[PolicyDiagnosis], quiet: bool) -> Vec<String> {
     let line = |status: Status, label: &str| {
         let with = verdicts.iter().filter(|it| it.status == status);
         let names: Vec<String> = with.map(named).collect();
@@ -63,7 +63,7 @@ pub fn lines(verdicts: &[Verdict], quiet: bool) -> Vec<String> {
     [yes, line(Status::Partly, "partly"), line(Status::No, "no")].into_iter().flatten().collect()
 }
 
-fn named(verdict: &Verdict) -> String {
+fn named(verdict: &PolicyDiagnosis) -> String {
     let default = verdict.is_default.then(|| "the default".to_owned());
     let without = (!verdict.missing.is_empty()).then(|| format!("without {}", missing(verdict)));
     let notes: Vec<String> = default.into_iter().chain(without).collect();
@@ -74,13 +74,13 @@ fn named(verdict: &Verdict) -> String {
     }
 }
 
-fn missing(verdict: &Verdict) -> String {
+fn missing(verdict: &PolicyDiagnosis) -> String {
     let names: Vec<&str> = verdict.missing.iter().map(|source| source.name()).collect();
     names.join(" and ")
 }
 
 /// Warning if the default policy has no evidence for this user: it leaves programs to the kernel.
-pub fn warning(verdicts: &[Verdict]) -> Option<String> {
+pub fn warning(verdicts: &[PolicyDiagnosis]) -> Option<String> {
     let default = verdicts.iter().find(|it| it.is_default && it.status == Status::No)?;
     Some(format!(
         "but not by the default policy: {} has no evidence for this user without {}, and leaves programs to the kernel",
@@ -120,7 +120,7 @@ mod tests {
             "    no  auto (the default, without wake-ups)",
         ];
         assert_eq!(lines, expected);
-        let warning_of = |found: &[Verdict]| warning(found).unwrap_or_default();
+        let warning_of = |found: &[PolicyDiagnosis]| warning(found).unwrap_or_default();
         assert!(warning_of(&found).contains("auto has no evidence for this user without wake-ups"));
         assert_eq!(warning(&verdicts(&all, |_| Status::Yes)), None);
     }

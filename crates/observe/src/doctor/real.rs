@@ -3,13 +3,13 @@
 #![allow(unsafe_code)] // system calls that have no safe form in the standard library
 
 use super::probe::{Errno, Probe, Probes};
-use crate::lifecycle::Options;
-use crate::perf::{Attr, Event, Ring};
+use crate::lifecycle::LifecycleOptions;
+use crate::perf::{Attr, PerfEvent, Ring};
 use crate::pmu::open::Spec;
 use crate::pmu::pfm::Pfm;
 use crate::pmu::{self, specs};
 use crate::sources::wake_ups::sampled::{SampleError, WakingSamples};
-use colocate_ebpf::{EbpfError, Follow, Watch};
+use colocate_ebpf::{EbpfError, EbpfProgram, Follow};
 use colocate_linux::SysError;
 use colocate_linux::affinity::{self, Mask};
 use colocate_linux::foreign;
@@ -21,9 +21,9 @@ use std::os::fd::AsRawFd;
 
 /// This machine.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Here;
+pub struct LocalMachine;
 
-impl Probes for Here {
+impl Probes for LocalMachine {
     fn run(&self, probe: Probe) -> Result<(), Errno> {
         match probe {
             Probe::Affinity => affinity(),
@@ -184,15 +184,15 @@ fn count_together() -> Result<(), Errno> {
 
 fn ring(attr: &Attr, pages: usize) -> Result<(), Errno> {
     let child = Child::new()?;
-    let cpu = Options::here().ok().and_then(|options| options.cpus.first().copied());
+    let cpu = LifecycleOptions::here().ok().and_then(|options| options.cpus.first().copied());
     let attr = attr.inherited();
-    let event = Event::open(&attr, Tid(child.0), Some(cpu.unwrap_or(PuNr(0))));
+    let event = PerfEvent::open(&attr, Tid(child.0), Some(cpu.unwrap_or(PuNr(0))));
     event.and_then(|event| Ring::map(event, pages)).map(drop).map_err(|error| errno(&error))
 }
 
 fn load_ebpf() -> Result<(), Errno> {
     let follow = Follow { pairs: true, phases: true };
-    privilege::watching(|| Watch::start(follow)).map(drop).map_err(|why| match why {
+    privilege::watching(|| EbpfProgram::start(follow)).map(drop).map_err(|why| match why {
         EbpfError::NotBuilt => Errno(libc::ENOEXEC),
         EbpfError::Denied => Errno(libc::EPERM),
         EbpfError::Refused(_) | EbpfError::Full(_) => Errno(libc::EINVAL),
@@ -200,7 +200,7 @@ fn load_ebpf() -> Result<(), Errno> {
 }
 
 fn sample_wake_ups() -> Result<(), Errno> {
-    let cpus = Options::here().map_err(|error| errno(&error))?.cpus;
+    let cpus = LifecycleOptions::here().map_err(|error| errno(&error))?.cpus;
     WakingSamples::start(&cpus).map(drop).map_err(|why| match why {
         SampleError::Tracepoint(why) => Errno(why.errno()),
         SampleError::Perf(why) => errno(&why),
@@ -311,11 +311,11 @@ mod tests {
     #[test]
     fn probes_answer_with_a_number_that_the_kernel_gives() {
         for probe in ALL {
-            if let Err(errno) = Here.run(probe) {
+            if let Err(errno) = LocalMachine.run(probe) {
                 assert!(errno.symbol().is_some(), "{probe:?}: {errno}");
             }
         }
-        assert_eq!(Here.run(Probe::Affinity), Ok(()));
+        assert_eq!(LocalMachine.run(Probe::Affinity), Ok(()));
     }
 
     #[test]
@@ -323,7 +323,7 @@ mod tests {
         let masks = || [0, 1].map(|tid| affinity::of(Tid(tid)).ok());
         let before = masks();
         for probe in ALL {
-            let _ = Here.run(probe);
+            let _ = LocalMachine.run(probe);
         }
         assert_eq!(masks(), before);
     }

@@ -5,7 +5,7 @@ mod perf;
 
 use super::place::Cgroups;
 use super::probe::{Errno, Probe, Probes};
-use super::{Diagnosis, Needs, Own, Place, Status, Tier, examine};
+use super::{Diagnosis, Needs, Own, Status, SystemFacts, Tier, examine};
 use colocate_evidence::{Source, SourceSet};
 use expect_test::{Expect, expect};
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ impl Probes for Written {
 
 /// A place that differs in a few things from a friendly one.
 struct Case {
-    place: Place,
+    place: SystemFacts,
     probes: Written,
     own: Own,
 }
@@ -31,7 +31,7 @@ struct Case {
 fn user() -> Case {
     let cgroups =
         Cgroups { v2: Some("/sys/fs/cgroup".into()), v2_cpuset: true, ..Cgroups::default() };
-    let place = Place {
+    let place = SystemFacts {
         kernel: Some("6.12.0".into()),
         distribution: Some("ubuntu debian".into()),
         user: Some(1000),
@@ -49,7 +49,7 @@ fn user() -> Case {
         cgroups,
         schedstat: true,
         io: true,
-        ..Place::default()
+        ..SystemFacts::default()
     };
     let own = Own {
         program: "/usr/bin/colocate".into(),
@@ -68,7 +68,7 @@ fn user() -> Case {
 }
 
 impl Case {
-    fn at(mut self, change: impl FnOnce(&mut Place)) -> Self {
+    fn at(mut self, change: impl FnOnce(&mut SystemFacts)) -> Self {
         change(&mut self.place);
         self
     }
@@ -459,7 +459,7 @@ fn whatever_comes_back_has_a_cause_and_nothing_panics() {
                     capability.cause.as_ref().is_some_and(|cause| !cause.why.is_empty());
                 assert_eq!(explained, capability.status < Status::Yes, "{capability:?}");
             }
-            let empty = examine(&Place::default(), &case_probes(&all, errno), &user().own);
+            let empty = examine(&SystemFacts::default(), &case_probes(&all, errno), &user().own);
             assert_eq!(empty.version, super::VERSION);
         }
     }

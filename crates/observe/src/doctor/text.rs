@@ -1,6 +1,6 @@
 //! The diagnosis as text.
 
-use super::{Capability, Cause, Diagnosis, Scope, Status, policies};
+use super::{Capability, Diagnosis, FailureCause, Scope, Status, policies};
 use colocate_machine::printable;
 use std::fmt::Write;
 
@@ -59,7 +59,7 @@ fn put_capability(text: &mut String, capability: &Capability) {
     }
 }
 
-fn put_cause(text: &mut String, cause: &Cause) {
+fn put_cause(text: &mut String, cause: &FailureCause) {
     put(text, &format!("        {}", cause.why));
     for fix in &cause.fixes {
         let label = match fix.scope {

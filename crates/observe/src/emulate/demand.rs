@@ -1,7 +1,7 @@
 //! Demand of a program from counts under QEMU.
 
 use super::Branches;
-use colocate_model::phase::{Known, Phase, Work};
+use colocate_model::phase::{Known, Phase, PortWork};
 use colocate_model::profile::ThreadProfile;
 use colocate_model::{MissCounts, Profile};
 
@@ -50,7 +50,7 @@ fn branch_misses(thread: &ThreadProfile, branches: Option<&Branches>, by: &str) 
 fn phase(name: String, thread: &ThreadProfile, counts: Option<&MissCounts>, by: &str) -> Phase {
     let mut phase = Phase {
         name,
-        work: Known::new(Work::Classes(thread.mix), format!("counted under {by}")),
+        work: Known::new(PortWork::Classes(thread.mix), format!("counted under {by}")),
         ..Phase::default()
     };
     let Some(counts) = counts else { return phase };
@@ -93,7 +93,7 @@ mod tests {
         Profile {
             version: 1,
             backend: colocate_model::Backend::Emulate,
-            program: colocate_model::Program {
+            program: colocate_model::ProfiledProgram {
                 path: "/bin/worker".into(),
                 args: vec![],
                 identity: "sha256:".into(),

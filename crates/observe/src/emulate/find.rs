@@ -8,7 +8,7 @@ use thiserror::Error;
 
 /// Places to search.
 #[derive(Clone, Debug, Default)]
-pub struct Places {
+pub struct SearchPaths {
     /// The only QEMU to use, if given.
     pub qemu: Option<PathBuf>,
     /// The only plugin to use, if given.
@@ -19,7 +19,7 @@ pub struct Places {
     pub cache: Option<PathBuf>,
 }
 
-impl Places {
+impl SearchPaths {
     /// Default places, from the environment that `variable` reads.
     #[must_use]
     pub fn from_env(variable: impl Fn(&str) -> Option<OsString>) -> Self {
@@ -88,7 +88,7 @@ pub struct Emulator {
 
 /// Reason why programs cannot be emulated here, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Why {
+pub enum EmulationFailure {
     /// No QEMU at these places.
     #[error("no QEMU with plugins in {}; build one with `make tracer`", list(.0))]
     NoQemu(Vec<PathBuf>),
@@ -118,15 +118,15 @@ fn list(paths: &[PathBuf]) -> String {
 ///
 /// # Errors
 /// The missing part, with the remedy.
-pub fn available(places: &Places) -> Result<Emulator, Why> {
+pub fn available(places: &SearchPaths) -> Result<Emulator, EmulationFailure> {
     if colocate_isa::Isa::native().is_none() {
-        return Err(Why::Architecture);
+        return Err(EmulationFailure::Architecture);
     }
     let looked = places.qemus();
-    let qemu = first_file(&looked).ok_or(Why::NoQemu(looked))?;
+    let qemu = first_file(&looked).ok_or(EmulationFailure::NoQemu(looked))?;
     let version = version_of(&qemu)?;
     let looked = places.plugins();
-    let plugin = first_file(&looked).ok_or(Why::NoPlugin(looked))?;
+    let plugin = first_file(&looked).ok_or(EmulationFailure::NoPlugin(looked))?;
     Ok(Emulator { qemu, plugin, version })
 }
 
@@ -134,12 +134,12 @@ fn first_file(paths: &[PathBuf]) -> Option<PathBuf> {
     paths.iter().find(|path| path.is_file()).cloned()
 }
 
-fn output_of(qemu: &Path, option: &str) -> Result<Output, Why> {
+fn output_of(qemu: &Path, option: &str) -> Result<Output, EmulationFailure> {
     let output = Command::new(qemu).arg(option).stdin(Stdio::null()).output();
-    output.map_err(|error| Why::QemuBroken(qemu.to_owned(), error.to_string()))
+    output.map_err(|error| EmulationFailure::QemuBroken(qemu.to_owned(), error.to_string()))
 }
 
-fn version_of(qemu: &Path) -> Result<String, Why> {
+fn version_of(qemu: &Path) -> Result<String, EmulationFailure> {
     let said = output_of(qemu, "--version")?;
     let text = String::from_utf8_lossy(&said.stdout).into_owned();
     // "qemu-x86_64 version 10.0.2 (…)"
@@ -147,11 +147,11 @@ fn version_of(qemu: &Path) -> Result<String, Why> {
     let Some(version) = version else {
         let words = String::from_utf8_lossy(&said.stderr);
         let reason = words.lines().next().unwrap_or("it says no version").to_owned();
-        return Err(Why::QemuBroken(qemu.to_owned(), reason));
+        return Err(EmulationFailure::QemuBroken(qemu.to_owned(), reason));
     };
     // A QEMU built without plugins lacks the option in its help.
     if !String::from_utf8_lossy(&output_of(qemu, "--help")?.stdout).contains("-plugin") {
-        return Err(Why::NoPlugins(qemu.to_owned()));
+        return Err(EmulationFailure::NoPlugins(qemu.to_owned()));
     }
     Ok(version.to_owned())
 }
@@ -163,8 +163,12 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::time::{Duration, SystemTime};
 
-    fn places(folder: &Path) -> Places {
-        Places { beside: Some(folder.join("bin")), cache: Some(folder.into()), ..Places::default() }
+    fn places(folder: &Path) -> SearchPaths {
+        SearchPaths {
+            beside: Some(folder.join("bin")),
+            cache: Some(folder.into()),
+            ..SearchPaths::default()
+        }
     }
 
     fn fake(path: &Path, script: &str) {
@@ -182,18 +186,18 @@ mod tests {
         let places = places(folder.path());
         let qemu = folder.path().join("qemu").join(concat_arch("qemu-"));
         let why = available(&places).unwrap_err();
-        assert!(matches!(&why, Why::NoQemu(looked) if looked[0] == qemu), "{why}");
+        assert!(matches!(&why, EmulationFailure::NoQemu(looked) if looked[0] == qemu), "{why}");
         assert!(why.to_string().contains("`make tracer`"), "{why}");
 
         fake(&qemu, "#!/bin/sh\necho no >&2; exit 1\n");
         let why = available(&places).unwrap_err();
-        assert!(matches!(&why, Why::QemuBroken(_, said) if said == "no"), "{why}");
+        assert!(matches!(&why, EmulationFailure::QemuBroken(_, said) if said == "no"), "{why}");
 
         fake(&qemu, "#!/bin/sh\necho qemu-x version 9.9.9 by us\n");
-        assert_eq!(available(&places).unwrap_err(), Why::NoPlugins(qemu.clone()));
+        assert_eq!(available(&places).unwrap_err(), EmulationFailure::NoPlugins(qemu.clone()));
 
         fake(&qemu, "#!/bin/sh\necho qemu-x version 9.9.9 by us, -plugin\n");
-        assert!(matches!(available(&places), Err(Why::NoPlugin(..))));
+        assert!(matches!(available(&places), Err(EmulationFailure::NoPlugin(..))));
 
         let plugin = folder.path().join("bin/libcolocate_tracer.so");
         fake(&plugin, "");
@@ -205,7 +209,7 @@ mod tests {
     fn of_two_builds_the_newer_one_counts() {
         let folder = tempfile::tempdir().unwrap();
         let [debug, release] = ["debug", "release"].map(|kind| folder.path().join(kind));
-        let places = Places { beside: Some(debug.clone()), ..Places::default() };
+        let places = SearchPaths { beside: Some(debug.clone()), ..SearchPaths::default() };
         let build = |kind: &Path, age_s: u64| {
             let plugin = kind.join("libcolocate_tracer.so");
             fake(&plugin, "");
@@ -225,7 +229,7 @@ mod tests {
     fn the_cache_folder_is_the_scripts() {
         let cache = |pairs: &[(&str, &str)]| {
             let find = |name: &str| pairs.iter().find(|p| p.0 == name).map(|p| p.1.into());
-            Places::from_env(find).cache
+            SearchPaths::from_env(find).cache
         };
         assert_eq!(cache(&[("HOME", "/h")]), Some("/h/.cache/colocate".into()));
         assert_eq!(cache(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/x")]), Some("/x/colocate".into()));

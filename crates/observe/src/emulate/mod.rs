@@ -10,8 +10,9 @@
 //! # What is refused
 //! A count is complete or refused. Refused are programs that execute another program, which leaves
 //! QEMU, and programs that run an instruction unknown to QEMU. Refused are also processes that are
-//! killed or outlive the program, since they cannot write their counts. Each case is a [`Refusal`]
-//! with one line. The program has still run, and [`Ran::status`] is its exit status.
+//! killed or outlive the program, since they cannot write their counts. Each case is a
+//! [`ProfileRefusal`] with one line. The program has still run, and [`EmulatedRun::status`] is its
+//! exit status.
 //! # What differs from a run without QEMU
 //! Two to five times slower on integer code, ten and more on floating point, up to hundreds on
 //! vectors. The emulated processor has AVX2 but neither AVX-512 nor AMX, so programs that choose
@@ -25,7 +26,7 @@ mod run;
 pub mod trace;
 
 pub use demand::phases;
-pub use find::{Emulator, Places, Why, available};
+pub use find::{EmulationFailure, Emulator, SearchPaths, available};
 pub use phased::Phased;
 pub use program::{Loadable, NotLoadable};
 pub use run::RunError;
@@ -35,7 +36,7 @@ use crate::code::{Stretch, of_trace};
 use colocate_machine::Nanos;
 use colocate_model::MissCounts;
 use colocate_model::mix::Mix;
-use colocate_model::profile::{Backend, Profile, Program, ThreadProfile, VERSION};
+use colocate_model::profile::{Backend, Profile, ProfiledProgram, ThreadProfile, VERSION};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -45,7 +46,7 @@ use thiserror::Error;
 
 /// Command to run.
 #[derive(Clone, Copy, Debug)]
-pub struct Command<'a> {
+pub struct EmulatedCommand<'a> {
     /// File of the program.
     pub path: &'a Path,
     /// Arguments, `argv[0]` included.
@@ -53,7 +54,7 @@ pub struct Command<'a> {
     /// Folder for temporary files, such as `/tmp`.
     pub scratch: &'a Path,
     /// Whether the program starts with SIGPIPE ignored, as this process was started. Rust's runtime
-    /// and `std::process::Command` both reset this.
+    /// and `std::process::EmulatedCommand` both reset this.
     pub ignores_pipe: bool,
     /// Whether to record stretches of code; takes about a tenth longer.
     pub stretches: bool,
@@ -69,11 +70,11 @@ pub struct Command<'a> {
 
 /// Outcome of a run.
 #[derive(Debug)]
-pub struct Ran {
+pub struct EmulatedRun {
     /// Exit status.
     pub status: ExitStatus,
     /// Profile of the threads, or the reason for its absence.
-    pub profile: Result<Profile, Refusal>,
+    pub profile: Result<Profile, ProfileRefusal>,
     /// Stretches of code, if requested and if there is a profile; threads that ran little have
     /// none.
     pub stretches: Vec<Stretch>,
@@ -87,7 +88,7 @@ pub struct Ran {
 
 /// Reason why a program that has run has no profile.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Refusal {
+pub enum ProfileRefusal {
     /// A process executed this program, which then ran without QEMU.
     #[error(
         "the program executed {}, which runs outside QEMU and is not counted; profile that \
@@ -142,9 +143,12 @@ pub enum EmulateError {
 /// while the program runs, so no other thread may wait for signals meanwhile.
 ///
 /// # Errors
-/// If the program could not be started. A started program gives a [`Ran`], whose profile may be
-/// refused.
-pub fn profile(emulator: &Emulator, command: Command<'_>) -> Result<Ran, EmulateError> {
+/// If the program could not be started. A started program gives a [`EmulatedRun`], whose profile
+/// may be refused.
+pub fn profile(
+    emulator: &Emulator,
+    command: EmulatedCommand<'_>,
+) -> Result<EmulatedRun, EmulateError> {
     let loadable = program::inspect(command.path, command.argv)?;
     let folder = run::scratch(command.scratch)?;
     let began = colocate_linux::clock::now();
@@ -176,11 +180,11 @@ pub fn profile(emulator: &Emulator, command: Command<'_>) -> Result<Ran, Emulate
             threads: threads_of(&traces, began),
         }
     });
-    Ok(Ran { status, profile, stretches, misses, branches, phased })
+    Ok(EmulatedRun { status, profile, stretches, misses, branches, phased })
 }
 
-fn program_of(command: Command<'_>) -> Program {
-    Program {
+fn program_of(command: EmulatedCommand<'_>) -> ProfiledProgram {
+    ProfiledProgram {
         path: command.path.to_string_lossy().into_owned(),
         args: command.argv.iter().skip(1).map(|a| a.to_string_lossy().into_owned()).collect(),
         // The file was readable a moment ago; if it is gone, no later run is of the same file.
@@ -223,12 +227,12 @@ fn in_order(traces: &[Trace]) -> Vec<(usize, usize)> {
 }
 
 /// Result of `of` for each thread, in the order of creation.
-fn of_threads<T>(traces: &[Trace], of: fn(&trace::Thread) -> T) -> Vec<T> {
+fn of_threads<T>(traces: &[Trace], of: fn(&trace::ThreadCounts) -> T) -> Vec<T> {
     in_order(traces).into_iter().map(|(process, at)| of(&traces[process].threads[at])).collect()
 }
 
 /// Cache misses of a thread, if counted.
-fn misses_of(thread: &trace::Thread) -> Option<MissCounts> {
+fn misses_of(thread: &trace::ThreadCounts) -> Option<MissCounts> {
     trace::miss_counts(thread.misses.as_ref()?)
 }
 
@@ -269,16 +273,16 @@ fn with_prefix<'a>(names: &'a [OsString], prefix: &str) -> impl Iterator<Item = 
     names.iter().filter(move |name| name.as_bytes().starts_with(prefix.as_bytes()))
 }
 /// Traces of the processes in `folder`, in the order of their creation.
-fn read_folder(folder: &Path) -> Result<Vec<Trace>, Refusal> {
+fn read_folder(folder: &Path) -> Result<Vec<Trace>, ProfileRefusal> {
     let mut names: Vec<OsString> = std::fs::read_dir(folder)
-        .map_err(|_| Refusal::Nothing)?
+        .map_err(|_| ProfileRefusal::Nothing)?
         .filter_map(|entry| Some(entry.ok()?.file_name()))
         .collect();
     names.sort();
     if let Some(note) = with_prefix(&names, "executes.").next() {
         // The note is a symbolic link to the executed program.
         let program = std::fs::read_link(folder.join(note)).unwrap_or_else(|_| "?".into());
-        return Err(Refusal::Executes(program));
+        return Err(ProfileRefusal::Executes(program));
     }
     // A parent notes its children, and each child leaves a file, at first an empty one.
     for child in with_prefix(&names, "forked.") {
@@ -289,26 +293,26 @@ fn read_folder(folder: &Path) -> Result<Vec<Trace>, Refusal> {
     }
     let mut traces = with_prefix(&names, "counts.")
         .map(|name| read_trace(folder, name))
-        .collect::<Result<Vec<Trace>, Refusal>>()?;
+        .collect::<Result<Vec<Trace>, ProfileRefusal>>()?;
     if traces.is_empty() {
-        return Err(Refusal::Nothing);
+        return Err(ProfileRefusal::Nothing);
     }
     if let Some(found) = traces.iter().flat_map(|trace| &trace.unsupported).next() {
         let mnemonic = colocate_isa::mnemonic(&found.bytes).unwrap_or_else(|| "?".into());
         let instruction = format!("{mnemonic} ({})", trace::hex(&found.bytes));
-        return Err(Refusal::Unsupported(found.address, instruction));
+        return Err(ProfileRefusal::Unsupported(found.address, instruction));
     }
     traces.sort_by_key(|trace| trace.start_ns);
     Ok(traces)
 }
 
 /// Reads a file named `counts.PID.START`.
-fn read_trace(folder: &Path, name: &OsStr) -> Result<Trace, Refusal> {
+fn read_trace(folder: &Path, name: &OsStr) -> Result<Trace, ProfileRefusal> {
     let pid = number_in(name);
     let content = std::fs::read(folder.join(name)).map_err(|_| lost(pid))?;
     parse(&content).map_err(|source| match source {
         TraceError::Truncated => lost(pid),
-        source => Refusal::Unreadable(pid, source),
+        source => ProfileRefusal::Unreadable(pid, source),
     })
 }
 
@@ -317,9 +321,9 @@ fn number_in(name: &OsStr) -> u32 {
     name.to_string_lossy().split('.').nth(1).and_then(|pid| pid.parse().ok()).unwrap_or(0)
 }
 
-fn lost(pid: u32) -> Refusal {
+fn lost(pid: u32) -> ProfileRefusal {
     let how = if run::is_alive(pid) { Loss::StillRunning } else { Loss::Killed };
-    Refusal::Lost(pid, how)
+    ProfileRefusal::Lost(pid, how)
 }
 
 /// Word of a command line.

@@ -21,7 +21,7 @@
 //! - **Phases that alternate are found again** -> test `phases_that_alternate`
 //! - **No more phases than requested** -> test `no_more_than_requested`
 
-use super::trace::{self, Branches, Part, Trace};
+use super::trace::{self, Branches, ExecutionCounts, Trace};
 use super::{in_order, phases};
 use crate::code::{Stretch, of_one};
 use colocate_isa::ClassCounts;
@@ -74,7 +74,7 @@ pub(super) fn of(traces: &[Trace], most: usize) -> Option<Phased> {
     let trace = &traces[process];
     let tid = trace.threads[at].tid;
     let own = trace.stretches.iter().filter(|stretch| stretch.tid == tid);
-    let (known, parts): (Vec<&trace::Stretch>, Vec<&Part>) =
+    let (known, parts): (Vec<&trace::BlockSequence>, Vec<&ExecutionCounts>) =
         own.filter_map(|stretch| Some((stretch, stretch.ran.as_ref()?))).unzip();
     let intervals = parts.iter().enumerate().map(|(place, part)| Merged::of(place, part));
     let merged = merge(intervals.collect::<Option<Vec<_>>>()?, most);
@@ -136,7 +136,7 @@ fn least_error(phases: &[Merged]) -> Option<(f64, [usize; 2])> {
 
 impl Merged {
     /// Phase of one interval; `None` if a count is missing.
-    fn of(place: usize, part: &Part) -> Option<Self> {
+    fn of(place: usize, part: &ExecutionCounts) -> Option<Self> {
         let misses = trace::miss_counts(part.misses.as_ref()?)?;
         Some(Self::new(part.counts, misses, part.branches?, vec![place]))
     }

@@ -1,6 +1,6 @@
 //! Loading of files under QEMU.
 
-use colocate_files::{Code, open_code};
+use colocate_files::{LargeFile, open_code};
 use std::ffi::OsString;
 use std::fs::Metadata;
 use std::io::{self, Read};
@@ -70,7 +70,7 @@ fn read_head(path: &Path) -> Result<(Vec<u8>, Metadata), NotLoadable> {
 }
 
 fn read_code(path: &Path) -> io::Result<(Vec<u8>, Metadata)> {
-    let Code { file, metadata } = open_code(path)?;
+    let LargeFile { file, metadata } = open_code(path)?;
     let mut head = Vec::new();
     file.take(FIRST_LINE_B as u64).read_to_end(&mut head)?;
     Ok((head, metadata))

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)] // signal, kill
 
-use super::{Command, Emulator, Loadable, trace::hex};
+use super::{EmulatedCommand, Emulator, Loadable, trace::hex};
 use colocate_linux::SysError;
 use colocate_linux::poll::wait_readable;
 use colocate_linux::signal;
@@ -55,7 +55,7 @@ const PASSED_ON: [libc::c_int; 8] = [
 pub fn run(
     emulator: &Emulator,
     loadable: &Loadable,
-    command: Command<'_>,
+    command: EmulatedCommand<'_>,
     folder: &Path,
 ) -> Result<ExitStatus, RunError> {
     let signals = signal::signalfd(&PASSED_ON)?;
@@ -86,7 +86,7 @@ pub fn run(
 fn arguments(
     emulator: &Emulator,
     loadable: &Loadable,
-    command: Command<'_>,
+    command: EmulatedCommand<'_>,
     folder: &Path,
 ) -> Vec<OsString> {
     let mut plugin = b"file=".to_vec();

@@ -7,7 +7,10 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use colocate_isa::counts::Misses;
-pub use colocate_isa::counts::{Block, Branches, Part, Process as Trace, Stretch, Thread, VERSION};
+pub use colocate_isa::counts::{
+    BlockSequence, Branches, CodeBlock, ExecutionCounts, ProcessCounts as Trace, ThreadCounts,
+    VERSION,
+};
 
 /// Longest name of a thread in the kernel, in bytes.
 const LONGEST_NAME: usize = 15;
@@ -50,19 +53,21 @@ pub fn parse(content: &[u8]) -> Result<Trace, TraceError> {
 
 fn refusal(content: &[u8], error: &serde_json::Error) -> TraceError {
     #[derive(Deserialize)]
-    struct Head {
+    struct CountsHeader {
         version: u64,
     }
-    match serde_json::from_slice::<Head>(content) {
+    match serde_json::from_slice::<CountsHeader>(content) {
         _ if error.is_eof() => TraceError::Truncated,
-        Ok(Head { version }) if version != u64::from(VERSION) => TraceError::Version(version),
+        Ok(CountsHeader { version }) if version != u64::from(VERSION) => {
+            TraceError::Version(version)
+        }
         _ => TraceError::Malformed(error.to_string()),
     }
 }
 
 /// Violated expectation on a thread; `None` if valid.
-fn wrong_thread(thread: &Thread) -> Option<&'static str> {
-    let Thread { counts, undecoded, .. } = thread;
+fn wrong_thread(thread: &ThreadCounts) -> Option<&'static str> {
+    let ThreadCounts { counts, undecoded, .. } = thread;
     if thread.start_ns > thread.end_ns {
         Some("threads that end after they start")
     } else if *undecoded > counts.instructions {
@@ -116,7 +121,7 @@ fn is_whole(instruction: &[u8]) -> bool {
     (1..=LONGEST_INSTRUCTION).contains(&instruction.len())
 }
 
-fn is_block(block: &Block) -> bool {
+fn is_block(block: &CodeBlock) -> bool {
     !block.instructions.is_empty() && block.instructions.iter().all(|bytes| is_whole(bytes))
 }
 
@@ -142,7 +147,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
     use colocate_isa::ClassCounts;
-    use colocate_isa::counts::Part;
+    use colocate_isa::counts::ExecutionCounts;
     use expect_test::{Expect, expect};
 
     const GOOD: &str = r#"{"version":5,"target":"x86_64","pid":40,"parent":39,"start_ns":1000,"end_ns":9000,"threads":[
@@ -176,8 +181,8 @@ mod tests {
         assert_eq!((trace.blocks[0].address, trace.blocks.len()), (0x5555, 2));
         assert_eq!(trace.blocks[0].instructions, [vec![0x90], vec![0x31, 0xc0]]);
         let counts = ClassCounts { instructions: 5, of: [1, 0, 2, 2, 1] };
-        let ran = Some(Part { counts, misses: None, branches: None });
-        assert_eq!(trace.stretches, [Stretch { tid: 41, blocks: vec![0, 1, 0], ran }]);
+        let ran = Some(ExecutionCounts { counts, misses: None, branches: None });
+        assert_eq!(trace.stretches, [BlockSequence { tid: 41, blocks: vec![0, 1, 0], ran }]);
         assert_eq!(trace.unsupported[0].bytes, [0x62, 0xf1, 0xf5, 0x48, 0x58, 0xd0]);
         let text = serde_json::to_vec(&trace).expect("every field has a JSON form");
         assert_eq!(parse(&text), Ok(trace));

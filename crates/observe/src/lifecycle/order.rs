@@ -1,10 +1,10 @@
 //! Order of events: a creation before the events of the new thread, and the end of a creator after
 //! what it created.
 
-use super::storm::{Storms, Verdict};
-use super::{LifecycleEvents, Source, event};
+use super::storm::{EventTreatment, Storms};
+use super::{LifecycleEvents, LifecycleSource, event};
 use crate::event::TaskEvent;
-use crate::perf::{Record, parse};
+use crate::perf::{PerfRecord, parse};
 use crate::tree::Tree;
 use colocate_linux::clock::now;
 use colocate_linux::sys::exists;
@@ -58,7 +58,7 @@ impl LifecycleEvents {
             // reaped.
             self.scans.later();
         }
-        if let Source::Perf(reports) = &mut self.source
+        if let LifecycleSource::Perf(reports) = &mut self.source
             && reports.of_every_task()
         {
             reports.pass_over(drop_others(&mut self.order.early, begun));
@@ -81,11 +81,11 @@ impl LifecycleEvents {
     /// If some may be missing, `/proc` is scanned at once and periodically from then on: a task
     /// that ends during a scan is still listed, and nothing else reports its end.
     fn read_rings(&mut self) -> u64 {
-        let Source::Perf(reports) = &mut self.source else { return 0 };
+        let LifecycleSource::Perf(reports) = &mut self.source else { return 0 };
         let full = reports.take(&mut self.bytes);
         let mut lost = 0;
         for record in parse(&self.bytes) {
-            if let Record::Lost { count } = record {
+            if let PerfRecord::Lost { count } = record {
                 lost += count;
             }
             self.order.early.extend(event(&record));
@@ -235,10 +235,10 @@ impl EventOrder {
     pub(super) fn report(&mut self, event: TaskEvent, events: &mut Vec<TaskEvent>) {
         if let TaskEvent::Created { at, pid, tid, parent_tid, .. } = event {
             let verdict = self.storms.created(self.tree.root_of(pid), pid, tid, at);
-            if verdict == Verdict::HideFirst {
+            if verdict == EventTreatment::HideFirst {
                 events.push(TaskEvent::Storm { at, pid });
             }
-            if verdict != Verdict::Report {
+            if verdict != EventTreatment::Report {
                 self.tree.hide(tid, parent_tid);
                 return;
             }

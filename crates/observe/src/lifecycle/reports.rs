@@ -1,7 +1,7 @@
 //! What the kernel reports of tasks: of every one there is, or of those that are watched.
 
-use super::Options;
-use crate::perf::{Attr, Record, Rings, parse};
+use super::LifecycleOptions;
+use crate::perf::{Attr, PerfRecord, Rings, parse};
 use colocate_linux::SysError;
 use colocate_linux::limits::Descriptors;
 use colocate_linux::proc::Proc;
@@ -23,7 +23,7 @@ const LATER: u32 = 32 << 10;
 
 /// Rings with records of tasks.
 #[derive(Debug)]
-pub(super) struct Reports {
+pub(super) struct TaskRings {
     /// A reader is woken at each of their records.
     rings: Rings,
     /// Rings of system-wide records while no reader has to be woken at once; disabled otherwise.
@@ -35,12 +35,12 @@ pub(super) struct Reports {
     stays: bool,
 }
 
-impl Reports {
+impl TaskRings {
     /// Opens system-wide events if permitted, and otherwise no event yet.
     ///
     /// # Errors
     /// As [`Rings::map`].
-    pub fn open(options: &Options) -> Result<Self, SysError> {
+    pub fn open(options: &LifecycleOptions) -> Result<Self, SysError> {
         let cpus = &options.cpus;
         let pages = options.ring_pages;
         let attr = Attr::task_events(AT_ONCE);
@@ -185,7 +185,7 @@ pub(crate) fn attach_all(
         // A full ring may have dropped the record of a creation.
         all &= !rings.take(bytes);
         attached.extend(parse(bytes).filter_map(|record| match record {
-            Record::Fork { created, .. } => Some(created.tid),
+            PerfRecord::Fork { created, .. } => Some(created.tid),
             _ => None,
         }));
         let new: Vec<Tid> = tasks.into_iter().filter(|tid| attached.insert(*tid)).collect();

@@ -32,12 +32,12 @@ const LATE_EVERY: Nanos = Nanos::from_millis(500);
 
 /// Rate limit with a burst: a generic cell rate algorithm.
 #[derive(Clone, Copy, Debug, Default)]
-struct Rate {
+struct RateLimit {
     /// Theoretical arrival time: the time at which all events would have happened at the rate.
     even: Nanos,
 }
 
-impl Rate {
+impl RateLimit {
     /// Records an event at `at` and returns whether it is within the limit. Events beyond the limit
     /// count as well, so none is allowed while too many happen.
     fn allows(&mut self, at: Nanos, every: Nanos, at_once: u64) -> bool {
@@ -52,7 +52,7 @@ impl Rate {
 /// Threads of one given process and its descendants.
 #[derive(Debug, Default)]
 struct Family {
-    created: Rate,
+    created: RateLimit,
     /// Next report of hidden threads.
     next_late: Nanos,
     /// Unreported threads with the times of their creation, oldest first.
@@ -71,7 +71,7 @@ impl Family {
 
 /// Treatment of a creation event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum EventTreatment {
     /// Reported.
     Report,
     /// Hidden, as earlier threads of its process were.
@@ -106,21 +106,21 @@ impl Storms {
     }
 
     /// Decides on a thread of process `pid`, a descendant of `root`.
-    pub fn created(&mut self, root: Pid, pid: Pid, tid: Tid, at: Nanos) -> Verdict {
-        let Some(every) = self.every else { return Verdict::Report };
+    pub fn created(&mut self, root: Pid, pid: Pid, tid: Tid, at: Nanos) -> EventTreatment {
+        let Some(every) = self.every else { return EventTreatment::Report };
         let family = self.of.entry(root).or_default();
         let may = family.created.allows(at, every, BURST);
         // As long as others wait, they are first.
         if may && family.hidden.is_empty() {
             family.end();
-            return Verdict::Report;
+            return EventTreatment::Report;
         }
         family.is_on = true;
         if tid == pid.first_thread() {
-            return Verdict::Report;
+            return EventTreatment::Report;
         }
         family.hidden.push_back((tid, at));
-        if family.creators.insert(pid) { Verdict::HideFirst } else { Verdict::Hide }
+        if family.creators.insert(pid) { EventTreatment::HideFirst } else { EventTreatment::Hide }
     }
 
     /// Hidden threads to be reported at `at`. `lives` is whether a thread has not ended.
@@ -174,7 +174,7 @@ mod tests {
     }
 
     /// Threads 0, 1, … are created, one each `every_us`, from `from_us` on.
-    fn create(storms: &mut Storms, count: i32, from_us: u64, every_us: u64) -> Vec<Verdict> {
+    fn create(storms: &mut Storms, count: i32, from_us: u64, every_us: u64) -> Vec<EventTreatment> {
         let at = |place: i32| us(from_us + every_us * u64::try_from(place).unwrap());
         (0..count).map(|place| storms.created(ROOT, ROOT, Tid(place), at(place))).collect()
     }
@@ -182,10 +182,10 @@ mod tests {
     #[test]
     fn a_pool_is_reported_at_once() {
         let mut storms = storms();
-        assert_eq!(create(&mut storms, 1_000, 0, 0), [Verdict::Report; 1_000]);
+        assert_eq!(create(&mut storms, 1_000, 0, 0), [EventTreatment::Report; 1_000]);
         assert!(!storms.is_any());
         // A second later there is room for as many once more.
-        assert_eq!(create(&mut storms, 1_000, 1_000_000, 0), [Verdict::Report; 1_000]);
+        assert_eq!(create(&mut storms, 1_000, 1_000_000, 0), [EventTreatment::Report; 1_000]);
     }
 
     /// 10,000 a second for 2 s: of the first 1,111 each tenth comes at the rate, so these are no storm yet.
@@ -193,10 +193,11 @@ mod tests {
     fn a_storm_is_not_reported() {
         let mut storms = storms();
         let verdicts = create(&mut storms, 20_000, 0, 100);
-        let reported = verdicts.iter().take_while(|verdict| **verdict == Verdict::Report).count();
+        let reported =
+            verdicts.iter().take_while(|verdict| **verdict == EventTreatment::Report).count();
         assert_eq!(reported, 1_111);
-        assert_eq!(verdicts[reported], Verdict::HideFirst);
-        assert!(verdicts[reported + 1..].iter().all(|verdict| *verdict == Verdict::Hide));
+        assert_eq!(verdicts[reported], EventTreatment::HideFirst);
+        assert!(verdicts[reported + 1..].iter().all(|verdict| *verdict == EventTreatment::Hide));
         assert!(storms.is_any());
         // All have ended, and 1.2 s later nothing is left of it.
         assert_eq!(storms.due(us(2_000_000), |_| false), []);
@@ -209,7 +210,7 @@ mod tests {
     #[test]
     fn what_comes_at_the_rate_is_reported() {
         let mut storms = storms();
-        assert_eq!(create(&mut storms, 5_000, 0, 1_000), [Verdict::Report; 5_000]);
+        assert_eq!(create(&mut storms, 5_000, 0, 1_000), [EventTreatment::Report; 5_000]);
     }
 
     /// 2,200 threads at once live on: 1,200 are reported later, oldest first, from when they have lived for 100 ms: 500
@@ -232,8 +233,11 @@ mod tests {
     fn processes_are_reported() {
         let mut storms = storms();
         let mut create = |number, tid| storms.created(ROOT, Pid(number), Tid(tid), us(1));
-        assert!((20..2_020).all(|number| create(number, number) == Verdict::Report));
-        assert_eq!([11, 12].map(|tid| create(10, tid)), [Verdict::HideFirst, Verdict::Hide]);
+        assert!((20..2_020).all(|number| create(number, number) == EventTreatment::Report));
+        assert_eq!(
+            [11, 12].map(|tid| create(10, tid)),
+            [EventTreatment::HideFirst, EventTreatment::Hide]
+        );
         assert!(storms.is_any());
     }
 
@@ -245,6 +249,6 @@ mod tests {
         storms.report_all();
         let lives = |tid: Tid| tid != Tid(1_005);
         assert_eq!(storms.due(us(1), lives).len(), 9);
-        assert_eq!(storms.created(ROOT, ROOT, Tid(7), us(2)), Verdict::Report);
+        assert_eq!(storms.created(ROOT, ROOT, Tid(7), us(2)), EventTreatment::Report);
     }
 }

@@ -20,7 +20,7 @@ fn lifecycle() -> LifecycleEvents {
     let mut order = EventOrder::new(None);
     order.tree.learn(&created(0, 10, 10, 1));
     LifecycleEvents {
-        source: Source::Proc { why: None },
+        source: LifecycleSource::Proc { why: None },
         proc: Proc::default(),
         order,
         first: Vec::new(),

@@ -1,6 +1,6 @@
 //! Cycles of a block alone, and the cycles of its dependencies.
 
-use super::{Figures, Instruction, Mca, McaError, Target};
+use super::{BlockDemand, Instruction, Mca, McaError, TargetProcessor};
 use std::collections::BTreeMap;
 
 /// Dispatch width of an unlimited front end: wider than any processor's.
@@ -34,15 +34,15 @@ pub struct Timed {
 }
 
 /// Cycles per round of a block, under three configurations.
-pub struct Alone {
+pub struct SoloTimings {
     as_it_is: Timed,
     wide: f64,
     divided: Option<f64>,
 }
 
-impl Alone {
+impl SoloTimings {
     /// All figures of the block of `instructions`.
-    pub fn figures(self, instructions: Vec<Instruction>) -> Figures {
+    pub fn figures(self, instructions: Vec<Instruction>) -> BlockDemand {
         let count = instructions.len() as f64;
         let mut ports: BTreeMap<Vec<String>, f64> = BTreeMap::new();
         for (set, cycles) in instructions.iter().flat_map(|instruction| &instruction.ports) {
@@ -52,7 +52,7 @@ impl Alone {
         // A greedy front end can fill a scheduler with the wrong instructions. If the narrow front
         // end is faster, the difference is no dependency.
         let wide = self.wide.min(self.as_it_is.cycles);
-        Figures {
+        BlockDemand {
             slots: f64::from(slots) / count,
             ports: ports.into_iter().collect(),
             cycles: self.as_it_is.cycles / count,
@@ -75,23 +75,23 @@ impl Mca {
     /// buffer.
     pub(super) fn alone(
         &self,
-        target: &Target,
+        target: &TargetProcessor,
         codes: &[Vec<String>],
-    ) -> Result<Vec<Result<Alone, McaError>>, McaError> {
+    ) -> Result<Vec<Result<SoloTimings, McaError>>, McaError> {
         let as_it_is = self.rounds(target, &[], codes)?;
         let wide = self.rounds(target, &[&format!("--dispatch={WIDE}")], codes)?;
         let divided = self.divided(target, codes)?;
         let all = as_it_is.into_iter().zip(wide).zip(divided);
         Ok(all
             .map(|((as_it_is, wide), divided)| {
-                Ok(Alone { as_it_is: as_it_is?, wide: wide?.cycles, divided })
+                Ok(SoloTimings { as_it_is: as_it_is?, wide: wide?.cycles, divided })
             })
             .collect())
     }
 
     fn divided(
         &self,
-        target: &Target,
+        target: &TargetProcessor,
         codes: &[Vec<String>],
     ) -> Result<Vec<Option<f64>>, McaError> {
         let texts = texts(target, codes);
@@ -106,7 +106,7 @@ impl Mca {
             .iter()
             .zip(&tables)
             .map(|(code, table)| {
-                spread(code, &table.as_ref().map_or(Vec::new(), super::Region::slots))
+                spread(code, &table.as_ref().map_or(Vec::new(), super::McaRegion::slots))
             })
             .collect();
         let timed = self.rounds(target, &[&format!("--dispatch={WIDE}")], &spread)?;
@@ -116,7 +116,7 @@ impl Mca {
     /// Steady state of each of `codes` as a loop. Codes of similar length share runs.
     pub(super) fn rounds(
         &self,
-        target: &Target,
+        target: &TargetProcessor,
         arguments: &[&str],
         codes: &[Vec<String>],
     ) -> Result<Vec<Result<Timed, McaError>>, McaError> {
@@ -139,7 +139,7 @@ impl Mca {
 
     fn timed(
         &self,
-        target: &Target,
+        target: &TargetProcessor,
         arguments: &[&str],
         codes: &[Vec<String>],
         rounds: usize,
@@ -154,11 +154,11 @@ impl Mca {
     /// Simulates `rounds` rounds of each of `texts`.
     fn iterate(
         &self,
-        target: &Target,
+        target: &TargetProcessor,
         arguments: &[&str],
         texts: &[String],
         rounds: usize,
-    ) -> Result<Vec<Result<super::Region, McaError>>, McaError> {
+    ) -> Result<Vec<Result<super::McaRegion, McaError>>, McaError> {
         let iterations = format!("--iterations={rounds}");
         Ok(self.regions(target, &[arguments, &[iterations.as_str()]].concat(), texts)?.regions)
     }
@@ -166,7 +166,7 @@ impl Mca {
 
 /// Steady state of a loop by runs of `rounds` and [`LONGER`] times `rounds` rounds: the difference
 /// has neither the filling nor the draining of the pipeline.
-fn steady(short: &super::Region, long: &super::Region, rounds: usize) -> Timed {
+fn steady(short: &super::McaRegion, long: &super::McaRegion, rounds: usize) -> Timed {
     let short_cycles = short.cycles().unwrap_or_default() as f64;
     let long_cycles = long.cycles().unwrap_or_default() as f64;
     Timed {
@@ -185,7 +185,7 @@ fn spread(code: &[String], slots: &[u32]) -> Vec<String> {
     spread
 }
 
-fn texts(target: &Target, codes: &[Vec<String>]) -> Vec<String> {
+fn texts(target: &TargetProcessor, codes: &[Vec<String>]) -> Vec<String> {
     codes.iter().map(|code| target.marked(&code.join("\n"))).collect()
 }
 

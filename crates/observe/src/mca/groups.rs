@@ -85,7 +85,7 @@ pub fn apart(
     // Sets of whole resources are known already; only single-unit ports are searched.
     let taken = taken.iter().filter(|(port, _)| ports.units(*port).len() == 1);
     let taken: Vec<(usize, f64)> = taken.copied().collect();
-    let (searched, certain) = Search::of(&rest, &taken, known);
+    let (searched, certain) = MicroOpSearch::of(&rest, &taken, known);
     sets.extend(searched);
     sets.sort_by(|a, b| a.0.cmp(&b.0));
     Uses { sets, certain }
@@ -126,14 +126,14 @@ fn whole_resources(ports: &Ports, average: &[(usize, f64)]) -> (Sets, Average) {
 type Local = u32;
 
 /// Backtracking search, one micro-operation after the other.
-struct Search {
+struct MicroOpSearch {
     known: Vec<Local>,
     all: Vec<Local>,
     found: Vec<Vec<(Local, f64)>>,
     tries: usize,
 }
 
-impl Search {
+impl MicroOpSearch {
     /// Sets of `average`, and whether they are certain.
     fn of(average: &[(usize, f64)], taken: &[(usize, f64)], known: &BTreeSet<Set>) -> (Sets, bool) {
         let all_cycles = cycles_of(average);

@@ -34,7 +34,7 @@ mod alone;
 mod groups;
 mod run;
 
-use run::Region;
+use run::McaRegion;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -75,7 +75,7 @@ const NEWEST: u32 = 22;
 
 /// Processor to simulate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct TargetProcessor {
     /// LLVM's name of the architecture: `x86_64`, `aarch64`, `powerpc64le`.
     pub triple: String,
     /// LLVM's name of the processor (`-mcpu`).
@@ -98,7 +98,7 @@ pub struct Instruction {
 
 /// Demand of a block. "Per instruction" is the mean over the block's instructions.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Figures {
+pub struct BlockDemand {
     /// Instructions, in order.
     pub instructions: Vec<Instruction>,
     /// Slots per instruction.
@@ -175,9 +175,9 @@ impl Mca {
     /// [`McaError::Refused`] or [`McaError::Empty`] for a block.
     pub fn analyse(
         &self,
-        target: &Target,
+        target: &TargetProcessor,
         blocks: &[&str],
-    ) -> Result<Vec<Result<Figures, McaError>>, McaError> {
+    ) -> Result<Vec<Result<BlockDemand, McaError>>, McaError> {
         let texts: Vec<String> = blocks.iter().map(|text| target.marked(text)).collect();
         // The table prints each instruction in LLVM's syntax, without directives and comments.
         let table = self.regions(target, &[TABLE], &texts)?;
@@ -202,7 +202,7 @@ impl Mca {
     /// As [`analyse`](Self::analyse).
     pub fn cycles(
         &self,
-        target: &Target,
+        target: &TargetProcessor,
         codes: &[Vec<String>],
     ) -> Result<Vec<Result<f64, McaError>>, McaError> {
         let timed = self.rounds(target, &[], codes)?;
@@ -212,8 +212,8 @@ impl Mca {
     /// Port usage of each different instruction of `regions`, by its text.
     fn uses(
         &self,
-        target: &Target,
-        regions: &[&Region],
+        target: &TargetProcessor,
+        regions: &[&McaRegion],
     ) -> Result<BTreeMap<String, groups::Uses>, McaError> {
         let probes = probes(target).iter().map(|text| target.marked(text));
         let probes = self.regions(target, &[TABLE], &probes.collect::<Vec<_>>())?.regions;
@@ -249,7 +249,7 @@ impl Mca {
     /// rest is run again in halves.
     fn regions(
         &self,
-        target: &Target,
+        target: &TargetProcessor,
         arguments: &[&str],
         texts: &[String],
     ) -> Result<Regions, McaError> {
@@ -265,7 +265,7 @@ impl Mca {
             return self.halves(target, arguments, texts);
         }
         let input: String =
-            texts.iter().enumerate().map(|(at, text)| Target::region(at, text)).collect();
+            texts.iter().enumerate().map(|(at, text)| TargetProcessor::region(at, text)).collect();
         match run::report(&self.program, &all, &input) {
             Ok(report) => Ok(Regions::of(report, texts.len())),
             // The message names no region; halving finds the refused text.
@@ -281,7 +281,7 @@ impl Mca {
 
     fn halves(
         &self,
-        target: &Target,
+        target: &TargetProcessor,
         arguments: &[&str],
         texts: &[String],
     ) -> Result<Regions, McaError> {
@@ -300,13 +300,13 @@ const TABLE: &str = "--instruction-tables";
 /// Regions in the order of the texts, and the names of the processor's ports.
 #[derive(Default)]
 struct Regions {
-    regions: Vec<Result<Region, McaError>>,
+    regions: Vec<Result<McaRegion, McaError>>,
     resources: Vec<String>,
 }
 
 impl Regions {
     /// Reads a report. A text without an instruction has no region in the report.
-    fn of(report: run::Report, texts: usize) -> Self {
+    fn of(report: run::McaReport, texts: usize) -> Self {
         let mut regions: Vec<_> = (0..texts).map(|_| Err(McaError::Empty)).collect();
         for region in report.regions {
             let at: Option<usize> = region.name.strip_prefix('r').and_then(|at| at.parse().ok());
@@ -326,7 +326,7 @@ impl Regions {
     }
 }
 
-impl Target {
+impl TargetProcessor {
     /// A region with `text`, marked by comments. LLVM 19 does not see names in marks that begin
     /// with `//`, the usual comment of Arm's assemblers.
     fn region(at: usize, text: &str) -> String {
@@ -346,7 +346,7 @@ impl Target {
 
 /// Instructions that together show most sets of ports alone. Any processor of the architecture has
 /// them, so none is refused.
-fn probes(target: &Target) -> &'static [&'static str] {
+fn probes(target: &TargetProcessor) -> &'static [&'static str] {
     const X86: &[&str] = &[
         "addq %rax, %rcx",
         "leaq 8(%rax), %rcx",
@@ -406,7 +406,7 @@ fn ports(resources: &[String]) -> groups::Ports {
 
 /// Instructions of `region`, with names of ports.
 fn instructions(
-    region: &Region,
+    region: &McaRegion,
     uses: &BTreeMap<String, groups::Uses>,
     resources: &[String],
 ) -> Vec<Instruction> {

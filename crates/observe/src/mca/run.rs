@@ -8,10 +8,10 @@ use std::process::{Command, Output, Stdio};
 
 /// Output of `llvm-mca --json`, the fields used here. The same in LLVM 14 and 19.
 #[derive(Debug, Deserialize)]
-pub struct Report {
+pub struct McaReport {
     /// Regions of the input that hold instructions.
     #[serde(rename = "CodeRegions")]
-    pub regions: Vec<Region>,
+    pub regions: Vec<McaRegion>,
     /// Processor.
     #[serde(rename = "TargetInfo")]
     pub target: TargetInfo,
@@ -27,7 +27,7 @@ pub struct TargetInfo {
 
 /// A region: a block of code.
 #[derive(Debug, Deserialize)]
-pub struct Region {
+pub struct McaRegion {
     /// Name in the marks of the input.
     #[serde(rename = "Name")]
     pub name: String,
@@ -39,7 +39,7 @@ pub struct Region {
     #[serde(rename = "ResourcePressureView", default)]
     pressure: PressureView,
     #[serde(rename = "SummaryView", default)]
-    summary: Option<Summary>,
+    summary: Option<McaSummary>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -71,14 +71,14 @@ struct Pressure {
 }
 
 #[derive(Debug, Deserialize)]
-struct Summary {
+struct McaSummary {
     #[serde(rename = "TotalCycles")]
     cycles: u64,
     #[serde(rename = "DispatchWidth")]
     width: u32,
 }
 
-impl Region {
+impl McaRegion {
     /// Slots of each instruction.
     pub fn slots(&self) -> Vec<u32> {
         self.info.list.iter().map(|info| info.slots).collect()
@@ -121,7 +121,7 @@ pub fn text(program: &Path, arguments: &[String], input: &str) -> Result<String,
 }
 
 /// As [`text`] with `--json`, parsed.
-pub fn report(program: &Path, arguments: &[String], input: &str) -> Result<Report, McaError> {
+pub fn report(program: &Path, arguments: &[String], input: &str) -> Result<McaReport, McaError> {
     let arguments: Vec<String> = ["--json".to_owned()].iter().chain(arguments).cloned().collect();
     let printed = text(program, &arguments, input)?;
     serde_json::from_str(&printed).map_err(|source| McaError::Printed(program.to_owned(), source))

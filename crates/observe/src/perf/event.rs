@@ -166,7 +166,7 @@ impl Attr {
         self
     }
 
-    /// Count records dropped from a full ring, for [`Event::lost`]. Since Linux 6.0; earlier
+    /// Count records dropped from a full ring, for [`PerfEvent::lost`]. Since Linux 6.0; earlier
     /// kernels refuse with `EINVAL`.
     pub fn counting_lost(mut self) -> Self {
         self.0.read_format |= u64::from(c::PERF_FORMAT_LOST);
@@ -202,9 +202,9 @@ impl Attr {
 
 /// An open event, closed on drop together with its inherited copies.
 #[derive(Debug)]
-pub struct Event(OwnedFd);
+pub struct PerfEvent(OwnedFd);
 
-impl Event {
+impl PerfEvent {
     /// Opens `attr` for thread `tid`, counting on `cpu`, or on all CPUs if `None`.
     ///
     /// # Errors
@@ -215,7 +215,7 @@ impl Event {
         Self::open_in(attr, tid, cpu, None)
     }
 
-    /// As [`Event::open`], in the group of `leader`.
+    /// As [`PerfEvent::open`], in the group of `leader`.
     pub(crate) fn open_in(
         attr: &Attr,
         tid: Tid,
@@ -293,7 +293,7 @@ impl Event {
     }
 }
 
-impl AsFd for Event {
+impl AsFd for PerfEvent {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

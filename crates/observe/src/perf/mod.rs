@@ -6,10 +6,11 @@ pub(crate) mod ring;
 mod rings;
 mod tracepoint;
 
-pub use event::{Attr, Event};
+pub use event::{Attr, PerfEvent};
 pub use record::{
-    Accessed, Mapping, Record, Stamp, accessed, caller, general_registers, parse, split,
+    Accessed, ExecutableMapping, PerfRecord, SampleId, accessed, caller, general_registers, parse,
+    split,
 };
 pub(crate) use ring::Ring;
 pub(crate) use rings::Rings;
-pub(crate) use tracepoint::{Traced, Tracepoint, TracepointError};
+pub(crate) use tracepoint::{Tracepoint, TracepointError, TracepointRecord};

@@ -7,7 +7,7 @@ use perf_event_open_sys::bindings as c;
 
 /// Task of a record, and time of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub struct SampleId {
     /// Time on `CLOCK_MONOTONIC`.
     pub at: Nanos,
     /// Process.
@@ -18,22 +18,22 @@ pub struct Stamp {
 
 /// Record of a perf event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Record<'a> {
+pub enum PerfRecord<'a> {
     /// Thread creation.
     Fork {
         /// New thread.
-        created: Stamp,
+        created: SampleId,
         /// Process of the creating thread.
         parent_pid: Pid,
         /// Creating thread.
         parent_tid: Tid,
     },
     /// Thread exit.
-    Exit(Stamp),
+    Exit(SampleId),
     /// New name of a thread.
     Comm {
         /// Thread.
-        of: Stamp,
+        of: SampleId,
         /// Name, at most 15 bytes.
         name: &'a [u8],
         /// Whether an exec set the name.
@@ -42,14 +42,14 @@ pub enum Record<'a> {
     /// Executable mapping of a process.
     Map {
         /// Thread that created the mapping.
-        by: Stamp,
+        by: SampleId,
         /// The mapping.
-        map: Mapping<'a>,
+        map: ExecutableMapping<'a>,
     },
     /// Sample of the instruction pointer.
     Sample {
         /// Running thread.
-        of: Stamp,
+        of: SampleId,
         /// Address of the instruction.
         ip: u64,
         /// Whether the thread was in user mode.
@@ -61,7 +61,7 @@ pub enum Record<'a> {
     /// Event count at a thread's exit.
     Count {
         /// Thread.
-        of: Stamp,
+        of: SampleId,
         /// Count.
         value: u64,
     },
@@ -76,7 +76,7 @@ pub enum Record<'a> {
 
 /// Executable mapping of a part of a file, or of anonymous memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mapping<'a> {
+pub struct ExecutableMapping<'a> {
     /// First address.
     pub start: u64,
     /// Length in bytes.
@@ -91,15 +91,16 @@ pub struct Mapping<'a> {
 /// Parses the records in `bytes`, collected by [`Ring::take`](super::Ring::take) from an event
 /// opened with an [`Attr`](super::Attr) of this crate.
 ///
-/// A truncated or malformed record is [`Record::Other`]; an impossible length ends the list.
-pub fn parse(bytes: &[u8]) -> impl Iterator<Item = Record<'_>> {
+/// A truncated or malformed record is [`PerfRecord::Other`]; an impossible length ends the list.
+pub fn parse(bytes: &[u8]) -> impl Iterator<Item = PerfRecord<'_>> {
     split(bytes).map(|(_, record)| record)
 }
 
 /// As [`parse`], each record with its bytes, for a reader that defers some records.
-pub fn split(bytes: &[u8]) -> impl Iterator<Item = (&[u8], Record<'_>)> {
-    bodies(bytes)
-        .map(|(whole, kind, misc, body)| (whole, record(kind, misc, body).unwrap_or(Record::Other)))
+pub fn split(bytes: &[u8]) -> impl Iterator<Item = (&[u8], PerfRecord<'_>)> {
+    bodies(bytes).map(|(whole, kind, misc, body)| {
+        (whole, record(kind, misc, body).unwrap_or(PerfRecord::Other))
+    })
 }
 
 /// Splits `bytes` into records: all bytes, type, `misc` flags, and body after the header.
@@ -119,7 +120,7 @@ pub(super) fn bodies(bytes: &[u8]) -> impl Iterator<Item = (&[u8], u32, u16, &[u
     })
 }
 
-impl Record<'_> {
+impl PerfRecord<'_> {
     /// Time of the record; `None` for losses and other records.
     #[must_use]
     pub fn at(&self) -> Option<Nanos> {
@@ -128,7 +129,7 @@ impl Record<'_> {
 
     /// Task and time of the record; `None` for losses and other records.
     #[must_use]
-    pub fn of(&self) -> Option<&Stamp> {
+    pub fn of(&self) -> Option<&SampleId> {
         match self {
             Self::Fork { created: of, .. }
             | Self::Exit(of)
@@ -149,7 +150,7 @@ const STAMP_B: usize = 24;
 
 const _: () = assert!(STAMP == c::PERF_SAMPLE_TID | c::PERF_SAMPLE_TIME | c::PERF_SAMPLE_CPU);
 
-fn record(kind: u32, misc: u16, body: &[u8]) -> Option<Record<'_>> {
+fn record(kind: u32, misc: u16, body: &[u8]) -> Option<PerfRecord<'_>> {
     let mut fields = Fields(body);
     Some(match kind {
         c::PERF_RECORD_FORK | c::PERF_RECORD_EXIT => {
@@ -158,28 +159,31 @@ fn record(kind: u32, misc: u16, body: &[u8]) -> Option<Record<'_>> {
             let parent_pid = Pid(fields.i32()?);
             let tid = Tid(fields.i32()?);
             let parent_tid = Tid(fields.i32()?);
-            let created = Stamp { at: Nanos(fields.u64()?), pid, tid };
+            let created = SampleId { at: Nanos(fields.u64()?), pid, tid };
             if kind == c::PERF_RECORD_EXIT {
-                return Some(Record::Exit(created));
+                return Some(PerfRecord::Exit(created));
             }
-            Record::Fork { created, parent_pid, parent_tid }
+            PerfRecord::Fork { created, parent_pid, parent_tid }
         }
         c::PERF_RECORD_COMM => {
             // Cut off first, as the name fills the rest of the record.
             let at = fields.trailing_stamp()?.at;
-            let of = Stamp { at, pid: Pid(fields.i32()?), tid: Tid(fields.i32()?) };
+            let of = SampleId { at, pid: Pid(fields.i32()?), tid: Tid(fields.i32()?) };
             let exec = u32::from(misc) & c::PERF_RECORD_MISC_COMM_EXEC != 0;
-            Record::Comm { of, name: fields.text(), exec }
+            PerfRecord::Comm { of, name: fields.text(), exec }
         }
         c::PERF_RECORD_MMAP2 => {
             let at = fields.trailing_stamp()?.at;
-            let by = Stamp { at, pid: Pid(fields.i32()?), tid: Tid(fields.i32()?) };
+            let by = SampleId { at, pid: Pid(fields.i32()?), tid: Tid(fields.i32()?) };
             let start = fields.u64()?;
             let length_b = fields.u64()?;
             let offset_b = fields.u64()?;
             // Device, inode, generation, protection and flags are not used here.
             fields.skip(32)?;
-            Record::Map { by, map: Mapping { start, length_b, offset_b, path: fields.text() } }
+            PerfRecord::Map {
+                by,
+                map: ExecutableMapping { start, length_b, offset_b, path: fields.text() },
+            }
         }
         c::PERF_RECORD_SAMPLE => {
             let ip = fields.u64()?;
@@ -187,20 +191,20 @@ fn record(kind: u32, misc: u16, body: &[u8]) -> Option<Record<'_>> {
             let of = fields.stamp()?;
             let user = mode == c::PERF_RECORD_MISC_USER;
             // A sample has the stamp in its body, and no trailing identification.
-            Record::Sample { of, ip, user, rest: fields.0 }
+            PerfRecord::Sample { of, ip, user, rest: fields.0 }
         }
         c::PERF_RECORD_READ => {
             let at = fields.trailing_stamp()?.at;
-            let of = Stamp { at, pid: Pid(fields.i32()?), tid: Tid(fields.i32()?) };
-            Record::Count { of, value: fields.u64()? }
+            let of = SampleId { at, pid: Pid(fields.i32()?), tid: Tid(fields.i32()?) };
+            PerfRecord::Count { of, value: fields.u64()? }
         }
         c::PERF_RECORD_LOST => {
             // The event's ID.
             fields.skip(8)?;
-            Record::Lost { count: fields.u64()? }
+            PerfRecord::Lost { count: fields.u64()? }
         }
-        c::PERF_RECORD_LOST_SAMPLES => Record::Lost { count: fields.u64()? },
-        _ => Record::Other,
+        c::PERF_RECORD_LOST_SAMPLES => PerfRecord::Lost { count: fields.u64()? },
+        _ => PerfRecord::Other,
     })
 }
 
@@ -305,14 +309,14 @@ impl<'a> Fields<'a> {
         self.take().map(u64::from_ne_bytes)
     }
 
-    pub fn stamp(&mut self) -> Option<Stamp> {
+    pub fn stamp(&mut self) -> Option<SampleId> {
         let pid = Pid(self.i32()?);
         let tid = Tid(self.i32()?);
-        Some(Stamp { at: Nanos(self.u64()?), pid, tid })
+        Some(SampleId { at: Nanos(self.u64()?), pid, tid })
     }
 
     /// Cuts the stamp off the end of the record.
-    fn trailing_stamp(&mut self) -> Option<Stamp> {
+    fn trailing_stamp(&mut self) -> Option<SampleId> {
         let (front, stamp) = self.0.split_at_checked(self.0.len().checked_sub(STAMP_B)?)?;
         self.0 = front;
         Fields(stamp).stamp()
@@ -350,11 +354,11 @@ mod tests {
         [&[10, 11][..], &wide(at), &[0, 0]].concat()
     }
 
-    fn of(at: u64) -> Stamp {
-        Stamp { at: Nanos(at), pid: Pid(10), tid: Tid(11) }
+    fn of(at: u64) -> SampleId {
+        SampleId { at: Nanos(at), pid: Pid(10), tid: Tid(11) }
     }
 
-    fn only(bytes: &[u8]) -> Record<'_> {
+    fn only(bytes: &[u8]) -> PerfRecord<'_> {
         let mut records = parse(bytes);
         let first = records.next().unwrap();
         assert_eq!(records.next(), None);
@@ -364,9 +368,9 @@ mod tests {
     #[test]
     fn creation_and_end() {
         let body = [&[10, 1, 11, 2][..], &wide(77), &stamp(99)].concat();
-        let created = Record::Fork { created: of(77), parent_pid: Pid(1), parent_tid: Tid(2) };
+        let created = PerfRecord::Fork { created: of(77), parent_pid: Pid(1), parent_tid: Tid(2) };
         assert_eq!(only(&bytes(c::PERF_RECORD_FORK, 0, &body)), created);
-        assert_eq!(only(&bytes(c::PERF_RECORD_EXIT, 0, &body)), Record::Exit(of(77)));
+        assert_eq!(only(&bytes(c::PERF_RECORD_EXIT, 0, &body)), PerfRecord::Exit(of(77)));
     }
 
     #[test]
@@ -374,9 +378,9 @@ mod tests {
         let name = u32::from_ne_bytes(*b"abc\0");
         let body = [&[10, 11, name, 0][..], &stamp(5)].concat();
         let exec = bytes(c::PERF_RECORD_COMM, c::PERF_RECORD_MISC_COMM_EXEC, &body);
-        assert_eq!(only(&exec), Record::Comm { of: of(5), name: b"abc", exec: true });
+        assert_eq!(only(&exec), PerfRecord::Comm { of: of(5), name: b"abc", exec: true });
         let named = bytes(c::PERF_RECORD_COMM, 0, &body);
-        assert_eq!(only(&named), Record::Comm { of: of(5), name: b"abc", exec: false });
+        assert_eq!(only(&named), PerfRecord::Comm { of: of(5), name: b"abc", exec: false });
     }
 
     #[test]
@@ -384,9 +388,10 @@ mod tests {
         let path = [u32::from_ne_bytes(*b"/a/b"), 0];
         let middle = [wide(0x1000), wide(0x2000), wide(0x3000)].concat();
         let body = [&[10, 11][..], &middle, &[0; 8], &path, &stamp(5)].concat();
-        let map = Mapping { start: 0x1000, length_b: 0x2000, offset_b: 0x3000, path: b"/a/b" };
+        let map =
+            ExecutableMapping { start: 0x1000, length_b: 0x2000, offset_b: 0x3000, path: b"/a/b" };
         let record = bytes(c::PERF_RECORD_MMAP2, 0, &body);
-        assert_eq!(only(&record), Record::Map { by: of(5), map });
+        assert_eq!(only(&record), PerfRecord::Map { by: of(5), map });
     }
 
     #[test]
@@ -399,7 +404,7 @@ mod tests {
             let without = [&body[..], &wide(0)].concat();
             for (body, held) in [(&body, &[][..]), (&with, &[0x5000, 7]), (&without, &[])] {
                 let record = bytes(c::PERF_RECORD_SAMPLE, misc, body);
-                let Record::Sample { of: found, ip: 0x4000, user: in_program, rest } =
+                let PerfRecord::Sample { of: found, ip: 0x4000, user: in_program, rest } =
                     only(&record)
                 else {
                     panic!("{:?}", only(&record))
@@ -440,7 +445,9 @@ mod tests {
             let (head, cpu) = stamp.split_at(4);
             let body = [&wide(0x4000)[..], head, &wide(address), cpu, &wide(source)].concat();
             let record = bytes(c::PERF_RECORD_SAMPLE, c::PERF_RECORD_MISC_USER, &body);
-            let Record::Sample { of: found, rest, .. } = only(&record) else { panic!("{body:?}") };
+            let PerfRecord::Sample { of: found, rest, .. } = only(&record) else {
+                panic!("{body:?}")
+            };
             assert_eq!(found, of(5));
             accessed(rest)
         };
@@ -456,11 +463,14 @@ mod tests {
     fn final_count_and_losses() {
         let body = [&[10, 11][..], &wide(1234), &stamp(5)].concat();
         let record = bytes(c::PERF_RECORD_READ, 0, &body);
-        assert_eq!(only(&record), Record::Count { of: of(5), value: 1234 });
+        assert_eq!(only(&record), PerfRecord::Count { of: of(5), value: 1234 });
         let body = [&wide(7)[..], &wide(3), &stamp(5)].concat();
-        assert_eq!(only(&bytes(c::PERF_RECORD_LOST, 0, &body)), Record::Lost { count: 3 });
+        assert_eq!(only(&bytes(c::PERF_RECORD_LOST, 0, &body)), PerfRecord::Lost { count: 3 });
         let body = [&wide(4)[..], &stamp(5)].concat();
-        assert_eq!(only(&bytes(c::PERF_RECORD_LOST_SAMPLES, 0, &body)), Record::Lost { count: 4 });
+        assert_eq!(
+            only(&bytes(c::PERF_RECORD_LOST_SAMPLES, 0, &body)),
+            PerfRecord::Lost { count: 4 }
+        );
     }
 
     #[test]
@@ -468,8 +478,8 @@ mod tests {
         let mut all = bytes(999, 0, &[1, 2]);
         all.extend(bytes(c::PERF_RECORD_EXIT, 0, &[10]));
         all.extend(bytes(c::PERF_RECORD_LOST_SAMPLES, 0, &wide(4)));
-        let found: Vec<Record<'_>> = parse(&all).collect();
-        assert_eq!(found, [Record::Other, Record::Other, Record::Lost { count: 4 }]);
+        let found: Vec<PerfRecord<'_>> = parse(&all).collect();
+        assert_eq!(found, [PerfRecord::Other, PerfRecord::Other, PerfRecord::Lost { count: 4 }]);
     }
 
     #[test]

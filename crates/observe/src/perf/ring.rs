@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)] // mmap, and reading memory that the kernel writes
 
-use super::Event;
+use super::PerfEvent;
 use colocate_linux::SysError;
 use perf_event_open_sys::bindings::perf_event_mmap_page as ControlPage;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// An event with its mapped ring buffer.
 #[derive(Debug)]
 pub struct Ring {
-    event: Arc<Event>,
+    event: Arc<PerfEvent>,
     control: NonNull<ControlPage>,
     page_b: usize,
     data_b: usize,
@@ -29,7 +29,7 @@ impl Ring {
     /// `EPERM` if the pages exceed the memory that an unprivileged user may lock
     /// (`/proc/sys/kernel/perf_event_mlock_kb` and `RLIMIT_MEMLOCK`), `ENOMEM`, and `EINVAL` if
     /// `pages` is not a power of two.
-    pub fn map(event: Event, pages: usize) -> Result<Self, SysError> {
+    pub fn map(event: PerfEvent, pages: usize) -> Result<Self, SysError> {
         let page_b = page_size();
         let data_b = pages.saturating_mul(page_b);
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
@@ -52,12 +52,12 @@ impl Ring {
     }
 
     /// Event of the ring.
-    pub fn event(&self) -> &Event {
+    pub fn event(&self) -> &PerfEvent {
         &self.event
     }
 
     /// Event of the ring, for a poll(2) without the ring.
-    pub fn polled(&self) -> Arc<Event> {
+    pub fn polled(&self) -> Arc<PerfEvent> {
         Arc::clone(&self.event)
     }
 

@@ -5,7 +5,7 @@
 //! never reports one task's hang-up. A carrier is an event on every task of the CPU or, without the
 //! permission, on this process, and is never enabled; or it reports every task.
 
-use super::{Attr, Event, Ring};
+use super::{Attr, PerfEvent, Ring};
 use colocate_linux::SysError;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::PuNr;
@@ -26,7 +26,7 @@ pub struct Rings {
     /// Whether the carriers report every task.
     every: bool,
     /// Events, with the threads for which they were opened.
-    events: Vec<(Tid, Event)>,
+    events: Vec<(Tid, PerfEvent)>,
     /// Whether the kernel counts dropped records (Linux 6.0).
     counts_lost: bool,
     /// Records lost by closed events, and losses already reported.
@@ -39,7 +39,7 @@ impl Rings {
     /// Rings are smaller if the user may not lock enough memory. Offline CPUs are left out.
     ///
     /// # Errors
-    /// As [`Event::open`] and [`Ring::map`]; `ENODEV` if no CPU of `cpus` is online.
+    /// As [`PerfEvent::open`] and [`Ring::map`]; `ENODEV` if no CPU of `cpus` is online.
     pub fn map(attr: &Attr, cpus: &[PuNr], pages: usize) -> Result<Self, SysError> {
         let carrier = attr.disabled();
         // The first event on a task, after a second without any, waits for all PUs (15 ms on a
@@ -132,7 +132,7 @@ impl Rings {
         let before = self.events.len();
         let attr = self.like(attr);
         for (cpu, ring) in &self.carriers {
-            let opened = Event::open(&attr, tid, Some(*cpu))
+            let opened = PerfEvent::open(&attr, tid, Some(*cpu))
                 .and_then(|event| event.output_to(ring.event()).map(|()| event));
             match opened {
                 Ok(event) => self.events.push((tid, event)),
@@ -219,7 +219,7 @@ impl Rings {
     }
 
     /// Events whose descriptors become readable when records wait.
-    pub fn polled(&self) -> Vec<Arc<Event>> {
+    pub fn polled(&self) -> Vec<Arc<PerfEvent>> {
         self.carriers.iter().map(|(_, ring)| ring.polled()).collect()
     }
 
@@ -231,7 +231,7 @@ impl Rings {
 
 /// Maps a ring of `pages` pages, halved until the kernel allows it.
 fn map_one(attr: &Attr, tid: Tid, cpu: PuNr, pages: usize) -> Result<Ring, SysError> {
-    match Ring::map(Event::open(attr, tid, Some(cpu))?, pages) {
+    match Ring::map(PerfEvent::open(attr, tid, Some(cpu))?, pages) {
         Err(error) if error.errno() == Some(libc::EPERM) && pages > 1 => {
             map_one(attr, tid, cpu, pages / 2)
         }

@@ -67,7 +67,7 @@ impl TracepointError {
 
 /// Record of a tracepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Traced {
+pub enum TracepointRecord {
     /// Sample.
     Sample {
         /// PU of the event.
@@ -124,12 +124,21 @@ impl Tracepoint {
     /// Records in `bytes`, from rings of events opened with
     /// [`Attr::tracepoint`](super::Attr::tracepoint). `counts_lost` says whether the kernel counts
     /// dropped records. Malformed records are left out.
-    pub fn records(self, bytes: &[u8], counts_lost: bool) -> impl Iterator<Item = Traced> {
+    pub fn records(
+        self,
+        bytes: &[u8],
+        counts_lost: bool,
+    ) -> impl Iterator<Item = TracepointRecord> {
         let bodies = bodies(bytes);
         bodies.filter_map(move |(_, kind, _, body)| self.record(kind, Fields(body), counts_lost))
     }
 
-    fn record(&self, kind: u32, mut fields: Fields<'_>, counts_lost: bool) -> Option<Traced> {
+    fn record(
+        &self,
+        kind: u32,
+        mut fields: Fields<'_>,
+        counts_lost: bool,
+    ) -> Option<TracepointRecord> {
         match kind {
             c::PERF_RECORD_SAMPLE => {
                 let stamp = fields.stamp()?;
@@ -148,14 +157,14 @@ impl Tracepoint {
                     || flags & IN_SOFTIRQ != 0 && !is_in_system_call(Fields(rest));
                 let about = Tid(Fields(data.get(self.pid_at..)?).i32()?);
                 let current = stamp.tid;
-                Some(Traced::Sample { on, current, in_interrupt, about, so_far })
+                Some(TracepointRecord::Sample { on, current, in_interrupt, about, so_far })
             }
             c::PERF_RECORD_LOST => {
                 // The event's ID.
                 fields.skip(8)?;
-                Some(Traced::Lost { count: fields.u64()? })
+                Some(TracepointRecord::Lost { count: fields.u64()? })
             }
-            c::PERF_RECORD_LOST_SAMPLES => Some(Traced::Lost { count: fields.u64()? }),
+            c::PERF_RECORD_LOST_SAMPLES => Some(TracepointRecord::Lost { count: fields.u64()? }),
             _ => None,
         }
     }
@@ -254,7 +263,7 @@ print fmt: \"comm=%s pid=%d prio=%d target_cpu=%03d\", REC->comm, REC->pid, REC-
     #[cfg(target_endian = "little")]
     #[test]
     fn samples_and_losses() {
-        let sample = |in_interrupt| Traced::Sample {
+        let sample = |in_interrupt| TracepointRecord::Sample {
             on: PuNr(1),
             current: Tid(11),
             in_interrupt,
@@ -273,9 +282,9 @@ print fmt: \"comm=%s pid=%d prio=%d target_cpu=%03d\", REC->comm, REC->pid, REC-
         }
         // PERF_RECORD_LOST: 3 records of event 7.
         all.extend([2, 0, 0, 0, 0, 0, 24, 0, 7, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
-        let found: Vec<Traced> = WAKING.records(&all, false).collect();
+        let found: Vec<TracepointRecord> = WAKING.records(&all, false).collect();
         let samples = [false, true, true, false, false].map(sample);
-        assert_eq!(found, [&samples[..], &[Traced::Lost { count: 3 }]].concat());
+        assert_eq!(found, [&samples[..], &[TracepointRecord::Lost { count: 3 }]].concat());
         let mut counts_lost = SAMPLE.to_vec();
         counts_lost.splice(40..40, [0; 8]);
         counts_lost[6] += 8;

@@ -1,21 +1,21 @@
 //! Countable events of this machine, determined by trials.
 
 use super::cpu::Cpu;
-use super::events::{Code, Reading};
-use super::extras::{self, Events};
+use super::events::{EventCode, Reading};
+use super::extras::{self, ExtraEvents};
 use super::open::{OpenGroup, Spec, Start};
-use super::plan::{Event, Group, Grouping, Role, Source};
-use super::scale::{Totals, over_pmus, totals};
+use super::plan::{EventGroup, EventKind, Grouping, PmuEvent, Role};
+use super::scale::{ThreadTotals, over_pmus, totals};
 use super::specs::{INSTRUCTIONS, busy, generic, spec, specs};
 use super::stack::{Formula, StackPlan, StackTable};
 use super::sysfs::{CorePmu, core_pmus};
-use super::trial::{Tried, try_out};
+use super::trial::{CountedGrouping, try_out};
 
 pub use super::trial::CounterSet;
 use colocate_linux::SysError;
 use colocate_linux::Tid;
 use colocate_model::Class;
-use colocate_model::stack::Parts;
+use colocate_model::stack::StackParts;
 use perf_event_open_sys::bindings as c;
 use std::path::Path;
 use thiserror::Error;
@@ -46,11 +46,11 @@ impl PmuError {
 
 /// Groups of a PMU, ready to be opened on any thread.
 #[derive(Clone, Debug)]
-pub struct Planned {
+pub struct PmuGroups {
     /// Name in sysfs.
     pub name: String,
     /// Groups of events.
-    pub groups: Vec<Group>,
+    pub groups: Vec<EventGroup>,
     /// The same groups in perf's form.
     pub specs: Vec<Vec<Spec>>,
     /// Conversion of the groups' counts to a CPI stack; `None` if they do not give one.
@@ -61,7 +61,7 @@ pub struct Planned {
 #[derive(Clone, Debug)]
 pub struct Counters {
     /// PMUs of the cores; several on a machine with several kinds of cores.
-    pub pmus: Vec<Planned>,
+    pub pmus: Vec<PmuGroups>,
     /// Notes for readers of the figures, one sentence each.
     pub notes: Vec<String>,
     /// Reason why requested CPI stacks are missing; `None` if they are not.
@@ -105,12 +105,17 @@ impl Counters {
         let mut found = Self { pmus: Vec::new(), notes: Vec::new(), no_stacks: None, alone };
         let mut no_stacks = Vec::new();
         for pmu in pmus {
-            let Tried { grouping: plan, stack, no_stack } =
+            let CountedGrouping { grouping: plan, stack, no_stack } =
                 on_its_cores(pmu, alone, || try_out(pmu, alone, set));
             found.notes.extend(notes(pmu, &plan));
             no_stacks.extend(no_stack.filter(|_| !plan.groups.is_empty()));
             let specs = plan.groups.iter().map(|group| specs(&group.events, pmu, alone)).collect();
-            found.pmus.push(Planned { name: pmu.name.clone(), groups: plan.groups, specs, stack });
+            found.pmus.push(PmuGroups {
+                name: pmu.name.clone(),
+                groups: plan.groups,
+                specs,
+                stack,
+            });
         }
         let first = found.pmus.first().map(|pmu| pmu.name.clone());
         // A PMU without a group counts nothing, so it is not opened on threads.
@@ -134,15 +139,15 @@ impl Counters {
     /// events in tests and on machines without counters.
     #[must_use]
     pub fn of_software(events: &[(Role, u64)]) -> Self {
-        let events = events.iter().map(|&(role, number)| Event {
+        let events = events.iter().map(|&(role, number)| PmuEvent {
             role,
             base: Role::Instructions,
-            source: Source::Software(number),
+            source: EventKind::Software(number),
         });
-        let group = Group { events: events.collect() };
+        let group = EventGroup { events: events.collect() };
         let specs = group.events.iter().map(|event| spec(event.source, None, true)).collect();
         let name = "software".to_owned();
-        let planned = Planned { name, groups: vec![group], specs: vec![specs], stack: None };
+        let planned = PmuGroups { name, groups: vec![group], specs: vec![specs], stack: None };
         Self { pmus: vec![planned], notes: Vec::new(), no_stacks: None, alone: true }
     }
 
@@ -157,7 +162,7 @@ impl Counters {
         let table = StackTable {
             name: "pretended".to_owned(),
             parts: &["faults", "others"],
-            events: vec![Code { name: "page-faults", config: PAGE_FAULTS }],
+            events: vec![EventCode { name: "page-faults", config: PAGE_FAULTS }],
             alive: Vec::new(),
             formula: Formula::OfWidthAndRest(1.0 / 20_000.0),
             source: "none".to_owned(),
@@ -175,7 +180,7 @@ impl Counters {
     /// Parts of the CPI stacks of these counters; `None` without stacks, or if the kinds of cores
     /// have different parts.
     #[must_use]
-    pub fn stack_parts(&self) -> Option<Parts> {
+    pub fn stack_parts(&self) -> Option<StackParts> {
         let mut parts = self.pmus.iter().map(|pmu| pmu.stack.map(|plan| plan.table.parts));
         let first = parts.next()??;
         parts.all(|other| other == Some(first)).then_some(first)
@@ -183,7 +188,7 @@ impl Counters {
 
     /// Events of the components of a demand vector beside the classes.
     #[must_use]
-    pub fn events(&self) -> Events {
+    pub fn events(&self) -> ExtraEvents {
         extras::events(self.pmus.iter().flat_map(|pmu| &pmu.groups))
     }
 
@@ -208,7 +213,7 @@ impl Counters {
     ///
     /// # Errors
     /// If a group cannot be read.
-    pub fn read(&self, open: &OpenCounters) -> Result<(Totals, u64), SysError> {
+    pub fn read(&self, open: &OpenCounters) -> Result<(ThreadTotals, u64), SysError> {
         let readings: Vec<Vec<Reading>> = open
             .0
             .iter()
@@ -219,9 +224,9 @@ impl Counters {
     }
 
     /// Totals of a thread, from the readings of each PMU.
-    fn totals(&self, readings: &[Vec<Reading>]) -> Totals {
+    fn totals(&self, readings: &[Vec<Reading>]) -> ThreadTotals {
         let pairs = self.pmus.iter().zip(readings);
-        let parts: Vec<Totals> =
+        let parts: Vec<ThreadTotals> =
             pairs.map(|(pmu, readings)| totals(&pmu.groups, readings, self.alone)).collect();
         over_pmus(&parts)
     }
@@ -246,7 +251,11 @@ fn unlisted() -> CorePmu {
 
 /// Runs `work` on a core of `pmu`; in a new thread bound to it if the machine has several kinds of
 /// cores.
-fn on_its_cores(pmu: &CorePmu, alone: bool, work: impl FnOnce() -> Tried + Send) -> Tried {
+fn on_its_cores(
+    pmu: &CorePmu,
+    alone: bool,
+    work: impl FnOnce() -> CountedGrouping + Send,
+) -> CountedGrouping {
     let Some(cpus) = pmu.cpus.as_ref().filter(|_| !alone) else {
         return work();
     };
@@ -254,7 +263,7 @@ fn on_its_cores(pmu: &CorePmu, alone: bool, work: impl FnOnce() -> Tried + Send)
         let trial = scope.spawn(|| {
             let moved = colocate_linux::affinity::move_this_thread(cpus);
             // Cores outside the affinity mask cannot be tried; their counters are not used.
-            if moved { work() } else { Tried::default() }
+            if moved { work() } else { CountedGrouping::default() }
         });
         trial.join().unwrap_or_default()
     })
@@ -302,7 +311,7 @@ mod tests {
     use super::*;
     use crate::pmu::plan::{grouping, wanted};
     use crate::pmu::specs::counts;
-    use crate::pmu::table::{self, Code};
+    use crate::pmu::table::{self, EventCode};
     use expect_test::expect;
 
     fn pmu(cpu: Cpu, name: &str, kind: u32) -> CorePmu {
@@ -327,7 +336,8 @@ mod tests {
 
     #[test]
     fn raw_codes_go_to_their_pmu() {
-        let branches = Source::Raw(Code { name: "BR_INST_RETIRED:ALL_BRANCHES", config: 0xc4 });
+        let branches =
+            EventKind::Raw(EventCode { name: "BR_INST_RETIRED:ALL_BRANCHES", config: 0xc4 });
         let spec = spec(branches, Some(&pmu(P_CORE, "cpu_atom", 10)), false);
         assert_eq!(spec, Spec { kind: 10, config: 0xc4 });
     }
@@ -335,8 +345,8 @@ mod tests {
     #[test]
     fn notes_say_what_is_unknown_and_why() {
         let said = |pmu: &CorePmu, counters: usize| {
-            let raw = |e: &&Event| matches!(e.source, Source::Raw(_));
-            let fits = |events: &[Event]| events.iter().filter(raw).count() <= counters;
+            let raw = |e: &&PmuEvent| matches!(e.source, EventKind::Raw(_));
+            let fits = |events: &[PmuEvent]| events.iter().filter(raw).count() <= counters;
             let plan = grouping(&wanted(pmu.family, |code| pmu.has(code)), fits);
             notes(pmu, &plan).join("\n")
         };

@@ -1,12 +1,12 @@
 //! Events, their counters in perf, and readings of event groups.
 
 use colocate_model::Class;
-use colocate_model::stack::Parts;
+use colocate_model::stack::StackParts;
 use serde::{Deserialize, Deserializer};
 
 /// A hardware event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Code {
+pub struct EventCode {
     /// Name in libpfm4, after `pmu::`. Several names, separated by a space, if libpfm4 does not
     /// combine masks that the processor combines; their codes are ORed.
     pub name: &'static str,
@@ -14,7 +14,7 @@ pub struct Code {
     pub config: u64,
 }
 
-impl<'de> Deserialize<'de> for Code {
+impl<'de> Deserialize<'de> for EventCode {
     /// Leaks the name: the tables are read once and live as long as the program.
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let (name, config) = <(String, u64)>::deserialize(from)?;
@@ -41,34 +41,34 @@ pub enum Role {
 
 /// Kind of a perf event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum EventKind {
     /// Generic hardware event, by perf's number.
     Generic(u64),
     /// Raw event of the processor.
-    Raw(Code),
+    Raw(EventCode),
     /// Software event, by perf's number; needs no hardware counter.
     Software(u64),
 }
 
 /// An event to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct PmuEvent {
     /// Counted quantity.
     pub role: Role,
     /// Whole that a class's count is a share of; `Role::Instructions` for roles without a whole.
     pub base: Role,
     /// Kind of the perf event.
-    pub source: Source,
+    pub source: EventKind,
 }
 
 /// Events counted together; one counts instructions, as a rule the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
+pub struct EventGroup {
     /// Events, in the order of opening and reading.
-    pub events: Vec<Event>,
+    pub events: Vec<PmuEvent>,
 }
 
-impl Group {
+impl EventGroup {
     /// Sum of the counts with `role`; `None` without such an event.
     pub fn count_of(&self, role: Role, counts: &[u64]) -> Option<u64> {
         let mut matching =
@@ -91,14 +91,18 @@ impl Group {
         Self {
             events: roles
                 .iter()
-                .map(|&role| Event { role, base: Role::Instructions, source: Source::Generic(0) })
+                .map(|&role| PmuEvent {
+                    role,
+                    base: Role::Instructions,
+                    source: EventKind::Generic(0),
+                })
                 .collect(),
         }
     }
 }
 
 /// Events for the same group: a class with all its parts and its base.
-pub type Bundle = Vec<Event>;
+pub type Bundle = Vec<PmuEvent>;
 
 /// Component of a demand vector beside the classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +143,7 @@ pub struct ExtraRow {
     /// Component.
     pub extra: Extra,
     /// Event.
-    pub code: Code,
+    pub code: EventCode,
 }
 
 /// Limit of the events of a CPI stack.
@@ -173,9 +177,9 @@ pub struct StackTable {
     pub name: String,
     /// Parts, in their order.
     #[serde(deserialize_with = "parts")]
-    pub parts: Parts,
+    pub parts: StackParts,
     /// Events, at most [`MOST_EVENTS`], in the order of the formula.
-    pub events: Vec<Code>,
+    pub events: Vec<EventCode>,
     /// Sets of event indices; in each set at least one event counts in any million instructions.
     pub alive: Vec<Vec<usize>>,
     /// Conversion of events to parts.
@@ -185,7 +189,7 @@ pub struct StackTable {
 }
 
 /// Part names, leaked: the table is read once and lives as long as the program.
-fn parts<'de, D: Deserializer<'de>>(from: D) -> Result<Parts, D::Error> {
+fn parts<'de, D: Deserializer<'de>>(from: D) -> Result<StackParts, D::Error> {
     let names = Vec::<String>::deserialize(from)?;
     Ok(names.into_iter().map(|name| &*name.leak()).collect::<Vec<_>>().leak())
 }

@@ -8,7 +8,7 @@
 //! Stalled cycles are not among them: counters attribute them to the last cause the core waited
 //! for, but the component `stall-cycles` is the rest without ports and caches.
 
-use super::events::{Bundle, Code, Event, Group, Reading, Role, Source};
+use super::events::{Bundle, EventCode, EventGroup, EventKind, PmuEvent, Reading, Role};
 use super::table::Family;
 
 pub use super::events::{Extra, ExtraRow};
@@ -19,18 +19,18 @@ use colocate_model::{MissCurve, Phase, Profile, Share, ThreadProfile};
 /// Events to count on a processor of `family` beside the mix. `None` is a processor outside the
 /// table, counted with perf's generic event `branch-misses`.
 #[must_use]
-pub fn wanted(family: Option<&Family>, has: impl Fn(Code) -> bool) -> Vec<Bundle> {
+pub fn wanted(family: Option<&Family>, has: impl Fn(EventCode) -> bool) -> Vec<Bundle> {
     /// Number of perf's generic event (`enum perf_hw_id`, linux/perf_event.h).
     const BRANCH_MISSES: u64 = 5;
     let Some(family) = family else {
-        return vec![bundle(Extra::BranchMisses, Source::Generic(BRANCH_MISSES))];
+        return vec![bundle(Extra::BranchMisses, EventKind::Generic(BRANCH_MISSES))];
     };
     let listed = family.extras.iter().filter(|row| has(row.code));
-    listed.map(|row| bundle(row.extra, Source::Raw(row.code))).collect()
+    listed.map(|row| bundle(row.extra, EventKind::Raw(row.code))).collect()
 }
 
-fn bundle(extra: Extra, source: Source) -> Bundle {
-    vec![Event { role: Role::Extra(extra), base: Role::Instructions, source }]
+fn bundle(extra: Extra, source: EventKind) -> Bundle {
+    vec![PmuEvent { role: Role::Extra(extra), base: Role::Instructions, source }]
 }
 /// A figure per instruction.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,7 +56,7 @@ impl Extras {
     }
 
     /// Adds a group's reading; `due_ns` is the time for which the group should have counted.
-    pub fn add(&mut self, group: &Group, reading: &Reading, due_ns: u64) {
+    pub fn add(&mut self, group: &EventGroup, reading: &Reading, due_ns: u64) {
         let part = Share::of(reading.running_ns, due_ns);
         let counted = part.filter(|_| reading.running_ns < due_ns);
         let whole = group.count_of(Role::Instructions, &reading.counts).unwrap_or(0);
@@ -91,17 +91,17 @@ impl Extras {
 }
 
 /// Event name of each component of [`Extra::ALL`] on this machine; `None` without an event.
-pub type Events = [Option<String>; Extra::ALL.len()];
+pub type ExtraEvents = [Option<String>; Extra::ALL.len()];
 
 /// Events that `groups` count.
 #[must_use]
-pub fn events<'a>(groups: impl Iterator<Item = &'a Group>) -> Events {
-    let mut events = Events::default();
+pub fn events<'a>(groups: impl Iterator<Item = &'a EventGroup>) -> ExtraEvents {
+    let mut events = ExtraEvents::default();
     for event in groups.flat_map(|group| &group.events) {
         let Role::Extra(extra) = event.role else { continue };
         let name = match event.source {
-            Source::Raw(code) => code.name,
-            Source::Generic(_) | Source::Software(_) => "branch-misses",
+            EventKind::Raw(code) => code.name,
+            EventKind::Generic(_) | EventKind::Software(_) => "branch-misses",
         };
         let known = &mut events[extra.place()];
         match known {
@@ -120,7 +120,7 @@ pub fn phase(
     thread: &ThreadProfile,
     profile: &Profile,
     extras: &Extras,
-    events: &Events,
+    events: &ExtraEvents,
     caches: &[(u8, Bytes)],
 ) -> Phase {
     let mut phase = Phase::of_thread(thread, profile);
@@ -145,7 +145,7 @@ pub fn phase(
 }
 
 /// Source of a component's figure: event, processor, and the share of time counted.
-fn source_of(extra: Extra, extras: &Extras, events: &Events, on: &str) -> String {
+fn source_of(extra: Extra, extras: &Extras, events: &ExtraEvents, on: &str) -> String {
     let event = events[extra.place()].as_deref().unwrap_or("an event");
     let counted = extras.get(extra).and_then(|one| one.counted);
     let turns = counted.map_or(String::new(), |part| format!(", in turns, {part} of the time"));

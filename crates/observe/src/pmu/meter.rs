@@ -29,7 +29,7 @@
 use super::counters::{Counters, OpenCounters};
 use super::events::Reading;
 use super::open::{OpenGroup, Start};
-use super::plan::{Group, ROLES, Role};
+use super::plan::{EventGroup, ROLES, Role};
 use super::scale::{ENOUGH, counted, due, is_enough};
 use super::stack::{StackPlan, of_readings};
 use colocate_linux::SysError;
@@ -72,17 +72,17 @@ const TURNS_NS: u64 = 100_000_000;
 #[derive(Debug)]
 pub struct Meter {
     open: OpenCounters,
-    pmus: Vec<Sums>,
+    pmus: Vec<PmuSums>,
     /// CPU time of the thread at the last reading.
     on_cpu_ns: u64,
 }
 
 /// Groups of a PMU, and their conversion to a CPI stack.
-type Planned<'a> = (&'a [Group], Option<&'a StackPlan>);
+type PlannedGroups<'a> = (&'a [EventGroup], Option<&'a StackPlan>);
 
 /// Counts of a PMU.
 #[derive(Clone, Debug, Default)]
-struct Sums {
+struct PmuSums {
     /// Readings already added to `sums`.
     taken: Vec<Reading>,
     /// Last readings.
@@ -114,7 +114,7 @@ impl Counters {
     /// As [`Counters::open`].
     pub fn meter(&self, tid: Tid, start: Start) -> Result<Meter, SysError> {
         let open = self.open(tid, start)?;
-        Ok(Meter { open, pmus: vec![Sums::default(); self.pmus.len()], on_cpu_ns: 0 })
+        Ok(Meter { open, pmus: vec![PmuSums::default(); self.pmus.len()], on_cpu_ns: 0 })
     }
 }
 
@@ -134,9 +134,9 @@ impl Meter {
             sums.take(latest, (&pmu.groups, pmu.stack.as_ref()), alone, ended);
         }
         let groups = counters.pmus.iter().map(|pmu| &pmu.groups[..]);
-        let kinds: Vec<Kind<'_>> = groups.zip(&self.pmus).collect();
+        let kinds: Vec<KindGroups<'_>> = groups.zip(&self.pmus).collect();
         // The thread ran, but on cores without counters.
-        let unseen = on_cpu_ns > self.on_cpu_ns && self.pmus.iter().all(Sums::is_idle);
+        let unseen = on_cpu_ns > self.on_cpu_ns && self.pmus.iter().all(PmuSums::is_idle);
         self.on_cpu_ns = on_cpu_ns;
         let known: [_; ROLES.len()] = std::array::from_fn(|place| {
             known(&kinds, place, alone).filter(|_| !unseen || place == INSTRUCTIONS)
@@ -146,11 +146,11 @@ impl Meter {
 }
 
 /// A kind of cores: groups of its PMU, and their counts.
-type Kind<'a> = (&'a [Group], &'a Sums);
+type KindGroups<'a> = (&'a [EventGroup], &'a PmuSums);
 
 /// Figure over all kinds of cores. `None` unless a kind counts it, and each kind on which the
 /// thread ran since the last reading.
-fn known(kinds: &[Kind<'_>], place: usize, alone: bool) -> Option<u64> {
+fn known(kinds: &[KindGroups<'_>], place: usize, alone: bool) -> Option<u64> {
     let counts = kinds.iter().any(|(groups, sums)| sums.counts(place, groups, alone));
     let reported = place == INSTRUCTIONS || kinds.iter().all(|(_, sums)| sums.reports(place));
     let sum = kinds.iter().fold(0_u64, |sum, (_, sums)| sum.saturating_add(sums.sums[place]));
@@ -158,7 +158,7 @@ fn known(kinds: &[Kind<'_>], place: usize, alone: bool) -> Option<u64> {
 }
 
 /// CPI stack over all kinds of cores.
-fn stack(kinds: &[Sums]) -> Option<Stack> {
+fn stack(kinds: &[PmuSums]) -> Option<Stack> {
     if kinds.iter().any(|sums| sums.stack.is_none() && !sums.is_idle()) {
         return None;
     }
@@ -181,13 +181,13 @@ fn metered(known: &[Option<u64>; ROLES.len()], on_cpu: Nanos) -> Metered {
     Metered { instructions, cycles, accesses, misses, stack: None, on_cpu }
 }
 
-impl Sums {
+impl PmuSums {
     fn is_idle(&self) -> bool {
         self.last == LastReading::Idle
     }
 
     /// Adds the difference of the latest readings to those taken, once every group had its turn.
-    fn take(&mut self, latest: Vec<Reading>, planned: Planned<'_>, alone: bool, ended: bool) {
+    fn take(&mut self, latest: Vec<Reading>, planned: PlannedGroups<'_>, alone: bool, ended: bool) {
         if self.taken.is_empty() {
             self.taken = latest.iter().map(zero).collect();
             self.stack = planned.1.map(|plan| Stack::empty(plan.table.parts));
@@ -213,7 +213,7 @@ impl Sums {
     fn add(
         &mut self,
         between: &[Reading],
-        (groups, stack): Planned<'_>,
+        (groups, stack): PlannedGroups<'_>,
         alone: bool,
     ) -> [bool; ROLES.len()] {
         let mut reported = [false; ROLES.len()];
@@ -247,7 +247,7 @@ impl Sums {
 
     /// Whether the figure at `place` is counted at all: it was known once, or its counter was free
     /// for long enough.
-    fn counts(&self, place: usize, groups: &[Group], alone: bool) -> bool {
+    fn counts(&self, place: usize, groups: &[EventGroup], alone: bool) -> bool {
         let due = due(&self.latest, alone);
         let mut pairs = groups.iter().zip(&self.latest);
         let is_counted = self.ever[place]
@@ -268,7 +268,7 @@ fn ran(reading: &Reading) -> bool {
     reading.running_ns > 0
 }
 /// Instructions actually counted between two readings, unscaled.
-fn instructions(groups: &[Group], between: &[Reading]) -> u64 {
+fn instructions(groups: &[EventGroup], between: &[Reading]) -> u64 {
     let pairs = groups.iter().zip(between);
     let each = pairs.filter_map(|(group, r)| group.count_of(Role::Instructions, &r.counts));
     // Each group counts the same instructions; the largest count misses the fewest.
@@ -307,16 +307,16 @@ mod tests {
     }
 
     /// Instructions with cycles, and instructions with misses of the first cache.
-    fn two() -> Vec<Group> {
+    fn two() -> Vec<EventGroup> {
         let misses = Role::Extra(Extra::Misses(1));
         vec![
-            Group::of_roles(&[Role::Instructions, Role::Cycles]),
-            Group::of_roles(&[Role::Instructions, misses]),
+            EventGroup::of_roles(&[Role::Instructions, Role::Cycles]),
+            EventGroup::of_roles(&[Role::Instructions, misses]),
         ]
     }
 
     /// What is known of instructions, cycles and misses after a reading.
-    fn read(sums: &mut Sums, readings: [Reading; 2]) -> [Option<u64>; 3] {
+    fn read(sums: &mut PmuSums, readings: [Reading; 2]) -> [Option<u64>; 3] {
         sums.take(readings.to_vec(), (&two(), None), true, false);
         [INSTRUCTIONS, CYCLES, MISSES].map(|place| known(&[(&two(), sums)], place, true))
     }
@@ -326,7 +326,7 @@ mod tests {
     /// 12 would be 12 / 7 * 20 = 34.
     #[test]
     fn each_reading_is_scaled_by_itself() {
-        let mut sums = Sums::default();
+        let mut sums = PmuSums::default();
         let first = [reading(10, 5, &[10, 5]), reading(10, 5, &[10, 1])];
         assert_eq!(read(&mut sums, first), [Some(20), Some(10), Some(2)]);
         let second = [reading(20, 7, &[12, 7]), reading(20, 13, &[18, 9])];
@@ -336,7 +336,7 @@ mod tests {
     /// The second reading is deferred to the third one. Its misses are not 0, and those of the third are of both times.
     #[test]
     fn a_group_that_was_not_scheduled_is_waited_for() {
-        let mut sums = Sums::default();
+        let mut sums = PmuSums::default();
         let first = [reading(10, 10, &[20, 10]), reading(10, 0, &[0, 0])];
         assert_eq!(read(&mut sums, first), [Some(0), Some(0), None], "nothing is added yet");
         let second = [reading(20, 10, &[20, 10]), reading(20, 10, &[20, 4])];
@@ -352,14 +352,14 @@ mod tests {
 
     #[test]
     fn what_others_hold_is_unknown() {
-        let mut sums = Sums::default();
+        let mut sums = PmuSums::default();
         let long = 2 * TURNS_NS;
         let held = [reading(long, long, &[90, 60]), reading(long, 0, &[0, 0])];
         assert_eq!(read(&mut sums, held), [Some(90), Some(60), None]);
-        let mut sums = Sums::default();
+        let mut sums = PmuSums::default();
         let silent = [reading(10, 10, &[ENOUGH, ENOUGH]), reading(10, 10, &[ENOUGH, 0])];
         assert_eq!(read(&mut sums, silent), [Some(ENOUGH), Some(ENOUGH), None]);
-        let mut sums = Sums::default();
+        let mut sums = PmuSums::default();
         let all_held = [reading(long, 0, &[0, 0]), reading(long, 0, &[0, 0])];
         assert_eq!(read(&mut sums, all_held), [None; 3]);
     }
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn what_others_take_over_is_unknown() {
         const S: u64 = 1_000_000_000;
-        let mut sums = Sums::default();
+        let mut sums = PmuSums::default();
         let at = |enabled, first: (u64, [u64; 2]), second: (u64, [u64; 2])| {
             [reading(enabled, first.0, &first.1), reading(enabled, second.0, &second.1)]
         };
@@ -387,9 +387,9 @@ mod tests {
     /// Two kinds of cores, of which the second counts no misses. The thread goes there once.
     #[test]
     fn a_visit_to_the_other_kind() {
-        let fast = [Group::of_roles(&[Role::Instructions, Role::Cycles, ROLES[MISSES]])];
-        let slow = [Group::of_roles(&[Role::Instructions, Role::Cycles])];
-        let mut sums = [Sums::default(), Sums::default()];
+        let fast = [EventGroup::of_roles(&[Role::Instructions, Role::Cycles, ROLES[MISSES]])];
+        let slow = [EventGroup::of_roles(&[Role::Instructions, Role::Cycles])];
+        let mut sums = [PmuSums::default(), PmuSums::default()];
         let mut read = |enabled, first: (u64, [u64; 3]), second: (u64, [u64; 2])| {
             let latest = [
                 vec![reading(enabled, first.0, &first.1)],
@@ -398,7 +398,7 @@ mod tests {
             let [on_fast, on_slow] = latest;
             sums[0].take(on_fast, (&fast, None), false, false);
             sums[1].take(on_slow, (&slow, None), false, false);
-            let kinds: [Kind<'_>; 2] = [(&fast, &sums[0]), (&slow, &sums[1])];
+            let kinds: [KindGroups<'_>; 2] = [(&fast, &sums[0]), (&slow, &sums[1])];
             [INSTRUCTIONS, CYCLES, MISSES].map(|place| known(&kinds, place, false))
         };
         let begins = read(10, (10, [20, 10, 3]), (0, [0, 0]));
@@ -411,15 +411,15 @@ mod tests {
     /// One kind of cores has stacks, another one has none, and a third one others.
     #[test]
     fn stacks_of_kinds() {
-        let of = |parts, cycles: &[f64], last| Sums {
+        let of = |parts, cycles: &[f64], last| PmuSums {
             stack: Stack::new(parts, cycles, 0.0),
             last,
-            ..Sums::default()
+            ..PmuSums::default()
         };
         let took = LastReading::Added([true; ROLES.len()]);
         let first = of(table::stack("arm-cycles").parts, &[1.0, 2.0, 3.0], took);
         let reported = first.stack;
-        let none = |last| Sums { last, ..Sums::default() };
+        let none = |last| PmuSums { last, ..PmuSums::default() };
         assert_eq!(stack(&[first.clone(), none(LastReading::Idle)]), reported);
         assert_eq!(stack(&[first.clone(), none(took)]), None);
         let same = of(table::stack("arm-cycles").parts, &[0.0; 3], took);
@@ -432,7 +432,7 @@ mod tests {
 
     #[test]
     fn what_came_last_counts_at_the_end() {
-        let mut sums = Sums::default();
+        let mut sums = PmuSums::default();
         let latest = vec![reading(3, 3, &[6, 3]), reading(3, 0, &[0, 0])];
         sums.take(latest, (&two(), None), true, true);
         assert_eq!(sums.sums[INSTRUCTIONS], 6);
@@ -449,8 +449,8 @@ mod tests {
     fn stacks_of_stretches_add_up() {
         let plan = StackPlan { table: table::stack("arm-cycles"), width: 0.0 };
         let roles = [Role::Instructions, Role::Cycles, Role::Stack(0), Role::Stack(1)];
-        let groups = [Group::of_roles(&roles)];
-        let mut sums = Sums::default();
+        let groups = [EventGroup::of_roles(&roles)];
+        let mut sums = PmuSums::default();
         let mut stacks = Vec::new();
         for (time, counts) in (1..).zip([
             [900, 1_000, 100, 300],
@@ -469,7 +469,7 @@ mod tests {
     proptest! {
         #[test]
         fn sums_never_shrink(steps in prop::collection::vec((0_u64..50, 0_u64..50, 0_u64..99), 1..30)) {
-            let (mut sums, mut now) = (Sums::default(), [reading(0, 0, &[0, 0]), reading(0, 0, &[0, 0])]);
+            let (mut sums, mut now) = (PmuSums::default(), [reading(0, 0, &[0, 0]), reading(0, 0, &[0, 0])]);
             let mut before = [0; ROLES.len()];
             for (first, second, count) in steps {
                 for (reading, ran) in now.iter_mut().zip([first, second]) {

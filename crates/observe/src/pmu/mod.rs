@@ -1,9 +1,9 @@
 //! Hardware counters of threads.
 //!
 //! [`available`] gives the countable events of this machine, or the reason why there are none.
-//! [`Watch`] opens the counters on every thread at its creation and reads them at its exit. The
-//! event of each class is data ([`table`]). A class that a processor cannot count is unknown, never
-//! 0; a processor outside the table still gets instructions, cycles and branches.
+//! [`ProcessCounters`] opens the counters on every thread at its creation and reads them at its
+//! exit. The event of each class is data ([`table`]). A class that a processor cannot count is
+//! unknown, never 0; a processor outside the table still gets instructions, cycles and branches.
 //!
 //! Cost: one descriptor for each event and thread. Counters are open only 40–50 µs after a thread's
 //! creation. A thread that lives for less has unknown figures.
@@ -28,7 +28,7 @@ pub use counters::{CounterSet, Counters, PmuError};
 pub use events::{Extra, Role};
 pub use meter::{Meter, Metered};
 pub use open::Start;
-pub use watch::{Counted, Watch};
+pub use watch::{CountedThreads, ProcessCounters};
 
 use std::path::Path;
 

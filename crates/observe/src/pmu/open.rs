@@ -6,7 +6,7 @@
 //! and only with one event per CPU.
 
 use super::events::Reading;
-use crate::perf::{Attr, Event};
+use crate::perf::{Attr, PerfEvent};
 use colocate_linux::SysError;
 use colocate_linux::Tid;
 
@@ -30,7 +30,7 @@ pub enum Start {
 
 /// Counter group of a thread, the leader first; closed on drop.
 #[derive(Debug)]
-pub struct OpenGroup(Vec<Event>);
+pub struct OpenGroup(Vec<PerfEvent>);
 
 impl OpenGroup {
     /// Opens `specs` on thread `tid`; `Tid(0)` is the calling thread. User mode only.
@@ -41,7 +41,7 @@ impl OpenGroup {
     /// under some seccomp filters; `ESRCH` if the thread is gone; `EMFILE` without a free
     /// descriptor.
     pub fn open(specs: &[Spec], tid: Tid, start: Start) -> Result<Self, SysError> {
-        let mut events: Vec<Event> = Vec::with_capacity(specs.len());
+        let mut events: Vec<PerfEvent> = Vec::with_capacity(specs.len());
         for Spec { kind, config } in specs {
             let attr = Attr::counter(*kind, *config);
             // Group members are scheduled with the leader, so only the leader is disabled.
@@ -50,7 +50,7 @@ impl OpenGroup {
                 (true, Start::AtExec) => attr.disabled().at_exec(),
                 (false, _) => attr,
             };
-            events.push(Event::open_in(&attr, tid, None, events.first())?);
+            events.push(PerfEvent::open_in(&attr, tid, None, events.first())?);
         }
         match events.first() {
             None => return Err(SysError::of("perf_event_open", libc::EINVAL)),

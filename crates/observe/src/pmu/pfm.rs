@@ -6,7 +6,7 @@
 
 #![allow(unsafe_code)] // dlopen, and calls into a C library
 
-use super::table::Code;
+use super::table::EventCode;
 use perf_event_open_sys::bindings::perf_event_attr;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -98,7 +98,7 @@ impl Pfm {
     }
 
     /// perf's `config` of the raw event `code`, on the PMU that libpfm4 calls `pmu`.
-    pub fn code(&self, pmu: &str, code: Code) -> Result<u64, PfmError> {
+    pub fn code(&self, pmu: &str, code: EventCode) -> Result<u64, PfmError> {
         let mut names = code.name.split(' ');
         names.try_fold(0, |joined, name| Ok(joined | self.config(&format!("{pmu}::{name}"))?))
     }
@@ -197,7 +197,7 @@ mod tests {
             let codes = family.rows.iter().flat_map(|row| &row.codes).copied();
             let codes = codes.chain(family.extras.iter().map(|row| row.code));
             // Names in small letters are the kernel's.
-            let is_pfms = |code: &Code| code.name.chars().all(|c| !c.is_lowercase());
+            let is_pfms = |code: &EventCode| code.name.chars().all(|c| !c.is_lowercase());
             let stack = family.stack.map_or(&[][..], |table| &table.events).iter().copied();
             let codes = codes.chain(stack.filter(is_pfms));
             let mut known = 0;

@@ -9,7 +9,7 @@ use super::events::Extra;
 use super::stack;
 use super::table::{Base, Family, INST_SPEC};
 
-pub use super::events::{Bundle, Code, Event, Group, Role, Source};
+pub use super::events::{Bundle, EventCode, EventGroup, EventKind, PmuEvent, Role};
 use colocate_model::Class;
 
 /// Numbers of perf's generic hardware events (`enum perf_hw_id`, linux/perf_event.h).
@@ -17,18 +17,18 @@ const CYCLES: u64 = 0;
 const INSTRUCTIONS: u64 = 1;
 const BRANCHES: u64 = 4;
 
-const fn generic(role: Role, number: u64) -> Event {
-    Event { role, base: Role::Instructions, source: Source::Generic(number) }
+const fn generic(role: Role, number: u64) -> PmuEvent {
+    PmuEvent { role, base: Role::Instructions, source: EventKind::Generic(number) }
 }
 
 /// Leader of every group.
-const LEADER: Event = generic(Role::Instructions, INSTRUCTIONS);
+const LEADER: PmuEvent = generic(Role::Instructions, INSTRUCTIONS);
 
 /// Events to count on a processor of `family`, the most important first. `None` is a processor
 /// outside the table, counted with perf's generic branches.
 ///
 /// A class with an event for which `has` is false is left out: it is unknown, not 0.
-pub fn wanted(family: Option<&Family>, has: impl Fn(Code) -> bool) -> Vec<Bundle> {
+pub fn wanted(family: Option<&Family>, has: impl Fn(EventCode) -> bool) -> Vec<Bundle> {
     let cycles = vec![generic(Role::Cycles, CYCLES)];
     let Some(family) = family else {
         return vec![cycles, vec![generic(Role::Class(Class::Branch), BRANCHES)]];
@@ -42,11 +42,11 @@ pub fn wanted(family: Option<&Family>, has: impl Fn(Code) -> bool) -> Vec<Bundle
             Base::Retired => Role::Instructions,
             Base::Begun => Role::Begun,
         };
-        let whole = Event { role: Role::Begun, base, source: Source::Raw(INST_SPEC) };
-        let parts = row.codes.iter().map(|&code| Event {
+        let whole = PmuEvent { role: Role::Begun, base, source: EventKind::Raw(INST_SPEC) };
+        let parts = row.codes.iter().map(|&code| PmuEvent {
             role: Role::Class(row.class),
             base,
-            source: Source::Raw(code),
+            source: EventKind::Raw(code),
         });
         (row.base == Base::Begun).then_some(whole).into_iter().chain(parts).collect()
     });
@@ -57,7 +57,7 @@ pub fn wanted(family: Option<&Family>, has: impl Fn(Code) -> bool) -> Vec<Bundle
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grouping {
     /// Groups.
-    pub groups: Vec<Group>,
+    pub groups: Vec<EventGroup>,
     /// Roles refused by the processor even alone beside the instructions.
     pub refused: Vec<Role>,
 }
@@ -66,7 +66,7 @@ pub struct Grouping {
 ///
 /// `fits` says whether the processor counts these events together. It is called at most once for
 /// each bundle and group. A bundle that fits nowhere, not even alone, is refused.
-pub fn grouping(wanted: &[Bundle], mut fits: impl FnMut(&[Event]) -> bool) -> Grouping {
+pub fn grouping(wanted: &[Bundle], mut fits: impl FnMut(&[PmuEvent]) -> bool) -> Grouping {
     let mut plan = Grouping::default();
     for bundle in wanted {
         let leads = stack::leads(bundle);
@@ -84,7 +84,7 @@ pub fn grouping(wanted: &[Bundle], mut fits: impl FnMut(&[Event]) -> bool) -> Gr
         }
         let fresh = if leads { grown(bundle, &[LEADER]) } else { grown(&[LEADER], bundle) };
         if fits(&fresh) {
-            plan.groups.push(Group { events: fresh });
+            plan.groups.push(EventGroup { events: fresh });
         } else {
             plan.refused.extend(bundle.last().map(|event| event.role));
         }
@@ -93,7 +93,7 @@ pub fn grouping(wanted: &[Bundle], mut fits: impl FnMut(&[Event]) -> bool) -> Gr
 }
 
 /// `events` with the missing events of `bundle`.
-fn grown(events: &[Event], bundle: &[Event]) -> Vec<Event> {
+fn grown(events: &[PmuEvent], bundle: &[PmuEvent]) -> Vec<PmuEvent> {
     let mut grown = events.to_vec();
     for event in bundle {
         let there = grown.iter().any(|e| e.source == event.source && e.role == event.role);
@@ -159,13 +159,13 @@ mod tests {
     const N1: Cpu = Cpu::Arm { implementer: 0x41, part: 0xd0c };
 
     /// Intel: instructions and cycles have counters of their own, `n` serve the rest.
-    fn intel(n: usize) -> impl FnMut(&[Event]) -> bool {
-        move |events| events.iter().filter(|e| matches!(e.source, Source::Raw(_))).count() <= n
+    fn intel(n: usize) -> impl FnMut(&[PmuEvent]) -> bool {
+        move |events| events.iter().filter(|e| matches!(e.source, EventKind::Raw(_))).count() <= n
     }
 
     /// Roles of each group as one line.
     fn picture(plan: &Grouping) -> Vec<String> {
-        let name = |event: &Event| match event.role {
+        let name = |event: &PmuEvent| match event.role {
             Role::Instructions => "i".to_owned(),
             Role::Begun => "spec".to_owned(),
             Role::Cycles => "c".to_owned(),
@@ -173,7 +173,7 @@ mod tests {
             Role::Extra(extra) => format!("{extra:?}"),
             Role::Stack(place) => format!("stack {place}"),
         };
-        let line = |group: &Group| group.events.iter().map(name).collect::<Vec<_>>().join(" ");
+        let line = |group: &EventGroup| group.events.iter().map(name).collect::<Vec<_>>().join(" ");
         plan.groups.iter().map(line).collect()
     }
 
@@ -193,7 +193,8 @@ mod tests {
     #[test]
     fn a_class_stays_with_its_base_and_all_its_parts() {
         // Arm: cycles have their own counter, all else shares 4.
-        let fits = |events: &[Event]| events.iter().filter(|e| e.role != Role::Cycles).count() <= 4;
+        let fits =
+            |events: &[PmuEvent]| events.iter().filter(|e| e.role != Role::Cycles).count() <= 4;
         let plan = grouping(&wanted(Some(family(N1)), |_| true), fits);
         assert_eq!(
             picture(&plan),
@@ -203,7 +204,7 @@ mod tests {
 
     #[test]
     fn what_fits_nowhere_is_refused_by_name() {
-        let fits = |events: &[Event]| events.iter().all(|e| e.role != Role::Class(Class::Float));
+        let fits = |events: &[PmuEvent]| events.iter().all(|e| e.role != Role::Class(Class::Float));
         let plan = grouping(&wanted(Some(family(SKX)), |_| true), fits);
         assert_eq!(plan.refused, [Role::Class(Class::Float)]);
         assert_eq!(picture(&plan), ["i c branch load store"]);
@@ -215,7 +216,7 @@ mod tests {
     #[test]
     fn a_missing_base_makes_its_classes_unknown() {
         // QEMU's Neoverse N1 has no INST_SPEC and no BR_RETIRED.
-        let has = |code: Code| !["INST_SPEC", "BR_RETIRED"].contains(&code.name);
+        let has = |code: EventCode| !["INST_SPEC", "BR_RETIRED"].contains(&code.name);
         let plan = grouping(&wanted(Some(family(N1)), has), |_| true);
         assert_eq!(picture(&plan), ["i c"]);
     }
@@ -224,7 +225,7 @@ mod tests {
     fn an_unknown_processor_gets_the_generic_events() {
         let plan = grouping(&wanted(None, |_| true), |_| true);
         assert_eq!(picture(&plan), ["i c branch"]);
-        let generic = |e: &Event| matches!(e.source, Source::Generic(_));
+        let generic = |e: &PmuEvent| matches!(e.source, EventKind::Generic(_));
         assert!(plan.groups[0].events.iter().all(generic));
     }
 

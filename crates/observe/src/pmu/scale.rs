@@ -5,13 +5,13 @@
 //! both in nanoseconds of the thread's CPU time. Shares are taken inside one group, whose events
 //! always count together, so they need no scaling; totals are scaled by enabled over running.
 
-use super::events::{Group, Reading, Role};
+use super::events::{EventGroup, Reading, Role};
 use super::extras::Extras;
 use colocate_model::{Mix, Share};
 
 /// Totals of a thread, on a PMU or on all PMUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Totals {
+pub struct ThreadTotals {
     /// Instructions retired, scaled; `None` if no counter ran for long enough.
     pub instructions: Option<u64>,
     /// Core cycles, scaled; `None` if no counter ran for long enough, or without a counter.
@@ -59,14 +59,14 @@ const LEAST_PART: u64 = 20;
 /// kernel's "enabled" time goes on elsewhere. So the time due comes from the readings: the running
 /// times of multiplexed groups add up to the time on the PMU, unless all groups fit and run at the
 /// same time. `alone` says that the PMU is the machine's only one.
-pub fn totals(groups: &[Group], readings: &[Reading], alone: bool) -> Totals {
-    let mut totals = Totals::default();
+pub fn totals(groups: &[EventGroup], readings: &[Reading], alone: bool) -> ThreadTotals {
+    let mut totals = ThreadTotals::default();
     let due = due(readings, alone);
     totals.instructions = total(Role::Instructions, groups, readings, &due);
     totals.cycles = total(Role::Cycles, groups, readings, &due);
     let pairs = groups.iter().zip(readings);
     let known = pairs.filter(|(_, r)| r.running_ns > 0 && is_enough(r, due(r)));
-    let known: Vec<(&Group, &Reading)> = known.collect();
+    let known: Vec<(&EventGroup, &Reading)> = known.collect();
     totals.scaled = least(
         known
             .iter()
@@ -90,7 +90,7 @@ pub fn totals(groups: &[Group], readings: &[Reading], alone: bool) -> Totals {
 /// Scaled count of `role`, from the first group with such an event.
 fn total(
     role: Role,
-    groups: &[Group],
+    groups: &[EventGroup],
     readings: &[Reading],
     due: &impl Fn(&Reading) -> u64,
 ) -> Option<u64> {
@@ -123,7 +123,7 @@ pub(super) fn is_enough(reading: &Reading, due_ns: u64) -> bool {
 /// Scaled count of `role` between two readings; `None` if counted for too little of the time.
 pub(super) fn counted(
     role: Role,
-    groups: &[Group],
+    groups: &[EventGroup],
     between: &[Reading],
     alone: bool,
 ) -> Option<u64> {
@@ -144,8 +144,8 @@ fn least(parts: impl Iterator<Item = Option<Share>>) -> Option<Share> {
 ///
 /// A class that a kind of core cannot count is unknown if the thread ran there, unless for less
 /// than 1 % of its instructions.
-pub fn over_pmus(parts: &[Totals]) -> Totals {
-    let ran: Vec<&Totals> =
+pub fn over_pmus(parts: &[ThreadTotals]) -> ThreadTotals {
+    let ran: Vec<&ThreadTotals> =
         parts.iter().filter(|t| t.instructions.is_some_and(|n| n > 0)).collect();
     let Some(first) = ran.first() else {
         return parts.first().copied().unwrap_or_default();
@@ -174,32 +174,32 @@ pub fn over_pmus(parts: &[Totals]) -> Totals {
     let of_kinds = ran.iter().map(|t| (t.instructions.unwrap_or(0), t.extras));
     let extras = Extras::over_kinds(&of_kinds.collect::<Vec<_>>());
     let cycles = sum_of(&ran, |totals| totals.cycles);
-    Totals { instructions, cycles, mix, scaled, extras }
+    ThreadTotals { instructions, cycles, mix, scaled, extras }
 }
 
 /// Sum of a figure; `None` if unknown in any of the totals.
-fn sum_of(all: &[&Totals], figure: fn(&Totals) -> Option<u64>) -> Option<u64> {
+fn sum_of(all: &[&ThreadTotals], figure: fn(&ThreadTotals) -> Option<u64>) -> Option<u64> {
     all.iter().map(|totals| figure(totals)).sum()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pmu::plan::{Group, Role};
+    use crate::pmu::plan::{EventGroup, Role};
     use colocate_model::Class;
 
     fn reading(enabled_ns: u64, running_ns: u64, counts: &[u64]) -> Reading {
         Reading { enabled_ns, running_ns, counts: counts.to_vec() }
     }
 
-    fn one_group() -> Vec<Group> {
+    fn one_group() -> Vec<EventGroup> {
         let roles = [
             Role::Instructions,
             Role::Cycles,
             Role::Class(Class::Branch),
             Role::Class(Class::Load),
         ];
-        vec![Group::of_roles(&roles)]
+        vec![EventGroup::of_roles(&roles)]
     }
 
     #[test]
@@ -232,8 +232,8 @@ mod tests {
     #[test]
     fn multiplexed_groups_scale_totals_but_not_shares() {
         let groups = vec![
-            Group::of_roles(&[Role::Instructions, Role::Cycles, Role::Class(Class::Branch)]),
-            Group::of_roles(&[Role::Instructions, Role::Class(Class::Load)]),
+            EventGroup::of_roles(&[Role::Instructions, Role::Cycles, Role::Class(Class::Branch)]),
+            EventGroup::of_roles(&[Role::Instructions, Role::Class(Class::Load)]),
         ];
         // Each counted half the time: 1,000 instructions seen of about 2,000.
         let readings = [reading(100, 50, &[1_000, 500, 100]), reading(100, 50, &[800, 400])];
@@ -250,12 +250,12 @@ mod tests {
         let ran = |running_ns| {
             totals(&one_group(), &[reading(1_000, running_ns, &[500, 400, 100, 200])], true)
         };
-        assert_eq!(ran(49), Totals::default());
+        assert_eq!(ran(49), ThreadTotals::default());
         assert_eq!((ran(50).instructions, ran(50).scaled), (Some(10_000), Share::new(0.05)));
         // Where another group counted for long enough, its instructions are used.
         let groups = vec![
-            Group::of_roles(&[Role::Instructions, Role::Cycles]),
-            Group::of_roles(&[Role::Instructions, Role::Class(Class::Load)]),
+            EventGroup::of_roles(&[Role::Instructions, Role::Cycles]),
+            EventGroup::of_roles(&[Role::Instructions, Role::Class(Class::Load)]),
         ];
         let readings = [reading(1_000, 10, &[5, 5]), reading(1_000, 500, &[1_000, 100])];
         let totals = totals(&groups, &readings, true);
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn a_group_that_never_ran_is_unknown() {
         let totals = totals(&one_group(), &[reading(10, 0, &[0, 0, 0, 0])], true);
-        assert_eq!(totals, Totals::default());
+        assert_eq!(totals, ThreadTotals::default());
     }
 
     #[test]
@@ -290,18 +290,18 @@ mod tests {
 
     #[test]
     fn kinds_of_cores_add_up_weighted_by_instructions() {
-        let fast = Totals {
+        let fast = ThreadTotals {
             instructions: Some(3_000),
             cycles: Some(1_000),
             mix: Mix { branch: Share::new(0.2), float: Share::new(0.4), ..Mix::default() },
-            ..Totals::default()
+            ..ThreadTotals::default()
         };
-        let slow = Totals {
+        let slow = ThreadTotals {
             instructions: Some(1_000),
             cycles: Some(1_000),
             mix: Mix { branch: Share::new(0.6), ..Mix::default() },
             scaled: Share::new(0.25),
-            ..Totals::default()
+            ..ThreadTotals::default()
         };
         let both = over_pmus(&[fast, slow]);
         assert_eq!(both.instructions, Some(4_000));
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(both.mix.float, None);
         assert_eq!(both.scaled, Share::new(0.25));
         // A thread that never was on the slow cores keeps what the fast ones know.
-        assert_eq!(over_pmus(&[fast, Totals::default()]), fast);
-        assert_eq!(over_pmus(&[]), Totals::default());
+        assert_eq!(over_pmus(&[fast, ThreadTotals::default()]), fast);
+        assert_eq!(over_pmus(&[]), ThreadTotals::default());
     }
 }

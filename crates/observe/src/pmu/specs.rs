@@ -1,7 +1,7 @@
 //! Conversion of a PMU's events to perf's form, and trials of them.
 
 use super::cpu::Cpu;
-use super::events::{Event, Source};
+use super::events::{EventKind, PmuEvent};
 use super::open::{OpenGroup, Spec, Start};
 use super::pfm::Pfm;
 use super::sysfs::CorePmu;
@@ -13,16 +13,16 @@ use std::time::{Duration, Instant};
 /// `PERF_COUNT_HW_INSTRUCTIONS`.
 pub(super) const INSTRUCTIONS: u64 = c::PERF_COUNT_HW_INSTRUCTIONS as u64;
 
-pub(super) fn specs(events: &[Event], pmu: &CorePmu, alone: bool) -> Vec<Spec> {
+pub(super) fn specs(events: &[PmuEvent], pmu: &CorePmu, alone: bool) -> Vec<Spec> {
     events.iter().map(|event| spec(event.source, Some(pmu), alone)).collect()
 }
 
-pub(super) fn spec(source: Source, pmu: Option<&CorePmu>, alone: bool) -> Spec {
+pub(super) fn spec(source: EventKind, pmu: Option<&CorePmu>, alone: bool) -> Spec {
     match (source, pmu) {
-        (Source::Generic(number), Some(pmu)) => generic(pmu, alone, number),
-        (Source::Generic(number), None) => Spec { kind: c::PERF_TYPE_HARDWARE, config: number },
-        (Source::Software(number), _) => Spec { kind: c::PERF_TYPE_SOFTWARE, config: number },
-        (Source::Raw(code), pmu) => {
+        (EventKind::Generic(number), Some(pmu)) => generic(pmu, alone, number),
+        (EventKind::Generic(number), None) => Spec { kind: c::PERF_TYPE_HARDWARE, config: number },
+        (EventKind::Software(number), _) => Spec { kind: c::PERF_TYPE_SOFTWARE, config: number },
+        (EventKind::Raw(code), pmu) => {
             let name = pmu.and_then(|pmu| pmu.family).map_or("", |family| &family.pfm);
             // libpfm4 may not know the processor or the event; the table has a code of its own.
             let config = Pfm::get().ok().filter(|_| !name.is_empty());

@@ -39,13 +39,13 @@
 //! gives it to bad speculation. None of them could be tried on its processor here.
 
 use super::cpu::Cpu;
-use super::events::{Bundle, Code, Event, Group, Reading, Role, Source};
+use super::events::{Bundle, EventCode, EventGroup, EventKind, PmuEvent, Reading, Role};
 use super::scale::{ENOUGH, counted};
 use super::sysfs::CorePmu;
 
 pub use super::events::{Formula, MOST_EVENTS, StackTable};
 use super::table;
-use colocate_model::stack::{MOST_PARTS, Parts, Stack};
+use colocate_model::stack::{MOST_PARTS, Stack, StackParts};
 use thiserror::Error;
 
 /// Largest accepted gap. Chosen: Intel's fractions have steps of 1 in 255 each, and multiplexing
@@ -53,7 +53,7 @@ use thiserror::Error;
 pub const LARGEST_GAP: f64 = 0.1;
 
 /// Intel's event that leads its group.
-const SLOTS: Code = Code { name: "TOPDOWN:SLOTS", config: 0x400 };
+const SLOTS: EventCode = EventCode { name: "TOPDOWN:SLOTS", config: 0x400 };
 
 /// Arm's tables, best first, selected by the kernel's list of events, not by the model.
 #[must_use]
@@ -113,10 +113,10 @@ pub fn plan(pmu: &CorePmu) -> Result<StackPlan, String> {
 /// Events of a stack, in bundles to be counted together.
 #[must_use]
 pub fn wanted(plan: &StackPlan) -> Vec<Bundle> {
-    let events = (0..).zip(&plan.table.events).map(|(place, code)| Event {
+    let events = (0..).zip(&plan.table.events).map(|(place, code)| PmuEvent {
         role: Role::Stack(place),
         base: Role::Instructions,
-        source: Source::Raw(*code),
+        source: EventKind::Raw(*code),
     });
     match plan.table.formula {
         Formula::Slots => vec![events.collect()],
@@ -126,8 +126,8 @@ pub fn wanted(plan: &StackPlan) -> Vec<Bundle> {
 
 /// Whether a bundle's first event leads its group: the kernel refuses Intel's parts elsewhere.
 #[must_use]
-pub fn leads(bundle: &[Event]) -> bool {
-    bundle.first().is_some_and(|event| event.source == Source::Raw(SLOTS))
+pub fn leads(bundle: &[PmuEvent]) -> bool {
+    bundle.first().is_some_and(|event| event.source == EventKind::Raw(SLOTS))
 }
 
 /// CPI stack of the counts between two readings by `groups`; `readings` are their differences.
@@ -138,7 +138,7 @@ pub fn leads(bundle: &[Event]) -> bool {
 /// [`NoStack`] if the stack is unknown.
 pub fn of_readings(
     plan: &StackPlan,
-    groups: &[Group],
+    groups: &[EventGroup],
     readings: &[Reading],
     alone: bool,
 ) -> Result<Stack, NoStack> {
@@ -249,7 +249,7 @@ fn four(lost: f64, issued: f64, retired: f64, recovery: f64, alone: f64, cycles:
 }
 
 /// Stack of parts that add up to `cycles`, from `shares` that nearly add up to 1.
-fn whole(parts: Parts, shares: &[f64], cycles: f64) -> Result<Stack, NoStack> {
+fn whole(parts: StackParts, shares: &[f64], cycles: f64) -> Result<Stack, NoStack> {
     let above = shares.iter().fold(0.0, |sum, share| sum + share.max(0.0));
     let below = shares.iter().fold(0.0, |sum, share| sum + share.min(0.0));
     let off = (above + below - 1.0).abs().max(-below);

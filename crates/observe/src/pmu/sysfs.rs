@@ -1,7 +1,7 @@
 //! Core PMUs, as the kernel lists them in `/sys/bus/event_source`.
 
 use super::cpu::{self, Cpu};
-use super::table::{self, Code, Family};
+use super::table::{self, EventCode, Family};
 use colocate_files::kernel;
 use colocate_machine::{PuNr, PuSet};
 use std::collections::BTreeSet;
@@ -31,7 +31,7 @@ impl CorePmu {
     ///
     /// Only Arm's PMUs are listed completely, and only for the architecture's events up to 0x3f.
     /// Other events are taken to exist.
-    pub fn has(&self, code: Code) -> bool {
+    pub fn has(&self, code: EventCode) -> bool {
         let is_listed_kind = matches!(self.cpu, Cpu::Arm { .. }) && code.config <= 0x3f;
         !is_listed_kind || self.listed.is_empty() || self.listed.contains(&code.name.to_lowercase())
     }

@@ -7,12 +7,12 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-pub use super::events::Code;
+pub use super::events::EventCode;
 
 /// Meaning of a count of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Unit {
+pub enum CountUnit {
     /// One instruction.
     #[default]
     Instructions,
@@ -36,14 +36,14 @@ pub enum Base {
 /// Events of a class on a family.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Row {
+pub struct ClassEvents {
     /// Class.
     pub class: Class,
     /// Events whose sum counts the class.
-    pub codes: Vec<Code>,
+    pub codes: Vec<EventCode>,
     /// Meaning of a count.
     #[serde(default)]
-    pub unit: Unit,
+    pub unit: CountUnit,
     /// Whole of the share.
     #[serde(default)]
     pub base: Base,
@@ -59,7 +59,7 @@ pub struct Family {
     /// Source of the codes.
     pub source: String,
     /// Row for each countable class.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ClassEvents>,
     /// Other countable components of a demand vector.
     pub extras: Vec<ExtraRow>,
     /// Events of a CPI stack; `None` without known events. Arm's table depends on the events that
@@ -71,14 +71,14 @@ pub struct Family {
 }
 
 /// Arm's `INST_SPEC`, the whole of [`Base::Begun`].
-pub const INST_SPEC: Code = Code { name: "INST_SPEC", config: 0x1b };
+pub const INST_SPEC: EventCode = EventCode { name: "INST_SPEC", config: 0x1b };
 
 /// Form of `events.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
-    class: BTreeMap<String, Row>,
-    extras: BTreeMap<String, BTreeMap<String, Code>>,
+struct EventsFile {
+    class: BTreeMap<String, ClassEvents>,
+    extras: BTreeMap<String, BTreeMap<String, EventCode>>,
     stack: BTreeMap<String, StackTable>,
     caveat: BTreeMap<String, String>,
     family: Vec<FamilyForm>,
@@ -141,7 +141,7 @@ struct Tables {
 }
 
 static TABLES: LazyLock<Tables> = LazyLock::new(|| {
-    let file: File = toml::from_str(include_str!("events.toml")).expect("a test reads it");
+    let file: EventsFile = toml::from_str(include_str!("events.toml")).expect("a test reads it");
     let stacks: BTreeMap<String, &'static StackTable> =
         file.stack.into_iter().map(|(name, table)| (name, &*Box::leak(Box::new(table)))).collect();
     let families = file.family.into_iter().map(|form| Family {
@@ -157,7 +157,7 @@ static TABLES: LazyLock<Tables> = LazyLock::new(|| {
     Tables { families: families.collect(), stacks }
 });
 
-fn extra_rows(codes: &BTreeMap<String, Code>) -> Vec<ExtraRow> {
+fn extra_rows(codes: &BTreeMap<String, EventCode>) -> Vec<ExtraRow> {
     let listed = Extra::ALL.into_iter();
     listed.filter_map(|extra| Some(ExtraRow { extra, code: *codes.get(extra.name())? })).collect()
 }
@@ -257,9 +257,9 @@ mod tests {
         let codes: Vec<String> = row.codes.iter().map(|c| format!("{:#x}", c.config)).collect();
         let base = if row.base == Base::Begun { " of begun" } else { "" };
         let unit = match row.unit {
-            Unit::Instructions => "",
-            Unit::MicroOps => " (micro-ops)",
-            Unit::Elements => " (elements)",
+            CountUnit::Instructions => "",
+            CountUnit::MicroOps => " (micro-ops)",
+            CountUnit::Elements => " (elements)",
         };
         format!("{}{unit}{base}", codes.join(" + "))
     }

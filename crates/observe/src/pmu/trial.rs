@@ -2,7 +2,7 @@
 
 use super::extras;
 use super::open::{OpenGroup, Spec, Start};
-use super::plan::{Bundle, Group, Grouping, Role, grouping, traffic, wanted};
+use super::plan::{Bundle, EventGroup, Grouping, Role, grouping, traffic, wanted};
 use super::scale::ENOUGH;
 use super::specs::{counts, specs};
 use super::stack::{self, MOST_EVENTS, StackPlan};
@@ -26,7 +26,7 @@ pub enum CounterSet {
 
 /// Groups counted by a PMU, and their conversion to CPI stacks.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tried {
+pub(super) struct CountedGrouping {
     /// Groups, and the events refused.
     pub grouping: Grouping,
     /// Conversion to CPI stacks, if the groups allow it.
@@ -36,7 +36,7 @@ pub(super) struct Tried {
 }
 
 /// Groups the countable events of `pmu` by trials on the calling thread.
-pub(super) fn try_out(pmu: &CorePmu, alone: bool, set: CounterSet) -> Tried {
+pub(super) fn try_out(pmu: &CorePmu, alone: bool, set: CounterSet) -> CountedGrouping {
     let mut wanted = wanted(pmu.family, |code| pmu.has(code));
     let extras = extras::wanted(pmu.family, |code| pmu.has(code));
     match set {
@@ -52,11 +52,13 @@ pub(super) fn try_out(pmu: &CorePmu, alone: bool, set: CounterSet) -> Tried {
                 .map(|()| (plan, grouping))
         });
         match tried {
-            Ok((plan, grouping)) => return Tried { grouping, stack: Some(plan), no_stack },
+            Ok((plan, grouping)) => {
+                return CountedGrouping { grouping, stack: Some(plan), no_stack };
+            }
             Err(why) => no_stack = Some(format!("{}: {why}", pmu.name)),
         }
     }
-    Tried { grouping: group(&wanted, pmu, alone), stack: None, no_stack }
+    CountedGrouping { grouping: group(&wanted, pmu, alone), stack: None, no_stack }
 }
 
 fn group(wanted: &[Bundle], pmu: &CorePmu, alone: bool) -> Grouping {
@@ -78,7 +80,7 @@ fn with_stack(plan: &StackPlan, others: Vec<Bundle>) -> Vec<Bundle> {
 fn check(
     plan: &StackPlan,
     grouping: &Grouping,
-    specs: impl Fn(&Group) -> Vec<Spec>,
+    specs: impl Fn(&EventGroup) -> Vec<Spec>,
 ) -> Result<(), String> {
     let mut refused = grouping.refused.iter();
     let refused = refused.find_map(|role| plan.table.events.get(stack_place(*role)?));
@@ -105,7 +107,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Marks the stack's events of a group that count anything in a million instructions, by index.
 /// Under an emulator or a hypervisor some counters or all stay at 0.
-fn note_alive(group: &Group, specs: &[Spec], seen: &mut [bool; MOST_EVENTS]) {
+fn note_alive(group: &EventGroup, specs: &[Spec], seen: &mut [bool; MOST_EVENTS]) {
     let places: Vec<usize> =
         group.events.iter().filter_map(|event| stack_place(event.role)).collect();
     // Only events of stacks are known never to stay at 0.
@@ -149,7 +151,7 @@ mod tests {
     use super::*;
     use crate::pmu::Counters;
     use crate::pmu::cpu::Cpu;
-    use crate::pmu::events::{Event, Source, StackTable};
+    use crate::pmu::events::{EventKind, PmuEvent, StackTable};
     use crate::pmu::table::{self, Family};
     use colocate_testing::skip;
     use perf_event_open_sys::bindings as c;
@@ -218,12 +220,12 @@ mod tests {
     /// event each: cycles, Intel's instructions and its slots.
     fn descriptors(family: &Family, stack: Option<&'static StackTable>, set: CounterSet) -> usize {
         let intel = family.name.starts_with("Intel");
-        let needs = |event: &&Event| match event.source {
-            Source::Raw(code) => !(stack::leads(&[**event]) || code.config & !0x300 == 0x8000),
+        let needs = |event: &&PmuEvent| match event.source {
+            EventKind::Raw(code) => !(stack::leads(&[**event]) || code.config & !0x300 == 0x8000),
             _ => event.role != Role::Cycles && !intel,
         };
         let counters = if intel || family.name.starts_with("POWER") { 4 } else { 6 };
-        let fits = |events: &[Event]| events.iter().filter(needs).count() <= counters;
+        let fits = |events: &[PmuEvent]| events.iter().filter(needs).count() <= counters;
         let (classes, extras) =
             (wanted(Some(family), |_| true), extras::wanted(Some(family), |_| true));
         let all = match (set, stack) {

@@ -1,10 +1,10 @@
 //! Counts each thread of running programs, from its creation to its exit.
 
 use super::counters::{Counters, OpenCounters};
-use super::extras::{Events, Extras};
+use super::extras::{ExtraEvents, Extras};
 use super::open::Start;
 use crate::event::TaskEvent;
-use crate::lifecycle::{LifecycleEvents, Options};
+use crate::lifecycle::{LifecycleEvents, LifecycleOptions};
 use colocate_linux::SysError;
 use colocate_linux::clock::now;
 use colocate_linux::limits::Descriptors;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// Counts of threads.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Counted {
+pub struct CountedThreads {
     /// Threads, in the order of creation.
     pub threads: Vec<ThreadProfile>,
     /// Duration of the watch.
@@ -31,20 +31,20 @@ pub struct Counted {
 
 /// Thread, alive or exited.
 #[derive(Debug)]
-struct Thread {
+struct CountedThread {
     pid: Pid,
     name: String,
     created: Nanos,
     ended: Option<Nanos>,
-    found: Found,
+    found: CounterState,
 }
 
 #[derive(Debug)]
-enum Found {
+enum CounterState {
     /// Counters are open.
     Open(OpenCounters),
     /// Totals at the thread's exit, and its CPU time in ns.
-    Read(Box<super::scale::Totals>, u64),
+    Read(Box<super::scale::ThreadTotals>, u64),
     /// Not counted.
     Nothing,
 }
@@ -54,7 +54,7 @@ const RESERVE: usize = 64;
 
 /// Counts every thread of a process and of its descendants.
 #[derive(Debug)]
-pub struct Watch {
+pub struct ProcessCounters {
     counters: Counters,
     /// Limit of the counters' descriptors.
     most_open: usize,
@@ -64,7 +64,7 @@ pub struct Watch {
     proc: Proc,
     began: Nanos,
     /// Threads, in the order of reports.
-    threads: Vec<Thread>,
+    threads: Vec<CountedThread>,
     /// Index in `threads` of each living thread.
     alive: HashMap<Tid, usize>,
     /// Processes, in the order of reports.
@@ -80,7 +80,7 @@ pub struct Watch {
     events: Vec<TaskEvent>,
 }
 
-impl Watch {
+impl ProcessCounters {
     /// Counts process `root` and all its future threads and children.
     ///
     /// With [`Start::AtExec`], `root` is a child that waits before its exec, and nothing before the
@@ -93,7 +93,7 @@ impl Watch {
         counters: Counters,
         root: Pid,
         start: Start,
-        options: &Options,
+        options: &LifecycleOptions,
     ) -> Result<Self, SysError> {
         let lifecycle = LifecycleEvents::watch(root, options);
         // The soft limit is raised when descriptors run out.
@@ -116,7 +116,8 @@ impl Watch {
             events: Vec::new(),
         };
         watch.take_events(start);
-        let counting = watch.threads.iter().any(|thread| matches!(thread.found, Found::Open(_)));
+        let counting =
+            watch.threads.iter().any(|thread| matches!(thread.found, CounterState::Open(_)));
         // One counted thread is enough to go on.
         match watch.reason.take_if(|_| !counting) {
             Some(reason) => Err(reason),
@@ -124,13 +125,13 @@ impl Watch {
         }
     }
 
-    /// Descriptors that become readable when [`Watch::pump`] has work.
+    /// Descriptors that become readable when [`ProcessCounters::pump`] has work.
     #[must_use]
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
         self.lifecycle.fds()
     }
 
-    /// Longest sleep of a reader; `None` if [`Watch::fds`] report all events.
+    /// Longest sleep of a reader; `None` if [`ProcessCounters::fds`] report all events.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
         self.lifecycle.poll_timeout()
@@ -180,8 +181,8 @@ impl Watch {
     fn ended(&mut self, place: usize, at: Nanos, pid: Pid, tid: Tid) {
         if self.lives_on(pid, tid) {
             self.withdrawn += 1;
-            self.open -= usize::from(matches!(self.threads[place].found, Found::Open(_)));
-            self.threads[place].found = Found::Nothing;
+            self.open -= usize::from(matches!(self.threads[place].found, CounterState::Open(_)));
+            self.threads[place].found = CounterState::Nothing;
         } else {
             self.threads[place].ended = Some(at);
             self.read(place);
@@ -208,23 +209,23 @@ impl Watch {
         let found = match self.open(tid, start) {
             Ok(open) => {
                 self.open += 1;
-                Found::Open(open)
+                CounterState::Open(open)
             }
             Err(error) if error.errno() == Some(libc::ESRCH) => {
                 self.too_short += 1;
-                Found::Nothing
+                CounterState::Nothing
             }
             Err(error) => {
                 self.refused += 1;
                 self.reason.get_or_insert(error);
-                Found::Nothing
+                CounterState::Nothing
             }
         };
         if !self.processes.contains(&pid) {
             self.processes.push(pid);
         }
         self.alive.insert(tid, self.threads.len());
-        self.threads.push(Thread { pid, name, created: at, ended: None, found });
+        self.threads.push(CountedThread { pid, name, created: at, ended: None, found });
     }
 
     /// Opens the counters on `tid`; without free descriptors raises the limit and retries. The
@@ -245,14 +246,14 @@ impl Watch {
     /// Reads a thread's counters and closes them.
     fn read(&mut self, place: usize) {
         let thread = &mut self.threads[place];
-        if let Found::Open(open) = &thread.found {
+        if let CounterState::Open(open) = &thread.found {
             self.open -= 1;
             thread.found = match self.counters.read(open) {
-                Ok((totals, on_cpu_ns)) => Found::Read(Box::new(totals), on_cpu_ns),
+                Ok((totals, on_cpu_ns)) => CounterState::Read(Box::new(totals), on_cpu_ns),
                 Err(error) => {
                     self.refused += 1;
                     self.reason.get_or_insert(error);
-                    Found::Nothing
+                    CounterState::Nothing
                 }
             };
         }
@@ -260,14 +261,14 @@ impl Watch {
 
     /// Reads the counters of living threads; returns all counts.
     #[must_use]
-    pub fn finish(self) -> Counted {
+    pub fn finish(self) -> CountedThreads {
         self.finish_all().0
     }
 
-    /// As [`Watch::finish`], with each thread's other components of demand vectors, and their
-    /// events.
+    /// As [`ProcessCounters::finish`], with each thread's other components of demand vectors, and
+    /// their events.
     #[must_use]
-    pub fn finish_all(mut self) -> (Counted, Vec<Extras>, Events) {
+    pub fn finish_all(mut self) -> (CountedThreads, Vec<Extras>, ExtraEvents) {
         self.pump();
         let complete = self.all_ended() && self.withdrawn == 0;
         for place in 0..self.threads.len() {
@@ -289,7 +290,7 @@ impl Watch {
         for (order, thread) in (0..).zip(&mut threads) {
             thread.order = order;
         }
-        (Counted { threads, watched, complete, notes }, extras, self.counters.events())
+        (CountedThreads { threads, watched, complete, notes }, extras, self.counters.events())
     }
 
     fn notes(&self) -> Vec<String> {
@@ -325,7 +326,7 @@ impl Watch {
     /// Notes on threads with multiplexed or missing counters.
     fn scaling(&self) -> Vec<String> {
         let read = self.threads.iter().filter_map(|thread| match &thread.found {
-            Found::Read(totals, _) => Some(totals),
+            CounterState::Read(totals, _) => Some(totals),
             _ => None,
         });
         let mut notes = Vec::new();
@@ -348,11 +349,11 @@ impl Watch {
     }
 }
 
-impl Thread {
+impl CountedThread {
     fn profile(&self, process: u32, began: Nanos) -> (ThreadProfile, Extras) {
         let (totals, on_cpu_ns) = match &self.found {
-            Found::Read(totals, on_cpu_ns) => (**totals, Some(*on_cpu_ns)),
-            Found::Open(_) | Found::Nothing => Default::default(),
+            CounterState::Read(totals, on_cpu_ns) => (**totals, Some(*on_cpu_ns)),
+            CounterState::Open(_) | CounterState::Nothing => Default::default(),
         };
         let profile = ThreadProfile {
             order: 0,

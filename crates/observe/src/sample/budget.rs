@@ -11,11 +11,11 @@
 
 /// Remaining steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
+pub struct StepBudget {
     left: u64,
 }
 
-impl Budget {
+impl StepBudget {
     /// A budget of `steps` steps.
     #[must_use]
     pub const fn of(steps: u64) -> Self {
@@ -29,7 +29,7 @@ impl Budget {
         left.map(|_| ())
     }
 
-    /// Pays for `count` items of `steps` each, as [`Budget::spend`].
+    /// Pays for `count` items of `steps` each, as [`StepBudget::spend`].
     pub fn spend_each(&mut self, count: usize, steps: u64) -> Option<()> {
         self.spend(steps.saturating_mul(count as u64))
     }
@@ -56,16 +56,16 @@ mod tests {
 
     #[test]
     fn what_is_spent_is_gone() {
-        let mut budget = Budget::of(10);
+        let mut budget = StepBudget::of(10);
         assert_eq!((budget.spend(4), budget.left()), (Some(()), 6));
         assert_eq!((budget.spend(7), budget.left()), (None, 0));
         assert_eq!((budget.spend(1), budget.spend(0)), (None, Some(())));
-        assert_eq!(Budget::of(u64::MAX - 1).spend_each(usize::MAX, 2), None);
+        assert_eq!(StepBudget::of(u64::MAX - 1).spend_each(usize::MAX, 2), None);
     }
 
     #[test]
     fn a_part_takes_no_more_than_its_part() {
-        let mut budget = Budget::of(10);
+        let mut budget = StepBudget::of(10);
         assert_eq!(budget.within(4, |part| part.spend(3)), Some(()));
         assert_eq!(budget.left(), 7);
         assert_eq!(budget.within(4, |part| part.spend(5)), None);

@@ -4,8 +4,8 @@
 //! records of its own processes, in the order of time, and processes the records when it chooses.
 
 use super::RATES_HZ;
-use crate::lifecycle::{Options, attach_all};
-use crate::perf::{Attr, Event, Record, Rings, Stamp, split};
+use crate::lifecycle::{LifecycleOptions, attach_all};
+use crate::perf::{Attr, PerfEvent, PerfRecord, Rings, SampleId, split};
 use colocate_linux::proc::Proc;
 use colocate_linux::{Pid, SysError, Tid};
 use colocate_machine::{Nanos, PuNr};
@@ -69,7 +69,7 @@ impl Contents {
 #[derive(Clone, Debug)]
 pub struct Clocks {
     /// CPUs, `/proc` and the size of the rings.
-    pub watch: Options,
+    pub watch: LifecycleOptions,
     /// Rates and contents of all expected subscribers.
     expected: Vec<(u32, Contents)>,
     open: Arc<Mutex<Vec<Weak<Mutex<Clock>>>>>,
@@ -78,17 +78,17 @@ pub struct Clocks {
 impl Clocks {
     /// Clocks on the CPUs of `watch`, with rings of the default size.
     #[must_use]
-    pub fn new(watch: Options) -> Self {
-        let watch = Options { ring_pages: RING_PAGES, ..watch };
+    pub fn new(watch: LifecycleOptions) -> Self {
+        let watch = LifecycleOptions { ring_pages: RING_PAGES, ..watch };
         Self { watch, expected: Vec::new(), open: Arc::default() }
     }
 
     /// Clocks on this machine's online CPUs.
     ///
     /// # Errors
-    /// As [`Options::here`].
+    /// As [`LifecycleOptions::here`].
     pub fn here() -> Result<Self, SysError> {
-        Options::here().map(Self::new)
+        LifecycleOptions::here().map(Self::new)
     }
 
     /// Announces subscribers, each by its samples per second and their contents: a clock opened
@@ -207,7 +207,7 @@ struct Member {
 }
 
 impl Clock {
-    fn map(period: Nanos, contents: Contents, watch: &Options) -> Result<Self, SysError> {
+    fn map(period: Nanos, contents: Contents, watch: &LifecycleOptions) -> Result<Self, SysError> {
         let plain = Attr::clock_samples(period.0, WAKE_B);
         let plain = if contents.registers { plain.with_registers() } else { plain };
         let attr = match (contents.kernel, contents.caller) {
@@ -232,7 +232,7 @@ impl Clock {
         rings: Rings,
         attrs: Vec<Attr>,
         (period, contents, with_kernel): (Nanos, Contents, bool),
-        watch: &Options,
+        watch: &LifecycleOptions,
     ) -> Self {
         Self {
             rings,
@@ -249,7 +249,7 @@ impl Clock {
         }
     }
 
-    fn suits(&self, period: Nanos, contents: Contents, watch: &Options) -> bool {
+    fn suits(&self, period: Nanos, contents: Contents, watch: &LifecycleOptions) -> bool {
         self.period == period && self.contents.covers(contents) && self.cpus == watch.cpus
     }
 
@@ -338,7 +338,7 @@ impl Clock {
         if self.rings.take(bytes) {
             self.subscribers.values_mut().for_each(|subscriber| subscriber.queued.full = true);
         }
-        let mut records: Vec<(&[u8], Record<'_>)> = split(bytes).collect();
+        let mut records: Vec<(&[u8], PerfRecord<'_>)> = split(bytes).collect();
         // The rings are read one after the other, and a record may be newer than one of a later
         // ring.
         records.sort_by_key(|(_, record)| record.at());
@@ -352,15 +352,15 @@ impl Clock {
         }
     }
 
-    fn deliver(&mut self, whole: &[u8], record: &Record<'_>) {
+    fn deliver(&mut self, whole: &[u8], record: &PerfRecord<'_>) {
         match record {
-            Record::Lost { count } => self.count_lost(*count),
-            Record::Fork { created, parent_pid, .. } if created.pid != *parent_pid => {
+            PerfRecord::Lost { count } => self.count_lost(*count),
+            PerfRecord::Fork { created, parent_pid, .. } if created.pid != *parent_pid => {
                 if let Some(of) = self.events_of.get(parent_pid) {
                     self.events_of.insert(created.pid, *of);
                 }
             }
-            Record::Exit(Stamp { pid, tid, .. }) if *tid == pid.first_thread() => {
+            PerfRecord::Exit(SampleId { pid, tid, .. }) if *tid == pid.first_thread() => {
                 self.events_of.remove(pid);
             }
             _ => {}
@@ -378,9 +378,9 @@ impl Clock {
 }
 
 impl Subscriber {
-    fn deliver(&mut self, whole: &[u8], record: &Record<'_>) {
+    fn deliver(&mut self, whole: &[u8], record: &PerfRecord<'_>) {
         let of = match record {
-            Record::Fork { created, parent_pid, .. } => {
+            PerfRecord::Fork { created, parent_pid, .. } => {
                 if created.pid != *parent_pid {
                     self.fork(*parent_pid, created.pid);
                 }
@@ -397,7 +397,7 @@ impl Subscriber {
         } else {
             self.queued.bytes.extend_from_slice(whole);
         }
-        if let Record::Exit(Stamp { pid, tid, .. }) = record
+        if let PerfRecord::Exit(SampleId { pid, tid, .. }) = record
             && *tid == pid.first_thread()
             && let Some(member) = self.members.get_mut(pid)
         {
@@ -472,7 +472,7 @@ impl Subscription {
     }
 
     /// Events whose descriptors become readable when records wait.
-    pub fn polled(&self) -> Vec<Arc<Event>> {
+    pub fn polled(&self) -> Vec<Arc<PerfEvent>> {
         lock(&self.clock).rings.polled()
     }
 

@@ -9,7 +9,7 @@
 //! own. A file beyond these limits counts as unreadable. A broken or truncated table counts as
 //! empty; a table that breaks off keeps its entries up to there.
 
-use super::budget::Budget;
+use super::budget::StepBudget;
 use colocate_isa::Isa;
 use gimli::UnwindSection;
 use object::Endianness;
@@ -99,8 +99,8 @@ impl Tables {
     /// Reads the tables of `file`. `None` if `file` is no 64-bit ELF file, is for an unsupported
     /// instruction set, or exceeds `budget` or the limits of this module.
     #[must_use]
-    pub fn read(file: &(impl ReadAt + ?Sized), budget: &mut Budget) -> Option<Self> {
-        budget.within(MOST_STEPS, |budget| Reader { file, budget }.tables())
+    pub fn read(file: &(impl ReadAt + ?Sized), budget: &mut StepBudget) -> Option<Self> {
+        budget.within(MOST_STEPS, |budget| TableReader { file, budget }.tables())
     }
 
     /// Link-time address of the byte at offset `offset_b` in the file.
@@ -150,7 +150,7 @@ impl Tables {
 
 /// Position of a table in the file, and its load address.
 #[derive(Clone, Copy)]
-struct Table {
+struct ElfTable {
     offset_b: u64,
     length_b: u64,
     address: u64,
@@ -159,18 +159,18 @@ struct Table {
 /// Tables that describe functions, the first of each kind.
 #[derive(Default)]
 struct Sections {
-    unwind: Option<Table>,
-    symbols: Option<Table>,
-    dynamic: Option<Table>,
+    unwind: Option<ElfTable>,
+    symbols: Option<ElfTable>,
+    dynamic: Option<ElfTable>,
 }
 
 /// Reads tables within the budget.
-struct Reader<'a, R: ?Sized> {
+struct TableReader<'a, R: ?Sized> {
     file: &'a R,
-    budget: &'a mut Budget,
+    budget: &'a mut StepBudget,
 }
 
-impl<R: ReadAt + ?Sized> Reader<'_, R> {
+impl<R: ReadAt + ?Sized> TableReader<'_, R> {
     fn tables(mut self) -> Option<Tables> {
         let mut head = [0; size_of::<FileHeader64<Endianness>>()];
         self.file.fill(&mut head, 0)?;
@@ -204,7 +204,7 @@ impl<R: ReadAt + ?Sized> Reader<'_, R> {
     }
 
     /// Whether the file contains the whole table.
-    fn holds(&self, table: Table) -> bool {
+    fn holds(&self, table: ElfTable) -> bool {
         let end = table.offset_b.checked_add(table.length_b);
         end.is_some_and(|end| self.file.length_b().is_some_and(|length_b| end <= length_b))
     }
@@ -213,7 +213,7 @@ impl<R: ReadAt + ?Sized> Reader<'_, R> {
     /// outside the file is taken as empty, and a table that shrinks meanwhile ends there.
     fn records<T: Pod>(
         &mut self,
-        table: Table,
+        table: ElfTable,
         mut each: impl FnMut(&mut Self, &T) -> Option<()>,
     ) -> Option<()> {
         if !self.holds(table) {
@@ -251,7 +251,7 @@ impl<R: ReadAt + ?Sized> Reader<'_, R> {
         // Object files have no program headers, and give 0 as the size of an entry.
         let fits = length_b == 0
             || (length_b <= MOST_SEGMENTS_B && u64::from(header.e_phentsize(endian)) == record_b);
-        let table = Table { offset_b: header.e_phoff(endian), length_b, address: 0 };
+        let table = ElfTable { offset_b: header.e_phoff(endian), length_b, address: 0 };
         if !fits || !self.holds(table) {
             return None;
         }
@@ -294,13 +294,13 @@ impl<R: ReadAt + ?Sized> Reader<'_, R> {
             elf::SHN_XINDEX => u64::from(first.sh_link(endian)),
             section => u64::from(section.0),
         };
-        let table = Table { offset_b, length_b: count.checked_mul(record_b)?, address: 0 };
+        let table = ElfTable { offset_b, length_b: count.checked_mul(record_b)?, address: 0 };
         if !self.holds(table) || names >= count {
             return None;
         }
         let names: SectionHeader64<Endianness> = self.one(offset_b + names * record_b)?;
         self.records(table, |reader, record: &SectionHeader64<Endianness>| {
-            let table = Table {
+            let table = ElfTable {
                 offset_b: record.sh_offset(endian),
                 length_b: record.sh_size(endian),
                 address: record.sh_addr(endian),
@@ -340,7 +340,7 @@ impl<R: ReadAt + ?Sized> Reader<'_, R> {
     }
 
     /// Ranges in the unwind table: sorted, without overlaps.
-    fn unwind_ranges(&mut self, table: Table, endian: Endianness) -> Option<Vec<Range<u64>>> {
+    fn unwind_ranges(&mut self, table: ElfTable, endian: Endianness) -> Option<Vec<Range<u64>>> {
         if !self.holds(table) {
             return Some(Vec::new());
         }
@@ -364,7 +364,7 @@ impl<R: ReadAt + ?Sized> Reader<'_, R> {
     /// ranges.
     fn symbol_ranges(
         &mut self,
-        table: Table,
+        table: ElfTable,
         endian: Endianness,
         found: &mut Vec<Range<u64>>,
     ) -> Option<()> {
@@ -392,7 +392,7 @@ pub fn unwind_ranges(
     table: &[u8],
     address: u64,
     is_little_endian: bool,
-    budget: &mut Budget,
+    budget: &mut StepBudget,
 ) -> Option<Vec<Range<u64>>> {
     let endian = match is_little_endian {
         true => gimli::RunTimeEndian::Little,

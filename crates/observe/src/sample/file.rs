@@ -1,6 +1,6 @@
 //! Identity of a mapped file: a path names the file only until the file is replaced.
 
-use colocate_files::Code;
+use colocate_files::LargeFile;
 use colocate_linux::foreign;
 use colocate_linux::proc::CodeMap;
 use std::fs::File;
@@ -70,7 +70,7 @@ impl CodeFile {
     /// Files are compared by inode, not by device: see [`FileId::device`].
     #[must_use]
     pub fn open(&self) -> Option<File> {
-        let Code { file, metadata } = foreign::code(&self.path).ok()?;
+        let LargeFile { file, metadata } = foreign::code(&self.path).ok()?;
         // Files of /proc have length 0, and reading some of them has side effects.
         let is_it = self.id.is_none_or(|id| id.inode == metadata.ino()) && metadata.len() > 0;
         is_it.then_some(file)

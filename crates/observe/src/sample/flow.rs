@@ -13,7 +13,7 @@
 //!   -> test `as_by_connected_parts`
 //! - **Near-linear** -> test `near_linear_on_ladders`
 
-use super::budget::Budget;
+use super::budget::StepBudget;
 use colocate_isa::{ClassCounts, Decoded, Flow};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -25,7 +25,7 @@ pub type LoopIdx = usize;
 
 /// Basic block: consecutive instructions, entered only at the first and left only at the last.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block {
+pub struct BasicBlock {
     /// Address of the first instruction.
     pub start: u64,
     /// Address after the last instruction.
@@ -57,7 +57,7 @@ pub struct Loop {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Graph {
     /// Blocks in the order of addresses.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<BasicBlock>,
     /// Loops; each before its inner loops, and these before all others.
     pub loops: Vec<Loop>,
     /// Blocks in loops, sorted by innermost loop, so each loop's blocks are contiguous. A list per
@@ -80,7 +80,7 @@ impl Graph {
     /// `None` if the code has more than [`MOST_BLOCKS`] or `budget` is spent. The cost grows as n ×
     /// log n.
     #[must_use]
-    pub fn of(code: &[Decoded], seen: &BTreeSet<u64>, budget: &mut Budget) -> Option<Self> {
+    pub fn of(code: &[Decoded], seen: &BTreeSet<u64>, budget: &mut StepBudget) -> Option<Self> {
         budget.spend_each(code.len(), STEPS_AN_INSTRUCTION)?;
         let mut graph = Self { blocks: blocks(code)?, ..Self::default() };
         budget.spend_each(graph.blocks.len(), STEPS_A_BLOCK)?;
@@ -153,13 +153,13 @@ const STEPS_AN_EDGE: u64 = 60;
 const MOST_GUESSED_EDGES: usize = 100_000;
 
 /// Whether an instruction of the block was seen running.
-fn ran(block: &Block, seen: &BTreeSet<u64>) -> bool {
+fn ran(block: &BasicBlock, seen: &BTreeSet<u64>) -> bool {
     seen.range(block.start..block.end).next().is_some()
 }
 /// Cuts `code` after every jump and before every jump target; `None` beyond [`MOST_BLOCKS`].
-fn blocks(code: &[Decoded]) -> Option<Vec<Block>> {
+fn blocks(code: &[Decoded]) -> Option<Vec<BasicBlock>> {
     let targets: BTreeSet<u64> = code.iter().filter_map(|i| i.flow.jump_target()).collect();
-    let mut blocks: Vec<Block> = Vec::new();
+    let mut blocks: Vec<BasicBlock> = Vec::new();
     let mut open = false;
     for instruction in code {
         let begins = !open
@@ -169,7 +169,7 @@ fn blocks(code: &[Decoded]) -> Option<Vec<Block>> {
             return None;
         }
         if begins {
-            blocks.push(Block {
+            blocks.push(BasicBlock {
                 start: instruction.ip,
                 end: instruction.ip,
                 counts: ClassCounts::default(),
@@ -190,7 +190,7 @@ fn blocks(code: &[Decoded]) -> Option<Vec<Block>> {
 }
 
 /// Adds the edges.
-fn connect(blocks: &mut [Block], code: &[Decoded]) {
+fn connect(blocks: &mut [BasicBlock], code: &[Decoded]) {
     let mut indirect = Vec::new();
     let mut last = 0;
     for place in 0..blocks.len() {
@@ -233,11 +233,11 @@ fn connect(blocks: &mut [Block], code: &[Decoded]) {
 }
 
 /// Block that starts at `address`.
-fn block_from(blocks: &[Block], address: u64) -> Option<BlockIdx> {
+fn block_from(blocks: &[BasicBlock], address: u64) -> Option<BlockIdx> {
     blocks.binary_search_by_key(&address, |block| block.start).ok()
 }
 /// Whether a block is more than padding.
-fn does_work(block: &Block) -> bool {
+fn does_work(block: &BasicBlock) -> bool {
     block.counts.of.iter().any(|count| *count > 0)
 }
 
@@ -281,7 +281,7 @@ impl Descent {
     }
 
     /// Traverses from `entry`; appends finished blocks to `after` (postorder).
-    fn follow(&mut self, blocks: &[Block], entry: BlockIdx, after: &mut Vec<BlockIdx>) {
+    fn follow(&mut self, blocks: &[BasicBlock], entry: BlockIdx, after: &mut Vec<BlockIdx>) {
         self.meet(entry);
         let mut path = vec![(entry, 0)];
         while let Some((block, place)) = path.last_mut() {
@@ -337,7 +337,7 @@ struct Nest {
 
 impl Nest {
     /// Header of the outermost loop around `block`, or `block` itself. Halves the path.
-    fn outermost(&mut self, mut block: BlockIdx, budget: &mut Budget) -> Option<BlockIdx> {
+    fn outermost(&mut self, mut block: BlockIdx, budget: &mut StepBudget) -> Option<BlockIdx> {
         while self.outermost[block] != block {
             budget.spend(STEPS_A_LOOK)?;
             self.outermost[block] = self.outermost[self.outermost[block]];
@@ -352,8 +352,8 @@ impl Nest {
         &mut self,
         header: BlockIdx,
         mut rest: Vec<BlockIdx>,
-        (blocks, descent): (&[Block], &Descent),
-        budget: &mut Budget,
+        (blocks, descent): (&[BasicBlock], &Descent),
+        budget: &mut StepBudget,
     ) -> Option<()> {
         let new = self.headers.len();
         while let Some(block) = rest.pop() {
@@ -401,7 +401,7 @@ impl Nest {
 
 impl Graph {
     /// Finds the loops, one per header. Two loops are disjoint or nested.
-    fn find_loops(&mut self, descent: &Descent, budget: &mut Budget) -> Option<()> {
+    fn find_loops(&mut self, descent: &Descent, budget: &mut StepBudget) -> Option<()> {
         let mut nest = Nest {
             of_block: vec![None; self.blocks.len()],
             outermost: (0..self.blocks.len()).collect(),

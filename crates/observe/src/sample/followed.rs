@@ -4,7 +4,7 @@ use super::clock::{SETTLED, Subscription};
 use super::file::FileId;
 use super::maps::Spaces;
 use crate::event::TaskEvent;
-use crate::perf::{Record, Stamp, split};
+use crate::perf::{PerfRecord, SampleId, split};
 use crate::pmu::Start;
 use crate::tree::Tree;
 use colocate_linux::Pid;
@@ -14,14 +14,14 @@ use std::collections::BTreeSet;
 
 /// Samples of processes and their future children.
 #[derive(Debug)]
-pub(crate) struct Followed {
+pub(crate) struct FollowedSamples {
     pub samples: Subscription,
     pub spaces: Spaces,
     /// Launched processes before their exec.
     waiting: BTreeSet<Pid>,
 }
 
-impl Followed {
+impl FollowedSamples {
     /// Samples no process yet.
     pub fn new(samples: Subscription) -> Self {
         Self { samples, spaces: Spaces::default(), waiting: BTreeSet::new() }
@@ -75,12 +75,12 @@ impl Followed {
     }
 
     /// Calls `of` with each settled record, after tracking it.
-    pub fn each(&mut self, mut of: impl FnMut(&mut Self, &Record<'_>)) {
+    pub fn each(&mut self, mut of: impl FnMut(&mut Self, &PerfRecord<'_>)) {
         let taken = self.samples.take(now().saturating_sub(SETTLED));
         for (whole, record) in split(&taken.bytes) {
             self.follow(whole, &record);
             of(self, &record);
-            if let Record::Exit(Stamp { pid, tid, .. }) = record
+            if let PerfRecord::Exit(SampleId { pid, tid, .. }) = record
                 && tid == pid.first_thread()
             {
                 self.spaces.clear(pid);
@@ -89,22 +89,22 @@ impl Followed {
     }
 
     /// Updates the mappings and waiting processes by a record; `whole` is the record's bytes.
-    pub fn follow(&mut self, whole: &[u8], record: &Record<'_>) {
+    pub fn follow(&mut self, whole: &[u8], record: &PerfRecord<'_>) {
         match record {
             // The record of a new thread has its process as both; only a new process copies
             // mappings.
-            Record::Fork { created, parent_pid, .. } if created.pid != *parent_pid => {
+            PerfRecord::Fork { created, parent_pid, .. } if created.pid != *parent_pid => {
                 self.spaces.fork(*parent_pid, created.pid);
                 // A child of a process before its exec has not executed its program either.
                 if self.waiting.contains(parent_pid) {
                     self.waiting.insert(created.pid);
                 }
             }
-            Record::Comm { of, exec: true, .. } => {
+            PerfRecord::Comm { of, exec: true, .. } => {
                 self.waiting.remove(&of.pid);
                 self.spaces.clear(of.pid);
             }
-            Record::Map { by, map } => self.spaces.map(by.pid, map, FileId::of_record(whole)),
+            PerfRecord::Map { by, map } => self.spaces.map(by.pid, map, FileId::of_record(whole)),
             _ => {}
         }
     }

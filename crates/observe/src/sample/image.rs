@@ -3,7 +3,7 @@
 //! Bounds come from the unwind tables (`.eh_frame`). Stripped programs keep these tables because
 //! exceptions and backtraces need them. Symbols fill the gaps that assembly and Go leave.
 
-use super::budget::Budget;
+use super::budget::StepBudget;
 use super::elf::Tables;
 use std::fs::{File, Metadata};
 use std::ops::Range;
@@ -16,17 +16,17 @@ pub struct Image {
     /// Code tables of the file.
     pub tables: Tables,
     /// Stamp of the file when its tables were read.
-    stamp: Stamp,
+    stamp: FileVersion,
 }
 
 /// Length and time of the last modification (seconds and nanoseconds): a write changes them.
-type Stamp = (u64, i64, i64);
+type FileVersion = (u64, i64, i64);
 
 impl Image {
     /// Lists the functions of `file`, a regular file. `None` if `file` is no ELF file, is for an
     /// unsupported instruction set, or exceeds `budget`.
     #[must_use]
-    pub fn of(file: File, budget: &mut Budget) -> Option<Self> {
+    pub fn of(file: File, budget: &mut StepBudget) -> Option<Self> {
         let metadata = file.metadata().ok()?;
         let tables = Tables::read(&file, budget)?;
         Some(Self { file, tables, stamp: stamp(&metadata) })
@@ -52,7 +52,7 @@ impl Image {
     }
 }
 
-fn stamp(metadata: &Metadata) -> Stamp {
+fn stamp(metadata: &Metadata) -> FileVersion {
     (metadata.len(), metadata.mtime(), metadata.mtime_nsec())
 }
 
@@ -90,7 +90,10 @@ pub(crate) mod tests {
     }
 
     pub fn opened(path: &Path) -> Option<Image> {
-        Image::of(CodeFile { path: path.to_owned(), id: None }.open()?, &mut Budget::of(MOST_STEPS))
+        Image::of(
+            CodeFile { path: path.to_owned(), id: None }.open()?,
+            &mut StepBudget::of(MOST_STEPS),
+        )
     }
 
     /// How many files of a folder this process has open, with and without those that are deleted.

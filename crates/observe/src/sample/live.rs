@@ -1,6 +1,6 @@
 //! Code in a process's memory without a file, such as a JIT compiler's.
 
-use super::budget::Budget;
+use super::budget::StepBudget;
 use super::flow::{BlockIdx, Graph, LoopIdx, STEPS_AN_INSTRUCTION};
 use super::shares::Shares;
 use colocate_isa::{ClassCounts, Decoded, Decoder, Isa};
@@ -61,7 +61,7 @@ pub fn shares_around(
     start: u64,
     bytes: &[u8],
     ip: u64,
-    budget: &mut Budget,
+    budget: &mut StepBudget,
 ) -> Option<Shares> {
     let (_, graph) = code_around(isa, start, bytes, ip, budget)?;
     let all: Vec<BlockIdx> = (0..graph.blocks.len()).collect();
@@ -86,7 +86,7 @@ pub fn code_around(
     start: u64,
     bytes: &[u8],
     ip: u64,
-    budget: &mut Budget,
+    budget: &mut StepBudget,
 ) -> Option<(Vec<Decoded>, Graph)> {
     let mut code = reached(isa, start, bytes, ip, budget)?;
     let seen = BTreeSet::from([ip]);
@@ -112,7 +112,7 @@ fn reached(
     start: u64,
     bytes: &[u8],
     ip: u64,
-    budget: &mut Budget,
+    budget: &mut StepBudget,
 ) -> Option<Vec<Decoded>> {
     let mut found = BTreeMap::new();
     let mut rest = vec![ip];
@@ -153,7 +153,7 @@ mod tests {
 
     /// Addresses of the instructions found around `ip` in `bytes` at 0x1000, and that of the innermost loop's header.
     fn around(isa: Isa, bytes: &[u8], ip: u64) -> (Vec<u64>, Option<u64>) {
-        let found = code_around(isa, 0x1000, bytes, ip, &mut Budget::of(MOST_STEPS));
+        let found = code_around(isa, 0x1000, bytes, ip, &mut StepBudget::of(MOST_STEPS));
         let (code, graph) = found.unwrap_or_default();
         let innermost = graph.block_at(ip).and_then(|block| graph.blocks[block].innermost);
         let header = |of: LoopIdx| graph.blocks[graph.loops[of].header].start - 0x1000;
@@ -225,7 +225,8 @@ mod tests {
 
     #[test]
     fn outside_of_what_was_read() {
-        let around = |ip| code_around(Isa::X86_64, 0x1000, &X86, ip, &mut Budget::of(MOST_STEPS));
+        let around =
+            |ip| code_around(Isa::X86_64, 0x1000, &X86, ip, &mut StepBudget::of(MOST_STEPS));
         assert!(around(0x900).is_none());
         assert!(around(0x2000).is_none());
     }
@@ -240,10 +241,10 @@ mod tests {
             let back = -i8::try_from(bytes.len().min(120) + 1).unwrap();
             bytes.extend([0x74, back.cast_unsigned()]);
         }
-        let mut budget = Budget::of(MOST_STEPS);
+        let mut budget = StepBudget::of(MOST_STEPS);
         let found = code_around(Isa::X86_64, 0x1000, &bytes, 0x1000, &mut budget);
         assert!(found.is_some() || budget.left() == 0);
-        let mut budget = Budget::of(MOST_STEPS / 100);
+        let mut budget = StepBudget::of(MOST_STEPS / 100);
         assert!(code_around(Isa::X86_64, 0x1000, &bytes, 0x1000, &mut budget).is_none());
         assert_eq!(budget.left(), 0);
     }

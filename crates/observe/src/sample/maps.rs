@@ -1,7 +1,7 @@
 //! Executable mappings of each process.
 
 use super::file::{CodeFile, FileId};
-use crate::perf::Mapping;
+use crate::perf::ExecutableMapping;
 use colocate_linux::Pid;
 use colocate_linux::proc::{CodeMap, Proc};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +36,7 @@ pub struct Spaces {
     spaces: BTreeMap<Pid, Arc<Space>>,
 }
 
-type Space = BTreeMap<u64, Piece>;
+type Space = BTreeMap<u64, MapSegment>;
 
 /// Limit of a process's mappings: Linux's default (`vm.max_map_count`). The kernel does not report
 /// unmapping, so a program that maps code again and again would exceed any number.
@@ -55,7 +55,7 @@ fn cost_b(path: &Path) -> usize {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Piece {
+struct MapSegment {
     end: u64,
     offset_b: u64,
     file: Option<FileIdx>,
@@ -80,7 +80,7 @@ impl Spaces {
     }
 
     /// Records a mapping of process `pid`, by a record of the kernel.
-    pub fn map(&mut self, pid: Pid, map: &Mapping<'_>, id: Option<FileId>) {
+    pub fn map(&mut self, pid: Pid, map: &ExecutableMapping<'_>, id: Option<FileId>) {
         let path = String::from_utf8_lossy(map.path);
         let end = map.start.saturating_add(map.length_b);
         let file = self.file_of(&path, id);
@@ -117,7 +117,7 @@ impl Spaces {
     #[must_use]
     pub fn origin(&self, pid: Pid, ip: u64) -> Origin {
         match self.piece_at(pid, ip) {
-            Some((start, Piece { offset_b, file: Some(file), .. })) => {
+            Some((start, MapSegment { offset_b, file: Some(file), .. })) => {
                 Origin::File(*file, (ip - start).saturating_add(*offset_b))
             }
             _ => Origin::Memory,
@@ -125,7 +125,7 @@ impl Spaces {
     }
 
     /// Start and description of the mapping around `ip`.
-    fn piece_at(&self, pid: Pid, ip: u64) -> Option<(u64, &Piece)> {
+    fn piece_at(&self, pid: Pid, ip: u64) -> Option<(u64, &MapSegment)> {
         let (start, piece) = self.spaces.get(&pid)?.range(..=ip).next_back()?;
         (ip < piece.end).then_some((*start, piece))
     }
@@ -171,7 +171,7 @@ impl Spaces {
         if space.len() >= MOST_PIECES {
             space.clear();
         }
-        space.insert(start, Piece { end, offset_b, file, vdso });
+        space.insert(start, MapSegment { end, offset_b, file, vdso });
     }
 
     /// Index of the file at `path`. `None` for memory without a file, and beyond the memory limit:
@@ -226,7 +226,7 @@ fn is_memory(path: &str) -> bool {
 
 /// Unmaps `start .. end`, truncating mappings that reach into it.
 fn make_room(space: &mut Space, start: u64, end: u64) {
-    let reaching: Vec<(u64, Piece)> = space
+    let reaching: Vec<(u64, MapSegment)> = space
         .range(..end)
         // Mappings do not overlap, so none before the first that ends too early can reach in.
         .rev()
@@ -236,11 +236,11 @@ fn make_room(space: &mut Space, start: u64, end: u64) {
     for (at, piece) in reaching {
         space.remove(&at);
         if at < start {
-            space.insert(at, Piece { end: start, ..piece });
+            space.insert(at, MapSegment { end: start, ..piece });
         }
         if piece.end > end {
             let offset_b = piece.offset_b.saturating_add(end - at);
-            space.insert(end, Piece { offset_b, ..piece });
+            space.insert(end, MapSegment { offset_b, ..piece });
         }
     }
 }
@@ -250,13 +250,14 @@ mod tests {
     use super::*;
 
     fn map(spaces: &mut Spaces, pid: i32, start: u64, length_b: u64, path: &str) {
-        let map = Mapping { start, length_b, offset_b: 0x1000, path: path.as_bytes() };
+        let map = ExecutableMapping { start, length_b, offset_b: 0x1000, path: path.as_bytes() };
         spaces.map(Pid(pid), &map, None);
     }
 
     /// The file behind `path` in a process that has mapped nothing but the one with this inode and generation.
     fn file(spaces: &mut Spaces, pid: i32, inode: u64, generation: Option<u64>) -> FileIdx {
-        let map = Mapping { start: 0x1000, length_b: 0x1000, offset_b: 0, path: b"/a.out" };
+        let map =
+            ExecutableMapping { start: 0x1000, length_b: 0x1000, offset_b: 0, path: b"/a.out" };
         spaces.map(Pid(pid), &map, Some(FileId { device: (8, 1), inode, generation }));
         match spaces.origin(Pid(pid), 0x1000) {
             Origin::File(file, 0) => file,

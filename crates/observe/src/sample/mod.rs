@@ -45,15 +45,15 @@ mod shares;
 mod threads;
 mod weigh;
 
-pub use crate::pmu::{Counted, Start};
+pub use crate::pmu::{CountedThreads, Start};
 pub use clock::Clocks;
 pub use threads::ThreadSamples;
 
 use crate::code::Stretch;
 use crate::event::TaskEvent;
-use crate::perf::{Event, Record, Stamp, split};
+use crate::perf::{PerfEvent, PerfRecord, SampleId, split};
 use crate::tree::Tree;
-use budget::Budget;
+use budget::StepBudget;
 use clock::{Contents, SETTLED};
 use colocate_isa::Isa;
 use colocate_linux::SysError;
@@ -61,12 +61,12 @@ use colocate_linux::clock::now;
 use colocate_linux::proc::Proc;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
-use followed::Followed;
+use followed::FollowedSamples;
 use maps::Origin;
 use shares::Shares;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use threads::Threads;
+use threads::SampledThreads;
 use weigh::Weigher;
 
 /// Default sampling rate, per second of CPU time. At 1,000 the watched program ran 3–5 % slower in
@@ -114,12 +114,12 @@ impl SampleOptions {
 /// Samples the threads of one or more programs.
 #[derive(Debug)]
 pub struct Sampler {
-    followed: Followed,
+    followed: FollowedSamples,
     /// Events whose descriptors become readable when samples wait.
-    polled: Vec<Arc<Event>>,
+    polled: Vec<Arc<PerfEvent>>,
     most_steps: u64,
     began: Nanos,
-    threads: Threads,
+    threads: SampledThreads,
     weigher: Weigher,
     lost: u64,
     /// Time of the next `/proc` scan for creations and exits; `None` as long as none can be lost.
@@ -134,7 +134,7 @@ impl Sampler {
     /// found in `/proc`.
     ///
     /// # Errors
-    /// As [`crate::perf::Event::open`]: `EACCES`, `EPERM` or `ENOSYS` where events are denied,
+    /// As [`crate::perf::PerfEvent::open`]: `EACCES`, `EPERM` or `ENOSYS` where events are denied,
     /// `ESRCH` if the process is gone.
     pub fn start(pid: Pid, start: Start, options: SampleOptions) -> Result<Self, SysError> {
         let mut sampler = Self::open(&options)?;
@@ -150,10 +150,10 @@ impl Sampler {
         let samples = options.clocks.subscribe(options.rate_hz, Contents::MIX)?;
         Ok(Self {
             polled: samples.polled(),
-            followed: Followed::new(samples),
+            followed: FollowedSamples::new(samples),
             most_steps: options.most_steps,
             began: now(),
-            threads: Threads::default(),
+            threads: SampledThreads::default(),
             weigher: Weigher::default(),
             lost: 0,
             next_scan: None,
@@ -239,7 +239,7 @@ impl Sampler {
     #[must_use]
     pub fn snapshot(&mut self) -> Vec<ThreadSamples> {
         self.threads.read_cpu_times(&self.followed.samples.proc);
-        self.weigher.weigh(&self.followed.spaces, &mut Budget::of(self.most_steps));
+        self.weigher.weigh(&self.followed.spaces, &mut StepBudget::of(self.most_steps));
         self.threads.snapshot(&self.weigher, self.followed.samples.period)
     }
 
@@ -247,19 +247,19 @@ impl Sampler {
     /// [`snapshot`](Self::snapshot) does.
     #[must_use]
     pub fn stretches(&mut self, count: usize) -> Vec<Stretch> {
-        self.weigher.stretches(&self.followed.spaces, count, &mut Budget::of(self.most_steps))
+        self.weigher.stretches(&self.followed.spaces, count, &mut StepBudget::of(self.most_steps))
     }
 
     /// Stops, and returns the samples and mix of each thread.
     #[must_use]
-    pub fn finish(mut self) -> Counted {
+    pub fn finish(mut self) -> CountedThreads {
         self.stop();
         let complete = self.all_ended();
         let threads = self.snapshot();
         let watched = now().saturating_sub(self.began);
         let notes = self.notes(&threads);
         let threads = (0..).zip(threads).map(|(order, thread)| thread.profile(order, self.began));
-        Counted { threads: threads.collect(), watched, complete, notes }
+        CountedThreads { threads: threads.collect(), watched, complete, notes }
     }
 
     fn notes(&self, threads: &[ThreadSamples]) -> Vec<String> {
@@ -306,20 +306,20 @@ impl Sampler {
         split(&taken.bytes).for_each(|(whole, record)| self.file(whole, &record));
     }
 
-    fn file(&mut self, whole: &[u8], record: &Record<'_>) {
+    fn file(&mut self, whole: &[u8], record: &PerfRecord<'_>) {
         if let Some(event) = crate::lifecycle::event(record) {
             self.apply(&[event]);
         }
         self.followed.follow(whole, record);
         match record {
             // Other threads of the process still need its mappings.
-            Record::Exit(Stamp { pid, .. }) if !self.threads.lives(*pid) => {
+            PerfRecord::Exit(SampleId { pid, .. }) if !self.threads.lives(*pid) => {
                 self.followed.spaces.clear(*pid);
             }
-            Record::Sample { of, ip, user, .. } if !self.followed.is_waiting(of.pid) => {
+            PerfRecord::Sample { of, ip, user, .. } if !self.followed.is_waiting(of.pid) => {
                 self.file_sample(of, *ip, *user);
             }
-            Record::Count { of, value } => self.threads.final_cpu_time(of.tid, Nanos(*value)),
+            PerfRecord::Count { of, value } => self.threads.final_cpu_time(of.tid, Nanos(*value)),
             _ => {}
         }
     }
@@ -342,8 +342,8 @@ impl Sampler {
         }
     }
 
-    fn file_sample(&mut self, of: &Stamp, ip: u64, user: bool) {
-        let Stamp { pid, tid, .. } = *of;
+    fn file_sample(&mut self, of: &SampleId, ip: u64, user: bool) {
+        let SampleId { pid, tid, .. } = *of;
         if !user {
             self.threads.in_kernel(tid);
             return;
@@ -367,7 +367,7 @@ impl Sampler {
 /// Mix of the live code around `ip`; `None` if it cannot be read or decoded.
 fn live_shares(pid: Pid, ip: u64) -> Option<Shares> {
     let (start, bytes) = live::around(pid, ip)?;
-    let budget = &mut Budget::of(live::MOST_STEPS);
+    let budget = &mut StepBudget::of(live::MOST_STEPS);
     live::shares_around(Isa::native()?, start, &bytes, ip, budget)
 }
 
@@ -376,7 +376,7 @@ mod tests {
     use super::file::tests::Opened;
     use super::*;
     use crate::spin::SpinSampler;
-    use crate::spin::judge::Judge;
+    use crate::spin::judge::CodeJudge;
     use colocate_testing::skip;
     use std::path::Path;
     use std::process::{Child, Command};
@@ -441,7 +441,7 @@ mod tests {
                 (Err(why), _) | (_, Err(why)) => skip!(Perf, "{why}"),
             };
             spins.also(program.pid(), Start::Now).unwrap();
-            let (mut judge, mut questions, mut sampled) = (Judge::default(), 0, 0);
+            let (mut judge, mut questions, mut sampled) = (CodeJudge::default(), 0, 0);
             let begun = Instant::now();
             while questions == 0 || sampled == 0 {
                 assert!(begun.elapsed() < Duration::from_secs(30), "{questions} {sampled}");

@@ -29,7 +29,7 @@
 //!   rate.
 //!   -> test `edges_add_up`
 
-use super::budget::Budget;
+use super::budget::StepBudget;
 use super::flow::{BlockIdx, Graph};
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ pub struct Flows {
 
 /// Path through the function, or once around a loop.
 #[derive(Debug)]
-struct Way {
+struct FlowPath {
     /// Blocks, from last to first.
     blocks: Vec<BlockIdx>,
     /// Whether the path is a loop, from its last block back to its first.
@@ -77,13 +77,13 @@ struct Way {
 /// Rate of each block of `graph`; `hits[i]` are the hits of block `i`. 0 for unreachable blocks.
 /// `None` if `budget` is spent.
 #[must_use]
-pub fn rates(graph: &Graph, hits: &[u64], budget: &mut Budget) -> Option<Vec<f64>> {
+pub fn rates(graph: &Graph, hits: &[u64], budget: &mut StepBudget) -> Option<Vec<f64>> {
     ways(graph, hits, budget).map(|(_, rates)| rates)
 }
 
 /// As [`rates`], with the rates of edges.
 #[must_use]
-pub fn flows(graph: &Graph, hits: &[u64], budget: &mut Budget) -> Option<Flows> {
+pub fn flows(graph: &Graph, hits: &[u64], budget: &mut StepBudget) -> Option<Flows> {
     let (ways, blocks) = ways(graph, hits, budget)?;
     let mut edges = BTreeMap::new();
     for way in &ways {
@@ -97,12 +97,12 @@ pub fn flows(graph: &Graph, hits: &[u64], budget: &mut Budget) -> Option<Flows> 
     Some(Flows { blocks, edges })
 }
 
-fn ways(graph: &Graph, hits: &[u64], budget: &mut Budget) -> Option<(Vec<Way>, Vec<f64>)> {
+fn ways(graph: &Graph, hits: &[u64], budget: &mut StepBudget) -> Option<(Vec<FlowPath>, Vec<f64>)> {
     let hits: Vec<f64> = hits.iter().map(|hits| *hits as f64).collect();
     let lengths: Vec<f64> = graph.blocks.iter().map(|b| b.counts.instructions as f64).collect();
-    let search = Search::of(graph);
+    let search = PathSearch::of(graph);
     let mut followed = search.edges();
-    let mut ways: Vec<Way> = Vec::new();
+    let mut ways: Vec<FlowPath> = Vec::new();
     let mut rates = vec![0.0_f64; graph.blocks.len()];
     for _ in 0..ROUNDS {
         // Gradient of the negative log-likelihood: below 0 where hits exceed the prediction.
@@ -114,7 +114,7 @@ fn ways(graph: &Graph, hits: &[u64], budget: &mut Budget) -> Option<(Vec<Way>, V
             // A new way starts with a part of its hits; the corrections do the rest.
             let rate = sum_over(&blocks, &hits) / sum_over(&blocks, &lengths) / 8.0;
             if rate > 0.0 {
-                ways.push(Way { blocks, around, rate });
+                ways.push(FlowPath { blocks, around, rate });
             }
         }
         along = ways.iter().map(|way| way.blocks.len()).sum();
@@ -137,7 +137,7 @@ fn ways(graph: &Graph, hits: &[u64], budget: &mut Budget) -> Option<(Vec<Way>, V
 fn sum_over(blocks: &[BlockIdx], of: &[f64]) -> f64 {
     blocks.iter().map(|block| of[*block]).sum()
 }
-fn add_up(ways: &[Way], rates: &mut [f64]) {
+fn add_up(ways: &[FlowPath], rates: &mut [f64]) {
     rates.fill(0.0);
     for way in ways {
         for block in &way.blocks {
@@ -146,7 +146,7 @@ fn add_up(ways: &[Way], rates: &mut [f64]) {
     }
 }
 
-fn correct(ways: &mut [Way], rates: &[f64], hits: &[f64], lengths: &[f64]) {
+fn correct(ways: &mut [FlowPath], rates: &[f64], hits: &[f64], lengths: &[f64]) {
     for way in ways {
         let explained: f64 = way.blocks.iter().map(|b| hits[*b] / rates[*b].max(LEAST_RATE)).sum();
         let predicted: f64 = way.blocks.iter().map(|b| lengths[*b]).sum();
@@ -155,18 +155,18 @@ fn correct(ways: &mut [Way], rates: &[f64], hits: &[f64], lengths: &[f64]) {
 }
 
 /// Search for cheap ways.
-struct Search<'a> {
+struct PathSearch<'a> {
     graph: &'a Graph,
     /// Index of each block in the graph's order.
     place: Vec<usize>,
     /// Targets of back edges, each with its sources in the graph's order.
     back: BTreeMap<BlockIdx, Vec<BlockIdx>>,
     /// Blocks and edges followed by one search; with many indirect jumps far more than
-    /// [`Search::edges`].
+    /// [`PathSearch::edges`].
     cost: usize,
 }
 
-impl<'a> Search<'a> {
+impl<'a> PathSearch<'a> {
     fn of(graph: &'a Graph) -> Self {
         let mut place = vec![usize::MAX; graph.blocks.len()];
         for (at, block) in graph.order.iter().enumerate() {
@@ -260,8 +260,8 @@ impl<'a> Search<'a> {
         best
     }
 
-    /// Path to `end` in the result of [`Search::paths`] from index `first` on; `None` unless its
-    /// cost is negative.
+    /// Path to `end` in the result of [`PathSearch::paths`] from index `first` on; `None` unless
+    /// its cost is negative.
     fn walk(
         &self,
         paths: &[(f64, Option<BlockIdx>)],
@@ -295,11 +295,11 @@ mod tests {
     use super::*;
 
     fn rates(graph: &Graph, hits: &[u64]) -> Vec<f64> {
-        super::rates(graph, hits, &mut Budget::of(PLENTY)).unwrap()
+        super::rates(graph, hits, &mut StepBudget::of(PLENTY)).unwrap()
     }
 
     fn flows(graph: &Graph, hits: &[u64]) -> Flows {
-        super::flows(graph, hits, &mut Budget::of(PLENTY)).unwrap()
+        super::flows(graph, hits, &mut StepBudget::of(PLENTY)).unwrap()
     }
 
     /// A loop with two ways through it and an early exit, inside of another loop.
@@ -325,7 +325,7 @@ mod tests {
         let rates = rates(&graph, &[0, 300, 0]);
         assert!((rates[1] - 100.0).abs() < 1.0, "{rates:?}");
         let two_halves = graph_of_halves();
-        let found = super::rates(&two_halves, &[90, 10, 0], &mut Budget::of(PLENTY)).unwrap();
+        let found = super::rates(&two_halves, &[90, 10, 0], &mut StepBudget::of(PLENTY)).unwrap();
         assert!((found[0] - found[1]).abs() < 1e-6, "{found:?}");
     }
 
@@ -418,7 +418,7 @@ mod tests {
         let graph = graph(&words.join(" "));
         assert_eq!(graph.loops.len(), depth);
         let hits = vec![1; graph.blocks.len()];
-        let mut budget = Budget::of(500_000_000);
+        let mut budget = StepBudget::of(500_000_000);
         assert_eq!(super::rates(&graph, &hits, &mut budget), None);
         assert_eq!(budget.left(), 0);
     }
@@ -431,7 +431,7 @@ mod tests {
         let all = first.chain(["*".to_owned()]).chain((0..cases).map(|_| "j0".to_owned()));
         let graph = graph(&all.collect::<Vec<_>>().join(" "));
         let hits = vec![1; graph.blocks.len()];
-        let mut budget = Budget::of(PLENTY);
+        let mut budget = StepBudget::of(PLENTY);
         assert_eq!(super::rates(&graph, &hits, &mut budget), None);
         assert!(PLENTY - budget.left() < 1_000_000, "nothing but one search was paid for");
     }

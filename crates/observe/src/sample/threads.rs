@@ -58,9 +58,9 @@ impl ThreadSamples {
 
 /// Threads of the sampled programs, exited threads included.
 #[derive(Debug, Default)]
-pub(super) struct Threads {
+pub(super) struct SampledThreads {
     /// Threads in the order they were reported.
-    all: Vec<Thread>,
+    all: Vec<SampledThread>,
     /// Index in `all` of each living thread.
     alive: BTreeMap<Tid, usize>,
     /// Index of each exited thread whose final CPU time may still come.
@@ -72,7 +72,7 @@ pub(super) struct Threads {
 }
 
 #[derive(Debug)]
-struct Thread {
+struct SampledThread {
     pid: Pid,
     process: u32,
     tid: Tid,
@@ -101,7 +101,7 @@ enum CpuTime {
     Unknown,
 }
 
-impl Threads {
+impl SampledThreads {
     pub(super) fn apply(&mut self, event: &TaskEvent, proc: &Proc) {
         match event {
             TaskEvent::Created { at, pid, tid, parent_tid, found, .. } => {
@@ -136,7 +136,7 @@ impl Threads {
         });
         process.1 += 1;
         self.alive.insert(tid, self.all.len());
-        self.all.push(Thread {
+        self.all.push(SampledThread {
             pid,
             process: process.0,
             tid,
@@ -197,7 +197,7 @@ impl Threads {
     }
 
     /// Thread that has the number `tid`, or had it last.
-    fn get(&mut self, tid: Tid) -> Option<&mut Thread> {
+    fn get(&mut self, tid: Tid) -> Option<&mut SampledThread> {
         let place = self.alive.get(&tid).or_else(|| self.ending.get(&tid))?;
         Some(&mut self.all[*place])
     }
@@ -271,7 +271,7 @@ impl Threads {
     }
 }
 
-impl Thread {
+impl SampledThread {
     fn all_samples(&self) -> u64 {
         let at_sites: u64 = self.sites.values().map(|count| u64::from(*count)).sum();
         at_sites + self.live_samples + self.unreadable + self.in_kernel

@@ -17,7 +17,7 @@
 //! # Terms
 //! *Site*: an instruction of a file. *Unit*: the blocks with the same innermost loop.
 
-use super::budget::Budget;
+use super::budget::StepBudget;
 use super::flow::{BlockIdx, Graph, LoopIdx};
 use super::image::Image;
 use super::live;
@@ -37,7 +37,7 @@ pub struct SiteIdx(u32);
 /// Sampled instructions of files, and the mix that each represents.
 #[derive(Debug, Default)]
 pub struct Weigher {
-    sites: Vec<Site>,
+    sites: Vec<HitSite>,
     by_place: HashMap<(FileIdx, u64), SiteIdx>,
     /// Images kept open until the next pass, at most [`KEPT`].
     images: BTreeMap<FileIdx, Image>,
@@ -55,7 +55,7 @@ const KEPT_FUNCTIONS: usize = 1 << 22;
 const MOST_STEPS: u64 = super::MOST_STEPS / 10;
 
 #[derive(Debug)]
-struct Site {
+struct HitSite {
     file: FileIdx,
     offset_b: u64,
     hits: u32,
@@ -74,7 +74,7 @@ impl Weigher {
     pub fn site(&mut self, file: FileIdx, offset_b: u64) -> SiteIdx {
         let site = *self.by_place.entry((file, offset_b)).or_insert_with(|| {
             let place = u32::try_from(self.sites.len()).expect("fewer than 2^32 sites");
-            self.sites.push(Site { file, offset_b, hits: 0, shares: None });
+            self.sites.push(HitSite { file, offset_b, hits: 0, shares: None });
             SiteIdx(place)
         });
         let hits = &mut self.sites[site.0 as usize].hits;
@@ -90,7 +90,7 @@ impl Weigher {
 
     /// Decodes the sampled code and computes the mix that each site represents, files and functions
     /// with the most hits first. Sites beyond `budget` keep their last mix; none if never read.
-    pub fn weigh(&mut self, spaces: &Spaces, budget: &mut Budget) {
+    pub fn weigh(&mut self, spaces: &Spaces, budget: &mut StepBudget) {
         self.each_file(spaces, budget, |weigher, _, image, sites, budget| {
             for function in weigher.functions(image, sites, budget) {
                 // A function over its own budget leaves the rest to the others.
@@ -105,8 +105,8 @@ impl Weigher {
     fn each_file(
         &mut self,
         spaces: &Spaces,
-        budget: &mut Budget,
-        mut visit: impl FnMut(&mut Self, FileIdx, &Image, &[usize], &mut Budget),
+        budget: &mut StepBudget,
+        mut visit: impl FnMut(&mut Self, FileIdx, &Image, &[usize], &mut StepBudget),
     ) {
         let mut by_file: BTreeMap<FileIdx, (u64, Vec<usize>)> = BTreeMap::new();
         for (place, site) in self.sites.iter().enumerate() {
@@ -132,7 +132,12 @@ impl Weigher {
 
     /// Sampled functions of a file, those with the most hits first. Sites outside of functions are
     /// weighed here.
-    fn functions(&mut self, image: &Image, sites: &[usize], budget: &mut Budget) -> Vec<Function> {
+    fn functions(
+        &mut self,
+        image: &Image,
+        sites: &[usize],
+        budget: &mut StepBudget,
+    ) -> Vec<Function> {
         let mut by_address: BTreeMap<u64, Function> = BTreeMap::new();
         for &place in sites {
             let site = &mut self.sites[place];
@@ -160,7 +165,7 @@ impl Weigher {
         &mut self,
         image: &Image,
         function: &Function,
-        budget: &mut Budget,
+        budget: &mut StepBudget,
     ) -> Option<()> {
         let (graph, hits) = self.drawn(image, function, budget)?;
         let rates = rates(&graph, &hits, budget)?;
@@ -179,7 +184,7 @@ impl Weigher {
         &self,
         image: &Image,
         function: &Function,
-        budget: &mut Budget,
+        budget: &mut StepBudget,
     ) -> Option<(Graph, Vec<u64>)> {
         let bytes = image.bytes(function.range.clone());
         let code: Vec<_> = Decoder::new(image.tables.isa, &bytes, function.range.start).collect();
@@ -200,7 +205,7 @@ impl Weigher {
         &mut self,
         spaces: &Spaces,
         count: usize,
-        budget: &mut Budget,
+        budget: &mut StepBudget,
     ) -> Vec<Stretch> {
         let mut masses = Vec::new();
         // End of each function's masses. Functions are decoded twice, so only one at a time is in
@@ -244,9 +249,9 @@ impl Weigher {
     fn each_flow(
         &mut self,
         spaces: &Spaces,
-        budget: &mut Budget,
+        budget: &mut StepBudget,
         wants: impl Fn(&FunctionId) -> bool,
-        mut visit: impl FnMut(FunctionId, &FunctionFlow, &mut Budget),
+        mut visit: impl FnMut(FunctionId, &FunctionFlow, &mut StepBudget),
     ) {
         self.each_file(spaces, budget, |weigher, file, image, sites, budget| {
             for function in weigher.functions(image, sites, budget) {
@@ -289,7 +294,7 @@ impl FunctionFlow {
     }
 
     /// Stretch from block `start` on, which represents `each` samples.
-    fn stretch(&self, start: BlockIdx, each: f64, budget: &mut Budget) -> Option<Stretch> {
+    fn stretch(&self, start: BlockIdx, each: f64, budget: &mut StepBudget) -> Option<Stretch> {
         let walked = walk(&self.graph, &self.flows, start, LENGTH as u64, budget);
         let lengths = walked.iter().map(|block| self.graph.blocks[*block].counts.instructions);
         let length: u64 = lengths.sum();
@@ -330,7 +335,7 @@ struct Function {
 }
 
 /// Mix that a sample outside of known functions represents.
-fn alone(image: &Image, address: u64, budget: &mut Budget) -> Option<Shares> {
+fn alone(image: &Image, address: u64, budget: &mut StepBudget) -> Option<Shares> {
     let start = address.saturating_sub(live::BEHIND_B as u64);
     // The range before the first byte of a segment is unreadable; then the code from `address` on.
     let (start, bytes) = [start, address]
@@ -359,7 +364,7 @@ const STEPS_A_LINE: u64 = 1_000;
 
 /// Blocks with the same innermost loop.
 #[derive(Debug, Default)]
-struct Unit {
+struct WeighedLoop {
     /// Mix of the unit's instructions, each by its rate.
     shares: Shares,
     /// Executed instructions, in samples.
@@ -368,8 +373,8 @@ struct Unit {
 }
 
 /// Units of `graph`; `hits[i]` and `rates[i]` are the hits and rate of block `i`.
-fn units(graph: &Graph, hits: &[u64], rates: &[f64]) -> HashMap<Option<LoopIdx>, Unit> {
-    let mut units: HashMap<Option<LoopIdx>, Unit> = HashMap::new();
+fn units(graph: &Graph, hits: &[u64], rates: &[f64]) -> HashMap<Option<LoopIdx>, WeighedLoop> {
+    let mut units: HashMap<Option<LoopIdx>, WeighedLoop> = HashMap::new();
     for (place, block) in graph.blocks.iter().enumerate() {
         let unit = units.entry(block.innermost).or_default();
         let run = rates[place] * block.counts.instructions as f64;
@@ -382,7 +387,7 @@ fn units(graph: &Graph, hits: &[u64], rates: &[f64]) -> HashMap<Option<LoopIdx>,
     units
 }
 
-impl Unit {
+impl WeighedLoop {
     /// Mix that each of the `hits` samples of an instruction with rate `rate` represents; `None`
     /// without samples.
     fn of_sample(&self, hits: u32, rate: f64) -> Option<Shares> {
@@ -406,7 +411,7 @@ mod tests {
     use super::super::image::tests::{CODE_B, open_in, program};
     use super::super::maps::Origin;
     use super::*;
-    use crate::perf::Mapping;
+    use crate::perf::ExecutableMapping;
     use colocate_linux::Pid;
     use std::os::unix::fs::MetadataExt;
     use std::path::Path;
@@ -416,7 +421,7 @@ mod tests {
     fn int_share(in_loop: [u32; 4]) -> f64 {
         let graph = graph(". . . . . . . . n n n c8 r");
         let hits = [80, in_loop.into_iter().map(u64::from).sum(), 10];
-        let rates = rates(&graph, &hits, &mut Budget::of(PLENTY)).unwrap();
+        let rates = rates(&graph, &hits, &mut StepBudget::of(PLENTY)).unwrap();
         let units = units(&graph, &hits, &rates);
         let mut all = Shares::default();
         let sites = [(0, 10); 8].into_iter().chain(in_loop.map(|hits| (1, hits))).chain([(2, 10)]);
@@ -453,7 +458,7 @@ mod tests {
     /// Process 1 maps the file that lies there now, and is hit once.
     fn hit(weigher: &mut Weigher, spaces: &mut Spaces, path: &Path) -> SiteIdx {
         let inode = std::fs::metadata(path).unwrap().ino();
-        let map = Mapping {
+        let map = ExecutableMapping {
             start: 0x10_0000,
             length_b: 0x10_0000,
             offset_b: 0,
@@ -475,7 +480,7 @@ mod tests {
         std::fs::write(folder.path().join("new"), code(true)).unwrap();
         std::fs::rename(folder.path().join("new"), &path).unwrap();
         let new = hit(&mut weigher, &mut spaces, &path);
-        weigher.weigh(&spaces, &mut Budget::of(PLENTY));
+        weigher.weigh(&spaces, &mut StepBudget::of(PLENTY));
         assert_ne!(old, new);
         assert!(weigher.shares(old).is_none(), "its code is gone");
         assert!(weigher.shares(new).is_some());
@@ -493,12 +498,12 @@ mod tests {
                 hit(&mut weigher, &mut spaces, &path);
             }
         }
-        let found = weigher.stretches(&spaces, 8, &mut Budget::of(PLENTY));
+        let found = weigher.stretches(&spaces, 8, &mut StepBudget::of(PLENTY));
         let of = |word: &str| found.iter().filter(|one| one.text.starts_with(word)).count();
         assert_eq!((found.len(), of("addq"), of("imulq")), (8, 6, 2));
         assert!(found.iter().all(|one| one.weight == Weight::Time(0.5)));
         assert!(found.iter().all(|one| (LENGTH..2 * LENGTH).contains(&one.instructions)));
-        assert!(weigher.stretches(&spaces, 8, &mut Budget::of(1_000)).is_empty());
+        assert!(weigher.stretches(&spaces, 8, &mut StepBudget::of(1_000)).is_empty());
     }
 
     /// The program with one symbol: a function of all its code.
@@ -533,14 +538,14 @@ mod tests {
             }
         }
         let [few, many, some] = [sites[0], sites[1], sites[6]];
-        let mut enough = Budget::of(PLENTY);
+        let mut enough = StepBudget::of(PLENTY);
         weigher.weigh(&spaces, &mut enough);
         let steps = PLENTY - enough.left();
         assert!([few, many, some].iter().all(|site| weigher.shares(*site).is_some()));
         for (part, read) in [(0, 0), (2, 1), (3, 2)] {
             weigher.sites.iter_mut().for_each(|site| site.shares = None);
             weigher.images.clear();
-            weigher.weigh(&spaces, &mut Budget::of(steps * part / 4));
+            weigher.weigh(&spaces, &mut StepBudget::of(steps * part / 4));
             let found = [many, some, few].map(|site| weigher.shares(site).is_some());
             assert_eq!(found, [read > 0, read > 1, false], "{part}");
         }
@@ -559,7 +564,7 @@ mod tests {
             })
             .collect();
         for _ in 0..2 {
-            weigher.weigh(&spaces, &mut Budget::of(PLENTY));
+            weigher.weigh(&spaces, &mut StepBudget::of(PLENTY));
             assert!(sites.iter().all(|site| weigher.shares(*site).is_some()));
             assert_eq!(open_in(folder.path()).0, KEPT);
         }

@@ -10,9 +10,9 @@ const MOST: usize = 1 << 14;
 
 /// Memory operand by process and instruction address; `None` if unknown.
 #[derive(Debug, Default)]
-pub(super) struct Code(HashMap<(Pid, u64), Option<Operand>>);
+pub(super) struct OperandCache(HashMap<(Pid, u64), Option<Operand>>);
 
-impl Code {
+impl OperandCache {
     /// Next memory access of a thread of process `pid` at `ip`.
     pub fn next_access(&mut self, pid: Pid, ip: u64) -> Option<Operand> {
         if self.0.len() >= MOST {

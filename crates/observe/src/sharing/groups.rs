@@ -20,10 +20,10 @@ pub struct Count {
 }
 
 /// Samples of each thread in each region, keyed by process and the region's first address.
-pub type Groups = BTreeMap<(Pid, u64), BTreeMap<Tid, Count>>;
+pub type RegionSamples = BTreeMap<(Pid, u64), BTreeMap<Tid, Count>>;
 
 /// Counts an access. New regions beyond the limit are dropped.
-pub(super) fn count(groups: &mut Groups, pid: Pid, tid: Tid, access: &Accessed) {
+pub(super) fn count(groups: &mut RegionSamples, pid: Pid, tid: Tid, access: &Accessed) {
     let key = (pid, access.address / GROUP_B * GROUP_B);
     if groups.len() >= MOST && !groups.contains_key(&key) {
         return;
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn by_part_and_thread() {
-        let mut groups = Groups::new();
+        let mut groups = RegionSamples::new();
         let accesses = [(1, 0, false), (1, GROUP_B - 1, true), (2, GROUP_B, true), (2, 1, false)];
         for (tid, address, writes) in accesses {
             let access = Accessed { address, writes, was_modified: false };

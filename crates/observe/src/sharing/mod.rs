@@ -20,20 +20,20 @@ mod events;
 pub mod groups;
 pub mod table;
 
-use crate::perf::{Accessed, Attr, Record, Rings, accessed, general_registers, parse};
+use crate::perf::{Accessed, Attr, PerfRecord, Rings, accessed, general_registers, parse};
 use crate::pmu::Start;
 use crate::sample::RATES_HZ;
 use crate::sample::clock::{Clocks, Contents, Subscription, period};
-use crate::sample::followed::Followed;
-use code::Code;
+use crate::sample::followed::FollowedSamples;
+use code::OperandCache;
 use colocate_linux::SysError;
 use colocate_linux::clock::now;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::{Nanos, PuNr};
-use groups::Groups;
+use groups::RegionSamples;
 use std::collections::BTreeMap;
 use std::path::Path;
-use table::{Shared, Table};
+use table::{SharedTime, SharingTable};
 
 /// Default sampling rate, per second of CPU time. Its cost is in docs/results/sharing.md.
 pub const DEFAULT_RATE_HZ: u32 = 250;
@@ -50,24 +50,24 @@ const CODE_FOR: Nanos = Nanos::from_secs(5);
 /// Samples the memory accesses of programs' threads.
 #[derive(Debug)]
 pub struct AccessSampler {
-    samples: Samples,
+    samples: SamplingScope,
     means: Means,
     /// Sampling period.
     period: Nanos,
     cpus: Vec<PuNr>,
-    code: Code,
-    table: Table,
-    groups: Groups,
+    code: OperandCache,
+    table: SharingTable,
+    groups: RegionSamples,
     forget_code: Nanos,
 }
 
 /// Scope of the sampling events.
 #[derive(Debug)]
-enum Samples {
+enum SamplingScope {
     /// Per-CPU events, for all threads of the machine.
     OfAll(Rings),
     /// Per-thread events, which cost some microseconds at each context switch.
-    OfEach(Box<Followed>),
+    OfEach(Box<FollowedSamples>),
 }
 
 /// Method of sampling an access.
@@ -84,19 +84,19 @@ impl AccessSampler {
     /// thread's CPU time, on the CPUs of `clocks` only.
     ///
     /// # Errors
-    /// As [`crate::perf::Event::open`]: `EACCES`, `EPERM` or `ENOSYS` where events are denied;
+    /// As [`crate::perf::PerfEvent::open`]: `EACCES`, `EPERM` or `ENOSYS` where events are denied;
     /// `EOPNOTSUPP` on a processor without access events other than x86-64.
     pub fn new(rate_hz: u32, clocks: &Clocks) -> Result<Self, SysError> {
         let rate_hz = rate_hz.clamp(*RATES_HZ.start(), *RATES_HZ.end());
         let period = period(rate_hz);
         let by_events = events::find(Path::new("/sys"), rate_hz).and_then(|events| {
-            let samples = Samples::by_events(&events.attrs, period, clocks).ok()?;
+            let samples = SamplingScope::by_events(&events.attrs, period, clocks).ok()?;
             Some((samples, Means::Events(events.name)))
         });
         let (samples, means) = match by_events {
             Some(found) => found,
             None if cfg!(target_arch = "x86_64") => {
-                (Samples::by_clock(rate_hz, clocks)?, Means::Registers)
+                (SamplingScope::by_clock(rate_hz, clocks)?, Means::Registers)
             }
             None => return Err(SysError::of("perf_event_open", libc::EOPNOTSUPP)),
         };
@@ -105,9 +105,9 @@ impl AccessSampler {
             means,
             period,
             cpus: clocks.watch.cpus.clone(),
-            code: Code::default(),
-            table: Table::default(),
-            groups: Groups::new(),
+            code: OperandCache::default(),
+            table: SharingTable::default(),
+            groups: RegionSamples::new(),
             forget_code: now() + CODE_FOR,
         })
     }
@@ -125,17 +125,17 @@ impl AccessSampler {
     /// before its exec.
     ///
     /// # Errors
-    /// As [`crate::perf::Event::open`].
+    /// As [`crate::perf::PerfEvent::open`].
     pub fn also(&mut self, pid: Pid, start: Start) -> Result<(), SysError> {
         match &mut self.samples {
-            Samples::OfAll(_) => Ok(()),
-            Samples::OfEach(followed) => followed.also(pid, start, &mut Vec::new()).map(drop),
+            SamplingScope::OfAll(_) => Ok(()),
+            SamplingScope::OfEach(followed) => followed.also(pid, start, &mut Vec::new()).map(drop),
         }
     }
 
     /// Stops sampling process `pid` and the processes it created since it was added.
     pub fn forget(&mut self, pid: Pid) {
-        if let Samples::OfEach(followed) = &mut self.samples {
+        if let SamplingScope::OfEach(followed) = &mut self.samples {
             followed.forget(pid);
         }
     }
@@ -143,12 +143,12 @@ impl AccessSampler {
     /// Records the samples of watched threads in the rings.
     pub fn drain(&mut self, is_watched: impl Fn(Tid) -> bool) {
         if now() >= self.forget_code {
-            self.code = Code::default();
+            self.code = OperandCache::default();
             self.forget_code = now() + CODE_FOR;
         }
         let Self { samples, means, period, code, table, groups, .. } = self;
-        let mut file = |record: &Record<'_>| match record {
-            Record::Sample { of, ip, user: true, rest } if is_watched(of.tid) => {
+        let mut file = |record: &PerfRecord<'_>| match record {
+            PerfRecord::Sample { of, ip, user: true, rest } if is_watched(of.tid) => {
                 let found = match means {
                     Means::Events(_) => accessed(rest),
                     Means::Registers => next_access(code, of.pid, *ip, rest),
@@ -159,19 +159,19 @@ impl AccessSampler {
                 }
             }
             // An exec replaces the code.
-            Record::Comm { of, exec: true, .. } => code.forget(of.pid),
+            PerfRecord::Comm { of, exec: true, .. } => code.forget(of.pid),
             _ => {}
         };
         match samples {
-            Samples::OfAll(rings) => {
+            SamplingScope::OfAll(rings) => {
                 let mut bytes = Vec::new();
                 rings.take(&mut bytes);
-                let mut records: Vec<Record<'_>> = parse(&bytes).collect();
+                let mut records: Vec<PerfRecord<'_>> = parse(&bytes).collect();
                 // The rings are read one after the other.
-                records.sort_by_key(Record::at);
+                records.sort_by_key(PerfRecord::at);
                 records.iter().for_each(file);
             }
-            Samples::OfEach(followed) => followed.each(|followed, record| {
+            SamplingScope::OfEach(followed) => followed.each(|followed, record| {
                 if !record.of().is_some_and(|of| followed.is_waiting(of.pid)) {
                     file(record);
                 }
@@ -181,23 +181,23 @@ impl AccessSampler {
 
     /// CPU time for which threads used memory that another thread had used, since the last call.
     /// Keys: (thread whose time is counted, other thread).
-    pub fn take(&mut self) -> BTreeMap<(Tid, Tid), Shared> {
+    pub fn take(&mut self) -> BTreeMap<(Tid, Tid), SharedTime> {
         self.table.take()
     }
 
     /// Access samples by region of memory, since the last call.
-    pub fn take_groups(&mut self) -> Groups {
+    pub fn take_groups(&mut self) -> RegionSamples {
         std::mem::take(&mut self.groups)
     }
 
     /// Samples by events per CPU, not per thread, from now on. False if that is denied.
     pub fn sample_each_pu(&mut self) -> bool {
-        if matches!(self.samples, Samples::OfAll(_)) {
+        if matches!(self.samples, SamplingScope::OfAll(_)) {
             return true;
         }
-        let rings = Samples::clock_of_all(self.period, &self.cpus);
+        let rings = SamplingScope::clock_of_all(self.period, &self.cpus);
         if let (Means::Registers, Ok(rings)) = (self.means, rings) {
-            self.samples = Samples::OfAll(rings);
+            self.samples = SamplingScope::OfAll(rings);
             return true;
         }
         false
@@ -210,7 +210,7 @@ impl AccessSampler {
     }
 }
 
-impl Samples {
+impl SamplingScope {
     fn by_clock(rate_hz: u32, clocks: &Clocks) -> Result<Self, SysError> {
         // Where threads have events for other samples, these have the registers, too.
         if !clocks.expects_spinning(rate_hz)
@@ -235,12 +235,12 @@ impl Samples {
     }
 
     fn of_each(samples: Result<Subscription, SysError>) -> Result<Self, SysError> {
-        samples.map(|samples| Self::OfEach(Box::new(Followed::new(samples))))
+        samples.map(|samples| Self::OfEach(Box::new(FollowedSamples::new(samples))))
     }
 }
 
 /// Next memory access of a thread at `ip`, by its sampled registers.
-fn next_access(code: &mut Code, pid: Pid, ip: u64, rest: &[u8]) -> Option<Accessed> {
+fn next_access(code: &mut OperandCache, pid: Pid, ip: u64, rest: &[u8]) -> Option<Accessed> {
     let held = general_registers(rest)?;
     let operand = code.next_access(pid, ip)?;
     let address = operand.address(&held);

@@ -3,7 +3,7 @@
 //! The last few threads of each page, for a limited number of pages. A page whose hash slot another
 //! page takes is forgotten.
 
-use crate::perf::{Accessed, Stamp};
+use crate::perf::{Accessed, SampleId};
 use colocate_linux::Tid;
 use colocate_machine::Nanos;
 use std::collections::BTreeMap;
@@ -25,22 +25,22 @@ const WINDOW: Nanos = Nanos::from_secs(1);
 
 /// Pages with their users, and shared-memory time of thread pairs.
 #[derive(Debug)]
-pub struct Table {
-    places: Vec<Page>,
-    sums: BTreeMap<(Tid, Tid), Shared>,
+pub struct SharingTable {
+    places: Vec<PageEntry>,
+    sums: BTreeMap<(Tid, Tid), SharedTime>,
 }
 
 /// Time for which a thread used memory that another thread had used, and the samples it is
 /// estimated from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shared {
+pub struct SharedTime {
     /// CPU time.
     pub time: Nanos,
     /// Samples.
     pub samples: u64,
 }
 
-impl AddAssign for Shared {
+impl AddAssign for SharedTime {
     fn add_assign(&mut self, other: Self) {
         self.time += other.time;
         self.samples += other.samples;
@@ -48,7 +48,7 @@ impl AddAssign for Shared {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Page {
+struct PageEntry {
     /// Process and page number; process 0 if the slot is free.
     key: (i32, u64),
     /// Last write; `None` if never written.
@@ -57,19 +57,19 @@ struct Page {
     users: [Option<(Tid, Nanos)>; USERS],
 }
 
-impl Default for Table {
+impl Default for SharingTable {
     fn default() -> Self {
-        Self { places: vec![Page::default(); 1 << PLACES_BITS], sums: BTreeMap::new() }
+        Self { places: vec![PageEntry::default(); 1 << PLACES_BITS], sums: BTreeMap::new() }
     }
 }
 
-impl Table {
+impl SharingTable {
     /// Records an access by a thread; the sample stands for `period`.
-    pub fn accessed(&mut self, by: &Stamp, access: Accessed, period: Nanos) {
+    pub fn accessed(&mut self, by: &SampleId, access: Accessed, period: Nanos) {
         let key = (by.pid.0, access.address >> PAGE_BITS);
         let page = &mut self.places[place(key)];
         if page.key != key {
-            *page = Page { key, ..Page::default() };
+            *page = PageEntry { key, ..PageEntry::default() };
         }
         if access.writes || access.was_modified {
             page.written = Some(by.at);
@@ -80,7 +80,7 @@ impl Table {
         if page.written.is_some_and(|at| is_recent(at, by.at)) {
             for with in &others {
                 let time = Nanos(period.0 / others.len() as u64);
-                *self.sums.entry((by.tid, *with)).or_default() += Shared { time, samples: 1 };
+                *self.sums.entry((by.tid, *with)).or_default() += SharedTime { time, samples: 1 };
             }
         }
         let same = page.users.iter().position(|user| user.is_some_and(|(tid, _)| tid == by.tid));
@@ -90,7 +90,7 @@ impl Table {
     }
 
     /// Sums since the last call.
-    pub fn take(&mut self) -> BTreeMap<(Tid, Tid), Shared> {
+    pub fn take(&mut self) -> BTreeMap<(Tid, Tid), SharedTime> {
         std::mem::take(&mut self.sums)
     }
 }
@@ -113,9 +113,9 @@ mod tests {
 
     /// Accesses in the order of time: thread, page, whether it writes, at ms. What each pair has in periods of 12 ns.
     fn sums(accesses: &[(i32, u64, bool, u64)]) -> Vec<(i32, i32, u64)> {
-        let mut table = Table::default();
+        let mut table = SharingTable::default();
         for &(tid, page, writes, ms) in accesses {
-            let by = Stamp { at: Nanos::from_millis(ms), pid: Pid(1), tid: Tid(tid) };
+            let by = SampleId { at: Nanos::from_millis(ms), pid: Pid(1), tid: Tid(tid) };
             let access = Accessed { address: page << PAGE_BITS, writes, was_modified: false };
             table.accessed(&by, access, Nanos(12));
         }

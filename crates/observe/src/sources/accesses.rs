@@ -3,12 +3,12 @@
 use super::page_groups::PageGroups;
 use super::{Backend, NewTask, QuantumTasks, TaskRef, TaskUsage};
 use crate::doctor::finding::{Finding, Inputs, live_code, numa_calls, ring_refused, samples};
-use crate::doctor::{Cause, Probe, Status};
+use crate::doctor::{FailureCause, Probe, Status};
 use crate::pmu::Start;
 use crate::sample::Clocks;
 use crate::sharing::AccessSampler;
 use crate::sharing::groups::Count;
-use crate::sharing::table::Shared;
+use crate::sharing::table::SharedTime;
 use colocate_evidence::{JobIdx, Provider, Refusal, Sharing, TaskId};
 use colocate_linux::{Pid, Tid};
 use std::collections::{BTreeMap, HashMap};
@@ -21,7 +21,7 @@ pub struct Accesses {
     /// Tasks by thread. Ended threads stay until the next reading.
     of: HashMap<Tid, TaskId>,
     ended: Vec<Tid>,
-    sums: BTreeMap<(TaskId, TaskId), Shared>,
+    sums: BTreeMap<(TaskId, TaskId), SharedTime>,
     /// Whether use of the same memory is to be reported.
     has_sharing: bool,
     groups: BTreeMap<Sampled, Count>,
@@ -168,7 +168,7 @@ impl Backend for Accesses {
 pub(super) fn check(inputs: &Inputs<'_>) -> Finding {
     if !cfg!(target_arch = "x86_64") {
         let why = "which address an instruction accesses is worked out for x86-64 only";
-        return Finding::no("another processor".to_owned(), Cause::of(why));
+        return Finding::no("another processor".to_owned(), FailureCause::of(why));
     }
     let samples = samples(inputs);
     if samples.status == Status::Yes { live_code(inputs) } else { samples }

@@ -3,14 +3,14 @@
 use super::{Backend, NewTask, TaskRef, TaskUsage};
 use crate::doctor::advice;
 use crate::doctor::finding::{Finding, Inputs};
-use crate::doctor::{Cause, Probe};
+use crate::doctor::{FailureCause, Probe};
 use crate::pmu::{CounterSet, Counters, Meter, Metered, PmuError, Start};
 use colocate_evidence::{Provider, Refusal, TaskId};
 use colocate_linux::SysError;
 use colocate_linux::Tid;
 use colocate_linux::limits::Descriptors;
 use colocate_machine::{CacheKind, Machine, Nanos, PuNr};
-use colocate_model::stack::Parts;
+use colocate_model::stack::StackParts;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -49,7 +49,7 @@ impl TaskCounters {
     ///
     /// # Errors
     /// Reason why none is counted.
-    pub fn stack_parts(&self) -> Result<Parts, Refusal> {
+    pub fn stack_parts(&self) -> Result<StackParts, Refusal> {
         self.counters.stack_parts().ok_or_else(|| {
             let why = self.counters.no_stacks.as_deref();
             Refusal::of(why.unwrap_or("stacks were not requested"))
@@ -163,7 +163,7 @@ pub(super) fn check_stacks(inputs: &Inputs<'_>) -> Finding {
         Ok(found) => Finding::yes(found),
         Err(why) => Finding::no(
             why,
-            Cause::of(
+            FailureCause::of(
                 "expected counters of stalls (docs/reference/pmu.md); without them symbiotic needs \
                  --machine-speeds and demand vectors, and nothing else needs them",
             ),

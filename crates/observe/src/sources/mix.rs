@@ -4,7 +4,7 @@
 //! placed meanwhile.
 
 use super::{Backend, QuantumTasks};
-use crate::sample::{Counted, SampleOptions, Sampler, Start, ThreadSamples};
+use crate::sample::{CountedThreads, SampleOptions, Sampler, Start, ThreadSamples};
 use colocate_evidence::{JobIdx, Provider};
 use colocate_linux::SysError;
 use colocate_linux::poll::{is_readable, wait_readable};
@@ -34,7 +34,7 @@ const SAME_CREATION: Nanos = Nanos::from_secs(1);
 
 /// Evidence about one thread.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct ThreadMix {
     tid: Tid,
     created: Nanos,
     mix: Mix,
@@ -49,8 +49,8 @@ const STOP: u8 = b'q';
 /// Reply of the watching thread.
 #[derive(Debug, Default)]
 struct WatchReply {
-    seen: Vec<Seen>,
-    counted: Vec<(JobIdx, Counted)>,
+    seen: Vec<ThreadMix>,
+    counted: Vec<(JobIdx, CountedThreads)>,
     /// Lines for the user.
     trouble: Vec<String>,
     /// Duration of the evaluation.
@@ -72,9 +72,9 @@ struct Worker {
 pub struct Mixes {
     worker: Option<Worker>,
     rate_hz: u32,
-    done: Vec<(JobIdx, Counted)>,
+    done: Vec<(JobIdx, CountedThreads)>,
     trouble: Vec<String>,
-    seen: HashMap<Tid, Vec<Seen>>,
+    seen: HashMap<Tid, Vec<ThreadMix>>,
     /// Time of the last request by [`Mixes::follow`], and interval to the next.
     last_snapshot: Nanos,
     rests: Nanos,
@@ -165,13 +165,13 @@ impl Mixes {
     /// Mix and CPU time of thread `tid`, created at `created`; `None` if it was not watched.
     #[must_use]
     pub fn of(&self, tid: Tid, created: Nanos) -> Option<(Mix, Option<Nanos>)> {
-        let apart = |seen: &&Seen| seen.created.0.abs_diff(created.0);
+        let apart = |seen: &&ThreadMix| seen.created.0.abs_diff(created.0);
         let nearest = self.seen.get(&tid)?.iter().min_by_key(apart)?;
         (apart(&nearest) <= SAME_CREATION.0).then_some((nearest.mix, nearest.cpu_time))
     }
 
     /// Counts of each job whose watching has ended.
-    pub fn take(&mut self) -> Vec<(JobIdx, Counted)> {
+    pub fn take(&mut self) -> Vec<(JobIdx, CountedThreads)> {
         std::mem::take(&mut self.done)
     }
 }
@@ -307,7 +307,7 @@ fn serve(
 }
 
 /// Mixes of the samples so far.
-fn snapshot(samplers: &mut [(JobIdx, Sampler)]) -> Vec<Seen> {
+fn snapshot(samplers: &mut [(JobIdx, Sampler)]) -> Vec<ThreadMix> {
     let threads = samplers.iter_mut().flat_map(|(_, sampler)| {
         sampler.drain();
         sampler.snapshot()
@@ -315,7 +315,7 @@ fn snapshot(samplers: &mut [(JobIdx, Sampler)]) -> Vec<Seen> {
     threads
         .map(|thread| {
             let ThreadSamples { tid, created, mix, cpu_time, .. } = thread;
-            Seen { tid, created, mix, cpu_time }
+            ThreadMix { tid, created, mix, cpu_time }
         })
         .collect()
 }

@@ -16,7 +16,7 @@ pub mod wake_ups;
 
 use crate::doctor::finding::{Check, samples};
 use crate::pmu::{Metered, Start};
-use colocate_evidence::{JobIdx, Provider, Refusal, Reports, SeenTask, Source, TaskId};
+use colocate_evidence::{JobIdx, Provider, Refusal, SeenTask, Source, SourceReports, TaskId};
 use colocate_linux::{Pid, Tid};
 use colocate_machine::{Machine, Nanos};
 use run_states::Read;
@@ -61,7 +61,7 @@ pub struct NewTask {
 
 /// Jobs and tasks followed at the start of a backend.
 #[derive(Clone, Debug, Default)]
-pub struct Followed {
+pub struct FollowedTasks {
     /// Each unfinished job, with its first process and the moment from which to watch it.
     pub jobs: Vec<(JobIdx, Pid, Start)>,
     /// The living tasks.
@@ -146,14 +146,14 @@ pub struct QuantumTasks<'a> {
     /// The tasks, with their usage.
     pub tasks: &'a mut [SeenTask],
     /// Reports on relations of tasks and on pages.
-    pub reports: &'a mut Reports,
+    pub reports: &'a mut SourceReports,
 }
 
 /// Passes `backend` the jobs and tasks already followed.
 ///
 /// # Errors
 /// The first refusal: the backend is of no use.
-pub fn catch_up(backend: &mut dyn Backend, followed: &Followed) -> Result<(), Refusal> {
+pub fn catch_up(backend: &mut dyn Backend, followed: &FollowedTasks) -> Result<(), Refusal> {
     for (_, pid, start) in &followed.jobs {
         backend.watch(*pid, *start)?;
     }

@@ -7,7 +7,7 @@ use super::QuantumTasks;
 use crate::sharing::groups::{Count, GROUP_B};
 use colocate_evidence::{AddressRange, JobIdx, PageGroup, PageUse, TaskId};
 use colocate_linux::Pid;
-use colocate_linux::move_pages::{Addr, Seen, page_bytes, query, seen};
+use colocate_linux::move_pages::{Addr, PageLocation, page_bytes, query, seen};
 use colocate_machine::{Machine, Nanos, NodeIdx, PuNr};
 use std::collections::BTreeMap;
 
@@ -24,12 +24,12 @@ const MOST: usize = 1 << 14;
 /// All groups with a known use.
 #[derive(Debug, Default)]
 pub(crate) struct PageGroups {
-    groups: BTreeMap<(JobIdx, u64), Group>,
+    groups: BTreeMap<(JobIdx, u64), PageGroupState>,
     queried: Option<Nanos>,
 }
 
 #[derive(Debug)]
-struct Group {
+struct PageGroupState {
     /// Process of the last use.
     pid: Pid,
     last: Nanos,
@@ -67,7 +67,7 @@ impl PageGroups {
         by: (TaskId, NodeIdx),
         count: Count,
     ) {
-        let group = self.groups.entry(key).or_insert_with(|| Group {
+        let group = self.groups.entry(key).or_insert_with(|| PageGroupState {
             pid,
             last: at,
             on: Vec::new(),
@@ -150,7 +150,7 @@ fn page_use((task, node): (TaskId, NodeIdx), count: Count, period: Nanos) -> Pag
 fn shares(answers: &[i32], machine: &Machine) -> Vec<f64> {
     let mut on = vec![0.0; machine.nodes.len()];
     for answer in answers {
-        let Some(Seen::On(node)) = seen(*answer) else { continue };
+        let Some(PageLocation::On(node)) = seen(*answer) else { continue };
         if let Some(at) = machine.nodes.iter().position(|of| of.os == node) {
             on[at] += 1.0;
         }

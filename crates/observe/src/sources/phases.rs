@@ -3,11 +3,11 @@
 //!
 //! The kernel's own sums of a running thread are up to a tick short, which is 4 ms on many kernels.
 
-use super::run_states::Times;
+use super::run_states::SchedulerTimes;
 use crate::doctor::advice;
 use crate::doctor::finding::{Finding, Inputs};
-use crate::doctor::{Cause, Probe};
-use colocate_ebpf::{EbpfError, Follow, State, TaskTimes, Watch};
+use crate::doctor::{FailureCause, Probe};
+use colocate_ebpf::{EbpfError, EbpfProgram, Follow, SchedulingState, TaskTimes};
 use colocate_evidence::{JobIdx, Provider, Refusal};
 use colocate_linux::Tid;
 use colocate_linux::clock::now;
@@ -18,8 +18,8 @@ use std::os::fd::BorrowedFd;
 
 /// Phases of the watched jobs.
 #[derive(Debug)]
-pub struct Phases {
-    watch: Watch,
+pub struct PhaseBackend {
+    watch: EbpfProgram,
     /// Times as last read, and below the time of the reading.
     times: HashMap<Tid, TaskTimes>,
     read_at: Nanos,
@@ -28,14 +28,14 @@ pub struct Phases {
     active: HashSet<Tid>,
 }
 
-impl Phases {
+impl PhaseBackend {
     /// Begins to watch.
     ///
     /// # Errors
     /// Why the kernel reports nothing, and the remedy.
     pub fn start() -> Result<Self, Refusal> {
         let follow = Follow { pairs: false, phases: true };
-        let watch = privilege::watching(|| Watch::start(follow)).map_err(Refusal::of)?;
+        let watch = privilege::watching(|| EbpfProgram::start(follow)).map_err(Refusal::of)?;
         Ok(Self {
             watch,
             times: HashMap::new(),
@@ -102,8 +102,10 @@ impl Phases {
             };
             self.times.insert(tid, times);
             match times.state {
-                State::Sleeps => self.awake.remove(&tid),
-                State::Waits { .. } | State::Runs { .. } => self.awake.insert(tid),
+                SchedulingState::Sleeps => self.awake.remove(&tid),
+                SchedulingState::Waits { .. } | SchedulingState::Runs { .. } => {
+                    self.awake.insert(tid)
+                }
             };
         }
         // No state read above begins later, so no time is negative.
@@ -117,32 +119,34 @@ impl Phases {
         self.awake.remove(&tid);
     }
 
-    /// Threads that had run or waited at the last [`Phases::read`], since the last call.
+    /// Threads that had run or waited at the last [`PhaseBackend::read`], since the last call.
     pub fn take_active(&mut self) -> HashSet<Tid> {
         std::mem::take(&mut self.active)
     }
 
-    /// Times of a thread at the last [`Phases::read`]; `None` if unknown.
+    /// Times of a thread at the last [`PhaseBackend::read`]; `None` if unknown.
     #[must_use]
-    pub fn times(&self, tid: Tid) -> Option<Times> {
+    pub fn times(&self, tid: Tid) -> Option<SchedulerTimes> {
         let TaskTimes { ran_ns, waited_ns, state, .. } = *self.times.get(&tid)?;
         let mut cpu_time = Nanos(ran_ns);
         let mut waited = Nanos(waited_ns);
         match state {
-            State::Sleeps => {}
-            State::Waits { since } => waited += self.read_at.saturating_sub(Nanos(since)),
-            State::Runs { since } => cpu_time += self.read_at.saturating_sub(Nanos(since)),
+            SchedulingState::Sleeps => {}
+            SchedulingState::Waits { since } => waited += self.read_at.saturating_sub(Nanos(since)),
+            SchedulingState::Runs { since } => {
+                cpu_time += self.read_at.saturating_sub(Nanos(since))
+            }
         }
-        Some(Times { cpu_time, waited })
+        Some(SchedulerTimes { cpu_time, waited })
     }
 }
 
 /// Check of the eBPF program.
 pub(super) fn check(inputs: &Inputs<'_>) -> Finding {
     inputs.tried(Probe::LoadEbpf, "an eBPF program at sched_waking and sched_switch", |errno| match errno.0 {
-        libc::ENOEXEC => Cause::of("expected a build with clang, found one without"),
+        libc::ENOEXEC => FailureCause::of("expected a build with clang, found one without"),
         libc::EPERM => advice::no_ebpf(inputs.place, inputs.own),
-        _ => Cause::of(
+        _ => FailureCause::of(
             "expected Linux 5.15 or later with its types (/sys/kernel/btf/vmlinux), found a kernel that loads no such program",
         ),
     })

@@ -3,7 +3,7 @@
 //! Adding a wait for a PU that goes on costs nothing but remembering the state of tasks whose
 //! PU is read anyway, and a task that sleeps is not read at all ([`colocate_linux::accounting`]).
 
-use crate::doctor::Cause;
+use crate::doctor::FailureCause;
 use crate::doctor::finding::{Finding, Inputs};
 use colocate_evidence::Provider;
 use colocate_linux::accounting::{ProcessClock, RunqueueWait};
@@ -40,25 +40,25 @@ pub struct RunStates<K> {
 
 /// Times of one task, from poll to poll.
 #[derive(Debug, Default)]
-struct TaskTimes {
+struct PolledTimes {
     /// File of the sums; `None` while closed.
     file: Option<RunTime>,
     waits: RunqueueWait,
-    last: Option<Times>,
+    last: Option<SchedulerTimes>,
     /// Wait before the task's exact times, which begin later, were known.
     before: Option<Nanos>,
 }
 
 #[derive(Debug, Default)]
 struct OfTask {
-    times: TaskTimes,
+    times: PolledTimes,
     /// Error of reading the times (errno), if any.
     failure: Option<i32>,
 }
 
 /// Times of a task since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Times {
+pub struct SchedulerTimes {
     /// CPU time.
     pub cpu_time: Nanos,
     /// Run-queue wait, with a wait in progress.
@@ -69,7 +69,7 @@ pub struct Times {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read {
     /// Times.
-    pub times: Times,
+    pub times: SchedulerTimes,
     /// Whether the task neither ran nor waited for a PU since the last reading.
     pub sleeps: bool,
 }
@@ -173,7 +173,7 @@ impl<K: Copy + Eq + Hash> RunStates<K> {
         &mut self,
         task: K,
         (pid, tid): (Pid, Tid),
-        exact: Option<Times>,
+        exact: Option<SchedulerTimes>,
         proc: &Path,
         at: Nanos,
     ) -> Option<Read> {
@@ -222,9 +222,9 @@ pub fn provider() -> Provider {
     Provider { name: "/proc: schedstat", cost, limits: Vec::new() }
 }
 
-impl TaskTimes {
+impl PolledTimes {
     /// Times as last read; zero before the first reading.
-    fn last(&self) -> Times {
+    fn last(&self) -> SchedulerTimes {
         self.last.unwrap_or_default()
     }
 
@@ -233,20 +233,20 @@ impl TaskTimes {
     fn read(&mut self, at: Nanos) -> Option<Read> {
         let (cpu_time, waited) = self.file.as_ref()?.read_both()?;
         let waited = self.waits.read((cpu_time, waited), at);
-        Some(self.note(Times { cpu_time, waited }))
+        Some(self.note(SchedulerTimes { cpu_time, waited }))
     }
 
     /// Adopts the times of another source.
-    fn take(&mut self, exact: Times) -> Read {
+    fn take(&mut self, exact: SchedulerTimes) -> Read {
         let before = *self.before.get_or_insert(self.last.unwrap_or_default().waited);
-        self.note(Times { waited: exact.waited + before, ..exact })
+        self.note(SchedulerTimes { waited: exact.waited + before, ..exact })
     }
 
     /// Updates the times without a decrease: the sum of a running thread may be read too high, as
     /// steal time is known later.
-    fn note(&mut self, times: Times) -> Read {
+    fn note(&mut self, times: SchedulerTimes) -> Read {
         let last = self.last();
-        let times = Times {
+        let times = SchedulerTimes {
             cpu_time: times.cpu_time.max(last.cpu_time),
             waited: times.waited.max(last.waited),
         };
@@ -255,7 +255,7 @@ impl TaskTimes {
     }
 
     /// Records whether the task was runnable when its state was sampled, at `at` or later and after
-    /// [`TaskTimes::read`].
+    /// [`PolledTimes::read`].
     fn could_run(&mut self, could: bool, at: Nanos) {
         self.waits.could_run(could, at);
     }
@@ -281,7 +281,7 @@ pub(super) fn check(inputs: &Inputs<'_>) -> Finding {
         return Finding::yes("/proc/self/schedstat is there");
     }
     let why = "expected a kernel with CONFIG_SCHED_INFO, found no /proc/self/schedstat";
-    Finding::no("/proc/self/schedstat is missing", Cause::of(why))
+    Finding::no("/proc/self/schedstat is missing", FailureCause::of(why))
 }
 
 #[cfg(test)]
@@ -304,7 +304,7 @@ mod tests {
             "they were not asked for"
         );
         states.start();
-        let times = |cpu, waited| Times { cpu_time: Nanos(cpu), waited: Nanos(waited) };
+        let times = |cpu, waited| SchedulerTimes { cpu_time: Nanos(cpu), waited: Nanos(waited) };
         let mut read = |at| states.read(task, thread, None, proc.path(), Nanos(at));
         assert_eq!(read(10), Some(Read { times: times(5000, 300), sleeps: false }));
         assert_eq!(read(20), Some(Read { times: times(5000, 300), sleeps: true }));

@@ -6,10 +6,10 @@
 use super::{Backend, QuantumTasks};
 use crate::pmu::Start;
 use crate::sample::Clocks;
-use crate::spin::judge::Judge;
-use crate::spin::loops::Verdict;
+use crate::spin::judge::CodeJudge;
+use crate::spin::loops::CodeVerdict;
 use crate::spin::spun::{self, Spun};
-use crate::spin::{Question, Share, Site, SpinSampler};
+use crate::spin::{Question, SampledSite, Share, SpinSampler};
 use colocate_evidence::{JobIdx, Provider, Refusal, TaskId};
 use colocate_linux::SysError;
 use colocate_linux::clock::now;
@@ -24,10 +24,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 pub struct Spinning<K = TaskId> {
     sampler: SpinSampler,
     questions: Sender<Question>,
-    answers: Receiver<(Site, Option<Verdict>)>,
+    answers: Receiver<(SampledSite, Option<CodeVerdict>)>,
     rate_hz: u32,
     /// Spin share and times of each task until the last poll.
-    of: HashMap<K, (Spun, spun::Times)>,
+    of: HashMap<K, (Spun, spun::RunAndWaitTime)>,
 }
 
 impl<K: Copy + Eq + Hash> Spinning<K> {
@@ -46,7 +46,7 @@ impl<K: Copy + Eq + Hash> Spinning<K> {
         let (reply, answers) = channel();
         let judges = move || {
             begin();
-            let mut judge = Judge::default();
+            let mut judge = CodeJudge::default();
             for question in received {
                 judge.fill(now());
                 let verdict = judge.judge(&question);
@@ -87,7 +87,7 @@ impl<K: Copy + Eq + Hash> Spinning<K> {
 
     /// Processes the samples. `tasks` are the living tasks that may have run, with their times
     /// until now.
-    pub fn poll(&mut self, tasks: impl Iterator<Item = (Tid, K, spun::Times)>) {
+    pub fn poll(&mut self, tasks: impl Iterator<Item = (Tid, K, spun::RunAndWaitTime)>) {
         let shares = self.take();
         // Where samples are not taken in the kernel, they do not share all of the time.
         let most = (!self.sampler.with_kernel()).then(|| self.sampler.period());

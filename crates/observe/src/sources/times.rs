@@ -1,8 +1,8 @@
 //! Times of threads: the kernel's sums, and exact ones where phases are watched.
 
-use super::phases::Phases;
+use super::phases::PhaseBackend;
 use super::run_states::{self, RunStates};
-use super::{Backend, Followed, TaskRef, TaskUsage};
+use super::{Backend, FollowedTasks, TaskRef, TaskUsage};
 use colocate_evidence::{JobIdx, Provider, Refusal, TaskId};
 use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
@@ -16,7 +16,7 @@ pub struct ThreadTimes {
     /// Where `/proc` is mounted.
     proc: PathBuf,
     states: RunStates<TaskId>,
-    phases: Option<Phases>,
+    phases: Option<PhaseBackend>,
     messages: Vec<String>,
 }
 
@@ -42,11 +42,11 @@ impl ThreadTimes {
     ///
     /// # Errors
     /// The kernel's refusal, and the remedy.
-    pub fn watch_phases(&mut self, followed: &Followed) -> Result<Provider, Refusal> {
+    pub fn watch_phases(&mut self, followed: &FollowedTasks) -> Result<Provider, Refusal> {
         if let Some(phases) = &self.phases {
             return Ok(phases.provider());
         }
-        let phases = Phases::start()?;
+        let phases = PhaseBackend::start()?;
         for new in &followed.tasks {
             phases.add(new.task.tid, new.task.id.job).map_err(Refusal::of)?;
         }
@@ -62,18 +62,18 @@ impl ThreadTimes {
     /// Readable when a phase ends; `None` if phases are not watched.
     #[must_use]
     pub fn phase_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.phases.as_ref().map(Phases::fd)
+        self.phases.as_ref().map(PhaseBackend::fd)
     }
 
     /// Whether a phase has ended since the call before.
     #[must_use]
     pub fn take_phase_ends(&self) -> bool {
-        self.phases.as_ref().is_some_and(Phases::take_ends)
+        self.phases.as_ref().is_some_and(PhaseBackend::take_ends)
     }
 
     /// Threads that have run or waited since the last call; `None` if phases are not watched.
     pub fn take_active(&mut self) -> Option<HashSet<Tid>> {
-        self.phases.as_mut().map(Phases::take_active)
+        self.phases.as_mut().map(PhaseBackend::take_active)
     }
 
     /// The kernel's sums of whole processes.
@@ -107,7 +107,7 @@ impl Backend for ThreadTimes {
 
     /// Reads the exact times. On failure the watching of phases ends, and the kernel's sums remain.
     fn drain(&mut self) -> Result<(), String> {
-        if let Some(Err(why)) = self.phases.as_mut().map(Phases::read) {
+        if let Some(Err(why)) = self.phases.as_mut().map(PhaseBackend::read) {
             let line = format!("phases are seen when quanta are over from now on: {why}");
             self.messages.push(line);
             self.phases = None;

@@ -13,7 +13,7 @@ use colocate_linux::clock::now;
 use colocate_linux::privilege;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::{Nanos, PuNr};
-use ebpf::Counted;
+use ebpf::EbpfWakeUps;
 use sampled::WakingSamples;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Add;
@@ -45,24 +45,24 @@ pub struct WakeUpCounts {
 /// The backend.
 #[derive(Debug)]
 enum CountedBy {
-    Ebpf(Counted),
+    Ebpf(EbpfWakeUps),
     Samples(WakingSamples),
 }
 
 /// Wake-ups of one pair of threads since the last reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Pair {
+struct WakeUpPair {
     /// Waking thread; `None` for interrupts and unwatched threads.
     waker: Option<Tid>,
     wakee: Tid,
     count: u64,
     /// Place and times of the wakee's following run; `None` if unknown to the backend.
-    ran: Option<Ran>,
+    ran: Option<WokenRuns>,
 }
 
 /// Place and times of the woken threads' runs, as in [`WakeUps`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Ran {
+struct WokenRuns {
     same_pu: u64,
     waited: Nanos,
     both_ran: Nanos,
@@ -74,7 +74,7 @@ impl WakeUpCounts {
     /// # Errors
     /// Why the kernel counts nothing, and the remedy.
     pub fn start(cpus: &[PuNr]) -> Result<Self, Refusal> {
-        let by = Counted::start(cpus.len()).map(CountedBy::Ebpf).or_else(|ebpf| {
+        let by = EbpfWakeUps::start(cpus.len()).map(CountedBy::Ebpf).or_else(|ebpf| {
             WakingSamples::start(cpus)
                 .map(CountedBy::Samples)
                 .map_err(|perf| Refusal::of(format!("{ebpf}, and {perf}")))
@@ -118,7 +118,7 @@ impl WakeUpCounts {
             CountedBy::Ebpf(counted) => (counted.take()?, counted.lost()?),
             CountedBy::Samples(samples) => (samples.take(), samples.lost()),
         };
-        for Pair { waker, wakee, count, ran } in pairs {
+        for WakeUpPair { waker, wakee, count, ran } in pairs {
             // A thread that was never followed, as in a storm of threads.
             let Some(wakee) = self.of.get(&wakee).copied() else { continue };
             let waker = waker.and_then(|tid| self.of.get(&tid).copied());

@@ -1,8 +1,8 @@
 //! Judges the code around an instruction pointer at which a thread was sampled.
 
-use super::loops::{Code, Drawn, Verdict, Work, gives_way, relaxes};
-use super::{Question, Seen};
-use crate::sample::budget::Budget;
+use super::loops::{AnalysedCode, CodeBytes, CodeVerdict, WorkReason, gives_way, relaxes};
+use super::{Question, ThreadMode};
+use crate::sample::budget::StepBudget;
 use crate::sample::file::CodeFile;
 use crate::sample::image::Image;
 use crate::sample::live;
@@ -38,7 +38,7 @@ const NS_A_STEP: u64 = 10;
 
 /// Location of code to analyse.
 #[derive(Clone, Debug)]
-pub enum Source {
+pub enum CodeSource {
     /// File, and byte offset in the file.
     File(CodeFile, u64),
     /// Bytes read from the memory of a process.
@@ -52,7 +52,7 @@ pub enum Source {
     },
 }
 
-impl Source {
+impl CodeSource {
     /// Memory of a process around an address; `None` if unreadable.
     #[must_use]
     pub fn in_memory(pid: Pid, ip: u64) -> Option<Self> {
@@ -63,30 +63,30 @@ impl Source {
 
 /// Judges code; caches open files and the control-flow graphs of functions.
 #[derive(Debug)]
-pub struct Judge {
+pub struct CodeJudge {
     images: HashMap<CodeFile, Image>,
-    functions: HashMap<(CodeFile, u64), Drawn>,
-    budget: Budget,
+    functions: HashMap<(CodeFile, u64), AnalysedCode>,
+    budget: StepBudget,
     /// Time of the last refill of the budget.
     filled: Nanos,
 }
 
-impl Default for Judge {
+impl Default for CodeJudge {
     fn default() -> Self {
         Self {
             images: HashMap::new(),
             functions: HashMap::new(),
-            budget: Budget::of(MOST_STEPS),
+            budget: StepBudget::of(MOST_STEPS),
             filled: Nanos::ZERO,
         }
     }
 }
 
-impl Judge {
+impl CodeJudge {
     /// Refills the budget with the steps for the time until `at`, on `CLOCK_MONOTONIC`.
     pub fn fill(&mut self, at: Nanos) {
         let steps = at.saturating_sub(self.filled).0 / NS_A_STEP;
-        self.budget = Budget::of(self.budget.left().saturating_add(steps).min(MOST_STEPS));
+        self.budget = StepBudget::of(self.budget.left().saturating_add(steps).min(MOST_STEPS));
         self.filled = at;
     }
 
@@ -95,25 +95,25 @@ impl Judge {
     ///
     /// Opens and reads files, some milliseconds for a new file. If the file cannot be opened
     /// (replaced, or in another mount namespace), the memory of the process is read.
-    pub fn judge(&mut self, question: &Question) -> Option<Verdict> {
+    pub fn judge(&mut self, question: &Question) -> Option<CodeVerdict> {
         let memory = self.instead(question);
         let source = memory.as_ref().unwrap_or(&question.source);
         match question.site.seen {
-            Seen::Running => self.running(source),
+            ThreadMode::Running => self.running(source),
             // A program enters the kernel by a call, so other time there is work.
-            Seen::Calling if self.gives_way(source) => Some(Verdict::Yields),
-            Seen::Calling => Some(Verdict::Works(Work::Kernel)),
+            ThreadMode::Calling if self.gives_way(source) => Some(CodeVerdict::Yields),
+            ThreadMode::Calling => Some(CodeVerdict::Works(WorkReason::Kernel)),
         }
     }
 
     /// Memory of the process, if the file of the code cannot be opened.
-    fn instead(&mut self, question: &Question) -> Option<Source> {
-        let Source::File(file, _) = &question.source else { return None };
+    fn instead(&mut self, question: &Question) -> Option<CodeSource> {
+        let CodeSource::File(file, _) = &question.source else { return None };
         let (pid, ip) = question.of;
         // Programs of 32 bits have all code below this address; decoded as 64-bit code it would be
         // wrong.
         let may_be_32 = ip <= u64::from(u32::MAX);
-        (!self.open(file) && !may_be_32).then(|| Source::in_memory(pid, ip))?
+        (!self.open(file) && !may_be_32).then(|| CodeSource::in_memory(pid, ip))?
     }
 
     /// Opens a file, unless its cached image is unchanged on disk. False if the file cannot be
@@ -145,25 +145,25 @@ impl Judge {
         is_there
     }
 
-    fn running(&mut self, source: &Source) -> Option<Verdict> {
+    fn running(&mut self, source: &CodeSource) -> Option<CodeVerdict> {
         match source {
-            Source::File(file, offset_b) => self.in_file(file, *offset_b),
-            Source::Memory { start, bytes, ip } => {
-                let code = Code { isa: Isa::native()?, start: *start, bytes };
+            CodeSource::File(file, offset_b) => self.in_file(file, *offset_b),
+            CodeSource::Memory { start, bytes, ip } => {
+                let code = CodeBytes { isa: Isa::native()?, start: *start, bytes };
                 around(code, *ip, &|_| false, &mut self.budget)
             }
         }
     }
 
     /// Whether a thread in the kernel was in a call that yields its PU (`sched_yield`).
-    fn gives_way(&self, source: &Source) -> bool {
+    fn gives_way(&self, source: &CodeSource) -> bool {
         let most = system::LONGEST_CALL_B;
         let before = match source {
-            Source::File(file, offset_b) => self.images.get(file).and_then(|image| {
+            CodeSource::File(file, offset_b) => self.images.get(file).and_then(|image| {
                 let ip = image.tables.address(*offset_b)?;
                 Some((image.tables.isa, image.bytes(ip.saturating_sub(most as u64)..ip)))
             }),
-            Source::Memory { start, bytes, ip } => Isa::native().and_then(|isa| {
+            CodeSource::Memory { start, bytes, ip } => Isa::native().and_then(|isa| {
                 let end = usize::try_from(ip.checked_sub(*start)?).ok()?;
                 Some((isa, bytes.get(end.saturating_sub(most)..end)?.to_vec()))
             }),
@@ -171,7 +171,7 @@ impl Judge {
         before.is_some_and(|(isa, bytes)| system::gives_way(isa, &bytes))
     }
 
-    fn in_file(&mut self, file: &CodeFile, offset_b: u64) -> Option<Verdict> {
+    fn in_file(&mut self, file: &CodeFile, offset_b: u64) -> Option<CodeVerdict> {
         let image = self.images.get(file)?;
         let ip = image.tables.address(offset_b)?;
         let relaxed = |target: u64| is_relaxed(image, target);
@@ -180,15 +180,15 @@ impl Judge {
         else {
             let start = ip.saturating_sub(live::BEHIND_B as u64);
             let bytes = image.bytes(start..ip.saturating_add(live::AHEAD_B as u64));
-            let code = Code { isa: image.tables.isa, start, bytes: &bytes };
+            let code = CodeBytes { isa: image.tables.isa, start, bytes: &bytes };
             return around(code, ip, &relaxed, &mut self.budget);
         };
         // The sample is in the function of the hint itself, which a loop calls.
         if is_relaxed(image, range.start) {
-            return Some(Verdict::Hints);
+            return Some(CodeVerdict::Hints);
         }
         if is_short(image, range.start, gives_way) {
-            return Some(Verdict::Yields);
+            return Some(CodeVerdict::Yields);
         }
         let key = (file.clone(), range.start);
         let known = self.functions.get_mut(&key);
@@ -198,18 +198,18 @@ impl Judge {
         // A new function, or a block that no known edge reaches although it runs (e.g. by a jump
         // table).
         let bytes = image.bytes(range.clone());
-        let code = Code { isa: image.tables.isa, start: range.start, bytes: &bytes };
+        let code = CodeBytes { isa: image.tables.isa, start: range.start, bytes: &bytes };
         // The sampled instruction is an entry of the graph, so its block is reachable.
-        let mut drawn = Drawn::of(code, ip, &mut self.budget)?;
+        let mut drawn = AnalysedCode::of(code, ip, &mut self.budget)?;
         let verdict = drawn.judge(ip, &relaxed, &mut self.budget);
         self.functions.remove(&key);
-        let kept: usize = self.functions.values().map(Drawn::instructions).sum();
+        let kept: usize = self.functions.values().map(AnalysedCode::instructions).sum();
         if kept + drawn.instructions() > KEPT {
             // All at once: no order of use is kept.
             self.functions.clear();
         }
         self.functions.insert(key, drawn);
-        Some(verdict.unwrap_or(Verdict::Works(Work::NoLoop)))
+        Some(verdict.unwrap_or(CodeVerdict::Works(WorkReason::NoLoop)))
     }
 }
 
@@ -219,30 +219,30 @@ fn is_relaxed(image: &Image, address: u64) -> bool {
 }
 
 /// Whether a function of at most 64 bytes starts at `address` and `holds` is true of its code.
-fn is_short(image: &Image, address: u64, holds: impl Fn(Code<'_>) -> bool) -> bool {
+fn is_short(image: &Image, address: u64, holds: impl Fn(CodeBytes<'_>) -> bool) -> bool {
     let function = image.tables.function(address);
     let is_whole = |range: &Range<u64>| range.start == address && range.end - range.start <= 64;
     let Some(range) = function.filter(is_whole) else { return false };
     let bytes = image.bytes(range.clone());
-    holds(Code { isa: image.tables.isa, start: range.start, bytes: &bytes })
+    holds(CodeBytes { isa: image.tables.isa, start: range.start, bytes: &bytes })
 }
 
 /// Judges the code around `ip` whose instruction boundaries are unknown: only blocks that `ip`
 /// reaches and that lead back to `ip` count.
 fn around(
-    code: Code<'_>,
+    code: CodeBytes<'_>,
     ip: u64,
     relaxed: &dyn Fn(u64) -> bool,
-    budget: &mut Budget,
-) -> Option<Verdict> {
-    let mut drawn = budget.within(live::MOST_STEPS, |part| Drawn::around(code, ip, part))?;
+    budget: &mut StepBudget,
+) -> Option<CodeVerdict> {
+    let mut drawn = budget.within(live::MOST_STEPS, |part| AnalysedCode::around(code, ip, part))?;
     let verdict = drawn.judge(ip, relaxed, budget);
-    Some(verdict.unwrap_or(Verdict::Works(Work::NoLoop)))
+    Some(verdict.unwrap_or(CodeVerdict::Works(WorkReason::NoLoop)))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Place, Site};
+    use super::super::{CodeLocation, SampledSite};
     use super::*;
     use crate::sample::file::FileId;
     use crate::sample::image::tests::{CODE_B, open_in, program};
@@ -254,14 +254,15 @@ mod tests {
     const ASKS: &[u8] = &[0x8b, 0x07, 0x85, 0xc0, 0x74, 0xfa];
     /// `imul rax, rdi; test eax, eax; jne` back.
     const COMPUTES: &[u8] = &[0x48, 0x0f, 0xaf, 0xc7, 0x85, 0xc0, 0x75, 0xf8];
-    const WAITS: Option<Verdict> = Some(Verdict::Asks);
-    const WORKS: Option<Verdict> = Some(Verdict::Works(Work::Computes));
+    const WAITS: Option<CodeVerdict> = Some(CodeVerdict::Asks);
+    const WORKS: Option<CodeVerdict> = Some(CodeVerdict::Works(WorkReason::Computes));
     /// No process has this number.
     const NOBODY: (Pid, u64) = (Pid(i32::MAX), 1 << 40);
 
     fn any_file() -> FileIdx {
         let (mut spaces, pid) = (Spaces::default(), Pid(1));
-        let map = crate::perf::Mapping { start: 0, length_b: 1, offset_b: 0, path: b"/a" };
+        let map =
+            crate::perf::ExecutableMapping { start: 0, length_b: 1, offset_b: 0, path: b"/a" };
         spaces.map(pid, &map, None);
         let Origin::File(file, _) = spaces.origin(pid, 0) else { panic!() };
         file
@@ -269,8 +270,11 @@ mod tests {
 
     /// A process was seen at the beginning of the code of a file, and there in its memory.
     fn question(file: CodeFile, of: (Pid, u64)) -> Question {
-        let site = Site { place: Place::File(any_file(), CODE_B), seen: Seen::Running };
-        Question { site, source: Source::File(file, CODE_B), of }
+        let site = SampledSite {
+            place: CodeLocation::File(any_file(), CODE_B),
+            seen: ThreadMode::Running,
+        };
+        Question { site, source: CodeSource::File(file, CODE_B), of }
     }
 
     /// The file that lies there now.
@@ -295,7 +299,7 @@ mod tests {
     #[test]
     fn a_program_that_is_built_again_is_judged_by_its_new_code() {
         let folder = tempfile::tempdir().unwrap();
-        let (path, mut judge) = (folder.path().join("a.out"), Judge::default());
+        let (path, mut judge) = (folder.path().join("a.out"), CodeJudge::default());
         write(&path, ASKS);
         let old = question(file(&path), NOBODY);
         assert_eq!(judge.judge(&old), WAITS);
@@ -311,7 +315,7 @@ mod tests {
     #[test]
     fn a_file_that_is_written_to_is_judged_anew() {
         let folder = tempfile::tempdir().unwrap();
-        let (path, mut judge) = (folder.path().join("a.out"), Judge::default());
+        let (path, mut judge) = (folder.path().join("a.out"), CodeJudge::default());
         write(&path, ASKS);
         let asked = question(file(&path), NOBODY);
         assert_eq!(judge.judge(&asked), WAITS);
@@ -323,7 +327,7 @@ mod tests {
     #[test]
     fn a_file_that_could_not_be_opened_is_tried_again() {
         let folder = tempfile::tempdir().unwrap();
-        let (path, mut judge) = (folder.path().join("a.out"), Judge::default());
+        let (path, mut judge) = (folder.path().join("a.out"), CodeJudge::default());
         let asked = question(CodeFile { path: path.clone(), id: None }, NOBODY);
         assert_eq!(judge.judge(&asked), None);
         write(&path, ASKS);
@@ -335,7 +339,7 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     fn where_another_file_lies_memory_is_read() {
         let folder = tempfile::tempdir().unwrap();
-        let (path, mut judge) = (folder.path().join("sh"), Judge::default());
+        let (path, mut judge) = (folder.path().join("sh"), CodeJudge::default());
         write(&path, ASKS);
         let id = FileId { device: (8, 1), inode: 1, generation: None };
         let other = CodeFile { path, id: Some(id) };
@@ -352,16 +356,16 @@ mod tests {
     #[test]
     fn what_is_over_budget_is_not_judged() {
         let folder = tempfile::tempdir().unwrap();
-        let mut judge = Judge::default();
+        let mut judge = CodeJudge::default();
         let path = |place: usize| folder.path().join(place.to_string());
         (0..3).for_each(|place| write(&path(place), ASKS));
         assert_eq!(judge.judge(&question(file(&path(0)), NOBODY)), WAITS);
-        judge.budget = Budget::of(10);
+        judge.budget = StepBudget::of(10);
         assert_eq!(judge.judge(&question(file(&path(1)), NOBODY)), None);
         judge.fill(Nanos::from_millis(10));
         assert_eq!(judge.judge(&question(file(&path(2)), NOBODY)), WAITS);
         judge.fill(Nanos::from_secs(1_000));
-        assert_eq!(judge.budget, Budget::of(MOST_STEPS));
+        assert_eq!(judge.budget, StepBudget::of(MOST_STEPS));
     }
 
     /// 1,000 programs are built, run and deleted, or stay: few of them are open then.
@@ -369,7 +373,7 @@ mod tests {
     fn many_programs_need_few_descriptors() {
         for deletes in [false, true] {
             let folder = tempfile::tempdir().unwrap();
-            let mut judge = Judge::default();
+            let mut judge = CodeJudge::default();
             for place in 0..1_000 {
                 let path = folder.path().join(place.to_string());
                 write(&path, ASKS);

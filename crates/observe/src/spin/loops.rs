@@ -46,13 +46,13 @@
 
 mod values;
 
-use crate::sample::budget::Budget;
-use crate::sample::flow::{Block, BlockIdx, Graph, LoopIdx};
+use crate::sample::budget::StepBudget;
+use crate::sample::flow::{BasicBlock, BlockIdx, Graph, LoopIdx};
 use crate::sample::live;
-use colocate_isa::effect::{Address, Effect, Registers, Way, effect};
+use colocate_isa::effect::{Address, Effect, Registers, Transfer, effect};
 use colocate_isa::{Decoded, Decoder, Flow, Isa, system};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use values::{Places, locks};
+use values::{WriteLocations, locks};
 
 /// Length limit, in instructions, of a spin loop without a hint. Chosen: LLVM OpenMP's loop has
 /// some 100 and a hint; loops without a hint are shorter than 20.
@@ -60,7 +60,7 @@ pub const LONGEST: usize = 64;
 
 /// Verdict on the code around an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
+pub enum CodeVerdict {
     /// Waits, and executes a spin hint.
     Hints,
     /// Waits: polls the same memory, or a clock.
@@ -68,12 +68,12 @@ pub enum Verdict {
     /// Waits: yields its PU (`sched_yield`).
     Yields,
     /// Works, for the given reason.
-    Works(Work),
+    Works(WorkReason),
 }
 
 /// Reason for taking code as work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Work {
+pub enum WorkReason {
     /// No loop around the instruction.
     NoLoop,
     /// In the kernel, in a call other than `sched_yield`.
@@ -94,7 +94,7 @@ pub enum Work {
     Counts,
 }
 
-impl Verdict {
+impl CodeVerdict {
     /// Whether the code is a wait loop.
     #[must_use]
     pub const fn waits(self) -> bool {
@@ -104,7 +104,7 @@ impl Verdict {
 
 /// Code to judge: consecutive instructions, entered at the first.
 #[derive(Clone, Copy, Debug)]
-pub struct Code<'a> {
+pub struct CodeBytes<'a> {
     /// Instruction set.
     pub isa: Isa,
     /// Address of the first byte.
@@ -119,21 +119,21 @@ pub type Relaxes<'a> = &'a dyn Fn(u64) -> bool;
 
 /// Code with its control-flow graph and loops; caches a verdict for each block.
 #[derive(Debug)]
-pub struct Drawn {
+pub struct AnalysedCode {
     isa: Isa,
     start: u64,
     bytes: Vec<u8>,
     decoded: Vec<Decoded>,
     graph: Graph,
     /// Cached verdicts.
-    known: HashMap<BlockIdx, Verdict>,
+    known: HashMap<BlockIdx, CodeVerdict>,
 }
 
-impl Drawn {
+impl AnalysedCode {
     /// Builds the graph of `code`. `ip` is an instruction of `code` that is known to run. `None` if
     /// `budget` is spent.
     #[must_use]
-    pub fn of(code: Code<'_>, ip: u64, budget: &mut Budget) -> Option<Self> {
+    pub fn of(code: CodeBytes<'_>, ip: u64, budget: &mut StepBudget) -> Option<Self> {
         let decoded: Vec<Decoded> = Decoder::new(code.isa, code.bytes, code.start).collect();
         let graph = Graph::of(&decoded, &BTreeSet::from([ip]), budget)?;
         Some(Self::with(code, decoded, graph))
@@ -142,12 +142,12 @@ impl Drawn {
     /// Builds the graph of `code` around `ip`, without known instruction boundaries; see
     /// [`live::code_around`].
     #[must_use]
-    pub fn around(code: Code<'_>, ip: u64, budget: &mut Budget) -> Option<Self> {
+    pub fn around(code: CodeBytes<'_>, ip: u64, budget: &mut StepBudget) -> Option<Self> {
         let (decoded, graph) = live::code_around(code.isa, code.start, code.bytes, ip, budget)?;
         Some(Self::with(code, decoded, graph))
     }
 
-    fn with(code: Code<'_>, decoded: Vec<Decoded>, graph: Graph) -> Self {
+    fn with(code: CodeBytes<'_>, decoded: Vec<Decoded>, graph: Graph) -> Self {
         Self {
             isa: code.isa,
             start: code.start,
@@ -166,7 +166,12 @@ impl Drawn {
 
     /// Verdict on a thread sampled at `ip`; `None` if `ip` is not known to run, or if `budget` is
     /// spent.
-    pub fn judge(&mut self, ip: u64, relaxed: Relaxes<'_>, budget: &mut Budget) -> Option<Verdict> {
+    pub fn judge(
+        &mut self,
+        ip: u64,
+        relaxed: Relaxes<'_>,
+        budget: &mut StepBudget,
+    ) -> Option<CodeVerdict> {
         let here = self.graph.block_at(ip)?;
         // A block outside of the order is not known to run, and may be padding or data.
         self.graph.order.contains(&here).then_some(())?;
@@ -182,35 +187,35 @@ impl Drawn {
         &self,
         here: BlockIdx,
         relaxed: Relaxes<'_>,
-        budget: &mut Budget,
-    ) -> Option<Verdict> {
+        budget: &mut StepBudget,
+    ) -> Option<CodeVerdict> {
         let Some(innermost) = self.graph.blocks[here].innermost else {
-            return Some(Verdict::Works(Work::NoLoop));
+            return Some(CodeVerdict::Works(WorkReason::NoLoop));
         };
         let graph = &self.graph;
         let body = graph.body(innermost).iter();
         if body.map(|block| graph.blocks[*block].counts.instructions).sum::<u64>()
             > LONGEST_WITH_HINT
         {
-            return Some(Verdict::Works(Work::Long));
+            return Some(CodeVerdict::Works(WorkReason::Long));
         }
         let inside: usize =
             graph.loops[innermost].inside.clone().map(|inside| graph.body(inside).len()).sum();
         budget.spend_each(inside, STEPS_A_BLOCK)?;
-        let code = Code { isa: self.isa, start: self.start, bytes: &self.bytes };
-        let round = Round { code, graph, innermost, relaxed };
+        let code = CodeBytes { isa: self.isa, start: self.start, bytes: &self.bytes };
+        let round = LoopAnalysis { code, graph, innermost, relaxed };
         let steps = round.steps(&self.decoded);
         if round.hints(&steps, here) {
-            return Some(Verdict::Hints);
+            return Some(CodeVerdict::Hints);
         }
         let verdict = round.verdict(&steps);
         let waits = verdict.waits() || round.repeats(&steps, here);
-        Some(if waits { Verdict::Asks } else { verdict })
+        Some(if waits { CodeVerdict::Asks } else { verdict })
     }
 }
 
 /// Instructions of block `of`.
-fn instructions<'a>(decoded: &'a [Decoded], of: &Block) -> &'a [Decoded] {
+fn instructions<'a>(decoded: &'a [Decoded], of: &BasicBlock) -> &'a [Decoded] {
     let first = decoded.partition_point(|one| one.ip < of.start);
     let end = decoded.partition_point(|one| one.ip < of.end);
     &decoded[first..end]
@@ -226,12 +231,12 @@ const STEPS_A_BLOCK: u64 = 1_000;
 /// Whether `code`, a whole function, does little more than execute a hint: few instructions and no
 /// loop.
 #[must_use]
-pub fn relaxes(code: Code<'_>) -> bool {
+pub fn relaxes(code: CodeBytes<'_>) -> bool {
     let mut decoded = Decoder::new(code.isa, code.bytes, code.start).take(SHORT);
     let mut hints = false;
     let ends = decoded.any(|one| {
         let step = code.effect(one);
-        hints |= step.as_ref().is_some_and(|step| step.way == Way::Hint);
+        hints |= step.as_ref().is_some_and(|step| step.way == Transfer::Hint);
         !matches!(one.flow, Flow::Next) || step.is_none()
     });
     hints && ends
@@ -240,7 +245,7 @@ pub fn relaxes(code: Code<'_>) -> bool {
 /// Whether `code`, a whole function, does little more than yield the PU: few instructions, no loop,
 /// and a call of `sched_yield`.
 #[must_use]
-pub fn gives_way(code: Code<'_>) -> bool {
+pub fn gives_way(code: CodeBytes<'_>) -> bool {
     let before_a_jump = Decoder::new(code.isa, code.bytes, code.start)
         .take(SHORT)
         .take_while(|one| matches!(one.flow, Flow::Next));
@@ -252,7 +257,7 @@ pub fn gives_way(code: Code<'_>) -> bool {
 /// has five.
 const SHORT: usize = 8;
 
-impl Code<'_> {
+impl CodeBytes<'_> {
     fn effect(&self, of: Decoded) -> Option<Effect> {
         let from = usize::try_from(of.ip.checked_sub(self.start)?).ok()?;
         let bytes = self.bytes.get(from..from + usize::from(of.len))?;
@@ -264,14 +269,14 @@ impl Code<'_> {
 type Steps = BTreeMap<BlockIdx, Vec<Option<Effect>>>;
 
 /// A loop under analysis.
-struct Round<'a> {
-    code: Code<'a>,
+struct LoopAnalysis<'a> {
+    code: CodeBytes<'a>,
     graph: &'a Graph,
     innermost: LoopIdx,
     relaxed: Relaxes<'a>,
 }
 
-impl Round<'_> {
+impl LoopAnalysis<'_> {
     fn steps(&self, decoded: &[Decoded]) -> Steps {
         let body = self.graph.body(self.innermost).iter();
         let mut steps: Steps = body
@@ -289,7 +294,7 @@ impl Round<'_> {
         match of.flow {
             Flow::Call { target } if (self.relaxed)(target) => Some(Effect {
                 decoded: Decoded { flow: Flow::Next, ..of },
-                way: Way::Hint,
+                way: Transfer::Hint,
                 reads: Registers::NONE,
                 writes: Registers::NONE,
                 stored: Registers::NONE,
@@ -312,7 +317,7 @@ impl Round<'_> {
     fn hints(&self, steps: &Steps, here: BlockIdx) -> bool {
         let with_hint = steps
             .iter()
-            .filter(|(_, steps)| steps.iter().flatten().any(|step| step.way == Way::Hint));
+            .filter(|(_, steps)| steps.iter().flatten().any(|step| step.way == Transfer::Hint));
         let hints: BTreeSet<BlockIdx> = with_hint.map(|(block, _)| *block).collect();
         let before = self.before(here);
         let after = self.after(here);
@@ -326,7 +331,7 @@ impl Round<'_> {
     /// Whether the loop calls nothing and writes only stack slots and locks.
     fn only_reads(&self, steps: &Steps) -> bool {
         let mut all = steps.values().flatten();
-        all.all(|step| refused(step.as_ref()).is_none()) && Places::of(steps).is_some()
+        all.all(|step| refused(step.as_ref()).is_none()) && WriteLocations::of(steps).is_some()
     }
 
     /// Whether every path in the loop from `here` back to itself passes one of `blocks`.
@@ -365,19 +370,19 @@ impl Round<'_> {
         found
     }
 
-    fn verdict(&self, steps: &Steps) -> Verdict {
+    fn verdict(&self, steps: &Steps) -> CodeVerdict {
         let length: usize = steps.values().map(Vec::len).sum();
         if length > LONGEST {
-            return Verdict::Works(Work::Long);
+            return CodeVerdict::Works(WorkReason::Long);
         }
         for step in steps.values().flatten() {
             if let Some(why) = refused(step.as_ref()) {
-                return Verdict::Works(why);
+                return CodeVerdict::Works(why);
             }
         }
-        match Places::of(steps) {
+        match WriteLocations::of(steps) {
             Some(places) => places.follow(self, steps).verdict(),
-            None => Verdict::Works(Work::Stores),
+            None => CodeVerdict::Works(WorkReason::Stores),
         }
     }
 
@@ -386,7 +391,7 @@ impl Round<'_> {
     ///
     /// The loop calls nothing and writes only stack slots and, on other paths, locks.
     fn repeats(&self, steps: &Steps, here: BlockIdx) -> bool {
-        let Some(places) = Places::of(steps).filter(|_| self.only_reads(steps)) else {
+        let Some(places) = WriteLocations::of(steps).filter(|_| self.only_reads(steps)) else {
             return false;
         };
         let way = self.shortest_way(here, |block| !steps[&block].iter().flatten().any(locks));
@@ -445,12 +450,14 @@ fn name_slots(steps: &mut Steps) {
 }
 
 /// Reason why an instruction cannot be in a spin loop without a hint; `None` if it can.
-fn refused(step: Option<&Effect>) -> Option<Work> {
-    let Some(step) = step else { return Some(Work::Unknown) };
+fn refused(step: Option<&Effect>) -> Option<WorkReason> {
+    let Some(step) = step else { return Some(WorkReason::Unknown) };
     match step.decoded.flow {
-        Flow::Call { .. } | Flow::IndirectCall | Flow::IndirectJump => Some(Work::Calls),
-        Flow::Trap => Some(Work::Unknown),
-        _ => matches!(step.way, Way::Unknown | Way::System).then_some(Work::Unknown),
+        Flow::Call { .. } | Flow::IndirectCall | Flow::IndirectJump => Some(WorkReason::Calls),
+        Flow::Trap => Some(WorkReason::Unknown),
+        _ => {
+            matches!(step.way, Transfer::Unknown | Transfer::System).then_some(WorkReason::Unknown)
+        }
     }
 }
 

@@ -19,17 +19,17 @@ pub mod loops;
 mod sites;
 pub mod spun;
 
-use crate::perf::{Record, Stamp, caller};
+use crate::perf::{PerfRecord, SampleId, caller};
 use crate::pmu::Start;
 use crate::sample::clock::{Clocks, Contents};
-use crate::sample::followed::Followed;
+use crate::sample::followed::FollowedSamples;
 use crate::sample::maps::{FileIdx, Origin};
 use colocate_linux::SysError;
 use colocate_linux::clock::now;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
-use judge::Source;
-use loops::Verdict;
+use judge::CodeSource;
+use loops::CodeVerdict;
 use sites::Sites;
 use std::collections::BTreeMap;
 
@@ -47,16 +47,16 @@ const FILES_FOR: Nanos = Nanos::from_secs(10);
 
 /// Code location at which a thread was sampled, and its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Site {
+pub struct SampledSite {
     /// Location in the thread's own code, or the return address of its system call.
-    pub place: Place,
+    pub place: CodeLocation,
     /// Mode of the thread.
-    pub seen: Seen,
+    pub seen: ThreadMode,
 }
 
 /// Mode of a sampled thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Seen {
+pub enum ThreadMode {
     /// In user mode, at the location.
     Running,
     /// In the kernel; the thread returns to the location.
@@ -65,7 +65,7 @@ pub enum Seen {
 
 /// Location in a program's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum CodeLocation {
     /// File, and byte offset in the file.
     File(FileIdx, u64),
     /// Process, and address in its memory.
@@ -76,9 +76,9 @@ pub enum Place {
 #[derive(Clone, Debug)]
 pub struct Question {
     /// Location and mode.
-    pub site: Site,
+    pub site: SampledSite,
     /// Source of the code.
-    pub source: Source,
+    pub source: CodeSource,
     /// Sampled process, and the sampled address in its memory.
     pub of: (Pid, u64),
 }
@@ -104,7 +104,7 @@ impl Share {
         u64::try_from(part).ok().map(Nanos)
     }
 
-    fn add(&mut self, verdict: Option<Verdict>, samples: u32) {
+    fn add(&mut self, verdict: Option<CodeVerdict>, samples: u32) {
         let count = match verdict {
             Some(verdict) if verdict.waits() => &mut self.waits,
             Some(_) => &mut self.works,
@@ -117,7 +117,7 @@ impl Share {
 /// Samples the instruction pointers of the threads of one or more programs.
 #[derive(Debug)]
 pub struct SpinSampler {
-    followed: Followed,
+    followed: FollowedSamples,
     sites: Sites,
     questions: Vec<Question>,
     forget_memory: Nanos,
@@ -130,10 +130,10 @@ impl SpinSampler {
     /// samples.
     ///
     /// # Errors
-    /// As [`crate::perf::Event::open`]: `EACCES`, `EPERM` or `ENOSYS` where events are denied.
+    /// As [`crate::perf::PerfEvent::open`]: `EACCES`, `EPERM` or `ENOSYS` where events are denied.
     pub fn new(rate_hz: u32, clocks: &Clocks) -> Result<Self, SysError> {
         Ok(Self {
-            followed: Followed::new(clocks.subscribe(rate_hz, Contents::SPINNING)?),
+            followed: FollowedSamples::new(clocks.subscribe(rate_hz, Contents::SPINNING)?),
             sites: Sites::default(),
             questions: Vec::new(),
             forget_memory: Nanos::ZERO,
@@ -145,7 +145,7 @@ impl SpinSampler {
     /// before its exec, and nothing before the exec is counted.
     ///
     /// # Errors
-    /// As [`crate::perf::Event::open`].
+    /// As [`crate::perf::PerfEvent::open`].
     pub fn also(&mut self, pid: Pid, start: Start) -> Result<(), SysError> {
         self.followed.also(pid, start, &mut Vec::new()).map(drop)
     }
@@ -153,7 +153,7 @@ impl SpinSampler {
     /// Adds process `pid`, and the threads and processes created from now on.
     ///
     /// # Errors
-    /// As [`crate::perf::Event::open`].
+    /// As [`crate::perf::PerfEvent::open`].
     pub fn also_alone(&mut self, pid: Pid) -> Result<(), SysError> {
         self.followed.also_alone(pid).map(drop)
     }
@@ -202,11 +202,11 @@ impl SpinSampler {
         }
         let Self { followed, sites, questions, .. } = self;
         followed.each(|followed, record| {
-            if let Record::Sample { of, ip, user, rest } = record {
+            if let PerfRecord::Sample { of, ip, user, rest } = record {
                 // A sample in the kernel has the user-mode instruction pointer: the end of the
                 // system call.
-                let calling = || caller(rest).map(|caller| (caller, Seen::Calling));
-                let at = if *user { Some((*ip, Seen::Running)) } else { calling() };
+                let calling = || caller(rest).map(|caller| (caller, ThreadMode::Calling));
+                let at = if *user { Some((*ip, ThreadMode::Running)) } else { calling() };
                 questions.extend(file_sample(followed, sites, of, at));
             }
         });
@@ -218,7 +218,7 @@ impl SpinSampler {
     }
 
     /// Stores the verdict on the code at a site.
-    pub fn learn(&mut self, site: Site, verdict: Option<Verdict>) {
+    pub fn learn(&mut self, site: SampledSite, verdict: Option<CodeVerdict>) {
         self.sites.learn(site, verdict);
     }
 
@@ -230,10 +230,10 @@ impl SpinSampler {
 
 /// Records one sample; returns the request to judge, if the site needs a verdict.
 fn file_sample(
-    followed: &Followed,
+    followed: &FollowedSamples,
     sites: &mut Sites,
-    of: &Stamp,
-    at: Option<(u64, Seen)>,
+    of: &SampleId,
+    at: Option<(u64, ThreadMode)>,
 ) -> Option<Question> {
     // Before its exec the process runs the launcher's code.
     if followed.is_waiting(of.pid) {
@@ -244,18 +244,18 @@ fn file_sample(
         return None;
     };
     let place = match followed.spaces.origin(of.pid, ip) {
-        Origin::File(file, offset_b) => Place::File(file, offset_b),
-        Origin::Memory => Place::Memory(of.pid, ip),
+        Origin::File(file, offset_b) => CodeLocation::File(file, offset_b),
+        Origin::Memory => CodeLocation::Memory(of.pid, ip),
     };
-    let site = Site { place, seen };
+    let site = SampledSite { place, seen };
     if !sites.sample(site, of.tid) {
         return None;
     }
     let source = match place {
-        Place::File(file, at) => {
-            followed.spaces.file(file).map(|file| Source::File(file.clone(), at))
+        CodeLocation::File(file, at) => {
+            followed.spaces.file(file).map(|file| CodeSource::File(file.clone(), at))
         }
-        Place::Memory(pid, ip) => Source::in_memory(pid, ip),
+        CodeLocation::Memory(pid, ip) => CodeSource::in_memory(pid, ip),
     };
     let Some(source) = source else {
         // Unreadable now; the site is forgotten and tried again after `MEMORY_FOR`.

@@ -1,7 +1,7 @@
 //! Verdicts on sampled sites, and the samples of each thread by verdict.
 
-use super::loops::Verdict;
-use super::{Place, Share, Site};
+use super::loops::CodeVerdict;
+use super::{CodeLocation, SampledSite, Share};
 use colocate_linux::Tid;
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,19 +11,19 @@ enum SiteState {
     /// Verdict requested; samples of each thread held until it comes.
     Pending(BTreeMap<Tid, u32>),
     /// Verdict known; to be renewed if `old`.
-    Judged { verdict: Option<Verdict>, old: bool },
+    Judged { verdict: Option<CodeVerdict>, old: bool },
 }
 
 /// Sites with their verdicts, and samples by thread.
 #[derive(Debug, Default)]
 pub(super) struct Sites {
-    known: HashMap<Site, SiteState>,
+    known: HashMap<SampledSite, SiteState>,
     seen: BTreeMap<Tid, Share>,
 }
 
 impl Sites {
     /// Records a sample at a site. True if the site needs a verdict.
-    pub(super) fn sample(&mut self, site: Site, tid: Tid) -> bool {
+    pub(super) fn sample(&mut self, site: SampledSite, tid: Tid) -> bool {
         match self.known.get_mut(&site) {
             Some(SiteState::Judged { verdict, old }) => {
                 self.seen.entry(tid).or_default().add(*verdict, 1);
@@ -48,7 +48,7 @@ impl Sites {
     }
 
     /// Stores the verdict on a site, and counts the samples held for it.
-    pub(super) fn learn(&mut self, site: Site, verdict: Option<Verdict>) {
+    pub(super) fn learn(&mut self, site: SampledSite, verdict: Option<CodeVerdict>) {
         let before = self.known.insert(site, SiteState::Judged { verdict, old: false });
         if let Some(SiteState::Pending(samples)) = before {
             for (tid, count) in samples {
@@ -66,7 +66,7 @@ impl Sites {
     pub(super) fn forget_memory(&mut self) {
         self.known.retain(|site, known| {
             let is_unread = matches!(known, SiteState::Judged { verdict: None, .. });
-            matches!(site.place, Place::File(..)) && !is_unread
+            matches!(site.place, CodeLocation::File(..)) && !is_unread
         });
     }
 
@@ -82,14 +82,14 @@ impl Sites {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Seen;
+    use super::super::ThreadMode;
     use super::*;
     use colocate_linux::Pid;
 
-    const WAITS: Option<Verdict> = Some(Verdict::Hints);
+    const WAITS: Option<CodeVerdict> = Some(CodeVerdict::Hints);
 
-    fn at(ip: u64) -> Site {
-        Site { place: Place::Memory(Pid(1), ip), seen: Seen::Running }
+    fn at(ip: u64) -> SampledSite {
+        SampledSite { place: CodeLocation::Memory(Pid(1), ip), seen: ThreadMode::Running }
     }
 
     fn share(waits: u32, works: u32, unknown: u32) -> Share {
@@ -145,10 +145,12 @@ mod tests {
     #[test]
     fn what_could_not_be_read_is_tried_again() {
         let mut spaces = crate::sample::maps::Spaces::default();
-        let map = crate::perf::Mapping { start: 0, length_b: 16, offset_b: 0, path: b"/a" };
+        let map =
+            crate::perf::ExecutableMapping { start: 0, length_b: 16, offset_b: 0, path: b"/a" };
         spaces.map(Pid(1), &map, None);
         let crate::sample::maps::Origin::File(file, _) = spaces.origin(Pid(1), 8) else { panic!() };
-        let in_file = |at| Site { place: Place::File(file, at), seen: Seen::Running };
+        let in_file =
+            |at| SampledSite { place: CodeLocation::File(file, at), seen: ThreadMode::Running };
         let mut sites = Sites::default();
         for (site, verdict) in [(in_file(1), None), (in_file(2), WAITS), (at(3), WAITS)] {
             sites.sample(site, Tid(1));

@@ -9,7 +9,7 @@ use super::Share;
 use colocate_machine::Nanos;
 
 /// Time of a thread on PUs, and on a run queue.
-pub type Times = (Nanos, Nanos);
+pub type RunAndWaitTime = (Nanos, Nanos);
 
 /// Spin time of a thread, from samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Spun {
 impl Spun {
     /// Adds the samples, time on PUs and run-queue time since the last poll. `most` is the longest
     /// time on PUs that one sample represents; `None` if samples represent a share of all time.
-    pub fn add(&mut self, new: Share, (ran, queued): Times, most: Option<Nanos>) {
+    pub fn add(&mut self, new: Share, (ran, queued): RunAndWaitTime, most: Option<Nanos>) {
         if new != Share::default() {
             self.share = new;
         }

@@ -6,7 +6,7 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
-use colocate_observe::sample::budget::Budget;
+use colocate_observe::sample::budget::StepBudget;
 use colocate_observe::sample::elf::{MOST_STEPS, Tables};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -99,7 +99,7 @@ struct Read {
 fn read_the_named_file() {
     let Some(path) = std::env::var_os("HOSTILE_FILE") else { return };
     let file = File::open(path).unwrap();
-    let mut budget = Budget::of(u64::MAX);
+    let mut budget = StepBudget::of(u64::MAX);
     let tables = Tables::read(&file, &mut budget);
     let functions = tables.map_or(-1, |tables| i64::try_from(tables.functions.len()).unwrap());
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -331,7 +331,7 @@ fn cut_short_anywhere() {
     write(&path, &[unwind], |_| ());
     let whole = std::fs::read(&path).unwrap();
     for length in (0..whole.len()).rev().step_by(13) {
-        let mut budget = Budget::of(MOST_STEPS);
+        let mut budget = StepBudget::of(MOST_STEPS);
         let found = Tables::read(&whole[..length], &mut budget);
         assert!(found.is_none_or(|found| found.functions.is_empty()), "{length}");
     }

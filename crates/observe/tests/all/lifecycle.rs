@@ -4,9 +4,9 @@
 
 use colocate_linux::poll::wait_readable;
 use colocate_linux::{Pid, Tid};
-use colocate_observe::{LifecycleEvents, Options, TaskEvent};
+use colocate_observe::{LifecycleEvents, LifecycleOptions, TaskEvent};
 use colocate_testing::skip::{Missing, Requirement};
-use colocate_testing::{LIMIT, Limit, need, skip, within};
+use colocate_testing::{LIMIT, TimeLimit, need, skip, within};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
@@ -37,8 +37,8 @@ fn watch_to_the_end(mut lifecycle: LifecycleEvents, mut child: Child) -> Vec<Tas
     events
 }
 
-fn without_perf(options: Options) -> Options {
-    Options { without_perf: true, ..options }
+fn without_perf(options: LifecycleOptions) -> LifecycleOptions {
+    LifecycleOptions { without_perf: true, ..options }
 }
 
 /// A kernel that reports task events.
@@ -81,7 +81,7 @@ fn a_tree_of_forks_and_execs() {
     let _alone = crate::alone();
     let child = waiting("(true; exec sleep 0) & (exec env sleep 0) & wait; exec true");
     let pid = pid_of(&child);
-    let lifecycle = LifecycleEvents::watch(pid, &Options::here().unwrap());
+    let lifecycle = LifecycleEvents::watch(pid, &LifecycleOptions::here().unwrap());
     need!(perf(&lifecycle));
     let events = watch_to_the_end(lifecycle, child);
     check_order(&events);
@@ -97,7 +97,7 @@ fn children_have_their_parent() {
     let _alone = crate::alone();
     let child = waiting("(sleep 0) & wait");
     let pid = pid_of(&child);
-    let lifecycle = LifecycleEvents::watch(pid, &Options::here().unwrap());
+    let lifecycle = LifecycleEvents::watch(pid, &LifecycleOptions::here().unwrap());
     need!(perf(&lifecycle));
     let events = watch_to_the_end(lifecycle, child);
     let parents = |event: &TaskEvent| match event {
@@ -115,7 +115,7 @@ fn ten_thousand_short_processes_in_turn() {
     let _alone = crate::alone();
     // `bash` forks for each pair of parentheses and waits for it, so at most one more lives.
     let child = waiting("for ((i = 0; i < 10000; i++)); do (:); done");
-    let lifecycle = LifecycleEvents::watch(pid_of(&child), &Options::here().unwrap());
+    let lifecycle = LifecycleEvents::watch(pid_of(&child), &LifecycleOptions::here().unwrap());
     need!(perf(&lifecycle));
     let events = watch_to_the_end(lifecycle, child);
     check_order(&events);
@@ -127,11 +127,11 @@ fn ten_thousand_short_processes_in_turn() {
 #[test]
 fn nothing_is_lost_when_events_may_wait() {
     let mut child = waiting("for i in {1..500}; do /bin/true; done");
-    let mut lifecycle = LifecycleEvents::watch(pid_of(&child), &Options::here().unwrap());
+    let mut lifecycle = LifecycleEvents::watch(pid_of(&child), &LifecycleOptions::here().unwrap());
     need!(perf(&lifecycle));
     drop(child.stdin.take().unwrap().write_all(b"go\n"));
     let (mut events, mut is_prompt) = (Vec::new(), true);
-    let _limit = Limit::start(LIMIT, "an end was not reported");
+    let _limit = TimeLimit::start(LIMIT, "an end was not reported");
     while !lifecycle.all_ended() {
         is_prompt = !is_prompt;
         lifecycle.set_prompt(is_prompt);
@@ -154,14 +154,14 @@ fn ends_that_found_no_room_are_noticed() {
     let mut child = waiting("for ((i = 0; i < 1000; i++)); do (:); done");
     let mut lifecycle = LifecycleEvents::watch(
         pid_of(&child),
-        &Options { ring_pages: 1, ..Options::here().unwrap() },
+        &LifecycleOptions { ring_pages: 1, ..LifecycleOptions::here().unwrap() },
     );
     need!(perf(&lifecycle));
     drop(child.stdin.take().unwrap().write_all(b"go\n"));
     within("the end of the program", || child.wait()).unwrap();
     let mut events = Vec::new();
     lifecycle.drain(&mut events);
-    let _limit = Limit::start(LIMIT, "the end of all tasks");
+    let _limit = TimeLimit::start(LIMIT, "the end of all tasks");
     while !lifecycle.all_ended() {
         let timeout = lifecycle.poll_timeout();
         assert!(timeout.is_some(), "nothing will wake us");
@@ -177,7 +177,7 @@ fn ends_that_found_no_room_are_noticed() {
 #[test]
 fn threads_created_on_a_cpu_that_came_later_are_found() {
     let _alone = crate::alone();
-    let mut options = Options::here().unwrap();
+    let mut options = LifecycleOptions::here().unwrap();
     let all = options.cpus.clone();
     let (Some(last), true) = (options.cpus.pop(), all.len() > 1) else {
         skip!(TwoPus, "one CPU");
@@ -209,11 +209,12 @@ fn without_kernel_events_proc_is_used() {
     let _alone = crate::alone();
     let mut child = waiting("sleep 1000 & exec sleep 1000");
     let pid = pid_of(&child);
-    let mut lifecycle = LifecycleEvents::watch(pid, &without_perf(Options::here().unwrap()));
+    let mut lifecycle =
+        LifecycleEvents::watch(pid, &without_perf(LifecycleOptions::here().unwrap()));
     assert!(lifecycle.fds().is_empty());
     drop(child.stdin.take().unwrap().write_all(b"go\n"));
     let mut events = Vec::new();
-    let _limit = Limit::start(LIMIT, "two executions of sleep, then their ends");
+    let _limit = TimeLimit::start(LIMIT, "two executions of sleep, then their ends");
     while named(&events, "sleep").len() < 2 {
         wait_readable(&lifecycle.fds(), lifecycle.poll_timeout()).unwrap();
         lifecycle.drain(&mut events);
@@ -237,7 +238,7 @@ fn a_running_process_is_taken_with_its_children() {
     let _alone = crate::alone();
     let child = waiting("sleep 0");
     let grandchild = waiting("sleep 0");
-    let options = Options::here().unwrap();
+    let options = LifecycleOptions::here().unwrap();
     let mut lifecycle = LifecycleEvents::watch(pid_of(&child), &options);
     lifecycle.add(pid_of(&grandchild));
     let mut events = Vec::new();
@@ -254,6 +255,6 @@ fn a_vanished_process_has_ended() {
     let pid = pid_of(&child);
     child.kill().unwrap();
     child.wait().unwrap();
-    let lifecycle = LifecycleEvents::watch(pid, &Options::here().unwrap());
+    let lifecycle = LifecycleEvents::watch(pid, &LifecycleOptions::here().unwrap());
     assert!(lifecycle.all_ended());
 }

@@ -11,7 +11,7 @@ mod spins;
 mod stepped;
 
 use colocate_linux::Tid;
-use colocate_observe::perf::{Attr, Event};
+use colocate_observe::perf::{Attr, PerfEvent};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Held by tests that map rings, whose memory is limited for each user, or measure shares of CPU time.
@@ -22,5 +22,5 @@ fn alone() -> MutexGuard<'static, ()> {
 
 /// Whether the kernel counts the records that found no room in a ring (Linux 6.0).
 fn counts_losses() -> bool {
-    Event::open(&Attr::task_events(1).counting_lost(), Tid(0), None).is_ok()
+    PerfEvent::open(&Attr::task_events(1).counting_lost(), Tid(0), None).is_ok()
 }

@@ -1,14 +1,14 @@
 //! Runs of the real `llvm-mca`: figures written here by hand are from the processors' manuals and from
 //! LLVM's scheduling models, read, not run.
 
-use colocate_observe::mca::{Figures, Mca, McaError, OLDEST, Target};
+use colocate_observe::mca::{BlockDemand, Mca, McaError, OLDEST, TargetProcessor};
 use std::path::Path;
 
-fn target(cpu: &str) -> Target {
-    Target { triple: "x86_64".into(), cpu: cpu.into() }
+fn target(cpu: &str) -> TargetProcessor {
+    TargetProcessor { triple: "x86_64".into(), cpu: cpu.into() }
 }
 
-fn analyse(cpu: &str, blocks: &[&str]) -> Vec<Result<Figures, McaError>> {
+fn analyse(cpu: &str, blocks: &[&str]) -> Vec<Result<BlockDemand, McaError>> {
     let mca = Mca::find().expect("scripts/install test installs llvm");
     mca.analyse(&target(cpu), blocks).expect("it runs")
 }
@@ -16,7 +16,7 @@ fn analyse(cpu: &str, blocks: &[&str]) -> Vec<Result<Figures, McaError>> {
 /// Sets and cycles of the only instruction of each text, as `port|port:cycles`.
 fn ports(cpu: &str, texts: &[&str]) -> Vec<String> {
     let figures = analyse(cpu, texts);
-    let one = |figures: Result<Figures, McaError>| {
+    let one = |figures: Result<BlockDemand, McaError>| {
         let figures = figures.expect("an instruction of that processor");
         let [instruction] = &figures.instructions[..] else { panic!("one instruction") };
         assert!(instruction.certain, "{instruction:?}");

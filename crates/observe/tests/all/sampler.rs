@@ -12,7 +12,7 @@ use colocate_observe::sample::{
 };
 use colocate_observe::sharing::AccessSampler;
 use colocate_observe::spin::SpinSampler;
-use colocate_observe::{LifecycleEvents, Options, TaskEvent};
+use colocate_observe::{LifecycleEvents, LifecycleOptions, TaskEvent};
 use colocate_testing::skip::{Missing, Requirement};
 use colocate_testing::{need, skip};
 use std::io::{BufRead, BufReader};
@@ -130,7 +130,7 @@ fn after_stop_creations_are_reported_without_samples() {
     let _alone = crate::alone();
     let program = Program::running(&["bash", "-c", "while :; do (:); done"]);
     let mut sampler = need!(sampler(&program));
-    let mut lifecycle = LifecycleEvents::watch(program.pid(), &Options::here().unwrap());
+    let mut lifecycle = LifecycleEvents::watch(program.pid(), &LifecycleOptions::here().unwrap());
     drain_until(&mut sampler, "a sample", |sampler| count(&sampler.snapshot()) > 0);
     sampler.stop();
     // What another CPU was writing meanwhile may still come, but bears an earlier time.

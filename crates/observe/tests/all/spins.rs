@@ -5,10 +5,10 @@
 use colocate_linux::Pid;
 use colocate_observe::pmu::Start;
 use colocate_observe::sample::Clocks;
-use colocate_observe::spin::judge::Judge;
+use colocate_observe::spin::judge::CodeJudge;
 use colocate_observe::spin::{Share, SpinSampler};
 use colocate_testing::skip::{Missing, Requirement, part, two_pus};
-use colocate_testing::{LIMIT, Limit, need, skip, within};
+use colocate_testing::{LIMIT, TimeLimit, need, skip, within};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -63,8 +63,8 @@ fn all_sampled(
     command.env("GLIBC_TUNABLES", "glibc.pthread.mutex_spin_count=32767");
     let mut child = command.spawn().unwrap();
     sampler.also(Pid(child.id().cast_signed()), Start::Now).unwrap();
-    let (mut judge, mut threads) = (Judge::default(), BTreeMap::new());
-    let _limit = Limit::start(LIMIT, &format!("the end of {words:?}"));
+    let (mut judge, mut threads) = (CodeJudge::default(), BTreeMap::new());
+    let _limit = TimeLimit::start(LIMIT, &format!("the end of {words:?}"));
     loop {
         let ended = child.try_wait().unwrap();
         std::thread::sleep(Duration::from_millis(5));

@@ -12,9 +12,9 @@ use colocate_linux::proc::Proc;
 use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
 use colocate_observe::sample::file::CodeFile;
-use colocate_observe::spin::judge::{Judge, Source};
-use colocate_observe::spin::loops::Verdict;
-use colocate_observe::spin::{Place, Question, Seen, Site};
+use colocate_observe::spin::judge::{CodeJudge, CodeSource};
+use colocate_observe::spin::loops::CodeVerdict;
+use colocate_observe::spin::{CodeLocation, Question, SampledSite, ThreadMode};
 use colocate_testing::skip::{Requirement, part};
 use colocate_testing::{skip, wait_for};
 use std::collections::BTreeMap;
@@ -189,7 +189,7 @@ impl Tally {
 /// What was found, by kind of loops.
 #[derive(Default)]
 struct Report {
-    judge: Judge,
+    judge: CodeJudge,
     programs: u64,
     of: BTreeMap<&'static str, Tally>,
     lines: String,
@@ -216,7 +216,7 @@ impl Report {
         for (location, count) in counts {
             let verdict =
                 location.as_ref().and_then(|(path, at)| judged(&mut self.judge, path, *at));
-            let waits = verdict.is_some_and(Verdict::waits);
+            let waits = verdict.is_some_and(CodeVerdict::waits);
             tally.all += count;
             tally.waiting += if waits { *count } else { 0 };
             if waits == (class == WORKS) {
@@ -244,11 +244,11 @@ impl Report {
 }
 
 /// What is said of a thread that is seen at a place in a file.
-fn judged(judge: &mut Judge, path: &str, at: u64) -> Option<Verdict> {
+fn judged(judge: &mut CodeJudge, path: &str, at: u64) -> Option<CodeVerdict> {
     let file = CodeFile { path: path.into(), id: None };
     let of = (Pid(i32::MAX), 1 << 40);
-    let site = Site { place: Place::Memory(of.0, of.1), seen: Seen::Running };
-    judge.judge(&Question { site, source: Source::File(file, at), of })
+    let site = SampledSite { place: CodeLocation::Memory(of.0, of.1), seen: ThreadMode::Running };
+    judge.judge(&Question { site, source: CodeSource::File(file, at), of })
 }
 
 /// Compiles a program of workloads/, where that compiler is there.

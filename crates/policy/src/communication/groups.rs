@@ -18,10 +18,10 @@
 //!   -> test `a_group_stays_where_it_was`
 
 use super::ByTask;
-use super::traffic::{Traffic, Two};
-use crate::places::Places;
+use super::traffic::{Two, WakeUpTraffic};
+use crate::places::UsableMachine;
 use colocate_evidence::TaskId;
-use colocate_machine::calibrated::Pair;
+use colocate_machine::calibrated::PuDistance;
 use colocate_machine::{CacheIdx, Machine, PuIdx};
 use colocate_model::communication::WakeUpCosts;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +42,7 @@ const MOVABLE: f64 = 0.9;
 
 /// Tasks that share a PU.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Group {
+pub struct PuGroup {
     /// The tasks, in the order of their IDs: two or more.
     pub tasks: Vec<TaskId>,
     /// Gain by sharing a PU, in seconds per second.
@@ -53,7 +53,7 @@ pub struct Group {
 
 /// Groups with a gain.
 #[must_use]
-pub fn groups(traffic: &Traffic, costs: &WakeUpCosts) -> Vec<Group> {
+pub fn groups(traffic: &WakeUpTraffic, costs: &WakeUpCosts) -> Vec<PuGroup> {
     let mut pairs: Vec<(Two, f64)> = traffic
         .pairs()
         .map(|(two, pair)| (two, pair.gain_together(costs)))
@@ -61,12 +61,12 @@ pub fn groups(traffic: &Traffic, costs: &WakeUpCosts) -> Vec<Group> {
         .collect();
     // By pair among equal gains, so that equal evidence gives equal groups.
     pairs.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<PuGroup> = Vec::new();
     let mut of: ByTask<usize> = ByTask::default();
     for ((a, b), gain) in pairs {
         let [a, b] = [a, b].map(|task| {
             *of.entry(task).or_insert_with(|| {
-                groups.push(Group { tasks: vec![task], gain: 0.0, busy: traffic.busy(task) });
+                groups.push(PuGroup { tasks: vec![task], gain: 0.0, busy: traffic.busy(task) });
                 groups.len() - 1
             })
         });
@@ -79,7 +79,7 @@ pub fn groups(traffic: &Traffic, costs: &WakeUpCosts) -> Vec<Group> {
             // valid.
             let joined = std::mem::replace(
                 &mut groups[a.max(b)],
-                Group { tasks: Vec::new(), gain: 0.0, busy: 0.0 },
+                PuGroup { tasks: Vec::new(), gain: 0.0, busy: 0.0 },
             );
             joined.tasks.iter().for_each(|task| {
                 of.insert(*task, to);
@@ -96,8 +96,8 @@ pub fn groups(traffic: &Traffic, costs: &WakeUpCosts) -> Vec<Group> {
 
 /// Tasks that lose by wake-ups between distant PUs, in order.
 #[must_use]
-pub fn communicating(traffic: &Traffic, costs: &WakeUpCosts) -> BTreeSet<TaskId> {
-    let dearest = costs.most() - costs.of(Pair::SamePu);
+pub fn communicating(traffic: &WakeUpTraffic, costs: &WakeUpCosts) -> BTreeSet<TaskId> {
+    let dearest = costs.most() - costs.of(PuDistance::SamePu);
     let pairs = traffic.pairs().filter(|(_, pair)| pair.per_second * dearest >= LEAST_GAIN);
     pairs.flat_map(|((a, b), _)| [a, b]).collect()
 }
@@ -106,10 +106,10 @@ pub fn communicating(traffic: &Traffic, costs: &WakeUpCosts) -> BTreeSet<TaskId>
 /// their own. `load`: load of further ungrouped tasks, by the PU of their last run.
 #[must_use]
 pub(crate) fn seats(
-    groups: &[Group],
-    traffic: &Traffic,
+    groups: &[PuGroup],
+    traffic: &WakeUpTraffic,
     costs: &WakeUpCosts,
-    places: &Places<'_>,
+    places: &UsableMachine<'_>,
     before: &BTreeMap<TaskId, PuIdx>,
     load: &BTreeMap<PuIdx, f64>,
     bound: &BTreeMap<PuIdx, f64>,
@@ -165,7 +165,7 @@ struct Crowd<'a> {
 }
 
 impl<'a> Crowd<'a> {
-    fn of(places: &Places<'a>, load: &BTreeMap<PuIdx, f64>) -> Self {
+    fn of(places: &UsableMachine<'a>, load: &BTreeMap<PuIdx, f64>) -> Self {
         let mut others = vec![0.0; places.machine.pus.len()];
         load.iter().for_each(|(pu, busy)| others[pu.idx()] += busy);
         let groups = vec![0.0; others.len()];
@@ -208,7 +208,7 @@ impl<'a> Crowd<'a> {
 /// Cost of a group's wake-ups on each candidate PU. `base` is the cost from another package; the
 /// tables hold the (negative) differences for the same package, cache, core and PU.
 struct Apart {
-    costs: [f64; Pair::ALL.len()],
+    costs: [f64; PuDistance::ALL.len()],
     /// By PU.
     spots: Vec<Spot>,
     /// PUs with non-zero entries.
@@ -239,7 +239,7 @@ impl Apart {
         });
 
         Self {
-            costs: Pair::ALL.map(|pair| costs.of(pair)),
+            costs: PuDistance::ALL.map(|pair| costs.of(pair)),
             spots: spots.collect(),
             with: Vec::new(),
             base: 0.0,
@@ -286,7 +286,7 @@ impl Apart {
 }
 
 /// Partner groups of each group, with wake-ups per second; a partner may be repeated.
-fn rates_between(groups: &[Group], traffic: &Traffic) -> Vec<Vec<(usize, f64)>> {
+fn rates_between(groups: &[PuGroup], traffic: &WakeUpTraffic) -> Vec<Vec<(usize, f64)>> {
     let of: ByTask<usize> = groups
         .iter()
         .enumerate()
@@ -315,12 +315,12 @@ mod tests {
     }
 
     /// Pairs of tasks with how often they wake each other a second, after 30 µs; and how busy tasks are.
-    fn traffic(pairs: &[(u32, u32, f64, f64)], busy: &[f64]) -> Traffic {
+    fn traffic(pairs: &[(u32, u32, f64, f64)], busy: &[f64]) -> WakeUpTraffic {
         let exchange = |&(a, b, per_second, both_run): &(u32, u32, f64, f64)| {
             ((task(a), task(b)), Exchange { per_second, wait: 30e-6, both_run })
         };
         let busy = (0..).map(task).zip(busy.iter().copied());
-        Traffic::of(pairs.iter().map(exchange), busy)
+        WakeUpTraffic::of(pairs.iter().map(exchange), busy)
     }
 
     /// Added up level by level it is what each pair of PUs costs.
@@ -336,7 +336,7 @@ mod tests {
             apart.set(machine.all_pus().map(|pu| (pu, 1.0)));
             apart.set(partners.iter().copied());
             for pu in machine.all_pus() {
-                let pair = |at: PuIdx| Pair::of(&machine, nr(pu), nr(at)).unwrap();
+                let pair = |at: PuIdx| PuDistance::of(&machine, nr(pu), nr(at)).unwrap();
                 let expected: f64 =
                     partners.iter().map(|(at, rate)| rate * costs.of(pair(*at))).sum();
                 assert!((apart.at(pu) - expected).abs() < 1e-9, "{spec} {pu:?}");
@@ -378,7 +378,7 @@ mod tests {
     ) -> Vec<u32> {
         let machine = machine(spec);
         let pus: Vec<PuIdx> = machine.all_pus().collect();
-        let places = Places::new(&machine, &pus);
+        let places = UsableMachine::new(&machine, &pus);
         let (traffic, costs) = (traffic(pairs, &[0.5; 8]), WakeUpCosts::default());
         let pu = |number: u32| PuIdx::new(number as usize);
         let before = before.iter().map(|(order, at)| (task(*order), pu(*at))).collect();

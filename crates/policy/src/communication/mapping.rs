@@ -20,7 +20,7 @@
 //!   -> test `known_patterns`
 
 use super::matrix::Matrix;
-use crate::places::Places;
+use crate::places::UsableMachine;
 use colocate_evidence::TaskId;
 use colocate_machine::PuIdx;
 use std::cmp::Ordering;
@@ -30,11 +30,11 @@ use std::collections::{BTreeMap, BinaryHeap};
 const EXCHANGED: usize = 128;
 
 /// Path to a PU: package, node, last-level cache, core and PU.
-pub(crate) type Path = [usize; 5];
+pub(crate) type PuPath = [usize; 5];
 
 /// Steps up and down the tree from one PU to another.
 #[must_use]
-pub(crate) fn distance(a: &Path, b: &Path) -> f64 {
+pub(crate) fn distance(a: &PuPath, b: &PuPath) -> f64 {
     let shared = a.iter().zip(b).take_while(|(a, b)| a == b).count();
     2.0 * (a.len() - shared) as f64
 }
@@ -43,14 +43,14 @@ pub(crate) fn distance(a: &Path, b: &Path) -> f64 {
 /// nothing (equation 8 of Cruz et al., JPDC 2014). Equivalent: any two tasks share a domain of the
 /// tree in both placements or in neither.
 #[must_use]
-pub fn are_symmetric(places: &Places<'_>, now: &[PuIdx], before: &[PuIdx]) -> bool {
-    let both: Vec<(Path, Path)> = now
+pub fn are_symmetric(places: &UsableMachine<'_>, now: &[PuIdx], before: &[PuIdx]) -> bool {
+    let both: Vec<(PuPath, PuPath)> = now
         .iter()
         .zip(before)
         .map(|(now, before)| (places.path(*now), places.path(*before)))
         .collect();
     // At each depth the domains of one placement map one to one to those of the other.
-    (1..=Path::default().len()).all(|depth| {
+    (1..=PuPath::default().len()).all(|depth| {
         let mut there = BTreeMap::new();
         let mut back = BTreeMap::new();
         both.iter().all(|(now, before)| {
@@ -84,8 +84,8 @@ impl Rows {
     }
 
     /// Cost of a placement; `seats` are indexes into `paths`.
-    fn cost(&self, paths: &[Path], seats: &[usize]) -> f64 {
-        let at: Vec<Path> = seats.iter().map(|pu| paths[*pu]).collect();
+    fn cost(&self, paths: &[PuPath], seats: &[usize]) -> f64 {
+        let at: Vec<PuPath> = seats.iter().map(|pu| paths[*pu]).collect();
         // No task has this index, so every partner counts.
         let costs = (0..seats.len()).map(|task| self.cost_of(task, &at[task], &at, usize::MAX));
         // Each pair is in the rows of both its tasks.
@@ -93,7 +93,7 @@ impl Rows {
     }
 
     /// Cost of a task at `at`, with its partners at `seats`, without the partner `without`.
-    fn cost_of(&self, task: usize, at: &Path, seats: &[Path], without: usize) -> f64 {
+    fn cost_of(&self, task: usize, at: &PuPath, seats: &[PuPath], without: usize) -> f64 {
         let others = self.0[task].iter().filter(|(other, _)| *other != without);
         others.map(|(other, amount)| amount * distance(at, &seats[*other])).sum()
     }
@@ -101,17 +101,17 @@ impl Rows {
 
 /// Cost of a placement: amount × distance, summed over pairs.
 #[must_use]
-pub fn cost(matrix: &Matrix, tasks: &[TaskId], places: &Places<'_>, seats: &[PuIdx]) -> f64 {
-    let paths: Vec<Path> = seats.iter().map(|pu| places.path(*pu)).collect();
+pub fn cost(matrix: &Matrix, tasks: &[TaskId], places: &UsableMachine<'_>, seats: &[PuIdx]) -> f64 {
+    let paths: Vec<PuPath> = seats.iter().map(|pu| places.path(*pu)).collect();
     let seats: Vec<usize> = (0..seats.len()).collect();
     Rows::of(matrix, tasks).cost(&paths, &seats)
 }
 
 /// PU of each task; empty if no PU is usable.
 #[must_use]
-pub fn mapping(matrix: &Matrix, tasks: &[TaskId], places: &Places<'_>) -> Vec<PuIdx> {
+pub fn mapping(matrix: &Matrix, tasks: &[TaskId], places: &UsableMachine<'_>) -> Vec<PuIdx> {
     let rows = Rows::of(matrix, tasks);
-    let paths: Vec<Path> = places.pus.iter().map(|pu| places.path(*pu)).collect();
+    let paths: Vec<PuPath> = places.pus.iter().map(|pu| places.path(*pu)).collect();
     if paths.is_empty() {
         return Vec::new();
     }
@@ -146,7 +146,7 @@ enum Start {
 /// Deals tasks to the parts of a domain; `pus` are the domain's PUs in tree order.
 fn deal(
     rows: &Rows,
-    paths: &[Path],
+    paths: &[PuPath],
     tasks: Vec<usize>,
     (pus, level): (&[usize], usize),
     start: Start,
@@ -190,20 +190,20 @@ fn grown(rows: &Rows, left: &mut Vec<usize>, wanted: usize, start: Start) -> Vec
     let mut amounts: Vec<f64> = all.iter().map(|amount| factor * amount).collect();
     // The heap pops its maximum; a corner wants the task with the least amount.
     let sign = if start == Start::Corner { -1.0 } else { 1.0 };
-    let mut first: BinaryHeap<Candidate> =
-        left.iter().map(|task| Candidate { amount: sign * all[*task], task: *task }).collect();
+    let mut first: BinaryHeap<QueuedTask> =
+        left.iter().map(|task| QueuedTask { amount: sign * all[*task], task: *task }).collect();
     // Amounts grow, so the largest entry of a task is the current one, and comes first.
     let mut with_taken = BinaryHeap::new();
     let mut taken = Vec::with_capacity(wanted);
     while taken.len() < wanted {
-        let Some(Candidate { task, .. }) = with_taken.pop().or_else(|| first.pop()) else { break };
+        let Some(QueuedTask { task, .. }) = with_taken.pop().or_else(|| first.pop()) else { break };
         if !std::mem::take(&mut is_left[task]) {
             // An older entry of a task that is taken by now.
             continue;
         }
         for (other, amount) in rows.0[task].iter().filter(|(other, _)| is_left[*other]) {
             amounts[*other] += amount;
-            with_taken.push(Candidate { amount: amounts[*other], task: *other });
+            with_taken.push(QueuedTask { amount: amounts[*other], task: *other });
         }
         taken.push(task);
     }
@@ -275,20 +275,20 @@ fn largest_gain(tasks: &[usize], done: usize, gains: &[f64], less: &[f64]) -> Op
 
 /// Task in a priority queue, by amount; the lowest index wins among equals.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Candidate {
+struct QueuedTask {
     amount: f64,
     task: usize,
 }
 
-impl Eq for Candidate {}
+impl Eq for QueuedTask {}
 
-impl Ord for Candidate {
+impl Ord for QueuedTask {
     fn cmp(&self, other: &Self) -> Ordering {
         self.amount.total_cmp(&other.amount).then(other.task.cmp(&self.task))
     }
 }
 
-impl PartialOrd for Candidate {
+impl PartialOrd for QueuedTask {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -301,7 +301,7 @@ struct Far {
 }
 
 impl Far {
-    fn of(paths: &[Path]) -> Self {
+    fn of(paths: &[PuPath]) -> Self {
         let all = paths.iter().flat_map(|a| paths.iter().map(move |b| distance(a, b)));
         Self { places: paths.len(), all: all.collect() }
     }
@@ -312,13 +312,13 @@ impl Far {
 }
 
 /// Cost of each task at each place, with all other tasks fixed.
-struct Costs<'a> {
+struct PlacementCosts<'a> {
     rows: &'a Rows,
     far: &'a Far,
     all: Vec<f64>,
 }
 
-impl<'a> Costs<'a> {
+impl<'a> PlacementCosts<'a> {
     fn of(rows: &'a Rows, far: &'a Far, seats: &[usize]) -> Self {
         let mut costs = Self { rows, far, all: vec![0.0; seats.len() * far.places] };
         for (task, seat) in seats.iter().enumerate() {
@@ -350,7 +350,7 @@ impl<'a> Costs<'a> {
 
 /// Swaps two tasks, or moves a task to a free place, as long as the cost falls.
 fn exchange(rows: &Rows, far: &Far, seats: &mut [usize]) {
-    let mut costs = Costs::of(rows, far, seats);
+    let mut costs = PlacementCosts::of(rows, far, seats);
     let mut on = vec![0_u32; far.places];
     seats.iter().for_each(|place| on[*place] += 1);
     let mut with = vec![0.0; seats.len()];
@@ -425,7 +425,7 @@ mod tests {
     fn mapped(spec: &str, count: u32, matrix: &Matrix) -> (f64, Vec<u32>) {
         let machine = machine(spec);
         let pus: Vec<PuIdx> = machine.all_pus().collect();
-        let places = Places::new(&machine, &pus);
+        let places = UsableMachine::new(&machine, &pus);
         let seats = mapping(matrix, &tasks(count), &places);
         (cost(matrix, &tasks(count), &places, &seats), seats.iter().map(|pu| pu.0).collect())
     }
@@ -488,7 +488,7 @@ mod tests {
     fn symmetric_placements_do_not_differ() {
         let machine = machine("core:2 pu:2");
         let pus: Vec<PuIdx> = machine.all_pus().collect();
-        let places = Places::new(&machine, &pus);
+        let places = UsableMachine::new(&machine, &pus);
         let of = |seats: [u32; 2]| seats.map(|pu| PuIdx::new(pu as usize));
         assert!(are_symmetric(&places, &of([0, 1]), &of([2, 3])));
         assert!(!are_symmetric(&places, &of([0, 1]), &of([0, 2])));
@@ -509,7 +509,7 @@ mod tests {
     fn least(spec: &str, count: u32, matrix: &Matrix) -> f64 {
         let machine = machine(spec);
         let pus: Vec<PuIdx> = machine.all_pus().collect();
-        let places = Places::new(&machine, &pus);
+        let places = UsableMachine::new(&machine, &pus);
         let tasks = tasks(count);
         let mut best = f64::INFINITY;
         let mut seats: Vec<PuIdx> = Vec::new();
@@ -562,7 +562,7 @@ mod tests {
         fn symmetric_is_as_far(seats in prop::collection::vec((0..8_usize, 0..8_usize), 0..6)) {
             let machine = machine("pack:2 core:2 pu:2");
             let pus: Vec<PuIdx> = machine.all_pus().collect();
-            let places = Places::new(&machine, &pus);
+            let places = UsableMachine::new(&machine, &pus);
             let (now, before): (Vec<PuIdx>, Vec<PuIdx>) =
                 seats.iter().map(|(now, before)| (pus[*now], pus[*before])).unzip();
             let far = |seats: &[PuIdx], a: usize, b: usize| {

@@ -4,7 +4,7 @@
 use super::filter::{Filter, Uneven};
 use super::mapping::{are_symmetric, mapping};
 use super::matrix::Matrix;
-use crate::places::Places;
+use crate::places::UsableMachine;
 use colocate_evidence::TaskId;
 use colocate_machine::PuIdx;
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ impl Pipeline {
         new: &Matrix,
         piece: f64,
         live: &[TaskId],
-        places: &Places<'_>,
+        places: &UsableMachine<'_>,
     ) -> bool {
         self.matrix = self.matrix.aged(self.filter.aging(), new);
         // Amounts of ended tasks would keep PUs occupied.
@@ -52,7 +52,7 @@ impl Pipeline {
 
     /// Adds the amounts since the last call, without aging. Once `is_time`, maps tasks by all
     /// amounts; maps again only after a PU is lost.
-    pub fn map_once(&mut self, is_time: bool, new: &Matrix, places: &Places<'_>) {
+    pub fn map_once(&mut self, is_time: bool, new: &Matrix, places: &UsableMachine<'_>) {
         self.matrix = self.matrix.aged(0.0, new);
         if self.seats.values().any(|pu| !places.pus.contains(pu)) {
             self.seats.clear();
@@ -76,7 +76,7 @@ impl Pipeline {
     }
 
     /// Maps tasks; false if all pairs keep their distance.
-    fn map(&mut self, tasks: &[TaskId], places: &Places<'_>) -> bool {
+    fn map(&mut self, tasks: &[TaskId], places: &UsableMachine<'_>) -> bool {
         let new = mapping(&self.matrix, tasks, places);
         let old: Option<Vec<PuIdx>> =
             tasks.iter().map(|task| self.seats.get(task).copied()).collect();

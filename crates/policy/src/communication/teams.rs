@@ -21,11 +21,11 @@
 
 use super::ByTask;
 use super::groups::LEAST_GAIN;
-use super::traffic::Traffic;
-use crate::places::Places;
+use super::traffic::WakeUpTraffic;
+use crate::places::UsableMachine;
 use colocate_evidence::TaskId;
-use colocate_machine::calibrated::Pair;
-use colocate_machine::{Machine, PuIdx, Shared};
+use colocate_machine::calibrated::PuDistance;
+use colocate_machine::{Machine, PuIdx, SharedPart};
 use colocate_model::communication::WakeUpCosts;
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ const FAR: f64 = 0.2;
 /// Free cores per busy core of a team in a new part. Chosen: load varies.
 const ROOM: f64 = 1.25;
 /// Kinds of parts, narrowest first.
-const PARTS: [Shared; 3] = [Shared::Cache, Shared::Node, Shared::Package];
+const PARTS: [SharedPart; 3] = [SharedPart::Cache, SharedPart::Node, SharedPart::Package];
 
 /// Tasks that communicate.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,21 +57,21 @@ pub struct Team {
 }
 
 /// Part of the machine: the PUs that share a cache, node or package with a PU.
-pub type Part = (Shared, PuIdx);
+pub type PartAtPu = (SharedPart, PuIdx);
 
 /// Teams of the tasks for which `may_be` is true. `before`: previous parts. A task with an unknown
 /// busy share is in no team.
 #[must_use]
 pub fn teams(
-    traffic: &Traffic,
+    traffic: &WakeUpTraffic,
     costs: &WakeUpCosts,
-    places: &Places<'_>,
-    before: &BTreeMap<TaskId, Part>,
+    places: &UsableMachine<'_>,
+    before: &BTreeMap<TaskId, PartAtPu>,
     may_be: impl Fn(TaskId) -> bool,
 ) -> Vec<Team> {
     let mut teams: Vec<Team> = Vec::new();
     // A part is at best a shared cache: anything closer is the kernel's choice and not counted.
-    let saved = farthest(places, costs) - costs.of(Pair::SameCache);
+    let saved = farthest(places, costs) - costs.of(PuDistance::SameCache);
     if saved <= 0.0 {
         return teams;
     }
@@ -126,30 +126,30 @@ pub fn teams(
 }
 
 /// Largest cost of a wake-up between usable PUs, in seconds.
-fn farthest(places: &Places<'_>, costs: &WakeUpCosts) -> f64 {
+fn farthest(places: &UsableMachine<'_>, costs: &WakeUpCosts) -> f64 {
     let machine = places.machine;
     let Some(&first) = places.pus.first() else { return 0.0 };
     let cache = machine.last_level_cache(first);
     let package = machine.cores[machine.core_of(first).idx()].package;
     costs.of(if places.cores.iter().any(|it| machine.cores[it.core.idx()].package != package) {
-        Pair::OtherPackage
+        PuDistance::OtherPackage
     } else if places.pus.iter().any(|pu| machine.last_level_cache(*pu) != cache) {
-        Pair::OtherCache
+        PuDistance::OtherCache
     } else {
-        Pair::SameCache
+        PuDistance::SameCache
     })
 }
 
 /// Part of the machine with some of the usable PUs.
-struct Candidate {
-    part: Part,
+struct PartCandidate {
+    part: PartAtPu,
     pus: Vec<PuIdx>,
     /// Indexes of the cores of `pus`.
     cores: Vec<usize>,
 }
 
-impl Candidate {
-    fn new(shared: Shared, pus: Vec<PuIdx>, machine: &Machine) -> Self {
+impl PartCandidate {
+    fn new(shared: SharedPart, pus: Vec<PuIdx>, machine: &Machine) -> Self {
         let mut cores: Vec<usize> = pus.iter().map(|pu| machine.core_of(*pu).idx()).collect();
         // `pus` are in logical order, so the PUs of a core are adjacent.
         cores.dedup();
@@ -168,19 +168,19 @@ impl Candidate {
 }
 
 /// Parts of a kind with several usable PUs, but not all.
-fn candidates(places: &Places<'_>, shared: Shared) -> Vec<Candidate> {
+fn candidates(places: &UsableMachine<'_>, shared: SharedPart) -> Vec<PartCandidate> {
     let mut parts = places.machine.parts(shared);
     parts.iter_mut().for_each(|pus| pus.retain(|pu| places.pus.binary_search(pu).is_ok()));
     // All usable PUs would be no restriction.
     parts.retain(|pus| pus.len() > 1 && pus.len() < places.pus.len());
-    parts.into_iter().map(|pus| Candidate::new(shared, pus, places.machine)).collect()
+    parts.into_iter().map(|pus| PartCandidate::new(shared, pus, places.machine)).collect()
 }
 
 /// Current placement and load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now<'a> {
     /// Previous parts of teams.
-    pub parts: &'a BTreeMap<TaskId, Part>,
+    pub parts: &'a BTreeMap<TaskId, PartAtPu>,
     /// Tasks pinned to a PU.
     pub seats: &'a BTreeMap<TaskId, PuIdx>,
     /// PU of the last run of each team task.
@@ -193,10 +193,10 @@ pub(crate) struct Now<'a> {
 #[must_use]
 pub(crate) fn parts(
     teams: &[Team],
-    traffic: &Traffic,
-    places: &Places<'_>,
+    traffic: &WakeUpTraffic,
+    places: &UsableMachine<'_>,
     now: Now<'_>,
-) -> Vec<Option<Part>> {
+) -> Vec<Option<PartAtPu>> {
     if teams.is_empty() {
         return Vec::new();
     }
@@ -208,7 +208,7 @@ pub(crate) fn parts(
         // The load of siblings together may exceed one core.
         *free = (*free - busy).max(0.0);
     }
-    let all: Vec<Candidate> = PARTS.iter().flat_map(|part| candidates(places, *part)).collect();
+    let all: Vec<PartCandidate> = PARTS.iter().flat_map(|part| candidates(places, *part)).collect();
     let mut chosen = Vec::with_capacity(teams.len());
     for team in teams {
         // Teams are sorted by loss, so the team with most to lose chooses first.
@@ -226,15 +226,15 @@ pub(crate) fn parts(
 /// Part of a team; `None`: not pinned.
 fn choose<'a>(
     team: &Team,
-    all: &'a [Candidate],
+    all: &'a [PartCandidate],
     free: &[f64],
-    traffic: &Traffic,
+    traffic: &WakeUpTraffic,
     now: Now<'_>,
-) -> Option<&'a Candidate> {
+) -> Option<&'a PartCandidate> {
     let had = now.parts.get(&team.tasks[0]);
     // Without the reserve of `ROOM`, so that a team does not leave on small changes of load.
     let stays = all.iter().find(|it| had == Some(&it.part) && it.room(free) >= team.busy);
-    let fitting: Vec<&Candidate> =
+    let fitting: Vec<&PartCandidate> =
         all.iter().filter(|part| part.room(free) >= team.busy * ROOM).collect();
     if stays.is_some() || fitting.is_empty() {
         return stays;
@@ -255,7 +255,11 @@ fn choose<'a>(
 }
 
 /// Busy shares of a team's tasks, by the PU of the last run.
-fn spent(team: &Team, traffic: &Traffic, ran: &BTreeMap<TaskId, PuIdx>) -> BTreeMap<PuIdx, f64> {
+fn spent(
+    team: &Team,
+    traffic: &WakeUpTraffic,
+    ran: &BTreeMap<TaskId, PuIdx>,
+) -> BTreeMap<PuIdx, f64> {
     let mut spent = BTreeMap::new();
     for task in &team.tasks {
         if let Some(pu) = ran.get(task) {
@@ -266,7 +270,11 @@ fn spent(team: &Team, traffic: &Traffic, ran: &BTreeMap<TaskId, PuIdx>) -> BTree
 }
 
 /// Wake-ups per second between a team and pinned tasks, by PU.
-fn calls(team: &Team, traffic: &Traffic, seats: &BTreeMap<TaskId, PuIdx>) -> BTreeMap<PuIdx, f64> {
+fn calls(
+    team: &Team,
+    traffic: &WakeUpTraffic,
+    seats: &BTreeMap<TaskId, PuIdx>,
+) -> BTreeMap<PuIdx, f64> {
     let mut calls = BTreeMap::new();
     for ((a, b), pair) in traffic.pairs() {
         let other = match [a, b].map(|task| team.tasks.binary_search(&task).is_ok()) {
@@ -297,35 +305,35 @@ mod tests {
     }
 
     /// Pairs of tasks with how often they wake each other a second.
-    fn traffic(pairs: &[(u32, u32, f64)], busy: &[f64]) -> Traffic {
+    fn traffic(pairs: &[(u32, u32, f64)], busy: &[f64]) -> WakeUpTraffic {
         let exchange = |&(a, b, per_second): &(u32, u32, f64)| {
             ((task(a), task(b)), Exchange { per_second, wait: 30e-6, both_run: 0.5 })
         };
         let busy = (0..).map(task).zip(busy.iter().copied());
-        Traffic::of(pairs.iter().map(exchange), busy)
+        WakeUpTraffic::of(pairs.iter().map(exchange), busy)
     }
 
     struct Given<'a> {
         pairs: &'a [(u32, u32, f64)],
         busy: &'a [f64],
-        before: &'a [(u32, Part)],
+        before: &'a [(u32, PartAtPu)],
         seats: &'a [(u32, u32)],
         ran: &'a [(u32, u32)],
         load: &'a [(u32, f64)],
     }
 
     /// The tasks of a team, and its part.
-    type Put = (Vec<u32>, Option<(Shared, u32)>);
+    type Put = (Vec<u32>, Option<(SharedPart, u32)>);
 
     fn put(spec: &str, given: &Given<'_>) -> Vec<Put> {
         let machine = machine(spec);
         let pus: Vec<PuIdx> = machine.all_pus().collect();
-        let places = Places::new(&machine, &pus);
+        let places = UsableMachine::new(&machine, &pus);
         let traffic = traffic(given.pairs, given.busy);
         let seats: BTreeMap<TaskId, PuIdx> =
             given.seats.iter().map(|(order, pu)| (task(*order), PuIdx(*pu))).collect();
         let costs = WakeUpCosts::default();
-        let before: BTreeMap<TaskId, Part> =
+        let before: BTreeMap<TaskId, PartAtPu> =
             given.before.iter().map(|(order, part)| (task(*order), *part)).collect();
         let may_be = |task| !seats.contains_key(&task);
         let teams = teams(&traffic, &costs, &places, &before, may_be);
@@ -350,8 +358,8 @@ mod tests {
             assert_eq!((found.len(), &found[0].0[..]), (1, &[0, 1, 2, 3][..]));
             found[0].1
         };
-        assert_eq!(part(0.4), Some((Shared::Cache, 0)), "1.6 of 2 cores");
-        assert_eq!(part(0.5), Some((Shared::Node, 0)), "2 of 4 cores, with room");
+        assert_eq!(part(0.4), Some((SharedPart::Cache, 0)), "1.6 of 2 cores");
+        assert_eq!(part(0.5), Some((SharedPart::Node, 0)), "2 of 4 cores, with room");
         assert_eq!(part(0.9), None, "3.6 of 4 cores");
         let one_cache = put("l3:1 core:8", &Given { pairs: &chain, busy: &[0.4; 4], ..NONE });
         assert!(one_cache.is_empty());
@@ -370,7 +378,7 @@ mod tests {
     fn teams_have_a_part_each() {
         let pairs = [(0, 1, 2e4), (2, 3, 3e4), (4, 5, 1e4)];
         let found = put(SPEC, &Given { pairs: &pairs, busy: &[0.7; 6], ..NONE });
-        let cache = |pu| Some((Shared::Cache, pu));
+        let cache = |pu| Some((SharedPart::Cache, pu));
         assert_eq!(found, [(vec![2, 3], cache(0)), (vec![0, 1], cache(4)), (vec![4, 5], cache(8))]);
         let busy_there = Given { pairs: PAIR, busy: &[0.7; 2], load: &[(1, 0.9)], ..NONE };
         assert_eq!(put(SPEC, &busy_there)[0].1, cache(4), "another task has a core");
@@ -381,12 +389,12 @@ mod tests {
         let part = |busy: &[f64], before| {
             put(SPEC, &Given { pairs: PAIR, busy, before: &[(0, before)], ..NONE })[0].1
         };
-        let third = (Shared::Cache, PuIdx(8));
-        assert_eq!(part(&[0.95; 2], third), Some((Shared::Cache, 8)), "1.9 of 2 cores");
-        assert_eq!(part(&[1.05; 2], third), Some((Shared::Node, 0)));
+        let third = (SharedPart::Cache, PuIdx(8));
+        assert_eq!(part(&[0.95; 2], third), Some((SharedPart::Cache, 8)), "1.9 of 2 cores");
+        assert_eq!(part(&[1.05; 2], third), Some((SharedPart::Node, 0)));
         assert_eq!(
-            part(&[0.5; 2], (Shared::Node, PuIdx(12))),
-            Some((Shared::Cache, 0)),
+            part(&[0.5; 2], (SharedPart::Node, PuIdx(12))),
+            Some((SharedPart::Cache, 0)),
             "no such part"
         );
     }
@@ -396,7 +404,7 @@ mod tests {
     fn a_team_is_near_those_that_have_a_pu() {
         let pairs = [(0, 1, 2e4), (1, 2, 1e4)];
         let given = Given { pairs: &pairs, busy: &[0.5; 3], seats: &[(2, 13)], ..NONE };
-        assert_eq!(put(SPEC, &given), [(vec![0, 1], Some((Shared::Cache, 12)))]);
+        assert_eq!(put(SPEC, &given), [(vec![0, 1], Some((SharedPart::Cache, 12)))]);
     }
 
     /// One is on each package, and the busier one on the second. Where they lose little, that is where most of their time is spent.
@@ -407,9 +415,9 @@ mod tests {
             put(SPEC, &Given { pairs, busy, ran, ..NONE })[0].1
         };
         let apart = &[(0, 2), (1, 14)];
-        assert_eq!(part(2e4, [0.7, 0.8], apart), Some((Shared::Cache, 12)));
-        assert_eq!(part(4e3, [0.7, 0.8], apart), Some((Shared::Cache, 12)));
-        assert_eq!(part(2e4, [0.7, 0.8], &[]), Some((Shared::Cache, 0)));
+        assert_eq!(part(2e4, [0.7, 0.8], apart), Some((SharedPart::Cache, 12)));
+        assert_eq!(part(4e3, [0.7, 0.8], apart), Some((SharedPart::Cache, 12)));
+        assert_eq!(part(2e4, [0.7, 0.8], &[]), Some((SharedPart::Cache, 0)));
         assert_eq!(part(4e3, [0.7, 0.8], &[]), None, "its memory may be anywhere");
     }
 
@@ -417,13 +425,13 @@ mod tests {
     fn only_usable_pus_count() {
         let machine = machine(SPEC);
         let pus = [0, 1, 4, 5, 6].map(PuIdx);
-        let places = Places::new(&machine, &pus);
+        let places = UsableMachine::new(&machine, &pus);
         let traffic = traffic(PAIR, &[0.4; 2]);
         let (costs, before) = (WakeUpCosts::default(), BTreeMap::new());
         let teams = teams(&traffic, &costs, &places, &before, |_| true);
         let (none, load) = (BTreeMap::new(), BTreeMap::new());
         let now = Now { parts: &before, seats: &none, ran: &none, load: &load };
         let found = parts(&teams, &traffic, &places, now);
-        assert_eq!(found, [Some((Shared::Cache, PuIdx(4)))]);
+        assert_eq!(found, [Some((SharedPart::Cache, PuIdx(4)))]);
     }
 }

@@ -14,7 +14,7 @@ use super::ByTask;
 use crate::evidence::QueuedJob;
 use colocate_evidence::{TaskId, WakeUps};
 use colocate_machine::Nanos;
-use colocate_machine::calibrated::Pair as Lie;
+use colocate_machine::calibrated::PuDistance;
 use colocate_model::communication::{Exchange, WakeUpCosts};
 
 /// Time constant of the means in seconds (weight 1/e). Chosen: a server's load changes within
@@ -33,33 +33,33 @@ pub type Two = (TaskId, TaskId);
 
 /// Wake-up statistics of pairs, and busy shares of tasks.
 #[derive(Clone, Debug, Default)]
-pub struct Traffic {
+pub struct WakeUpTraffic {
     at: Option<Nanos>,
     /// Two samples have been noted.
     has_rates: bool,
     /// Sorted by pair.
-    pairs: Vec<Pair>,
+    pairs: Vec<PairTraffic>,
     busy: ByTask<f64>,
 }
 
 /// Pair with its sums at the last sample; `exchange` is `None` until the second sample.
 #[derive(Clone, Debug, PartialEq)]
-struct Pair {
+struct PairTraffic {
     two: Two,
-    sums: Sums,
+    sums: PairSums,
     exchange: Option<Exchange>,
 }
 
 /// Sums over both directions; `waited` and `both_ran` in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Sums {
+struct PairSums {
     count: f64,
     same_pu: f64,
     waited: f64,
     both_ran: f64,
 }
 
-impl Sums {
+impl PairSums {
     fn plus(self, other: Self) -> Self {
         Self {
             count: self.count + other.count,
@@ -88,7 +88,7 @@ impl Sums {
     }
 }
 
-impl Traffic {
+impl WakeUpTraffic {
     /// Adds a sample of the sums and of the threads' busy shares. `shares` is true for a task that
     /// the policy pins to a shared PU. False for the first sample, and for a sample too soon after
     /// the last, which is dropped.
@@ -162,8 +162,9 @@ impl Traffic {
         pairs: impl Iterator<Item = (Two, Exchange)>,
         busy: impl Iterator<Item = (TaskId, f64)>,
     ) -> Self {
-        let sums = Sums::default();
-        let pairs = pairs.map(|(two, exchange)| Pair { two, sums, exchange: Some(exchange) });
+        let sums = PairSums::default();
+        let pairs =
+            pairs.map(|(two, exchange)| PairTraffic { two, sums, exchange: Some(exchange) });
         Self { pairs: pairs.collect(), busy: busy.collect(), ..Self::default() }
     }
 
@@ -198,15 +199,15 @@ fn key((a, b): Two) -> u128 {
 }
 
 /// Merges both directions of a pair; sorted by pair.
-fn pairs(wake_ups: &[WakeUps]) -> Vec<Pair> {
+fn pairs(wake_ups: &[WakeUps]) -> Vec<PairTraffic> {
     // Integers sort faster than pairs: smaller, and compared in one step.
     let mut order: Vec<(u128, usize)> =
         wake_ups.iter().zip(0..).filter_map(|(one, at)| Some((key(pair_of(one)?), at))).collect();
     order.sort_unstable();
-    let mut pairs: Vec<Pair> = Vec::with_capacity(order.len());
+    let mut pairs: Vec<PairTraffic> = Vec::with_capacity(order.len());
     for one in order.into_iter().map(|(_, at)| &wake_ups[at]) {
         let Some(two) = pair_of(one) else { continue };
-        let sums = Sums {
+        let sums = PairSums {
             count: one.count as f64,
             same_pu: one.same_pu.unwrap_or(0) as f64,
             waited: one.waited.unwrap_or_default().as_secs_f64(),
@@ -214,7 +215,7 @@ fn pairs(wake_ups: &[WakeUps]) -> Vec<Pair> {
         };
         match pairs.last_mut().filter(|last| last.two == two) {
             Some(last) => last.sums = last.sums.plus(sums),
-            None => pairs.push(Pair { two, sums, exchange: None }),
+            None => pairs.push(PairTraffic { two, sums, exchange: None }),
         }
     }
     pairs
@@ -222,10 +223,10 @@ fn pairs(wake_ups: &[WakeUps]) -> Vec<Pair> {
 
 /// Updates the means by rates per second. Times are updated only if less than the part `apart` of
 /// the wake-ups ended on the waker's PU.
-fn take(pair: &mut Exchange, passed: Sums, weight: f64, apart: f64, costs: &WakeUpCosts) {
+fn take(pair: &mut Exchange, passed: PairSums, weight: f64, apart: f64, costs: &WakeUpCosts) {
     pair.per_second += weight * (passed.count - pair.per_second);
     if passed.count > 0.0 && passed.same_pu < apart * passed.count {
-        let here = costs.of(Lie::SamePu);
+        let here = costs.of(PuDistance::SamePu);
         let there = passed.count - passed.same_pu;
         // A longer wait is for a PU that another task has, not for the wake-up.
         let each = ((passed.waited - passed.same_pu * here) / there).clamp(here, costs.most());
@@ -255,18 +256,18 @@ mod tests {
         }]
     }
 
-    fn noted(traffic: &mut Traffic, at: Nanos, wake_ups: &[WakeUps]) -> bool {
+    fn noted(traffic: &mut WakeUpTraffic, at: Nanos, wake_ups: &[WakeUps]) -> bool {
         traffic.note(at, wake_ups, &[], |_| false, &WakeUpCosts::default())
     }
 
-    fn only(traffic: &Traffic) -> Exchange {
+    fn only(traffic: &WakeUpTraffic) -> Exchange {
         *traffic.pairs().next().unwrap().1
     }
 
     /// 1,000 wake-ups of 50 µs in 0.1 s, 10 ms of which both ran; then on one PU, faster.
     #[test]
     fn what_is_seen_on_one_pu_says_nothing_of_two() {
-        let mut traffic = Traffic::default();
+        let mut traffic = WakeUpTraffic::default();
         assert!(!noted(&mut traffic, Nanos::ZERO, &wakes(0, 0, 0, 0)));
         assert!(!noted(&mut traffic, Nanos::from_millis(10), &wakes(100, 0, 5_000, 1_000)));
         assert!(noted(&mut traffic, Nanos::from_millis(100), &wakes(1_000, 0, 50_000, 10_000)));
@@ -289,7 +290,7 @@ mod tests {
     fn moments_on_one_pu_leave_what_is_lost_between_two() {
         let costs = WakeUpCosts::default();
         for (waited, lost) in [(10_000, 0.06), (90_000, 3_000.0 * 46e-6)] {
-            let mut traffic = Traffic::default();
+            let mut traffic = WakeUpTraffic::default();
             noted(&mut traffic, Nanos::ZERO, &wakes(0, 0, 0, 0));
             let seen = wakes(1_000, 700, waited, 0);
             assert!(noted(&mut traffic, Nanos::from_millis(100), &seen));
@@ -299,7 +300,7 @@ mod tests {
 
     #[test]
     fn what_is_over_is_forgotten() {
-        let mut traffic = Traffic::default();
+        let mut traffic = WakeUpTraffic::default();
         noted(&mut traffic, Nanos::ZERO, &wakes(0, 0, 0, 0));
         noted(&mut traffic, Nanos::from_millis(100), &wakes(1_000, 0, 50_000, 0));
         noted(&mut traffic, Nanos::from_secs(3), &wakes(1_000, 0, 50_000, 0));

@@ -41,15 +41,15 @@ mod circle;
 mod nodes;
 mod start;
 
-use super::Costs;
+use super::PairCosts;
 use nodes::Nodes;
 pub(super) use start::prices;
 
 /// Partners of the vertices in a cheapest perfect matching. `near`, any perfect matching, is where
 /// the search starts: the closer to the cheapest, the shorter the search. A cheapest one is kept as
 /// it is where prices prove it.
-pub(super) fn cheapest(costs: &Costs, near: &[usize]) -> Vec<usize> {
-    Search::solved(costs, near).nodes.mate
+pub(super) fn cheapest(costs: &PairCosts, near: &[usize]) -> Vec<usize> {
+    BlossomSearch::solved(costs, near).nodes.mate
 }
 
 /// Marker for "no vertex" and "no node".
@@ -78,7 +78,7 @@ impl Label {
 
 /// Event at which the search stops changing prices.
 #[derive(Clone, Copy, Debug)]
-enum Event {
+enum SearchEvent {
     /// A pair of this free vertex with an even vertex becomes tight.
     Reach(usize),
     /// A pair of the even node with this base and another even node becomes tight.
@@ -97,8 +97,8 @@ struct Bridge {
 }
 
 /// State of the primal-dual search, see the module documentation.
-struct Search<'a> {
-    costs: &'a Costs,
+struct BlossomSearch<'a> {
+    costs: &'a PairCosts,
     nodes: Nodes,
     /// Amount by which the present search has raised prices of even vertices and lowered prices of
     /// odd vertices, in half steps.
@@ -128,9 +128,9 @@ struct Search<'a> {
     closest_slack: Vec<i64>,
 }
 
-impl<'a> Search<'a> {
+impl<'a> BlossomSearch<'a> {
     /// Searches to the end from the prices and the tight pairs of the matching `near`.
-    fn solved(costs: &'a Costs, near: &[usize]) -> Self {
+    fn solved(costs: &'a PairCosts, near: &[usize]) -> Self {
         let mut search = Self::new(costs, prices(costs, near));
         search.match_tight_pairs(near);
         for root in 0..search.nodes.n {
@@ -146,7 +146,7 @@ impl<'a> Search<'a> {
         search
     }
 
-    fn new(costs: &'a Costs, price: Vec<i64>) -> Self {
+    fn new(costs: &'a PairCosts, price: Vec<i64>) -> Self {
         let n = costs.vertices();
         Self {
             costs,
@@ -197,9 +197,9 @@ impl<'a> Search<'a> {
         let (by, event) = self.next_event();
         self.raised += by.max(0);
         match event {
-            Event::Reach(v) => return self.reach(v),
-            Event::Open(node) => self.open(node),
-            Event::Meet(base) => {
+            SearchEvent::Reach(v) => return self.reach(v),
+            SearchEvent::Open(node) => self.open(node),
+            SearchEvent::Meet(base) => {
                 let bridge = self.bridge_of(base, self.closest[base]);
                 let (u, v) = bridge.expect("even nodes that meet have a pair");
                 self.close(u, v);
@@ -209,12 +209,12 @@ impl<'a> Search<'a> {
     }
 
     /// The next event and the change of prices until then, in half steps.
-    fn next_event(&self) -> (i64, Event) {
-        let mut next = (NEVER, Event::Reach(NONE));
+    fn next_event(&self) -> (i64, SearchEvent) {
+        let mut next = (NEVER, SearchEvent::Reach(NONE));
         for &v in &self.touched {
             let at = self.nearest_slack[v];
             if at < next.0 && self.vertex_label[v] == Label::Free {
-                next = (at, Event::Reach(v));
+                next = (at, SearchEvent::Reach(v));
             }
         }
         for &base in &self.evens {
@@ -222,13 +222,13 @@ impl<'a> Search<'a> {
             // half is whole.
             let at = self.closest_slack[base] / 2;
             if at < next.0 {
-                next = (at, Event::Meet(base));
+                next = (at, SearchEvent::Meet(base));
             }
         }
         for &node in &self.nodes.shells {
             let price = self.nodes.blossoms[node - self.nodes.n].price;
             if price < next.0 && self.label_of(node) == Label::Odd {
-                next = (price, Event::Open(node));
+                next = (price, SearchEvent::Open(node));
             }
         }
         (next.0 - self.raised, next.1)
@@ -363,7 +363,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Cost of a cheapest perfect matching, by every set of vertices: `O(2^n · n)`.
-    fn by_brute_force(costs: &Costs) -> i64 {
+    fn by_brute_force(costs: &PairCosts) -> i64 {
         let n = costs.vertices();
         let mut cheapest = vec![i64::MAX; 1 << n];
         cheapest[0] = 0;
@@ -382,22 +382,22 @@ mod tests {
     }
 
     /// The blossoms around a vertex.
-    fn around<'a>(search: &'a Search<'_>, v: usize) -> impl Iterator<Item = usize> + 'a {
+    fn around<'a>(search: &'a BlossomSearch<'_>, v: usize) -> impl Iterator<Item = usize> + 'a {
         let parent = |node: usize| Some(search.nodes.parent[node]).filter(|&parent| parent != NONE);
         std::iter::successors(parent(v), move |&node| parent(node))
     }
 
     /// Prices of the blossoms around both vertices.
-    fn around_both(search: &Search<'_>, u: usize, v: usize) -> i64 {
+    fn around_both(search: &BlossomSearch<'_>, u: usize, v: usize) -> i64 {
         let common = around(search, u).filter(|&node| around(search, v).any(|it| it == node));
         common.map(|node| search.nodes.blossoms[node - search.nodes.n].price).sum()
     }
 
     /// Checks the proof that the prices give, and returns the matching's cost. The search starts
     /// from pairs of neighbours.
-    fn check_proof(costs: &Costs) -> i64 {
+    fn check_proof(costs: &PairCosts) -> i64 {
         let near: Vec<usize> = (0..costs.vertices()).map(|v| v ^ 1).collect();
-        let search = Search::solved(costs, &near);
+        let search = BlossomSearch::solved(costs, &near);
         let mut bound: i64 = search.nodes.blossoms.iter().map(|blossom| blossom.price).sum();
         for u in 0..search.nodes.n {
             assert_eq!(search.nodes.mate[search.nodes.mate[u]], u);
@@ -414,15 +414,15 @@ mod tests {
         cost
     }
 
-    fn random_costs(n: usize, below: usize, seed: u64) -> Costs {
+    fn random_costs(n: usize, below: usize, seed: u64) -> PairCosts {
         let mut rng = SplitMix64::new(seed);
-        Costs::new(n, |_, _| i64::try_from(rng.below(below)).unwrap())
+        PairCosts::new(n, |_, _| i64::try_from(rng.below(below)).unwrap())
     }
 
     /// Two triangles, 0 1 2 and 3 4 5, of cheap pairs: one dear pair must join them.
     #[test]
     fn two_triangles() {
-        let costs = Costs::new(6, |a, b| match (a / 3 == b / 3, a, b) {
+        let costs = PairCosts::new(6, |a, b| match (a / 3 == b / 3, a, b) {
             (true, ..) => 1,
             (false, 2, 3) => 50,
             _ => 100,

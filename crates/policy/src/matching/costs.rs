@@ -6,7 +6,7 @@ use colocate_model::UnitDemand;
 ///
 /// Integers, because the matching compares for equality ("tight" pairs).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Costs {
+pub struct PairCosts {
     n: usize,
     /// Row by row. The diagonal has no meaning.
     cells: Vec<i64>,
@@ -40,7 +40,7 @@ pub fn in_steps(overlap: f64, steps: f64) -> i64 {
     ((overlap * steps) as i64).min(MAX_COST)
 }
 
-impl Costs {
+impl PairCosts {
     /// Table for `n` vertices. `cost(a, b)` for `a < b` is in steps and is clamped to
     /// 0 ..= [`MAX_COST`].
     #[must_use]

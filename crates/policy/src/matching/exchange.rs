@@ -14,7 +14,7 @@ pub(crate) fn improved(
     classes: &[usize],
     cost: impl Fn(usize, &[usize]) -> f64,
 ) -> Vec<Vec<usize>> {
-    let mut search = Search {
+    let mut search = ExchangeSearch {
         before: vec![true; groups.len()],
         now: vec![false; groups.len()],
         rooms,
@@ -32,7 +32,7 @@ pub(crate) fn improved(
 }
 
 /// State of the improvement.
-struct Search<'a, C> {
+struct ExchangeSearch<'a, C> {
     /// By place: greatest number of members.
     rooms: &'a [usize],
     groups: Vec<Vec<usize>>,
@@ -47,7 +47,7 @@ struct Search<'a, C> {
     cost: C,
 }
 
-impl<C: Fn(usize, &[usize]) -> f64> Search<'_, C> {
+impl<C: Fn(usize, &[usize]) -> f64> ExchangeSearch<'_, C> {
     /// One pass over all pairs of groups. True if the cost fell.
     fn pass(&mut self) -> bool {
         self.now.fill(false);
@@ -134,17 +134,17 @@ impl<C: Fn(usize, &[usize]) -> f64> Search<'_, C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matching::Costs;
+    use crate::matching::PairCosts;
     use crate::rng::SplitMix64;
     use proptest::prelude::*;
 
     #[allow(clippy::cast_precision_loss)] // costs are below 1,000
-    fn of_group(costs: &Costs, group: &[usize]) -> f64 {
+    fn of_group(costs: &PairCosts, group: &[usize]) -> f64 {
         let pairs = (0..group.len()).flat_map(|b| (0..b).map(move |a| (a, b)));
         pairs.map(|(a, b)| costs.of(group[a], group[b]) as f64).sum()
     }
 
-    fn total(costs: &Costs, groups: &[Vec<usize>]) -> f64 {
+    fn total(costs: &PairCosts, groups: &[Vec<usize>]) -> f64 {
         groups.iter().map(|group| of_group(costs, group)).sum()
     }
 
@@ -155,7 +155,7 @@ mod tests {
         fn no_exchange_is_left(sizes in prop::collection::vec(0_usize..=5, 0..=4), seed: u64) {
             let mut rng = SplitMix64::new(seed);
             let count = sizes.iter().sum();
-            let costs = Costs::new(count, |_, _| i64::try_from(rng.below(1_000)).unwrap());
+            let costs = PairCosts::new(count, |_, _| i64::try_from(rng.below(1_000)).unwrap());
             let mut items = 0..count;
             let groups: Vec<Vec<usize>> =
                 sizes.iter().map(|&size| items.by_ref().take(size).collect()).collect();

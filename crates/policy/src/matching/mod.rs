@@ -7,7 +7,7 @@ mod blossom;
 mod costs;
 pub(crate) mod exchange;
 
-pub use costs::Costs;
+pub use costs::PairCosts;
 use costs::{MAX_COST, in_steps};
 
 /// Most vertices for which a matching is the cheapest. Chosen: 64 cores of two PUs, which take the
@@ -18,20 +18,20 @@ pub const EXACT_UP_TO: usize = 128;
 /// [`EXACT_UP_TO`] vertices; beyond, one that no exchange of partners between two pairs improves.
 /// `None` if the number of vertices is odd.
 #[must_use]
-pub fn minimum(costs: &Costs) -> Option<Vec<usize>> {
+pub fn minimum(costs: &PairCosts) -> Option<Vec<usize>> {
     if costs.vertices() <= EXACT_UP_TO { cheapest(costs) } else { by_exchange(costs) }
 }
 
 /// Partner of each vertex in a cheapest perfect matching, for any number of vertices. `None` if the
 /// number is odd.
 #[must_use]
-pub fn cheapest(costs: &Costs) -> Option<Vec<usize>> {
+pub fn cheapest(costs: &PairCosts) -> Option<Vec<usize>> {
     Some(blossom::cheapest(costs, &by_exchange(costs)?))
 }
 
 /// Pairs the vertex of the largest cost sum with the vertex of the smallest, and so on inwards, and
 /// exchanges partners. `None` if the number of vertices is odd.
-fn by_exchange(costs: &Costs) -> Option<Vec<usize>> {
+fn by_exchange(costs: &PairCosts) -> Option<Vec<usize>> {
     let n = costs.vertices();
     // The diagonal is no pair, so its cell is taken out of the sum.
     let mut order: Vec<(i64, usize)> =
@@ -48,7 +48,7 @@ fn by_exchange(costs: &Costs) -> Option<Vec<usize>> {
 
 /// The matching `mate` after exchanges of partners that lower the cost.
 #[allow(clippy::cast_precision_loss)] // costs are at most 2^40
-fn exchanged(costs: &Costs, mate: &[usize]) -> Vec<usize> {
+fn exchanged(costs: &PairCosts, mate: &[usize]) -> Vec<usize> {
     let pairs = pairs_of(mate);
     let rooms = vec![2; pairs.len()];
     // All places are alike.
@@ -107,13 +107,13 @@ pub(crate) fn in_groups(
 /// Costs of joining parts of these sizes, by `table` for the lower part first. Sizes of parts differ
 /// by at most 1, and so do sizes of pairs: two parts of the less frequent size are kept apart by a
 /// penalty.
-fn even_costs(sizes: &[usize], table: &[f64]) -> Costs {
+fn even_costs(sizes: &[usize], table: &[f64]) -> PairCosts {
     let n = sizes.len();
     let smallest = sizes.iter().copied().min().unwrap_or(0);
     let small = sizes.iter().filter(|&&size| size == smallest).count();
     let apart = if 2 * small <= n { smallest } else { smallest + 1 };
     let steps = steps(table.iter().copied().fold(0.0, f64::max), n);
-    Costs::new(n, |a, b| {
+    PairCosts::new(n, |a, b| {
         let both = sizes[a] == apart && sizes[b] == apart;
         // With parts of one size, none are kept apart.
         let penalty = if both && small < n { MAX_COST / 2 } else { 0 };
@@ -123,7 +123,7 @@ fn even_costs(sizes: &[usize], table: &[f64]) -> Costs {
 
 /// Predicted costs of all pairs of an even number of places.
 pub(crate) struct Predicted {
-    costs: Costs,
+    costs: PairCosts,
     /// Steps for a cost of 1.
     steps: f64,
 }
@@ -132,7 +132,7 @@ impl Predicted {
     /// Costs of all pairs of `slots` places. `cost(a, b)` for `a < b` is between 0 and `most`.
     pub(crate) fn new(slots: usize, most: f64, mut cost: impl FnMut(usize, usize) -> f64) -> Self {
         let steps = steps(most, slots);
-        Self { costs: Costs::new(slots, |a, b| in_steps(cost(a, b), steps)), steps }
+        Self { costs: PairCosts::new(slots, |a, b| in_steps(cost(a, b), steps)), steps }
     }
 
     /// Whether every perfect matching costs at least `limit`: as prices prove up to [`EXACT_UP_TO`]
@@ -226,10 +226,10 @@ mod tests {
         check_groups(80, 4, 250, 2);
     }
 
-    fn overlaps(count: usize, seed: u64) -> Costs {
+    fn overlaps(count: usize, seed: u64) -> PairCosts {
         let demands = random_demands(count, seed);
         let most = demands.iter().map(|d| d.overlap(d)).fold(0.0, f64::max);
-        Costs::of_overlaps(&demands, steps(most, count))
+        PairCosts::of_overlaps(&demands, steps(most, count))
     }
 
     /// Exact to [`EXACT_UP_TO`]; beyond within a tenth of the cheapest.
@@ -251,10 +251,10 @@ mod tests {
 
     #[test]
     fn odd_numbers_have_no_perfect_matching() {
-        assert_eq!(minimum(&Costs::new(0, |_, _| 1)), Some(vec![]));
-        assert_eq!(minimum(&Costs::new(2, |_, _| 7)), Some(vec![1, 0]));
-        assert_eq!(minimum(&Costs::new(3, |_, _| 7)), None);
-        assert_eq!(minimum(&Costs::new(EXACT_UP_TO + 1, |_, _| 7)), None);
+        assert_eq!(minimum(&PairCosts::new(0, |_, _| 1)), Some(vec![]));
+        assert_eq!(minimum(&PairCosts::new(2, |_, _| 7)), Some(vec![1, 0]));
+        assert_eq!(minimum(&PairCosts::new(3, |_, _| 7)), None);
+        assert_eq!(minimum(&PairCosts::new(EXACT_UP_TO + 1, |_, _| 7)), None);
     }
 
     proptest! {

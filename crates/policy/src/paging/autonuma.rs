@@ -18,18 +18,18 @@
 //! - **Shared stays**: a group that no node uses for most of the time stays.
 //!   -> test `shared_alike_stays`
 
-use super::{Key, Move, Paging, Rule, Seen, most};
-use crate::row::Row;
+use super::{Move, PageGroupKey, Paging, Rule, RuleInput, most};
+use crate::row::PolicyRow;
 use colocate_machine::{Bytes, NodeIdx};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Row in the table of policies.
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "autonuma",
     summary: "moves page groups that the same far node uses twice in a row",
     source: "Linux's NUMA balancing, by samples",
     make: |_, _| Paging::by(AutoNuma::default()),
-    ..Row::ONCE
+    ..PolicyRow::ONCE
 };
 
 /// Bytes scanned per task and period.
@@ -37,11 +37,11 @@ const SCAN: Bytes = Bytes::mib(256);
 
 #[derive(Debug, Default)]
 struct AutoNuma {
-    last: BTreeMap<Key, Option<NodeIdx>>,
+    last: BTreeMap<PageGroupKey, Option<NodeIdx>>,
 }
 
 impl Rule for AutoNuma {
-    fn moves(&mut self, seen: &Seen<'_>) -> Vec<Move> {
+    fn moves(&mut self, seen: &RuleInput<'_>) -> Vec<Move> {
         let uses = seen.groups.iter().flat_map(|group| &group.new);
         let tasks: BTreeSet<_> = uses.map(|one| one.task).collect();
         let mut budget = SCAN.0.saturating_mul(tasks.len() as u64);

@@ -26,25 +26,25 @@
 //! - **Content**: where most is near nothing moves. -> test `near_enough`
 //! - **Idle memory**: below the MAPTU nothing moves. -> test `hardly_any_traffic`
 
-use super::{Group, Move, Paging, Rule, Seen, with_memory};
+use super::{Move, PageGroupUse, Paging, Rule, RuleInput, with_memory};
 use crate::rng::SplitMix64;
-use crate::row::{Kind, Preset, Row, Setting};
+use crate::row::{PolicyRow, Preset, Setting, SettingKind};
 use colocate_evidence::{Source, SourceSet};
 use colocate_machine::{Machine, NodeIdx};
 
 /// Row in the table of policies.
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "carrefour",
     summary: "moves private page groups to their node, spreads shared ones",
     source: "Dashti et al., ASPLOS 2013, by samples, without replication",
     settings: &[Setting {
         name: "seed",
-        kind: Kind::Count(0),
+        kind: SettingKind::Count(0),
         default: Preset::Count(1),
         meaning: "seed of what is drawn",
     }],
     make: |values, _| Paging::by(Carrefour { rng: SplitMix64::new(values.count("seed").into()) }),
-    ..Row::ONCE
+    ..PolicyRow::ONCE
 };
 
 /// Memory accesses per microsecond below which nothing moves.
@@ -62,7 +62,7 @@ struct Carrefour {
 impl Rule for Carrefour {
     const ALSO: SourceSet = SourceSet::of(&[Source::Counters]);
 
-    fn moves(&mut self, seen: &Seen<'_>) -> Vec<Move> {
+    fn moves(&mut self, seen: &RuleInput<'_>) -> Vec<Move> {
         if maptu(seen).is_some_and(|rate| rate < LEAST_MAPTU) {
             return Vec::new();
         }
@@ -119,7 +119,7 @@ impl Carrefour {
 }
 
 /// Memory accesses per microsecond of all threads; `None`: not counted.
-fn maptu(seen: &Seen<'_>) -> Option<f64> {
+fn maptu(seen: &RuleInput<'_>) -> Option<f64> {
     let threads = seen.evidence.now.queue.iter().flat_map(|job| &job.threads);
     let mut rates = threads.filter_map(|thread| thread.traffic().memory).peekable();
     // An empty sum would be 0, not unknown.
@@ -136,11 +136,11 @@ struct Served {
 }
 
 impl Served {
-    fn of(seen: &Seen<'_>) -> Self {
+    fn of(seen: &RuleInput<'_>) -> Self {
         let mut part = vec![0.0; seen.nodes()];
         let mut near = 0.0;
         let mut all = 0.0;
-        for Group { pages, new } in &seen.groups {
+        for PageGroupUse { pages, new } in &seen.groups {
             for one in new {
                 let samples = one.samples as f64;
                 all += samples;
@@ -176,7 +176,7 @@ mod tests {
     use crate::paging::testing::orders;
     use crate::table::PolicySpec;
     use crate::testing::machine;
-    use colocate_evidence::{AddressRange, JobIdx, PageGroup, PageUse, Reports, TaskId};
+    use colocate_evidence::{AddressRange, JobIdx, PageGroup, PageUse, SourceReports, TaskId};
     use colocate_machine::Nanos;
 
     #[test]
@@ -237,7 +237,7 @@ mod tests {
             let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
             let groups = std::slice::from_ref(&group);
             let evidence = Evidence {
-                reports: &Reports { pages: Some(groups.to_vec()), ..Reports::NONE },
+                reports: &SourceReports { pages: Some(groups.to_vec()), ..SourceReports::NONE },
                 ..Evidence::of_queue(now)
             };
             PolicySpec::named("carrefour").plain().decide(&evidence).pages.len()

@@ -21,23 +21,23 @@
 //!   -> test `intensive_threads_are_spread`
 //! - **Along**: the group and its neighbours go to the thread's node. -> test `pages_come_along`
 
-use super::{Key, Move, Paging, Rule, Seen, with_memory};
+use super::{Move, PageGroupKey, Paging, Rule, RuleInput, with_memory};
 use crate::evidence::{Evidence, Thread};
-use crate::plan::{Place, Why};
-use crate::row::{Kind, Preset, Row, Setting};
+use crate::plan::{Place, PlaceReason};
+use crate::row::{PolicyRow, Preset, Setting, SettingKind};
 use crate::schedule::allocate::rates;
 use colocate_evidence::{Source, SourceSet, TaskId};
-use colocate_machine::{NodeIdx, PuIdx, Shared};
+use colocate_machine::{NodeIdx, PuIdx, SharedPart};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Row in the table of policies.
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "dino",
     summary: "spreads threads with much memory traffic over nodes, with their pages",
     source: "Blagodurov et al., USENIX ATC 2011, by samples",
     settings: &[Setting {
         name: "k",
-        kind: Kind::Count(1),
+        kind: SettingKind::Count(1),
         default: Preset::Count(4096),
         meaning: "pages of 4 KiB that move with one that is used",
     }],
@@ -46,7 +46,7 @@ pub static ROW: Row = Row {
         let reach = u64::from(values.count("k")) * 4096 / 2;
         Paging::by(Dino { reach, homes: BTreeMap::new(), moved: BTreeSet::new() })
     },
-    ..Row::ONCE
+    ..PolicyRow::ONCE
 };
 
 #[derive(Debug)]
@@ -56,13 +56,13 @@ struct Dino {
     /// Node of each thread.
     homes: BTreeMap<TaskId, NodeIdx>,
     /// Groups moved in the last period.
-    moved: BTreeSet<Key>,
+    moved: BTreeSet<PageGroupKey>,
 }
 
 impl Rule for Dino {
     const ALSO: SourceSet = SourceSet::of(&[Source::Counters]);
 
-    fn moves(&mut self, seen: &Seen<'_>) -> Vec<Move> {
+    fn moves(&mut self, seen: &RuleInput<'_>) -> Vec<Move> {
         self.spread(seen.evidence);
         let mut to: BTreeMap<usize, NodeIdx> = BTreeMap::new();
         for group in &seen.groups {
@@ -91,11 +91,11 @@ impl Rule for Dino {
         to.into_iter().map(|(group, to)| Move { group, to, why: why.to_owned() }).collect()
     }
 
-    fn places(&self, evidence: &Evidence<'_>) -> Vec<(TaskId, Place, Why)> {
-        let why = Why::NextInOrder { order: "memory traffic, over nodes".to_owned() };
+    fn places(&self, evidence: &Evidence<'_>) -> Vec<(TaskId, Place, PlaceReason)> {
+        let why = PlaceReason::NextInOrder { order: "memory traffic, over nodes".to_owned() };
         let places = self.homes.iter().filter_map(|(task, node)| {
             let pu = first_pu(*node, evidence)?;
-            Some((*task, evidence.sharing(Shared::Node, pu), why.clone()))
+            Some((*task, evidence.sharing(SharedPart::Node, pu), why.clone()))
         });
         places.collect()
     }
@@ -153,7 +153,7 @@ mod tests {
     use crate::paging::testing::{SIZE, places_of};
     use crate::table::PolicySpec;
     use crate::testing::machine;
-    use colocate_evidence::{AddressRange, JobIdx, PageGroup, PageUse, Reports};
+    use colocate_evidence::{AddressRange, JobIdx, PageGroup, PageUse, SourceReports};
     use colocate_machine::{Machine, Nanos, Node, NodeNr, PuNr};
 
     fn task(order: u32) -> TaskId {
@@ -195,7 +195,7 @@ mod tests {
         let now = Quantum { number: 0, machine, pus: &pus, queue: &queue };
         let evidence = Evidence {
             may_wait: false,
-            reports: &Reports { pages: Some(groups.clone()), ..Reports::NONE },
+            reports: &SourceReports { pages: Some(groups.clone()), ..SourceReports::NONE },
             ..Evidence::of_queue(now)
         };
         PolicySpec::named("dino:k=2048").plain().decide(&evidence)
@@ -217,7 +217,7 @@ mod tests {
     fn intensive_threads_are_spread() {
         let made = plan(&[9.0, 8.0, 0.0, 1.0], &[]);
         let places: Vec<_> = made.decisions.iter().map(|one| one.place).collect();
-        let node = |pu| Place::Sharing(Shared::Node, PuNr(pu));
+        let node = |pu| Place::Sharing(SharedPart::Node, PuNr(pu));
         // In the order 0, 1, 3, 2: to nodes 0, 1, 1, 0.
         assert_eq!(places, [node(0), node(4), node(0), node(4)]);
     }

@@ -20,12 +20,12 @@
 //! - **Shared stays**: a group that two nodes use stays. -> test `shared_stays`
 //! - **Frozen**: a group moves at most so often until the counts are reset. -> test `frozen`
 
-use super::{Key, Move, Paging, Rule, Seen, most};
-use crate::row::{Kind, Preset, Row, Setting};
+use super::{Move, PageGroupKey, Paging, Rule, RuleInput, most};
+use crate::row::{PolicyRow, Preset, Setting, SettingKind};
 use std::collections::BTreeMap;
 
 /// Row in the table of policies.
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "dpp",
     summary: "moves page groups that one node uses much, by competing counters",
     source: "Verghese et al., ASPLOS 1996, by samples",
@@ -45,11 +45,11 @@ pub static ROW: Row = Row {
             counts: BTreeMap::new(),
         })
     },
-    ..Row::ONCE
+    ..PolicyRow::ONCE
 };
 
 const fn setting(name: &'static str, default: u64, meaning: &'static str) -> Setting {
-    Setting { name, kind: Kind::Count(1), default: Preset::Count(default), meaning }
+    Setting { name, kind: SettingKind::Count(1), default: Preset::Count(default), meaning }
 }
 
 #[derive(Debug)]
@@ -60,11 +60,11 @@ struct Dpp {
     reset: u32,
     periods: u32,
     /// Samples by node, and number of moves, of each group.
-    counts: BTreeMap<Key, (Vec<u64>, u32)>,
+    counts: BTreeMap<PageGroupKey, (Vec<u64>, u32)>,
 }
 
 impl Rule for Dpp {
-    fn moves(&mut self, seen: &Seen<'_>) -> Vec<Move> {
+    fn moves(&mut self, seen: &RuleInput<'_>) -> Vec<Move> {
         // The reset also thaws groups that have reached the `migrate` limit.
         if self.periods == self.reset {
             self.periods = 0;

@@ -11,24 +11,24 @@
 //! # Properties
 //! - **Hands off**: no page is moved, and no task. -> test `hands_off`
 
-use super::{Move, Paging, Rule, Seen};
-use crate::row::{Purpose, Row};
+use super::{Move, Paging, Rule, RuleInput};
+use crate::row::{PolicyRow, Purpose};
 
 /// Row in the table of policies.
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "first-touch",
     purpose: Purpose::Baseline,
     summary: "leaves pages where they were touched first, threads to the kernel",
     source: "Linux's default",
     make: |_, _| Paging::by(FirstTouch),
-    ..Row::ONCE
+    ..PolicyRow::ONCE
 };
 
 #[derive(Debug)]
 struct FirstTouch;
 
 impl Rule for FirstTouch {
-    fn moves(&mut self, _: &Seen<'_>) -> Vec<Move> {
+    fn moves(&mut self, _: &RuleInput<'_>) -> Vec<Move> {
         Vec::new()
     }
 }

@@ -14,24 +14,24 @@
 //! - **Even**: groups in a row are on different nodes. -> test `in_turn`
 //! - **Once**: a group that is there stays. -> test `in_turn`
 
-use super::{Move, Paging, Rule, Seen, with_memory};
-use crate::row::{Purpose, Row};
+use super::{Move, Paging, Rule, RuleInput, with_memory};
+use crate::row::{PolicyRow, Purpose};
 
 /// Row in the table of policies.
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "interleave",
     purpose: Purpose::Baseline,
     summary: "deals page groups to all nodes in turn",
     source: "as numactl --interleave, by groups",
     make: |_, _| Paging::by(Interleave),
-    ..Row::ONCE
+    ..PolicyRow::ONCE
 };
 
 #[derive(Debug)]
 struct Interleave;
 
 impl Rule for Interleave {
-    fn moves(&mut self, seen: &Seen<'_>) -> Vec<Move> {
+    fn moves(&mut self, seen: &RuleInput<'_>) -> Vec<Move> {
         let nodes = with_memory(seen.machine());
         let moves = seen.groups.iter().enumerate().filter_map(|(group, of)| {
             // A group without bytes has no number; any node is right.

@@ -16,18 +16,18 @@
 //! - **To the most**: a group is where most of its samples are from. -> test `to_the_most`
 //! - **One sample is none**: -> test `one_sample_moves_nothing`
 
-use super::{Key, Move, Paging, Rule, Seen, most};
-use crate::row::{Purpose, Row};
+use super::{Move, PageGroupKey, Paging, Rule, RuleInput, most};
+use crate::row::{PolicyRow, Purpose};
 use std::collections::BTreeMap;
 
 /// Row in the table of policies.
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "kmaf",
     purpose: Purpose::Recommended,
     summary: "moves page groups to the node that uses them most",
     source: "Diener et al., PACT 2014, by samples",
     make: |_, _| Paging::by(Kmaf::default()),
-    ..Row::ONCE
+    ..PolicyRow::ONCE
 };
 
 /// Least number of samples that move a group. Chosen: a single sample says little.
@@ -35,11 +35,11 @@ const LEAST: u64 = 2;
 
 #[derive(Debug, Default)]
 struct Kmaf {
-    counts: BTreeMap<Key, Vec<u64>>,
+    counts: BTreeMap<PageGroupKey, Vec<u64>>,
 }
 
 impl Rule for Kmaf {
-    fn moves(&mut self, seen: &Seen<'_>) -> Vec<Move> {
+    fn moves(&mut self, seen: &RuleInput<'_>) -> Vec<Move> {
         let mut moves = Vec::new();
         for (place, group) in seen.groups.iter().enumerate() {
             let counts = self.counts.entry(group.key()).or_insert_with(|| vec![0; seen.nodes()]);

@@ -22,15 +22,15 @@ pub(crate) mod testing;
 
 use crate::evidence::Evidence;
 use crate::pages::PageMove;
-use crate::plan::{Place, Plan, Why};
+use crate::plan::{Place, PlaceReason, Plan};
 use crate::policy::Policy;
-use crate::row::Row;
+use crate::row::PolicyRow;
 use colocate_evidence::{JobIdx, PageGroup, PageUse, PagesMoved, Source, SourceSet, TaskId};
 use colocate_machine::{Bytes, Machine, Nanos, NodeIdx, NodeNr};
 use std::collections::BTreeMap;
 
 /// Policies that move pages.
-pub(crate) static ROWS: &[&Row] = &[
+pub(crate) static ROWS: &[&PolicyRow] = &[
     &first_touch::ROW,
     &interleave::ROW,
     &autonuma::ROW,
@@ -46,14 +46,14 @@ pub(crate) const PERIOD: Nanos = Nanos::from_secs(1);
 
 /// Page group with its use since the last decision.
 #[derive(Clone, Debug)]
-pub(crate) struct Group<'a> {
+pub(crate) struct PageGroupUse<'a> {
     pub pages: &'a PageGroup,
     pub new: Vec<PageUse>,
 }
 
-impl Group<'_> {
+impl PageGroupUse<'_> {
     /// Identity of the group: job and start address.
-    pub fn key(&self) -> Key {
+    pub fn key(&self) -> PageGroupKey {
         (self.pages.job, self.pages.range.start)
     }
 
@@ -75,15 +75,15 @@ impl Group<'_> {
 }
 
 /// Identity of a page group: job and start address.
-pub(crate) type Key = (JobIdx, u64);
+pub(crate) type PageGroupKey = (JobIdx, u64);
 
 /// Input of a rule.
-pub(crate) struct Seen<'a> {
-    pub groups: Vec<Group<'a>>,
+pub(crate) struct RuleInput<'a> {
+    pub groups: Vec<PageGroupUse<'a>>,
     pub evidence: &'a Evidence<'a>,
 }
 
-impl Seen<'_> {
+impl RuleInput<'_> {
     pub fn machine(&self) -> &Machine {
         self.evidence.now.machine
     }
@@ -94,7 +94,7 @@ impl Seen<'_> {
     }
 }
 
-/// Move of a group, by its index in [`Seen::groups`].
+/// Move of a group, by its index in [`RuleInput::groups`].
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Move {
     pub group: usize,
@@ -107,10 +107,10 @@ pub(crate) trait Rule {
     /// Evidence sources besides page use.
     const ALSO: SourceSet = SourceSet::NONE;
 
-    fn moves(&mut self, seen: &Seen<'_>) -> Vec<Move>;
+    fn moves(&mut self, seen: &RuleInput<'_>) -> Vec<Move>;
 
     /// Places of tasks; all remaining tasks are left to the kernel.
-    fn places(&self, _: &Evidence<'_>) -> Vec<(TaskId, Place, Why)> {
+    fn places(&self, _: &Evidence<'_>) -> Vec<(TaskId, Place, PlaceReason)> {
         Vec::new()
     }
 }
@@ -120,7 +120,7 @@ pub(crate) trait Rule {
 pub(crate) struct Paging<R> {
     rule: R,
     last: Option<Nanos>,
-    before: BTreeMap<Key, Vec<PageUse>>,
+    before: BTreeMap<PageGroupKey, Vec<PageUse>>,
     orders: Orders,
 }
 
@@ -133,13 +133,13 @@ impl<R: Rule + 'static> Paging<R> {
         let all = evidence.reports.pages.as_deref().unwrap_or_default();
         let groups = all.iter().map(|pages| {
             let before = self.before.get(&(pages.job, pages.range.start));
-            Group { pages, new: since(&pages.uses, before.map_or(&[], Vec::as_slice)) }
+            PageGroupUse { pages, new: since(&pages.uses, before.map_or(&[], Vec::as_slice)) }
         });
         let groups: Vec<_> = groups.collect();
         // Replaced as a whole, so that groups of ended jobs are forgotten.
         self.before =
             all.iter().map(|group| ((group.job, group.range.start), group.uses.clone())).collect();
-        let seen = Seen { groups, evidence };
+        let seen = RuleInput { groups, evidence };
         let moves = self.rule.moves(&seen);
         let orders = moves.into_iter().map(|one| {
             let os = seen.machine().nodes[one.to.idx()].os;

@@ -16,19 +16,19 @@
 //! - **Once**: what comes later moves nothing. -> test `once`
 //! - **Again**: groups are marked again. -> test `again`
 
-use super::{Key, Move, PERIOD, Paging, Rule, Seen, most};
-use crate::row::{Kind, Preset, Row, Setting};
+use super::{Move, PERIOD, PageGroupKey, Paging, Rule, RuleInput, most};
+use crate::row::{PolicyRow, Preset, Setting, SettingKind};
 use colocate_machine::Nanos;
 use std::collections::BTreeMap;
 
 /// Row in the table of policies.
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "next-touch",
     summary: "moves each page group once, to the node that uses it next",
     source: "Löf and Holmgren, ICS 2005, by samples",
     settings: &[Setting {
         name: "again",
-        kind: Kind::Count(0),
+        kind: SettingKind::Count(0),
         default: Preset::Count(0),
         meaning: "seconds after which groups move once more; 0: never",
     }],
@@ -38,18 +38,18 @@ pub static ROW: Row = Row {
         let again = again.map(|again| Nanos::from_secs(again.into()).max(PERIOD));
         Paging::by(NextTouch { again, touched: BTreeMap::new() })
     },
-    ..Row::ONCE
+    ..PolicyRow::ONCE
 };
 
 #[derive(Debug)]
 struct NextTouch {
     again: Option<Nanos>,
     /// Time of the first use of each group since the group was marked.
-    touched: BTreeMap<Key, Nanos>,
+    touched: BTreeMap<PageGroupKey, Nanos>,
 }
 
 impl Rule for NextTouch {
-    fn moves(&mut self, seen: &Seen<'_>) -> Vec<Move> {
+    fn moves(&mut self, seen: &RuleInput<'_>) -> Vec<Move> {
         let now = seen.evidence.at;
         let mut moves = Vec::new();
         for (place, group) in seen.groups.iter().enumerate() {

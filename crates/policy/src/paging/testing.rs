@@ -4,17 +4,19 @@ use crate::evidence::{Evidence, Quantum};
 use crate::pages::PageMove;
 use crate::table::PolicySpec;
 use crate::testing::machine;
-use colocate_evidence::{AddressRange, JobIdx, PageGroup, PageUse, PagesMoved, Reports, TaskId};
+use colocate_evidence::{
+    AddressRange, JobIdx, PageGroup, PageUse, PagesMoved, SourceReports, TaskId,
+};
 use colocate_machine::{Bytes, Nanos, NodeIdx};
 
 /// Use of a group: (task, its node, samples, writes).
-pub type Use = (u32, usize, u64, u64);
+pub type TestUse = (u32, usize, u64, u64);
 
 /// Events of a period: for each group its home, and its use.
-pub type Period = Vec<(usize, Vec<Use>)>;
+pub type Period = Vec<(usize, Vec<TestUse>)>;
 
 /// A period in which the only group, of node 0, is used.
-pub fn used(uses: &[Use]) -> Period {
+pub fn used(uses: &[TestUse]) -> Period {
     vec![(0, uses.to_vec())]
 }
 
@@ -42,7 +44,7 @@ pub fn orders(policy: &str, periods: &[Period]) -> Vec<Vec<(usize, u32)>> {
         let at = Nanos::from_secs(at);
         let evidence = Evidence {
             at,
-            reports: &Reports { pages: Some(groups.clone()), ..Reports::NONE },
+            reports: &SourceReports { pages: Some(groups.clone()), ..SourceReports::NONE },
             moved: &moved,
             ..Evidence::of_queue(now)
         };
@@ -79,7 +81,7 @@ fn group(place: u64, home: usize) -> PageGroup {
     PageGroup { job: JobIdx(0), range, on, uses: Vec::new() }
 }
 
-fn add(group: &mut PageGroup, (task, node, samples, writes): Use) {
+fn add(group: &mut PageGroup, (task, node, samples, writes): TestUse) {
     let task = TaskId { job: JobIdx(0), order: task };
     let node = NodeIdx::new(node);
     let time = Nanos::from_millis(4 * samples);

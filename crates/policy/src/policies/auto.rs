@@ -19,12 +19,12 @@
 //! *Gain*: seconds per second, see [`colocate_model::communication`]. *Group*: tasks that share a
 //! PU. *Team*: tasks that share a part of the machine. *Clash*: see `mix`.
 //! # Algorithm
-//! Each [`PERIOD`]: update the statistics ([`Traffic`]), join tasks with a gain ([`groups`]), give
-//! each group a PU ([`seats`]) and each team a part of the machine ([`parts`]). Of the remaining
-//! tasks, busy tasks ([`BUSY`]) share the cores without a group, if they are more than these cores
-//! and at most as many as their PUs. They stay until another task becomes busy, or one of them no
-//! longer is. On machines with several nodes, page groups and tasks are brought near each other
-//! ([`pages`]).
+//! Each [`PERIOD`]: update the statistics ([`WakeUpTraffic`]), join tasks with a gain ([`groups`]),
+//! give each group a PU ([`seats`]) and each team a part of the machine ([`parts`]). Of the
+//! remaining tasks, busy tasks ([`BUSY`]) share the cores without a group, if they are more than
+//! these cores and at most as many as their PUs. They stay until another task becomes busy, or one
+//! of them no longer is. On machines with several nodes, page groups and tasks are brought near
+//! each other ([`pages`]).
 //! # Properties
 //! - **Follows what happens**: a pair that ceases to take turns is left to the kernel.
 //!   -> test `a_pair_comes_and_goes`
@@ -43,23 +43,23 @@ mod pairs;
 
 use crate::communication::TaskSet;
 use crate::communication::groups::{communicating, groups, seats};
-use crate::communication::teams::{Now, Part, parts, teams};
-use crate::communication::traffic::Traffic;
+use crate::communication::teams::{Now, PartAtPu, parts, teams};
+use crate::communication::traffic::WakeUpTraffic;
 use crate::evidence::{Evidence, Quantum};
-use crate::places::Places;
-use crate::plan::{MAX_PARTNERS, Plan, Task, Why};
+use crate::places::UsableMachine;
+use crate::plan::{MAX_PARTNERS, PlaceReason, Plan, Task};
 use crate::policies::MIX;
 use crate::policy::Policy;
-use crate::row::{Purpose, Row};
+use crate::row::{PolicyRow, Purpose};
 use colocate_evidence::{Source, SourceSet, TaskId};
-use colocate_machine::{Nanos, PuIdx, Shared};
+use colocate_machine::{Nanos, PuIdx, SharedPart};
 use colocate_model::communication::WakeUpCosts;
 use pages::Pages;
-use pairs::Pairs;
+use pairs::BusyPairs;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Row in the table of policies.
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "auto",
     purpose: Purpose::Recommended,
     summary: "has communicating tasks share a PU, a cache or a node; pairs busy ones",
@@ -72,7 +72,7 @@ pub static ROW: Row = Row {
             ..Auto::default()
         })
     },
-    ..Row::ONCE
+    ..PolicyRow::ONCE
 };
 
 /// Time between two decisions. Chosen: reacts within half a second.
@@ -92,15 +92,15 @@ struct Auto {
     shares_cores: bool,
     /// The machine has several memory nodes.
     has_nodes: bool,
-    traffic: Traffic,
+    traffic: WakeUpTraffic,
     /// PUs of tasks in groups.
     seats: BTreeMap<TaskId, PuIdx>,
     /// Reasons of tasks in groups and teams.
-    reasons: BTreeMap<TaskId, Why>,
+    reasons: BTreeMap<TaskId, PlaceReason>,
     gain: f64,
     /// Parts of tasks in teams.
-    parts: BTreeMap<TaskId, Part>,
-    pairs: Pairs,
+    parts: BTreeMap<TaskId, PartAtPu>,
+    pairs: BusyPairs,
     pages: Pages,
 }
 
@@ -116,7 +116,7 @@ impl Policy for Auto {
     }
 
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        let places = Places::new(evidence.now.machine, evidence.now.pus);
+        let places = UsableMachine::new(evidence.now.machine, evidence.now.pus);
         let seats = &self.seats;
         let is_news = evidence.reports.wake_ups.as_deref().is_some_and(|known| {
             let Quantum { queue, .. } = evidence.now;
@@ -137,7 +137,7 @@ impl Policy for Auto {
 }
 
 impl Auto {
-    fn choose(&mut self, evidence: &Evidence<'_>, places: &Places<'_>) {
+    fn choose(&mut self, evidence: &Evidence<'_>, places: &UsableMachine<'_>) {
         let groups = groups(&self.traffic, &self.costs);
         let mut members: TaskSet = groups.iter().flat_map(|group| &group.tasks).copied().collect();
         let teams =
@@ -168,7 +168,7 @@ impl Auto {
                 let partners = group.tasks.iter().filter(|other| *other != task);
                 let partners = partners.take(MAX_PARTNERS).copied().collect();
                 self.seats.insert(*task, pu);
-                self.reasons.insert(*task, Why::TakesTurns { partners, gain: group.gain });
+                self.reasons.insert(*task, PlaceReason::TakesTurns { partners, gain: group.gain });
                 *load.entry(pu).or_default() += self.traffic.busy(*task);
             }
         }
@@ -181,13 +181,13 @@ impl Auto {
             let Some(part) = part else { continue };
             for (task, &partner) in team.tasks.iter().zip(&team.partners) {
                 self.parts.insert(*task, part);
-                self.reasons.insert(*task, Why::Near { partner });
+                self.reasons.insert(*task, PlaceReason::Near { partner });
             }
         }
     }
 
     /// Pairs busy ungrouped tasks on the cores without a group.
-    fn pair(&mut self, evidence: &Evidence<'_>, places: &Places<'_>) {
+    fn pair(&mut self, evidence: &Evidence<'_>, places: &UsableMachine<'_>) {
         let machine = places.machine;
         let taken: BTreeSet<_> = self.seats.values().map(|pu| machine.core_of(*pu)).collect();
         let mut free = places.pus.clone();
@@ -200,7 +200,8 @@ impl Auto {
         if busy.iter().map(|task| task.id).ne(self.pairs.tasks.iter().copied())
             || free != self.pairs.pus
         {
-            self.pairs = Pairs::of(&Places::new(machine, &free), &busy, &self.pairs.seats);
+            self.pairs =
+                BusyPairs::of(&UsableMachine::new(machine, &free), &busy, &self.pairs.seats);
         }
     }
 
@@ -226,7 +227,7 @@ impl Auto {
             // A part is named by one of its usable PUs.
             let pu =
                 evidence.now.machine.home_pus(*node).find(|pu| evidence.now.pus.contains(pu))?;
-            Some((*task, evidence.sharing(Shared::Node, pu), Why::NearPages))
+            Some((*task, evidence.sharing(SharedPart::Node, pu), PlaceReason::NearPages))
         });
         let turns = (!self.seats.is_empty())
             .then(|| format!("expected to gain {:.2} s a second", self.gain));
@@ -249,7 +250,7 @@ mod tests {
     use crate::evidence::{QueuedJob, Thread};
     use crate::testing::{letters, machine};
     use crate::{Decision, Place};
-    use colocate_evidence::{JobIdx, Reports, WakeUps};
+    use colocate_evidence::{JobIdx, SourceReports, WakeUps};
     use colocate_machine::PuNr;
 
     fn task(job: u32) -> TaskId {
@@ -308,7 +309,7 @@ mod tests {
             let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
             let evidence = Evidence {
                 at: Nanos::from_millis(self.ms),
-                reports: &Reports { wake_ups: woken, ..Reports::NONE },
+                reports: &SourceReports { wake_ups: woken, ..SourceReports::NONE },
                 expected: &|| letters.clone(),
                 ..Evidence::of_queue(now)
             };
@@ -396,7 +397,7 @@ mod tests {
             let places = plan.decisions.iter().map(|it| it.place);
             places.filter(|place| *place != Place::LeftToKernel).collect::<Vec<_>>()
         };
-        let cache = Place::Sharing(Shared::Cache, PuNr(0));
+        let cache = Place::Sharing(SharedPart::Cache, PuNr(0));
         assert_eq!(decided(0, 0), []);
         assert_eq!(decided(100, 2_000), [cache; 2]);
         assert_eq!(decided(110, 2_000), [cache; 2]);

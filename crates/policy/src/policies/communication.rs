@@ -29,16 +29,16 @@ use crate::communication::matrix::Matrix;
 use crate::communication::pipeline::Pipeline;
 use crate::communication::seen;
 use crate::evidence::Evidence;
-use crate::places::Places;
-use crate::plan::{Plan, Why};
+use crate::places::UsableMachine;
+use crate::plan::{PlaceReason, Plan};
 use crate::policy::Policy;
-use crate::row::{Kind, Knowledge, Preset, Purpose, Row, Setting, Values};
+use crate::row::{Knowledge, PolicyRow, Preset, Purpose, Setting, SettingKind, Values};
 use colocate_evidence::{Sharing, Source, SourceSet, WakeUps};
 use colocate_machine::Nanos;
-use colocate_machine::calibrated::Pair;
+use colocate_machine::calibrated::PuDistance;
 
 /// Row in the table of policies.
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "communication",
     purpose: Purpose::Recommended,
     summary: "puts tasks that communicate much near each other",
@@ -52,18 +52,18 @@ pub static ROW: Row = Row {
         let made = Communication::new(values, known);
         Box::new(Communication { pipeline: Pipeline::new(uneven), ..made })
     },
-    ..Row::ONCE
+    ..PolicyRow::ONCE
 };
 
 /// The row of the policy that maps once.
-pub static STATIC: Row = Row {
+pub static STATIC: PolicyRow = PolicyRow {
     name: "communication-static",
     summary: "as communication, once, by what was communicated at first",
     source: "Cruz et al., JPDC 2014",
     settings: &[
         Setting {
             name: "after",
-            kind: Kind::Count(1),
+            kind: SettingKind::Count(1),
             default: Preset::Count(2),
             meaning: "seconds after which tasks are placed",
         },
@@ -73,13 +73,13 @@ pub static STATIC: Row = Row {
         let after = Some(Nanos::from_secs(values.count("after").into()));
         Box::new(Communication { after, ..Communication::new(values, known) })
     },
-    ..Row::ONCE
+    ..PolicyRow::ONCE
 };
 
 /// Source of communication.
 const SOURCE: Setting = Setting {
     name: "source",
-    kind: Kind::Word(&["wake-ups", "sharing", "both"]),
+    kind: SettingKind::Word(&["wake-ups", "sharing", "both"]),
     default: Preset::Word("wake-ups"),
     meaning: "what is taken for communication",
 };
@@ -87,7 +87,7 @@ const SOURCE: Setting = Setting {
 /// Measure of uneven communication.
 const HETEROGENEITY: Setting = Setting {
     name: "heterogeneity",
-    kind: Kind::Word(&["scale-free", "published"]),
+    kind: SettingKind::Word(&["scale-free", "published"]),
     default: Preset::Word("scale-free"),
     meaning: "measure of how unevenly pairs communicate",
 };
@@ -119,7 +119,7 @@ impl Policy for Communication {
     }
 
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        let places = Places::new(evidence.now.machine, evidence.now.pus);
+        let places = UsableMachine::new(evidence.now.machine, evidence.now.pus);
         let is_due = self.last.is_none_or(|last| evidence.at >= last + PERIOD);
         if is_due || self.pipeline.seats().values().any(|pu| !places.pus.contains(pu)) {
             self.last = Some(evidence.at);
@@ -144,7 +144,7 @@ impl Communication {
             Some("both") => &[Source::WakeUps, Source::Sharing],
             _ => &[Source::WakeUps],
         };
-        let wake_up = known.wake_ups.unwrap_or_default().of(Pair::OtherCache);
+        let wake_up = known.wake_ups.unwrap_or_default().of(PuDistance::OtherCache);
         Self { sources: SourceSet::of(sources), wake_up, ..Self::default() }
     }
 
@@ -184,7 +184,7 @@ impl Communication {
         all / observations.max(1) as f64
     }
 
-    fn map(&mut self, evidence: &Evidence<'_>, places: &Places<'_>) {
+    fn map(&mut self, evidence: &Evidence<'_>, places: &UsableMachine<'_>) {
         let new = self.since(evidence);
         let piece = self.piece(evidence);
         self.pipeline.follow(&new, piece, &self.sums.tasks(), places);
@@ -195,7 +195,7 @@ impl Communication {
         evidence.plan_of_some(self.pipeline.seats().iter().map(|(task, pu)| {
             let at = partners.binary_search_by_key(task, |(task, _)| *task);
             let partner = at.map_or(*task, |at| partners[at].1);
-            (*task, evidence.on(*pu), Why::Near { partner })
+            (*task, evidence.on(*pu), PlaceReason::Near { partner })
         }))
     }
 }
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
     use crate::evidence::Quantum;
     use crate::testing::machine;
-    use colocate_evidence::{JobIdx, Reports, TaskId};
+    use colocate_evidence::{JobIdx, SourceReports, TaskId};
     use colocate_machine::PuIdx;
 
     fn task(order: u32) -> TaskId {
@@ -247,7 +247,7 @@ mod tests {
         let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &[] };
         let evidence = Evidence {
             at: Nanos::from_secs(s),
-            reports: &Reports { wake_ups: Some(sums.to_vec()), ..Reports::NONE },
+            reports: &SourceReports { wake_ups: Some(sums.to_vec()), ..SourceReports::NONE },
             ..Evidence::of_queue(now)
         };
         let plan = policy.decide(&evidence);
@@ -296,7 +296,11 @@ mod tests {
         let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &[] };
         let reports = |amounts: [u64; 2]| {
             let sharing = vec![shared((0, 1), amounts[0]), shared((1, 0), amounts[1])];
-            Reports { wake_ups: Some(vec![woken]), sharing: Some(sharing), ..Reports::NONE }
+            SourceReports {
+                wake_ups: Some(vec![woken]),
+                sharing: Some(sharing),
+                ..SourceReports::NONE
+            }
         };
         let known = Evidence { reports: &reports([1, 1]), ..Evidence::of_queue(now) };
         let later = Evidence { reports: &reports([1, 4]), ..Evidence::of_queue(now) };

@@ -19,11 +19,11 @@
 
 use super::in_order;
 use crate::policy::by_rule;
-use crate::row::{Purpose, Row};
+use crate::row::{PolicyRow, Purpose};
 use colocate_evidence::SourceSet;
 
 /// Row in the table of policies.
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "compact",
     purpose: Purpose::Baseline,
     summary: "puts tasks as close together as possible",
@@ -31,7 +31,7 @@ pub static ROW: Row = Row {
     make: |_, _| {
         by_rule(SourceSet::NONE, |it| in_order(it, "closest together", |p, n| p.close_pus(n)))
     },
-    ..Row::ONCE
+    ..PolicyRow::ONCE
 };
 
 #[cfg(test)]

@@ -39,11 +39,11 @@
 //! - **Unknown in the middle** -> test `unknown_in_the_middle`
 //! - **Turns**: more tasks than PUs share evenly. -> test `turns`
 
-use super::{Choice, MIX, Placement, own_cores, planned, spread_default};
-use crate::places::Places;
-use crate::plan::{MAX_PARTNERS, Task, Why};
+use super::{MIX, Placement, PuChoice, own_cores, planned, spread_default};
+use crate::places::UsableMachine;
+use crate::plan::{MAX_PARTNERS, PlaceReason, Task};
 use crate::policy::by_rule;
-use crate::row::{Kind, Preset, Purpose, Row, Setting};
+use crate::row::{PolicyRow, Preset, Purpose, Setting, SettingKind};
 use crate::schedule::select::float;
 use colocate_evidence::TaskId;
 use colocate_machine::PuIdx;
@@ -51,7 +51,7 @@ use colocate_model::Class;
 use colocate_model::overlap::scarcity;
 
 /// Row in the table of policies.
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "instruction",
     purpose: Purpose::Published,
     summary: "pairs tasks that do most with least of one class",
@@ -59,13 +59,13 @@ pub static ROW: Row = Row {
     settings: &[
         Setting {
             name: "key",
-            kind: Kind::Word(&["branch", "float", "int", "load", "store"]),
+            kind: SettingKind::Word(&["branch", "float", "int", "load", "store"]),
             default: Preset::Unset,
             meaning: "class to sort by; by default the one that varies most",
         },
         Setting {
             name: "published",
-            kind: Kind::Flag,
+            kind: SettingKind::Flag,
             default: Preset::Unset,
             meaning: "as published: by numbers of instructions instead of shares",
         },
@@ -76,20 +76,20 @@ pub static ROW: Row = Row {
         let load = if values.is_set("published") { Task::instructions } else { Task::load };
         by_rule(MIX, move |it| planned(it, |places, tasks| place(places, tasks, key, load)))
     },
-    ..Row::ONCE
+    ..PolicyRow::ONCE
 };
 
 /// Load of a task in a class; `None`: unknown.
 pub(super) type Load = fn(&Task, Class) -> Option<f64>;
 
-fn place(places: &Places<'_>, tasks: &[&Task], key: Option<Class>, load: Load) -> Placement {
+fn place(places: &UsableMachine<'_>, tasks: &[&Task], key: Option<Class>, load: Load) -> Placement {
     let key = key.or_else(|| choose_key(tasks, load));
     if tasks.len() <= places.cores.len() {
-        return own_cores(places, tasks, |_| Why::OwnCore);
+        return own_cores(places, tasks, |_| PlaceReason::OwnCore);
     }
     let ranked = rank(tasks, key, load);
     let seats = deal(places, ranked.len());
-    let mut choices = vec![Choice { pu: None, why: Why::Unknown }; tasks.len()];
+    let mut choices = vec![PuChoice { pu: None, why: PlaceReason::Unknown }; tasks.len()];
     // The heaviest is dealt first.
     for (&task, &pu) in ranked.iter().rev().zip(&seats) {
         choices[task].pu = Some(pu);
@@ -134,7 +134,7 @@ pub(super) fn rank(tasks: &[&Task], key: Option<Class>, load: Load) -> Vec<usize
 }
 
 /// First `count` PUs in serpentine order.
-pub(super) fn deal(places: &Places<'_>, count: usize) -> Vec<PuIdx> {
+pub(super) fn deal(places: &UsableMachine<'_>, count: usize) -> Vec<PuIdx> {
     let mut order: Vec<usize> = (0..places.cores.len()).collect();
     order.sort_by_key(|&at| {
         let core = &places.cores[at];
@@ -155,17 +155,17 @@ pub(super) fn deal(places: &Places<'_>, count: usize) -> Vec<PuIdx> {
 }
 
 fn explain(
-    places: &Places<'_>,
+    places: &UsableMachine<'_>,
     tasks: &[&Task],
     ranked: &[usize],
     key: Option<Class>,
-    choices: &mut [Choice],
+    choices: &mut [PuChoice],
 ) {
     let partners = partners(places, tasks, choices);
     for (rank, &task) in ranked.iter().enumerate() {
         // Without a known load the reason stays `Unknown`.
         let Some(key) = key.filter(|&class| tasks[task].load(class).is_some()) else { continue };
-        choices[task].why = Why::HeadAndTail {
+        choices[task].why = PlaceReason::HeadAndTail {
             key: key.name().to_owned(),
             rank: u32::try_from(rank).expect("fewer than 2^32 tasks"),
             partners: partners[task].clone(),
@@ -175,9 +175,9 @@ fn explain(
 
 /// Tasks on sibling PUs of each task, the first [`MAX_PARTNERS`] by ID.
 pub(super) fn partners(
-    places: &Places<'_>,
+    places: &UsableMachine<'_>,
     tasks: &[&Task],
-    choices: &[Choice],
+    choices: &[PuChoice],
 ) -> Vec<Vec<TaskId>> {
     let machine = places.machine;
     let mut on_pu: Vec<Vec<TaskId>> = vec![Vec::new(); machine.pus.len()];

@@ -55,30 +55,30 @@
 //!   -> test `a_slow_task_demands_little`
 
 use super::instruction::{self, choose_key, partners};
-use super::{Choice, MIX, Placement, own_cores, planned, spread_default};
+use super::{MIX, Placement, PuChoice, own_cores, planned, spread_default};
 use crate::matching::{self, exchange};
-use crate::places::Places;
-use crate::plan::{Task, Why};
+use crate::places::UsableMachine;
+use crate::plan::{PlaceReason, Task};
 use crate::policy::by_rule;
 use crate::predict::{demands, taking_turns, unit, within};
-use crate::row::{Purpose, Row};
+use crate::row::{PolicyRow, Purpose};
 use colocate_machine::PuIdx;
 use colocate_model::UnitDemand;
 use std::cmp::Reverse;
 
 /// Row in the table of policies.
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "mix",
     purpose: Purpose::Recommended,
     summary: "pairs tasks whose instruction mixes overlap least",
     source: "ours, after Serpa et al.",
     make: |_, _| by_rule(MIX, |evidence| planned(evidence, place)),
-    ..Row::ONCE
+    ..PolicyRow::ONCE
 };
 
-pub(super) fn place(places: &Places<'_>, tasks: &[&Task]) -> Placement {
+pub(super) fn place(places: &UsableMachine<'_>, tasks: &[&Task]) -> Placement {
     if tasks.len() <= places.cores.len() {
-        return own_cores(places, tasks, |_| Why::OwnCore);
+        return own_cores(places, tasks, |_| PlaceReason::OwnCore);
     }
     let demands = demands(tasks);
     let (items, rest) = items(tasks, places.pus.len(), places.width() > 1);
@@ -139,7 +139,7 @@ pub(super) fn demand_of(item: &[usize], tasks: &[&Task], demands: &[UnitDemand])
 
 /// Groups of items, one per core in no particular order; each group fits a core of its own.
 pub(super) fn groups(
-    places: &Places<'_>,
+    places: &UsableMachine<'_>,
     tasks: &[&Task],
     items: &[Vec<usize>],
     asked: &[UnitDemand],
@@ -170,7 +170,11 @@ fn exchanged(asked: &[UnitDemand], groups: Vec<Vec<usize>>) -> Vec<Vec<usize>> {
 }
 
 /// Items by core in the serpentine of `instruction`; an item ranks as its first task.
-pub(super) fn dealt(places: &Places<'_>, tasks: &[&Task], items: &[Vec<usize>]) -> Vec<Vec<usize>> {
+pub(super) fn dealt(
+    places: &UsableMachine<'_>,
+    tasks: &[&Task],
+    items: &[Vec<usize>],
+) -> Vec<Vec<usize>> {
     let mut rank = vec![0; tasks.len()];
     for (at, task) in
         instruction::rank(tasks, choose_key(tasks, Task::load), Task::load).into_iter().enumerate()
@@ -188,17 +192,17 @@ pub(super) fn dealt(places: &Places<'_>, tasks: &[&Task], items: &[Vec<usize>]) 
 }
 
 /// Gives each group a core and each leftover task a PU. Returns the tasks of each PU, and the
-/// choice of each task with [`Why::Unknown`] as its reason.
+/// choice of each task with [`PlaceReason::Unknown`] as its reason.
 pub(super) fn seated(
-    places: &Places<'_>,
+    places: &UsableMachine<'_>,
     tasks: &[&Task],
     items: &[Vec<usize>],
     groups: Vec<Vec<usize>>,
     rest: Vec<usize>,
-) -> (Vec<Vec<usize>>, Vec<Choice>) {
+) -> (Vec<Vec<usize>>, Vec<PuChoice>) {
     let mut on_pu = seat(places, tasks, items, groups);
     join_rest(places, tasks, rest, &mut on_pu);
-    let mut choices = vec![Choice { pu: None, why: Why::Unknown }; tasks.len()];
+    let mut choices = vec![PuChoice { pu: None, why: PlaceReason::Unknown }; tasks.len()];
     for (pu, sitting) in on_pu.iter().enumerate() {
         for &task in sitting {
             choices[task].pu = Some(PuIdx::new(pu));
@@ -209,7 +213,7 @@ pub(super) fn seated(
 
 /// Gives each group a core with enough room. Returns the tasks of each PU.
 fn seat(
-    places: &Places<'_>,
+    places: &UsableMachine<'_>,
     tasks: &[&Task],
     items: &[Vec<usize>],
     groups: Vec<Vec<usize>>,
@@ -250,7 +254,12 @@ fn seat(
 
 /// Adds the tasks of an incomplete last round, one per core before two, least loaded cores and PUs
 /// first.
-fn join_rest(places: &Places<'_>, tasks: &[&Task], rest: Vec<usize>, on_pu: &mut [Vec<usize>]) {
+fn join_rest(
+    places: &UsableMachine<'_>,
+    tasks: &[&Task],
+    rest: Vec<usize>,
+    on_pu: &mut [Vec<usize>],
+) {
     let of_pus: Vec<f64> = on_pu.iter().map(|on| work(on.iter().copied(), tasks)).collect();
     let mut cores: Vec<Vec<PuIdx>> = places.cores.iter().map(|core| core.pus.clone()).collect();
     for pus in &mut cores {
@@ -267,11 +276,11 @@ fn join_rest(places: &Places<'_>, tasks: &[&Task], rest: Vec<usize>, on_pu: &mut
 }
 
 fn explain(
-    places: &Places<'_>,
+    places: &UsableMachine<'_>,
     tasks: &[&Task],
     demands: &[UnitDemand],
     on_pu: &[Vec<usize>],
-    choices: &mut [Choice],
+    choices: &mut [PuChoice],
 ) {
     let partners = partners(places, tasks, choices);
     let per = unit(tasks);
@@ -283,14 +292,14 @@ fn explain(
         let others = core.pus.iter().filter(|&&other| other != pu);
         let beside = others.fold(UnitDemand::NONE, |sum, other| sum + asked[other.idx()]);
         let overlap = demands[task].overlap(&beside);
-        choice.why = Why::Matched { overlap, per, partners: partners[task].clone() };
+        choice.why = PlaceReason::Matched { overlap, per, partners: partners[task].clone() };
     }
 }
 
 #[cfg(test)]
 mod tests {
     use crate::Task;
-    use crate::places::Places;
+    use crate::places::UsableMachine;
     use crate::predict::{demands, total_overlap};
     use crate::rng::SplitMix64;
     use crate::testing::{check, check_why, machine, plan, random_tasks};
@@ -324,7 +333,7 @@ mod tests {
         let seats: Vec<PuIdx> =
             made.decisions.iter().map(|d| seat(d.place.pu().unwrap())).collect();
         let tasks: Vec<&Task> = tasks.iter().collect();
-        total_overlap(&Places::new(machine, usable), &tasks, &demands(&tasks), &seats)
+        total_overlap(&UsableMachine::new(machine, usable), &tasks, &demands(&tasks), &seats)
     }
 
     proptest! {
@@ -339,7 +348,7 @@ mod tests {
             for _ in 0..forbid.min(cores - 1) {
                 usable.remove(rng.below(usable.len()));
             }
-            let places = Places::new(&machine, &usable);
+            let places = UsableMachine::new(&machine, &usable);
             let tasks = random_tasks(&mut rng, count.min(usable.len()));
             let demands = demands(&tasks.iter().collect::<Vec<_>>());
             let mut rooms: Vec<usize> = places.cores.iter().map(|core| core.pus.len()).collect();

@@ -13,24 +13,24 @@ mod scatter;
 mod symbiosis_model;
 
 use crate::evidence::Evidence;
-use crate::places::Places;
-use crate::plan::{Decision, DefaultPlacement, Plan, Task, Why};
+use crate::places::UsableMachine;
+use crate::plan::{Decision, DefaultPlacement, PlaceReason, Plan, Task};
 use crate::predict;
-use crate::row::Row;
+use crate::row::PolicyRow;
 use colocate_evidence::{Source, SourceSet};
 use colocate_machine::PuIdx;
 
 /// PU and reason of a task, before time-sharing is noted.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Choice {
+pub(crate) struct PuChoice {
     pub pu: Option<PuIdx>,
-    pub why: Why,
+    pub why: PlaceReason,
 }
 
 /// One choice per task, in task order, and the placement of later tasks.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Placement {
-    pub choices: Vec<Choice>,
+    pub choices: Vec<PuChoice>,
     pub default_placement: DefaultPlacement,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Placement {
 pub(crate) const MIX: SourceSet = SourceSet::of(&[Source::Mix]);
 
 /// Policies that decide once, or both once and each quantum.
-pub(crate) static ROWS: &[&Row] = &[
+pub(crate) static ROWS: &[&PolicyRow] = &[
     &os::ROW,
     &auto::ROW,
     &round_robin::ROW,
@@ -60,10 +60,10 @@ pub(crate) static ROWS: &[&Row] = &[
 /// kernel.
 pub(crate) fn planned(
     evidence: &Evidence<'_>,
-    place: impl FnOnce(&Places<'_>, &[&Task]) -> Placement,
+    place: impl FnOnce(&UsableMachine<'_>, &[&Task]) -> Placement,
 ) -> Plan {
     let machine = evidence.now.machine;
-    let places = Places::new(machine, evidence.now.pus);
+    let places = UsableMachine::new(machine, evidence.now.pus);
     let tasks = evidence.tasks();
     let mut tasks: Vec<&Task> = tasks.iter().collect();
     tasks.sort_by_key(|task| task.id);
@@ -86,7 +86,7 @@ pub(crate) fn planned(
     }
 }
 
-fn decide(places: &Places<'_>, task: &Task, choice: Choice) -> Decision {
+fn decide(places: &UsableMachine<'_>, task: &Task, choice: PuChoice) -> Decision {
     Decision {
         task: task.id,
         name: task.name.as_str().into(),
@@ -100,29 +100,29 @@ fn decide(places: &Places<'_>, task: &Task, choice: Choice) -> Decision {
 fn in_order(
     evidence: &Evidence<'_>,
     name: &str,
-    order: impl FnOnce(&Places<'_>, usize) -> Vec<PuIdx>,
+    order: impl FnOnce(&UsableMachine<'_>, usize) -> Vec<PuIdx>,
 ) -> Plan {
     planned(evidence, |places, tasks| {
         let order = order(places, tasks.len());
         let pus = order.iter().cycle().take(tasks.len());
-        let why = Why::NextInOrder { order: name.to_owned() };
+        let why = PlaceReason::NextInOrder { order: name.to_owned() };
         Placement {
-            choices: pus.map(|&pu| Choice { pu: Some(pu), why: why.clone() }).collect(),
+            choices: pus.map(|&pu| PuChoice { pu: Some(pu), why: why.clone() }).collect(),
             default_placement: DefaultPlacement::FillInOrder { pus: places.nrs(&order) },
         }
     })
 }
 
 /// Marks every task on a PU with several tasks as time-shared.
-fn note_sharing(choices: &mut [Choice], pus: usize) {
+fn note_sharing(choices: &mut [PuChoice], pus: usize) {
     let mut on_pu = vec![0_u32; pus];
     for pu in choices.iter().filter_map(|choice| choice.pu) {
         on_pu[pu.idx()] += 1;
     }
     for choice in choices {
         if let Some(tasks) = choice.pu.map(|pu| on_pu[pu.idx()]).filter(|&tasks| tasks > 1) {
-            let then = Box::new(std::mem::replace(&mut choice.why, Why::LeftToKernel));
-            choice.why = Why::TimeShared { tasks, then };
+            let then = Box::new(std::mem::replace(&mut choice.why, PlaceReason::LeftToKernel));
+            choice.why = PlaceReason::TimeShared { tasks, then };
         }
     }
 }
@@ -131,21 +131,25 @@ fn note_sharing(choices: &mut [Choice], pus: usize) {
 ///
 /// Distant cores come first, fast kinds before slow kinds. On hybrid machines busier tasks choose
 /// before idler tasks.
-fn own_cores(places: &Places<'_>, tasks: &[&Task], why: impl Fn(&Task) -> Why) -> Placement {
+fn own_cores(
+    places: &UsableMachine<'_>,
+    tasks: &[&Task],
+    why: impl Fn(&Task) -> PlaceReason,
+) -> Placement {
     let mut by_turn: Vec<usize> = (0..tasks.len()).collect();
     if places.is_hybrid() {
         // Stable: equal weights keep the order of IDs.
         by_turn.sort_by(|&a, &b| tasks[b].weight().total_cmp(&tasks[a].weight()));
     }
-    let mut choices = vec![Choice { pu: None, why: Why::OwnCore }; tasks.len()];
+    let mut choices = vec![PuChoice { pu: None, why: PlaceReason::OwnCore }; tasks.len()];
     for (task, core) in by_turn.into_iter().zip(places.spread_cores()) {
-        choices[task] = Choice { pu: Some(places.cores[core].pus[0]), why: why(tasks[task]) };
+        choices[task] = PuChoice { pu: Some(places.cores[core].pus[0]), why: why(tasks[task]) };
     }
     Placement { choices, default_placement: spread_default(places) }
 }
 
 /// Default placement of policies that use mixes: the PU with the fewest tasks, cores before
 /// siblings, far apart first.
-fn spread_default(places: &Places<'_>) -> DefaultPlacement {
+fn spread_default(places: &UsableMachine<'_>) -> DefaultPlacement {
     DefaultPlacement::FillInOrder { pus: places.nrs(&places.spread_pus()) }
 }

@@ -11,22 +11,22 @@
 //! # Properties
 //! - **Hands off**: no decision names a PU. -> test `hands_off`
 
-use super::{Choice, Placement, planned};
+use super::{Placement, PuChoice, planned};
 use crate::evidence::Evidence;
-use crate::plan::{DefaultPlacement, Plan, Why};
+use crate::plan::{DefaultPlacement, PlaceReason, Plan};
 use crate::policy::by_rule;
-use crate::row::{Cadence, Purpose, Row};
+use crate::row::{Cadence, PolicyRow, Purpose};
 use colocate_evidence::SourceSet;
 
 /// Row in the table of policies.
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "os",
     purpose: Purpose::Baseline,
     summary: "leaves every thread unpinned, kernel-scheduled",
     source: "a baseline",
     cadence: Cadence::Either,
     make: |_, _| by_rule(SourceSet::NONE, decide),
-    ..Row::ONCE
+    ..PolicyRow::ONCE
 };
 
 fn decide(evidence: &Evidence<'_>) -> Plan {
@@ -38,7 +38,7 @@ fn decide(evidence: &Evidence<'_>) -> Plan {
 
 pub(super) fn place(tasks: usize) -> Placement {
     Placement {
-        choices: vec![Choice { pu: None, why: Why::LeftToKernel }; tasks],
+        choices: vec![PuChoice { pu: None, why: PlaceReason::LeftToKernel }; tasks],
         default_placement: DefaultPlacement::LeaveToKernel,
     }
 }

@@ -15,25 +15,25 @@
 //! - **Balanced**: no PU gets two tasks more than another. -> test `balanced` of the crate's
 //!   whole-plan tests
 
-use super::{Choice, Placement, planned};
-use crate::places::Places;
-use crate::plan::{DefaultPlacement, Why};
+use super::{Placement, PuChoice, planned};
+use crate::places::UsableMachine;
+use crate::plan::{DefaultPlacement, PlaceReason};
 use crate::policy::by_rule;
 use crate::rng::SplitMix64;
-use crate::row::{Cadence, Kind, Preset, Purpose, Row, Setting};
+use crate::row::{Cadence, PolicyRow, Preset, Purpose, Setting, SettingKind};
 use crate::schedule::allocate::seated;
 use crate::schedule::{self, Allocated, Quantum, Selected, select};
 use colocate_evidence::SourceSet;
 
 /// Row in the table of policies.
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "random",
     purpose: Purpose::Baseline,
     summary: "draws PUs, and where jobs wait also jobs",
     source: "a baseline",
     settings: &[Setting {
         name: "seed",
-        kind: Kind::Count(0),
+        kind: SettingKind::Count(0),
         default: Preset::Shown(&Preset::Count(0)),
         meaning: "seed of the generator",
     }],
@@ -53,11 +53,11 @@ pub static ROW: Row = Row {
             }
         })
     },
-    ..Row::ONCE
+    ..PolicyRow::ONCE
 };
 
 /// Draws jobs for the quantum, and PUs for their threads.
-fn choose(rng: &mut SplitMix64, now: &Quantum<'_>) -> Vec<schedule::Choice> {
+fn choose(rng: &mut SplitMix64, now: &Quantum<'_>) -> Vec<schedule::SelectedJob> {
     let mut order: Vec<usize> = (0..now.queue.len()).collect();
     rng.shuffle(&mut order);
     let contexts = now.pus.len();
@@ -68,7 +68,7 @@ fn choose(rng: &mut SplitMix64, now: &Quantum<'_>) -> Vec<schedule::Choice> {
     seated(now, chosen, |threads| pus[..threads.len()].to_vec(), |_| Allocated::Next)
 }
 
-fn place(places: &Places<'_>, tasks: usize, seed: u64) -> Placement {
+fn place(places: &UsableMachine<'_>, tasks: usize, seed: u64) -> Placement {
     let mut rng = SplitMix64::new(seed);
     let mut order = places.pus.to_vec();
     rng.shuffle(&mut order);
@@ -77,7 +77,8 @@ fn place(places: &Places<'_>, tasks: usize, seed: u64) -> Placement {
     while choices.len() < tasks {
         let left = tasks - choices.len();
         let drawn = order.iter().take(left);
-        choices.extend(drawn.map(|&pu| Choice { pu: Some(pu), why: Why::Drawn { seed } }));
+        choices
+            .extend(drawn.map(|&pu| PuChoice { pu: Some(pu), why: PlaceReason::Drawn { seed } }));
         rng.shuffle(&mut order);
     }
     Placement { choices, default_placement }

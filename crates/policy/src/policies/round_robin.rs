@@ -24,13 +24,13 @@ use super::in_order;
 use crate::evidence::Evidence;
 use crate::plan::Plan;
 use crate::policy::by_rule;
-use crate::row::{Cadence, Purpose, Row};
+use crate::row::{Cadence, PolicyRow, Purpose};
 use crate::schedule::allocate::spread;
 use crate::schedule::select;
 use colocate_evidence::SourceSet;
 
 /// Row in the table of policies.
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "round-robin",
     purpose: Purpose::Baseline,
     summary: "fills PUs in logical order; where jobs wait, in turn",
@@ -38,7 +38,7 @@ pub static ROW: Row = Row {
     cadence: Cadence::Either,
     waits: true,
     make: |_, _| by_rule(SourceSet::NONE, decide),
-    ..Row::ONCE
+    ..PolicyRow::ONCE
 };
 
 fn decide(evidence: &Evidence<'_>) -> Plan {

@@ -23,11 +23,11 @@
 
 use super::in_order;
 use crate::policy::by_rule;
-use crate::row::{Purpose, Row};
+use crate::row::{PolicyRow, Purpose};
 use colocate_evidence::SourceSet;
 
 /// Row in the table of policies.
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "scatter",
     purpose: Purpose::Baseline,
     summary: "puts tasks as far apart as possible",
@@ -35,7 +35,7 @@ pub static ROW: Row = Row {
     make: |_, _| {
         by_rule(SourceSet::NONE, |it| in_order(it, "farthest apart", |p, _| p.spread_pus()))
     },
-    ..Row::ONCE
+    ..PolicyRow::ONCE
 };
 
 #[cfg(test)]

@@ -30,18 +30,18 @@
 
 use super::instruction::partners;
 use super::mix::{self, dealt, groups, items};
-use super::{Choice, MIX, Placement, own_cores, planned, spread_default};
-use crate::judge::Judge;
+use super::{MIX, Placement, PuChoice, own_cores, planned, spread_default};
+use crate::judge::SlowdownPredictor;
 use crate::matching;
-use crate::places::Places;
-use crate::plan::{Task, Why};
+use crate::places::UsableMachine;
+use crate::plan::{PlaceReason, Task};
 use crate::policy::by_rule;
 use crate::predict::demands;
-use crate::row::{Prior, Row};
+use crate::row::{PolicyRow, Prior};
 use colocate_machine::Performance;
 
 /// Row in the table of policies.
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "symbiosis-model",
     summary: "groups tasks that slow each other down least, by the model",
     source: "ours, after Jiang et al., PACT 2008",
@@ -50,14 +50,19 @@ pub static ROW: Row = Row {
         let performance = known.performance.cloned();
         by_rule(MIX, move |it| planned(it, |p, tasks| place(p, performance.as_ref(), tasks)))
     },
-    ..Row::ONCE
+    ..PolicyRow::ONCE
 };
 
-fn place(places: &Places<'_>, performance: Option<&Performance>, tasks: &[&Task]) -> Placement {
+fn place(
+    places: &UsableMachine<'_>,
+    performance: Option<&Performance>,
+    tasks: &[&Task],
+) -> Placement {
     if tasks.len() <= places.cores.len() {
-        return own_cores(places, tasks, |_| Why::OwnCore);
+        return own_cores(places, tasks, |_| PlaceReason::OwnCore);
     }
-    let judge = performance.and_then(|performance| Judge::new(places, performance, tasks));
+    let judge =
+        performance.and_then(|performance| SlowdownPredictor::new(places, performance, tasks));
     let Some(mut judge) = judge else { return mix::place(places, tasks) };
     let (items, rest) = items(tasks, places.pus.len(), places.width() > 1);
     let groups = best(places, tasks, &items, &mut judge);
@@ -68,10 +73,10 @@ fn place(places: &Places<'_>, performance: Option<&Performance>, tasks: &[&Task]
 
 /// Groups with the least loss, of those by matching, `mix` and `instruction`.
 fn best(
-    places: &Places<'_>,
+    places: &UsableMachine<'_>,
     tasks: &[&Task],
     items: &[Vec<usize>],
-    judge: &mut Judge<'_>,
+    judge: &mut SlowdownPredictor<'_>,
 ) -> Vec<Vec<usize>> {
     let demands = demands(tasks);
     let asked: Vec<_> = items.iter().map(|item| mix::demand_of(item, tasks, &demands)).collect();
@@ -94,16 +99,16 @@ fn best(
 }
 
 /// Loss of a group of items, each counted by its first task.
-fn loss(group: &[usize], items: &[Vec<usize>], judge: &mut Judge<'_>) -> f64 {
+fn loss(group: &[usize], items: &[Vec<usize>], judge: &mut SlowdownPredictor<'_>) -> f64 {
     judge.loss(&group.iter().map(|&item| items[item][0]).collect::<Vec<_>>())
 }
 
 fn explain(
-    places: &Places<'_>,
+    places: &UsableMachine<'_>,
     tasks: &[&Task],
     on_pu: &[Vec<usize>],
-    judge: &mut Judge<'_>,
-    choices: &mut [Choice],
+    judge: &mut SlowdownPredictor<'_>,
+    choices: &mut [PuChoice],
 ) {
     let partners = partners(places, tasks, choices);
     for core in &places.cores {
@@ -112,15 +117,15 @@ fn explain(
             core.pus.iter().filter_map(|pu| on_pu[pu.idx()].first().copied()).collect();
         let loss = judge.loss(&sitting);
         for &task in core.pus.iter().flat_map(|pu| &on_pu[pu.idx()]) {
-            choices[task].why = Why::Modelled { loss, partners: partners[task].clone() };
+            choices[task].why = PlaceReason::Modelled { loss, partners: partners[task].clone() };
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::judge::Judge;
-    use crate::places::Places;
+    use crate::judge::SlowdownPredictor;
+    use crate::places::UsableMachine;
     use crate::rng::SplitMix64;
     use crate::testing::random_tasks;
     use crate::{Knowledge, Plan, PolicySpec, Task};
@@ -157,9 +162,9 @@ mod tests {
         tasks: &[Task],
     ) -> f64 {
         let made = plan_on(policy, machine, Some(performance), usable, tasks);
-        let places = Places::new(machine, usable);
+        let places = UsableMachine::new(machine, usable);
         let tasks: Vec<&Task> = tasks.iter().collect();
-        let mut judge = Judge::new(&places, performance, &tasks).unwrap();
+        let mut judge = SlowdownPredictor::new(&places, performance, &tasks).unwrap();
         let mut on_core = vec![Vec::new(); machine.cores.len()];
         for (task, decision) in made.decisions.iter().enumerate() {
             let pu = machine.pu_by_os(decision.place.pu().unwrap()).unwrap();
@@ -169,7 +174,7 @@ mod tests {
     }
 
     /// The least loss of all ways to make pairs of `left`.
-    fn by_brute_force(left: &[usize], judge: &mut Judge<'_>) -> f64 {
+    fn by_brute_force(left: &[usize], judge: &mut SlowdownPredictor<'_>) -> f64 {
         let Some((&first, rest)) = left.split_first() else { return 0.0 };
         let mut least = f64::INFINITY;
         for at in 0..rest.len() {
@@ -188,9 +193,9 @@ mod tests {
             let epyc = known("epyc-7301");
             let usable = cores(&epyc.0, pairs);
             let tasks = random_tasks(&mut SplitMix64::new(seed), 2 * pairs);
-            let places = Places::new(&epyc.0, &usable);
+            let places = UsableMachine::new(&epyc.0, &usable);
             let all: Vec<&Task> = tasks.iter().collect();
-            let mut judge = Judge::new(&places, &epyc.1, &all).unwrap();
+            let mut judge = SlowdownPredictor::new(&places, &epyc.1, &all).unwrap();
             let least = by_brute_force(&(0..2 * pairs).collect::<Vec<_>>(), &mut judge);
             let found = loss("symbiosis-model", &epyc, &usable, &tasks);
             prop_assert!((found - least).abs() < 1e-7, "found {found}, least {least}");

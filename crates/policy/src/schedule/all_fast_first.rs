@@ -17,22 +17,22 @@
 //! - **Stays**: the same threads are not moved. -> test `fast_first`
 //! - **As `os`** where cores are alike. -> test `alike_is_os`
 
-use super::asymmetric::{Messages, Seat, choices, cores_of, free_places_of, threads_of};
-use super::{Allocated, Choice, Quantum, Scheduler, Thread, leave_to_kernel};
+use super::asymmetric::{Messages, PuAssignment, choices, cores_of, free_places_of, threads_of};
+use super::{Allocated, Quantum, Scheduler, SelectedJob, Thread, leave_to_kernel};
 use crate::evidence::Evidence;
 use crate::plan::Plan;
-use crate::row::{Purpose, Row};
+use crate::row::{PolicyRow, Purpose};
 use colocate_evidence::SourceSet;
 
 /// Row of `all-fast-first` in the table of policies.
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "all-fast-first",
     purpose: Purpose::Baseline,
     summary: "fills fast cores before slow ones",
     source: "a baseline",
     waits: false,
     make: |_, _| Box::<AllFastFirst>::default(),
-    ..Row::EACH_QUANTUM
+    ..PolicyRow::EACH_QUANTUM
 };
 
 /// Scheduler of `all-fast-first`.
@@ -44,7 +44,7 @@ pub struct AllFastFirst {
 impl Scheduler for AllFastFirst {
     const NEEDS: SourceSet = SourceSet::NONE;
 
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<SelectedJob> {
         let Some(cores) = cores_of(now, &mut self.messages) else {
             return leave_to_kernel(now.queue);
         };
@@ -53,7 +53,7 @@ impl Scheduler for AllFastFirst {
         let free = free_places_of(now.queue, |_| true);
         let to_place: Vec<&Thread> = free.iter().map(|&at| threads[at]).collect();
         let pus = cores.spread(&to_place, &cores.groups_fast_first(), &[]);
-        let mut places: Vec<Option<Seat>> = vec![None; threads.len()];
+        let mut places: Vec<Option<PuAssignment>> = vec![None; threads.len()];
         for (at, pu) in free.into_iter().zip(pus) {
             places[at] = pu.map(|pu| (pu, Allocated::FastFirst));
         }

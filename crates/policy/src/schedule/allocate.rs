@@ -38,17 +38,17 @@
 //! - **Unknown is a mean one** -> test `unknown_counts_as_the_mean`
 
 use super::select::float;
-use super::{Allocated, Choice, Quantum, QueuedJob, Selected, Thread};
-use crate::places::Places;
+use super::{Allocated, Quantum, QueuedJob, Selected, SelectedJob, Thread};
+use crate::places::UsableMachine;
 use colocate_machine::{Cache, CacheKind, Machine, PuIdx};
 use std::cmp::Reverse;
 
 /// Function from a thread to its rate, t/µs; `None` if unknown.
-pub type Rate<'a> = &'a dyn Fn(&Thread) -> Option<f64>;
+pub type RateFunction<'a> = &'a dyn Fn(&Thread) -> Option<f64>;
 
 /// Rates of the threads, t/µs. An unknown rate counts as the mean of the known, an inconspicuous
 /// rank.
-pub(crate) fn rates(threads: &[&Thread], rate: Rate<'_>) -> Vec<f64> {
+pub(crate) fn rates(threads: &[&Thread], rate: RateFunction<'_>) -> Vec<f64> {
     let rates: Vec<Option<f64>> = threads.iter().map(|thread| rate(thread)).collect();
     let known: Vec<f64> = rates.iter().flatten().copied().collect();
     let sum = known.iter().fold(0.0, |sum, each| sum + each);
@@ -72,14 +72,14 @@ pub fn choices(
     chosen: Vec<(usize, Selected)>,
     pus: &[PuIdx],
     why: impl Fn(&Thread) -> Allocated,
-) -> Vec<Choice> {
+) -> Vec<SelectedJob> {
     // Jobs with more threads than PUs share them.
     let mut next = pus.iter().cycle();
     let choices = chosen.into_iter().map(|(at, selected)| {
         let job = &now.queue[at];
         let threads = job.threads.iter();
         let places = threads.map(|thread| (next.next().copied(), why(thread))).collect();
-        Choice { job: job.job, selected, places }
+        SelectedJob { job: job.job, selected, places }
     });
     choices.collect()
 }
@@ -90,14 +90,14 @@ pub fn seated(
     chosen: Vec<(usize, Selected)>,
     place: impl FnOnce(&[&Thread]) -> Vec<PuIdx>,
     why: impl Fn(&Thread) -> Allocated,
-) -> Vec<Choice> {
+) -> Vec<SelectedJob> {
     let pus = place(&threads_of(now.queue, &chosen, now.pus.len()));
     choices(now, chosen, &pus, why)
 }
 
 /// Puts the chosen jobs on PUs far apart, without regard to caches.
-pub fn spread(now: &Quantum<'_>, chosen: Vec<(usize, Selected)>) -> Vec<Choice> {
-    let order = Places::new(now.machine, now.pus).spread_pus();
+pub fn spread(now: &Quantum<'_>, chosen: Vec<(usize, Selected)>) -> Vec<SelectedJob> {
+    let order = UsableMachine::new(now.machine, now.pus).spread_pus();
     seated(now, chosen, |threads| in_order(&order, threads), |_| Allocated::Next)
 }
 
@@ -110,10 +110,10 @@ pub fn in_order(order: &[PuIdx], threads: &[&Thread]) -> Vec<PuIdx> {
 
 /// PUs with balanced requests at the shared levels; see the module.
 pub fn balanced(machine: &Machine, pus: &[PuIdx], threads: &[&Thread]) -> Vec<PuIdx> {
-    let places = Places::new(machine, pus);
+    let places = UsableMachine::new(machine, pus);
     let all = (0..threads.len()).collect();
     // The last level first: its parts are divided by the next level.
-    let mut parts = vec![Part { pus: places.pus.to_vec(), threads: all }];
+    let mut parts = vec![MachinePart { pus: places.pus.to_vec(), threads: all }];
     for level in shared_levels(machine, &places.pus) {
         let over = caches_over(machine, level);
         let rates = rates(threads, &|thread| thread.traffic().at(level));
@@ -122,7 +122,7 @@ pub fn balanced(machine: &Machine, pus: &[PuIdx], threads: &[&Thread]) -> Vec<Pu
     let mut found = vec![PuIdx(0); threads.len()];
     for part in parts {
         let members: Vec<&Thread> = part.threads.iter().map(|&at| threads[at]).collect();
-        let spread = Places::new(machine, &part.pus).spread_pus();
+        let spread = UsableMachine::new(machine, &part.pus).spread_pus();
         for (&at, pu) in part.threads.iter().zip(in_order(&spread, &members)) {
             found[at] = pu;
         }
@@ -161,14 +161,14 @@ fn caches_over(machine: &Machine, level: u8) -> Vec<usize> {
 }
 
 /// A part of the machine and places of the threads to run there.
-struct Part {
+struct MachinePart {
     pus: Vec<PuIdx>,
     threads: Vec<usize>,
 }
 
 /// Divides a part by its caches of a level; PUs without a cache are the last part. `over` is from
 /// [`caches_over`], `rates` is by thread.
-fn divided(part: Part, over: &[usize], rates: &[f64]) -> Vec<Part> {
+fn divided(part: MachinePart, over: &[usize], rates: &[f64]) -> Vec<MachinePart> {
     let rooms = rooms(part.pus, over);
     let mut waiting = part.threads;
     let total = waiting.iter().map(|&at| rates[at]).fold(0.0, |sum, each| sum + each);
@@ -179,7 +179,7 @@ fn divided(part: Part, over: &[usize], rates: &[f64]) -> Vec<Part> {
         // The share of the PUs, rounded up: with fewer threads than PUs no part gets too many.
         let share = (waiting.len() * pus.len()).div_ceil(pus_left);
         pus_left -= pus.len();
-        parts.push(Part { pus, threads: nearest(&mut waiting, share, average, rates) });
+        parts.push(MachinePart { pus, threads: nearest(&mut waiting, share, average, rates) });
     }
     parts
 }
@@ -210,9 +210,9 @@ pub(crate) fn most_with_least(
     machine: &Machine,
     pus: &[PuIdx],
     threads: &[&Thread],
-    rate: Rate<'_>,
+    rate: RateFunction<'_>,
 ) -> Vec<PuIdx> {
-    let places = Places::new(machine, pus);
+    let places = UsableMachine::new(machine, pus);
     let rates = rates(threads, rate);
     let mut sorted: Vec<usize> = (0..threads.len()).collect();
     sorted.sort_by(|&a, &b| rates[a].total_cmp(&rates[b]));
@@ -228,7 +228,7 @@ pub(crate) fn most_with_least(
 
 /// Number of threads for each usable core, `threads` in all: as even as room allows, the first
 /// cores fewer.
-fn members(places: &Places<'_>, threads: usize) -> Vec<usize> {
+fn members(places: &UsableMachine<'_>, threads: usize) -> Vec<usize> {
     let cores = &places.cores;
     let mut members = vec![0; cores.len()];
     let mut left = threads;
@@ -249,7 +249,7 @@ fn members(places: &Places<'_>, threads: usize) -> Vec<usize> {
 /// this core only if both have the same room. A group goes to the core where most of its members
 /// last ran.
 pub(crate) fn on_cores(
-    places: &Places<'_>,
+    places: &UsableMachine<'_>,
     threads: &[&Thread],
     groups: &[Vec<usize>],
 ) -> Vec<PuIdx> {
@@ -267,7 +267,11 @@ pub(crate) fn on_cores(
 }
 
 /// The core of each group, as a place among the usable cores.
-fn cores_of(places: &Places<'_>, threads: &[&Thread], groups: &[Vec<usize>]) -> Vec<Option<usize>> {
+fn cores_of(
+    places: &UsableMachine<'_>,
+    threads: &[&Thread],
+    groups: &[Vec<usize>],
+) -> Vec<Option<usize>> {
     let cores = &places.cores;
     let room: Vec<usize> = cores.iter().map(|core| core.pus.len()).collect();
     let mut core_of = vec![None; groups.len()];
@@ -290,7 +294,7 @@ fn cores_of(places: &Places<'_>, threads: &[&Thread], groups: &[Vec<usize>]) -> 
 
 /// Number of members of each group that last ran on each core, most first: number, group, core.
 fn by_members(
-    places: &Places<'_>,
+    places: &UsableMachine<'_>,
     threads: &[&Thread],
     groups: &[Vec<usize>],
 ) -> Vec<(Reverse<usize>, usize, usize)> {
@@ -308,7 +312,7 @@ fn by_members(
 }
 
 /// Core of a thread's last PU, as a place among the usable cores.
-fn last_core(places: &Places<'_>, thread: &Thread) -> Option<usize> {
+fn last_core(places: &UsableMachine<'_>, thread: &Thread) -> Option<usize> {
     let core = places.machine.pus.get(thread.pu?.idx())?.core;
     places.cores.binary_search_by_key(&core, |usable| usable.core).ok()
 }
@@ -488,7 +492,7 @@ mod tests {
             let found = most_with_least(&machine, &pus, &refs, &by_l1);
             prop_assert_eq!(found, reference_tests::most_with_least(&machine, &pus, &refs, &by_l1));
 
-            let places = Places::new(&machine, &pus);
+            let places = UsableMachine::new(&machine, &pus);
             let mut next = order.into_iter().filter(|at| *at < refs.len());
             let some = |core: &crate::places::UsableCore| next.by_ref().take(core.pus.len()).collect();
             let groups: Vec<Vec<usize>> = places.cores.iter().map(some).collect();
@@ -523,7 +527,7 @@ mod tests {
             let mut refs = refs(&queue);
             refs.truncate(pus.len());
             let found = most_with_least(&machine, &pus, &refs, &by_l1);
-            let places = Places::new(&machine, &pus);
+            let places = UsableMachine::new(&machine, &pus);
             let has = |core: &crate::places::UsableCore| {
                 found.iter().filter(|pu| core.pus.contains(pu)).count()
             };

@@ -5,7 +5,7 @@ pub mod cores;
 pub mod factors;
 pub mod rotation;
 
-use super::{Allocated, Choice, Quantum, QueuedJob, Selected, Thread};
+use super::{Allocated, Quantum, QueuedJob, Selected, SelectedJob, Thread};
 use crate::row::Knowledge;
 use colocate_evidence::{Source, SourceSet};
 use colocate_machine::{Performance, PuIdx};
@@ -26,11 +26,11 @@ pub(super) fn demands(known: &Knowledge<'_>) -> Option<(Performance, Vec<Phase>)
 }
 
 /// A PU and the reason for the choice.
-pub(super) type Seat = (PuIdx, Allocated);
+pub(super) type PuAssignment = (PuIdx, Allocated);
 
 /// Choices that run all jobs. `seats` are in the order of the queue and of the jobs' threads; a
 /// thread without a seat is left to the kernel.
-pub(super) fn choices(queue: &[QueuedJob], seats: Vec<Option<Seat>>) -> Vec<Choice> {
+pub(super) fn choices(queue: &[QueuedJob], seats: Vec<Option<PuAssignment>>) -> Vec<SelectedJob> {
     let places = seats.into_iter().map(|seat| match seat {
         Some((pu, why)) => (Some(pu), why),
         None => (None, Allocated::LeftToKernel),
@@ -42,8 +42,8 @@ pub(super) fn choices(queue: &[QueuedJob], seats: Vec<Option<Seat>>) -> Vec<Choi
 pub(super) fn choices_as(
     queue: &[QueuedJob],
     mut places: impl Iterator<Item = (Option<PuIdx>, Allocated)>,
-) -> Vec<Choice> {
-    let choices = queue.iter().map(|job| Choice {
+) -> Vec<SelectedJob> {
+    let choices = queue.iter().map(|job| SelectedJob {
         job: job.job,
         selected: Selected::Room,
         // `by_ref`: each job takes the next places of the same iterator.
@@ -91,11 +91,11 @@ pub(super) fn fast_for(
     threads: &[&Thread],
     ranked: &[usize],
     why: impl Fn(usize) -> Allocated,
-) -> Vec<Option<Seat>> {
+) -> Vec<Option<PuAssignment>> {
     let fast: Vec<usize> = cores.fast().collect();
     let first = &ranked[..ranked.len().min(fast.len())];
     let members: Vec<&Thread> = first.iter().map(|&at| threads[at]).collect();
-    let mut places: Vec<Option<Seat>> = vec![None; threads.len()];
+    let mut places: Vec<Option<PuAssignment>> = vec![None; threads.len()];
     let mut taken = Vec::with_capacity(first.len());
     for (&at, core) in first.iter().zip(cores.seats(&members, &fast, &|_, _| true)) {
         let Some(core) = core else { continue };

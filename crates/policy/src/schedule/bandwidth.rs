@@ -59,12 +59,14 @@
 //! - **Each its part**: a thread of many has no more than its part of the job's traffic.
 //!   -> tests `a_job_of_many_threads`, `by_what_is_known_alone_or_by_the_last_quantum`
 
-use super::allocate::{self, Rate, seated, spread};
+use super::allocate::{self, RateFunction, seated, spread};
 use super::asymmetric::Messages;
-use super::{Allocated, COUNTERS, Choice, Quantum, QueuedJob, Selected, Thread, select};
+use super::{Allocated, COUNTERS, Quantum, QueuedJob, Selected, SelectedJob, Thread, select};
 use crate::plan::Plan;
 use crate::policy::{Policy, by_rule};
-use crate::row::{Kind, Knowledge, Preset, Prior, Purpose, Row, Setting, SoloProfile, Values};
+use crate::row::{
+    Knowledge, PolicyRow, Preset, Prior, Purpose, Setting, SettingKind, SoloProfile, Values,
+};
 use colocate_evidence::JobIdx;
 use std::collections::BTreeMap;
 
@@ -73,36 +75,36 @@ use std::collections::BTreeMap;
 const KAPPA: f64 = 100.0;
 
 /// Row of `mmas` in the table of policies.
-pub static MMAS: Row = Row {
+pub static MMAS: PolicyRow = PolicyRow {
     name: "mmas",
     summary: "keeps traffic to memory close to its known average",
     source: "Xu, Wu and Yew, PACT 2010",
     settings: &[PUBLISHED],
     prior: &[Prior::Solo],
     make: |values, prior| by_average(values, prior, 0.0, spread),
-    ..Row::EACH_QUANTUM
+    ..PolicyRow::EACH_QUANTUM
 };
 
 /// Row of `mhas` in the table of policies.
-pub static MHAS: Row = Row {
+pub static MHAS: PolicyRow = PolicyRow {
     name: "mhas",
     summary: "balances traffic at each level of the memory hierarchy",
     source: "Feliu et al., IPDPS 2012, Algorithm 2",
     settings: &[PUBLISHED],
     prior: &[Prior::Solo],
     make: |values, prior| by_average(values, prior, 0.0, balance),
-    ..Row::EACH_QUANTUM
+    ..PolicyRow::EACH_QUANTUM
 };
 
 /// Row of `idas` in the table of policies.
-pub static IDAS: Row = Row {
+pub static IDAS: PolicyRow = PolicyRow {
     name: "idas",
     summary: "as mhas, with a penalty for jobs that suffer from traffic",
     source: "Feliu et al., TPDS 2014, Algorithm 3",
     settings: &[
         Setting {
             name: "kappa",
-            kind: Kind::Number("not below 0", |kappa| kappa.is_finite() && kappa >= 0.0),
+            kind: SettingKind::Number("not below 0", |kappa| kappa.is_finite() && kappa >= 0.0),
             default: Preset::Shown(&Preset::Number(KAPPA)),
             meaning: "scale of the penalties",
         },
@@ -110,18 +112,18 @@ pub static IDAS: Row = Row {
     ],
     prior: &[Prior::Solo],
     make: |values, prior| by_average(values, prior, values.number("kappa"), balance),
-    ..Row::EACH_QUANTUM
+    ..PolicyRow::EACH_QUANTUM
 };
 
 /// Row of `bas` in the table of policies.
-pub static BAS: Row = Row {
+pub static BAS: PolicyRow = PolicyRow {
     name: "bas",
     purpose: Purpose::Recommended,
     summary: "balances traffic to memory, then to first caches, by the last quantum",
     source: "Feliu et al., IEEE TC 2016, Algorithm 4",
     settings: &[Setting {
         name: "oatr",
-        kind: Kind::Word(&[WAITING, DELIVERED]),
+        kind: SettingKind::Word(&[WAITING, DELIVERED]),
         default: Preset::Word(WAITING),
         meaning: "traffic that a quantum should have: the mean of what waits, or of what was delivered",
     }],
@@ -132,11 +134,11 @@ pub static BAS: Row = Row {
         }
         _ => by_rates(|now| by_last_average(now, oatr(now.queue, now.pus.len()))),
     },
-    ..Row::EACH_QUANTUM
+    ..PolicyRow::EACH_QUANTUM
 };
 
 /// Row of `l1-static` in the table of policies.
-pub static L1_STATIC: Row = Row {
+pub static L1_STATIC: PolicyRow = PolicyRow {
     name: "l1-static",
     summary: "pairs most with least first-cache traffic, by runs alone",
     source: "Feliu et al., PACT 2013, Algorithm 6",
@@ -145,21 +147,21 @@ pub static L1_STATIC: Row = Row {
         let rates: Vec<Option<f64>> = prior.alone.iter().map(|job| job.first_cache).collect();
         by_rates(move |now| by_runs_alone(now, &rates))
     },
-    ..Row::EACH_QUANTUM
+    ..PolicyRow::EACH_QUANTUM
 };
 
 /// Row of `l1-dynamic` in the table of policies.
-pub static L1_DYNAMIC: Row = Row {
+pub static L1_DYNAMIC: PolicyRow = PolicyRow {
     name: "l1-dynamic",
     summary: "pairs most with least first-cache traffic, by the last quantum",
     source: "Feliu et al., PACT 2013, Algorithm 6",
     make: |_, _| by_rates(by_last_quantum),
-    ..Row::EACH_QUANTUM
+    ..PolicyRow::EACH_QUANTUM
 };
 
 const PUBLISHED: Setting = Setting {
     name: "published",
-    kind: Kind::Flag,
+    kind: SettingKind::Flag,
     default: Preset::Unset,
     meaning: "as published: an average of all jobs, once, and rates as they were last",
 };
@@ -171,7 +173,7 @@ const DELIVERED: &str = "delivered";
 type Chosen = Vec<(usize, Selected)>;
 
 /// Profile of a job alone, and its penalty in t/µs.
-type Known = (SoloProfile, f64);
+type SoloPenalty = (SoloProfile, f64);
 
 /// Message where no rate orders the jobs.
 const NO_TRAFFIC: &str = "traffic to memory is neither counted nor known of runs alone, so jobs run in the order of the queue";
@@ -179,7 +181,7 @@ const NO_TRAFFIC: &str = "traffic to memory is neither counted nor known of runs
 const NO_REQUESTS: &str = "requests to caches are neither counted nor known of runs alone, so threads are placed in the order of the queue";
 
 /// A policy by rates, with messages where rates are unknown.
-fn by_rates(mut choose: impl FnMut(&Quantum<'_>) -> Vec<Choice> + 'static) -> Box<dyn Policy> {
+fn by_rates(mut choose: impl FnMut(&Quantum<'_>) -> Vec<SelectedJob> + 'static) -> Box<dyn Policy> {
     let mut messages = Messages::default();
     by_rule(COUNTERS, move |it| {
         let choices = choose(&it.now);
@@ -189,7 +191,7 @@ fn by_rates(mut choose: impl FnMut(&Quantum<'_>) -> Vec<Choice> + 'static) -> Bo
 }
 
 /// Messages where jobs have run without showing rates, and no rates of runs alone are known.
-fn unknown(now: &Quantum<'_>, choices: &[Choice]) -> Vec<&'static str> {
+fn unknown(now: &Quantum<'_>, choices: &[SelectedJob]) -> Vec<&'static str> {
     let ran: Vec<&QueuedJob> = now.queue.iter().filter(|job| job.just_ran).collect();
     let mut texts = Vec::new();
     if ran.is_empty() {
@@ -222,7 +224,7 @@ fn by_average(
     values: &Values<'_>,
     prior: &Knowledge<'_>,
     kappa: f64,
-    allocate: fn(&Quantum<'_>, Chosen) -> Vec<Choice>,
+    allocate: fn(&Quantum<'_>, Chosen) -> Vec<SelectedJob>,
 ) -> Box<dyn Policy> {
     let known = known(prior.alone, kappa);
     if !values.is_set("published") {
@@ -237,7 +239,7 @@ fn by_average(
 }
 
 /// Profiles of the jobs, with penalties of the scale `kappa`.
-fn known(alone: &[SoloProfile], kappa: f64) -> Vec<Known> {
+fn known(alone: &[SoloProfile], kappa: f64) -> Vec<SoloPenalty> {
     let loss = mean(alone, |job| job.loss);
     let traffic = mean(alone, |job| job.memory);
     // No job reserves more than the largest traffic alone.
@@ -253,18 +255,18 @@ fn mean(alone: &[SoloProfile], of: fn(&SoloProfile) -> f64) -> f64 {
 }
 
 /// Profile of a job; `None` if unknown.
-fn of<'a>(known: &'a [Known], job: &QueuedJob) -> Option<&'a Known> {
+fn of<'a>(known: &'a [SoloPenalty], job: &QueuedJob) -> Option<&'a SoloPenalty> {
     known.get(job.job.0 as usize)
 }
 
 /// The jobs chosen by their memory traffic.
-fn select(now: &Quantum<'_>, known: &[Known]) -> Chosen {
+fn select(now: &Quantum<'_>, known: &[SoloPenalty]) -> Chosen {
     by_demand(now, known, ideal(now, known), throttle(now, known))
 }
 
 /// Jobs with a total traffic of about `wanted` t/µs. `throttle` is the share of their traffic alone
 /// that jobs get.
-fn by_demand(now: &Quantum<'_>, known: &[Known], wanted: f64, throttle: f64) -> Chosen {
+fn by_demand(now: &Quantum<'_>, known: &[SoloPenalty], wanted: f64, throttle: f64) -> Chosen {
     select::by_traffic(now.queue, now.pus.len(), wanted, |job| {
         let alone = of(known, job);
         // The last rate was throttled; divided, it is the demand.
@@ -275,7 +277,7 @@ fn by_demand(now: &Quantum<'_>, known: &[Known], wanted: f64, throttle: f64) -> 
 }
 
 /// `s`, above 0; 1 if unknown.
-fn throttle(now: &Quantum<'_>, known: &[Known]) -> f64 {
+fn throttle(now: &Quantum<'_>, known: &[SoloPenalty]) -> f64 {
     let mut now_traffic = 0.0;
     let mut alone_traffic = 0.0;
     for job in now.queue {
@@ -289,7 +291,7 @@ fn throttle(now: &Quantum<'_>, known: &[Known]) -> f64 {
 }
 
 /// `IABW`, or `SIABW` with penalties, in t/µs; 0 if no job takes time.
-fn ideal(now: &Quantum<'_>, known: &[Known]) -> f64 {
+fn ideal(now: &Quantum<'_>, known: &[SoloPenalty]) -> f64 {
     let contexts = now.pus.len();
     let mut time = 0.0;
     let mut asked = 0.0;
@@ -302,7 +304,7 @@ fn ideal(now: &Quantum<'_>, known: &[Known]) -> f64 {
 }
 
 /// Choices of `bas`. `oatr` is in t/µs.
-fn by_last_average(now: &Quantum<'_>, oatr: f64) -> Vec<Choice> {
+fn by_last_average(now: &Quantum<'_>, oatr: f64) -> Vec<SelectedJob> {
     let contexts = now.pus.len();
     // With room for all jobs there is nothing to select.
     let chosen = select::all(now.queue, contexts)
@@ -344,13 +346,13 @@ impl Delivered {
 }
 
 /// Choices of `l1-dynamic`.
-fn by_last_quantum(now: &Quantum<'_>) -> Vec<Choice> {
+fn by_last_quantum(now: &Quantum<'_>) -> Vec<SelectedJob> {
     pair(now, select::all_or_first(now), &to_first_cache)
 }
 
 /// Choices of `l1-static`. `rates`: by job, requests of all its threads to the first cache alone,
 /// t/µs.
-fn by_runs_alone(now: &Quantum<'_>, rates: &[Option<f64>]) -> Vec<Choice> {
+fn by_runs_alone(now: &Quantum<'_>, rates: &[Option<f64>]) -> Vec<SelectedJob> {
     let threads: BTreeMap<JobIdx, usize> =
         now.queue.iter().map(|job| (job.job, job.threads.len())).collect();
     pair(now, select::all_or_first(now), &|thread| {
@@ -367,12 +369,12 @@ fn to_first_cache(thread: &Thread) -> Option<f64> {
 }
 
 /// Places the chosen jobs by [`allocate::most_with_least`], with the rates of the last quantum.
-pub(super) fn pair_by_last_quantum(now: &Quantum<'_>, chosen: Chosen) -> Vec<Choice> {
+pub(super) fn pair_by_last_quantum(now: &Quantum<'_>, chosen: Chosen) -> Vec<SelectedJob> {
     pair(now, chosen, &to_first_cache)
 }
 
 /// Places the chosen jobs by [`allocate::most_with_least`].
-fn pair(now: &Quantum<'_>, chosen: Chosen, rate: Rate<'_>) -> Vec<Choice> {
+fn pair(now: &Quantum<'_>, chosen: Chosen, rate: RateFunction<'_>) -> Vec<SelectedJob> {
     seated(
         now,
         chosen,
@@ -385,7 +387,7 @@ fn pair(now: &Quantum<'_>, chosen: Chosen, rate: Rate<'_>) -> Vec<Choice> {
 }
 
 /// Places the chosen jobs so that the caches of every shared level have about equal requests.
-fn balance(now: &Quantum<'_>, chosen: Chosen) -> Vec<Choice> {
+fn balance(now: &Quantum<'_>, chosen: Chosen) -> Vec<SelectedJob> {
     // Levels are listed from the last one on, so the lowest is at the end.
     let lowest = allocate::shared_levels(now.machine, now.pus).last().copied();
     seated(
@@ -406,13 +408,13 @@ mod tests {
     use super::super::testing::{chosen, queue, traffic};
     use super::*;
     use crate::evidence::{Evidence, Rates};
-    use crate::plan::{Place, Why};
+    use crate::plan::{Place, PlaceReason};
     use crate::testing::machine;
     use colocate_evidence::TaskId;
     use proptest::prelude::*;
 
     /// Jobs of this memory traffic and these seconds, without penalties.
-    fn alone(rates: &[(f64, f64)]) -> Vec<Known> {
+    fn alone(rates: &[(f64, f64)]) -> Vec<SoloPenalty> {
         let of = |&(memory, seconds): &(f64, f64)| {
             (SoloProfile { memory, seconds, ..SoloProfile::default() }, 0.0)
         };
@@ -610,7 +612,7 @@ mod tests {
             .to_vec();
         let knowledge = Knowledge { alone: &jobs, ..Knowledge::default() };
         let mut policy = crate::PolicySpec::named("mmas:published").policy(&knowledge);
-        let mut second = |queue: &[QueuedJob]| -> Vec<Why> {
+        let mut second = |queue: &[QueuedJob]| -> Vec<PlaceReason> {
             let now = Quantum { number: 0, machine: &machine, pus: &pus, queue };
             let plan = policy.decide(&Evidence::of_queue(now));
             let placed = plan.decisions.into_iter().filter(|it| it.place != Place::Waiting);
@@ -618,7 +620,7 @@ mod tests {
         };
         let wanted = |wanted: f64, has: f64| {
             let selected = Selected::Traffic { wanted, has };
-            Why::Chosen { selected, allocated: Allocated::Next }
+            PlaceReason::Chosen { selected, allocated: Allocated::Next }
         };
         let mut waiting = queue(&[15.0, 15.0, 5.0, 5.0]);
         waiting.swap(0, 3);

@@ -34,15 +34,15 @@
 //!   -> test `sleepers_make_room`
 //! - **As `os`** without rates, and where cores are alike. -> test `nothing_known_is_os`
 
-use super::asymmetric::factors::{Factors, Missing};
+use super::asymmetric::factors::{Factors, MissingRate};
 use super::asymmetric::{
     Messages, RATES_AND_PHASES, choices, cores_of, demands, fast_for, free_places_of, threads_of,
 };
 use super::phases::ASLEEP;
-use super::{Allocated, Choice, Quantum, QueuedJob, Scheduler, Thread, leave_to_kernel};
+use super::{Allocated, Quantum, QueuedJob, Scheduler, SelectedJob, Thread, leave_to_kernel};
 use crate::evidence::Evidence;
 use crate::plan::Plan;
-use crate::row::{Kind, Preset, Row, Setting};
+use crate::row::{PolicyRow, Preset, Setting, SettingKind};
 use colocate_evidence::{SourceSet, TaskId};
 use colocate_machine::Performance;
 use colocate_model::Phase;
@@ -53,19 +53,19 @@ use std::collections::BTreeSet;
 pub const GAIN: f64 = 0.05;
 
 /// Row of `efficiency` in the table of policies.
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "efficiency",
     summary: "gives fast cores to the threads that gain most from them",
     source: "Fedorova et al., efficiency specialisation (ES)",
     settings: &[Setting {
         name: "gain",
-        kind: Kind::Number("not below 0", |gain| gain.is_finite() && gain >= 0.0),
+        kind: SettingKind::Number("not below 0", |gain| gain.is_finite() && gain >= 0.0),
         default: Preset::Number(GAIN),
         meaning: "gain below which a thread keeps its core",
     }],
     waits: false,
     make: |values, known| Box::new(Efficiency::new(values.number("gain"), demands(known))),
-    ..Row::EACH_QUANTUM
+    ..PolicyRow::EACH_QUANTUM
 };
 
 /// Scheduler of `efficiency`.
@@ -96,8 +96,8 @@ impl Efficiency {
             match self.factors.missing(id) {
                 // At most half of the fast cores, so that samples do not displace all known
                 // threads.
-                Some(Missing::Fast) if explored.len() < (fast / 2).max(1) => explored.push(at),
-                Some(Missing::Slow) => sent_off.push(at),
+                Some(MissingRate::Fast) if explored.len() < (fast / 2).max(1) => explored.push(at),
+                Some(MissingRate::Slow) => sent_off.push(at),
                 _ => known.push((self.weight(id), at)),
             }
         }
@@ -132,7 +132,7 @@ fn is_active(job: &QueuedJob) -> bool {
 impl Scheduler for Efficiency {
     const NEEDS: SourceSet = RATES_AND_PHASES;
 
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<SelectedJob> {
         let Some(cores) = cores_of(now, &mut self.messages) else {
             return leave_to_kernel(now.queue);
         };

@@ -30,11 +30,12 @@
 use super::allocate::choices;
 use super::progress::{self, Estimating, ProgressTable, ordered};
 use super::{
-    Allocated, Choice, Quantum, QuantumOutcome, QueuedJob, Scheduler, Selected, bandwidth, select,
+    Allocated, Quantum, QuantumOutcome, QueuedJob, Scheduler, Selected, SelectedJob, bandwidth,
+    select,
 };
 use crate::evidence::Evidence;
 use crate::plan::Plan;
-use crate::row::{Kind, Preset, Purpose, Row, Setting, Values};
+use crate::row::{PolicyRow, Preset, Purpose, Setting, SettingKind, Values};
 use colocate_machine::PuIdx;
 
 /// Share of the contexts allotted by progress.
@@ -56,18 +57,18 @@ impl Mixing {
 }
 
 /// Row of `fair` in the table of policies.
-pub static FAIR: Row = Row {
+pub static FAIR: PolicyRow = PolicyRow {
     name: "fair",
     purpose: Purpose::Recommended,
     summary: "runs the jobs that have come least far",
     source: "Feliu et al., IPDPS 2015",
     settings: &[VALID, DOUBT, APART],
     make: |values, _| Box::new(Fair::new(Mixing::FAIR, estimating(values))),
-    ..Row::EACH_QUANTUM
+    ..PolicyRow::EACH_QUANTUM
 };
 
 /// Row of `perf-fair` in the table of policies.
-pub static PERF_FAIR: Row = Row {
+pub static PERF_FAIR: PolicyRow = PolicyRow {
     name: "perf-fair",
     purpose: Purpose::Published,
     summary: "fills some contexts by progress, the others by traffic",
@@ -75,13 +76,13 @@ pub static PERF_FAIR: Row = Row {
     settings: &[
         Setting {
             name: "share",
-            kind: Kind::Number("from 0 to less than 1", |share| (0.0..1.0).contains(&share)),
+            kind: SettingKind::Number("from 0 to less than 1", |share| (0.0..1.0).contains(&share)),
             default: Preset::Shown(&Preset::Number(Mixing::PERF_FAIR.share)),
             meaning: "share of the contexts that is always given by progress",
         },
         Setting {
             name: "limit",
-            kind: Kind::Number("not below 1", |limit| limit >= 1.0),
+            kind: SettingKind::Number("not below 1", |limit| limit >= 1.0),
             default: Preset::Number(Mixing::PERF_FAIR.limit),
             meaning: "unfairness above which all contexts are given by progress",
         },
@@ -93,7 +94,7 @@ pub static PERF_FAIR: Row = Row {
         let mixing = Mixing { share: values.number("share"), limit: values.number("limit") };
         Box::new(Fair::new(mixing, estimating(values)))
     },
-    ..Row::EACH_QUANTUM
+    ..PolicyRow::EACH_QUANTUM
 };
 
 const VALID: Setting = quanta(
@@ -104,7 +105,7 @@ const VALID: Setting = quanta(
 );
 const DOUBT: Setting = Setting {
     name: "doubt",
-    kind: Kind::Number("not below 0", |doubt| doubt.is_finite() && doubt >= 0.0),
+    kind: SettingKind::Number("not below 0", |doubt| doubt.is_finite() && doubt >= 0.0),
     default: Preset::Number(Estimating::USUAL.doubt),
     meaning: "how soon a job is estimated again that does something else",
 };
@@ -112,7 +113,7 @@ const APART: Setting = quanta("apart", Estimating::USUAL.apart, "quanta between 
 
 /// A setting that counts quanta, `least` or more.
 const fn quanta(name: &'static str, usual: u32, meaning: &'static str, least: u64) -> Setting {
-    Setting { name, kind: Kind::Count(least), default: Preset::Count(usual as u64), meaning }
+    Setting { name, kind: SettingKind::Count(least), default: Preset::Count(usual as u64), meaning }
 }
 
 /// The settings of estimates, from the values given by the user.
@@ -186,7 +187,7 @@ impl Fair {
     }
 
     /// A quantum in which the job at place `solo` has the machine to itself, one thread per core.
-    fn estimate(now: &Quantum<'_>, solo: usize) -> Vec<Choice> {
+    fn estimate(now: &Quantum<'_>, solo: usize) -> Vec<SelectedJob> {
         let cores = progress::cores(now);
         let width = now.queue[solo].width(cores.len());
         let mine: Vec<PuIdx> = cores[..width].iter().map(|core| core[0]).collect();
@@ -199,7 +200,7 @@ impl Scheduler for Fair {
         self.table.on_quantum_end(last);
     }
 
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<SelectedJob> {
         self.table.note(now.queue);
         let solo = self.table.begin_estimate(now);
         self.estimates = solo.is_some();

@@ -3,7 +3,7 @@
 //! # Problem
 //! The loss of a fair scheduler by its estimates shows only beside a scheduler without estimates.
 //! # Approach
-//! The oracle knows the course of each job alone ([`Course`]) and the number of executed
+//! The oracle knows the course of each job alone ([`SoloProgress`]) and the number of executed
 //! instructions, both known of a simulated job only. It places as [`fair`](super::fair).
 //! # Terms
 //! - *Course* of a job: its phases, each with its instructions and its time alone; repeated without
@@ -18,13 +18,13 @@
 
 use super::bandwidth::pair_by_last_quantum;
 use super::progress::ordered;
-use super::{Choice, Quantum, QuantumOutcome, Scheduler, Selected, select};
-use crate::row::{Course, Prior, Purpose, Row};
+use super::{Quantum, QuantumOutcome, Scheduler, Selected, SelectedJob, select};
+use crate::row::{PolicyRow, Prior, Purpose, SoloProgress};
 use colocate_evidence::JobIdx;
 use std::collections::BTreeMap;
 
 /// Row of `fair-oracle` in the table of policies.
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "fair-oracle",
     purpose: Purpose::Simulated,
     summary: "as fair, by true progress, for comparison in simulations",
@@ -33,12 +33,12 @@ pub static ROW: Row = Row {
     make: |_, known| {
         Box::new(FairOracle { courses: known.courses.to_vec(), done: BTreeMap::new() })
     },
-    ..Row::EACH_QUANTUM
+    ..PolicyRow::EACH_QUANTUM
 };
 
 /// Scheduler of `fair-oracle`.
 struct FairOracle {
-    courses: Vec<Course>,
+    courses: Vec<SoloProgress>,
     /// Instructions executed by each job.
     done: BTreeMap<JobIdx, u64>,
 }
@@ -59,7 +59,7 @@ impl Scheduler for FairOracle {
         }
     }
 
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<SelectedJob> {
         let progress: Vec<f64> = now.queue.iter().map(|job| self.progress(job.job)).collect();
         let mut order: Vec<usize> = (0..now.queue.len()).collect();
         // Stable, so jobs of equal progress run in the order of the queue.
@@ -80,9 +80,9 @@ mod tests {
     use crate::testing::machine;
     use colocate_machine::Nanos;
 
-    fn course(parts: &[(u64, f64)]) -> Course {
+    fn course(parts: &[(u64, f64)]) -> SoloProgress {
         let part = |&(instructions, seconds): &(u64, f64)| CoursePart { instructions, seconds };
-        Course(parts.iter().map(part).collect())
+        SoloProgress(parts.iter().map(part).collect())
     }
 
     /// 100 instructions take the first job 1 s alone and the second 4 s: after as many of each the
@@ -113,6 +113,6 @@ mod tests {
         for (done, seconds) in [(0, 0.0), (50, 0.5), (150, 2.5), (200, 4.0), (450, 8.5)] {
             assert!((course.seconds(done) - seconds).abs() < 1e-12, "{done}");
         }
-        assert!(Course::default().seconds(7).abs() < f64::EPSILON);
+        assert!(SoloProgress::default().seconds(7).abs() < f64::EPSILON);
     }
 }

@@ -36,17 +36,17 @@ mod utility;
 use crate::evidence::Evidence;
 use crate::plan::Plan;
 use crate::policy::Policy;
-use crate::row::Row;
+use crate::row::PolicyRow;
 use colocate_evidence::{Source, SourceSet};
 
 pub use crate::evidence::{
-    Choice, JobUsage, LEVELS, Quantum, QuantumOutcome, QueuedJob, Rates, Thread, Traffic,
+    JobUsage, LEVELS, Quantum, QuantumOutcome, QueuedJob, Rates, SelectedJob, Thread, Traffic,
     leave_to_kernel,
 };
 pub use crate::why::{Allocated, Selected};
 
 /// The policies that decide each quantum.
-pub(crate) static ROWS: &[&Row] = &[
+pub(crate) static ROWS: &[&PolicyRow] = &[
     &bandwidth::MMAS,
     &bandwidth::MHAS,
     &bandwidth::IDAS,
@@ -80,7 +80,7 @@ pub(crate) trait Scheduler {
     fn learn(&mut self, _: &Quantum<'_>) {}
 
     /// Jobs that run in this quantum, with the PUs of their threads.
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice>;
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<SelectedJob>;
 
     /// Adds state, messages and a length of the quantum to the plan.
     fn describe(&mut self, _: &mut Plan, _: &Evidence<'_>) {}

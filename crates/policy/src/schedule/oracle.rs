@@ -33,30 +33,30 @@
 mod branch;
 
 use super::allocate::{in_order, seated};
-use super::symbiotic::groups::{Groups, staying};
-use super::{Allocated, Choice, Quantum, Scheduler, Thread, select};
+use super::symbiotic::groups::{CoreGroups, staying};
+use super::{Allocated, Quantum, Scheduler, SelectedJob, Thread, select};
 use crate::evidence::Evidence;
-use crate::judge::Judge;
+use crate::judge::SlowdownPredictor;
 use crate::matching;
-use crate::places::Places;
+use crate::places::UsableMachine;
 use crate::plan::{Plan, Task};
-use crate::row::{Prior, Purpose, Row};
+use crate::row::{PolicyRow, Prior, Purpose};
 use colocate_evidence::{SourceSet, TaskId};
 use colocate_machine::{CoreIdx, Machine, Performance, PuIdx, PuNr};
 use colocate_model::phase::Demand;
-use colocate_model::system::{Model, Search, Seat};
+use colocate_model::system::{Model, PlacedTask, Solver};
 use colocate_model::{Assumptions, Mix, Phase};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Row of `oracle` in the table of policies.
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "oracle",
     purpose: Purpose::Simulated,
     summary: "tries all placements with the contention model, for comparison",
     source: "a baseline of ours",
     prior: &[Prior::Speeds, Prior::Demands],
     make: |_, known| Box::new(Oracle::new(known.performance.cloned(), known.demands.to_vec())),
-    ..Row::EACH_QUANTUM
+    ..PolicyRow::EACH_QUANTUM
 };
 
 /// Most threads for which all placements are tried. Chosen: eight threads on equal cores of two PUs
@@ -81,7 +81,7 @@ pub const KEPT: usize = 1_000;
 const MOST_LOSSES: usize = 50_000;
 
 /// Threads and usable PUs. PUs by the kernel's number, which stays when other PUs go offline.
-type Asked = (Vec<TaskId>, Vec<PuNr>);
+type ThreadsAndPus = (Vec<TaskId>, Vec<PuNr>);
 
 /// Scheduler of `oracle`.
 #[derive(Clone, Debug)]
@@ -90,9 +90,9 @@ pub struct Oracle {
     /// By job; all threads of a job have its demand.
     demands: Vec<Phase>,
     /// By threads and PUs: the groups found, by usable core.
-    found: BTreeMap<Asked, Groups>,
+    found: BTreeMap<ThreadsAndPus, CoreGroups>,
     /// Last input, the present groups then, and the result: most quanta repeat the quantum before.
-    last: Option<(Asked, Groups, Groups)>,
+    last: Option<(ThreadsAndPus, CoreGroups, CoreGroups)>,
     losses: Losses,
     searches: Searches,
 }
@@ -123,11 +123,11 @@ impl Oracle {
     }
 
     /// Groups by usable core: the best, or the present ones if the best gains too little.
-    fn groups(&mut self, places: &Places<'_>, threads: &[&Thread]) -> Groups {
+    fn groups(&mut self, places: &UsableMachine<'_>, threads: &[&Thread]) -> CoreGroups {
         let stay = staying(places, threads);
         let Some(performance) = &self.performance else { return stay };
         let pus = places.pus.iter().map(|pu| places.machine.pus[pu.idx()].os).collect();
-        let key: Asked = (threads.iter().map(|thread| thread.id).collect(), pus);
+        let key: ThreadsAndPus = (threads.iter().map(|thread| thread.id).collect(), pus);
         // Before the judge is built: most quanta repeat the one before.
         if let Some((asked, before, found)) = &self.last
             && (asked, before) == (&key, &stay)
@@ -163,9 +163,9 @@ impl Searches {
     fn best(
         &mut self,
         judge: &Whole<'_>,
-        stay: &Groups,
-        matched: impl FnOnce() -> Option<Groups>,
-    ) -> Groups {
+        stay: &CoreGroups,
+        matched: impl FnOnce() -> Option<CoreGroups>,
+    ) -> CoreGroups {
         let threads = judge.demands.len();
         // Few threads with too many placements go on below.
         if let Some(best) = (threads <= EXHAUSTIVE).then(|| judge.best()).flatten() {
@@ -212,8 +212,8 @@ impl Oracle {
 impl Scheduler for Oracle {
     const NEEDS: SourceSet = SourceSet::NONE;
 
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
-        let places = Places::new(now.machine, now.pus);
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<SelectedJob> {
+        let places = UsableMachine::new(now.machine, now.pus);
         let place = |it: &[&Thread]| seats(&places, it, &self.groups(&places, it));
         seated(now, select::all_or_first(now), place, |_| Allocated::Next)
     }
@@ -225,7 +225,7 @@ impl Scheduler for Oracle {
 
 /// PUs of the threads. A group stays on the core for which it was found, since cores differ by
 /// their surroundings. A thread keeps its PU on its core.
-fn seats(places: &Places<'_>, threads: &[&Thread], groups: &[Vec<usize>]) -> Vec<PuIdx> {
+fn seats(places: &UsableMachine<'_>, threads: &[&Thread], groups: &[Vec<usize>]) -> Vec<PuIdx> {
     let mut found = vec![PuIdx(0); threads.len()];
     for (core, group) in places.cores.iter().zip(groups) {
         let members: Vec<&Thread> = group.iter().map(|&at| threads[at]).collect();
@@ -238,12 +238,12 @@ fn seats(places: &Places<'_>, threads: &[&Thread], groups: &[Vec<usize>]) -> Vec
 /// Groups by matching, as `symbiosis-model`; `None` if the model lacks input or cores differ in
 /// PUs.
 fn matched(
-    places: &Places<'_>,
+    places: &UsableMachine<'_>,
     performance: &Performance,
     demands: &[Phase],
     threads: &[&Thread],
     losses: &mut Losses,
-) -> Option<Groups> {
+) -> Option<CoreGroups> {
     let tasks = threads.iter().map(|thread| Task {
         id: thread.id,
         name: String::new(),
@@ -255,7 +255,8 @@ fn matched(
     let tasks: Vec<Task> = tasks.collect();
     let tasks: Vec<&Task> = tasks.iter().collect();
     // Matching takes one core for all, so all must have as many PUs.
-    let mut judge = places.is_even().then(|| Judge::new(places, performance, &tasks)).flatten()?;
+    let mut judge =
+        places.is_even().then(|| SlowdownPredictor::new(places, performance, &tasks)).flatten()?;
     let cores = places.cores.len();
     Some(matching::in_groups(threads.len(), cores, places.width(), |group| {
         // Threads of one job are alike, so the jobs identify the loss.
@@ -276,7 +277,7 @@ fn matched(
 
 /// Judge of whole placements.
 struct Whole<'a> {
-    places: &'a Places<'a>,
+    places: &'a UsableMachine<'a>,
     model: Model<'a>,
     /// By thread and kind of core: demand.
     demands: Vec<Vec<Demand>>,
@@ -290,7 +291,7 @@ impl<'a> Whole<'a> {
     /// A judge of these threads; `None` if the machine or a demand is unknown or cannot be
     /// modelled.
     fn new(
-        places: &'a Places<'a>,
+        places: &'a UsableMachine<'a>,
         performance: &'a Performance,
         phases: &[Phase],
         threads: &[&Thread],
@@ -314,7 +315,7 @@ impl<'a> Whole<'a> {
             for (pu, demand) in first_of_kind.iter().zip(of_kind) {
                 // No thread runs on a kind without cores, so any rate will do.
                 let rate = pu.map_or(1.0, |pu| {
-                    let seat = Seat { pu, demand, pages: &[], space: 0 };
+                    let seat = PlacedTask { pu, demand, pages: &[], space: 0 };
                     model.alone(&seat).instructions_per_second
                 });
                 rates.push(rate);
@@ -336,14 +337,14 @@ impl<'a> Whole<'a> {
         for (core, group) in self.places.cores.iter().zip(groups) {
             seated.extend(group.iter().zip(&core.pus).map(|(&at, &pu)| (at, pu, core.kind.idx())));
         }
-        let seats = seated.iter().map(|&(at, pu, kind)| Seat {
+        let seats = seated.iter().map(|&(at, pu, kind)| PlacedTask {
             pu,
             demand: &self.demands[at][kind],
             pages: &[],
             space: self.spaces[at],
         });
-        let seats: Vec<Seat<'_>> = seats.collect();
-        let found = Search::new(&self.model).predict(&seats);
+        let seats: Vec<PlacedTask<'_>> = seats.collect();
+        let found = Solver::new(&self.model).predict(&seats);
         let each = seated.iter().zip(&found.tasks);
         each.map(|(&(at, _, kind), task)| (at, task.instructions_per_second / self.alone[at][kind]))
             .collect()
@@ -438,7 +439,7 @@ mod tests {
     use crate::rng::SplitMix64;
     use colocate_machine::described;
     use colocate_machine::performance::WorkKind;
-    use colocate_model::phase::{Known, Work};
+    use colocate_model::phase::{Known, PortWork};
 
     fn known(name: &str) -> (Machine, Performance) {
         let (_, text) = described::MACHINES.into_iter().find(|(known, _)| *known == name).unwrap();
@@ -458,7 +459,7 @@ mod tests {
             } else {
                 vec![(kind, part), (other, 1.0 - part)]
             };
-            Phase { work: Known::new(Work::Kinds(work), "drawn"), ..Phase::default() }
+            Phase { work: Known::new(PortWork::Kinds(work), "drawn"), ..Phase::default() }
         };
         (0..count).map(&mut phase).collect()
     }
@@ -491,7 +492,7 @@ mod tests {
         {
             let (machine, performance) = known(name);
             let pus = cores(&machine, count);
-            let places = Places::new(&machine, &pus);
+            let places = UsableMachine::new(&machine, &pus);
             let queue = queue(&vec![1.0; threads]);
             let all: Vec<&Thread> = queue.iter().flat_map(|job| &job.threads).collect();
             let demands = demands(3, threads);
@@ -509,7 +510,7 @@ mod tests {
         for (seed, threads) in [(1, 5), (2, 6), (3, 6), (4, 4)] {
             let (machine, performance) = known("epyc-7301");
             let pus = cores(&machine, 3);
-            let places = Places::new(&machine, &pus);
+            let places = UsableMachine::new(&machine, &pus);
             let queue = queue(&vec![1.0; threads]);
             let all: Vec<&Thread> = queue.iter().flat_map(|job| &job.threads).collect();
             let demands = demands(seed, threads);
@@ -542,7 +543,7 @@ mod tests {
             }
             let demands = demands(seed, 4);
             let mut oracle = Oracle::new(Some(performance.clone()), demands.clone());
-            let places = Places::new(&machine, &pus);
+            let places = UsableMachine::new(&machine, &pus);
             let all: Vec<&Thread> = queue.iter().flat_map(|job| &job.threads).collect();
             let groups = oracle.groups(&places, &all);
             let judge = Whole::new(&places, &performance, &demands, &all).unwrap();
@@ -556,7 +557,7 @@ mod tests {
     fn keeps_no_more_than_it_may() {
         let (machine, performance) = known("epyc-7301");
         let pus = cores(&machine, 1);
-        let places = Places::new(&machine, &pus);
+        let places = UsableMachine::new(&machine, &pus);
         let queue = queue(&[1.0]);
         let threads: Vec<&Thread> = queue.iter().flat_map(|job| &job.threads).collect();
         let mut oracle = Oracle::new(Some(performance), demands(1, 1));

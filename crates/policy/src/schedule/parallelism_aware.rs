@@ -11,8 +11,8 @@
 //! See [`phases`](super::phases): serial, parallel, asleep, serial thread;
 //! [`cores`](super::asymmetric::cores): fast core, domain, crossing, refill.
 //! - *Candidate*: the serial thread of a job in a serial phase.
-//! - *Left* of a serial phase: [`Seen::left`](super::phases::Seen::left), from the lengths of the
-//!   job's earlier serial phases.
+//! - *Left* of a serial phase: [`PhaseHistory::left`](super::phases::PhaseHistory::left), from the
+//!   lengths of the job's earlier serial phases.
 //! # Algorithm
 //! 1. Order the candidates by their time on fast cores, least first
 //!    ([`rotation`](super::asymmetric::rotation)); take as many as there are fast cores. Each job
@@ -57,24 +57,24 @@ pub mod sharing;
 use super::asymmetric::cores::{Cores, Move};
 use super::asymmetric::rotation::Rotation;
 use super::asymmetric::{
-    Messages, NO_PHASES, PHASES, Seat, choices_as, cores_of, places_of, threads_of,
+    Messages, NO_PHASES, PHASES, PuAssignment, choices_as, cores_of, places_of, threads_of,
 };
-use super::phases::{CONFIRM, Hysteresis, JobPhase, PARALLEL, Phases, SERIAL, hysteresis};
+use super::phases::{CONFIRM, Hysteresis, JobPhase, JobPhases, PARALLEL, SERIAL, hysteresis};
 use super::select::float;
 use super::{
-    Allocated, Choice, Quantum, QuantumOutcome, QueuedJob, Scheduler, Thread, leave_to_kernel,
+    Allocated, Quantum, QuantumOutcome, QueuedJob, Scheduler, SelectedJob, Thread, leave_to_kernel,
 };
 use crate::evidence::Evidence;
 use crate::plan::Plan;
-use crate::row::{Kind, Preset, Purpose, Row, Setting};
+use crate::row::{PolicyRow, Preset, Purpose, Setting, SettingKind};
 use colocate_evidence::{JobIdx, SourceSet, TaskId};
 use colocate_machine::{Nanos, PuIdx};
-use sharing::{Sharer, Sharing};
+use sharing::{FastCoreTime, Sharer};
 use std::collections::BTreeSet;
 
 /// Settings of `parallelism-aware`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Settings {
+pub struct ParallelismAwareSettings {
     /// Thresholds for changes of phase.
     pub hysteresis: Hysteresis,
     /// Weight of a refill, not below 0; 0 ignores the cost of moves.
@@ -83,7 +83,7 @@ pub struct Settings {
     pub spare: bool,
 }
 
-impl Settings {
+impl ParallelismAwareSettings {
     /// Defaults. `cost` is chosen: a refill counts as it is. `spare` is better in simulation: with
     /// one fast and one slow core, quanta of 20 ms and phases of 200 ms, 88 to 98 % of the possible
     /// gain instead of 60 to 82 % (crates/sim/tests/all/one_fast_one_slow.rs).
@@ -91,7 +91,7 @@ impl Settings {
 }
 
 /// Row of `parallelism-aware` in the table of policies.
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "parallelism-aware",
     purpose: Purpose::Recommended,
     summary: "gives fast cores to serial phases",
@@ -102,37 +102,37 @@ pub static ROW: Row = Row {
         CONFIRM,
         Setting {
             name: "cost",
-            kind: Kind::Number("not below 0", |cost| cost.is_finite() && cost >= 0.0),
-            default: Preset::Number(Settings::USUAL.cost),
+            kind: SettingKind::Number("not below 0", |cost| cost.is_finite() && cost >= 0.0),
+            default: Preset::Number(ParallelismAwareSettings::USUAL.cost),
             meaning: "weight of the cost of a move",
         },
         Setting {
             name: "spare",
-            kind: Kind::Word(&["yes", "no"]),
+            kind: SettingKind::Word(&["yes", "no"]),
             default: Preset::Word("yes"),
             meaning: "whether fast cores without a serial phase take turns",
         },
     ],
     waits: false,
     make: |values, _| {
-        Box::new(ParallelismAware::new(Settings {
+        Box::new(ParallelismAware::new(ParallelismAwareSettings {
             hysteresis: hysteresis(values),
             cost: values.number("cost"),
             spare: values.word("spare") == Some("yes"),
         }))
     },
-    ..Row::EACH_QUANTUM
+    ..PolicyRow::EACH_QUANTUM
 };
 
 /// Scheduler of `parallelism-aware`.
 #[derive(Clone, Debug)]
 pub struct ParallelismAware {
-    settings: Settings,
-    phases: Phases,
+    settings: ParallelismAwareSettings,
+    phases: JobPhases,
     /// Length of the last quantum of this policy. Quanta placed by the kernel count as much.
     took: Nanos,
     serial: Rotation<JobIdx>,
-    sharing: Sharing,
+    sharing: FastCoreTime,
     /// Serial threads with fast cores.
     seated: BTreeSet<TaskId>,
     /// Threads that are moved to a PU before the quantum, and then left to the kernel.
@@ -147,7 +147,7 @@ pub struct ParallelismAware {
 }
 
 /// A serial thread, candidate for a fast core.
-struct Candidate<'a> {
+struct SerialThread<'a> {
     job: JobIdx,
     thread: &'a Thread,
     /// Place among all threads.
@@ -156,7 +156,7 @@ struct Candidate<'a> {
     left: f64,
 }
 
-impl Candidate<'_> {
+impl SerialThread<'_> {
     /// Whether the gain of a move in the rest of the phase exceeds `cost` refills.
     fn is_worth(&self, migration: Move, cost: f64) -> bool {
         self.left * migration.gain >= cost * migration.cost
@@ -168,22 +168,22 @@ struct Seating<'a> {
     cores: &'a Cores,
     threads: Vec<&'a Thread>,
     /// PUs of threads that are kept there.
-    seats: Vec<Option<Seat>>,
+    seats: Vec<Option<PuAssignment>>,
     /// PUs of threads that are moved there, and then left to the kernel.
-    begin: Vec<Option<Seat>>,
+    begin: Vec<Option<PuAssignment>>,
     /// Fast cores of serial threads, with the threads' PUs.
     taken: Vec<(usize, PuIdx)>,
 }
 
 impl ParallelismAware {
     /// A scheduler without known phases.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: ParallelismAwareSettings) -> Self {
         Self {
             settings,
-            phases: Phases::new(settings.hysteresis),
+            phases: JobPhases::new(settings.hysteresis),
             took: Nanos::ZERO,
             serial: Rotation::default(),
-            sharing: Sharing::default(),
+            sharing: FastCoreTime::default(),
             seated: BTreeSet::new(),
             begin: Vec::new(),
             given: 0,
@@ -194,7 +194,7 @@ impl ParallelismAware {
     }
 
     /// Serial threads in the order of the queue.
-    fn candidates<'a>(&self, queue: &'a [QueuedJob]) -> Vec<Candidate<'a>> {
+    fn candidates<'a>(&self, queue: &'a [QueuedJob]) -> Vec<SerialThread<'a>> {
         let mut found = Vec::new();
         let mut before = 0;
         for job in queue {
@@ -203,7 +203,7 @@ impl ParallelismAware {
             let mut threads = job.threads.iter();
             let place = threads.position(|thread| Some(thread.id) == serial && !thread.bound);
             if let Some((seen, place)) = seen.zip(place) {
-                found.push(Candidate {
+                found.push(SerialThread {
                     job: job.job,
                     thread: &job.threads[place],
                     at: before + place,
@@ -216,7 +216,11 @@ impl ParallelismAware {
     }
 
     /// Fast cores of candidates: (candidate, core).
-    fn seat_serial(&mut self, cores: &Cores, candidates: &[Candidate<'_>]) -> Vec<(usize, usize)> {
+    fn seat_serial(
+        &mut self,
+        cores: &Cores,
+        candidates: &[SerialThread<'_>],
+    ) -> Vec<(usize, usize)> {
         let jobs: Vec<JobIdx> = candidates.iter().map(|candidate| candidate.job).collect();
         let mut order = self.serial.order(&jobs);
         let fast: Vec<usize> = cores.fast().collect();
@@ -244,7 +248,7 @@ impl ParallelismAware {
     }
 
     /// Takes in the serial threads that have fast cores now.
-    fn note(&mut self, cores: &Cores, candidates: &[Candidate<'_>], seated: &[(usize, usize)]) {
+    fn note(&mut self, cores: &Cores, candidates: &[SerialThread<'_>], seated: &[(usize, usize)]) {
         self.serial.seat(seated.iter().map(|&(at, _)| candidates[at].job));
         for &(at, core) in seated {
             let thread = candidates[at].thread;
@@ -388,7 +392,7 @@ impl Scheduler for ParallelismAware {
         self.serial.took(last.took);
     }
 
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<SelectedJob> {
         self.begin.clear();
         self.phases.update(now.queue, self.took);
         // Forget jobs that have ended.

@@ -44,7 +44,7 @@
 
 use super::sorted::Sorted;
 use super::{QueuedJob, Thread};
-use crate::row::{Kind, Preset, Setting, Values};
+use crate::row::{Preset, Setting, SettingKind, Values};
 use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::Nanos;
 use serde::{Deserialize, Serialize};
@@ -130,20 +130,25 @@ impl Hysteresis {
 }
 
 /// A setting that counts runnable threads.
-const fn runnable(kind: Kind, name: &'static str, usual: f64, meaning: &'static str) -> Setting {
+const fn runnable(
+    kind: SettingKind,
+    name: &'static str,
+    usual: f64,
+    meaning: &'static str,
+) -> Setting {
     Setting { name, kind, default: Preset::Number(usual), meaning }
 }
 
 /// Setting for [`Hysteresis::serial`].
 pub(crate) const SERIAL: Setting = runnable(
-    Kind::Number("from 1", at_least_one),
+    SettingKind::Number("from 1", at_least_one),
     "serial",
     Hysteresis::USUAL.serial,
     "runnable threads up to which a phase is serial",
 );
 /// Setting for [`Hysteresis::parallel`].
 pub const PARALLEL: Setting = runnable(
-    Kind::NumberNotBelow("serial", "from 1", at_least_one),
+    SettingKind::NumberNotBelow("serial", "from 1", at_least_one),
     "parallel",
     Hysteresis::USUAL.parallel,
     "runnable threads from which a serial phase is over",
@@ -151,7 +156,7 @@ pub const PARALLEL: Setting = runnable(
 /// Setting for [`Hysteresis::confirm`].
 pub(crate) const CONFIRM: Setting = Setting {
     name: "confirm",
-    kind: Kind::Count(1),
+    kind: SettingKind::Count(1),
     default: Preset::Count(Hysteresis::USUAL.confirm as u64),
     meaning: "quanta for which a new phase must last before it counts",
 };
@@ -172,7 +177,7 @@ pub(crate) fn hysteresis(values: &Values<'_>) -> Hysteresis {
 
 /// Phases of a job so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct PhaseHistory {
     /// Present phase.
     pub phase: JobPhase,
     /// Time in the present phase, over the quanta counted to the phase.
@@ -190,7 +195,7 @@ pub struct Seen {
     steady: Option<u32>,
 }
 
-impl Seen {
+impl PhaseHistory {
     /// Expected length of the present phase: the mean of earlier phases of its kind, or the time so
     /// far if longer. Of sleep, and of the first phase of a kind, only the time so far is known.
     #[must_use]
@@ -230,12 +235,12 @@ impl Seen {
 
 /// The phases of all jobs, quantum by quantum.
 #[derive(Clone, Debug)]
-pub struct Phases {
+pub struct JobPhases {
     settings: Hysteresis,
-    jobs: Sorted<JobIdx, Seen>,
+    jobs: Sorted<JobIdx, PhaseHistory>,
 }
 
-impl Phases {
+impl JobPhases {
     /// Phases of no jobs.
     #[must_use]
     pub fn new(settings: Hysteresis) -> Self {
@@ -261,7 +266,7 @@ impl Phases {
     /// Phases of a job; `None` before its first quantum and while its number of runnable threads is
     /// unknown.
     #[must_use]
-    pub fn of(&self, job: JobIdx) -> Option<&Seen> {
+    pub fn of(&self, job: JobIdx) -> Option<&PhaseHistory> {
         self.jobs.get(&job)
     }
 
@@ -272,7 +277,13 @@ impl Phases {
     }
 
     /// Phases of a job after a quantum with this number of runnable threads.
-    fn after(&self, before: Option<Seen>, job: &QueuedJob, runnable: f64, took: Nanos) -> Seen {
+    fn after(
+        &self,
+        before: Option<PhaseHistory>,
+        job: &QueuedJob,
+        runnable: f64,
+        took: Nanos,
+    ) -> PhaseHistory {
         let steady = with_share(&job.threads, STEADY);
         // All steady threads but one have stopped: serial, although the mean may not show it yet.
         let all_but_one = steady == 1 && with_share(&job.threads, STOPPED) == 1;
@@ -282,7 +293,7 @@ impl Phases {
             JobPhase::Parallel if stopped => JobPhase::Serial,
             phase => phase,
         };
-        let mut seen = before.unwrap_or(Seen {
+        let mut seen = before.unwrap_or(PhaseHistory {
             phase,
             lasted: Nanos::ZERO,
             thread: None,
@@ -362,14 +373,14 @@ mod tests {
         }
     }
 
-    fn of(shares: &[f64], phases: &mut Phases) -> Seen {
+    fn of(shares: &[f64], phases: &mut JobPhases) -> PhaseHistory {
         phases.update(&[job(shares)], QUANTUM);
         *phases.of(JobIdx(0)).expect("it ran")
     }
 
     /// The phases of a job with so many runnable threads, quantum by quantum: `z`, `s` and `p`.
     fn course(settings: Hysteresis, runnable: &[f64]) -> String {
-        let mut phases = Phases::new(settings);
+        let mut phases = JobPhases::new(settings);
         let letter = |&runnable: &f64| match of(&[runnable], &mut phases).phase {
             JobPhase::Asleep => 'z',
             JobPhase::Serial => 's',
@@ -411,7 +422,7 @@ mod tests {
     #[test]
     fn stops_are_seen_at_once() {
         let course = |seen: &[&[f64]]| -> Vec<(JobPhase, Option<u32>)> {
-            let mut phases = Phases::new(Hysteresis::USUAL);
+            let mut phases = JobPhases::new(Hysteresis::USUAL);
             let look = |shares: &&[f64]| {
                 let seen = of(shares, &mut phases);
                 (seen.phase, seen.thread.map(|id| id.order))
@@ -432,7 +443,7 @@ mod tests {
     /// and 0.7 are. In a parallel phase no thread is the one.
     #[test]
     fn work_is_handed_over() {
-        let mut phases = Phases::new(Hysteresis::USUAL);
+        let mut phases = JobPhases::new(Hysteresis::USUAL);
         let mut order = |shares: &[f64]| of(shares, &mut phases).thread.map(|id| id.order);
         assert_eq!(order(&[1.0, 0.0]), Some(0));
         assert_eq!(order(&[0.4, 0.6]), Some(0));
@@ -447,7 +458,7 @@ mod tests {
     /// it has, and as much longer as it already has.
     #[test]
     fn lengths_by_hand() {
-        let mut phases = Phases::new(Hysteresis::USUAL);
+        let mut phases = JobPhases::new(Hysteresis::USUAL);
         let (mut expected, mut left) = (Vec::new(), Vec::new());
         for runnable in [4.0, 1.0, 1.0, 4.0, 1.0, 1.0, 1.0, 1.0, 4.0, 1.0, 1.0, 1.0, 1.0] {
             let seen = of(&[runnable], &mut phases);
@@ -466,7 +477,7 @@ mod tests {
 
     #[test]
     fn unknown_is_no_phase() {
-        let mut phases = Phases::new(Hysteresis::USUAL);
+        let mut phases = JobPhases::new(Hysteresis::USUAL);
         of(&[1.0], &mut phases);
         let waits = QueuedJob { just_ran: false, runnable: None, ..job(&[1.0]) };
         phases.update(std::slice::from_ref(&waits), QUANTUM);

@@ -64,7 +64,7 @@ mod samples;
 use super::{Quantum, QuantumOutcome, QueuedJob, Thread, select};
 use colocate_evidence::JobIdx;
 use colocate_machine::{Nanos, PuIdx};
-use samples::{Samples, Signature, signature};
+use samples::{JobSamples, Signature, signature};
 use std::collections::BTreeMap;
 
 /// Share of its length that an estimate must have lasted to count. Chosen.
@@ -100,13 +100,13 @@ impl Estimating {
 
 /// Progress of one job.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Progress {
+pub struct JobProgress {
     /// Progress in seconds of running alone.
     pub done: f64,
     /// Seconds since the job's arrival.
     pub there: f64,
     /// Samples of quanta with cores of its own.
-    samples: Samples,
+    samples: JobSamples,
     /// Doubt since the last estimate; from 1 on a new estimate is due.
     doubt: f64,
     /// Distance from the samples in the last quantum beside others.
@@ -124,7 +124,7 @@ pub struct Progress {
     uncounted: bool,
 }
 
-impl Progress {
+impl JobProgress {
     /// Progress for comparison with other jobs, in seconds: as if the job had been there from the
     /// start.
     #[must_use]
@@ -200,7 +200,7 @@ impl Progress {
 /// Progress of all jobs.
 #[derive(Clone, Debug)]
 pub struct ProgressTable {
-    jobs: BTreeMap<JobIdx, Progress>,
+    jobs: BTreeMap<JobIdx, JobProgress>,
     settings: Estimating,
     /// Job chosen to have cores of its own in the last quantum.
     solo: Option<JobIdx>,
@@ -259,13 +259,13 @@ impl ProgressTable {
 
     /// Progress of a job; `None` if the job was never in the queue.
     #[must_use]
-    pub fn of(&self, job: JobIdx) -> Option<&Progress> {
+    pub fn of(&self, job: JobIdx) -> Option<&JobProgress> {
         self.jobs.get(&job)
     }
 
     /// Progress of a job for comparison with others, in seconds; 0 for an unknown job.
     pub(super) fn rank(&self, job: JobIdx) -> f64 {
-        self.of(job).map_or(0.0, Progress::rank)
+        self.of(job).map_or(0.0, JobProgress::rank)
     }
 
     /// Takes in the length of the last quantum and the CPU times. Unknown lengths count as 1 s.
@@ -311,10 +311,10 @@ impl ProgressTable {
 
     /// Adds jobs that are new in the queue, at the least rank of the known jobs.
     fn meet(&mut self, queue: &[QueuedJob]) {
-        let ranks = queue.iter().filter_map(|job| self.jobs.get(&job.job)).map(Progress::rank);
+        let ranks = queue.iter().filter_map(|job| self.jobs.get(&job.job)).map(JobProgress::rank);
         let begun = ranks.min_by(f64::total_cmp).unwrap_or(0.0);
         for job in queue {
-            let fresh = Progress { begun, tolerated: NOISE, ..Progress::default() };
+            let fresh = JobProgress { begun, tolerated: NOISE, ..JobProgress::default() };
             self.jobs.entry(job.job).or_insert(fresh);
         }
     }
@@ -366,7 +366,8 @@ impl ProgressTable {
         // Set anew for the quantum to come.
         self.turns.clear();
         self.let_take_turns(now.queue, now.pus.len());
-        let known: Option<Vec<&Progress>> = now.queue.iter().map(|job| self.of(job.job)).collect();
+        let known: Option<Vec<&JobProgress>> =
+            now.queue.iter().map(|job| self.of(job.job)).collect();
         // No estimate before every job has run.
         let known = known.filter(|known| known.iter().all(|known| known.has_run))?;
         let may_renew = self.since >= self.settings.apart;

@@ -82,14 +82,14 @@ pub(super) fn fill(
 }
 
 /// Contexts and traffic of a job, if chosen.
-struct Candidate {
+struct JobCandidate {
     width: usize,
     /// Traffic of each of its threads, t/µs.
     each: f64,
     is_known: bool,
 }
 
-impl Candidate {
+impl JobCandidate {
     /// Traffic of the job, t/µs.
     fn demand(&self) -> f64 {
         self.each * float(self.width)
@@ -106,7 +106,7 @@ fn candidates(
     queue: &[QueuedJob],
     contexts: usize,
     demand: impl Fn(&QueuedJob) -> Option<f64>,
-) -> Vec<Candidate> {
+) -> Vec<JobCandidate> {
     let demands: Vec<Option<f64>> = queue.iter().map(demand).collect();
     // 0 if no traffic is known: all jobs are then alike.
     let mean = mean_of_a_thread(queue, contexts, &demands).unwrap_or(0.0);
@@ -115,7 +115,7 @@ fn candidates(
         // A job of more threads than contexts takes all contexts.
         let width = job.width(contexts);
         let each = demand.map_or(mean, |demand| demand / float(width));
-        Candidate { width, each, is_known: demand.is_some() }
+        JobCandidate { width, each, is_known: demand.is_some() }
     })
     .collect()
 }

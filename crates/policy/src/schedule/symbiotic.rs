@@ -6,8 +6,8 @@
 //! threads have two million pairings.
 //! # Approach
 //! From the stacks of threads beside their siblings, compute the stacks alone ([`inverse`]). From
-//! these, predict the slowdowns in every possible group ([`Mode::slowdown`]). Take the groups of
-//! least cost by matching. The coefficients are trained once for a machine
+//! these, predict the slowdowns in every possible group ([`CoreCoefficients::slowdown`]). Take the
+//! groups of least cost by matching. The coefficients are trained once for a machine
 //! (`colocate-study train cpi-model`).
 //! # Terms
 //! - *Stack*: shares of a thread's cycles by cause; *alone*: without siblings.
@@ -56,20 +56,20 @@ mod stacks;
 
 use super::allocate::{choices, on_cores, threads_of};
 use super::symbiotic_numa::{HomeNodes, classes};
-use super::{Allocated, Choice, Quantum, Scheduler, Selected, Thread, select};
+use super::{Allocated, Quantum, Scheduler, Selected, SelectedJob, Thread, select};
 use crate::evidence::Evidence;
 use crate::matching::{self, Predicted, exchange::improved};
-use crate::places::Places;
+use crate::places::UsableMachine;
 use crate::plan::Plan;
-use crate::row::{Kind, Knowledge, Preset, Prior, Purpose, Row, Setting, Values};
+use crate::row::{Knowledge, PolicyRow, Preset, Prior, Purpose, Setting, SettingKind, Values};
 use colocate_evidence::{Source, SourceSet};
 use colocate_machine::PuIdx;
 use colocate_model::CpiModel;
-use colocate_model::symbiosis::Mode;
-use groups::{Groups, pus_of_cores, staying};
-use pairs::Pairs;
+use colocate_model::symbiosis::CoreCoefficients;
+use groups::{CoreGroups, pus_of_cores, staying};
+use pairs::PairSlowdowns;
 use serde::{Deserialize, Serialize};
-use solo::{Alone, Ration};
+use solo::{Ration, SoloThread};
 use stacks::StackTable;
 
 /// Quantity to minimise over the threads' slowdowns `S`.
@@ -114,7 +114,7 @@ pub const GAIN: f64 = 0.01;
 const STACKS: SourceSet = SourceSet::of(&[Source::Counters, Source::Stacks]);
 
 /// Row of `symbiotic` in the table of policies.
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "symbiotic",
     purpose: Purpose::Recommended,
     summary: "groups threads that slow each other down least, by CPI stacks",
@@ -122,11 +122,11 @@ pub static ROW: Row = Row {
     settings: &[COST, WEIGHT_OF_NEW, LEAST_GAIN, MODEL],
     prior: &[Prior::CpiModel],
     make: |values, known| Box::new(Symbiotic::new(cpi_model(known), settings(values))),
-    ..Row::EACH_QUANTUM
+    ..PolicyRow::EACH_QUANTUM
 };
 
 /// Row of `symbiotic-numa` in the table of policies.
-pub static NUMA: Row = Row {
+pub static NUMA: PolicyRow = PolicyRow {
     name: "symbiotic-numa",
     summary: "as symbiotic, and weighs where memory is",
     source: "ours, after Feliu et al., HPCA 2016",
@@ -136,7 +136,7 @@ pub static NUMA: Row = Row {
         LEAST_GAIN,
         Setting {
             name: "away",
-            kind: Kind::Number("not below 0", |away| away.is_finite() && away >= 0.0),
+            kind: SettingKind::Number("not below 0", |away| away.is_finite() && away >= 0.0),
             default: Preset::Number(super::symbiotic_numa::REMOTE_WEIGHT),
             meaning: "weight of a longer migration to memory",
         },
@@ -147,38 +147,38 @@ pub static NUMA: Row = Row {
         let homes = HomeNodes::new(values.number("away"));
         Box::new(Symbiotic::with_homes(cpi_model(known), settings(values), homes))
     },
-    ..Row::EACH_QUANTUM
+    ..PolicyRow::EACH_QUANTUM
 };
 
 const COST: Setting = Setting {
     name: "cost",
-    kind: Kind::Word(&["stp", "antt"]),
+    kind: SettingKind::Word(&["stp", "antt"]),
     default: Preset::Word("stp"),
     meaning: "what is to be small: lost throughput or the sum of slowdowns",
 };
 const WEIGHT_OF_NEW: Setting = Setting {
     name: "weight",
-    kind: Kind::Number("above 0 and up to 1", |weight| weight > 0.0 && weight <= 1.0),
+    kind: SettingKind::Number("above 0 and up to 1", |weight| weight > 0.0 && weight <= 1.0),
     default: Preset::Number(WEIGHT),
     meaning: "weight of a new stack beside what was known before",
 };
 const LEAST_GAIN: Setting = Setting {
     name: "gain",
-    kind: Kind::Number("not below 0", |gain| gain.is_finite() && gain >= 0.0),
+    kind: SettingKind::Number("not below 0", |gain| gain.is_finite() && gain >= 0.0),
     default: Preset::Number(GAIN),
     meaning: "least gain for which groups change",
 };
 const MODEL: Setting = Setting {
     name: "model",
-    kind: Kind::File,
+    kind: SettingKind::File,
     default: Preset::Unset,
     meaning: "coefficients that `colocate-study train cpi-model` wrote",
 };
 
 /// Settings from the values given by the user.
-fn settings(values: &Values<'_>) -> Settings {
+fn settings(values: &Values<'_>) -> SymbioticSettings {
     let aim = if values.word("cost") == Some("antt") { Objective::Antt } else { Objective::Stp };
-    Settings { aim, weight: values.number("weight"), gain: values.number("gain") }
+    SymbioticSettings { aim, weight: values.number("weight"), gain: values.number("gain") }
 }
 
 /// Coefficients of this machine; the built-in ones, of another machine, if unknown.
@@ -188,7 +188,7 @@ fn cpi_model(known: &Knowledge<'_>) -> CpiModel {
 
 /// Settings of `symbiotic`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Settings {
+pub struct SymbioticSettings {
     /// Quantity to minimise.
     pub aim: Objective,
     /// Weight of a new stack, above 0 and at most 1.
@@ -198,7 +198,7 @@ pub struct Settings {
 }
 
 #[cfg(test)]
-impl Settings {
+impl SymbioticSettings {
     /// Defaults.
     pub const USUAL: Self = Self { aim: Objective::Stp, weight: WEIGHT, gain: GAIN };
 }
@@ -206,7 +206,7 @@ impl Settings {
 /// Scheduler of `symbiotic` and `symbiotic-numa`.
 #[derive(Clone, Debug)]
 pub struct Symbiotic {
-    settings: Settings,
+    settings: SymbioticSettings,
     model: CpiModel,
     table: StackTable,
     ration: Ration,
@@ -220,24 +220,28 @@ pub struct Symbiotic {
 
 impl Symbiotic {
     /// A scheduler with the coefficients of a machine.
-    pub fn new(model: CpiModel, settings: Settings) -> Self {
+    pub fn new(model: CpiModel, settings: SymbioticSettings) -> Self {
         let table = StackTable::new(&model, settings.weight);
         let ration = Ration::default();
         Self { settings, model, table, ration, homes: None, changed: 0, stayed: 0 }
     }
 
     /// A scheduler with home nodes: `symbiotic-numa`.
-    pub(crate) fn with_homes(model: CpiModel, settings: Settings, homes: HomeNodes) -> Self {
+    pub(crate) fn with_homes(
+        model: CpiModel,
+        settings: SymbioticSettings,
+        homes: HomeNodes,
+    ) -> Self {
         Self { homes: Some(homes), ..Self::new(model, settings) }
     }
 
     /// Groups of threads by usable core, and whether they differ from the present groups.
     fn groups(
         &self,
-        places: &Places<'_>,
+        places: &UsableMachine<'_>,
         threads: &[&Thread],
-        judge: &Judge<'_>,
-    ) -> (Groups, bool) {
+        judge: &GroupJudge<'_>,
+    ) -> (CoreGroups, bool) {
         let stay = staying(places, threads);
         // A core for each thread: without home nodes no group can be better.
         if threads.len() <= places.cores.len() && self.homes.is_none() {
@@ -275,7 +279,12 @@ impl Symbiotic {
     }
 
     /// The PU of each thread.
-    fn seats(&self, places: &Places<'_>, threads: &[&Thread], groups: &Groups) -> Vec<PuIdx> {
+    fn seats(
+        &self,
+        places: &UsableMachine<'_>,
+        threads: &[&Thread],
+        groups: &CoreGroups,
+    ) -> Vec<PuIdx> {
         match &self.homes {
             Some(homes) => homes.seats(places, threads, groups),
             None => on_cores(places, threads, groups),
@@ -284,19 +293,19 @@ impl Symbiotic {
 }
 
 /// Judge of groups by their predicted costs.
-struct Judge<'a> {
+struct GroupJudge<'a> {
     aim: Objective,
-    mode: Mode,
+    mode: CoreCoefficients,
     /// By thread: its stack alone.
     stacks: Vec<&'a [f64]>,
     /// Slowdowns and costs of all pairs; `None` where not needed.
-    pairs: Option<Pairs>,
+    pairs: Option<PairSlowdowns>,
     /// By thread and usable core: slowdown added by the distance from the thread's memory. Empty if
     /// not needed.
     away: Vec<Vec<f64>>,
 }
 
-impl Judge<'_> {
+impl GroupJudge<'_> {
     /// Slowdown of a thread on a core: `beside` its neighbours, at least 1, plus the distance's
     /// part.
     fn slowdown(&self, core: usize, at: usize, beside: f64) -> f64 {
@@ -349,7 +358,7 @@ impl Judge<'_> {
 
     /// Costs of all pairs, two places for each core; `None` if a core has more PUs. Distances from
     /// memory are left out, so the costs are lower bounds.
-    fn predicted(&self, places: &Places<'_>) -> Option<Predicted> {
+    fn predicted(&self, places: &UsableMachine<'_>) -> Option<Predicted> {
         let pairs = self.pairs.as_ref().filter(|_| places.width() <= 2)?;
         let threads = self.stacks.len();
         let cost = Predicted::new(2 * places.cores.len(), pairs.most(), |a, b| {
@@ -381,19 +390,23 @@ impl Judge<'_> {
 }
 
 /// Whether all cores are on one node.
-fn is_near(places: &Places<'_>) -> bool {
+fn is_near(places: &UsableMachine<'_>) -> bool {
     classes(places).windows(2).all(|two| two[0] == two[1])
 }
 
 /// The core of a thread that runs alone on it.
-fn own_core<'a>(alone: &'a [Alone], thread: &Thread) -> Option<&'a Alone> {
+fn own_core<'a>(alone: &'a [SoloThread], thread: &Thread) -> Option<&'a SoloThread> {
     alone.iter().find(|alone| alone.thread == thread.id)
 }
 
 impl Symbiotic {
     /// Groups by usable core, the predicted slowdown of each thread, and whether the groups are
     /// new.
-    fn predict(&self, places: &Places<'_>, threads: &[&Thread]) -> (Groups, Vec<f64>, bool) {
+    fn predict(
+        &self,
+        places: &UsableMachine<'_>,
+        threads: &[&Thread],
+    ) -> (CoreGroups, Vec<f64>, bool) {
         let mean = self.table.mean();
         let stacks = self.table.stacks(&mean, threads);
         let cores = places.cores.len();
@@ -402,9 +415,9 @@ impl Symbiotic {
         let mode = self.model.mode(fullest);
         let asked = threads.len() > cores || self.homes.is_some();
         let aim = self.settings.aim;
-        let pairs = asked.then(|| Pairs::new(&mode, aim, &stacks));
+        let pairs = asked.then(|| PairSlowdowns::new(&mode, aim, &stacks));
         let away = self.away(places, threads, &stacks);
-        let judge = Judge { aim, mode, stacks, pairs, away };
+        let judge = GroupJudge { aim, mode, stacks, pairs, away };
         let (groups, changed) = self.groups(places, threads, &judge);
         let mut slowdowns = vec![1.0; threads.len()];
         for (core, group) in groups.iter().enumerate() {
@@ -416,7 +429,12 @@ impl Symbiotic {
 
     /// By thread and usable core: slowdown added by the distance from the thread's memory. Empty
     /// without home nodes or distances.
-    fn away(&self, places: &Places<'_>, threads: &[&Thread], stacks: &[&[f64]]) -> Vec<Vec<f64>> {
+    fn away(
+        &self,
+        places: &UsableMachine<'_>,
+        threads: &[&Thread],
+        stacks: &[&[f64]],
+    ) -> Vec<Vec<f64>> {
         let machine = places.machine;
         let has_distances = machine.distances.is_some() && machine.nodes.len() > 1;
         let Some(homes) = self.homes.as_ref().filter(|_| has_distances) else { return Vec::new() };
@@ -433,9 +451,9 @@ impl Symbiotic {
     fn alone(
         &mut self,
         now: &Quantum<'_>,
-        places: &Places<'_>,
+        places: &UsableMachine<'_>,
         chosen: &mut Vec<(usize, Selected)>,
-    ) -> Vec<Alone> {
+    ) -> Vec<SoloThread> {
         let threads: usize = chosen.iter().map(|(at, _)| now.queue[*at].threads.len()).sum();
         // Threads beyond the PUs take turns and add no neighbour.
         let fullest = threads.min(places.pus.len()).div_ceil(places.cores.len().max(1));
@@ -476,11 +494,11 @@ impl Scheduler for Symbiotic {
         }
     }
 
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<SelectedJob> {
         self.learn(now);
         let contexts = now.pus.len();
         let mut chosen = select::all_or_first(now);
-        let all_places = Places::new(now.machine, now.pus);
+        let all_places = UsableMachine::new(now.machine, now.pus);
         let alone = self.alone(now, &all_places, &mut chosen);
         for (at, selected) in &mut chosen {
             let mut threads = now.queue[*at].threads.iter();
@@ -496,7 +514,7 @@ impl Scheduler for Symbiotic {
         let threads: Vec<&Thread> = order.iter().map(|&at| in_queue[at]).collect();
         // Without the cores of threads that run alone.
         let left = solo::others(&all_places, &alone);
-        let places = Places::new(now.machine, &left);
+        let places = UsableMachine::new(now.machine, &left);
         let (groups, slowdowns, changed) = self.predict(&places, &threads);
         if changed {
             self.changed += 1

@@ -27,10 +27,10 @@
 use super::Thread;
 use super::allocate::on_cores;
 use super::sorted::Sorted;
-use super::symbiotic::groups::{Groups, pus_of_cores};
+use super::symbiotic::groups::{CoreGroups, pus_of_cores};
 use super::symbiotic::live::LiveThread;
 use crate::matching::{self, exchange::improved};
-use crate::places::Places;
+use crate::places::UsableMachine;
 use colocate_evidence::TaskId;
 use colocate_machine::{Machine, NodeIdx, PuIdx};
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ impl HomeNodes {
 
     /// By usable core: slowdown added by the distance from the thread's home. `memory` is the share
     /// of its cycles alone that wait for memory.
-    pub(super) fn away(&self, places: &Places<'_>, id: TaskId, memory: f64) -> Vec<f64> {
+    pub(super) fn away(&self, places: &UsableMachine<'_>, id: TaskId, memory: f64) -> Vec<f64> {
         let machine = places.machine;
         let home = self.of(id);
         let cores = places.cores.iter().map(|core| machine.cores[core.core.idx()].node);
@@ -90,13 +90,13 @@ impl HomeNodes {
     /// of a group on a core.
     pub(super) fn groups(
         &self,
-        places: &Places<'_>,
+        places: &UsableMachine<'_>,
         threads: &[&Thread],
         cost: impl Fn(usize, &[usize]) -> f64,
-    ) -> Groups {
+    ) -> CoreGroups {
         let nodes = by_node(places);
         let members = self.at_home(places, threads, &nodes);
-        let mut groups: Groups = vec![Vec::new(); places.cores.len()];
+        let mut groups: CoreGroups = vec![Vec::new(); places.cores.len()];
         let width = places.width();
         let mut group = Vec::with_capacity(width);
         for (cores, members) in nodes.values().zip(members) {
@@ -118,7 +118,12 @@ impl HomeNodes {
 
     /// Threads by node, in the order of the nodes: at home while there is room, else where most is
     /// left.
-    fn at_home(&self, places: &Places<'_>, threads: &[&Thread], nodes: &Nodes) -> Vec<Vec<usize>> {
+    fn at_home(
+        &self,
+        places: &UsableMachine<'_>,
+        threads: &[&Thread],
+        nodes: &PlacesByNode,
+    ) -> Vec<Vec<usize>> {
         let rooms = nodes.values().map(|cores| cores.iter().map(|&at| places.cores[at].pus.len()));
         let mut left: Vec<usize> = rooms.map(Iterator::sum).collect();
         let mut members = vec![Vec::new(); nodes.len()];
@@ -148,9 +153,9 @@ impl HomeNodes {
     /// A PU for each thread. Groups take cores of their own nodes only.
     pub(super) fn seats(
         &self,
-        places: &Places<'_>,
+        places: &UsableMachine<'_>,
         threads: &[&Thread],
-        groups: &Groups,
+        groups: &CoreGroups,
     ) -> Vec<PuIdx> {
         let mut found = vec![PuIdx(0); threads.len()];
         for cores in by_node(places).values() {
@@ -159,12 +164,12 @@ impl HomeNodes {
             let members: Vec<usize> =
                 cores.iter().flat_map(|&core| groups[core].iter().copied()).collect();
             let mut next = 0..members.len();
-            let own: Groups = cores
+            let own: CoreGroups = cores
                 .iter()
                 .map(|&core| next.by_ref().take(groups[core].len()).collect())
                 .collect();
             let own_threads: Vec<&Thread> = members.iter().map(|&at| threads[at]).collect();
-            let seats = on_cores(&Places::new(places.machine, &pus), &own_threads, &own);
+            let seats = on_cores(&UsableMachine::new(places.machine, &pus), &own_threads, &own);
             members.iter().zip(seats).for_each(|(&at, pu)| found[at] = pu);
         }
         found
@@ -172,11 +177,11 @@ impl HomeNodes {
 }
 
 /// Places among the usable cores, by node; `None` is an unknown node.
-type Nodes = BTreeMap<Option<NodeIdx>, Vec<usize>>;
+type PlacesByNode = BTreeMap<Option<NodeIdx>, Vec<usize>>;
 
 /// The usable cores of each node.
-fn by_node(places: &Places<'_>) -> Nodes {
-    let mut nodes = Nodes::new();
+fn by_node(places: &UsableMachine<'_>) -> PlacesByNode {
+    let mut nodes = PlacesByNode::new();
     for (at, core) in places.cores.iter().enumerate() {
         let node = places.machine.cores[core.core.idx()].node;
         nodes.entry(node).or_default().push(at);
@@ -185,7 +190,7 @@ fn by_node(places: &Places<'_>) -> Nodes {
 }
 
 /// Class of each usable core: its node.
-pub(super) fn classes(places: &Places<'_>) -> Vec<usize> {
+pub(super) fn classes(places: &UsableMachine<'_>) -> Vec<usize> {
     let nodes = places.cores.iter().map(|core| places.machine.cores[core.core.idx()].node);
     nodes.map(|node| node.map_or(usize::MAX, NodeIdx::idx)).collect()
 }
@@ -208,7 +213,7 @@ fn node_of(machine: &Machine, pu: PuIdx) -> Option<NodeIdx> {
 #[cfg(test)]
 mod tests {
     use super::super::symbiotic::tests::{knowing, model, on_core, stacks};
-    use super::super::symbiotic::{Settings, Symbiotic, live};
+    use super::super::symbiotic::{Symbiotic, SymbioticSettings, live};
     use super::super::testing::{chosen, queue};
     use super::super::{Quantum, QueuedJob, Scheduler};
     use super::*;
@@ -217,7 +222,7 @@ mod tests {
     use colocate_machine::Distances;
     use proptest::prelude::*;
 
-    const EAGER: Settings = Settings { gain: 0.0, ..Settings::USUAL };
+    const EAGER: SymbioticSettings = SymbioticSettings { gain: 0.0, ..SymbioticSettings::USUAL };
 
     /// Two nodes, the other one `far` away where 10 is near.
     fn two_nodes(far: u32) -> Machine {
@@ -260,7 +265,7 @@ mod tests {
     fn away_by_hand() {
         let machine = two_nodes(20);
         let (pus, queue) = (all(&machine), settled(&machine));
-        let places = Places::new(&machine, &pus);
+        let places = UsableMachine::new(&machine, &pus);
         let mut homes = HomeNodes::new(0.5);
         homes.note(&machine, &live::all(&queue));
         let found = homes.away(&places, queue[1].threads[0].id, 0.3);
@@ -304,7 +309,7 @@ mod tests {
             let (model, stacks) = (model(&mut rng), stacks(&mut rng, 8));
             let (pus, queue) = (all(&machine), settled(&machine));
             let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
-            let new = Symbiotic::with_homes(model.clone(), Settings::USUAL, HomeNodes::new(1.0));
+            let new = Symbiotic::with_homes(model.clone(), SymbioticSettings::USUAL, HomeNodes::new(1.0));
             let groups = on_core(&machine, &knowing(new, &stacks).choose(&now));
             let stay: Vec<Vec<usize>> = (0..4).map(|c| vec![c % 2 * 4 + c / 2, c % 2 * 4 + c / 2 + 2]).collect();
             let cost = |groups: &[Vec<usize>]| -> f64 {

@@ -29,8 +29,8 @@ pub fn traffic(
 }
 
 /// Job and PU of each chosen thread.
-pub fn chosen(choices: &[super::Choice]) -> Vec<(u32, u32)> {
-    let places = |choice: &super::Choice| -> Vec<(u32, u32)> {
+pub fn chosen(choices: &[super::SelectedJob]) -> Vec<(u32, u32)> {
+    let places = |choice: &super::SelectedJob| -> Vec<(u32, u32)> {
         let job = choice.job.0;
         choice.places.iter().map(|(pu, _)| (job, pu.expect("a PU").0)).collect()
     };
@@ -41,10 +41,10 @@ pub fn chosen(choices: &[super::Choice]) -> Vec<(u32, u32)> {
 /// half of that beside another job on its core. `look` sees every quantum.
 pub fn run(
     machine: &colocate_machine::Machine,
-    mut choose: impl FnMut(&super::Quantum<'_>) -> Vec<super::Choice>,
+    mut choose: impl FnMut(&super::Quantum<'_>) -> Vec<super::SelectedJob>,
     memory: &[f64],
     quanta: u64,
-    mut look: impl FnMut(&[super::Choice]),
+    mut look: impl FnMut(&[super::SelectedJob]),
 ) {
     let pus: Vec<_> = machine.all_pus().collect();
     let mut jobs = queue(memory);

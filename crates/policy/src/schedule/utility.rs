@@ -46,13 +46,15 @@ use super::asymmetric::{
     Messages, NO_PHASES, RATES_AND_PHASES, choices, cores_of, demands, fast_for, free_places_of,
     threads_of,
 };
-use super::phases::{CONFIRM, Hysteresis, JobPhase, PARALLEL, Phases, SERIAL, hysteresis};
+use super::phases::{CONFIRM, Hysteresis, JobPhase, JobPhases, PARALLEL, SERIAL, hysteresis};
 use super::select::float;
 use super::sorted::Sorted;
-use super::{Allocated, Choice, Quantum, QuantumOutcome, QueuedJob, Scheduler, leave_to_kernel};
+use super::{
+    Allocated, Quantum, QuantumOutcome, QueuedJob, Scheduler, SelectedJob, leave_to_kernel,
+};
 use crate::evidence::Evidence;
 use crate::plan::Plan;
-use crate::row::Row;
+use crate::row::PolicyRow;
 use colocate_evidence::{JobIdx, SourceSet, TaskId};
 use colocate_machine::{Nanos, Performance};
 use colocate_model::Phase;
@@ -65,7 +67,7 @@ pub(crate) const BOOST: u32 = 5;
 
 /// Class of a thread by its utility of a fast core, ascending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Class {
+enum UtilityClass {
     Low,
     Medium,
     High,
@@ -80,21 +82,21 @@ pub fn utility(factor: f64, runnable: f64, fast: usize) -> f64 {
 }
 
 /// Row of `utility` in the table of policies.
-pub static ROW: Row = Row {
+pub static ROW: PolicyRow = PolicyRow {
     name: "utility",
     summary: "gives fast cores to the threads of greatest utility factor",
     source: "Saez et al., EuroSys 2010 (CAMP)",
     settings: &[SERIAL, PARALLEL, CONFIRM],
     waits: false,
     make: |values, known| Box::new(Utility::new(hysteresis(values), demands(known))),
-    ..Row::EACH_QUANTUM
+    ..PolicyRow::EACH_QUANTUM
 };
 
 /// Scheduler of `utility`.
 #[derive(Clone, Debug)]
 pub struct Utility {
     factors: Factors,
-    phases: Phases,
+    phases: JobPhases,
     /// Quanta since a job entered its serial phase. Absent outside serial phases.
     serial: Sorted<JobIdx, u32>,
     /// Length of the last quantum.
@@ -110,7 +112,7 @@ impl Utility {
     pub fn new(hysteresis: Hysteresis, known: Option<(Performance, Vec<Phase>)>) -> Self {
         Self {
             factors: Factors::new(known),
-            phases: Phases::new(hysteresis),
+            phases: JobPhases::new(hysteresis),
             serial: Sorted::default(),
             took: Nanos::ZERO,
             turns: Rotation::default(),
@@ -134,7 +136,7 @@ impl Utility {
     }
 
     /// Utility and class of each thread, in the order of the queue.
-    fn classes(&self, queue: &[QueuedJob], fast: usize, ratio: f64) -> Vec<(f64, Class)> {
+    fn classes(&self, queue: &[QueuedJob], fast: usize, ratio: f64) -> Vec<(f64, UtilityClass)> {
         let mut found = Vec::new();
         for job in queue {
             // Unknown only for jobs that did not run; such a job counts as one thread.
@@ -148,10 +150,10 @@ impl Utility {
                 // Thirds of the way from 1 to the ratio.
                 // Cores are not alike here, so the ratio is above 1.
                 let class = match (utility - 1.0) / (ratio - 1.0) {
-                    _ if is_new && serial == Some(thread.id) => Class::Boosted,
-                    high if high >= 2.0 / 3.0 => Class::High,
-                    medium if medium >= 1.0 / 3.0 => Class::Medium,
-                    _ => Class::Low,
+                    _ if is_new && serial == Some(thread.id) => UtilityClass::Boosted,
+                    high if high >= 2.0 / 3.0 => UtilityClass::High,
+                    medium if medium >= 1.0 / 3.0 => UtilityClass::Medium,
+                    _ => UtilityClass::Low,
                 };
                 found.push((utility, class));
             }
@@ -164,7 +166,7 @@ impl Utility {
         &mut self,
         now: &Quantum<'_>,
         ids: &[TaskId],
-        classes: &[(f64, Class)],
+        classes: &[(f64, UtilityClass)],
     ) -> Vec<usize> {
         let active = free_places_of(now.queue, |job| !self.phases.sleeps(job.job));
         let competitors: Vec<TaskId> = active.iter().map(|&at| ids[at]).collect();
@@ -173,14 +175,14 @@ impl Utility {
         // The sort is stable: within a class the order of the rotation stays.
         order.sort_by_key(|&at| {
             let class = classes[at].1;
-            let stays = class == Class::Low && self.seated.contains(&ids[at]);
+            let stays = class == UtilityClass::Low && self.seated.contains(&ids[at]);
             (Reverse(class), !stays)
         });
         order
     }
 
     /// Leaves all threads to the kernel; no thread has a fast core.
-    fn leave(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+    fn leave(&mut self, now: &Quantum<'_>) -> Vec<SelectedJob> {
         self.turns.seat([]);
         self.seated.clear();
         leave_to_kernel(now.queue)
@@ -202,7 +204,7 @@ impl Scheduler for Utility {
         self.turns.took(last.took);
     }
 
-    fn choose(&mut self, now: &Quantum<'_>) -> Vec<Choice> {
+    fn choose(&mut self, now: &Quantum<'_>) -> Vec<SelectedJob> {
         self.phases.update(now.queue, self.took);
         self.note_serial(now.queue);
         let Some(cores) = cores_of(now, &mut self.messages) else { return self.leave(now) };

@@ -3,8 +3,8 @@
 use crate::testing;
 
 use colocate_evidence::{JobIdx, TaskId};
-use colocate_machine::{PuNr, Shared};
-use colocate_policy::{Per, Place, Plan, Why};
+use colocate_machine::{PuNr, SharedPart};
+use colocate_policy::{Per, Place, PlaceReason, Plan};
 
 /// One decision of each kind of reason.
 const GOLDEN: &str = include_str!("../golden/plan.json");
@@ -37,7 +37,7 @@ fn finds_the_place_of_a_task() {
 #[test]
 fn a_place_of_several_pus() {
     let mut plan = golden();
-    plan.decisions[0].place = Place::Sharing(Shared::Cache, PuNr(0));
+    plan.decisions[0].place = Place::Sharing(SharedPart::Cache, PuNr(0));
     let text = plan.to_json();
     assert!(text.contains("\"pu\": 0,\n      \"sharing\": \"cache\""), "{text}");
     assert_eq!(Plan::from_json(&text).unwrap(), plan);
@@ -61,17 +61,17 @@ fn reasons_in_words() {
         ]
     );
     assert_eq!(
-        Why::Matched { overlap: 0.0, per: Per::Cycle, partners: Vec::new() }.to_string(),
+        PlaceReason::Matched { overlap: 0.0, per: Per::Cycle, partners: Vec::new() }.to_string(),
         "least overlap per cycle, 0.0000 no task on a sibling PU"
     );
     let partners = (0..8).map(|order| task(0, order)).collect();
     assert_eq!(
-        Why::Matched { overlap: 0.0, per: Per::default(), partners }.to_string(),
+        PlaceReason::Matched { overlap: 0.0, per: Per::default(), partners }.to_string(),
         "least overlap, 0.0000 beside 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, …"
     );
     // Not from us, but a plan's file may say so.
     assert_eq!(
-        Why::TimeShared { tasks: 0, then: Box::new(Why::OwnCore) }.to_string(),
+        PlaceReason::TimeShared { tasks: 0, then: Box::new(PlaceReason::OwnCore) }.to_string(),
         "takes turns with 0 on its PU, a core of its own"
     );
 }
@@ -120,7 +120,10 @@ fn a_job_waits_as_a_whole() {
     assert_eq!(Plan::from_json(&text).unwrap(), plan);
     let both = text.replacen("\"pu\": null,\n      \"waits\"", "\"pu\": 3,\n      \"waits\"", 1);
     assert!(refusal(&both).contains("task 1.7 waits and is on cpu3"), "{}", refusal(&both));
-    assert_eq!(Why::NotSelected.to_string(), "waits, others were selected for this quantum");
+    assert_eq!(
+        PlaceReason::NotSelected.to_string(),
+        "waits, others were selected for this quantum"
+    );
 }
 
 #[test]

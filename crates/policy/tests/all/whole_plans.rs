@@ -7,7 +7,7 @@ use colocate_evidence::{Source, TaskId};
 use colocate_machine::{Machine, PuIdx, PuNr};
 use colocate_policy::plan::MAX_PARTNERS;
 use colocate_policy::rng::SplitMix64;
-use colocate_policy::{DefaultPlacement, Place, Plan, PolicySpec, Task, Why, table};
+use colocate_policy::{DefaultPlacement, Place, PlaceReason, Plan, PolicySpec, Task, table};
 use expect_test::expect;
 use proptest::prelude::*;
 use testing::{check, check_on, machine, plan, random_tasks};
@@ -294,7 +294,7 @@ fn no_tasks_and_no_pus() {
             nowhere
                 .decisions
                 .iter()
-                .all(|d| d.place == Place::LeftToKernel && d.why == Why::LeftToKernel)
+                .all(|d| d.place == Place::LeftToKernel && d.why == PlaceReason::LeftToKernel)
         );
         assert_eq!(nowhere.default_placement, DefaultPlacement::LeaveToKernel);
     }
@@ -353,18 +353,20 @@ fn on_pus(made: &Plan, case: &Case) -> Vec<usize> {
 }
 
 /// The partners that a reason names, if it is of a kind that does.
-fn named(why: &Why) -> Option<&[TaskId]> {
+fn named(why: &PlaceReason) -> Option<&[TaskId]> {
     match why {
-        Why::TimeShared { then, .. } => named(then),
-        Why::HeadAndTail { partners, .. } | Why::Matched { partners, .. } => Some(partners),
+        PlaceReason::TimeShared { then, .. } => named(then),
+        PlaceReason::HeadAndTail { partners, .. } | PlaceReason::Matched { partners, .. } => {
+            Some(partners)
+        }
         _ => None,
     }
 }
 
-fn is_unknown(why: &Why) -> bool {
+fn is_unknown(why: &PlaceReason) -> bool {
     match why {
-        Why::TimeShared { then, .. } => is_unknown(then),
-        why => *why == Why::Unknown,
+        PlaceReason::TimeShared { then, .. } => is_unknown(then),
+        why => *why == PlaceReason::Unknown,
     }
 }
 
@@ -400,7 +402,7 @@ proptest! {
         for decision in &made.decisions {
             let here = made.decisions.iter().filter(|other| other.place == decision.place).count();
             match &decision.why {
-                Why::TimeShared { tasks, .. } => prop_assert_eq!(*tasks as usize, here),
+                PlaceReason::TimeShared { tasks, .. } => prop_assert_eq!(*tasks as usize, here),
                 _ => prop_assert_eq!(here, 1),
             }
             let core = |pu: Option<PuNr>| {
@@ -435,7 +437,7 @@ proptest! {
     #[test]
     fn unknown_mixes_say_so(case in any_case()) {
         let made = plan("mix", &case.machine, &case.usable, &case.tasks);
-        for decision in made.decisions.iter().filter(|decision| decision.why != Why::OwnCore) {
+        for decision in made.decisions.iter().filter(|decision| decision.why != PlaceReason::OwnCore) {
             let task = case.tasks.iter().find(|task| task.id == decision.task).unwrap();
             prop_assert_eq!(is_unknown(&decision.why), task.mix.is_unknown());
         }

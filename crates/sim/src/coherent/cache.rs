@@ -4,7 +4,7 @@ use super::geometry::CacheShape;
 use colocate_machine::performance::Replacement;
 
 /// Number of a line of memory: its address over the size of a line.
-pub(super) type Line = u64;
+pub(super) type LineNr = u64;
 
 /// The line may be written silently: no cache off this cache's path has a copy. Nearest level only.
 pub(super) const UNIQUE: u64 = 1;
@@ -22,7 +22,7 @@ const EMPTY: u64 = u64::MAX;
 /// Sets of lines, each in the order of last use, latest first: a hit on the latest line moves
 /// nothing.
 #[derive(Clone, Debug)]
-pub(super) struct Cache {
+pub(super) struct SetAssociativeCache {
     ways: usize,
     mask: u64,
     /// Set by set: a line's number above its flags, or [`EMPTY`].
@@ -31,7 +31,7 @@ pub(super) struct Cache {
     random: Option<u64>,
 }
 
-impl Cache {
+impl SetAssociativeCache {
     pub fn new(shape: &CacheShape) -> Self {
         let ways = shape.ways as usize;
         // Any state but 0 will do for xorshift.
@@ -41,7 +41,7 @@ impl Cache {
     }
 
     #[allow(clippy::cast_possible_truncation)] // below the number of sets
-    fn set(&self, line: Line) -> std::ops::Range<usize> {
+    fn set(&self, line: LineNr) -> std::ops::Range<usize> {
         // The number of sets is a power of two.
         let first = (line & self.mask) as usize * self.ways;
         first..first + self.ways
@@ -49,7 +49,7 @@ impl Cache {
 
     /// Flags of a line, now the last used; `None` on a miss.
     #[inline]
-    pub fn touch(&mut self, line: Line) -> Option<&mut u64> {
+    pub fn touch(&mut self, line: LineNr) -> Option<&mut u64> {
         let set = self.set(line);
         let set = &mut self.entries[set];
         let at = set.iter().position(|entry| is(*entry, line))?;
@@ -58,13 +58,13 @@ impl Cache {
     }
 
     /// Flags of a line, without a use; `None` on a miss.
-    pub fn peek(&mut self, line: Line) -> Option<&mut u64> {
+    pub fn peek(&mut self, line: LineNr) -> Option<&mut u64> {
         let set = self.set(line);
         self.entries[set].iter_mut().find(|entry| is(**entry, line))
     }
 
     /// Inserts a missing line as the last used. Returns the evicted line and its flags.
-    pub fn insert(&mut self, line: Line, flags: u64) -> Option<(Line, u64)> {
+    pub fn insert(&mut self, line: LineNr, flags: u64) -> Option<(LineNr, u64)> {
         debug_assert!(line >> (64 - FLAGS) == 0 && self.peek(line).is_none());
         let random = self.random.as_mut().map(next_random);
         let set = self.set(line);
@@ -82,7 +82,7 @@ impl Cache {
     }
 
     /// Removes a line. Returns its flags; `None` on a miss.
-    pub fn remove(&mut self, line: Line) -> Option<u64> {
+    pub fn remove(&mut self, line: LineNr) -> Option<u64> {
         let entry = self.peek(line)?;
         let flags = *entry & ((1 << FLAGS) - 1);
         *entry = EMPTY;
@@ -90,14 +90,14 @@ impl Cache {
     }
 
     /// All lines, with their flags.
-    pub fn lines(&self) -> impl Iterator<Item = (Line, u64)> {
+    pub fn lines(&self) -> impl Iterator<Item = (LineNr, u64)> {
         let there = self.entries.iter().filter(|entry| **entry != EMPTY);
         there.map(|entry| (entry >> FLAGS, entry & ((1 << FLAGS) - 1)))
     }
 }
 
 #[inline]
-fn is(entry: u64, line: Line) -> bool {
+fn is(entry: u64, line: LineNr) -> bool {
     entry >> FLAGS == line && entry != EMPTY
 }
 

@@ -1,14 +1,14 @@
 //! Directory of the caches with a copy of each line. Only cached lines have an entry, so its size
 //! follows that of the caches. With few caches and PUs an entry takes 16 bytes in place of 64.
 
-use super::cache::Line;
+use super::cache::LineNr;
 use super::geometry::{CacheSet, PuSet};
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 
 /// Holders and users of a cached line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct DirectoryEntry {
     /// Caches with a copy.
     pub holders: CacheSet,
     /// PUs with uses of the line since its insertion in the detecting cache.
@@ -20,16 +20,16 @@ pub(super) struct Entry {
     pub unique: Option<u8>,
 }
 
-type Table<V> = HashMap<Line, V, FixedState>;
+type LineTable<V> = HashMap<LineNr, V, FixedState>;
 
 /// Entries by line.
 #[derive(Clone, Debug)]
 pub(super) enum Directory {
     /// Few caches and PUs: an entry is a word of owner, unique cache, PUs and caches, from the
     /// highest bits down.
-    Small { table: Table<u64>, pus: u32, caches: u32 },
+    Small { table: LineTable<u64>, pus: u32, caches: u32 },
     /// Many caches or PUs.
-    Large(Table<Entry>),
+    Large(LineTable<DirectoryEntry>),
 }
 
 /// Bits of a cache's number plus 1; 0 is no cache.
@@ -40,15 +40,15 @@ impl Directory {
     #[allow(clippy::cast_possible_truncation)] // 128 at most
     pub fn new(caches: usize, pus: usize) -> Self {
         if caches + pus + 2 * NUMBER as usize <= u64::BITS as usize {
-            Self::Small { table: Table::default(), pus: pus as u32, caches: caches as u32 }
+            Self::Small { table: LineTable::default(), pus: pus as u32, caches: caches as u32 }
         } else {
-            Self::Large(Table::default())
+            Self::Large(LineTable::default())
         }
     }
 
     /// Entry of a line; an entry without holders for a line in no cache.
     #[inline]
-    pub fn get(&self, line: Line) -> Entry {
+    pub fn get(&self, line: LineNr) -> DirectoryEntry {
         match self {
             Self::Small { table, pus, caches } => {
                 unpacked(table.get(&line).copied().unwrap_or_default(), *pus, *caches)
@@ -59,7 +59,7 @@ impl Directory {
 
     /// Sets the entry of a line; removes an entry without holders.
     #[inline]
-    pub fn set(&mut self, line: Line, entry: Entry) {
+    pub fn set(&mut self, line: LineNr, entry: DirectoryEntry) {
         let is_held = entry.holders != 0;
         match self {
             Self::Small { table, pus, caches } if is_held => {
@@ -72,7 +72,7 @@ impl Directory {
     }
 
     /// All entries, in any order.
-    pub fn all(&self) -> Vec<(Line, Entry)> {
+    pub fn all(&self) -> Vec<(LineNr, DirectoryEntry)> {
         match self {
             Self::Small { table, pus, caches } => {
                 let words = table.iter();
@@ -84,7 +84,7 @@ impl Directory {
 }
 
 #[allow(clippy::cast_possible_truncation)] // sets have no more bits than `pus` and `caches`
-fn packed(entry: Entry, pus: u32, caches: u32) -> u64 {
+fn packed(entry: DirectoryEntry, pus: u32, caches: u32) -> u64 {
     let numbers = packed_number(entry.owner) << NUMBER | packed_number(entry.unique);
     (numbers << pus | entry.used_by as u64) << caches | entry.holders as u64
 }
@@ -93,10 +93,10 @@ fn packed_number(cache: Option<u8>) -> u64 {
     cache.map_or(0, |cache| u64::from(cache) + 1)
 }
 
-fn unpacked(word: u64, pus: u32, caches: u32) -> Entry {
+fn unpacked(word: u64, pus: u32, caches: u32) -> DirectoryEntry {
     let used_by = word >> caches;
     let numbers = used_by >> pus;
-    Entry {
+    DirectoryEntry {
         holders: low(word, caches).into(),
         used_by: low(used_by, pus).into(),
         owner: unpacked_number(numbers >> NUMBER),
@@ -134,7 +134,7 @@ mod tests {
                 for step in 0..8 {
                     let line = base * 1_000 + step * stride;
                     let number = |value: u8| (value & 3 > 0).then_some(value % 12);
-                    let entry = Entry {
+                    let entry = DirectoryEntry {
                         holders: if removes { 0 } else { 1 << (value % 12) },
                         used_by: u128::from(value),
                         owner: number(value),

@@ -55,7 +55,7 @@ pub mod traced;
 
 pub use detector::DetectAt;
 pub use geometry::{CacheShape, Geometry, MOST, MOST_LINES, Transfers};
-pub use protocol::{Coherent, Counts, Protocol, Served};
+pub use protocol::{CoherenceCounts, Coherent, Protocol, Served};
 
 use colocate_machine::PuIdx;
 use thiserror::Error;

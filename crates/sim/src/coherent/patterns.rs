@@ -1,6 +1,6 @@
 //! Programs with known communication: the truth that the detector's matrices are compared with.
 
-use super::replay::{Program, Step, task};
+use super::replay::{ReplayedProgram, Step, task};
 use colocate_policy::communication::matrix::Matrix;
 
 /// Readers of the lines written by each thread.
@@ -38,11 +38,11 @@ const LINE: u64 = 64;
 pub struct Synthetic {
     pattern: Pattern,
     iterations: u32,
-    threads: Vec<Thread>,
+    threads: Vec<PatternThread>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Thread {
+struct PatternThread {
     iteration: u32,
     /// Whether this is the reading half of an iteration; the writing half is first.
     reads: bool,
@@ -58,7 +58,7 @@ impl Synthetic {
     /// lines for its readers, waits at a barrier, reads all lines for it, and waits again.
     #[must_use]
     pub fn new(pattern: Pattern, threads: usize, iterations: u32) -> Self {
-        Self { pattern, iterations, threads: vec![Thread::default(); threads] }
+        Self { pattern, iterations, threads: vec![PatternThread::default(); threads] }
     }
 
     /// Lines passed between each pair of threads.
@@ -100,7 +100,7 @@ fn readers(pattern: Pattern, threads: usize, iteration: u32, from: usize) -> Vec
     }
 }
 
-impl Program for Synthetic {
+impl ReplayedProgram for Synthetic {
     fn threads(&self) -> usize {
         self.threads.len()
     }

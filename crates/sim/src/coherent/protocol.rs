@@ -1,9 +1,9 @@
 //! The coherence protocol: caches, directory and counters at each access.
 
 use super::GeometryError;
-use super::cache::{Cache, DIRTY, Line, SIBLINGS, UNIQUE, USED};
+use super::cache::{DIRTY, LineNr, SIBLINGS, SetAssociativeCache, UNIQUE, USED};
 use super::detector::{DetectAt, Detector};
-use super::directory::{Directory, Entry};
+use super::directory::{Directory, DirectoryEntry};
 use super::geometry::{CacheSet, Geometry, PuSet};
 use colocate_machine::PuIdx;
 use colocate_machine::performance::Inclusion;
@@ -35,7 +35,7 @@ pub enum Served {
 
 /// Counts of all accesses so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct CoherenceCounts {
     /// Accesses of all PUs.
     pub accesses: u64,
     /// Lookups, by place in the path.
@@ -60,9 +60,9 @@ pub struct Coherent {
     protocol: Protocol,
     /// log2 of a line's bytes.
     shift: u32,
-    caches: Vec<Cache>,
+    caches: Vec<SetAssociativeCache>,
     /// By PU.
-    paths: Vec<Path>,
+    paths: Vec<CachePath>,
     /// By cache: the caches of its PUs' paths, nearer or farther, with itself.
     lineage: Vec<CacheSet>,
     /// By cache: the next cache beyond; `None` for the outermost.
@@ -75,12 +75,12 @@ pub struct Coherent {
     inside: Vec<CacheSet>,
     directory: Directory,
     detector: Detector,
-    counts: Counts,
+    counts: CoherenceCounts,
 }
 
 /// The caches that a PU's accesses pass.
 #[derive(Clone, Debug)]
-struct Path {
+struct CachePath {
     /// Nearest cache.
     first: u8,
     /// All caches, nearest first.
@@ -106,7 +106,7 @@ fn members(mut set: CacheSet) -> impl Iterator<Item = u8> {
 }
 
 #[allow(clippy::cast_possible_truncation)] // at most MOST caches
-fn path_of(geometry: &Geometry, pu: PuIdx) -> Result<Path, GeometryError> {
+fn path_of(geometry: &Geometry, pu: PuIdx) -> Result<CachePath, GeometryError> {
     let caches: Vec<u8> = geometry.path(pu).into_iter().map(|cache| cache as u8).collect();
     let siblings = &geometry.caches[usize::from(caches[0])].pus;
     if siblings.len() > SIBLINGS as usize {
@@ -116,7 +116,7 @@ fn path_of(geometry: &Geometry, pu: PuIdx) -> Result<Path, GeometryError> {
     let set = caches.iter().fold(0, |set, cache| set | bit(*cache));
     let latencies = caches.iter().map(|cache| geometry.caches[usize::from(*cache)].latency_ps);
     let latencies = latencies.collect();
-    Ok(Path { first: caches[0], set, used: 1 << (USED as usize + at), latencies, caches })
+    Ok(CachePath { first: caches[0], set, used: 1 << (USED as usize + at), latencies, caches })
 }
 
 impl Coherent {
@@ -131,7 +131,7 @@ impl Coherent {
     ) -> Result<Self, GeometryError> {
         geometry.check()?;
         let pus = (0..).map(PuIdx).take(geometry.packages.len());
-        let paths = pus.map(|pu| path_of(&geometry, pu)).collect::<Result<Vec<Path>, _>>()?;
+        let paths = pus.map(|pu| path_of(&geometry, pu)).collect::<Result<Vec<CachePath>, _>>()?;
         let mut pus_of = Vec::new();
         let mut lineage = Vec::new();
         let mut beyond = Vec::new();
@@ -154,15 +154,15 @@ impl Coherent {
         });
         let inside = inside.collect();
         let zeros = vec![0; paths.iter().map(|path| path.caches.len()).max().unwrap_or(0)];
-        let counts = Counts {
+        let counts = CoherenceCounts {
             lookups: zeros.clone(),
             misses: zeros.clone(),
             invalidations: zeros,
-            ..Counts::default()
+            ..CoherenceCounts::default()
         };
         Ok(Self {
             shift: geometry.line.trailing_zeros(),
-            caches: geometry.caches.iter().map(Cache::new).collect(),
+            caches: geometry.caches.iter().map(SetAssociativeCache::new).collect(),
             pus: pus_of,
             paths,
             lineage,
@@ -185,7 +185,7 @@ impl Coherent {
 
     /// Counts of all accesses so far.
     #[must_use]
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &CoherenceCounts {
         &self.counts
     }
 
@@ -224,7 +224,7 @@ impl Coherent {
     pub fn serve(&mut self, pu: PuIdx, address: u64, writes: bool) -> Served {
         // A cache's entry has 54 bits for the number; with 53 it never equals `cache::EMPTY`.
         let line = (address >> self.shift) & ((1 << 53) - 1);
-        let Path { first, used, .. } = self.paths[pu.idx()];
+        let CachePath { first, used, .. } = self.paths[pu.idx()];
         self.counts.accesses += 1;
         self.counts.lookups[0] += 1;
         // Most accesses end in this branch, without a lookup in the directory.
@@ -247,14 +247,14 @@ impl Coherent {
     }
 
     /// Marks a cached line as used by another PU of the core.
-    fn note_use(&mut self, pu: PuIdx, line: Line) {
+    fn note_use(&mut self, pu: PuIdx, line: LineNr) {
         let mut entry = self.directory.get(line);
         entry.used_by |= 1 << pu.0;
         self.directory.set(line, entry);
     }
 
     /// Writes to a line of the nearest cache without [`UNIQUE`].
-    fn upgrade(&mut self, pu: PuIdx, line: Line) -> Served {
+    fn upgrade(&mut self, pu: PuIdx, line: LineNr) -> Served {
         let mut entry = self.directory.get(line);
         entry.used_by |= 1 << pu.0;
         let others = entry.holders & !self.paths[pu.idx()].set;
@@ -293,7 +293,7 @@ impl Coherent {
     }
 
     /// Invalidates all copies beside a PU's path, before a write.
-    fn invalidate_others(&mut self, pu: PuIdx, line: Line, entry: &mut Entry) {
+    fn invalidate_others(&mut self, pu: PuIdx, line: LineNr, entry: &mut DirectoryEntry) {
         self.detector.writes(pu, entry.used_by);
         let path = self.paths[pu.idx()].set;
         for other in members(entry.holders & !path) {
@@ -308,7 +308,7 @@ impl Coherent {
     }
 
     /// Fetches a line after a miss in the nearest cache. Returns as [`Self::serve`].
-    fn fetch(&mut self, pu: PuIdx, line: Line, writes: bool) -> Served {
+    fn fetch(&mut self, pu: PuIdx, line: LineNr, writes: bool) -> Served {
         let mut entry = self.directory.get(line);
         self.downgrade(line, &mut entry);
         let path_set = self.paths[pu.idx()].set;
@@ -361,7 +361,7 @@ impl Coherent {
 
     /// Ends the right of a cache to write a line silently. A cache with a written line becomes the
     /// owner.
-    fn downgrade(&mut self, line: Line, entry: &mut Entry) {
+    fn downgrade(&mut self, line: LineNr, entry: &mut DirectoryEntry) {
         let Some(unique) = entry.unique.take() else { return };
         let Some(flags) = self.caches[usize::from(unique)].peek(line) else { return };
         if *flags & DIRTY != 0 {
@@ -372,7 +372,7 @@ impl Coherent {
 
     /// The owner writes a line back: to the nearest cache that it shares with the reader, which
     /// becomes the owner, else to memory.
-    fn write_back(&mut self, pu: PuIdx, owner: u8, entry: &mut Entry, reach: usize) {
+    fn write_back(&mut self, pu: PuIdx, owner: u8, entry: &mut DirectoryEntry, reach: usize) {
         let shared = self.paths[pu.idx()].caches.get(reach).copied();
         let keeps = shared.filter(|shared| {
             self.lineage[usize::from(*shared)] & bit(owner) != 0
@@ -383,7 +383,14 @@ impl Coherent {
     }
 
     /// Fills the caches of the path up to the serving cache, farthest first.
-    fn fill(&mut self, pu: PuIdx, line: Line, writes: bool, mut entry: Entry, reach: usize) {
+    fn fill(
+        &mut self,
+        pu: PuIdx,
+        line: LineNr,
+        writes: bool,
+        mut entry: DirectoryEntry,
+        reach: usize,
+    ) {
         let path_set = self.paths[pu.idx()].set;
         for place in (1..self.paths[pu.idx()].caches.len()).rev() {
             let cache = self.paths[pu.idx()].caches[place];
@@ -422,7 +429,7 @@ impl Coherent {
     }
 
     /// Handles an evicted line: writes the data to the next cache of the path or to memory.
-    fn evict(&mut self, cache: u8, out: Option<(Line, u64)>) {
+    fn evict(&mut self, cache: u8, out: Option<(LineNr, u64)>) {
         let Some((line, flags)) = out else { return };
         let mut entry = self.directory.get(line);
         let index = usize::from(cache);
@@ -467,7 +474,7 @@ impl Coherent {
     }
 
     /// Clears the access bits lost with an evicted line.
-    fn clear_access_bits(&self, cache: u8, entry: &mut Entry) {
+    fn clear_access_bits(&self, cache: u8, entry: &mut DirectoryEntry) {
         let pus = self.pus[usize::from(cache)];
         let mut left = entry.used_by & pus;
         while left != 0 {
@@ -485,7 +492,7 @@ impl Coherent {
     /// A line about the first contradiction.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
-        let mut holders = std::collections::HashMap::<Line, CacheSet>::new();
+        let mut holders = std::collections::HashMap::<LineNr, CacheSet>::new();
         for (index, cache) in self.caches.iter().enumerate() {
             for (line, flags) in cache.lines() {
                 *holders.entry(line).or_default() |= 1 << index;

@@ -20,7 +20,7 @@ use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::PuIdx;
 use colocate_policy::communication::matrix::Matrix;
 use colocate_policy::communication::pipeline::Pipeline;
-use colocate_policy::places::Places;
+use colocate_policy::places::UsableMachine;
 use std::collections::BTreeMap;
 
 /// Largest lead of a thread over the next, in picoseconds. Chosen: as long as a few misses.
@@ -63,7 +63,7 @@ pub enum Step {
 }
 
 /// A program whose threads' steps are known.
-pub trait Program {
+pub trait ReplayedProgram {
     /// Number of threads.
     fn threads(&self) -> usize;
 
@@ -72,7 +72,7 @@ pub trait Program {
 }
 
 /// Decides on the PU of each thread.
-pub trait Mapping {
+pub trait ThreadMapping {
     /// The PU of each thread at the start.
     fn first(&mut self) -> Vec<PuIdx>;
 
@@ -90,7 +90,7 @@ pub trait Mapping {
 #[derive(Clone, Debug)]
 pub struct Fixed(pub Vec<PuIdx>);
 
-impl Mapping for Fixed {
+impl ThreadMapping for Fixed {
     fn first(&mut self) -> Vec<PuIdx> {
         self.0.clone()
     }
@@ -102,16 +102,16 @@ impl Mapping for Fixed {
 
 /// Mapping by communication. Threads without communication stay, or go to free PUs.
 #[derive(Clone, Debug)]
-pub struct Followed<'a> {
+pub struct CommunicationMapping<'a> {
     /// The PU of each thread at the start.
     pub first: Vec<PuIdx>,
     /// PUs that threads may be mapped to.
-    pub places: Places<'a>,
+    pub places: UsableMachine<'a>,
     /// Communication until now, and the resulting seats.
     pub pipeline: Pipeline,
 }
 
-impl Mapping for Followed<'_> {
+impl ThreadMapping for CommunicationMapping<'_> {
     fn first(&mut self) -> Vec<PuIdx> {
         self.first.clone()
     }
@@ -182,14 +182,14 @@ pub struct Moment {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Thread {
+struct ReplayedThread {
     pu: PuIdx,
     clock: u64,
-    state: State,
+    state: ThreadState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ThreadState {
     Runs,
     AtBarrier,
     Awaits(Signal, u64),
@@ -199,10 +199,10 @@ enum State {
 /// State of a replay.
 struct Replay<'a> {
     caches: &'a mut Coherent,
-    program: &'a mut dyn Program,
-    mapping: &'a mut dyn Mapping,
+    program: &'a mut dyn ReplayedProgram,
+    mapping: &'a mut dyn ThreadMapping,
     timing: Timing,
-    threads: Vec<Thread>,
+    threads: Vec<ReplayedThread>,
     /// By PU: the end of its busy time, and its last thread.
     pus: Vec<(u64, Option<usize>)>,
     /// By signal: how often given, and the last time.
@@ -218,13 +218,13 @@ struct Replay<'a> {
 /// Runs a program to its end, on caches in any state.
 pub fn replay(
     caches: &mut Coherent,
-    program: &mut dyn Program,
-    mapping: &mut dyn Mapping,
+    program: &mut dyn ReplayedProgram,
+    mapping: &mut dyn ThreadMapping,
     timing: Timing,
 ) -> Replayed {
     let pus = mapping.first().into_iter().take(program.threads());
     let mut replay = Replay {
-        threads: pus.map(|pu| Thread { pu, clock: 0, state: State::Runs }).collect(),
+        threads: pus.map(|pu| ReplayedThread { pu, clock: 0, state: ThreadState::Runs }).collect(),
         pus: vec![(0, None); caches.pus()],
         given: BTreeMap::new(),
         new: Vec::new(),
@@ -247,7 +247,7 @@ impl Replay<'_> {
         let mut second = u64::MAX;
         for (index, thread) in self.threads.iter().enumerate() {
             let clock = match thread.state {
-                State::Runs => thread.clock.max(self.pus[thread.pu.idx()].0),
+                ThreadState::Runs => thread.clock.max(self.pus[thread.pu.idx()].0),
                 _ => continue,
             };
             if clock < first.0 {
@@ -258,7 +258,7 @@ impl Replay<'_> {
             }
         }
         if first.0 == u64::MAX {
-            let waits = self.threads.iter().any(|thread| thread.state == State::AtBarrier);
+            let waits = self.threads.iter().any(|thread| thread.state == ThreadState::AtBarrier);
             if waits {
                 self.barrier();
             }
@@ -281,14 +281,14 @@ impl Replay<'_> {
             self.pus[pu.idx()].1 = Some(index);
         }
         let mut clock = from;
-        let mut state = State::Runs;
-        while clock < until && state == State::Runs {
+        let mut state = ThreadState::Runs;
+        while clock < until && state == ThreadState::Runs {
             match self.program.next(index) {
                 Step::Access { address, writes, instructions } => {
                     clock += u64::from(instructions) * self.timing.instruction_ps;
                     clock += self.caches.access(pu, address, writes);
                 }
-                Step::Barrier => state = State::AtBarrier,
+                Step::Barrier => state = ThreadState::AtBarrier,
                 Step::Gives(signal) => {
                     if self.give(signal, clock) {
                         // A thread that continues now is behind this one, and runs first.
@@ -298,13 +298,13 @@ impl Replay<'_> {
                 Step::Awaits(signal, count) => {
                     let (given, at) = self.given.get(&signal).copied().unwrap_or_default();
                     match given.cmp(&count) {
-                        std::cmp::Ordering::Less => state = State::Awaits(signal, count),
+                        std::cmp::Ordering::Less => state = ThreadState::Awaits(signal, count),
                         // The thread continues at the last signal; of earlier ones no time is kept.
                         std::cmp::Ordering::Equal => clock = clock.max(at),
                         std::cmp::Ordering::Greater => {}
                     }
                 }
-                Step::End => state = State::Over,
+                Step::End => state = ThreadState::Over,
             }
         }
         self.threads[index].clock = clock;
@@ -319,8 +319,8 @@ impl Replay<'_> {
         *given += 1;
         *at = clock.max(*at);
         for thread in &mut self.threads {
-            if thread.state == State::Awaits(signal, *given) {
-                thread.state = State::Runs;
+            if thread.state == ThreadState::Awaits(signal, *given) {
+                thread.state = ThreadState::Runs;
                 thread.clock = thread.clock.max(*at);
                 has_waited = true;
             }
@@ -330,12 +330,12 @@ impl Replay<'_> {
 
     /// Opens the barrier: all remaining threads have arrived.
     fn barrier(&mut self) {
-        let arrived = self.threads.iter().filter(|thread| thread.state == State::AtBarrier);
+        let arrived = self.threads.iter().filter(|thread| thread.state == ThreadState::AtBarrier);
         let last = arrived.map(|thread| thread.clock).max().unwrap_or(0);
         for thread in &mut self.threads {
-            if thread.state == State::AtBarrier {
+            if thread.state == ThreadState::AtBarrier {
                 thread.clock = last;
-                thread.state = State::Runs;
+                thread.state = ThreadState::Runs;
             }
         }
         self.decide();
@@ -345,7 +345,7 @@ impl Replay<'_> {
     fn decide(&mut self) {
         let new = self.take_matrix();
         let threads = self.threads.iter().enumerate();
-        let live = threads.filter(|(_, thread)| thread.state != State::Over);
+        let live = threads.filter(|(_, thread)| thread.state != ThreadState::Over);
         let live: Vec<TaskId> = live.map(|(index, _)| task(index)).collect();
         let places = self.mapping.decide(&new, &live);
         self.note(live.len());
@@ -355,7 +355,7 @@ impl Replay<'_> {
             let Some(&pu) = places.get(&task(index)).filter(|pu| **pu != thread.pu) else {
                 continue;
             };
-            if thread.state == State::Runs {
+            if thread.state == ThreadState::Runs {
                 // The thread keeps its clock, and its turn on the old PU is over.
                 thread.clock += MOVE;
             }
@@ -398,7 +398,7 @@ impl Replay<'_> {
 
     fn end(mut self) -> Replayed {
         self.take_matrix();
-        let waiting = self.threads.iter().filter(|thread| thread.state != State::Over);
+        let waiting = self.threads.iter().filter(|thread| thread.state != ThreadState::Over);
         self.result.stuck = waiting.count();
         self.result.time_ps = self.threads.iter().map(|thread| thread.clock).max().unwrap_or(0);
         self.result

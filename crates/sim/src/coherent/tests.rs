@@ -1,14 +1,14 @@
 //! Protocols by hand, the paper's examples, and a plain model beside ours.
 
 use super::patterns::{Pattern, Synthetic};
-use super::replay::{Fixed, Followed, Mapping, Replayed, Timing, replay, task};
+use super::replay::{CommunicationMapping, Fixed, Replayed, ThreadMapping, Timing, replay, task};
 use super::*;
 use colocate_evidence::TaskId;
 use colocate_machine::performance::{Inclusion, Replacement};
 use colocate_machine::{Machine, described};
 use colocate_policy::communication::matrix::Matrix;
 use colocate_policy::communication::pipeline::Pipeline;
-use colocate_policy::places::Places;
+use colocate_policy::places::UsableMachine;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -230,8 +230,8 @@ fn e5405() -> (Machine, Geometry) {
 fn run(
     pattern: Pattern,
     iterations: u32,
-    mapping: &mut dyn Mapping,
-) -> (Replayed, Counts, Synthetic) {
+    mapping: &mut dyn ThreadMapping,
+) -> (Replayed, CoherenceCounts, Synthetic) {
     let (_, geometry) = e5405();
     let mut caches = Coherent::new(geometry, Protocol::Mesi, DetectAt::PrivateCache).unwrap();
     let mut program = Synthetic::new(pattern, 8, iterations);
@@ -263,7 +263,7 @@ impl Oracle {
     }
 }
 
-impl Mapping for Oracle {
+impl ThreadMapping for Oracle {
     fn first(&mut self) -> Vec<PuIdx> {
         self.places()
     }
@@ -280,8 +280,9 @@ fn producers_and_consumers() {
     let (machine, _) = e5405();
     let phase = 200;
     let pattern = Pattern::ProducerConsumer { phase };
-    let places = Places::new(&machine, &in_order());
-    let mut followed = Followed { first: apart(), places, pipeline: Pipeline::default() };
+    let places = UsableMachine::new(&machine, &in_order());
+    let mut followed =
+        CommunicationMapping { first: apart(), places, pipeline: Pipeline::default() };
     let (kernel, kernel_counts, _) = run(pattern, 4 * phase, &mut Fixed(apart()));
     let (found, found_counts, _) = run(pattern, 4 * phase, &mut followed);
     let (known, known_counts, _) = run(pattern, 4 * phase, &mut Oracle { barriers: 0, phase });

@@ -1,7 +1,7 @@
 //! A recorded program: the memory accesses and synchronization of a trace file.
 
-use super::replay::{Program, Signal, Step};
-use colocate_trace::form::{Access, Record, Records, Sync, SyncKind};
+use super::replay::{ReplayedProgram, Signal, Step};
+use colocate_trace::form::{Access, Records, Sync, SyncKind, TraceRecord};
 use colocate_trace::{ReadError, TraceFile};
 use std::collections::BTreeMap;
 use std::io::{Read, Seek};
@@ -11,9 +11,9 @@ const LINE: u64 = 64;
 
 /// A recorded program. Only the present block of each thread is in memory.
 #[derive(Debug)]
-pub struct Traced<R> {
+pub struct RecordedProgram<R> {
     file: TraceFile<R>,
-    threads: Vec<Thread>,
+    threads: Vec<ThreadReader>,
     /// By kernel thread ID: how often a thread has begun.
     begun: BTreeMap<u64, u64>,
     /// By kernel thread ID: how often a thread was joined.
@@ -22,7 +22,7 @@ pub struct Traced<R> {
 }
 
 #[derive(Debug, Default)]
-struct Thread {
+struct ThreadReader {
     /// Number of the next block to read.
     block: usize,
     /// Present block.
@@ -36,12 +36,12 @@ struct Thread {
     ended: bool,
 }
 
-impl<R: Read + Seek> Traced<R> {
+impl<R: Read + Seek> RecordedProgram<R> {
     /// The program of a trace file, at its start.
     #[must_use]
     pub fn new(file: TraceFile<R>) -> Self {
         let mut threads = Vec::new();
-        threads.resize_with(file.threads(), Thread::default);
+        threads.resize_with(file.threads(), ThreadReader::default);
         Self { file, threads, begun: BTreeMap::new(), joined: BTreeMap::new(), error: None }
     }
 
@@ -58,7 +58,7 @@ impl<R: Read + Seek> Traced<R> {
     }
 
     /// The next record of a thread; `None` after its last.
-    fn record(&mut self, index: usize) -> Result<Option<Record>, ReadError> {
+    fn record(&mut self, index: usize) -> Result<Option<TraceRecord>, ReadError> {
         let thread = &mut self.threads[index];
         while thread.done == thread.bytes.len() {
             if !self.file.read(index, thread.block, &mut thread.bytes)? {
@@ -76,9 +76,9 @@ impl<R: Read + Seek> Traced<R> {
         Ok(record)
     }
 
-    fn step(&mut self, index: usize, record: Record) -> Option<Step> {
+    fn step(&mut self, index: usize, record: TraceRecord) -> Option<Step> {
         match record {
-            Record::Access(Access { address, size_log2, writes, instructions }) => {
+            TraceRecord::Access(Access { address, size_log2, writes, instructions }) => {
                 let last = address.wrapping_add((1 << size_log2) - 1);
                 if last / LINE != address / LINE {
                     // The instruction counts once.
@@ -87,7 +87,9 @@ impl<R: Read + Seek> Traced<R> {
                 }
                 Some(Step::Access { address, writes, instructions })
             }
-            Record::Sync(Sync { kind, count, object }) => self.sync(index, kind, count, object),
+            TraceRecord::Sync(Sync { kind, count, object }) => {
+                self.sync(index, kind, count, object)
+            }
         }
     }
 
@@ -118,7 +120,7 @@ fn count_up(counts: &mut BTreeMap<u64, u64>, object: u64) -> u64 {
     *count
 }
 
-impl<R: Read + Seek> Program for Traced<R> {
+impl<R: Read + Seek> ReplayedProgram for RecordedProgram<R> {
     fn threads(&self) -> usize {
         self.threads.len()
     }
@@ -149,31 +151,31 @@ impl<R: Read + Seek> Program for Traced<R> {
 mod tests {
     use super::*;
     use crate::coherent::replay::{Fixed, Replayed, Timing, replay};
-    use crate::coherent::{Coherent, Counts, DetectAt, Geometry, Protocol};
+    use crate::coherent::{CoherenceCounts, Coherent, DetectAt, Geometry, Protocol};
     use colocate_machine::{PuIdx, described};
-    use colocate_trace::form::{Block, header};
+    use colocate_trace::form::{RecordBlock, header};
     use std::io::Cursor;
 
     const CREATED: u64 = 101;
     const FUTEX: u64 = 0x40;
 
-    fn sync(kind: SyncKind, count: u64, object: u64) -> Record {
-        Record::Sync(Sync { kind, count, object })
+    fn sync(kind: SyncKind, count: u64, object: u64) -> TraceRecord {
+        TraceRecord::Sync(Sync { kind, count, object })
     }
 
     /// Accesses to so many lines from this one on.
-    fn lines(first: u64, count: u64) -> impl Iterator<Item = Record> {
+    fn lines(first: u64, count: u64) -> impl Iterator<Item = TraceRecord> {
         (first..first + count).map(|line| {
             let address = line * LINE;
-            Record::Access(Access { address, size_log2: 3, writes: false, instructions: 4 })
+            TraceRecord::Access(Access { address, size_log2: 3, writes: false, instructions: 4 })
         })
     }
 
     /// A thread that creates another one, and both with these records.
     fn both(
-        first: impl IntoIterator<Item = Record>,
-        second: impl IntoIterator<Item = Record>,
-    ) -> [Vec<Record>; 2] {
+        first: impl IntoIterator<Item = TraceRecord>,
+        second: impl IntoIterator<Item = TraceRecord>,
+    ) -> [Vec<TraceRecord>; 2] {
         let creates = [sync(SyncKind::Begins, 0, 100), sync(SyncKind::Creates, 0, CREATED)];
         let begins = [sync(SyncKind::Begins, 0, CREATED)];
         let ends = |tid| sync(SyncKind::Ends, 0, tid);
@@ -184,10 +186,10 @@ mod tests {
     }
 
     /// Both threads on these PUs of the paper's machine. An instruction takes a nanosecond.
-    fn replayed(threads: &[Vec<Record>], pus: [u32; 2]) -> (Replayed, Counts) {
+    fn replayed(threads: &[Vec<TraceRecord>], pus: [u32; 2]) -> (Replayed, CoherenceCounts) {
         let mut bytes = header().to_vec();
         for (thread, records) in (0..).zip(threads) {
-            let mut block = Block::new(thread);
+            let mut block = RecordBlock::new(thread);
             for record in records {
                 block.push(*record);
                 if block.is_full() {
@@ -200,7 +202,7 @@ mod tests {
         let exact = described::from_toml(text).unwrap();
         let geometry = Geometry::of(&exact.machine, exact.performance.as_ref().unwrap()).unwrap();
         let mut caches = Coherent::new(geometry, Protocol::Mesi, DetectAt::PrivateCache).unwrap();
-        let mut program = Traced::new(TraceFile::of(Cursor::new(bytes)).unwrap());
+        let mut program = RecordedProgram::new(TraceFile::of(Cursor::new(bytes)).unwrap());
         let timing = Timing { instruction_ps: 1_000, every_ps: None };
         let mut mapping = Fixed(pus.map(PuIdx).to_vec());
         let replayed = replay(&mut caches, &mut program, &mut mapping, timing);
@@ -245,7 +247,7 @@ mod tests {
     #[test]
     fn an_access_across_lines_is_two() {
         let across = Access { address: LINE - 4, size_log2: 3, writes: true, instructions: 1 };
-        let (_, counts) = replayed(&both([Record::Access(across)], []), [0, 2]);
+        let (_, counts) = replayed(&both([TraceRecord::Access(across)], []), [0, 2]);
         assert_eq!((counts.accesses, counts.from_memory), (2, 2));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::parts::Parts;
 use crate::task::TaskNo;
-use colocate_evidence::{Counts, SeenTask};
+use colocate_evidence::{SeenTask, TaskCounts};
 use colocate_model::Stack;
 
 /// Reports the hardware counts of a task.
@@ -11,7 +11,7 @@ pub(super) fn report(parts: &Parts<'_>, task: TaskNo, seen: &mut SeenTask) {
     let counted = task.counted();
     seen.instructions = Some(whole(counted.instructions));
     seen.cycles = Some(whole(task.total().cycles));
-    seen.counts = Some(Box::new(Counts {
+    seen.counts = Some(Box::new(TaskCounts {
         accesses: counted.accesses.map(whole),
         misses: Some(counted.misses.iter().copied().map(whole).collect()),
         memory_bytes: Some(whole(task.total().memory_bytes)),

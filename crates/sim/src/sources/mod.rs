@@ -14,7 +14,7 @@ use crate::parts::Parts;
 use crate::task::TaskNo;
 use crate::world::World;
 use colocate_engine::Request;
-use colocate_evidence::{Provider, Refusal, Reports, SeenTask, Source};
+use colocate_evidence::{Provider, Refusal, SeenTask, Source, SourceReports};
 
 /// Begins to provide a source. Returns its provider, or a refusal.
 pub(crate) fn answer(
@@ -47,9 +47,9 @@ pub(crate) fn report(parts: &Parts<'_>, hides_spinning: bool, task: TaskNo, seen
 }
 
 /// Reports on relations of tasks and on pages.
-pub(crate) fn reports(parts: &Parts<'_>) -> Reports {
+pub(crate) fn reports(parts: &Parts<'_>) -> SourceReports {
     let Parts { tasks, accesses, memory, .. } = parts;
-    Reports {
+    SourceReports {
         wake_ups: parts.takes_turns().then(|| parts.wake_ups.reports(|task| tasks[task].id())),
         // Phases have no addresses, so threads cannot be seen to share data.
         sharing: None,

@@ -16,7 +16,7 @@
 
 use crate::parts::Parts;
 use crate::scenario::BarrierWait;
-use crate::task::{State, TaskNo};
+use crate::task::{TaskNo, TaskState};
 use crate::world::moves::leave_queue;
 use crate::world::turns::hand_on;
 use crate::world::wake::{end_spin, wake};
@@ -40,7 +40,7 @@ pub(crate) fn arrive(parts: &mut Parts<'_>, task: TaskNo) {
         BarrierWait::Spin(phase) => parts.tasks[task].course_mut().spin(phase),
         BarrierWait::Sleep | BarrierWait::Turns(_) => {
             leave_queue(parts, task);
-            parts.tasks[task].enter(State::Asleep, parts.events.now());
+            parts.tasks[task].enter(TaskState::Asleep, parts.events.now());
         }
     }
 }

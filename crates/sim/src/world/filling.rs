@@ -19,7 +19,7 @@
 //! Slices of their own (fillers have the 3 ms of others); the balance of fillers between busy PUs.
 
 use crate::parts::Parts;
-use crate::task::{State, TaskNo};
+use crate::task::{TaskNo, TaskState};
 use crate::world::moves::{join_queue, leave_queue};
 use colocate_engine::Meanwhile;
 use colocate_evidence::JobIdx;
@@ -60,7 +60,7 @@ pub(crate) fn have_fill(parts: &mut Parts<'_>, fillers: &[JobIdx]) {
 /// Makes a task a filler or a normal task. A queued task leaves its queue with the old weight
 /// and comes back with the new: the sums of virtual times are by weight.
 fn set_fills(parts: &mut Parts<'_>, task: TaskNo, fills: bool) {
-    let queued = parts.tasks[task].state() == State::Ready && parts.queues.has(task);
+    let queued = parts.tasks[task].state() == TaskState::Ready && parts.queues.has(task);
     if let Some(pu) = parts.queues.pu_of(task).filter(|_| queued) {
         leave_queue(parts, task);
         parts.queues.set_filler(task, fills);

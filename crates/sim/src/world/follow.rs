@@ -1,7 +1,7 @@
 //! Applies a plan: the target of each task.
 
 use crate::parts::Parts;
-use crate::task::{State, TaskNo};
+use crate::task::{TaskNo, TaskState};
 use crate::world::filling::{fillers, have_fill};
 use crate::world::moves::set_target;
 use crate::world::pages::move_pages;
@@ -30,7 +30,7 @@ pub(crate) fn follow(
     stop(parts, &stopped);
     have_fill(parts, &fillers);
     for task in 0..parts.tasks.len() {
-        if !matches!(parts.tasks[task].state(), State::NotCreated | State::Ended) {
+        if !matches!(parts.tasks[task].state(), TaskState::NotCreated | TaskState::Ended) {
             set_target(parts, task);
         }
     }

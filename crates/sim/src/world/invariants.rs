@@ -23,12 +23,12 @@
 //!     nor while one of them does the serial part.
 
 use crate::accesses::Accesses;
-use crate::job::Job;
+use crate::job::SimulatedJob;
 use crate::on_pu::OnPu;
 use crate::queues::Queues;
 use crate::scenario::{BarrierWait, JobSpec, Scenario};
 use crate::targets::Targets;
-use crate::task::{State, Task};
+use crate::task::{SimulatedTask, TaskState};
 use crate::teams::Teams;
 use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_model::Prediction;
@@ -48,8 +48,8 @@ pub(crate) struct Step<'w> {
     pub on: &'w [OnPu],
     pub queues: &'w Queues,
     pub targets: &'w Targets,
-    pub tasks: &'w [Task],
-    pub jobs: &'w [Job],
+    pub tasks: &'w [SimulatedTask],
+    pub jobs: &'w [SimulatedJob],
     pub teams: &'w Teams,
     pub accesses: &'w Accesses,
     /// The prediction, if another than in the step before.
@@ -150,7 +150,7 @@ impl Checker {
         if step.jobs[task.job()].is_stopped() {
             return Err("runs while its job is stopped");
         }
-        if task.state() != State::Ready || step.queues.running(on.pu) != Some(on.task) {
+        if task.state() != TaskState::Ready || step.queues.running(on.pu) != Some(on.task) {
             return Err("runs, but not by its queue");
         }
         let time = step.to - step.from;
@@ -171,7 +171,7 @@ impl Checker {
     }
 
     /// Checks rules 8 and 9 at the end; `complete` if all jobs did their work.
-    pub fn end(&self, tasks: &[Task], complete: bool) -> Result<(), Broken> {
+    pub fn end(&self, tasks: &[SimulatedTask], complete: bool) -> Result<(), Broken> {
         for task in tasks {
             let Some((created, ended)) = task.created().zip(task.ended()) else { continue };
             let total = task.total();
@@ -185,7 +185,7 @@ impl Checker {
             }
             let did = total.instructions;
             let work = task.course().work() + task.course().extra();
-            let done = complete && task.state() == State::Ended;
+            let done = complete && task.state() == TaskState::Ended;
             if done && did < work * (1.0 - NEAR) - 1.0 {
                 return Err(format!("task {} did {did} of {work} instructions", task.id()));
             }
@@ -231,7 +231,7 @@ fn barrier(step: &Step<'_>, job: usize) -> Result<(), Broken> {
         let ahead = Some(step.teams.arrived(no)) != least || serial > 0;
         let waits = step.teams.waits(no);
         let goes_on = !waits && !task.course().is_serial();
-        let works = waits && task.state() == State::Ready && !task.course().spins();
+        let works = waits && task.state() == TaskState::Ready && !task.course().spins();
         if (goes_on && ahead) || works || serial > 1 {
             let at = step.from;
             return Err(format!("task {} passes a barrier too early, at {at}", task.id()));
@@ -329,7 +329,7 @@ mod tests {
             let other = pus.iter().find(|other| *other != it.on[0].pu).unwrap();
             let fill = DefaultPlacement::FillInOrder { pus: vec![pus.os(other)] };
             let plan = Plan { default_placement: fill, ..Plan::default() };
-            targets.set(&plan, tasks.iter().map(Task::id), pus);
+            targets.set(&plan, tasks.iter().map(SimulatedTask::id), pus);
             let facts = Facts { is_stopped: false, stays_on: None };
             targets.update(it.on[0].task, facts, pus, |_| true);
         });
@@ -340,7 +340,7 @@ mod tests {
         refused("passes a barrier too early", |it| it.parts.teams.arrive(1));
         refused("passes a barrier too early", |it| it.parts.teams.wait(1));
         refused("but not by its queue", |it| {
-            it.parts.tasks[it.on[0].task].enter(State::Asleep, Nanos::from_millis(10));
+            it.parts.tasks[it.on[0].task].enter(TaskState::Asleep, Nanos::from_millis(10));
         });
         refused("are accounted for", |it| {
             it.on.pop();

@@ -2,7 +2,7 @@
 
 use crate::parts::Parts;
 use crate::scenario::Method;
-use crate::task::{State, TaskNo};
+use crate::task::{TaskNo, TaskState};
 use crate::world::barrier::recheck_barrier;
 use crate::world::moves::{leave_queue, set_target};
 use crate::world::turns::{await_turn, begin_turns, hand_on_all};
@@ -12,13 +12,13 @@ use colocate_machine::Nanos;
 /// Puts a task to sleep for a time.
 pub(crate) fn sleep(parts: &mut Parts<'_>, task: TaskNo, time: Nanos) {
     leave_queue(parts, task);
-    parts.tasks[task].enter(State::Asleep, parts.events.now());
+    parts.tasks[task].enter(TaskState::Asleep, parts.events.now());
     parts.events.wake_at(parts.events.now() + time, task);
 }
 
 /// Creates a task; holds the task if its job is stopped.
 pub(crate) fn create(parts: &mut Parts<'_>, no: TaskNo) {
-    if parts.tasks[no].state() != State::NotCreated {
+    if parts.tasks[no].state() != TaskState::NotCreated {
         return;
     }
     let job = parts.tasks[no].job();
@@ -35,7 +35,7 @@ pub(crate) fn create(parts: &mut Parts<'_>, no: TaskNo) {
         hold(parts, no);
         return;
     }
-    parts.tasks[no].enter(State::Ready, parts.events.now());
+    parts.tasks[no].enter(TaskState::Ready, parts.events.now());
     set_target(parts, no);
     begin(parts, no);
     await_turn(parts, no);
@@ -44,7 +44,7 @@ pub(crate) fn create(parts: &mut Parts<'_>, no: TaskNo) {
 /// Ends a task's work of this run; the last task of a job ends or relaunches the job.
 pub(crate) fn finish(parts: &mut Parts<'_>, task: TaskNo) {
     leave_queue(parts, task);
-    parts.tasks[task].enter(State::Done, parts.events.now());
+    parts.tasks[task].enter(TaskState::Done, parts.events.now());
     let job = parts.tasks[task].job();
     let ends_run = parts.jobs[job].finish_task(parts.events.now());
     hand_on_all(parts, task);
@@ -77,7 +77,7 @@ fn relaunch(parts: &mut Parts<'_>, job: usize) {
     for no in parts.jobs[job].tasks() {
         let thread = no - parts.jobs[job].first();
         parts.tasks[no].course_mut().restart();
-        parts.tasks[no].enter(State::NotCreated, parts.events.now());
+        parts.tasks[no].enter(TaskState::NotCreated, parts.events.now());
         let created = at + parts.scenario.jobs[job].threads[thread].born;
         parts.events.create_at(created, no);
     }
@@ -86,11 +86,11 @@ fn relaunch(parts: &mut Parts<'_>, job: usize) {
 /// Ends a task for good.
 fn end_task(parts: &mut Parts<'_>, task: TaskNo) {
     match parts.tasks[task].state() {
-        State::Ended => return,
-        State::Ready => leave_queue(parts, task),
+        TaskState::Ended => return,
+        TaskState::Ready => leave_queue(parts, task),
         _ => {}
     }
-    parts.tasks[task].enter(State::Ended, parts.events.now());
+    parts.tasks[task].enter(TaskState::Ended, parts.events.now());
 }
 
 /// Ends a job with all its tasks, with this exit status.

@@ -2,9 +2,9 @@
 
 use crate::parts::Parts;
 use crate::targets::{Allowed, Facts};
-use crate::task::{State, TaskNo};
+use crate::task::{TaskNo, TaskState};
 use colocate_machine::PuIdx;
-use colocate_model::Seat;
+use colocate_model::PlacedTask;
 
 /// Shares of far memory below this count as none.
 pub(crate) const NEAR: f64 = 1e-3;
@@ -53,7 +53,7 @@ fn note_move(parts: &mut Parts<'_>, task: TaskNo, to: PuIdx) {
     let of_task = &mut parts.tasks[task];
     let demand = parts.demands.of(of_task.course().phase(), parts.platform.kind_of(to));
     let pages = parts.accesses.pages(task);
-    let seat = Seat { pu: to, demand, pages, space: of_task.id().job.0 };
+    let seat = PlacedTask { pu: to, demand, pages, space: of_task.id().job.0 };
     let occupancy = parts.rates.occupancy(task);
     let left = left.unwrap_or_default();
     let cold = parts.platform.model().refill(&seat, from, occupancy, &left, parts.rates.now());
@@ -74,7 +74,7 @@ pub(crate) fn set_target(parts: &mut Parts<'_>, task: TaskNo) {
         parts.timers.note_change();
     }
     // A task that is being created is on no queue yet; its creation puts it on one.
-    if tasks[task].state() == State::Ready && parts.queues.has(task) {
+    if tasks[task].state() == TaskState::Ready && parts.queues.has(task) {
         let Some(pu) = parts.queues.pu_of(task) else { return };
         migrate(parts, task, allowed_near(parts, task, pu));
     }

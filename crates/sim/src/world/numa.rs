@@ -13,16 +13,16 @@
 //! - Else, if it was on the same node a period ago, the scanned part of its far memory comes to its
 //!   node: a page moves when it was touched from the same node twice.
 //!
-//! Scanning and copying take the time that [`Kernel`](crate::Kernel) says, by default none. Threads
-//! that are pinned stay; their memory comes. Scans of shared memory by several threads count as
-//! one: it moves where two scans in a row are from the same node.
+//! Scanning and copying take the time that [`KernelScheduler`](crate::KernelScheduler) says, by
+//! default none. Threads that are pinned stay; their memory comes. Scans of shared memory by
+//! several threads count as one: it moves where two scans in a row are from the same node.
 
 use crate::accesses::Accesses;
 use crate::kernel::NumaBalancing;
 use crate::loads::Loads;
 use crate::parts::Parts;
 use crate::region::PAGE;
-use crate::task::{State, TaskNo};
+use crate::task::{TaskNo, TaskState};
 use crate::world::memory::{charge_copies, move_region};
 use crate::world::moves::{NEAR, migrate, watch_pages};
 use colocate_machine::{NodeIdx, PuIdx};
@@ -38,7 +38,7 @@ pub(crate) fn scan_pages(parts: &mut Parts<'_>) {
             continue;
         }
         // A task that is not ready is scanned again from its next arrival on a queue.
-        if parts.tasks[task].state() != State::Ready {
+        if parts.tasks[task].state() != TaskState::Ready {
             parts.scans.clear(task);
             continue;
         }
@@ -53,7 +53,7 @@ pub(crate) fn scan_pages(parts: &mut Parts<'_>) {
 
 /// Whether a task is on a queue and may be put on any PU.
 fn is_free(parts: &Parts<'_>, task: TaskNo) -> bool {
-    parts.tasks[task].state() == State::Ready && parts.targets.is_unbound(task)
+    parts.tasks[task].state() == TaskState::Ready && parts.targets.is_unbound(task)
 }
 
 /// Moves a task to the node with most of its memory. Whether a move was possible.

@@ -1,9 +1,9 @@
 //! Rates of running tasks, and the ends of their phases.
 
-use crate::course::Next;
+use crate::course::SegmentEnd;
 use crate::on_pu::{OnPu, Running};
 use crate::parts::Parts;
-use crate::task::{Pace, State, TaskNo};
+use crate::task::{Pace, TaskNo, TaskState};
 use crate::world::barrier::{arrive, end_serial};
 use crate::world::life::{finish, sleep};
 use crate::world::memory::use_memory;
@@ -24,13 +24,13 @@ pub(crate) fn end_phases(parts: &mut Parts<'_>, running: &mut Running) {
         }
         running.end_phase(place);
         parts.rates.note_change();
-        while parts.tasks[task].state() == State::Ready && parts.tasks[task].course().is_due() {
+        while parts.tasks[task].state() == TaskState::Ready && parts.tasks[task].course().is_due() {
             match parts.tasks[task].course_mut().next() {
-                Next::Phase => {}
-                Next::Sleep(time) => sleep(parts, task, time),
-                Next::Barrier => arrive(parts, task),
-                Next::SerialDone => end_serial(parts, task),
-                Next::Done => finish(parts, task),
+                SegmentEnd::Phase => {}
+                SegmentEnd::Sleep(time) => sleep(parts, task, time),
+                SegmentEnd::Barrier => arrive(parts, task),
+                SegmentEnd::SerialDone => end_serial(parts, task),
+                SegmentEnd::Done => finish(parts, task),
             }
         }
         // Only memory that is used in single stretches changes with the stretch.
@@ -47,7 +47,7 @@ pub(crate) fn refresh(parts: &mut Parts<'_>, running: &mut Running) {
     }
     count(parts, running);
     let pus = parts.machine().all_pus();
-    // In the order of PUs, on which `Tally::step` relies.
+    // In the order of PUs, on which `SimulationSums::step` relies.
     let tasks: Vec<_> = pus.filter_map(|pu| Some((parts.queues.running(pu)?, pu))).collect();
     let Parts { platform, demands, accesses, .. } = parts;
     let prediction = parts.rates.predict(platform, demands, &parts.tasks, accesses, &tasks);

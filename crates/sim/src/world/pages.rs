@@ -3,9 +3,9 @@
 //! Addresses are those of [`Accesses::page_groups`](crate::accesses::Accesses::page_groups). Copying takes the programs no time, as another
 //! thread does it.
 
-use crate::memory::Memory;
+use crate::memory::MemoryRegions;
 use crate::parts::Parts;
-use crate::region::Region;
+use crate::region::MemoryRegion;
 use crate::world::memory::move_region;
 use colocate_evidence::PagesMoved;
 use colocate_machine::Bytes;
@@ -64,7 +64,7 @@ fn carry_out(parts: &mut Parts<'_>, order: &PageMove) -> Result<PagesMoved, Stri
 ///
 /// # Errors
 /// A line, if none of the ordered ranges is memory of the job.
-fn ordered(memory: &Memory, order: &PageMove) -> Result<Vec<(usize, Range<usize>)>, String> {
+fn ordered(memory: &MemoryRegions, order: &PageMove) -> Result<Vec<(usize, Range<usize>)>, String> {
     let job = order.job.0 as usize;
     if !order.ranges.is_empty() {
         let found = order.ranges.iter().filter_map(|range| memory.groups_in(*range));
@@ -81,6 +81,6 @@ fn ordered(memory: &Memory, order: &PageMove) -> Result<Vec<(usize, Range<usize>
 }
 
 /// Whether a region is touched memory of a job and has a user, to which moved bytes are counted.
-fn is_movable(region: &Region, job: usize) -> bool {
+fn is_movable(region: &MemoryRegion, job: usize) -> bool {
     region.job == job && region.is_touched && !region.users.is_empty()
 }

@@ -12,7 +12,7 @@
 //!   ([`crate::pollution`]).
 
 use crate::parts::Parts;
-use crate::task::State;
+use crate::task::TaskState;
 use crate::world::moves::{leave_queue, set_target};
 use crate::world::wake::{go_on, hold};
 use colocate_evidence::JobIdx;
@@ -27,7 +27,7 @@ pub(crate) fn stop(parts: &mut Parts<'_>, jobs: &[JobIdx]) {
         parts.pollution.begin();
         parts.rates.note_change();
         for task in parts.jobs[job].tasks() {
-            if parts.tasks[task].state() == State::Ready {
+            if parts.tasks[task].state() == TaskState::Ready {
                 leave_queue(parts, task);
                 hold(parts, task);
             }
@@ -42,7 +42,7 @@ pub(crate) fn let_go(parts: &mut Parts<'_>, stopped: &[JobIdx]) {
             continue;
         }
         for task in parts.jobs[job].tasks() {
-            if parts.tasks[task].state() == State::Stopped {
+            if parts.tasks[task].state() == TaskState::Stopped {
                 set_target(parts, task);
                 go_on(parts, task);
             }

@@ -1,16 +1,16 @@
 //! The outcome of a simulation so far.
 
-use crate::job::Job;
+use crate::job::SimulatedJob;
 use crate::outcome::{JobOutcome, Outcome, TaskOutcome};
 use crate::parts::Parts;
-use crate::tally::Tally;
-use crate::task::Task;
+use crate::tally::SimulationSums;
+use crate::task::SimulatedTask;
 use colocate_machine::Nanos;
 
 /// Outcome until now; times alone are not filled in.
-pub(crate) fn outcome(parts: &Parts<'_>, tally: &Tally) -> Outcome {
+pub(crate) fn outcome(parts: &Parts<'_>, tally: &SimulationSums) -> Outcome {
     let Parts { platform, scenario, .. } = parts;
-    let started = parts.jobs.iter().filter_map(Job::launched).min();
+    let started = parts.jobs.iter().filter_map(SimulatedJob::launched).min();
     let seconds = (parts.now() - started.unwrap_or_default()).as_secs_f64();
     let jobs = parts.jobs.iter().zip(&scenario.jobs).map(|(job, spec)| JobOutcome {
         name: spec.name.clone(),
@@ -35,7 +35,7 @@ pub(crate) fn outcome(parts: &Parts<'_>, tally: &Tally) -> Outcome {
     }
 }
 
-fn task_outcome(task: &Task, now: Nanos) -> TaskOutcome {
+fn task_outcome(task: &SimulatedTask, now: Nanos) -> TaskOutcome {
     let total = task.total();
     TaskOutcome {
         id: task.id(),

@@ -16,11 +16,11 @@
 //!   `threads_that_end_hand_on_their_turn`
 
 use crate::parts::Parts;
-use crate::task::{State, TaskNo};
+use crate::task::{TaskNo, TaskState};
 use crate::woken::Woken;
 use crate::world::moves::leave_queue;
 use crate::world::wake::wake;
-use colocate_machine::calibrated::Pair;
+use colocate_machine::calibrated::PuDistance;
 use colocate_machine::{Nanos, PuIdx};
 
 /// Deals the turns of a job to its threads, evenly.
@@ -38,7 +38,7 @@ pub(crate) fn await_turn(parts: &mut Parts<'_>, task: TaskNo) {
     if takes_turns && parts.teams.turns(task) == 0 {
         leave_queue(parts, task);
         parts.teams.wait(task);
-        parts.tasks[task].enter(State::Asleep, parts.events.now());
+        parts.tasks[task].enter(TaskState::Asleep, parts.events.now());
     }
 }
 
@@ -81,8 +81,8 @@ pub(crate) fn note_wake_up(parts: &mut Parts<'_>, task: TaskNo, pu: PuIdx) {
     let waited = parts.events.now() - woken.at;
     let machine = parts.platform.machine();
     let pair = woken.on.filter(|_| waited == Nanos::ZERO);
-    let pair = pair.and_then(|on| Pair::of(machine, parts.pus.os(on), parts.pus.os(pu)));
-    let seconds = parts.scenario.kernel.wake_ups.of(pair.unwrap_or(Pair::SamePu));
+    let pair = pair.and_then(|on| PuDistance::of(machine, parts.pus.os(on), parts.pus.os(pu)));
+    let seconds = parts.scenario.kernel.wake_ups.of(pair.unwrap_or(PuDistance::SamePu));
     parts.tasks[task].delay(seconds);
     parts.wake_ups.add(task, woken, pu, waited + nanos(seconds));
 }

@@ -3,20 +3,20 @@
 use crate::loads::Loads;
 use crate::parts::Parts;
 use crate::placing::{fork_pu, wake_pu};
-use crate::task::{State, TaskNo};
+use crate::task::{TaskNo, TaskState};
 use crate::world::memory::touch_pages;
 use crate::world::moves::{allowed_near, join_queue};
 
 /// Wakes a task, if asleep; holds the task if its job is stopped.
 pub(crate) fn wake(parts: &mut Parts<'_>, task: TaskNo) {
-    if parts.tasks[task].state() != State::Asleep {
+    if parts.tasks[task].state() != TaskState::Asleep {
         return;
     }
     if parts.job_of(task).is_stopped() {
         hold(parts, task);
         return;
     }
-    parts.tasks[task].enter(State::Ready, parts.events.now());
+    parts.tasks[task].enter(TaskState::Ready, parts.events.now());
     enqueue_woken(parts, task);
 }
 
@@ -48,13 +48,13 @@ pub(crate) fn begin(parts: &mut Parts<'_>, task: TaskNo) {
 
 /// Stops a ready or new task.
 pub(crate) fn hold(parts: &mut Parts<'_>, task: TaskNo) {
-    parts.tasks[task].enter(State::Stopped, parts.events.now());
+    parts.tasks[task].enter(TaskState::Stopped, parts.events.now());
     parts.pollution.stop(task, parts.queues.pu_of(task));
 }
 
 /// Lets a stopped task continue: where it ran, or as a new task.
 pub(crate) fn go_on(parts: &mut Parts<'_>, task: TaskNo) {
-    parts.tasks[task].enter(State::Ready, parts.events.now());
+    parts.tasks[task].enter(TaskState::Ready, parts.events.now());
     if parts.queues.pu_of(task).is_some() {
         enqueue_woken(parts, task);
     } else {

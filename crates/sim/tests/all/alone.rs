@@ -6,8 +6,8 @@ use colocate_machine::Nanos;
 use colocate_model::Assumptions;
 use colocate_policy::{PolicySpec, SoloProfile};
 use colocate_sim::{
-    Barrier, BarrierWait, JobSpec, Options, PhaseIdx, Platform, Scenario, Serial, Stretch,
-    ThreadSpec, Work, alone_of, simulate,
+    Barrier, BarrierWait, JobSpec, PhaseIdx, PhaseSegment, Platform, Scenario, Serial,
+    SimulationOptions, ThreadSpec, TotalWork, alone_of, simulate,
 };
 use common::{INT, MUL, STREAM, job, machine, ms, scenario, stretch, thread};
 
@@ -18,7 +18,7 @@ fn known(scenario: &Scenario) -> Vec<SoloProfile> {
 }
 
 /// One after the other: additions, then reads of memory.
-fn mixed(work: Work) -> JobSpec {
+fn mixed(work: TotalWork) -> JobSpec {
     let mut thread = thread(&[stretch(INT, 30_000_000), stretch(STREAM, 5_000_000)]);
     thread.work = work;
     JobSpec { threads: vec![thread], ..job("mixed", INT, 1) }
@@ -26,17 +26,18 @@ fn mixed(work: Work) -> JobSpec {
 
 #[test]
 fn alone_is_as_simulated() {
-    for work in [Work::Once, Work::Instructions(80_000_000), Work::AloneFor(ms(200))] {
+    for work in [TotalWork::Once, TotalWork::Instructions(80_000_000), TotalWork::AloneFor(ms(200))]
+    {
         let jobs = scenario(vec![mixed(work)]);
         let said = known(&jobs)[0];
         let (machine, performance) = machine(common::SMALL);
         let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
-        let options = Options { alone: true, ..Options::each_quantum() };
+        let options = SimulationOptions { alone: true, ..SimulationOptions::each_quantum() };
         let found = simulate(&platform, &jobs, &PolicySpec::named("os"), &options).unwrap();
         let took = found.jobs[0].took().unwrap();
         assert_eq!(found.jobs[0].alone, Some(took));
         assert!((said.seconds / took.as_secs_f64() - 1.0).abs() < 0.01, "{work:?}: {said:?}");
-        if work == Work::Once {
+        if work == TotalWork::Once {
             // Lines of 64 bytes, none written back.
             let lines = found.tasks[0].memory_bytes / 64.0 / 1e6 / took.as_secs_f64();
             assert!((said.memory / lines - 1.0).abs() < 1e-3, "{said:?}, {lines}");
@@ -49,7 +50,7 @@ fn check(job: JobSpec, took: Nanos) {
     let jobs = scenario(vec![job]);
     let (machine, performance) = machine(common::SMALL);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
-    let options = Options::each_quantum();
+    let options = SimulationOptions::each_quantum();
     let found = simulate(&platform, &jobs, &PolicySpec::named("os"), &options).unwrap();
     assert_eq!(found.jobs[0].took(), Some(took));
     let said = known(&jobs)[0].seconds;
@@ -59,23 +60,23 @@ fn check(job: JobSpec, took: Nanos) {
 /// A millisecond of work and 99 of sleep: it is done with its work, whatever sleep would come then.
 #[test]
 fn no_thread_sleeps_when_the_work_is_done() {
-    let naps = [Stretch { sleep: ms(99), ..stretch(INT, 1_000_000) }];
+    let naps = [PhaseSegment { sleep: ms(99), ..stretch(INT, 1_000_000) }];
     let job = |work| JobSpec {
         threads: vec![ThreadSpec { work, ..thread(&naps) }],
         ..job("naps", INT, 1)
     };
-    check(job(Work::Once), ms(1));
-    check(job(Work::Instructions(2_000_000)), ms(101));
-    check(job(Work::Instructions(2_500_000)), Nanos(200_500_000));
-    check(job(Work::AloneFor(ms(199))), ms(101));
+    check(job(TotalWork::Once), ms(1));
+    check(job(TotalWork::Instructions(2_000_000)), ms(101));
+    check(job(TotalWork::Instructions(2_500_000)), Nanos(200_500_000));
+    check(job(TotalWork::AloneFor(ms(199))), ms(101));
 }
 
 /// Two threads of ten rounds of 10 ms. With the last one their work is done, so they meet nine times, and nine times
 /// the first one does 5 ms alone. What it asks of the memory then counts for the time that it takes.
 #[test]
 fn serial_parts_count() {
-    let round = Stretch { barrier: true, ..stretch(INT, 10_000_000) };
-    let member = ThreadSpec { work: Work::Instructions(100_000_000), ..thread(&[round]) };
+    let round = PhaseSegment { barrier: true, ..stretch(INT, 10_000_000) };
+    let member = ThreadSpec { work: TotalWork::Instructions(100_000_000), ..thread(&[round]) };
     let with = |serial| JobSpec {
         threads: vec![member.clone(); 2],
         barrier: Some(Barrier { wait: BarrierWait::Sleep, serial }),
@@ -96,7 +97,8 @@ fn serial_parts_count() {
 
 #[test]
 fn streams_lose_more() {
-    let said = known(&scenario(vec![job("i", INT, 10), mixed(Work::Once), job("s", STREAM, 10)]));
+    let said =
+        known(&scenario(vec![job("i", INT, 10), mixed(TotalWork::Once), job("s", STREAM, 10)]));
     let loss = |job: usize| said[job].loss;
     assert!(loss(0).abs() < 1e-9 && loss(1) > 1e-5 && loss(2) > loss(1), "{said:?}");
     assert!(said[0].memory == 0.0 && said[1].memory < said[2].memory, "{said:?}");
@@ -105,7 +107,7 @@ fn streams_lose_more() {
 /// Two threads ask for twice as much, for as long; their loss is a mean.
 #[test]
 fn threads_add_up() {
-    let one = mixed(Work::Once);
+    let one = mixed(TotalWork::Once);
     let mut two = one.clone();
     two.threads.push(one.threads[0].clone());
     two.threads[1].born = Nanos::from_millis(5);

@@ -8,16 +8,16 @@ use colocate_machine::{Nanos, PuNr};
 use colocate_model::Assumptions;
 use colocate_policy::Place;
 use colocate_sim::{
-    Barrier, BarrierWait, JobSpec, Kernel, Outcome, PhaseIdx, Platform, Scenario, Serial, SimHost,
-    Stretch, ThreadSpec, Work,
+    Barrier, BarrierWait, JobSpec, KernelScheduler, Outcome, PhaseIdx, PhaseSegment, Platform,
+    Scenario, Serial, SimHost, ThreadSpec, TotalWork,
 };
 use common::{INT, MUL, job, ms, placed, run, scenario, stretch, thread};
 use expect_test::{Expect, expect};
 
 /// So many million instructions of a phase to the barrier, again and again.
 fn rounds(phase: u32, millions: u64, rounds: u64) -> ThreadSpec {
-    let round = Stretch { barrier: true, ..stretch(phase, millions * 1_000_000) };
-    ThreadSpec { work: Work::Instructions(millions * 1_000_000 * rounds), ..thread(&[round]) }
+    let round = PhaseSegment { barrier: true, ..stretch(phase, millions * 1_000_000) };
+    ThreadSpec { work: TotalWork::Instructions(millions * 1_000_000 * rounds), ..thread(&[round]) }
 }
 
 fn team(threads: Vec<ThreadSpec>, wait: BarrierWait, serial: Option<Serial>) -> JobSpec {
@@ -127,8 +127,8 @@ fn spinners_keep_their_slices() {
 #[test]
 fn a_wait_to_spin_is_spun() {
     let rounds = |instructions| {
-        let round = Stretch { barrier: true, ..stretch(INT, instructions) };
-        ThreadSpec { work: Work::Instructions(3 * instructions), ..thread(&[round]) }
+        let round = PhaseSegment { barrier: true, ..stretch(INT, instructions) };
+        ThreadSpec { work: TotalWork::Instructions(3 * instructions), ..thread(&[round]) }
     };
     let jobs = vec![team(vec![rounds(4_500_000), rounds(1_500_000)], spin(INT), None)];
     let jobs = Scenario { usable: Some(vec![PuNr(0)]), ..scenario(jobs) };
@@ -203,10 +203,10 @@ fn barriers_that_make_no_sense_are_refused() {
 /// although it never runs when a time of the grain is reached.
 #[test]
 fn a_grain_longer_than_slices() {
-    let round = Stretch { barrier: true, ..stretch(INT, 1_000_000) };
-    let first = ThreadSpec { work: Work::Instructions(2_000_001), ..thread(&[round]) };
+    let round = PhaseSegment { barrier: true, ..stretch(INT, 1_000_000) };
+    let first = ThreadSpec { work: TotalWork::Instructions(2_000_001), ..thread(&[round]) };
     let second = ThreadSpec {
-        work: Work::Instructions(1_000_002),
+        work: TotalWork::Instructions(1_000_002),
         born: ms(17),
         ..thread(&[round, stretch(INT, 1)])
     };
@@ -217,7 +217,7 @@ fn a_grain_longer_than_slices() {
         &Scenario {
             usable: Some(vec![PuNr(7)]),
             grain: ms(2),
-            kernel: Kernel { slice: ms(1), stagger: 3, ..plain.kernel },
+            kernel: KernelScheduler { slice: ms(1), stagger: 3, ..plain.kernel },
             horizon: Nanos::from_secs(1),
             ..plain
         },

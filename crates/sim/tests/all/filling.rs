@@ -7,8 +7,8 @@ use colocate_evidence::PlacementStatus;
 use colocate_machine::{Nanos, PuNr};
 use colocate_model::Assumptions;
 use colocate_policy::schedule::{Allocated, Selected};
-use colocate_policy::{Place, Plan, Why};
-use colocate_sim::{JobSpec, Outcome, Platform, Scenario, SimHost, Stretch};
+use colocate_policy::{Place, PlaceReason, Plan};
+use colocate_sim::{JobSpec, Outcome, PhaseSegment, Platform, Scenario, SimHost};
 use common::{INT, job, machine, ms, picture, placed, scenario, stretch, thread};
 use expect_test::expect;
 use proptest::prelude::*;
@@ -40,7 +40,7 @@ fn follow(scenario: &Scenario, meanwhile: Meanwhile, plans: &[(Plan, Nanos)]) ->
 
 /// Works and sleeps for so many milliseconds each, for so much work in all.
 fn naps(name: &str, works: u64, sleeps: u64, times: u64) -> JobSpec {
-    let each = Stretch { sleep: ms(sleeps), ..stretch(INT, works * 1_000_000) };
+    let each = PhaseSegment { sleep: ms(sleeps), ..stretch(INT, works * 1_000_000) };
     let each = vec![each; usize::try_from(times).unwrap()];
     JobSpec { threads: vec![thread(&each)], ..job(name, INT, 0) }
 }
@@ -106,7 +106,7 @@ fn which_jobs_fill() {
         };
     assert_eq!(ran(&mut host, &plan), [ms(10), ms(18), ms(0)]);
     let (selected, allocated) = (Selected::Estimated, Allocated::OwnCores);
-    plan.decisions[0].why = Why::Chosen { selected, allocated };
+    plan.decisions[0].why = PlaceReason::Chosen { selected, allocated };
     assert_eq!(ran(&mut host, &plan), [ms(20), ms(18), ms(0)]);
 }
 

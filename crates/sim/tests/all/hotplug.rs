@@ -4,10 +4,10 @@ use crate::common;
 
 use colocate_engine::Host;
 use colocate_evidence::{PlacementStatus, QuantumEnd};
-use colocate_machine::{Nanos, PuNr, Shared};
+use colocate_machine::{Nanos, PuNr, SharedPart};
 use colocate_model::Assumptions;
 use colocate_policy::Place;
-use colocate_sim::{Kernel, Platform, PuEvent, Scenario, SimHost};
+use colocate_sim::{KernelScheduler, Platform, PuEvent, Scenario, SimHost};
 use common::{MUL, job, machine, ms, picture, placed, run, scenario, together};
 use expect_test::expect;
 
@@ -24,7 +24,7 @@ fn with(events: &[PuEvent], jobs: u32) -> Scenario {
 /// runs. Nothing balances, so both take turns, until the PU is back and a new plan has A there again.
 #[test]
 fn tasks_of_a_lost_pu_go_to_the_node() {
-    let kernel = Kernel { idle_balance: false, periodic_balance: None, ..together() };
+    let kernel = KernelScheduler { idle_balance: false, periodic_balance: None, ..together() };
     let jobs = with(&[event(10, 2, false), event(22, 2, true)], 2);
     let jobs = Scenario { kernel, ..jobs };
     let (machine, performance) = machine(common::SMALL);
@@ -63,7 +63,7 @@ fn tasks_of_a_part_stay_on_what_is_left_of_it() {
     let (machine, performance) = machine(common::SMALL);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
     let mut host = SimHost::new(&platform, &jobs).unwrap();
-    let plan = placed(&[Place::Sharing(Shared::Core, PuNr(2)); 2]);
+    let plan = placed(&[Place::Sharing(SharedPart::Core, PuNr(2)); 2]);
     let mut seen = Vec::new();
     for _ in 0..8 {
         let quantum = host.run_quantum(&plan, ms(5)).unwrap();

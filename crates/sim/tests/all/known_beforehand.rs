@@ -8,7 +8,7 @@ use colocate_machine::{Nanos, PuNr};
 use colocate_model::Assumptions;
 use colocate_policy::Place;
 use colocate_sim::run::knowns;
-use colocate_sim::{JobSpec, Platform, Scenario, SimHost, Stretch, ThreadSpec, Work};
+use colocate_sim::{JobSpec, PhaseSegment, Platform, Scenario, SimHost, ThreadSpec, TotalWork};
 use common::{INT, STREAM, job, machine, ms, placed, scenario, stretch, thread};
 
 /// What is seen after some time of jobs that are all watched and pinned to one PU.
@@ -47,8 +47,8 @@ fn a_job_that_has_done_nothing_shows_nothing() {
 /// A millisecond of work and 99 of sleep, 1000 times with the last sleep left out: busy for 1 s of 99.901.
 #[test]
 fn a_profile_shows_sleep() {
-    let naps = [Stretch { sleep: ms(99), ..stretch(INT, 1_000_000) }];
-    let thousand = Work::Instructions(1_000_000_000);
+    let naps = [PhaseSegment { sleep: ms(99), ..stretch(INT, 1_000_000) }];
+    let thousand = TotalWork::Instructions(1_000_000_000);
     let late = ThreadSpec { born: Nanos::from_secs(500), work: thousand, ..thread(&naps) };
     let often = ThreadSpec { work: thousand, ..thread(&naps) };
     let threads = vec![often, late, thread(&naps), thread(&[stretch(INT, 1_000_000)])];

@@ -5,9 +5,9 @@ use crate::common;
 use colocate_evidence::{AddressRange, JobIdx, PagesMoved, SourceSet};
 use colocate_machine::{Bytes, NodeIdx, NodeNr, PuNr};
 use colocate_model::Assumptions;
-use colocate_policy::table::{Cadence, Purpose, Row};
+use colocate_policy::table::{Cadence, PolicyRow, Purpose};
 use colocate_policy::{Evidence, PageMove, Place, Plan, Policy, PolicySpec};
-use colocate_sim::{Kernel, Options, Outcome, Pages, Platform, simulate_with};
+use colocate_sim::{KernelScheduler, Outcome, Pages, Platform, SimulationOptions, simulate_with};
 use common::{SMALL, STREAM, job, machine, ms, placed, scenario, together};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -33,7 +33,7 @@ impl Policy for Brings {
 }
 
 /// The same as a row from outside of the crate of policies.
-static ROW: Row = Row {
+static ROW: PolicyRow = PolicyRow {
     name: "brings-memory",
     summary: "keeps a job on PU 0 and brings its memory to node 0",
     purpose: Purpose::Baseline,
@@ -61,10 +61,10 @@ fn far_under(policy: &mut dyn Policy) -> Outcome {
     let mut far = job("a", STREAM, 200);
     far.threads[0].pages = Pages::On(NodeIdx(1));
     let mut jobs = scenario(vec![far]);
-    jobs.kernel = Kernel { numa_balancing: None, ..together() };
+    jobs.kernel = KernelScheduler { numa_balancing: None, ..together() };
     let (machine, performance) = machine(SMALL);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
-    let options = Options { each_quantum: true, ..Options::default() };
+    let options = SimulationOptions { each_quantum: true, ..SimulationOptions::default() };
     simulate_with(&platform, &jobs, (policy, ""), &options, &mut |_| ()).unwrap()
 }
 

@@ -4,7 +4,7 @@ use crate::common;
 
 use colocate_machine::{Bytes, Nanos, NodeIdx};
 use colocate_sim::{
-    Fetch, JobSpec, Kernel, MemorySpec, MemoryUse, Outcome, Pages, Scenario, ThreadSpec,
+    Fetch, JobSpec, KernelScheduler, MemorySpec, MemoryUse, Outcome, Pages, Scenario, ThreadSpec,
 };
 use common::{SMALL, STREAM, machine, ms, run, scenario, stretch, thread, together};
 
@@ -22,7 +22,10 @@ fn team(threads: usize, millions: u64, shared: f64) -> Scenario {
     let all = (0..threads.len()).map(|thread| user(thread, shared)).collect();
     let memory = own.chain([memory(all)]).collect();
     let job = JobSpec { name: "team".into(), arrives: Nanos::ZERO, threads, barrier: None, memory };
-    Scenario { kernel: Kernel { numa_balancing: None, ..together() }, ..scenario(vec![job]) }
+    Scenario {
+        kernel: KernelScheduler { numa_balancing: None, ..together() },
+        ..scenario(vec![job])
+    }
 }
 
 fn moved(outcome: &Outcome) -> u64 {
@@ -108,7 +111,7 @@ fn shared_memory_stays() {
 fn the_kernels_own() {
     let balanced = |shared| {
         let mut of = team(4, 500, shared);
-        of.kernel.numa_balancing = Kernel::default().numa_balancing;
+        of.kernel.numa_balancing = KernelScheduler::default().numa_balancing;
         of
     };
     assert!(moved(&run(&balanced(0.0), "os")) >= 128);
@@ -151,6 +154,6 @@ fn memory_of_a_stretch() {
     assert_eq!(moved(&run(&of, "os")), 128);
     of.jobs[0].memory.iter_mut().for_each(|memory| memory.users[0].fetch = Fetch::No);
     assert_eq!(moved(&run(&of, "os")), 0);
-    of.kernel.numa_balancing = Kernel::default().numa_balancing;
+    of.kernel.numa_balancing = KernelScheduler::default().numa_balancing;
     assert_eq!(moved(&run(&of, "os")), 128);
 }

@@ -3,27 +3,27 @@
 
 use crate::common;
 
-use colocate_engine::{Host, KnownJob, Until, Workload, first_plan};
+use colocate_engine::{Host, KnownJob, RunSettings, Until, first_plan};
 use colocate_evidence::{QuantumEnd, SourceSet};
-use colocate_machine::{Bytes, Nanos, NodeIdx, PuNr, Shared};
+use colocate_machine::{Bytes, Nanos, NodeIdx, PuNr, SharedPart};
 use colocate_model::Assumptions;
 use colocate_policy::rng::SplitMix64;
 use colocate_policy::{Place, Plan, PolicySpec};
 use colocate_sim::run::knowns;
 use colocate_sim::{
-    Barrier, BarrierWait, Fetch, Fork, JobSpec, Kernel, MemorySpec, MemoryUse, Method,
-    NumaBalancing, Outcome, Pages, PeriodicBalance, PhaseIdx, Platform, PuEvent, Scenario, Serial,
-    SimHost, Stretch, ThreadSpec, Wake, Work,
+    Barrier, BarrierWait, Fetch, Fork, JobSpec, KernelScheduler, MemorySpec, MemoryUse, Method,
+    NumaBalancing, Outcome, Pages, PeriodicBalance, PhaseIdx, PhaseSegment, Platform, PuEvent,
+    Scenario, Serial, SimHost, ThreadSpec, TotalWork, Wake,
 };
 use common::{INT, MUL, STREAM, job, run, scenario, stretch};
 use proptest::prelude::*;
 
 /// One that sleeps works for long enough that all work is done before the horizon: a course repeats until it is.
-fn any_stretch() -> impl Strategy<Value = Stretch> {
+fn any_stretch() -> impl Strategy<Value = PhaseSegment> {
     const LEAST_BESIDE_SLEEP: u64 = 1_000_000;
     let sleep = prop_oneof![3 => Just(0_u64), 1 => 1..20_u64];
     (prop::sample::select(vec![INT, MUL, STREAM]), 1..60_000_000_u64, sleep).prop_map(
-        |(phase, instructions, sleep)| Stretch {
+        |(phase, instructions, sleep)| PhaseSegment {
             sleep: Nanos::from_millis(sleep),
             ..stretch(phase, instructions.max(if sleep > 0 { LEAST_BESIDE_SLEEP } else { 1 }))
         },
@@ -32,9 +32,9 @@ fn any_stretch() -> impl Strategy<Value = Stretch> {
 
 fn any_thread() -> impl Strategy<Value = ThreadSpec> {
     let work = prop_oneof![
-        Just(Work::Once),
-        (1..200_000_000_u64).prop_map(Work::Instructions),
-        (1..300_u64).prop_map(|ms| Work::AloneFor(Nanos::from_millis(ms))),
+        Just(TotalWork::Once),
+        (1..200_000_000_u64).prop_map(TotalWork::Instructions),
+        (1..300_u64).prop_map(|ms| TotalWork::AloneFor(Nanos::from_millis(ms))),
     ];
     let pages = prop_oneof![
         Just(Pages::FirstTouch),
@@ -117,7 +117,7 @@ fn any_events(usable: &[PuNr], times: &[(u64, u64)]) -> Vec<PuEvent> {
         .collect()
 }
 
-fn any_kernel() -> impl Strategy<Value = Kernel> {
+fn any_kernel() -> impl Strategy<Value = KernelScheduler> {
     let fork = prop_oneof![
         Just(Fork::WithParent),
         (10..40_u32).prop_map(|reclaim_distance| Fork::Idlest { reclaim_distance }),
@@ -144,7 +144,7 @@ fn any_kernel() -> impl Strategy<Value = Kernel> {
     ));
     (1..20_u64, 1..4_u32, fork, wake, any::<bool>(), balance, numa, 0..50_u64).prop_map(
         |(slice, stagger, fork, wake, idle_balance, periodic_balance, numa_balancing, copy)| {
-            Kernel {
+            KernelScheduler {
                 page_copy: Nanos(copy),
                 stagger,
                 slice: Nanos::from_millis(slice),
@@ -153,7 +153,7 @@ fn any_kernel() -> impl Strategy<Value = Kernel> {
                 idle_balance,
                 periodic_balance,
                 numa_balancing,
-                ..Kernel::default()
+                ..KernelScheduler::default()
             }
         },
     )
@@ -196,7 +196,7 @@ fn busy(outcome: &Outcome) -> (f64, f64) {
 /// The plan with which a run would begin.
 fn plan_of(host: &SimHost<'_>, policy: &PolicySpec, jobs: &[KnownJob]) -> Plan {
     let (until, watch) = (Until::Events, Nanos::ZERO);
-    let workload = Workload {
+    let workload = RunSettings {
         jobs,
         policy: policy.name(),
         until,
@@ -288,7 +288,7 @@ proptest! {
                 decision.place = match rng.below(6) {
                     0 => Place::LeftToKernel,
                     1 => Place::Pu(pu),
-                    part => Place::Sharing(Shared::ALL[part - 2], pu),
+                    part => Place::Sharing(SharedPart::ALL[part - 2], pu),
                 };
             }
             if host.go_on(&plan, Nanos::from_millis(ms)).unwrap() == QuantumEnd::MachineChanged {

@@ -3,7 +3,7 @@
 use crate::common;
 
 use colocate_machine::Nanos;
-use colocate_sim::{Fork, JobSpec, Kernel, Scenario};
+use colocate_sim::{Fork, JobSpec, KernelScheduler, Scenario};
 use common::{INT, run, scenario, stretch, thread, together};
 
 /// Four threads start on the four PUs of one socket and never wait, so only the periodic look can help: of
@@ -11,7 +11,7 @@ use common::{INT, run, scenario, stretch, thread, together};
 #[test]
 fn a_full_socket_gives_to_an_empty_one() {
     let fork = Fork::Idlest { reclaim_distance: 10 };
-    let kernel = Kernel { fork, numa_balancing: None, ..together() };
+    let kernel = KernelScheduler { fork, numa_balancing: None, ..together() };
     let job = JobSpec {
         memory: Vec::new(),
         name: "four".into(),

@@ -7,7 +7,7 @@ use colocate_machine::Nanos;
 use colocate_model::Assumptions;
 use colocate_policy::Place;
 use colocate_policy::{Knowledge, PolicySpec, SoloProfile};
-use colocate_sim::{JobSpec, Options, Outcome, Platform, Scenario, simulate_with};
+use colocate_sim::{JobSpec, Outcome, Platform, Scenario, SimulationOptions, simulate_with};
 use common::{INT, MUL, STREAM, job, machine, ms, scenario};
 
 /// Runs a scenario under a scheduler, with a look at every turn.
@@ -23,7 +23,7 @@ fn scheduled(
     let alone =
         vec![SoloProfile { seconds: 1.0, memory: 10.0, first_cache: Some(100.0), loss: 0.0 }; 16];
     let mut scheduler = kind.policy(&Knowledge { alone: &alone, ..Knowledge::default() });
-    let options = Options::each_quantum();
+    let options = SimulationOptions::each_quantum();
     simulate_with(&platform, &scenario, (&mut *scheduler, kind.name()), &options, look).unwrap()
 }
 

@@ -9,8 +9,8 @@ use colocate_machine::{Nanos, NodeIdx, PuNr};
 use colocate_model::Assumptions;
 use colocate_policy::PolicySpec;
 use colocate_sim::{
-    Fork, JobSpec, Kernel, Method, Options, Outcome, Pages, Platform, Scenario, SimHost, Stretch,
-    ThreadSpec, Wake, Work, simulate,
+    Fork, JobSpec, KernelScheduler, Method, Outcome, Pages, PhaseSegment, Platform, Scenario,
+    SimHost, SimulationOptions, ThreadSpec, TotalWork, Wake, simulate,
 };
 use common::{
     INT, MUL, STREAM, job, ms, picture, pinned, run, scenario, stretch, thread, together,
@@ -22,13 +22,18 @@ const LAUNCHED_FROM_0_OF_4: u64 = 6;
 /// The same of eight.
 const LAUNCHED_FROM_0_OF_8: u64 = 6;
 
-fn with(scenario: Scenario, kernel: Kernel) -> Scenario {
+fn with(scenario: Scenario, kernel: KernelScheduler) -> Scenario {
     Scenario { kernel, ..scenario }
 }
 
 /// No balancing at all.
-fn still() -> Kernel {
-    Kernel { idle_balance: false, periodic_balance: None, numa_balancing: None, ..together() }
+fn still() -> KernelScheduler {
+    KernelScheduler {
+        idle_balance: false,
+        periodic_balance: None,
+        numa_balancing: None,
+        ..together()
+    }
 }
 
 fn on_pus(scenario: Scenario, pus: &[u32]) -> Scenario {
@@ -140,7 +145,7 @@ fn new_tasks_go_to_idle_cores() {
 /// at 10 ms, takes the one that waits, from the other node: A, since it is B's second turn then.
 #[test]
 fn a_pu_that_runs_out_of_work_takes_what_waits() {
-    let kernel = Kernel { fork: Fork::WithParent, periodic_balance: None, ..together() };
+    let kernel = KernelScheduler { fork: Fork::WithParent, periodic_balance: None, ..together() };
     let jobs = vec![job("a", MUL, 30), job("b", MUL, 30), job("c", MUL, 10)];
     let outcome = run(&with(scenario(jobs), kernel), &pinned(&[None, None, Some(2)]));
     let expected = expect![[r#"
@@ -162,7 +167,7 @@ fn a_pu_that_runs_out_of_work_takes_what_waits() {
 /// speed for 37 ms then, so it is done at 41.5 ms, which is the middle of the last column and not before it.
 #[test]
 fn idle_pus_are_searched_again_and_again() {
-    let kernel = Kernel { fork: Fork::WithParent, ..together() };
+    let kernel = KernelScheduler { fork: Fork::WithParent, ..together() };
     let jobs = (0..4).map(|_| job("j", MUL, 20)).collect();
     let outcome = run(&with(scenario(jobs), kernel), "os");
     let expected = expect![[r#"
@@ -183,7 +188,7 @@ fn idle_pus_are_searched_again_and_again() {
 /// fifth move one that runs, at 28 ms.
 #[test]
 fn an_idle_core_gets_one_of_two_siblings() {
-    let kernel = Kernel { fork: Fork::WithParent, ..together() };
+    let kernel = KernelScheduler { fork: Fork::WithParent, ..together() };
     let jobs = vec![job("a", INT, 50), job("b", INT, 50), job("c", INT, 10)];
     let jobs = on_pus(with(scenario(jobs), kernel), &[0, 1, 2, 3]);
     let jobs = Scenario { seed: LAUNCHED_FROM_0_OF_4, ..jobs };
@@ -219,9 +224,9 @@ fn what_cannot_be_divided_goes_round() {
 #[test]
 fn a_woken_task_prefers_an_idle_core() {
     let naps = |times: u64| {
-        let stretch = Stretch { sleep: ms(5), ..stretch(MUL, 5_000_000) };
+        let stretch = PhaseSegment { sleep: ms(5), ..stretch(MUL, 5_000_000) };
         let thread =
-            ThreadSpec { work: Work::Instructions(5_000_000 * times), ..thread(&[stretch]) };
+            ThreadSpec { work: TotalWork::Instructions(5_000_000 * times), ..thread(&[stretch]) };
         JobSpec {
             memory: Vec::new(),
             name: "a".into(),
@@ -231,7 +236,7 @@ fn a_woken_task_prefers_an_idle_core() {
         }
     };
     let jobs = vec![naps(3), JobSpec { arrives: ms(7), ..job("b", MUL, 40) }];
-    let wake = |idle_cores| Kernel {
+    let wake = |idle_cores| KernelScheduler {
         wake: Wake::IdleSibling { idle_cores },
         fork: Fork::WithParent,
         periodic_balance: None,
@@ -277,11 +282,11 @@ fn a_woken_task_prefers_an_idle_core() {
 /// and 2 it is the sibling's that it takes, though the search for others begins behind 3, with 0 and 1.
 #[test]
 fn a_woken_task_prefers_the_sibling_where_no_core_is_idle() {
-    let stretches = [Stretch { sleep: ms(5), ..stretch(MUL, 5_000_000) }];
-    let a = ThreadSpec { work: Work::Instructions(15_000_000), ..thread(&stretches) };
+    let stretches = [PhaseSegment { sleep: ms(5), ..stretch(MUL, 5_000_000) }];
+    let a = ThreadSpec { work: TotalWork::Instructions(15_000_000), ..thread(&stretches) };
     let a = JobSpec { threads: vec![a], ..job("a", MUL, 1) };
     let jobs = vec![a, JobSpec { arrives: ms(7), ..job("b", MUL, 40) }, job("c", MUL, 40)];
-    let kernel = Kernel { fork: Fork::WithParent, periodic_balance: None, ..together() };
+    let kernel = KernelScheduler { fork: Fork::WithParent, periodic_balance: None, ..together() };
     let jobs = on_pus(with(scenario(jobs), kernel), &[0, 1, 2, 3]);
     let launched_from_3 = |seed: &u64| {
         let one = Scenario { seed: *seed, ..jobs.clone() };
@@ -402,7 +407,7 @@ fn memory_comes_to_a_pinned_task() {
     let slower = 21.0 / 11.0;
     assert!((near - 2.2).abs() < 0.1, "{near}");
     assert!((took - (far_time + near - far_time / slower)).abs() < 0.1, "{took}");
-    let off = Kernel { numa_balancing: None, ..together() };
+    let off = KernelScheduler { numa_balancing: None, ..together() };
     let outcome = run(&with(scenario(vec![far]), off), &pinned(&[Some(0)]));
     assert_eq!(outcome.tasks[0].moves.page_bytes, 0);
     assert!((outcome.tasks[0].far_instructions / outcome.tasks[0].instructions - 1.0).abs() < 1e-9);
@@ -413,7 +418,7 @@ fn memory_comes_to_a_pinned_task() {
 fn a_task_goes_to_its_memory() {
     let mut far = job("a", STREAM, 200);
     far.threads[0].pages = Pages::On(NodeIdx(1));
-    let kernel = Kernel { fork: Fork::WithParent, ..together() };
+    let kernel = KernelScheduler { fork: Fork::WithParent, ..together() };
     let seed = LAUNCHED_FROM_0_OF_8;
     let outcome = run(&Scenario { seed, ..with(scenario(vec![far]), kernel) }, "os");
     let expected = expect![[r#"
@@ -445,7 +450,7 @@ fn new_threads_follow_the_plan() {
     let scenario = scenario(jobs.to_vec());
     let (machine, performance) = common::machine(common::SMALL);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
-    let options = Options { profiled: false, spans: 100, ..Options::default() };
+    let options = SimulationOptions { profiled: false, spans: 100, ..SimulationOptions::default() };
     let outcome =
         simulate(&platform, &scenario, &PolicySpec::named("round-robin"), &options).unwrap();
     let expected = expect![[r#"
@@ -490,7 +495,10 @@ fn what_makes_no_sense_is_refused() {
     assert_eq!(refusal(&bad), "scenario: expected at most 65536 phases, found 65537");
     assert!(refusal(&on_pus(good(), &[8])).contains("PUs that are online"));
     assert!(refusal(&Scenario { quantum: Nanos::ZERO, ..good() }).contains("above 0"));
-    assert!(refusal(&with(good(), Kernel { slice: Nanos::ZERO, ..still() })).contains("a slice"));
+    assert!(
+        refusal(&with(good(), KernelScheduler { slice: Nanos::ZERO, ..still() }))
+            .contains("a slice")
+    );
 }
 
 /// A has run for 105 days when B comes with 10 ms to do. Both are owed nothing, so they take turns of 3 ms, A first:
@@ -510,7 +518,7 @@ fn slices_are_fair_after_months() {
 fn slices_that_end_at_different_times_mix_the_siblings() {
     let beside = |stagger, seed| {
         let jobs = (0..4).map(|_| job("j", MUL, 60)).collect();
-        let jobs = with(scenario(jobs), Kernel { stagger, ..together() });
+        let jobs = with(scenario(jobs), KernelScheduler { stagger, ..together() });
         let two_each = pinned(&[Some(0), Some(0), Some(1), Some(1)]);
         let outcome = run(&Scenario { seed, ..jobs }, &two_each);
         (outcome.together.seconds(0, 2), outcome.together.seconds(0, 3))

@@ -6,8 +6,8 @@ use colocate_machine::Nanos;
 use colocate_model::Assumptions;
 use colocate_policy::PolicySpec;
 use colocate_sim::{
-    Barrier, BarrierWait, JobSpec, Kernel, Options, PhaseIdx, Platform, Scenario, Serial, Stretch,
-    ThreadSpec, Work, simulate,
+    Barrier, BarrierWait, JobSpec, KernelScheduler, PhaseIdx, PhaseSegment, Platform, Scenario,
+    Serial, SimulationOptions, ThreadSpec, TotalWork, simulate,
 };
 use common::{INT, ms, scenario, stretch, thread};
 
@@ -21,8 +21,8 @@ const fn slow_ms(ms: u64) -> u64 {
 
 /// A round is `parallel` ms of all 16 threads on slow cores and `serial` ms of the first one there, ten times.
 fn fork_join(parallel: u64, serial: u64, wait: BarrierWait) -> Scenario {
-    let round = Stretch { barrier: true, ..stretch(INT, slow_ms(parallel)) };
-    let work = Work::Instructions(10 * slow_ms(parallel));
+    let round = PhaseSegment { barrier: true, ..stretch(INT, slow_ms(parallel)) };
+    let work = TotalWork::Instructions(10 * slow_ms(parallel));
     let member = ThreadSpec { work, ..thread(&[round]) };
     let serial =
         (serial > 0).then(|| Serial { phase: PhaseIdx(INT), instructions: slow_ms(serial) });
@@ -34,7 +34,7 @@ fn fork_join(parallel: u64, serial: u64, wait: BarrierWait) -> Scenario {
         barrier: Some(Barrier { wait, serial }),
     };
     let mut scenario =
-        Scenario { quantum: ms(10), kernel: Kernel::default(), ..scenario(vec![job]) };
+        Scenario { quantum: ms(10), kernel: KernelScheduler::default(), ..scenario(vec![job]) };
     // Each addition waits for the one before it, whatever the width of the core.
     for phase in &mut scenario.phases {
         phase.phase.dependent_cycles = colocate_model::phase::Known::new(1.0, "made up for a test");
@@ -48,7 +48,8 @@ fn lasts(scenario: &Scenario, seed: u64, kind: &str) -> f64 {
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
     let scenario = Scenario { seed, ..scenario.clone() };
     let kind: PolicySpec = kind.parse().unwrap();
-    let outcome = simulate(&platform, &scenario, &kind, &Options::each_quantum()).unwrap();
+    let outcome =
+        simulate(&platform, &scenario, &kind, &SimulationOptions::each_quantum()).unwrap();
     outcome.lasted.as_secs_f64() * 1000.0
 }
 

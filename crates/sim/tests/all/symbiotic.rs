@@ -5,7 +5,7 @@ use crate::common;
 use colocate_machine::Nanos;
 use colocate_model::Assumptions;
 use colocate_policy::PolicySpec;
-use colocate_sim::{Options, Outcome, Platform, Scenario, simulate};
+use colocate_sim::{Outcome, Platform, Scenario, SimulationOptions, simulate};
 use common::{INT, STREAM, job, machine, ms, scenario};
 
 /// As many programs as PUs, half of which stream: in order, and core by core, siblings are alike.
@@ -19,7 +19,7 @@ fn under(scenario: &Scenario, policy: &str) -> Outcome {
     let (machine, performance) = machine(common::SMALL);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
     let kind: PolicySpec = policy.parse().unwrap();
-    simulate(&platform, scenario, &kind, &Options::each_quantum()).unwrap()
+    simulate(&platform, scenario, &kind, &SimulationOptions::each_quantum()).unwrap()
 }
 
 /// For how long streams shared a core with streams, all pairs added up.

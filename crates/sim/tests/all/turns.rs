@@ -4,13 +4,15 @@ use crate::common::{INT, LOAD, job, ms, pinned, run, scenario, stretch, thread};
 use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::{Nanos, PuNr};
 use colocate_policy::policies::fixed::FixedPlan;
-use colocate_policy::{Decision, Place, Plan, Why};
-use colocate_sim::{Barrier, BarrierWait, JobSpec, Outcome, Scenario, Stretch, ThreadSpec, Work};
+use colocate_policy::{Decision, Place, PlaceReason, Plan};
+use colocate_sim::{
+    Barrier, BarrierWait, JobSpec, Outcome, PhaseSegment, Scenario, ThreadSpec, TotalWork,
+};
 
 /// A thread with turns of so many microseconds each.
 fn in_turns(us: u64, turns: u64) -> ThreadSpec {
-    let part = Stretch { barrier: true, ..stretch(INT, us * 1_000) };
-    ThreadSpec { work: Work::Instructions(us * 1_000 * turns), ..thread(&[part]) }
+    let part = PhaseSegment { barrier: true, ..stretch(INT, us * 1_000) };
+    ThreadSpec { work: TotalWork::Instructions(us * 1_000 * turns), ..thread(&[part]) }
 }
 
 /// Threads with so many turns at a time.
@@ -33,7 +35,7 @@ fn placed(scenario: &Scenario, pus: &[u32]) -> FixedPlan {
         task,
         name: "".into(),
         place: Place::Pu(PuNr(*pu)),
-        why: Why::NotSelected,
+        why: PlaceReason::NotSelected,
     };
     FixedPlan(Plan { decisions: tasks.zip(pus).map(decision).collect(), ..plan })
 }

@@ -9,7 +9,7 @@ use colocate_machine::{Bytes, Nanos, PuNr};
 use colocate_model::phase::Known;
 use colocate_model::{Assumptions, MissCurve};
 use colocate_policy::{Place, Plan};
-use colocate_sim::{JobSpec, Outcome, Platform, Scenario, SimHost, Stretch, ThreadSpec};
+use colocate_sim::{JobSpec, Outcome, PhaseSegment, Platform, Scenario, SimHost, ThreadSpec};
 use common::{
     INT, LOAD, MUL, STREAM, job, machine, ms, picture, placed, scenario, stretch, thread,
 };
@@ -102,7 +102,7 @@ fn a_stopped_job_creates_no_threads() {
 #[test]
 fn timers_run_on() {
     let course = [stretch(INT, 5_000_000), stretch(INT, 5_000_000)];
-    let course = course.map(|each| Stretch { sleep: ms(8), ..each });
+    let course = course.map(|each| PhaseSegment { sleep: ms(8), ..each });
     let mut naps = job("a", INT, 0);
     naps.threads = vec![thread(&course)];
     let plans = [placed(&[on(0)]), placed(&[W]), placed(&[on(0)])];
@@ -118,7 +118,7 @@ fn timers_run_on() {
 fn a_stopped_job_waits_for_no_pu() {
     let course = [stretch(INT, 5_000_000), stretch(INT, 5_000_000)];
     let mut naps = job("a", INT, 0);
-    naps.threads = vec![thread(&course.map(|each| Stretch { sleep: ms(8), ..each }))];
+    naps.threads = vec![thread(&course.map(|each| PhaseSegment { sleep: ms(8), ..each }))];
     let jobs = scenario(vec![naps]);
     let (machine, performance) = machine(common::SMALL);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();

@@ -15,18 +15,18 @@ use colocate_cli::measure::harness::{self, Taken};
 use colocate_cli::run::jobs;
 use colocate_cli::stop::stop_flag;
 use colocate_cli::{args, exit, input, output};
-use colocate_files::{Mode, kernel};
+use colocate_files::{FileMode, kernel};
 use colocate_machine::Machine;
 use colocate_machine::printable;
 use colocate_model::rng::SplitMix64;
 use colocate_study::curve;
-use colocate_study::traffic::{self, Condition, Run};
+use colocate_study::traffic::{self, Condition, TrafficRun};
 use keeper::Keeper;
-use measure::{Here, Measured};
-use places::{Level, Places};
-use program::Program;
-use report::Rate;
-pub use report::Report;
+use measure::{LocalMeasurement, Measured};
+use places::{MeasurementPus, RequestedLines};
+use program::MeasuredProgram;
+pub use report::BandwidthReport;
+use report::RequestedRate;
 use smt_bench::traffic::Generator;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -43,8 +43,8 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 pub struct Args {
     /// Which lines the copies request
-    #[arg(long, value_enum, default_value_t = Level::Memory)]
-    level: Level,
+    #[arg(long, value_enum, default_value_t = RequestedLines::Memory)]
+    level: RequestedLines,
 
     /// What each copy is to request, in t/µs, separated by commas [range: 0.1-10000]
     #[arg(long, value_name = "R,R,…", default_value = "10,50,100", value_delimiter = ',', value_parser = rate)]
@@ -129,7 +129,7 @@ fn span(text: &str, allowed: RangeInclusive<u32>) -> Option<RangeInclusive<u32>>
 
 /// The request, resolved for this machine.
 struct Question {
-    places: Places,
+    places: MeasurementPus,
     rates: Vec<f64>,
     rows: u32,
     copies: Vec<u32>,
@@ -145,7 +145,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     // Forks, so before the generators start their threads.
     let keeper = Keeper::start()?;
     let stop = stop_flag()?;
-    let program = Program::new(found, question.places.program, keeper, stop)?;
+    let program = MeasuredProgram::new(found, question.places.program, keeper, stop)?;
     let report = measured(args, &question, program)?;
     // Both are tried: hours of measurement are not lost if one file cannot be written.
     let kept = keep(args, &report);
@@ -154,12 +154,12 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn keep(args: &Args, report: &Report) -> anyhow::Result<()> {
+fn keep(args: &Args, report: &BandwidthReport) -> anyhow::Result<()> {
     let shown = if args.json { printable::json(report) } else { text::text(report, args.memory) };
-    output::keep(args.output.as_deref(), &shown, Mode::Private)
+    output::keep(args.output.as_deref(), &shown, FileMode::Private)
 }
 
-fn draw(args: &Args, report: &Report) -> anyhow::Result<()> {
+fn draw(args: &Args, report: &BandwidthReport) -> anyhow::Result<()> {
     let Some(path) = &args.svg else { return Ok(()) };
     let picture = curve::svg(&text::curves(report)).map_err(anyhow::Error::msg)?;
     output::write(Some(path), &picture)
@@ -190,7 +190,7 @@ fn rows(args: &Args, machine: Option<&Machine>, pu: u32) -> anyhow::Result<u32> 
         args.rows.or_else(|| machine.and_then(|machine| places::rows(machine, pu, args.level)));
     match (rows, args.level) {
         (Some(rows), _) => Ok(rows),
-        (None, Level::Memory) => {
+        (None, RequestedLines::Memory) => {
             if !args.quiet {
                 output::remark(
                     "the caches' sizes are unknown: copies traverse 108 MiB; see --rows",
@@ -198,14 +198,18 @@ fn rows(args: &Args, machine: Option<&Machine>, pu: u32) -> anyhow::Result<u32> 
             }
             Ok(places::ROWS_IF_UNKNOWN)
         }
-        (None, Level::L2) => Err(exit::no_capability(format!(
+        (None, RequestedLines::L2) => Err(exit::no_capability(format!(
             "the sizes of the first and second cache of PU {pu} are unknown: say with --rows how many rows \
                  of 576 bytes do not fit in the first"
         ))),
     }
 }
 
-fn measured(args: &Args, question: &Question, program: Program) -> anyhow::Result<Report> {
+fn measured(
+    args: &Args,
+    question: &Question,
+    program: MeasuredProgram,
+) -> anyhow::Result<BandwidthReport> {
     let started = input::unix_seconds();
     let before = idle::look(Path::new("/proc"));
     if let (Some(line), false) = (idle::warning(before), args.quiet) {
@@ -214,7 +218,7 @@ fn measured(args: &Args, question: &Question, program: Program) -> anyhow::Resul
     let generators = question.places.copies.iter().map(|&pu| Generator::start(pu, question.rows));
     let generators: Vec<Generator> = generators.collect::<Result<_, _>>()?;
     let rates = question.rates.iter().map(|&rate| calibrated(&generators[0], rate));
-    let rates: Vec<Rate> = rates.collect::<Result<_, _>>()?;
+    let rates: Vec<RequestedRate> = rates.collect::<Result<_, _>>()?;
     let conditions = question
         .copies
         .iter()
@@ -223,18 +227,18 @@ fn measured(args: &Args, question: &Question, program: Program) -> anyhow::Resul
     // `None` is the program alone.
     let cells: Vec<_> = conditions.iter().copied().map(Some).chain([None]).collect();
     let nops = rates.iter().map(|rate| (rate.wanted, rate.nops)).collect();
-    let mut here = Here { program, generators, nops };
+    let mut here = LocalMeasurement { program, generators, nops };
     let random = &mut SplitMix64::new(args.seed);
     let taken = harness::rounds(&mut here, &cells, args.repeat, random, args.quiet)?;
-    let runs = taken.into_iter().map(|Taken { round, cell, sample }: Taken<Measured>| Run {
+    let runs = taken.into_iter().map(|Taken { round, cell, sample }: Taken<Measured>| TrafficRun {
         block: round,
         beside: cells[cell],
         wall_ns: sample.times.wall,
         cpu_ns: sample.times.cpu,
         copies: sample.copies,
     });
-    let runs: Vec<Run> = runs.collect();
-    Ok(Report {
+    let runs: Vec<TrafficRun> = runs.collect();
+    Ok(BandwidthReport {
         version: 1,
         command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         level: args.level,
@@ -258,7 +262,7 @@ fn measured(args: &Args, question: &Question, program: Program) -> anyhow::Resul
     })
 }
 
-fn calibrated(generator: &Generator, wanted: f64) -> anyhow::Result<Rate> {
+fn calibrated(generator: &Generator, wanted: f64) -> anyhow::Result<RequestedRate> {
     let found = generator.calibrate(wanted);
     let nops = found.found.nops;
     let alone = found.found.rate();
@@ -267,7 +271,7 @@ fn calibrated(generator: &Generator, wanted: f64) -> anyhow::Result<Rate> {
         "a copy on PU {} never had it: others have all of it",
         generator.cpu()
     );
-    Ok(Rate { wanted, nops, alone, too_fast: found.too_fast })
+    Ok(RequestedRate { wanted, nops, alone, too_fast: found.too_fast })
 }
 
 #[cfg(test)]

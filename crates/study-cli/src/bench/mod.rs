@@ -5,7 +5,7 @@ mod scenario_text;
 mod smt;
 
 #[cfg(feature = "schema")]
-pub use bandwidth::Report as Bandwidth;
+pub use bandwidth::BandwidthReport as Bandwidth;
 
 use std::process::ExitCode;
 
@@ -13,11 +13,11 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    what: What,
+    what: BenchCommand,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
+enum BenchCommand {
     Smt(smt::Args),
     Bandwidth(bandwidth::Args),
 }
@@ -25,7 +25,7 @@ enum What {
 /// Runs `colocate-study bench`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
-        What::Smt(args) => smt::main(args),
-        What::Bandwidth(args) => bandwidth::main(args),
+        BenchCommand::Smt(args) => smt::main(args),
+        BenchCommand::Bandwidth(args) => bandwidth::main(args),
     }
 }

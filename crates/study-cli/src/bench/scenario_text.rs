@@ -1,15 +1,15 @@
 //! The scenarios as text.
 
-use colocate_cli::measure::scenarios::{Report, Settings};
+use colocate_cli::measure::scenarios::{MeasurementSettings, SmtBenchReport};
 use colocate_figures::stats::{Estimate, geometric_mean};
-use smt_bench::Workload;
+use smt_bench::KernelSpec;
 use std::fmt::Write;
 
 /// Published figures on two EPYC 7301 (Serpa et al., section 3.2).
 const PAPER: [&str; 3] = ["100.0 %", "187.2 %", "102.7 %"];
 
 /// Scenarios, kernels and, with `matrix`, the time of each kernel beside each.
-pub fn text(report: &Report, matrix: bool) -> String {
+pub fn text(report: &SmtBenchReport, matrix: bool) -> String {
     let mut text = head(report) + &summary(report) + "\n" + &by_kernel(report);
     if matrix {
         text += "\n";
@@ -18,8 +18,8 @@ pub fn text(report: &Report, matrix: bool) -> String {
     text + &report.quality.remark()
 }
 
-fn head(report: &Report) -> String {
-    let Settings { pus: [a, b], share_core, seconds, repeat, seed } = report.settings;
+fn head(report: &SmtBenchReport) -> String {
+    let MeasurementSettings { pus: [a, b], share_core, seconds, repeat, seed } = report.settings;
     let topology = match share_core {
         Some(true) => "one core, says the topology",
         Some(false) => "different cores, says the topology",
@@ -32,7 +32,7 @@ fn head(report: &Report) -> String {
     )
 }
 
-fn summary(report: &Report) -> String {
+fn summary(report: &SmtBenchReport) -> String {
     let means = report.scenarios;
     let rows = [
         ("A  alone", means.alone),
@@ -49,7 +49,7 @@ fn summary(report: &Report) -> String {
     text + "geometric means over kernels; the paper's on two EPYC 7301\n"
 }
 
-fn by_kernel(report: &Report) -> String {
+fn by_kernel(report: &SmtBenchReport) -> String {
     let kernels = report.kernels();
     let mut text = format!(
         "{:<16}{:>16}{:>11}{:>21}{:>11}\n",
@@ -75,7 +75,7 @@ fn by_kernel(report: &Report) -> String {
     text
 }
 
-fn whole_matrix(report: &Report) -> String {
+fn whole_matrix(report: &SmtBenchReport) -> String {
     let kernels = report.kernels();
     let mut text = format!("{:<16}", "timed \\ beside");
     for beside in &kernels {
@@ -92,7 +92,7 @@ fn whole_matrix(report: &Report) -> String {
     text
 }
 
-fn time(report: &Report, kernel: Workload, beside: Workload) -> Option<Estimate> {
+fn time(report: &SmtBenchReport, kernel: KernelSpec, beside: KernelSpec) -> Option<Estimate> {
     report.cell(kernel, beside)?.time
 }
 
@@ -116,9 +116,14 @@ mod tests {
     use smt_bench::Kernel;
 
     fn shown(mut machine: Pretend, repeat: u32, matrix: bool) -> String {
-        let kernels = [Kernel::FpDiv, Kernel::IntMul, Kernel::LoadDep].map(Workload::from);
-        let settings =
-            Settings { pus: [0, 2], share_core: Some(true), repeat, seconds: 0.1, seed: 1 };
+        let kernels = [Kernel::FpDiv, Kernel::IntMul, Kernel::LoadDep].map(KernelSpec::from);
+        let settings = MeasurementSettings {
+            pus: [0, 2],
+            share_core: Some(true),
+            repeat,
+            seconds: 0.1,
+            seed: 1,
+        };
         text(&measure(&mut machine, settings, &kernels).unwrap(), matrix)
     }
 

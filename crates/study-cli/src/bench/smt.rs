@@ -1,13 +1,13 @@
 //! `colocate-study bench smt`: arguments, and their meaning on this machine.
 
 use super::scenario_text;
-use colocate_cli::measure::beside::Here;
+use colocate_cli::measure::beside::LocalBench;
 use colocate_cli::measure::harness::{self, list};
 use colocate_cli::measure::scenarios;
 use colocate_cli::{args, exit, output};
-use colocate_files::Mode;
+use colocate_files::FileMode;
 use colocate_machine::{Machine, PuSet, printable};
-use smt_bench::{Kernel, Workload};
+use smt_bench::{Kernel, KernelSpec};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -54,15 +54,15 @@ pub struct Args {
 }
 
 #[derive(Clone)]
-struct Kernels(Vec<Workload>);
+struct Kernels(Vec<KernelSpec>);
 
 fn kernels(text: &str) -> Result<Kernels, String> {
     if text == "all" {
-        return Ok(Kernels(Kernel::ALL.map(Workload::from).to_vec()));
+        return Ok(Kernels(Kernel::ALL.map(KernelSpec::from).to_vec()));
     }
     let mut list = Vec::new();
     for name in text.split(',') {
-        let workload: Workload = name.trim().parse().map_err(|error| format!("{error}"))?;
+        let workload: KernelSpec = name.trim().parse().map_err(|error| format!("{error}"))?;
         if list.contains(&workload) {
             return Err(format!("{workload} is named twice"));
         }
@@ -84,7 +84,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let pus = two(&asked, args.cpus.is_some(), claimed.as_deref().unwrap_or_default())?;
     let share = claimed.map(|sets| sets.iter().any(|set| pus.iter().all(|pu| set.contains(pu))));
     let text = measure(args, pus, share)?;
-    output::keep(args.output.as_deref(), &text, Mode::ByUmask)?;
+    output::keep(args.output.as_deref(), &text, FileMode::ByUmask)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -119,10 +119,10 @@ fn two(asked: &[u32], named: bool, claimed: &[Vec<u32>]) -> anyhow::Result<[u32;
 fn measure(args: &Args, pus: [u32; 2], share_core: Option<bool>) -> anyhow::Result<String> {
     let kernels = args.kernels.clone();
     let Kernels(kernels) =
-        kernels.unwrap_or_else(|| Kernels(Kernel::PAPER.map(Workload::from).to_vec()));
+        kernels.unwrap_or_else(|| Kernels(Kernel::PAPER.map(KernelSpec::from).to_vec()));
     let Args { seconds, repeat, seed, .. } = *args;
-    let settings = scenarios::Settings { pus, share_core, seconds, repeat, seed };
-    let mut here = Here::new(Duration::from_secs_f64(seconds), &[4]);
+    let settings = scenarios::MeasurementSettings { pus, share_core, seconds, repeat, seed };
+    let mut here = LocalBench::new(Duration::from_secs_f64(seconds), &[4]);
     let report = scenarios::measure(&mut here, settings, &kernels)?;
     Ok(if args.json { printable::json(&report) } else { scenario_text::text(&report, args.matrix) })
 }

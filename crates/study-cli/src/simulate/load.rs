@@ -5,11 +5,11 @@ use colocate_cli::{demand, input};
 use colocate_machine::calibrated::Calibration;
 use colocate_machine::exact::Exact;
 use colocate_machine::printable;
-use colocate_machine::read::{self, Seen};
+use colocate_machine::read::{self, KnownMachine};
 use colocate_machine::{Machine, Performance, described};
 use colocate_model::CpiModel;
 use colocate_model::communication::WakeUpCosts;
-use colocate_study::simulate::run::Bench;
+use colocate_study::simulate::run::ExperimentSetup;
 use colocate_study::simulate::scenario::{Experiment, MAX_BYTES, Overrides, ScenarioFile};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -35,8 +35,9 @@ pub struct Loaded {
 
 impl Loaded {
     /// The scenario on its machine.
-    pub fn bench(&self) -> Bench<'_> {
-        Bench::new(&self.machine, &self.performance, &self.experiment).knowing(self.cpi.as_ref())
+    pub fn bench(&self) -> ExperimentSetup<'_> {
+        ExperimentSetup::new(&self.machine, &self.performance, &self.experiment)
+            .knowing(self.cpi.as_ref())
     }
 
     /// The scenario with coefficients of CPI stacks on a shared core for the schedulers.
@@ -88,10 +89,11 @@ fn loaded(path: &Path, overrides: &Overrides) -> anyhow::Result<Loaded> {
         None => PathBuf::from(file.machine()),
     };
     let spec = spec.to_string_lossy();
-    let (Seen { machine, calibration, .. }, performance) = match (seen(&spec), &overrides.machine) {
-        (Err(error), None) => return Err(error.context(format!("line {line}"))),
-        (found, _) => found?,
-    };
+    let (KnownMachine { machine, calibration, .. }, performance) =
+        match (seen(&spec), &overrides.machine) {
+            (Err(error), None) => return Err(error.context(format!("line {line}"))),
+            (found, _) => found?,
+        };
     let mut experiment =
         file.experiment(&machine, &performance, &|name: &str| demand::phases(&folder.join(name)))?;
     if let Some(found) = &calibration {
@@ -133,7 +135,7 @@ pub fn machine(spec: &str) -> anyhow::Result<(Machine, Performance)> {
 }
 
 /// The machine `spec` and its speeds, with its calibration and other observations.
-fn seen(spec: &str) -> anyhow::Result<(Seen, Performance)> {
+fn seen(spec: &str) -> anyhow::Result<(KnownMachine, Performance)> {
     let mut seen = read::load(spec)?;
     let performance = seen.performance.take().ok_or_else(|| {
         let known = described::MACHINES.map(|(name, _)| name).join(", ");

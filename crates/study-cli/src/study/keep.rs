@@ -8,8 +8,8 @@
 
 use anyhow::{Context, bail};
 use colocate_cli::input;
-use colocate_files::{Accept, Mode};
-use colocate_study::replication::Done;
+use colocate_files::{Accept, FileMode};
+use colocate_study::replication::PolicyRuns;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -21,7 +21,7 @@ use std::sync::{Mutex, PoisonError};
 pub(super) struct Kept {
     path: PathBuf,
     file: Mutex<File>,
-    done: HashMap<usize, Done>,
+    done: HashMap<usize, PolicyRuns>,
 }
 
 impl Kept {
@@ -62,7 +62,7 @@ impl Kept {
             );
         }
         let cannot = || format!("cannot write {}", path.display());
-        let mut file = colocate_files::append(path, Mode::ByUmask)?;
+        let mut file = colocate_files::append(path, FileMode::ByUmask)?;
         // The next piece must begin a line.
         if whole.len() < text.len() {
             file.set_len(whole.len() as u64).with_context(cannot)?;
@@ -75,12 +75,12 @@ impl Kept {
     }
 
     /// Result of a piece from an earlier run of the command.
-    pub fn get(&self, piece: usize) -> Option<&Done> {
+    pub fn get(&self, piece: usize) -> Option<&PolicyRuns> {
         self.done.get(&piece)
     }
 
     /// Keeps the result of a piece.
-    pub fn put(&self, piece: usize, done: &Done) -> anyhow::Result<()> {
+    pub fn put(&self, piece: usize, done: &PolicyRuns) -> anyhow::Result<()> {
         let line = line(piece, done);
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.write_all(line.as_bytes())
@@ -89,7 +89,7 @@ impl Kept {
 }
 
 /// A piece as a line: number, policies, seeds, then the figures.
-fn line(piece: usize, done: &Done) -> String {
+fn line(piece: usize, done: &PolicyRuns) -> String {
     let seeds = done.first().map_or(0, Vec::len);
     let mut line = format!("{piece} {} {seeds}", done.len());
     for figure in done.iter().flatten().flatten() {
@@ -103,7 +103,7 @@ fn line(piece: usize, done: &Done) -> String {
 }
 
 /// The piece of a line; `None` unless the line has as many figures as `shape` says.
-fn parse(line: &str, shape: impl Fn(usize) -> Option<[usize; 3]>) -> Option<(usize, Done)> {
+fn parse(line: &str, shape: impl Fn(usize) -> Option<[usize; 3]>) -> Option<(usize, PolicyRuns)> {
     let mut words = line.split(' ');
     let mut number = || words.next()?.parse::<usize>().ok();
     let (piece, counts) = (number()?, [number()?, number()?]);
@@ -124,7 +124,7 @@ fn parse(line: &str, shape: impl Fn(usize) -> Option<[usize; 3]>) -> Option<(usi
 mod tests {
     use super::*;
 
-    fn done() -> Done {
+    fn done() -> PolicyRuns {
         let run = |figure: f64| vec![Some(figure), Some(0.1 + 0.2), None, Some(1e-300), Some(1.0)];
         vec![vec![run(1.0 / 3.0), run(2.5)], vec![run(3.0), run(f64::MAX)]]
     }

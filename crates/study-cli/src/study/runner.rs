@@ -6,14 +6,14 @@ use crate::workers::{self, Workers};
 use anyhow::Context;
 use colocate_cli::exit;
 use colocate_observe::identity;
-use colocate_study::replication::Work;
-use colocate_study::replication::report::Report;
+use colocate_study::replication::StudyCells;
+use colocate_study::replication::report::StudyReport;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 // No doc comment: clap would show it as that of the study.
 #[derive(clap::Args)]
-pub(super) struct Course {
+pub(super) struct RunnerOptions {
     /// File that keeps what is done: the same command of the same build goes on where it was stopped
     #[arg(long, value_name = "FILE")]
     keep: Option<PathBuf>,
@@ -27,7 +27,7 @@ pub(super) struct Course {
     quiet: bool,
 }
 
-impl Course {
+impl RunnerOptions {
     /// Whether finished pieces are kept.
     pub const fn keeps(&self) -> bool {
         self.keep.is_some()
@@ -43,13 +43,13 @@ pub(super) struct Runner {
 
 impl Runner {
     /// Makes a runner by the options.
-    pub fn new(course: &Course) -> anyhow::Result<Self> {
+    pub fn new(course: &RunnerOptions) -> anyhow::Result<Self> {
         let workers = Workers::new(course.threads)?;
         Ok(Self { keep: course.keep.clone(), workers, quiet: course.quiet })
     }
 
     /// Report of a study. Kept pieces are not simulated again; new pieces are kept.
-    pub fn study(&self, name: &str, study: &Work<'_>) -> anyhow::Result<Report> {
+    pub fn study(&self, name: &str, study: &StudyCells<'_>) -> anyhow::Result<StudyReport> {
         let inputs = load::hex(&format!("{}{}", env!("CARGO_PKG_VERSION"), study.inputs()));
         let kept = match &self.keep {
             Some(path) => {

@@ -5,16 +5,16 @@ use anyhow::{Context, anyhow, bail, ensure};
 use colocate_cli::launch;
 use colocate_cli::output;
 use colocate_cli::run::jobs;
-use colocate_cli::schedule::workload::{Job, Workload};
+use colocate_cli::schedule::workload::{ScheduledJob, Workload};
 use colocate_engine::{Host, HostError, Request};
 use colocate_evidence::{JobIdx, QuantumEnd, Source};
-use colocate_files::Mode;
+use colocate_files::FileMode;
 use colocate_host::{LinuxHost, Sampling, Setup};
 use colocate_machine::{Machine, Nanos, PuIdx, read};
 use colocate_model::symbiosis::file::counted_components;
 use colocate_observe::pmu::Counters;
 use colocate_policy::Plan;
-use colocate_study::train::{Watch, Watched};
+use colocate_study::train::{TrackSettings, Watched};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -56,7 +56,8 @@ const ENDING: Nanos = Nanos::from_millis(100);
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let workload = Workload::read(&args.workload)?;
     let jobs = args.job.iter().map(|&place| workload.jobs.get(place));
-    let jobs: Vec<&Job> = jobs.collect::<Option<_>>().context("expected jobs of the workload")?;
+    let jobs: Vec<&ScheduledJob> =
+        jobs.collect::<Option<_>>().context("expected jobs of the workload")?;
     let machine = read::live()?;
     let siblings = siblings(&machine, &args.pu)?;
     let counters = args.pretend.then(Counters::pretended);
@@ -76,7 +77,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         let name = jobs.get(failed.job.0 as usize).map_or("", |job| &job.name);
         bail!("expected programs that end with status 0, found {} of {name}", failed.status);
     }
-    output::keep(Some(&args.output), &serde_json::to_string(&watched.tracks)?, Mode::Private)?;
+    output::keep(Some(&args.output), &serde_json::to_string(&watched.tracks)?, FileMode::Private)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -103,7 +104,7 @@ fn watch(args: &Args, host: &mut LinuxHost, siblings: &[PuIdx]) -> anyhow::Resul
     }
     let components = counted_components(parts);
     let parts: Vec<String> = parts.iter().map(|part| (*part).to_owned()).collect();
-    let watch = Watch {
+    let watch = TrackSettings {
         siblings,
         parts: &parts,
         components: &components,

@@ -11,16 +11,18 @@ use colocate_cli::launch::own_folder;
 use colocate_cli::output::{self, Bar};
 use colocate_cli::schedule::workload::Workload;
 use colocate_cli::stop::stop_flag;
-use colocate_files::{MaxSize, Mode};
+use colocate_files::{FileMode, MaxSize};
 use colocate_linux::sys;
 use colocate_machine::read::{self, Sysfs};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 use colocate_model::CpiModel;
-use colocate_model::stack::Parts;
+use colocate_model::stack::StackParts;
 use colocate_model::symbiosis::file::counted_components;
 use colocate_observe::pmu::{CounterSet, Counters};
 use colocate_study::replication::StudyError;
-use colocate_study::train::{Bench, Settings, Stamp, Subject, Track, runs, train_on};
+use colocate_study::train::{
+    ModelMetadata, Subject, Track, TrainingBench, TrainingSettings, runs, train_on,
+};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
@@ -28,8 +30,8 @@ use tempfile::TempDir;
 
 /// Default settings on this machine. Chosen: intervals of half a quantum, so that the cost of
 /// reading counters is small, and two seconds of each program.
-pub const SETTINGS: Settings =
-    Settings { interval: Nanos::from_millis(100), intervals: 20, groups: 300, seed: 0 };
+pub const SETTINGS: TrainingSettings =
+    TrainingSettings { interval: Nanos::from_millis(100), intervals: 20, groups: 300, seed: 0 };
 
 /// Greatest size of a group's result. Chosen: 1,000 intervals of eight programs take a tenth of it.
 const LIMIT: MaxSize = MaxSize::mib(16);
@@ -60,7 +62,7 @@ pub fn trained(args: &CpiModelArgs, path: &Path, date: &str) -> anyhow::Result<C
     let runs = runs(&subject, &settings)?;
     output::remark(&expected_time(runs, &settings));
     let (folder, _) = own_folder("colocate-train-")?;
-    let mut bench = Here {
+    let mut bench = LocalCore {
         ourselves: std::env::current_exe().context("cannot find our own executable")?,
         workload: path,
         pus,
@@ -71,7 +73,7 @@ pub fn trained(args: &CpiModelArgs, path: &Path, date: &str) -> anyhow::Result<C
         is_stopped: false,
         bar: Bar::new(runs as u64, "{bar:30} {pos}/{len} {wide_msg}", false),
     };
-    let stamp = Stamp { colocate: env!("CARGO_PKG_VERSION"), date, data: &data };
+    let stamp = ModelMetadata { colocate: env!("CARGO_PKG_VERSION"), date, data: &data };
     let trained = train_on(&mut bench, &subject, &settings, &stamp);
     bench.bar.clear();
     if bench.is_stopped {
@@ -81,7 +83,7 @@ pub fn trained(args: &CpiModelArgs, path: &Path, date: &str) -> anyhow::Result<C
 }
 
 /// Estimated duration, as a line for the user.
-fn expected_time(runs: usize, settings: &Settings) -> String {
+fn expected_time(runs: usize, settings: &TrainingSettings) -> String {
     let each = settings.interval.as_secs_f64() * f64::from(settings.intervals + 1);
     let all = runs as f64 * each;
     let all = if all < 120.0 { format!("{all:.0} s") } else { format!("{:.0} min", all / 60.0) };
@@ -106,7 +108,7 @@ fn siblings(machine: &Machine, pretend: bool) -> anyhow::Result<Vec<PuNr>> {
 }
 
 /// Parts of the CPI stacks that this machine's counters report.
-fn parts(pretend: bool) -> anyhow::Result<Parts> {
+fn parts(pretend: bool) -> anyhow::Result<StackParts> {
     let refused = |why: String| {
         no_capability(format!(
             "expected counters that show where cycles go, found none: {why}; `colocate doctor` names the remedy"
@@ -122,7 +124,7 @@ fn parts(pretend: bool) -> anyhow::Result<Parts> {
 }
 
 /// A core of this machine.
-struct Here<'a> {
+struct LocalCore<'a> {
     ourselves: PathBuf,
     workload: &'a Path,
     pus: Vec<String>,
@@ -134,7 +136,7 @@ struct Here<'a> {
     bar: Bar,
 }
 
-impl Bench for Here<'_> {
+impl TrainingBench for LocalCore<'_> {
     /// Runs a group. A program gets the share of the core that idle siblings leave, for any number
     /// of threads of the core.
     fn run(
@@ -153,13 +155,13 @@ impl Bench for Here<'_> {
     }
 }
 
-impl Here<'_> {
+impl LocalCore<'_> {
     /// Runs a group in its own process.
     fn tracks(&mut self, group: &[usize], step: Nanos, samples: u32) -> anyhow::Result<Vec<Track>> {
         let [result, log] = ["tracks", "log"].map(|name| self.folder.path().join(name));
         // The result of an earlier group must not be taken for this one's.
         colocate_files::remove_if_exists(&result)?;
-        let said = colocate_files::create(&log, Mode::Private)?;
+        let said = colocate_files::create(&log, FileMode::Private)?;
         let mut command = Command::new(&self.ourselves);
         command.args(["train", "group"]).arg(self.workload).arg("-o").arg(&result);
         command.args(["--step-ns", &step.0.to_string(), "--samples", &samples.to_string()]);

@@ -2,7 +2,7 @@
 //! that nothing runs on afterwards; not what was measured.
 
 use colocate_testing::skip::{Missing, Requirement};
-use colocate_testing::{Ends, need};
+use colocate_testing::{EndsInTime, need};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::Path;

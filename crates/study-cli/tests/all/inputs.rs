@@ -1,7 +1,7 @@
 //! Files that other users or programs may have prepared: whole runs.
 
 use colocate_testing::skip::root;
-use colocate_testing::{Ends, need, skip};
+use colocate_testing::{EndsInTime, need, skip};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -2,7 +2,7 @@
 
 use crate::described;
 use colocate_testing::printed::{conforms, printed, refusal};
-use colocate_testing::{Ends, wait_until};
+use colocate_testing::{EndsInTime, wait_until};
 use expect_test::expect;
 use serde_json::Value;
 use std::os::unix::process::ExitStatusExt;

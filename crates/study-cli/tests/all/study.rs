@@ -1,7 +1,7 @@
 //! `colocate-study study`: whole runs of the binary, small ones.
 
 use colocate_machine::printable::json;
-use colocate_study::replication::report::Report;
+use colocate_study::replication::report::StudyReport;
 use colocate_testing::printed::{conforms, printed, refusal};
 use expect_test::{expect, expect_file};
 use serde_json::Value;
@@ -29,10 +29,10 @@ fn scene() -> tempfile::TempDir {
 }
 
 /// The report in JSON, which is as its schema says and can be read back.
-fn report(text: &str, name: &str) -> Report {
+fn report(text: &str, name: &str) -> StudyReport {
     let found: Value = serde_json::from_str(text).unwrap();
     conforms(&found, include_str!("../../../../docs/schemas/study.json"));
-    let report: Report = serde_json::from_str(text).unwrap();
+    let report: StudyReport = serde_json::from_str(text).unwrap();
     assert_eq!((&*report.study, report.simulated, &*json(&report)), (name, true, text));
     report
 }

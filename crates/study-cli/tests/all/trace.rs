@@ -5,7 +5,7 @@ use assert_cmd::Command;
 use colocate_testing::emulator::emulator;
 use colocate_testing::need;
 use colocate_testing::skip::Missing;
-use colocate_trace::form::{Access, Block, header};
+use colocate_trace::form::{Access, RecordBlock, header};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -115,7 +115,7 @@ fn a_machine_with_too_large_caches_is_refused() {
     let path = folder.path().join("large.json");
     std::fs::write(&path, machine.to_string()).unwrap();
     let trace = folder.path().join("trace");
-    let mut block = Block::new(0);
+    let mut block = RecordBlock::new(0);
     block.push_access(Access { address: 4096, size_log2: 3, writes: false, instructions: 0 });
     std::fs::write(&trace, [header().as_ref(), block.take().as_ref()].concat()).unwrap();
     let replay = |machine: &str| {

@@ -3,7 +3,7 @@
 
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, CacheKind, Machine, Performance};
-use colocate_model::phase::{Guessed, Known, Work};
+use colocate_model::phase::{Guessed, Known, PortWork};
 use colocate_model::{MissCurve, Phase};
 
 /// Instructions of a line without `nop`s: a load, an increment, a store and a branch.
@@ -41,7 +41,7 @@ impl Gap {
 
 /// Source of the generator's lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum LineSource {
     /// Memory: no cache holds the lines.
     Memory,
     /// The caches of a level: nearer caches do not hold the lines.
@@ -50,19 +50,19 @@ pub enum Source {
 
 /// Demand of the generator.
 #[must_use]
-pub fn phase(machine: &Machine, performance: &Performance, from: Source, gap: Gap) -> Phase {
+pub fn phase(machine: &Machine, performance: &Performance, from: LineSource, gap: Gap) -> Phase {
     // Each kind of work, and a miss, occurs once for every line.
     let each = 1.0 / gap.instructions();
     let kinds =
         [WorkKind::Branch, WorkKind::Int, WorkKind::Load, WorkKind::Store].map(|kind| (kind, each));
     let misses = match from {
-        Source::Memory => MissCurve::new([(Bytes(64), each)]),
-        Source::Cache(level) => of_cache(matrix(machine, performance, level), each),
+        LineSource::Memory => MissCurve::new([(Bytes(64), each)]),
+        LineSource::Cache(level) => of_cache(matrix(machine, performance, level), each),
     };
     Phase {
         name: "generator".to_owned(),
         slots: known(1.0),
-        work: Known::new(Work::Kinds(kinds.to_vec()), "of the generator's code"),
+        work: Known::new(PortWork::Kinds(kinds.to_vec()), "of the generator's code"),
         dependent_cycles: known(0.0),
         dependent_cycles_divided: known(0.0),
         stall_cycles: known(gap.stalls()),

@@ -23,13 +23,13 @@ pub mod table;
 
 use crate::files;
 use crate::replication::definition::text;
-use crate::replication::drawn::Program;
+use crate::replication::drawn::SyntheticProgram;
 use crate::replication::{StudyError, demand};
 use colocate_figures::stats::{Estimate, Interval, median};
 use colocate_machine::{CacheKind, Machine, Nanos, Performance, PuIdx};
 use colocate_model::phase::Demand;
-use colocate_model::{Assumptions, Model, Seat};
-use generator::{Gap, Source};
+use colocate_model::{Assumptions, Model, PlacedTask};
+use generator::{Gap, LineSource};
 use serde::{Deserialize, Serialize};
 
 /// Version of the report.
@@ -38,7 +38,7 @@ pub const VERSION: u32 = 1;
 /// The study, as read from its TOML file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Definition {
+pub struct ContentionDefinition {
     /// Version of the file's form.
     pub version: u32,
     /// Name of the study.
@@ -59,13 +59,13 @@ pub struct Definition {
     /// Rates of accesses to the first cache, a microsecond.
     pub rates_of_first: Vec<f64>,
     /// Published figures.
-    pub published: Published,
+    pub published: PublishedLosses,
 }
 
 /// Published figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Published {
+pub struct PublishedLosses {
     /// Greatest loss, in percent.
     pub loss: f64,
     /// Unfairness of a pair on two cores.
@@ -74,7 +74,7 @@ pub struct Published {
     pub one_core: f64,
 }
 
-impl Definition {
+impl ContentionDefinition {
     /// Reads the built-in study.
     ///
     /// # Errors
@@ -86,15 +86,15 @@ impl Definition {
 
 /// Input of the study.
 #[derive(Debug)]
-pub struct Study<'a> {
+pub struct ContentionStudy<'a> {
     /// The definition.
-    pub definition: &'a Definition,
+    pub definition: &'a ContentionDefinition,
     /// The machine.
     pub machine: &'a Machine,
     /// Speeds of the machine.
     pub performance: &'a Performance,
     /// Programs: two or more.
-    pub programs: &'a [Program],
+    pub programs: &'a [SyntheticProgram],
     /// Sets of assumptions, the default set first; never empty.
     pub draws: &'a [Assumptions],
 }
@@ -102,7 +102,7 @@ pub struct Study<'a> {
 /// Losses beside copies of a rate.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
-pub struct Point {
+pub struct LossPoint {
     /// Requests of each copy alone, lines a microsecond.
     pub rate: f64,
     /// Requests of all copies together beside a program, lines a microsecond: median over the
@@ -127,13 +127,13 @@ pub struct Curve {
     /// Whether the copies share the program's core.
     pub siblings: bool,
     /// Points by rate, up to the highest rate of a copy alone.
-    pub points: Vec<Point>,
+    pub points: Vec<LossPoint>,
 }
 
 /// Unfairness of all pairs in a placement.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
-pub struct Pairs {
+pub struct PairUnfairness {
     /// Whether both programs are on the same core.
     pub siblings: bool,
     /// Published unfairness of a pair.
@@ -154,7 +154,7 @@ pub struct Pairs {
 /// Losses by traffic of co-runners, and unfairness of pairs, simulated.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct ContentionReport {
     /// Format version, [`VERSION`].
     #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     pub version: u32,
@@ -167,16 +167,16 @@ pub struct Report {
     /// Curves by level and number of copies.
     pub curves: Vec<Curve>,
     /// Pairs on different cores, and on the same.
-    pub pairs: Vec<Pairs>,
+    pub pairs: Vec<PairUnfairness>,
     /// Published figures.
     #[serde(skip)]
-    pub published: Published,
+    pub published: PublishedLosses,
 }
 
 /// Placement of copies for a curve.
 #[derive(Clone, Debug)]
-struct Situation {
-    source: Source,
+struct CopyPlacement {
+    source: LineSource,
     siblings: bool,
     pus: Vec<PuIdx>,
 }
@@ -187,12 +187,12 @@ struct Ready {
     phases: Vec<(Demand, f64, f64)>,
 }
 
-impl Study<'_> {
+impl ContentionStudy<'_> {
     /// Makes the study.
     ///
     /// # Errors
     /// [`StudyError`] if the machine or a program cannot be modelled.
-    pub fn report(&self) -> Result<Report, StudyError> {
+    pub fn report(&self) -> Result<ContentionReport, StudyError> {
         let published = self.definition.published;
         // The core of the programs; copies run beside them.
         let first = &self.machine.cores[0];
@@ -206,7 +206,7 @@ impl Study<'_> {
         let apart = apart.map(|pus| self.pairs(&under, pus, false, published.two_cores));
         let together = first.pus.first_chunk().copied();
         let together = together.map(|pus| self.pairs(&under, pus, true, published.one_core));
-        Ok(Report {
+        Ok(ContentionReport {
             version: VERSION,
             machine: self.machine.name.clone(),
             draws: self.draws.len(),
@@ -218,18 +218,18 @@ impl Study<'_> {
     }
 
     /// Situations for memory and each cache level, with one copy and with the most.
-    fn situations(&self) -> Vec<Situation> {
+    fn situations(&self) -> Vec<CopyPlacement> {
         let cores = &self.machine.cores;
         let others: Vec<PuIdx> = cores.iter().skip(1).map(|core| core.pus[0]).collect();
         let mut all = Vec::new();
-        self.add_situations(&mut all, Source::Memory, false, &others);
+        self.add_situations(&mut all, LineSource::Memory, false, &others);
         for cache in self.performance.caches.iter().rev() {
             let apart = others.iter().copied().filter(|pu| self.shares(cache.level, *pu));
             let apart: Vec<PuIdx> = apart.collect();
             // Where no other core shares the cache, siblings do.
             let siblings = apart.is_empty();
             let pus = if siblings { &cores[0].pus[1..] } else { &apart };
-            self.add_situations(&mut all, Source::Cache(cache.level), siblings, pus);
+            self.add_situations(&mut all, LineSource::Cache(cache.level), siblings, pus);
         }
         all
     }
@@ -237,15 +237,15 @@ impl Study<'_> {
     /// Adds a situation with one copy and one with the most, on the first of `pus`; none without PUs.
     fn add_situations(
         &self,
-        all: &mut Vec<Situation>,
-        source: Source,
+        all: &mut Vec<CopyPlacement>,
+        source: LineSource,
         siblings: bool,
         pus: &[PuIdx],
     ) {
         let most = pus.len().min(self.definition.copies);
         let counts = if most > 1 { vec![1, most] } else { vec![most] };
         for count in counts.into_iter().filter(|count| *count > 0) {
-            all.push(Situation { source, siblings, pus: pus[..count].to_vec() });
+            all.push(CopyPlacement { source, siblings, pus: pus[..count].to_vec() });
         }
     }
 
@@ -260,19 +260,19 @@ impl Study<'_> {
         over.is_none_or(|cache| cache.pus.contains(&pu))
     }
 
-    fn curve(&self, under: &[Under<'_>], at: &Situation) -> Result<Curve, StudyError> {
+    fn curve(&self, under: &[Under<'_>], at: &CopyPlacement) -> Result<Curve, StudyError> {
         let level = match at.source {
-            Source::Memory => "memory".to_owned(),
-            Source::Cache(level) => format!("L{level}"),
+            LineSource::Memory => "memory".to_owned(),
+            LineSource::Cache(level) => format!("L{level}"),
         };
-        let Definition { rates, rates_of_first, .. } = self.definition;
-        let rates = if at.source == Source::Cache(1) { rates_of_first } else { rates };
+        let ContentionDefinition { rates, rates_of_first, .. } = self.definition;
+        let rates = if at.source == LineSource::Cache(1) { rates_of_first } else { rates };
         let mut points = Vec::new();
         for &rate in rates {
             // The gap is the generator's, so it is the same under all assumptions.
             let (gap, rate) = under[0].gap(self, at, rate)?;
             // At the highest rate of a copy: further points would repeat this one.
-            if points.last().is_some_and(|last: &Point| last.rate >= rate) {
+            if points.last().is_some_and(|last: &LossPoint| last.rate >= rate) {
                 break;
             }
             let found = under.iter().map(|under| under.losses(self, at, gap));
@@ -281,7 +281,7 @@ impl Study<'_> {
             let greatest = found.iter().map(|(each, _)| each.iter().copied().fold(0.0, f64::max));
             let losses = &found[0].0;
             let most = (0..losses.len()).max_by(|&a, &b| losses[a].total_cmp(&losses[b]));
-            points.push(Point {
+            points.push(LossPoint {
                 rate,
                 reached: found[0].1,
                 median: spread(medians),
@@ -292,7 +292,13 @@ impl Study<'_> {
         Ok(Curve { level, copies: at.pus.len(), siblings: at.siblings, points })
     }
 
-    fn pairs(&self, under: &[Under<'_>], pus: [PuIdx; 2], siblings: bool, published: f64) -> Pairs {
+    fn pairs(
+        &self,
+        under: &[Under<'_>],
+        pus: [PuIdx; 2],
+        siblings: bool,
+        published: f64,
+    ) -> PairUnfairness {
         let count = self.programs.len();
         let all: Vec<[usize; 2]> =
             (0..count).flat_map(|a| (a + 1..count).map(move |b| [a, b])).collect();
@@ -308,7 +314,7 @@ impl Study<'_> {
             let [a, b] = all[at];
             if first >= second { [a, b] } else { [b, a] }
         });
-        Pairs {
+        PairUnfairness {
             siblings,
             published,
             pairs: all.len(),
@@ -320,7 +326,7 @@ impl Study<'_> {
     }
 }
 
-impl Situation {
+impl CopyPlacement {
     /// Gap of a size on a logarithmic scale from 0, which is no gap.
     fn gap(&self, size: f64) -> Gap {
         let size = size.exp() - 1.0;
@@ -342,7 +348,7 @@ struct Under<'a> {
 
 impl<'a> Under<'a> {
     fn new(
-        study: &Study<'a>,
+        study: &ContentionStudy<'a>,
         draw: &Assumptions,
         kind: &colocate_machine::performance::CorePerformance,
     ) -> Result<Self, StudyError> {
@@ -367,7 +373,12 @@ impl<'a> Under<'a> {
         Ok(Self { model, draw: *draw, programs })
     }
 
-    fn generator(&self, study: &Study<'_>, at: &Situation, gap: Gap) -> Result<Demand, StudyError> {
+    fn generator(
+        &self,
+        study: &ContentionStudy<'_>,
+        at: &CopyPlacement,
+        gap: Gap,
+    ) -> Result<Demand, StudyError> {
         let core = study.machine.core_of(at.pus[0]);
         let kind = &study.performance.kinds[study.machine.cores[core.idx()].kind.idx()];
         let phase = generator::phase(study.machine, study.performance, at.source, gap);
@@ -376,7 +387,12 @@ impl<'a> Under<'a> {
 
     /// The gap with which a copy has this rate alone, and the rate; the highest possible rate if
     /// that is lower.
-    fn gap(&self, study: &Study<'_>, at: &Situation, rate: f64) -> Result<(Gap, f64), StudyError> {
+    fn gap(
+        &self,
+        study: &ContentionStudy<'_>,
+        at: &CopyPlacement,
+        rate: f64,
+    ) -> Result<(Gap, f64), StudyError> {
         /// Logarithm of the largest gap: a line in some million cycles.
         const MOST: f64 = 15.0;
         let most = self.reached(study, at, at.gap(0.0))?;
@@ -399,7 +415,12 @@ impl<'a> Under<'a> {
     }
 
     /// Rate of a copy alone with a gap, lines a microsecond.
-    fn reached(&self, study: &Study<'_>, at: &Situation, gap: Gap) -> Result<f64, StudyError> {
+    fn reached(
+        &self,
+        study: &ContentionStudy<'_>,
+        at: &CopyPlacement,
+        gap: Gap,
+    ) -> Result<f64, StudyError> {
         let demand = self.generator(study, at, gap)?;
         let speed = self.model.alone(&seat(at.pus[0], &demand, 1)).instructions_per_second;
         Ok(lines(speed, gap))
@@ -409,14 +430,14 @@ impl<'a> Under<'a> {
     /// the median over the programs.
     fn losses(
         &self,
-        study: &Study<'_>,
-        at: &Situation,
+        study: &ContentionStudy<'_>,
+        at: &CopyPlacement,
         gap: Gap,
     ) -> Result<(Vec<f64>, f64), StudyError> {
         let generator = self.generator(study, at, gap)?;
         let pu = study.machine.cores[0].pus[0];
         let copies = (1..).zip(&at.pus).map(|(space, &pu)| seat(pu, &generator, space));
-        let copies: Vec<Seat<'_>> = copies.collect();
+        let copies: Vec<PlacedTask<'_>> = copies.collect();
         let mut losses = Vec::new();
         let mut reached = Vec::new();
         for program in &self.programs {
@@ -461,8 +482,8 @@ fn lines(speed: f64, gap: Gap) -> f64 {
     speed / gap.instructions() / 1e6
 }
 
-fn seat(pu: PuIdx, demand: &Demand, space: u32) -> Seat<'_> {
-    Seat { pu, demand, pages: &[], space }
+fn seat(pu: PuIdx, demand: &Demand, space: u32) -> PlacedTask<'_> {
+    PlacedTask { pu, demand, pages: &[], space }
 }
 
 /// The first value, with the smallest and largest of all as the interval.
@@ -479,12 +500,12 @@ mod tests {
     use crate::replication::drawn::draw;
     use crate::testing::machine;
 
-    fn report(name: &str) -> Report {
+    fn report(name: &str) -> ContentionReport {
         let (machine, performance) = machine(name);
         let programs = draw(&machine, &performance, 6, 1).unwrap();
         let draws = Assumptions::sample(2, 1);
-        let study = Study {
-            definition: &Definition::built_in().unwrap(),
+        let study = ContentionStudy {
+            definition: &ContentionDefinition::built_in().unwrap(),
             machine: &machine,
             performance: &performance,
             programs: &programs,

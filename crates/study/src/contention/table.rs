@@ -1,6 +1,6 @@
 //! The report on contention as text and as a picture.
 
-use super::{Curve, Pairs, Point, Report};
+use super::{ContentionReport, Curve, LossPoint, PairUnfairness};
 use crate::curve::{Curves, Series, svg as svg_of};
 use colocate_figures::stats::{Estimate, Interval};
 use colocate_figures::table::aligned;
@@ -8,7 +8,7 @@ use colocate_machine::printable;
 
 /// The report as tables.
 #[must_use]
-pub fn text(report: &Report) -> String {
+pub fn text(report: &ContentionReport) -> String {
     let mut out = format!(
         "simulated on {}, not measured: {} programs; values under the default assumptions, (least to greatest) over {} sets of\n\
          assumptions; published: losses of up to {} %\n",
@@ -37,7 +37,7 @@ fn title(curve: &Curve) -> String {
     format!("{}, {} {copies} on {place}", curve.level, curve.copies)
 }
 
-fn cells(point: &Point) -> Vec<String> {
+fn cells(point: &LossPoint) -> Vec<String> {
     vec![
         format!("{:.0}", point.rate),
         format!("{:.1}", point.reached),
@@ -47,7 +47,7 @@ fn cells(point: &Point) -> Vec<String> {
     ]
 }
 
-fn of_pairs(pairs: &Pairs) -> Vec<String> {
+fn of_pairs(pairs: &PairUnfairness) -> Vec<String> {
     vec![
         if pairs.siblings { "one" } else { "two" }.to_owned(),
         format!("{:.2}", pairs.published),
@@ -74,7 +74,7 @@ fn spread(of: Estimate, times: f64, digits: usize) -> String {
 ///
 /// # Errors
 /// Only if the drawing library fails; its line says how.
-pub fn svg(report: &Report) -> Result<String, String> {
+pub fn svg(report: &ContentionReport) -> Result<String, String> {
     // Accesses to the first cache are left out: they are a hundred times as many.
     let curves = report.curves.iter().filter(|curve| curve.level != "L1");
     let series = curves.map(|curve| Series {

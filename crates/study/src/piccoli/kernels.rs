@@ -17,13 +17,13 @@
 
 use colocate_machine::Bytes;
 use colocate_machine::performance::WorkKind;
-use colocate_model::phase::{Known, Work};
+use colocate_model::phase::{Known, PortWork};
 use colocate_model::{MissCurve, Phase};
 use serde::Deserialize;
 
 /// A benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub enum Kernel {
+pub enum BenchmarkKernel {
     /// `A = B C` factorised.
     #[serde(rename = "LU")]
     Lu,
@@ -43,9 +43,9 @@ pub enum Kernel {
 
 /// Work of a thread on a set of arrays.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Task {
+pub struct ThreadWork {
     /// The kernel.
-    pub kernel: Kernel,
+    pub kernel: BenchmarkKernel,
     /// `n` of the loops.
     pub n: f64,
     /// Number of searches of the text; 1 for other kernels.
@@ -71,7 +71,7 @@ const KIB: f64 = 1024.0;
 /// Characters of a pattern: `LENGTH` of workloads/numa/search.c.
 const PATTERN: f64 = 8.0;
 
-impl Task {
+impl ThreadWork {
     /// Arrays of the kernel. Accesses are counted from the loops, times the size of an element, as
     /// if all conditions held.
     #[must_use]
@@ -82,26 +82,28 @@ impl Task {
         // The sum of the numbers below n.
         let column = n * (n - 1.0) / 2.0;
         match self.kernel {
-            Kernel::Lu => vec![
+            BenchmarkKernel::Lu => vec![
                 self.matrix("A", n * n + 3.0 * inner + 2.5 * column, true),
                 self.matrix("B", inner + column + n, true),
                 self.matrix("C", column + n, false),
             ],
-            Kernel::Cholesky => vec![
+            BenchmarkKernel::Cholesky => vec![
                 // Both arms of the condition count.
                 self.matrix("A", 2.0 * n * n + n, false),
                 self.matrix("B", (n - 1.0) * n * (n + 1.0) / 3.0 + 1.5 * n * (n + 1.0), true),
             ],
-            Kernel::Add => ["A", "B", "C"].map(|name| self.matrix(name, n * n, true)).to_vec(),
-            Kernel::Product => vec![
+            BenchmarkKernel::Add => {
+                ["A", "B", "C"].map(|name| self.matrix(name, n * n, true)).to_vec()
+            }
+            BenchmarkKernel::Product => vec![
                 self.matrix("A", n * n * n, true),
                 self.matrix("B", n * n * n, true),
                 self.matrix("C", n * n, false),
             ],
             // The loop leaves at the first difference, but all characters count as compared.
-            Kernel::Search => one("text", n, self.queries * PATTERN * n, 1.0),
+            BenchmarkKernel::Search => one("text", n, self.queries * PATTERN * n, 1.0),
             // `data[least]` may be any: the range is announced up to twice as long (docs/reference/spm.md).
-            Kernel::Bucket => one("bucket", 4.0 * n, 4.0 * n * n, 2.0),
+            BenchmarkKernel::Bucket => one("bucket", 4.0 * n, 4.0 * n * n, 2.0),
         }
     }
 
@@ -118,7 +120,7 @@ impl Task {
         let n = self.n;
         match self.kernel {
             // load B; mul A[i]; load A[j]; sub; store; inc; cmp; jne
-            Kernel::Lu => (
+            BenchmarkKernel::Lu => (
                 (n - 1.0) * n * (2.0 * n - 1.0) / 6.0,
                 8.0,
                 &[
@@ -131,27 +133,31 @@ impl Task {
                 ],
             ),
             // load; mul; add; inc; cmp; jne
-            Kernel::Cholesky => (
+            BenchmarkKernel::Cholesky => (
                 (n - 1.0) * n * (n + 1.0) / 6.0,
                 6.0,
                 &[(Load, 2.0), (FloatMul, 1.0), (FloatAdd, 1.0), (Int, 2.0), (Branch, 1.0)],
             ),
             // load; add; store; inc; cmp; jne
-            Kernel::Add => (
+            BenchmarkKernel::Add => (
                 n * n,
                 6.0,
                 &[(Load, 2.0), (FloatAdd, 1.0), (Store, 1.0), (Int, 2.0), (Branch, 1.0)],
             ),
             // load; mul; add; two places; cmp; jne
-            Kernel::Product => (
+            BenchmarkKernel::Product => (
                 n * n * n,
                 7.0,
                 &[(Load, 2.0), (FloatMul, 1.0), (FloatAdd, 1.0), (Int, 3.0), (Branch, 1.0)],
             ),
             // load; cmp; jne; clear; add; inc; cmp; jne
-            Kernel::Search => (self.queries * n, 8.0, &[(Load, 2.0), (Int, 5.0), (Branch, 2.0)]),
+            BenchmarkKernel::Search => {
+                (self.queries * n, 8.0, &[(Load, 2.0), (Int, 5.0), (Branch, 2.0)])
+            }
             // load; cmp; cmov; inc; cmp; jne
-            Kernel::Bucket => (n * (n - 1.0) / 2.0, 6.0, &[(Load, 2.0), (Int, 4.0), (Branch, 1.0)]),
+            BenchmarkKernel::Bucket => {
+                (n * (n - 1.0) / 2.0, 6.0, &[(Load, 2.0), (Int, 4.0), (Branch, 1.0)])
+            }
         }
     }
 
@@ -162,21 +168,21 @@ impl Task {
         passes * each
     }
 
-    /// Lines of each array that miss a cache of `c` lines, in the order of [`Task::arrays`].
+    /// Lines of each array that miss a cache of `c` lines, in the order of [`ThreadWork::arrays`].
     #[must_use]
     pub fn misses(&self, c: f64) -> Vec<f64> {
         match self.kernel {
-            Kernel::Lu => lu(self.n, c),
-            Kernel::Cholesky => cholesky(self.n, c),
+            BenchmarkKernel::Lu => lu(self.n, c),
+            BenchmarkKernel::Cholesky => cholesky(self.n, c),
             // Each line once: nothing is used again.
-            Kernel::Add => vec![self.n * self.n / 8.0; 3],
-            Kernel::Product => product(self.n, c),
-            Kernel::Search => {
+            BenchmarkKernel::Add => vec![self.n * self.n / 8.0; 3],
+            BenchmarkKernel::Product => product(self.n, c),
+            BenchmarkKernel::Search => {
                 // A line holds 64 characters.
                 let part = self.n / 64.0;
                 vec![if c < part { self.queries * part } else { part }]
             }
-            Kernel::Bucket => {
+            BenchmarkKernel::Bucket => {
                 // All sweeps that are longer than the cache, and the rest once.
                 let fits = (16.0 * c).min(self.n);
                 // A sweep over k numbers has k / 16 lines, summed up from `fits` to n.
@@ -207,17 +213,17 @@ impl Task {
             points[at].1 = points[at].1.min(points[at - 1].1);
         }
         let written_back = match self.kernel {
-            Kernel::Lu => 1.0,
+            BenchmarkKernel::Lu => 1.0,
             // One of the three matrices is written.
-            Kernel::Add => 1.0 / 3.0,
+            BenchmarkKernel::Add => 1.0 / 3.0,
             _ => 0.0,
         };
         let kinds = work.iter().map(|(kind, count)| (*kind, count / each)).collect();
         Ok(Phase {
             name: self.kernel.name().to_owned(),
-            work: Known::new(Work::Kinds(kinds), loops),
+            work: Known::new(PortWork::Kinds(kinds), loops),
             dependent_cycles: match self.kernel {
-                Kernel::Product | Kernel::Cholesky => {
+                BenchmarkKernel::Product | BenchmarkKernel::Cholesky => {
                     Known::new(6.0 / each, "one addition after the other, 6 cycles: remembered")
                 }
                 _ => Known::default(),
@@ -231,7 +237,7 @@ impl Task {
     }
 }
 
-impl Kernel {
+impl BenchmarkKernel {
     /// Name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -247,14 +253,16 @@ impl Kernel {
 
     /// Work of a thread on a set, for a size.
     #[must_use]
-    pub fn task(self, size: u32) -> Task {
+    pub fn task(self, size: u32) -> ThreadWork {
         let size = f64::from(size);
         match self {
             // 4 GiB of text.
-            Self::Search => Task { kernel: self, n: KIB * KIB * 64.0, queries: size },
+            Self::Search => ThreadWork { kernel: self, n: KIB * KIB * 64.0, queries: size },
             // `size` is in millions, for all 64 threads.
-            Self::Bucket => Task { kernel: self, n: (size * 1e6 / 64.0).floor(), queries: 1.0 },
-            _ => Task { kernel: self, n: size, queries: 1.0 },
+            Self::Bucket => {
+                ThreadWork { kernel: self, n: (size * 1e6 / 64.0).floor(), queries: 1.0 }
+            }
+            _ => ThreadWork { kernel: self, n: size, queries: 1.0 },
         }
     }
 }
@@ -379,12 +387,12 @@ mod tests {
     }
 
     /// The loops of workloads/numa.
-    fn run(task: &Task, cache: &mut Lru) {
+    fn run(task: &ThreadWork, cache: &mut Lru) {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // small
         let (n, queries) = (task.n as usize, task.queries as usize);
         let mut at = |array: usize, i: usize, j: usize| cache.use_byte(array, 8 * (i * n + j));
         match task.kernel {
-            Kernel::Lu => {
+            BenchmarkKernel::Lu => {
                 (0..n * n).for_each(|i| at(0, 0, i));
                 for i in 0..n {
                     at(1, i, i);
@@ -404,7 +412,7 @@ mod tests {
                     }
                 }
             }
-            Kernel::Cholesky => {
+            BenchmarkKernel::Cholesky => {
                 (0..n * n).for_each(|i| at(0, 0, i));
                 for i in 0..n {
                     for j in 0..=i {
@@ -418,8 +426,10 @@ mod tests {
                     }
                 }
             }
-            Kernel::Add => (0..n * n).for_each(|i| (0..3).for_each(|array| at(array, 0, i))),
-            Kernel::Product => {
+            BenchmarkKernel::Add => {
+                (0..n * n).for_each(|i| (0..3).for_each(|array| at(array, 0, i)))
+            }
+            BenchmarkKernel::Product => {
                 for i in 0..n {
                     for j in 0..n {
                         for k in 0..n {
@@ -430,12 +440,12 @@ mod tests {
                     }
                 }
             }
-            Kernel::Search => {
+            BenchmarkKernel::Search => {
                 for _ in 0..queries {
                     (0..n).for_each(|byte| cache.use_byte(0, byte));
                 }
             }
-            Kernel::Bucket => {
+            BenchmarkKernel::Bucket => {
                 for start in 0..n {
                     (start..n).for_each(|other| cache.use_byte(0, 4 * other));
                 }
@@ -447,15 +457,15 @@ mod tests {
     #[test]
     fn formulas_are_what_lru_misses() {
         let cases = [
-            (Kernel::Product, 56.0, 1.0, vec![24, 40, 100, 300, 500, 1400]),
-            (Kernel::Lu, 56.0, 1.0, vec![6, 10, 60, 200, 400, 600, 1400]),
-            (Kernel::Cholesky, 64.0, 1.0, vec![8, 14, 60, 120, 250, 450, 1200]),
-            (Kernel::Add, 40.0, 1.0, vec![8, 100, 1000]),
-            (Kernel::Search, 6400.0, 5.0, vec![8, 90, 110]),
-            (Kernel::Bucket, 800.0, 1.0, vec![8, 20, 40, 60]),
+            (BenchmarkKernel::Product, 56.0, 1.0, vec![24, 40, 100, 300, 500, 1400]),
+            (BenchmarkKernel::Lu, 56.0, 1.0, vec![6, 10, 60, 200, 400, 600, 1400]),
+            (BenchmarkKernel::Cholesky, 64.0, 1.0, vec![8, 14, 60, 120, 250, 450, 1200]),
+            (BenchmarkKernel::Add, 40.0, 1.0, vec![8, 100, 1000]),
+            (BenchmarkKernel::Search, 6400.0, 5.0, vec![8, 90, 110]),
+            (BenchmarkKernel::Bucket, 800.0, 1.0, vec![8, 20, 40, 60]),
         ];
         for (kernel, n, queries, sizes) in cases {
-            let task = Task { kernel, n, queries };
+            let task = ThreadWork { kernel, n, queries };
             let mut cache = Lru::new(task.arrays().len(), &sizes);
             run(&task, &mut cache);
             for (size, exact) in sizes.iter().zip(&cache.misses) {

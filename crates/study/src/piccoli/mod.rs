@@ -25,8 +25,8 @@ use colocate_figures::stats::{Estimate, Interval};
 use colocate_machine::{Machine, Nanos, Performance};
 use colocate_model::Assumptions;
 use colocate_sim::{Platform, SimError};
-use kernels::Kernel;
-use modes::{Assumed, Costs, Mode, Situation};
+use kernels::BenchmarkKernel;
+use modes::{Assumed, ModeSituation, PageCosts, PageMode};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -38,7 +38,7 @@ const AMPLE: f64 = 1e3;
 /// The study, as read from its TOML file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Definition {
+pub struct PiccoliDefinition {
     /// Version of the file's form.
     pub version: u32,
     /// Name of the study.
@@ -48,7 +48,7 @@ pub struct Definition {
     /// Number of sets of assumptions; at least 1.
     pub draws: u32,
     /// Modes, in the order of the tables; the first is the default.
-    pub modes: Vec<Mode>,
+    pub modes: Vec<PageMode>,
     /// Assumed costs of pages.
     pub costs: Assumed,
     /// Benchmarks, in the order of the tables.
@@ -61,7 +61,7 @@ pub struct Definition {
 #[serde(deny_unknown_fields)]
 pub struct Benchmark {
     /// The kernel.
-    pub kernel: Kernel,
+    pub kernel: BenchmarkKernel,
     /// Unit of a size.
     pub unit: String,
     /// Sizes, the smallest first.
@@ -72,7 +72,7 @@ pub struct Benchmark {
     pub published: String,
 }
 
-impl Definition {
+impl PiccoliDefinition {
     /// Reads the built-in study.
     ///
     /// # Errors
@@ -91,9 +91,9 @@ impl Definition {
 
 /// Input of the study.
 #[derive(Debug)]
-pub struct Study<'a> {
+pub struct PiccoliStudy<'a> {
     /// The definition.
-    pub definition: &'a Definition,
+    pub definition: &'a PiccoliDefinition,
     /// The machine.
     pub machine: &'a Machine,
     /// Speeds of the machine.
@@ -107,7 +107,7 @@ pub struct Study<'a> {
 /// Figures of a size of a benchmark.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct SizeFigures {
     /// The size, in the benchmark's unit.
     pub size: u32,
     /// Time of the default under the default assumptions.
@@ -150,13 +150,13 @@ pub struct BenchmarkFigures {
     #[serde(skip)]
     pub published: String,
     /// Figures by size.
-    pub sizes: Vec<Row>,
+    pub sizes: Vec<SizeFigures>,
 }
 
 /// Speed-ups of modes of page placement, by benchmark and size, simulated.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct PiccoliReport {
     /// Format version, [`VERSION`].
     #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     pub version: u32,
@@ -186,7 +186,7 @@ pub enum PiccoliError {
 
 /// Times of a piece: a size of a benchmark under a set of assumptions.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Times {
+pub struct CaseTimes {
     /// Seconds, by mode.
     seconds: Vec<f64>,
     /// Speed-ups by the controller, by links and distance, by distance; `None` but for the default
@@ -195,11 +195,11 @@ pub struct Times {
 }
 
 /// Benchmark, size and set of assumptions of a piece.
-type Piece<'a> = (&'a Benchmark, u32, usize);
+type BenchmarkCase<'a> = (&'a Benchmark, u32, usize);
 
-impl Study<'_> {
+impl PiccoliStudy<'_> {
     /// All pieces, which do not depend on each other.
-    fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+    fn pieces(&self) -> impl Iterator<Item = BenchmarkCase<'_>> {
         let benchmarks = self.definition.benchmarks.iter();
         let rows = benchmarks.flat_map(|each| each.sizes.iter().map(move |size| (each, *size)));
         rows.flat_map(|(each, size)| (0..self.draws.len()).map(move |draw| (each, size, draw)))
@@ -236,7 +236,7 @@ impl Study<'_> {
     ///
     /// # Panics
     /// If `piece` is not below [`Self::count`].
-    pub fn piece(&self, piece: usize) -> Result<Times, PiccoliError> {
+    pub fn piece(&self, piece: usize) -> Result<CaseTimes, PiccoliError> {
         let piece = self.pieces().nth(piece).expect("one of the pieces");
         let seconds = self.seconds(self.performance, piece, &self.definition.modes)?;
         let apart = match piece {
@@ -247,19 +247,19 @@ impl Study<'_> {
             ]),
             _ => None,
         };
-        Ok(Times { seconds, apart })
+        Ok(CaseTimes { seconds, apart })
     }
 
     /// Times of a piece with these speeds of the machine, by mode.
     fn seconds(
         &self,
         performance: &Performance,
-        (benchmark, size, draw): Piece<'_>,
-        modes: &[Mode],
+        (benchmark, size, draw): BenchmarkCase<'_>,
+        modes: &[PageMode],
     ) -> Result<Vec<f64>, PiccoliError> {
         let platform = Platform::new(self.machine, performance, self.draws[draw]);
         let platform = platform.map_err(SimError::from)?;
-        let situation = Situation {
+        let situation = ModeSituation {
             platform: &platform,
             task: benchmark.kernel.task(size),
             sets: benchmark.sets,
@@ -271,19 +271,23 @@ impl Study<'_> {
     }
 
     /// Speed-up of SPM with lock, with these speeds of the machine.
-    fn spm_lock(&self, performance: &Performance, piece: Piece<'_>) -> Result<f64, PiccoliError> {
-        let seconds = self.seconds(performance, piece, &[Mode::Default, Mode::SpmLock])?;
+    fn spm_lock(
+        &self,
+        performance: &Performance,
+        piece: BenchmarkCase<'_>,
+    ) -> Result<f64, PiccoliError> {
+        let seconds = self.seconds(performance, piece, &[PageMode::Default, PageMode::SpmLock])?;
         Ok(seconds[0] / seconds[1])
     }
 
     /// Costs of pages in a set of assumptions.
-    fn costs(&self, draw: usize) -> Costs {
-        Costs::drawn(&self.definition.costs, self.machine, self.performance, draw, self.seed)
+    fn costs(&self, draw: usize) -> PageCosts {
+        PageCosts::drawn(&self.definition.costs, self.machine, self.performance, draw, self.seed)
     }
 
     /// The report on all pieces, given in their order.
     #[must_use]
-    pub fn report(&self, done: &[Times]) -> Report {
+    pub fn report(&self, done: &[CaseTimes]) -> PiccoliReport {
         // `chunks` needs a size above 0.
         let mut times = done.chunks(self.draws.len().max(1));
         let benchmarks = self.definition.benchmarks.iter().map(|each| BenchmarkFigures {
@@ -298,7 +302,7 @@ impl Study<'_> {
                 .collect(),
         });
         let benchmarks = benchmarks.collect();
-        Report {
+        PiccoliReport {
             version: VERSION,
             machine: self.machine.name.clone(),
             draws: self.draws.len(),
@@ -307,7 +311,7 @@ impl Study<'_> {
         }
     }
 
-    fn row(&self, kernel: Kernel, size: u32, times: &[Times]) -> Row {
+    fn row(&self, kernel: BenchmarkKernel, size: u32, times: &[CaseTimes]) -> SizeFigures {
         let task = kernel.task(size);
         let costs = self.costs(0);
         let speedups = self.definition.modes.iter().enumerate().skip(1).map(|(at, mode)| {
@@ -321,11 +325,11 @@ impl Study<'_> {
         });
         // The first times are those of the default assumptions, which have these figures.
         let apart = times[0].apart.unwrap_or([f64::NAN; 3]);
-        Row {
+        SizeFigures {
             size,
             seconds: times[0].seconds[0],
-            moved: modes::moved(Mode::Spm, &task, &costs),
-            moved_as_published: modes::moved(Mode::Published, &task, &costs),
+            moved: modes::moved(PageMode::Spm, &task, &costs),
+            moved_as_published: modes::moved(PageMode::Published, &task, &costs),
             speedups: speedups.collect(),
             controller_alone: apart[0],
             links_and_distance: apart[1],

@@ -5,13 +5,14 @@
 //! - *Share*: the part of its PU's caches that a thread has when all PUs are busy.
 
 use super::PiccoliError;
-use super::kernels::{Array, Task};
+use super::kernels::{Array, ThreadWork};
 use colocate_machine::{Bytes, CacheKind, Machine, Nanos, NodeIdx, Performance, PuIdx};
 use colocate_model::rng::SplitMix64;
 use colocate_policy::PolicySpec;
 use colocate_sim::{
-    Fetch, JobSpec, Kernel as Os, MemorySpec, MemoryUse, Method, NumaBalancing, Options, Pages,
-    PhaseIdx, PhaseSpec, Platform, Scenario, Stretch, ThreadSpec, Work, simulate,
+    Fetch, JobSpec, KernelScheduler, MemorySpec, MemoryUse, Method, NumaBalancing, Pages, PhaseIdx,
+    PhaseSegment, PhaseSpec, Platform, Scenario, SimulationOptions, ThreadSpec, TotalWork,
+    simulate,
 };
 use serde::Deserialize;
 
@@ -28,7 +29,7 @@ const SCAN: u64 = (2560 << 20) / THREADS as u64;
 
 /// Treatment of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-pub enum Mode {
+pub enum PageMode {
     /// None: all pages lie at home.
     #[serde(rename = "default")]
     Default,
@@ -58,7 +59,7 @@ pub enum Mode {
     ReuseOnly,
 }
 
-impl Mode {
+impl PageMode {
     /// Name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -90,7 +91,7 @@ pub struct Assumed {
 
 /// Costs of pages, and cache sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Costs {
+pub struct PageCosts {
     /// Time to move a page while the memory is idle, in nanoseconds.
     pub page_move_ns: f64,
     /// Time to unmap a page and fault at its next touch, in nanoseconds.
@@ -103,7 +104,7 @@ pub struct Costs {
     pub caches: f64,
 }
 
-impl Costs {
+impl PageCosts {
     /// Costs of a set of assumptions; set 0 has the default costs.
     #[must_use]
     pub fn drawn(
@@ -150,7 +151,7 @@ fn caches(machine: &Machine, by: impl Fn(usize) -> f64) -> f64 {
 /// The runtime's rule at the first call, with no sums of other nodes and no move before
 /// (`colocate_spm_rt::rule`, which a test compares).
 #[must_use]
-pub fn is_worth_moving(range: f64, accessed: f64, costs: &Costs) -> bool {
+pub fn is_worth_moving(range: f64, accessed: f64, costs: &PageCosts) -> bool {
     // What fits into the share of the caches comes from memory once.
     let from_memory = if range <= costs.share { accessed.min(range) } else { accessed };
     from_memory / LINE * costs.remote_line_ns > range / PAGE * costs.page_move_ns
@@ -164,17 +165,17 @@ pub fn is_published(array: &Array, caches: f64, all_caches: f64) -> bool {
 }
 
 /// Move of an array by a thread before use.
-fn fetch(mode: Mode, array: &Array, costs: &Costs) -> Fetch {
+fn fetch(mode: PageMode, array: &Array, costs: &PageCosts) -> Fetch {
     let (moves, stays) = match mode {
-        Mode::Default | Mode::Interleave | Mode::AutoNuma => (false, false),
-        Mode::NextTouch => (true, false),
-        Mode::Eager => (array.used, false),
-        Mode::Spm | Mode::SpmLock => (
+        PageMode::Default | PageMode::Interleave | PageMode::AutoNuma => (false, false),
+        PageMode::NextTouch => (true, false),
+        PageMode::Eager => (array.used, false),
+        PageMode::Spm | PageMode::SpmLock => (
             is_worth_moving(array.bytes * array.range, array.accessed, costs),
-            mode == Mode::SpmLock,
+            mode == PageMode::SpmLock,
         ),
-        Mode::Published => (is_published(array, 0.2, costs.caches), true),
-        Mode::ReuseOnly => (is_published(array, 0.0, costs.caches), true),
+        PageMode::Published => (is_published(array, 0.2, costs.caches), true),
+        PageMode::ReuseOnly => (is_published(array, 0.0, costs.caches), true),
     };
     match (moves, stays) {
         (false, _) => Fetch::No,
@@ -185,34 +186,34 @@ fn fetch(mode: Mode, array: &Array, costs: &Costs) -> Fetch {
 
 /// Names of the arrays that a mode moves.
 #[must_use]
-pub fn moved(mode: Mode, task: &Task, costs: &Costs) -> Vec<&'static str> {
+pub fn moved(mode: PageMode, task: &ThreadWork, costs: &PageCosts) -> Vec<&'static str> {
     let arrays = task.arrays().into_iter();
     arrays.filter(|array| fetch(mode, array, costs) != Fetch::No).map(|array| array.name).collect()
 }
 
 /// Situation in which modes are compared.
 #[derive(Clone, Copy, Debug)]
-pub struct Situation<'a> {
+pub struct ModeSituation<'a> {
     /// The machine under a set of assumptions.
     pub platform: &'a Platform<'a>,
     /// Work of each thread on each set.
-    pub task: Task,
+    pub task: ThreadWork,
     /// Sets of each thread.
     pub sets: usize,
     /// Costs of pages.
-    pub costs: Costs,
+    pub costs: PageCosts,
     /// Node where all memory lies, by place.
     pub home: usize,
     /// Seed of the simulated kernel.
     pub seed: u64,
 }
 
-impl Situation<'_> {
+impl ModeSituation<'_> {
     /// Times under modes, in seconds. Modes with the same scenario are simulated once.
     ///
     /// # Errors
     /// [`PiccoliError`] of a simulation.
-    pub fn seconds(&self, modes: &[Mode]) -> Result<Vec<f64>, PiccoliError> {
+    pub fn seconds(&self, modes: &[PageMode]) -> Result<Vec<f64>, PiccoliError> {
         let mut done: Vec<(Scenario, f64)> = Vec::new();
         let mut seconds = Vec::new();
         for mode in modes {
@@ -229,7 +230,7 @@ impl Situation<'_> {
     }
 
     fn simulated(&self, scenario: &Scenario) -> Result<f64, PiccoliError> {
-        let options = Options { alone: false, ..Options::default() };
+        let options = SimulationOptions { alone: false, ..SimulationOptions::default() };
         let outcome = simulate(self.platform, scenario, &PolicySpec::named("os"), &options)?;
         Ok(outcome.lasted.as_secs_f64())
     }
@@ -246,11 +247,11 @@ impl Situation<'_> {
     ///
     /// # Errors
     /// [`PiccoliError::Demand`] if the kernel has no valid demand vector.
-    pub fn scenario(&self, mode: Mode) -> Result<Scenario, PiccoliError> {
+    pub fn scenario(&self, mode: PageMode) -> Result<Scenario, PiccoliError> {
         let task = self.task;
         let kernel = task.kernel;
         let phase = task.phase().map_err(|why| PiccoliError::Demand(kernel.name(), why))?;
-        let stretch = Stretch {
+        let stretch = PhaseSegment {
             phase: PhaseIdx(0),
             // A stretch without instructions is not possible.
             instructions: whole(task.instructions()).max(1),
@@ -261,15 +262,15 @@ impl Situation<'_> {
             name: format!("t{number}"),
             born: Nanos::ZERO,
             course: vec![stretch; self.sets],
-            work: Work::Once,
+            work: TotalWork::Once,
             pages: Pages::FirstTouch,
             resident: Bytes(0),
         });
-        let mut os = Os::default();
+        let mut os = KernelScheduler::default();
         // Each move begins with a fault.
-        let more = if mode == Mode::NextTouch { self.costs.fault_ns } else { 0.0 };
+        let more = if mode == PageMode::NextTouch { self.costs.fault_ns } else { 0.0 };
         os.page_copy = Nanos(whole(self.page_copy_ns() + more));
-        os.numa_balancing = (mode == Mode::AutoNuma).then(|| NumaBalancing {
+        os.numa_balancing = (mode == PageMode::AutoNuma).then(|| NumaBalancing {
             scan: Bytes(SCAN),
             fault: Nanos(whole(self.costs.fault_ns)),
             ..NumaBalancing::default()
@@ -297,7 +298,7 @@ impl Situation<'_> {
     }
 
     /// Arrays of all threads and sets.
-    fn memory(&self, mode: Mode) -> Vec<MemorySpec> {
+    fn memory(&self, mode: PageMode) -> Vec<MemorySpec> {
         let home = NodeIdx::new(self.home);
         let share = share(self.platform.machine());
         let misses = self.task.misses(share / LINE);
@@ -317,7 +318,7 @@ impl Situation<'_> {
                 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // bytes
                 memory.push(MemorySpec {
                     bytes: Bytes(array.bytes as u64),
-                    pages: if mode == Mode::Interleave {
+                    pages: if mode == PageMode::Interleave {
                         Pages::Interleaved
                     } else {
                         Pages::On(home)

@@ -1,13 +1,13 @@
 //! The report on page migration as text and as a picture.
 
-use super::{BenchmarkFigures, Report, Row, Speedup};
+use super::{BenchmarkFigures, PiccoliReport, SizeFigures, Speedup};
 use crate::curve::{Curves, Series, svg_of_all};
 use colocate_figures::table::aligned;
 use colocate_machine::printable;
 
 /// The report as tables, one for each benchmark.
 #[must_use]
-pub fn text(report: &Report) -> String {
+pub fn text(report: &PiccoliReport) -> String {
     let mut out = format!(
         "simulated on {}, not measured: 64 threads, all memory on one node at first; speed-up over the default\nunder the default assumptions, \
          (least to greatest) over {} sets of assumptions\n",
@@ -37,7 +37,7 @@ fn modes(benchmark: &BenchmarkFigures) -> impl Iterator<Item = &str> {
     first.into_iter().flat_map(|row| row.speedups.iter().map(|speedup| speedup.mode))
 }
 
-fn cells(row: &Row) -> Vec<String> {
+fn cells(row: &SizeFigures) -> Vec<String> {
     let mut cells = vec![row.size.to_string(), format!("{:.1}", row.seconds)];
     cells.extend(row.speedups.iter().map(speedup));
     let apart = [row.controller_alone, row.links_and_distance, row.distance_alone];
@@ -62,7 +62,7 @@ fn speedup(of: &Speedup) -> String {
 ///
 /// # Errors
 /// Only if the drawing library fails; its line says how.
-pub fn svg(report: &Report) -> Result<String, String> {
+pub fn svg(report: &PiccoliReport) -> Result<String, String> {
     let curves = report.benchmarks.iter().map(|benchmark| {
         let series = modes(benchmark).enumerate().map(|(at, mode)| {
             let rows = benchmark.sizes.iter();

@@ -8,9 +8,9 @@ use colocate_spm_rt::{costs, rule};
 use modes::{is_published, is_worth_moving, moved};
 
 /// The default costs of the built-in study on a machine.
-fn default_costs(exact: &Exact) -> Costs {
-    let assumed = Definition::built_in().unwrap().costs;
-    Costs::drawn(&assumed, &exact.machine, exact.performance.as_ref().unwrap(), 0, 0)
+fn default_costs(exact: &Exact) -> PageCosts {
+    let assumed = PiccoliDefinition::built_in().unwrap().costs;
+    PageCosts::drawn(&assumed, &exact.machine, exact.performance.as_ref().unwrap(), 0, 0)
 }
 
 fn opteron() -> Exact {
@@ -24,16 +24,16 @@ fn opteron() -> Exact {
 fn the_rules_are_those_of_the_runtime() {
     let exact = opteron();
     let drawn = default_costs(&exact);
-    let published = costs::Published { caches: 0.2, reuse: 200.0 };
-    let costs = costs::Costs {
+    let published = costs::PublishedRule { caches: 0.2, reuse: 200.0 };
+    let costs = costs::MemoryCosts {
         page_move_ns: drawn.page_move_ns as u64,
         remote_line_ps: (drawn.remote_line_ns * 1e3) as u64,
         cache_bytes: drawn.share as u64,
         path_bytes: drawn.caches as u64,
-        ..costs::Costs::ASSUMED
+        ..costs::MemoryCosts::ASSUMED
     };
     let mut both = [0; 2];
-    for Benchmark { kernel, sizes, .. } in Definition::built_in().unwrap().benchmarks {
+    for Benchmark { kernel, sizes, .. } in PiccoliDefinition::built_in().unwrap().benchmarks {
         for array in sizes.into_iter().flat_map(|size| kernel.task(size).arrays()) {
             let (range, bytes) = ((array.bytes * array.range) as u64, array.accessed as u64);
             let extra = rule::extra_ns(range, bytes, &costs);
@@ -52,14 +52,14 @@ fn the_rules_are_those_of_the_runtime() {
 fn the_published_rule_moves_what_was_reported() {
     let exact = opteron();
     let costs = default_costs(&exact);
-    let of = |kernel: Kernel, size| moved(Mode::Published, &kernel.task(size), &costs);
-    let sizes = &Definition::built_in().unwrap().benchmarks[5].sizes;
-    let buckets = sizes.iter().map(|size| of(Kernel::Bucket, *size).len());
+    let of = |kernel: BenchmarkKernel, size| moved(PageMode::Published, &kernel.task(size), &costs);
+    let sizes = &PiccoliDefinition::built_in().unwrap().benchmarks[5].sizes;
+    let buckets = sizes.iter().map(|size| of(BenchmarkKernel::Bucket, *size).len());
     assert_eq!(buckets.collect::<Vec<usize>>(), [0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
-    assert_eq!(of(Kernel::Product, 2400), ["A", "B"]);
-    assert_eq!(of(Kernel::Lu, 2400), ["A", "B"]);
-    assert!(of(Kernel::Add, 2400).is_empty() && of(Kernel::Search, 8).is_empty());
-    assert_eq!(of(Kernel::Search, 64), ["text"]);
+    assert_eq!(of(BenchmarkKernel::Product, 2400), ["A", "B"]);
+    assert_eq!(of(BenchmarkKernel::Lu, 2400), ["A", "B"]);
+    assert!(of(BenchmarkKernel::Add, 2400).is_empty() && of(BenchmarkKernel::Search, 8).is_empty());
+    assert_eq!(of(BenchmarkKernel::Search, 64), ["text"]);
     let small = Array { name: "x", bytes: 1e6, accessed: 1e9, range: 1.0, used: true };
     assert!(!is_published(&small, 0.2, costs.caches) && is_published(&small, 0.0, costs.caches));
 }
@@ -70,9 +70,9 @@ fn pages_gain_where_the_node_is_the_limit() {
     let exact = opteron();
     let draws = Assumptions::sample(1, 0);
     let performance = exact.performance.as_ref().unwrap();
-    let mut definition = Definition::built_in().unwrap();
+    let mut definition = PiccoliDefinition::built_in().unwrap();
     definition.keep_largest(1);
-    let study = Study {
+    let study = PiccoliStudy {
         definition: &definition,
         machine: &exact.machine,
         performance,
@@ -80,7 +80,8 @@ fn pages_gain_where_the_node_is_the_limit() {
         seed: 0,
     };
     study.check().unwrap();
-    let done: Vec<Times> = (0..study.count()).map(|piece| study.piece(piece).unwrap()).collect();
+    let done: Vec<CaseTimes> =
+        (0..study.count()).map(|piece| study.piece(piece).unwrap()).collect();
     assert_eq!(study.piece(3).unwrap(), done[3]);
     let report = study.report(&done);
     let of = |benchmark: &str, mode: &str| {

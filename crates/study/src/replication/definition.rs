@@ -25,7 +25,7 @@ const RECORDED: [&str; 2] = [
 /// A study, as read from its TOML file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Definition {
+pub struct PolicyStudyDefinition {
     pub(super) version: u32,
     /// Name, as `feliu-1`.
     pub name: String,
@@ -54,10 +54,10 @@ pub struct Definition {
     pub quantum: Nanos,
     /// Figures of the model alone.
     #[serde(default)]
-    pub facts: Vec<Facts>,
+    pub facts: Vec<FactTable>,
     /// The tables.
     #[serde(rename = "part")]
-    pub parts: Vec<Part>,
+    pub parts: Vec<StudyTable>,
     /// Notes for the reader, one sentence each.
     pub notes: Vec<String>,
     /// SMT-Bench's demand vectors.
@@ -71,7 +71,7 @@ pub struct Definition {
 /// Figures without simulation.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Facts {
+pub struct FactTable {
     /// Kind of figures.
     pub kind: FactKind,
     /// Description, in a line.
@@ -91,7 +91,7 @@ pub enum FactKind {
 /// A table of a study.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Part {
+pub struct StudyTable {
     /// Name of the part.
     pub name: String,
     /// Title of the table, in a line.
@@ -305,7 +305,7 @@ fn some_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Nanos>
     text(deserializer).map(Some)
 }
 
-impl Definition {
+impl PolicyStudyDefinition {
     /// Reads a built-in study.
     ///
     /// # Errors
@@ -340,7 +340,7 @@ impl Definition {
     }
 }
 
-impl Part {
+impl StudyTable {
     /// Policies of the part that colocate has, by name.
     pub fn known(&self) -> impl Iterator<Item = (&String, Contender)> {
         self.policies.iter().filter_map(|name| Some((name, self.contender(name)?)))
@@ -404,7 +404,7 @@ mod tests {
     fn built_in_studies_can_be_read() {
         // The last three are not of policies.
         for (name, ..) in &files::STUDIES[..6] {
-            let study = Definition::built_in(name).unwrap();
+            let study = PolicyStudyDefinition::built_in(name).unwrap();
             for part in &study.parts {
                 assert_eq!(part.missing(), Vec::<String>::new());
                 assert!(part.baselines.contains(&part.policies[0]), "{name} {}", part.name);
@@ -414,6 +414,6 @@ mod tests {
                 }
             }
         }
-        assert!(Definition::built_in("best").is_err());
+        assert!(PolicyStudyDefinition::built_in("best").is_err());
     }
 }

@@ -2,8 +2,8 @@
 //! the slides' pictures.
 
 use super::definition::{Cells, Shown};
-use super::report::{Course, Details, Imbalance};
-use super::{Cell, StudyError, Table, Work, count, mixes};
+use super::report::{Details, Imbalance, MixTimeline};
+use super::{StudyCell, StudyCells, StudyError, TableCells, count, mixes};
 use crate::simulate::figures::together;
 use colocate_engine::Round;
 use colocate_evidence::SeenTask;
@@ -17,13 +17,13 @@ const TENTHS: u64 = 12;
 
 /// Details of the mix at index `place` of a table, under all its schedulers.
 pub(super) fn of(
-    work: &Work<'_>,
-    table: &Table<'_>,
+    work: &StudyCells<'_>,
+    table: &TableCells<'_>,
     place: usize,
     what: Shown,
 ) -> Result<Details, StudyError> {
-    let Work { study, programs, .. } = work;
-    let (Cells::Mixes(form), Cell::Mix(mix)) = (&table.part.cells, &table.cells[place]) else {
+    let StudyCells { study, programs, .. } = work;
+    let (Cells::Mixes(form), StudyCell::Mix(mix)) = (&table.part.cells, &table.cells[place]) else {
         unreachable!("only mixes are shown in detail")
     };
     let platform = Platform::new(study.machine, study.performance, study.draws[0])?;
@@ -31,7 +31,7 @@ pub(super) fn of(
     let alone = alone_of(&platform, &scenario)?;
     let mut ran = Vec::new();
     for (name, policy) in table.part.known() {
-        let mut watch = Watch::new(study.machine, &mix.pus);
+        let mut watch = QuantumSamples::new(study.machine, &mix.pus);
         let contender = (policy, &*alone);
         let outcome =
             mixes::under(study, &platform, &scenario, contender, &mut |round: &Round<'_>| {
@@ -40,7 +40,7 @@ pub(super) fn of(
         ran.push((name.clone(), watch, outcome));
     }
     let baseline = ran.first().and_then(|(_, _, outcome)| outcome.turnaround()).unwrap_or_default();
-    let policies = ran.into_iter().map(|(policy, watch, outcome)| Course {
+    let policies = ran.into_iter().map(|(policy, watch, outcome)| MixTimeline {
         policy,
         progress: watch.progress(&outcome),
         left: (0..=TENTHS).map(|k| left(&outcome, Nanos(baseline.0 / 10 * k))).collect(),
@@ -72,7 +72,7 @@ fn slots(outcome: &Outcome, quantum: Nanos) -> Vec<f64> {
 }
 
 /// Samples of a run, one a quantum.
-struct Watch<'a> {
+struct QuantumSamples<'a> {
     machine: &'a Machine,
     contexts: usize,
     /// Cores that the mix uses.
@@ -93,7 +93,7 @@ struct Watch<'a> {
     first_caches: Vec<(Nanos, [f64; 2])>,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> QuantumSamples<'a> {
     fn new(machine: &'a Machine, pus: &[PuNr]) -> Self {
         let used = pus.iter().filter_map(|pu| Some(machine.core_of(machine.pu_by_os(*pu)?)));
         Self {
@@ -242,7 +242,7 @@ fn cores_of(machine: &Machine, cache: &Cache) -> usize {
 #[cfg(test)]
 mod tests {
     use super::super::Study;
-    use super::super::definition::Definition;
+    use super::super::definition::PolicyStudyDefinition;
     use super::*;
     use crate::testing::machine;
     use colocate_model::Assumptions;
@@ -259,13 +259,13 @@ mod tests {
     #[test]
     fn a_mix_is_shown_from_its_start_to_its_end() {
         let (machine, performance) = machine("xeon-x3320");
-        let mut definition = Definition::built_in("feliu-1").unwrap();
+        let mut definition = PolicyStudyDefinition::built_in("feliu-1").unwrap();
         definition.mixes().for_each(|mixes| (mixes.count, mixes.traffic) = (1, None));
         definition.programs = 8;
         definition.length = Nanos::from_millis(100);
         definition.quantum = Nanos::from_millis(10);
         let draws = [Assumptions::default()];
-        let work = Work::new(Study {
+        let work = StudyCells::new(Study {
             definition: &definition,
             machine: &machine,
             performance: &performance,

@@ -26,10 +26,10 @@
 use super::{StudyError, demand, draws};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, Nanos, Performance};
-use colocate_model::phase::{Demand, Guessed, Known, Work as PortWork};
+use colocate_model::phase::{Demand, Guessed, Known, PortWork};
 use colocate_model::rng::SplitMix64;
-use colocate_model::{Assumptions, MissCurve, Model, Phase, Seat};
-use colocate_sim::{PhaseIdx, Stretch};
+use colocate_model::{Assumptions, MissCurve, Model, Phase, PlacedTask};
+use colocate_sim::{PhaseIdx, PhaseSegment};
 
 /// Range of a program's traffic, t/µs. Chosen: its mean, 8 t/µs, is in the middle of the traffic of
 /// a context in the published workloads (20 to 40 t/µs on four cores, 50 to 130 on twelve contexts:
@@ -53,7 +53,7 @@ const SIZES: (u64, u32) = (32 << 10, 7);
 
 /// A program of one thread.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Program {
+pub struct SyntheticProgram {
     /// Name: `p` and a number.
     pub name: String,
     /// Phases.
@@ -64,11 +64,11 @@ pub struct Program {
     pub traffic: f64,
 }
 
-impl Program {
+impl SyntheticProgram {
     /// Course in a scenario in which the program's first phase has the index `first`.
     #[must_use]
-    pub fn course(&self, first: u32) -> Vec<Stretch> {
-        let stretches = self.course.iter().map(|&(phase, instructions)| Stretch {
+    pub fn course(&self, first: u32) -> Vec<PhaseSegment> {
+        let stretches = self.course.iter().map(|&(phase, instructions)| PhaseSegment {
             phase: PhaseIdx(first + phase),
             instructions,
             sleep: Nanos::ZERO,
@@ -87,7 +87,7 @@ pub fn draw(
     performance: &Performance,
     count: usize,
     seed: u64,
-) -> Result<Vec<Program>, StudyError> {
+) -> Result<Vec<SyntheticProgram>, StudyError> {
     let model = Model::new(machine, performance, Assumptions::default())?;
     let mut draw = Draw { model, machine, performance, random: SplitMix64::new(seed) };
     (0..count).map(|number| draw.program(number)).collect()
@@ -101,7 +101,7 @@ struct Draw<'a> {
 }
 
 impl Draw<'_> {
-    fn program(&mut self, number: usize) -> Result<Program, StudyError> {
+    fn program(&mut self, number: usize) -> Result<SyntheticProgram, StudyError> {
         for _ in 0..TRAFFICS {
             let traffic = self.between_logs(TRAFFIC);
             for _ in 0..TRIES {
@@ -118,7 +118,11 @@ impl Draw<'_> {
     }
 
     /// Draws a program; `None` if it cannot have its traffic.
-    fn try_program(&mut self, number: usize, traffic: f64) -> Result<Option<Program>, StudyError> {
+    fn try_program(
+        &mut self,
+        number: usize,
+        traffic: f64,
+    ) -> Result<Option<SyntheticProgram>, StudyError> {
         let power = self.between(POWER);
         let base = self.base(number);
         let count = 1 + draws::below(&mut self.random, PHASES);
@@ -139,7 +143,7 @@ impl Draw<'_> {
             lines += target * length;
             seconds += length;
         }
-        Ok(Some(Program {
+        Ok(Some(SyntheticProgram {
             name: format!("p{number}"),
             phases,
             course: (0..).zip(instructions).collect(),
@@ -235,7 +239,7 @@ impl Draw<'_> {
     fn traffic(&self, demand: &mut Demand, misses: MissCurve) -> (f64, f64) {
         demand.misses = misses;
         let pu = self.machine.cores[0].pus[0];
-        let rate = self.model.alone(&Seat { pu, demand, pages: &[], space: 0 });
+        let rate = self.model.alone(&PlacedTask { pu, demand, pages: &[], space: 0 });
         let speed = rate.instructions_per_second;
         // Misses of the last level go to memory.
         (rate.misses.last().copied().unwrap_or(0.0) * speed / 1e6, speed)
@@ -287,7 +291,8 @@ mod tests {
                 let on = phase.on(&performance.kinds[0], &Assumptions::default().guesses).unwrap();
                 assert!(on.guessed.is_empty(), "{:?}", on.guessed);
                 let pu = machine.cores[0].pus[0];
-                let rate = model.alone(&Seat { pu, demand: &on.demand, pages: &[], space: 0 });
+                let rate =
+                    model.alone(&PlacedTask { pu, demand: &on.demand, pages: &[], space: 0 });
                 let instructions = instructions as f64;
                 lines += rate.misses.last().unwrap() * instructions / 1e6;
                 seconds += instructions / rate.instructions_per_second;

@@ -7,23 +7,24 @@
 //! difference below the resolution of the model is marked. One seed or one set of assumptions
 //! decides nothing.
 
-use super::definition::{Detail, FactKind, Facts};
-use super::pace::{Kind, Pace};
+use super::definition::{Detail, FactKind, FactTable};
+use super::pace::{DemandKind, ProgramSpeed};
 use super::report::{
-    Beside, CellFigures, Fact, FactFigures, Found, MetricFigures, Order, PartFigures,
-    PolicyFigures, ProgramFigures, Published, Report, Row, VERSION,
+    Beside, CellFigures, CellRow, Fact, FactFigures, MetricFigures, OrderComparison, PartFigures,
+    PolicyMetrics, ProgramFigures, PublishedRatio, SimulatedOrder, StudyReport, VERSION,
 };
 use super::{
-    Done, Study, StudyError, Table, Work, count, detail, layout, ratio as ratio_of, siblings,
+    PolicyRuns, Study, StudyCells, StudyError, TableCells, count, detail, layout,
+    ratio as ratio_of, siblings,
 };
 use crate::metric::Metric;
 use crate::published;
-use crate::simulate::figures::{Column, RESOLUTION, Spread};
+use crate::simulate::figures::{FigureColumn, RESOLUTION, Spread};
 use colocate_figures::stats;
 use colocate_machine::{Machine, Nanos};
 use colocate_model::Assumptions;
 
-impl Work<'_> {
+impl StudyCells<'_> {
     /// The report of all pieces, in their order; `inputs` is a digest of [`Self::inputs`].
     ///
     /// # Errors
@@ -31,7 +32,7 @@ impl Work<'_> {
     ///
     /// # Panics
     /// If `done` does not have [`Self::count`] pieces.
-    pub fn report(&self, done: &[Done], inputs: &str) -> Result<Report, StudyError> {
+    pub fn report(&self, done: &[PolicyRuns], inputs: &str) -> Result<StudyReport, StudyError> {
         assert_eq!(done.len(), self.count(), "every piece");
         let study = &self.study;
         let definition = study.definition;
@@ -58,7 +59,7 @@ impl Work<'_> {
         let summary = times.into_iter().fold(definition.summary.clone(), |text, (name, time)| {
             text.replace(name, &time.as_secs_f64().to_string())
         });
-        Ok(Report {
+        Ok(StudyReport {
             version: VERSION,
             simulated: true,
             colocate: env!("CARGO_PKG_VERSION").to_owned(),
@@ -93,7 +94,7 @@ impl Work<'_> {
     }
 }
 
-fn facts(study: &Study<'_>, form: &Facts) -> Result<FactFigures, StudyError> {
+fn facts(study: &Study<'_>, form: &FactTable) -> Result<FactFigures, StudyError> {
     let facts = match form.kind {
         FactKind::SmtBench => siblings::facts(study, &study.definition.kernels)?,
         FactKind::FastCore => {
@@ -109,8 +110,8 @@ fn facts(study: &Study<'_>, form: &Facts) -> Result<FactFigures, StudyError> {
 
 /// Speed of a typical thread alone on a fast core, relative to a core of the `slow` machine.
 fn fast_core(study: &Study<'_>, slow: &Machine, draw: Assumptions) -> Result<f64, StudyError> {
-    let fast = Pace::new(study.machine, study.performance, draw, Kind::Typical)?;
-    let slow = Pace::new(slow, study.performance, draw, Kind::Typical)?;
+    let fast = ProgramSpeed::new(study.machine, study.performance, draw, DemandKind::Typical)?;
+    let slow = ProgramSpeed::new(slow, study.performance, draw, DemandKind::Typical)?;
     Ok(fast.alone() / slow.alone())
 }
 
@@ -118,15 +119,15 @@ fn fast_core(study: &Study<'_>, slow: &Machine, draw: Assumptions) -> Result<f64
 #[derive(Clone, Copy)]
 struct Compared<'a> {
     study: &'a Study<'a>,
-    table: &'a Table<'a>,
-    done: &'a [Done],
+    table: &'a TableCells<'a>,
+    done: &'a [PolicyRuns],
 }
 
 impl Compared<'_> {
-    fn figures(self, work: &Work<'_>) -> Result<PartFigures, StudyError> {
+    fn figures(self, work: &StudyCells<'_>) -> Result<PartFigures, StudyError> {
         let part = self.table.part;
         let published = published::rows(&self.study.definition.name);
-        let other = published.filter(|row| row.figure == part.name).map(Published::from);
+        let other = published.filter(|row| row.figure == part.name).map(PublishedRatio::from);
         let cells = named(self.table.reported.iter().map(|(cell, _)| cell.clone()).collect());
         let all = self.table.reported.len();
         let rows = if part.is_averaged() {
@@ -159,7 +160,7 @@ impl Compared<'_> {
     }
 
     /// Figures of a policy in one cell, or of the geometric mean over all cells.
-    fn column(self, cell: Option<usize>, policy: usize, metric: usize) -> Column {
+    fn column(self, cell: Option<usize>, policy: usize, metric: usize) -> FigureColumn {
         let [draws, seeds] = self.repetitions();
         let runs = (0..draws * seeds).map(|run| [run / seeds, run % seeds]);
         let figures = runs.map(|run| match cell {
@@ -170,7 +171,7 @@ impl Compared<'_> {
                 stats::geometric_mean(&each.collect::<Option<Vec<f64>>>()?)
             }
         });
-        Column { figures: figures.collect(), seeds }
+        FigureColumn { figures: figures.collect(), seeds }
     }
 
     /// Figure of a policy in one cell under one set of assumptions and one seed.
@@ -186,15 +187,15 @@ impl Compared<'_> {
         self.done[simulated * draws + draw][policy][seed][metric]
     }
 
-    fn row(self, cell: Option<usize>) -> Row {
+    fn row(self, cell: Option<usize>) -> CellRow {
         let names = self.table.part.names();
-        let policies = names.into_iter().enumerate().map(|(place, policy)| PolicyFigures {
+        let policies = names.into_iter().enumerate().map(|(place, policy)| PolicyMetrics {
             metrics: (0..self.table.part.metrics.len())
                 .map(|metric| self.metric(cell, (place, &policy), metric))
                 .collect(),
             policy,
         });
-        Row { cell: cell.map(count), policies: policies.collect() }
+        CellRow { cell: cell.map(count), policies: policies.collect() }
     }
 
     fn metric(
@@ -215,7 +216,7 @@ impl Compared<'_> {
             value: own.spread(),
             beside: beside.collect(),
             of_oracle: cell.and_then(|cell| self.of_oracle(cell, place, at)),
-            published: published.map(Published::from),
+            published: published.map(PublishedRatio::from),
         }
     }
 
@@ -225,7 +226,7 @@ impl Compared<'_> {
         cell: Option<usize>,
         place: usize,
         at: usize,
-        own: &Column,
+        own: &FigureColumn,
         base: &str,
     ) -> Option<Beside> {
         let part = self.table.part;
@@ -270,13 +271,13 @@ impl Compared<'_> {
     }
 
     /// Published orders between policies of the part, by metrics of the part.
-    fn orders(self) -> Vec<Order> {
+    fn orders(self) -> Vec<OrderComparison> {
         let orders = published::orders(&self.study.definition.name);
         orders.filter_map(|each| self.order(each)).collect()
     }
 
-    fn order(self, published: &published::Order) -> Option<Order> {
-        let &published::Order { figure, better, than, source, .. } = published;
+    fn order(self, published: &published::PublishedOrder) -> Option<OrderComparison> {
+        let &published::PublishedOrder { figure, better, than, source, .. } = published;
         let part = self.table.part;
         let at = part.metrics.iter().position(|metric| metric.name() == figure)?;
         let names = part.names();
@@ -287,31 +288,31 @@ impl Compared<'_> {
         let known = ratio.filter(|_| seeds > 1 && draws > 1);
         let found = found(known, part.metrics[at].less_is_better());
         let large = known.is_some_and(|ratio| (ratio.value - 1.0).abs() >= RESOLUTION);
-        Some(Order {
+        Some(OrderComparison {
             metric: part.metrics[at],
             better: better.to_owned(),
             than: than.to_owned(),
             ratio,
             found,
-            resolved: large && found != Found::Open,
+            resolved: large && found != SimulatedOrder::Open,
             source: source.to_owned(),
         })
     }
 }
 
 /// Mean of a policy's figure over the seeds of a piece; `None` if a run did not end.
-fn mean_over_seeds(done: &Done, policy: usize, metric: usize) -> Option<f64> {
+fn mean_over_seeds(done: &PolicyRuns, policy: usize, metric: usize) -> Option<f64> {
     let each = done[policy].iter().map(|run| run[metric]);
     stats::mean(&each.collect::<Option<Vec<f64>>>()?)
 }
 
 /// Whether the ratio has the published sign under all assumptions.
-fn found(ratio: Option<Spread>, less_is_better: bool) -> Found {
+fn found(ratio: Option<Spread>, less_is_better: bool) -> SimulatedOrder {
     match ratio {
-        Some(ratio) if ratio.high < 1.0 && less_is_better => Found::Same,
-        Some(ratio) if ratio.low > 1.0 && !less_is_better => Found::Same,
-        Some(ratio) if ratio.high < 1.0 || ratio.low > 1.0 => Found::Reversed,
-        _ => Found::Open,
+        Some(ratio) if ratio.high < 1.0 && less_is_better => SimulatedOrder::Same,
+        Some(ratio) if ratio.low > 1.0 && !less_is_better => SimulatedOrder::Same,
+        Some(ratio) if ratio.high < 1.0 || ratio.low > 1.0 => SimulatedOrder::Reversed,
+        _ => SimulatedOrder::Open,
     }
 }
 
@@ -331,15 +332,15 @@ fn named(mut cells: Vec<CellFigures>) -> Vec<CellFigures> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::definition::{Cells, Definition};
+    use super::super::definition::{Cells, PolicyStudyDefinition};
     use super::super::{Kept, Study};
     use super::*;
-    use crate::simulate::figures::{Unresolved, Verdict};
+    use crate::simulate::figures::{SimulatedVerdict, Unresolved};
     use crate::testing::machine;
 
     /// The first part of a study of which every run has the figures that `run` says, by cell, draw and policy.
     fn part(
-        definition: &mut Definition,
+        definition: &mut PolicyStudyDefinition,
         [draws, seeds]: [usize; 2],
         run: impl Fn([usize; 3]) -> Vec<Option<f64>>,
     ) -> PartFigures {
@@ -356,14 +357,14 @@ mod tests {
             draws: &all,
             seed: 0,
         };
-        let work = Work::new(study).unwrap();
-        let piece = |piece: usize| -> Done {
+        let work = StudyCells::new(study).unwrap();
+        let piece = |piece: usize| -> PolicyRuns {
             let [policies, ..] = work.shape(piece).unwrap();
             let of =
                 |policy| -> Vec<Kept> { vec![run([piece / draws, piece % draws, policy]); seeds] };
             (0..policies).map(of).collect()
         };
-        let done: Vec<Done> = (0..work.count()).map(piece).collect();
+        let done: Vec<PolicyRuns> = (0..work.count()).map(piece).collect();
         work.report(&done, "").unwrap().parts.remove(0)
     }
 
@@ -373,7 +374,7 @@ mod tests {
         repetitions: [usize; 2],
         turnaround: impl Fn([usize; 3]) -> Option<f64>,
     ) -> PartFigures {
-        let mut definition = Definition::built_in("feliu-1").unwrap();
+        let mut definition = PolicyStudyDefinition::built_in("feliu-1").unwrap();
         definition.programs = 8;
         definition.mixes().for_each(|mixes| (mixes.count, mixes.traffic) = (count, None));
         definition.parts[0].policies = ["os", "mmas"].map(str::to_owned).to_vec();
@@ -399,11 +400,11 @@ mod tests {
     #[test]
     fn the_sign_makes_the_order() {
         let spread = |low, high| Some(Spread { value: f64::midpoint(low, high), low, high });
-        assert_eq!(found(spread(0.9, 0.99), true), Found::Same);
-        assert_eq!(found(spread(0.9, 0.99), false), Found::Reversed);
-        assert_eq!(found(spread(1.01, 1.1), false), Found::Same);
-        assert_eq!(found(spread(0.99, 1.1), true), Found::Open);
-        assert_eq!(found(None, true), Found::Open);
+        assert_eq!(found(spread(0.9, 0.99), true), SimulatedOrder::Same);
+        assert_eq!(found(spread(0.9, 0.99), false), SimulatedOrder::Reversed);
+        assert_eq!(found(spread(1.01, 1.1), false), SimulatedOrder::Same);
+        assert_eq!(found(spread(0.99, 1.1), true), SimulatedOrder::Open);
+        assert_eq!(found(None, true), SimulatedOrder::Open);
     }
 
     /// Under `mmas` half of the time under all assumptions: 2 of 4 and 3 of 6 s. One seed or one set of assumptions
@@ -417,9 +418,9 @@ mod tests {
             assert!((order.ratio.unwrap().value - 0.5).abs() < 1e-9, "{order:?}");
             (order.found, order.resolved)
         };
-        assert_eq!(first([2, 2]), (Found::Same, true));
+        assert_eq!(first([2, 2]), (SimulatedOrder::Same, true));
         for repetitions in [[1, 1], [1, 2], [2, 1]] {
-            assert_eq!(first(repetitions), (Found::Open, false), "{repetitions:?}");
+            assert_eq!(first(repetitions), (SimulatedOrder::Open, false), "{repetitions:?}");
         }
     }
 
@@ -437,7 +438,7 @@ mod tests {
     #[test]
     fn a_pair_has_the_range_of_the_assumptions() {
         let pair = |times: [Option<f64>; 2]| {
-            let mut definition = Definition::built_in("serpa").unwrap();
+            let mut definition = PolicyStudyDefinition::built_in("serpa").unwrap();
             definition.applications.truncate(2);
             let run = |[_, draw, policy]: [usize; 3]| {
                 vec![if policy == 2 { times[draw] } else { Some(4.0) }; 3]
@@ -452,8 +453,8 @@ mod tests {
     }
 
     /// One situation with these seconds under `os`, a scheduler and the oracle, with two draws and two seeds.
-    fn phased(seconds: [Option<f64>; 3]) -> (CellFigures, Vec<PolicyFigures>) {
-        let mut definition = Definition::built_in("fedorova").unwrap();
+    fn phased(seconds: [Option<f64>; 3]) -> (CellFigures, Vec<PolicyMetrics>) {
+        let mut definition = PolicyStudyDefinition::built_in("fedorova").unwrap();
         definition.parts[0].policies = ["os", "parallelism-aware"].map(str::to_owned).to_vec();
         if let Cells::Phased(forms) = &mut definition.parts[0].cells {
             forms.truncate(1);
@@ -473,7 +474,7 @@ mod tests {
         let [os, own, oracle] = &policies[..] else { panic!("three") };
         assert!(os.metrics[0].beside.is_empty() && os.metrics[0].of_oracle.is_none());
         let time = &own.metrics[0];
-        assert_eq!(time.beside[0].verdict, Verdict::Better);
+        assert_eq!(time.beside[0].verdict, SimulatedVerdict::Better);
         assert!((time.beside[0].ratio.unwrap().value - 1.25).abs() < 1e-12);
         assert!((time.of_oracle.unwrap().value - 0.8).abs() < 1e-12);
         assert!((own.metrics[1].value.unwrap().value - 20.0).abs() < 1e-12);
@@ -491,7 +492,7 @@ mod tests {
     fn what_cannot_be_said() {
         let (_, policies) = phased([Some(1.0), Some(1.25), Some(0.97)]);
         let time = |policy: usize| &policies[policy].metrics[0];
-        assert_eq!((time(1).beside[0].verdict, time(1).of_oracle), (Verdict::Worse, None));
+        assert_eq!((time(1).beside[0].verdict, time(1).of_oracle), (SimulatedVerdict::Worse, None));
         assert_eq!(time(2).beside[0].unresolved, Some(Unresolved::BelowResolution));
         let (_, policies) = phased([Some(1.0), None, Some(0.7)]);
         let own = &policies[1].metrics[0];

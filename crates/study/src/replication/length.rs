@@ -17,13 +17,13 @@
 //! figure. At the settled length the rest of it is as large as the last change: less than the model
 //! resolves.
 
-use super::definition::{Cells, Definition, Part};
-use super::{Done, Study, Work};
+use super::definition::{Cells, PolicyStudyDefinition, StudyTable};
+use super::{PolicyRuns, Study, StudyCells};
 use crate::metric::Metric;
 use crate::simulate::figures::{RESOLUTION, Spread};
 use colocate_figures::stats;
 use colocate_machine::{Machine, Nanos, printable};
-use colocate_sim::Kernel;
+use colocate_sim::KernelScheduler;
 use std::fmt::Write;
 
 /// First length: the length of the first predictions.
@@ -39,7 +39,7 @@ pub const LAST: Nanos = Nanos::from_secs(64);
 /// rounds of NUMA balancing move their memory.
 ///
 /// Two EPYC 7301, 64 PUs and 32 cores: 64 ms × 5 × 16 + 2 × 1 s = 7.12 s.
-fn start(machine: &Machine, kernel: &Kernel) -> Nanos {
+fn start(machine: &Machine, kernel: &KernelScheduler) -> Nanos {
     let balancing = kernel.periodic_balance.map_or(0, |balance| {
         let rounds = u64::from(balance.patience) + 1;
         let interval = balance.interval_per_pu.0.saturating_mul(machine.pus.len() as u64);
@@ -52,13 +52,13 @@ fn start(machine: &Machine, kernel: &Kernel) -> Nanos {
 /// [`start`] with the kernel of the studies.
 #[must_use]
 pub fn start_of(machine: &Machine) -> Nanos {
-    start(machine, &Kernel::default())
+    start(machine, &KernelScheduler::default())
 }
 
 /// Figures of one length: slowest time over length and STP for each set of assumptions; `None`
 /// where a run did not end.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Figures {
+pub struct LengthFigures {
     length: Nanos,
     draws: Vec<[Option<f64>; 2]>,
 }
@@ -66,7 +66,7 @@ pub struct Figures {
 /// Whether the figures of half the length hold at this length, and half the length is at least the
 /// time `start`.
 #[must_use]
-pub fn settled(half: Option<&Figures>, now: &Figures, start: Nanos) -> bool {
+pub fn settled(half: Option<&LengthFigures>, now: &LengthFigures, start: Nanos) -> bool {
     half.is_some_and(|half| {
         half.length >= start && now.change(half).is_some_and(|change| change < RESOLUTION)
     })
@@ -74,20 +74,20 @@ pub fn settled(half: Option<&Figures>, now: &Figures, start: Nanos) -> bool {
 
 /// The study reduced to its pairs under `os` and the two figures.
 #[must_use]
-pub fn of_os(study: &Definition) -> Definition {
-    let pairs = Part {
+pub fn of_os(study: &PolicyStudyDefinition) -> PolicyStudyDefinition {
+    let pairs = StudyTable {
         policies: vec!["os".to_owned()],
         metrics: vec![Metric::Slowest, Metric::Stp],
         cells: Cells::Pairs { also: Vec::new() },
         ..study.parts[0].clone()
     };
-    Definition { facts: Vec::new(), parts: vec![pairs], ..study.clone() }
+    PolicyStudyDefinition { facts: Vec::new(), parts: vec![pairs], ..study.clone() }
 }
 
-impl Figures {
+impl LengthFigures {
     /// Figures from the results of all pieces of [`of_os`], in their order.
     #[must_use]
-    pub fn of(work: &Work<'_>, done: &[Done]) -> Self {
+    pub fn of(work: &StudyCells<'_>, done: &[PolicyRuns]) -> Self {
         let draws = work.study.draws.len();
         let length = work.study.definition.length;
         let pairs = &work.tables[0].reported;
@@ -114,7 +114,7 @@ impl Figures {
 
 /// Figures of all tried lengths, and the settled length; ends in a newline.
 #[must_use]
-pub fn text(study: &Study<'_>, steps: &[Figures]) -> String {
+pub fn text(study: &Study<'_>, steps: &[LengthFigures]) -> String {
     let mut out = format!(
         "simulated {}; all pairs under os, {} sets of assumptions, {} seeds each\n  {:>9}  {:24}  {:24}  changed by\n",
         printable(&study.machine.name),
@@ -157,7 +157,7 @@ mod tests {
     /// 0.0417, so the figures have settled; the first length never has.
     #[test]
     fn the_greatest_change_counts() {
-        let figures = |length: u64, slower: f64, stp: f64| Figures {
+        let figures = |length: u64, slower: f64, stp: f64| LengthFigures {
             length: Nanos::from_millis(length),
             draws: vec![[Some(slower), Some(stp)]; 2],
         };
@@ -166,7 +166,7 @@ mod tests {
         assert!(settled(Some(&half), &now, Nanos::from_millis(500)));
         assert!(!settled(Some(&half), &now, Nanos::from_millis(501)));
         assert!(!settled(None, &half, Nanos::ZERO));
-        let open = Figures { draws: vec![[Some(1.45), None]; 2], ..now.clone() };
+        let open = LengthFigures { draws: vec![[Some(1.45), None]; 2], ..now.clone() };
         assert_eq!((open.change(&half), now.change(&open)), (None, None));
         assert!(!settled(Some(&figures(500, 1.5, 1.0)), &now, Nanos::ZERO));
     }
@@ -175,8 +175,12 @@ mod tests {
     #[test]
     fn a_start_on_two_epycs() {
         let (machine, _) = crate::testing::machine("epyc-7301");
-        assert_eq!(start(&machine, &Kernel::default()), Nanos::from_millis(7120));
-        let quiet = Kernel { periodic_balance: None, numa_balancing: None, ..Kernel::default() };
+        assert_eq!(start(&machine, &KernelScheduler::default()), Nanos::from_millis(7120));
+        let quiet = KernelScheduler {
+            periodic_balance: None,
+            numa_balancing: None,
+            ..KernelScheduler::default()
+        };
         assert_eq!(start(&machine, &quiet), Nanos::ZERO);
     }
 }

@@ -12,10 +12,10 @@
 //! - As published, a program that ends before its target begins anew (its course repeats). A program
 //!   that has reached its target leaves, so the last programs have less contention.
 
-use super::definition::{Mixes, Part};
-use super::drawn::Program;
+use super::definition::{Mixes, StudyTable};
+use super::drawn::SyntheticProgram;
 use super::report::CellFigures;
-use super::{Done, Study, StudyError, draws};
+use super::{PolicyRuns, Study, StudyError, draws};
 use crate::simulate::contender::Contender;
 use colocate_engine::guard::{Guarding, QuantumGuard};
 use colocate_engine::{Meanwhile, Round};
@@ -24,9 +24,10 @@ use colocate_model::Assumptions;
 use colocate_model::rng::SplitMix64;
 use colocate_policy::table::Prior;
 use colocate_policy::{Knowledge, SoloProfile};
-use colocate_sim::scenario::{JobSpec, Method, Pages, PhaseSpec, Scenario, ThreadSpec, Work};
+use colocate_sim::scenario::{JobSpec, Method, Pages, PhaseSpec, Scenario, ThreadSpec, TotalWork};
 use colocate_sim::{
-    Kernel, Options, Outcome, Platform, alone_of, courses_of, demands_of, simulate_with,
+    KernelScheduler, Outcome, Platform, SimulationOptions, alone_of, courses_of, demands_of,
+    simulate_with,
 };
 
 /// Draws of a mix until its traffic must lie in its part of the range. A part in the middle is hit
@@ -48,7 +49,7 @@ pub struct Mix {
 
 impl Mix {
     /// Report of the mix.
-    pub(super) fn figures(&self, programs: &[Program]) -> CellFigures {
+    pub(super) fn figures(&self, programs: &[SyntheticProgram]) -> CellFigures {
         let values = [("contexts", self.pus.len() as f64), ("traffic", self.traffic)];
         let names = self.programs.iter().map(|&place| programs[place].name.clone());
         CellFigures::of(&[("mix", self.name.clone())], &values, names.collect())
@@ -74,7 +75,7 @@ pub(super) fn fits(machine: &Machine, form: &Mixes) -> Result<(), StudyError> {
 pub fn draw(
     form: &Mixes,
     machine: &Machine,
-    programs: &[Program],
+    programs: &[SyntheticProgram],
     alone: &[SoloProfile],
     seed: u64,
 ) -> Result<Vec<Mix>, StudyError> {
@@ -114,7 +115,7 @@ fn part([low, high]: [f64; 2], number: usize, count: usize) -> [f64; 2] {
 }
 
 /// Contexts × the mean traffic of the programs.
-fn traffic(chosen: &[usize], programs: &[Program], contexts: usize) -> f64 {
+fn traffic(chosen: &[usize], programs: &[SyntheticProgram], contexts: usize) -> f64 {
     let sum = chosen.iter().map(|&place| programs[place].traffic).fold(0.0, |sum, each| sum + each);
     sum / chosen.len() as f64 * contexts as f64
 }
@@ -151,7 +152,7 @@ fn pus(machine: &Machine, cores: usize, each: usize) -> Vec<PuNr> {
 /// Solo profiles of all programs, under the default assumptions.
 pub(super) fn alone(
     study: &Study<'_>,
-    programs: &[Program],
+    programs: &[SyntheticProgram],
 ) -> Result<Vec<SoloProfile>, StudyError> {
     let platform = Platform::new(study.machine, study.performance, Assumptions::default())?;
     let all = Mix {
@@ -172,12 +173,12 @@ pub(super) fn alone(
 /// Simulates a mix under each scheduler, with one set of assumptions.
 pub(super) fn under_all(
     study: &Study<'_>,
-    part: &Part,
+    part: &StudyTable,
     form: &Mixes,
-    programs: &[Program],
+    programs: &[SyntheticProgram],
     mix: &Mix,
     draw: usize,
-) -> Result<Done, StudyError> {
+) -> Result<PolicyRuns, StudyError> {
     let platform = Platform::new(study.machine, study.performance, study.draws[draw])?;
     let mut runs = vec![Vec::new(); part.names().len()];
     for seed in study.seeds() {
@@ -222,7 +223,7 @@ pub fn under(
         made = Box::new(QuantumGuard::new(made, &name, Guarding::default()));
     }
     let meanwhile = contender.waiting.unwrap_or(Meanwhile::Stop);
-    let options = Options { meanwhile, ..Options::each_quantum() };
+    let options = SimulationOptions { meanwhile, ..SimulationOptions::each_quantum() };
     let mut outcome =
         simulate_with(platform, scenario, (&mut *made, &name), &options, each_quantum)?;
     // The target of a program is its work in this time alone.
@@ -235,7 +236,7 @@ pub fn under(
 pub fn scenario(
     study: &Study<'_>,
     programs_per_pu: usize,
-    programs: &[Program],
+    programs: &[SyntheticProgram],
     mix: &Mix,
     seed: u64,
 ) -> Scenario {
@@ -255,7 +256,7 @@ pub fn scenario(
             name: program.name.clone(),
             born: Nanos::ZERO,
             course: program.course(first),
-            work: Work::AloneFor(study.definition.length),
+            work: TotalWork::AloneFor(study.definition.length),
             pages: Pages::FirstTouch,
             resident: Bytes::mib(256),
         };
@@ -286,17 +287,17 @@ pub fn scenario(
 /// The CFS of the studies' years, as far as it differs from the simulated kernel. A PU is shared
 /// out in `sched_latency`, 6 ms times 1 + log2 of at most 8 CPUs, divided by the runnable threads
 /// (kernel/sched/fair.c before 6.6; remembered).
-fn kernel(pus: usize, threads_per_pu: usize) -> Kernel {
+fn kernel(pus: usize, threads_per_pu: usize) -> KernelScheduler {
     const LATENCY: u64 = 6;
     let factor = 1 + u64::from(pus.clamp(1, 8).ilog2());
     let slice = Nanos::from_millis(LATENCY * factor / threads_per_pu.max(1) as u64);
-    Kernel { slice, ..Kernel::default() }
+    KernelScheduler { slice, ..KernelScheduler::default() }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Work;
-    use super::super::definition::{Cells, Definition};
+    use super::super::StudyCells;
+    use super::super::definition::{Cells, PolicyStudyDefinition};
     use super::*;
     use crate::metric::Metric;
     use crate::testing::machine;
@@ -327,7 +328,7 @@ mod tests {
     #[test]
     fn each_mix_lies_in_its_part() {
         let (machine, performance) = machine("xeon-x3320");
-        let definition = Definition::built_in("feliu-1").unwrap();
+        let definition = PolicyStudyDefinition::built_in("feliu-1").unwrap();
         let draws = [Assumptions::default()];
         let study = Study {
             definition: &definition,
@@ -336,7 +337,7 @@ mod tests {
             draws: &draws,
             seed: 0,
         };
-        let work = Work::new(study).unwrap();
+        let work = StudyCells::new(study).unwrap();
         let cells = &work.tables()[0].reported;
         assert_eq!(cells.len(), 10);
         for (cell, _) in cells {
@@ -350,7 +351,7 @@ mod tests {
     #[test]
     fn a_given_range_is_that_of_every_part() {
         let (machine, performance) = machine("xeon-e5645");
-        let mut definition = Definition::built_in("feliu-2").unwrap();
+        let mut definition = PolicyStudyDefinition::built_in("feliu-2").unwrap();
         definition.mixes().for_each(|mixes| (mixes.count, mixes.traffic) = (3, Some([40.0, 60.0])));
         let draws = [Assumptions::default()];
         let study = Study {
@@ -360,7 +361,7 @@ mod tests {
             draws: &draws,
             seed: 0,
         };
-        let work = Work::new(study).unwrap();
+        let work = StudyCells::new(study).unwrap();
         let cells: Vec<_> = work.tables().iter().flat_map(|table| &table.reported).collect();
         assert_eq!(cells.len(), 6);
         assert!(cells.iter().all(|(cell, _)| (40.0..60.0).contains(&cell.values["traffic"])));
@@ -370,7 +371,7 @@ mod tests {
     #[test]
     fn every_part_runs_to_its_end() {
         for name in ["feliu-1", "feliu-2", "feliu-3", "feliu-4"] {
-            let mut definition = Definition::built_in(name).unwrap();
+            let mut definition = PolicyStudyDefinition::built_in(name).unwrap();
             definition.mixes().for_each(|mixes| (mixes.count, mixes.traffic) = (1, None));
             (definition.programs, definition.seeds) = (8, 1);
             definition.length = Nanos::from_millis(60);
@@ -387,7 +388,7 @@ mod tests {
                 draws: &draws,
                 seed: 3,
             };
-            let work = Work::new(study).unwrap();
+            let work = StudyCells::new(study).unwrap();
             for (piece, table) in work.tables().iter().enumerate() {
                 let Cells::Mixes(form) = &table.part.cells else { panic!("mixes") };
                 let least = 0.06 * form.programs_per_pu as f64;

@@ -1,7 +1,8 @@
 //! Published studies, simulated again.
 //!
 //! Nothing here was measured, and nothing is fitted to the published figures. A study is a
-//! [`Definition`], a TOML file. One engine simulates its cells and writes a [`report::Report`].
+//! [`PolicyStudyDefinition`], a TOML file. One engine simulates its cells and writes a
+//! [`report::StudyReport`].
 //!
 //! # Terms
 //! - A *cell* is one situation: a program on a layout of cores, a mix of programs, a pair of applications.
@@ -36,24 +37,24 @@ use colocate_model::phase::{Demand, PhaseError};
 use colocate_model::{Assumptions, ModelError, Phase};
 use colocate_policy::SoloProfile;
 use colocate_sim::{Outcome, SimError};
-use definition::{Cells, Definition, Part};
-use drawn::Program;
+use definition::{Cells, PolicyStudyDefinition, StudyTable};
+use drawn::SyntheticProgram;
 use mixes::Mix;
-use pairs::Pairs;
-use phased::Point;
+use pairs::ApplicationPairs;
+use phased::PhasedSituation;
 use thiserror::Error;
 
-/// Metrics of a run, in the order of [`Part::metrics`]; `None` if the run did not end.
+/// Metrics of a run, in the order of [`StudyTable::metrics`]; `None` if the run did not end.
 pub type Kept = Vec<Option<f64>>;
 
 /// Results of a piece: runs by policy, then by seed.
-pub type Done = Vec<Vec<Kept>>;
+pub type PolicyRuns = Vec<Vec<Kept>>;
 
 /// Inputs of a study: definition, machine, assumptions and seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Study<'a> {
     /// The definition.
-    pub definition: &'a Definition,
+    pub definition: &'a PolicyStudyDefinition,
     /// The machine.
     pub machine: &'a Machine,
     /// Speeds of the machine.
@@ -80,11 +81,11 @@ impl Study<'_> {
 
 /// A simulated situation.
 #[derive(Clone, Debug)]
-pub enum Cell<'a> {
+pub enum StudyCell<'a> {
     /// A mix of programs.
     Mix(Mix),
     /// A program with serial and parallel phases.
-    Phased(Point),
+    Phased(PhasedSituation),
     /// Two applications.
     Pair([&'a Phase; 2]),
     /// Two copies of one application: length of the second in percent of the first.
@@ -93,25 +94,25 @@ pub enum Cell<'a> {
 
 /// A part with its cells.
 #[derive(Debug)]
-pub struct Table<'a> {
+pub struct TableCells<'a> {
     /// Definition of the table.
-    pub part: &'a Part,
+    pub part: &'a StudyTable,
     /// Simulated cells.
-    pub cells: Vec<Cell<'a>>,
+    pub cells: Vec<StudyCell<'a>>,
     /// Reported cells, each with the index of its simulated cell.
     pub reported: Vec<(report::CellFigures, usize)>,
 }
 
 /// All cells of a study, ready to be simulated.
 #[derive(Debug)]
-pub struct Work<'a> {
+pub struct StudyCells<'a> {
     study: Study<'a>,
-    programs: Vec<Program>,
+    programs: Vec<SyntheticProgram>,
     alone: Vec<SoloProfile>,
-    tables: Vec<Table<'a>>,
+    tables: Vec<TableCells<'a>>,
 }
 
-impl<'a> Work<'a> {
+impl<'a> StudyCells<'a> {
     /// Makes the cells of a study; draws programs and mixes.
     ///
     /// # Errors
@@ -129,7 +130,7 @@ impl<'a> Work<'a> {
             }
         }
         let Study { machine, performance, .. } = study;
-        let Definition { programs, recorded, length, .. } = study.definition;
+        let PolicyStudyDefinition { programs, recorded, length, .. } = study.definition;
         let programs = match &recorded[..] {
             [] => drawn::draw(machine, performance, *programs, study.seed)?,
             recorded => recorded::programs(machine, performance, recorded, *length)?,
@@ -142,13 +143,13 @@ impl<'a> Work<'a> {
 
     /// Programs of the mixes.
     #[must_use]
-    pub fn programs(&self) -> &[Program] {
+    pub fn programs(&self) -> &[SyntheticProgram] {
         &self.programs
     }
 
     /// Parts with their cells.
     #[must_use]
-    pub fn tables(&self) -> &[Table<'a>] {
+    pub fn tables(&self) -> &[TableCells<'a>] {
         &self.tables
     }
 
@@ -165,7 +166,7 @@ impl<'a> Work<'a> {
     }
 
     /// Part and cell of a piece; `None` beyond the last piece.
-    fn cell(&self, piece: usize) -> Option<(&Part, &Cell<'a>)> {
+    fn cell(&self, piece: usize) -> Option<(&StudyTable, &StudyCell<'a>)> {
         let mut cells =
             self.tables.iter().flat_map(|it| it.cells.iter().map(|cell| (it.part, cell)));
         cells.nth(piece / self.study.draws.len())
@@ -185,18 +186,18 @@ impl<'a> Work<'a> {
     ///
     /// # Panics
     /// If `piece` is not below [`Self::count`].
-    pub fn piece(&self, piece: usize) -> Result<Done, StudyError> {
+    pub fn piece(&self, piece: usize) -> Result<PolicyRuns, StudyError> {
         let (part, cell) = self.cell(piece).expect("one of the pieces");
         let draw = piece % self.study.draws.len();
         match (cell, &part.cells) {
-            (Cell::Mix(mix), Cells::Mixes(form)) => {
+            (StudyCell::Mix(mix), Cells::Mixes(form)) => {
                 mixes::under_all(&self.study, part, form, &self.programs, mix, draw)
             }
-            (Cell::Phased(point), _) => phased::under_all(&self.study, part, point, draw),
-            (Cell::Pair(pair), Cells::Pairs { also }) => {
+            (StudyCell::Phased(point), _) => phased::under_all(&self.study, part, point, draw),
+            (StudyCell::Pair(pair), Cells::Pairs { also }) => {
                 pairs::under_all(&self.study, part, also, *pair, draw)
             }
-            (Cell::Shorter(length), _) => pairs::tail(&self.study, part, *length, draw),
+            (StudyCell::Shorter(length), _) => pairs::tail(&self.study, part, *length, draw),
             _ => unreachable!("a cell is of the kind that its part has"),
         }
     }
@@ -205,39 +206,39 @@ impl<'a> Work<'a> {
 /// Cells of one part; mixes are drawn from `programs`.
 fn cells_of<'a>(
     study: &Study<'a>,
-    part: &'a Part,
-    programs: &[Program],
+    part: &'a StudyTable,
+    programs: &[SyntheticProgram],
     alone: &[SoloProfile],
-) -> Result<Table<'a>, StudyError> {
+) -> Result<TableCells<'a>, StudyError> {
     let (reported, cells) = match &part.cells {
         Cells::Mixes(form) => {
             let mixes = mixes::draw(form, study.machine, programs, alone, study.seed)?;
-            one_each(mixes.into_iter().map(|mix| (mix.figures(programs), Cell::Mix(mix))))
+            one_each(mixes.into_iter().map(|mix| (mix.figures(programs), StudyCell::Mix(mix))))
         }
         Cells::Phased(forms) => {
             let points = forms.iter().flat_map(|form| phased::points(study, form));
-            one_each(points.map(|point| (point.figures(), Cell::Phased(point))))
+            one_each(points.map(|point| (point.figures(), StudyCell::Phased(point))))
         }
         Cells::Pairs { .. } => {
-            let pairs = Pairs::new(&study.definition.applications);
-            (pairs.reported(), pairs.cells().map(Cell::Pair).collect())
+            let pairs = ApplicationPairs::new(&study.definition.applications);
+            (pairs.reported(), pairs.cells().map(StudyCell::Pair).collect())
         }
-        Cells::Shorter(lengths) => {
-            one_each(lengths.iter().map(|&length| (pairs::shorter(length), Cell::Shorter(length))))
-        }
+        Cells::Shorter(lengths) => one_each(
+            lengths.iter().map(|&length| (pairs::shorter(length), StudyCell::Shorter(length))),
+        ),
     };
-    Ok(Table { part, cells, reported })
+    Ok(TableCells { part, cells, reported })
 }
 
 /// Reported cells, each with the index of its own simulated cell, and the simulated cells.
 fn one_each<'a>(
-    cells: impl Iterator<Item = (report::CellFigures, Cell<'a>)>,
-) -> (Vec<(report::CellFigures, usize)>, Vec<Cell<'a>>) {
+    cells: impl Iterator<Item = (report::CellFigures, StudyCell<'a>)>,
+) -> (Vec<(report::CellFigures, usize)>, Vec<StudyCell<'a>>) {
     let (reported, cells): (Vec<_>, Vec<_>) = cells.unzip();
     (reported.into_iter().zip(0..).collect(), cells)
 }
 
-impl Part {
+impl StudyTable {
     /// Metrics of a run.
     fn kept(&self, outcome: &Outcome) -> Kept {
         self.metrics.iter().map(|metric| metric.of(outcome)).collect()
@@ -255,7 +256,7 @@ pub(crate) fn demand(
 }
 
 /// Geometric mean, over the seeds of a piece, of a policy's figure divided by the baseline's.
-fn ratio(done: &Done, [policy, base]: [usize; 2], metric: usize) -> Option<f64> {
+fn ratio(done: &PolicyRuns, [policy, base]: [usize; 2], metric: usize) -> Option<f64> {
     let both = done[policy].iter().zip(&done[base]);
     let ratios = both.map(|(own, base)| Some(own[metric]? / base[metric]?));
     stats::geometric_mean(&ratios.collect::<Option<Vec<f64>>>()?)

@@ -32,15 +32,15 @@ use super::layout;
 use super::{StudyError, demand};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, Nanos, Performance, PuIdx};
-use colocate_model::phase::{Demand, Known, PhaseFile, Work as PortWork};
+use colocate_model::phase::{Demand, Known, PhaseFile, PortWork};
 use colocate_model::threads::Trained;
-use colocate_model::{Assumptions, MissCurve, Model, Phase, Seat};
+use colocate_model::{Assumptions, MissCurve, Model, Phase, PlacedTask};
 use std::cmp::Reverse;
 use std::sync::LazyLock;
 
 /// Demand of a program's threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum DemandKind {
     /// A program of unknown demand.
     Typical,
     /// Streams through memory that no cache holds.
@@ -65,7 +65,7 @@ pub fn recorded() -> &'static [Phase] {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
     /// Demand of its threads.
-    pub kind: Kind,
+    pub kind: DemandKind,
     /// Serial share, 0 to 1; below 1.
     pub serial: f64,
     /// Time on the machine of slow cores.
@@ -89,14 +89,14 @@ pub struct Sizes {
 
 /// Speed of a program on a machine, under one set of assumptions.
 #[derive(Debug)]
-pub struct Pace<'a> {
+pub struct ProgramSpeed<'a> {
     model: Model<'a>,
     machine: &'a Machine,
     /// Demand by kind of core.
     demands: Vec<Demand>,
 }
 
-impl<'a> Pace<'a> {
+impl<'a> ProgramSpeed<'a> {
     /// Models a program of `kind` on `machine`.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl<'a> Pace<'a> {
         machine: &'a Machine,
         performance: &'a Performance,
         assumptions: Assumptions,
-        kind: Kind,
+        kind: DemandKind,
     ) -> Result<Self, StudyError> {
         let model = Model::new(machine, performance, assumptions)?;
         let phase = kind.phase();
@@ -133,7 +133,7 @@ impl<'a> Pace<'a> {
         let mut left: Vec<(PuIdx, f64)> = cores.map(|pu| (pu, instructions)).collect();
         let mut seconds = 0.0;
         while !left.is_empty() {
-            let seats: Vec<Seat<'_>> = left.iter().map(|(pu, _)| self.seat(*pu)).collect();
+            let seats: Vec<PlacedTask<'_>> = left.iter().map(|(pu, _)| self.seat(*pu)).collect();
             let rates = self.model.predict(&seats).tasks;
             let rates: Vec<f64> = rates.iter().map(|rate| rate.instructions_per_second).collect();
             let until = left.iter().zip(&rates).map(|((_, left), rate)| left / rate);
@@ -154,9 +154,9 @@ impl<'a> Pace<'a> {
         cores.into_iter().map(|core| core.pus[0]).collect()
     }
 
-    fn seat(&self, pu: PuIdx) -> Seat<'_> {
+    fn seat(&self, pu: PuIdx) -> PlacedTask<'_> {
         let kind = self.machine.cores[self.machine.core_of(pu).idx()].kind;
-        Seat { pu, demand: &self.demands[kind.idx()], pages: &[], space: 0 }
+        PlacedTask { pu, demand: &self.demands[kind.idx()], pages: &[], space: 0 }
     }
 }
 
@@ -175,7 +175,7 @@ impl Sizes {
         assumptions: Assumptions,
     ) -> Result<Self, StudyError> {
         let slow = layout::all_slow(machine);
-        let pace = Pace::new(&slow, performance, assumptions, shape.kind)?;
+        let pace = ProgramSpeed::new(&slow, performance, assumptions, shape.kind)?;
         let length = shape.length.as_secs_f64();
         let threads = machine.cores.len();
         let each = pace.together(1.0, threads);
@@ -196,7 +196,7 @@ impl Sizes {
 
     /// Seconds of the oracle on a machine.
     #[must_use]
-    pub fn oracle(&self, pace: &Pace<'_>) -> f64 {
+    pub fn oracle(&self, pace: &ProgramSpeed<'_>) -> f64 {
         let serial = float(self.serial) / pace.alone();
         let parallel = pace.together(float(self.parallel), self.threads);
         float(self.parts) * parallel + float(self.parts - 1) * serial
@@ -216,7 +216,7 @@ pub fn fed(
     assumptions: Assumptions,
 ) -> Result<usize, StudyError> {
     let slow = layout::all_slow(machine);
-    let one = Pace::new(&slow, performance, assumptions, shape.kind)?.traffic_alone();
+    let one = ProgramSpeed::new(&slow, performance, assumptions, shape.kind)?.traffic_alone();
     let peaks = performance.memory.iter().map(|node| node.bandwidth.0);
     let peak = peaks.fold(0.0, |sum, each| sum + each) * assumptions.bandwidth;
     // An assumed peak may be less than one thread reaches.
@@ -229,11 +229,11 @@ pub fn fed(
 /// eight elements of about five instructions each, 0.075.
 const STREAMED: f64 = 0.05;
 
-impl Kind {
+impl DemandKind {
     /// Demand of the instructions; components that are not set are unknown.
     ///
     /// # Panics
-    /// If [`Kind::Recorded`] has no recorded program at its index.
+    /// If [`DemandKind::Recorded`] has no recorded program at its index.
     #[must_use]
     pub fn phase(self) -> Phase {
         match self {
@@ -298,7 +298,7 @@ mod tests {
     use crate::testing::machine;
 
     fn shape(serial: f64) -> Shape {
-        Shape { kind: Kind::Typical, serial, length: Nanos::from_secs(1), parts: 5 }
+        Shape { kind: DemandKind::Typical, serial, length: Nanos::from_secs(1), parts: 5 }
     }
 
     /// Half of a second serial in four parts, half parallel in five: on the slow machine `5 p + 4 s / v` is the second.
@@ -307,7 +307,7 @@ mod tests {
         let (machine, performance) = machine("amp-4x12");
         let usual = Assumptions::default();
         let slow = layout::all_slow(&machine);
-        let pace = Pace::new(&slow, &performance, usual, Kind::Typical).unwrap();
+        let pace = ProgramSpeed::new(&slow, &performance, usual, DemandKind::Typical).unwrap();
         for serial in [0.0, 0.5, 0.9] {
             let sizes = Sizes::of(&shape(serial), &machine, &performance, usual).unwrap();
             assert!((sizes.oracle(&pace) - 1.0).abs() < 1e-3, "{serial}: {sizes:?}");
@@ -322,7 +322,8 @@ mod tests {
         let (machine, performance) = machine("amp-4x12");
         let usual = Assumptions::default();
         let slow = layout::all_slow(&machine);
-        let pace = |machine| Pace::new(machine, &performance, usual, Kind::Typical).unwrap();
+        let pace =
+            |machine| ProgramSpeed::new(machine, &performance, usual, DemandKind::Typical).unwrap();
         let faster = pace(&machine).alone() / pace(&slow).alone();
         assert!(faster > 1.3 && faster <= 2.0, "{faster}");
         let pace = pace(&machine);
@@ -342,12 +343,12 @@ mod tests {
             let shape = Shape { kind, ..shape(0.0) };
             fed(&shape, &machine, &performance, usual).unwrap()
         };
-        let streaming = threads(Kind::Streaming);
-        assert_eq!(threads(Kind::Typical), 16);
+        let streaming = threads(DemandKind::Streaming);
+        assert_eq!(threads(DemandKind::Typical), 16);
         assert!((2..16).contains(&streaming), "{streaming}");
         let slow = layout::all_slow(&machine);
-        let pace = Pace::new(&slow, &performance, usual, Kind::Streaming).unwrap();
-        let shape = Shape { kind: Kind::Streaming, ..shape(0.0) };
+        let pace = ProgramSpeed::new(&slow, &performance, usual, DemandKind::Streaming).unwrap();
+        let shape = Shape { kind: DemandKind::Streaming, ..shape(0.0) };
         let sizes = Sizes::of(&shape, &machine, &performance, usual).unwrap();
         let few = sizes.among(streaming);
         assert!(few.parallel * streaming as u64 <= sizes.parallel * 16);

@@ -3,29 +3,29 @@
 //! Applications with equal demand vectors behave alike, so equal pairs are simulated once and counted
 //! as often as they occur.
 
-use super::definition::Part;
+use super::definition::StudyTable;
 use super::report::CellFigures;
-use super::{Done, Kept, Study, StudyError};
+use super::{Kept, PolicyRuns, Study, StudyError};
 use crate::metric::Metric;
 use colocate_machine::{Bytes, Nanos};
 use colocate_model::Phase;
 use colocate_policy::PolicySpec;
 use colocate_sim::run::alone_times;
 use colocate_sim::scenario::{
-    JobSpec, Method, Pages, PhaseIdx, PhaseSpec, Scenario, Stretch, ThreadSpec, Work,
+    JobSpec, Method, Pages, PhaseIdx, PhaseSegment, PhaseSpec, Scenario, ThreadSpec, TotalWork,
 };
-use colocate_sim::{Kernel, Options, Outcome, Platform, simulate};
+use colocate_sim::{KernelScheduler, Outcome, Platform, SimulationOptions, simulate};
 
 /// All pairs of different applications.
 #[derive(Debug)]
-pub struct Pairs<'a> {
+pub struct ApplicationPairs<'a> {
     applications: &'a [Phase],
     /// Every pair, and the index of its equal in `distinct`.
     all: Vec<([usize; 2], usize)>,
     distinct: Vec<[usize; 2]>,
 }
 
-impl<'a> Pairs<'a> {
+impl<'a> ApplicationPairs<'a> {
     /// Makes all pairs of `applications`.
     #[must_use]
     pub fn new(applications: &'a [Phase]) -> Self {
@@ -76,11 +76,11 @@ pub(super) fn shorter(percent: u32) -> CellFigures {
 /// Simulates a pair under every policy and the oracle, which may also choose the placements `also`.
 pub(super) fn under_all(
     study: &Study<'_>,
-    part: &Part,
+    part: &StudyTable,
     also: &[String],
     pair: [&Phase; 2],
     draw: usize,
-) -> Result<Done, StudyError> {
+) -> Result<PolicyRuns, StudyError> {
     let mut policies: Vec<PolicySpec> = part.known().map(|(_, it)| it.policy).collect();
     let own = policies.len();
     policies.extend(also.iter().map(|name| PolicySpec::named(name)));
@@ -103,11 +103,11 @@ pub(super) fn under_all(
 /// ended.
 fn under(
     study: &Study<'_>,
-    part: &Part,
+    part: &StudyTable,
     pair: [&Phase; 2],
     draw: usize,
     policies: &[PolicySpec],
-) -> Result<Done, StudyError> {
+) -> Result<PolicyRuns, StudyError> {
     let platform = Platform::new(study.machine, study.performance, study.draws[draw])?;
     let mut runs = vec![Vec::new(); policies.len()];
     for seed in study.seeds() {
@@ -128,15 +128,15 @@ fn under(
 /// first.
 pub(super) fn tail(
     study: &Study<'_>,
-    part: &Part,
+    part: &StudyTable,
     percent: u32,
     draw: usize,
-) -> Result<Done, StudyError> {
+) -> Result<PolicyRuns, StudyError> {
     let platform = Platform::new(study.machine, study.performance, study.draws[draw])?;
     let phase = Phase::default();
     let length = study.definition.length;
     let shorter = Nanos(length.0 / 100 * u64::from(percent));
-    let mut runs = Done::new();
+    let mut runs = PolicyRuns::new();
     for (_, contender) in part.known() {
         let mut own: Vec<Kept> = Vec::new();
         for seed in study.seeds() {
@@ -156,7 +156,7 @@ fn once(
     scenario: &Scenario,
     policy: &PolicySpec,
 ) -> Result<Outcome, StudyError> {
-    let options = Options { alone: false, ..Options::default() };
+    let options = SimulationOptions { alone: false, ..SimulationOptions::default() };
     Ok(simulate(platform, scenario, policy, &options)?)
 }
 
@@ -176,7 +176,7 @@ fn scenario(study: &Study<'_>, pair: [&Phase; 2], seed: u64) -> Scenario {
         horizon: Nanos::from_secs(3600).max(Nanos(length.0.saturating_mul(100))),
         usable: None,
         events: Vec::new(),
-        kernel: Kernel::default(),
+        kernel: KernelScheduler::default(),
     }
 }
 
@@ -185,13 +185,13 @@ fn job(study: &Study<'_>, name: &str, phase: u32, length: Nanos) -> JobSpec {
     let threads = (0..study.machine.cores.len()).map(|order| ThreadSpec {
         name: format!("{name}-{order}"),
         born: Nanos::ZERO,
-        course: vec![Stretch {
+        course: vec![PhaseSegment {
             phase: PhaseIdx(phase),
             instructions: 1_000_000_000,
             sleep: Nanos::ZERO,
             barrier: false,
         }],
-        work: Work::AloneFor(length),
+        work: TotalWork::AloneFor(length),
         pages: Pages::FirstTouch,
         resident: Bytes::mib(32),
     });

@@ -1,21 +1,21 @@
 //! Programs with serial and parallel phases under every scheduler and the oracle.
 
-use super::definition::{Layout, Part, Phased, SerialBy, Waiting};
+use super::definition::{Layout, Phased, SerialBy, StudyTable, Waiting};
 use super::layout::levelled;
-use super::pace::{Kind, Pace, Shape, Sizes, fed, float, recorded, spinning};
+use super::pace::{DemandKind, ProgramSpeed, Shape, Sizes, fed, float, recorded, spinning};
 use super::report::CellFigures;
-use super::{Done, Kept, Study, StudyError};
+use super::{Kept, PolicyRuns, Study, StudyError};
 use crate::metric::Metric;
 use colocate_machine::{Bytes, Nanos};
 use colocate_policy::Policy;
 use colocate_sim::{
-    Barrier, BarrierWait, JobSpec, Kernel, Method, Options, Outcome, Pages, PhaseIdx, PhaseSpec,
-    Platform, Scenario, Serial, Stretch, ThreadSpec, Work, simulate_with,
+    Barrier, BarrierWait, JobSpec, KernelScheduler, Method, Outcome, Pages, PhaseIdx, PhaseSegment,
+    PhaseSpec, Platform, Scenario, Serial, SimulationOptions, ThreadSpec, TotalWork, simulate_with,
 };
 
 /// One situation.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Point {
+pub struct PhasedSituation {
     /// Positions of the fast cores.
     pub layout: Layout,
     /// Parameters of the program.
@@ -31,16 +31,19 @@ pub struct Point {
 }
 
 /// Every combination of the values of a form.
-pub(super) fn points(study: &Study<'_>, form: &Phased) -> impl Iterator<Item = Point> + use<> {
+pub(super) fn points(
+    study: &Study<'_>,
+    form: &Phased,
+) -> impl Iterator<Item = PhasedSituation> + use<> {
     // The number of serial phases is a multiple of the threads, so that each thread does as many.
     let threads = study.machine.cores.len().max(1) as u64;
     let length = study.definition.length;
     let kinds = if form.streaming {
-        vec![Kind::Streaming]
+        vec![DemandKind::Streaming]
     } else if form.recorded {
-        (0..recorded().len()).map(Kind::Recorded).collect()
+        (0..recorded().len()).map(DemandKind::Recorded).collect()
     } else {
-        vec![Kind::Typical]
+        vec![DemandKind::Typical]
     };
     let mut rounds: Vec<Nanos> =
         // A round is a serial and a parallel phase.
@@ -58,7 +61,7 @@ pub(super) fn points(study: &Study<'_>, form: &Phased) -> impl Iterator<Item = P
                 let parts = (length.0 / round.0.max(1) / threads).max(1) * threads + 1;
                 for shape in kinds.iter().map(|&kind| Shape { kind, serial, length, parts }) {
                     for &waiting in &form.waiting {
-                        points.extend(form.programs.iter().map(|&programs| Point {
+                        points.extend(form.programs.iter().map(|&programs| PhasedSituation {
                             layout,
                             shape,
                             serial_by,
@@ -74,7 +77,7 @@ pub(super) fn points(study: &Study<'_>, form: &Phased) -> impl Iterator<Item = P
     points.into_iter()
 }
 
-impl Point {
+impl PhasedSituation {
     /// Report of the situation.
     pub(super) fn figures(&self) -> CellFigures {
         let Shape { serial, length, parts, .. } = self.shape;
@@ -109,9 +112,9 @@ impl Point {
             (
                 "like",
                 match self.shape.kind {
-                    Kind::Recorded(place) => recorded()[place].name.clone(),
-                    Kind::Typical => "typical".to_owned(),
-                    Kind::Streaming => "streaming".to_owned(),
+                    DemandKind::Recorded(place) => recorded()[place].name.clone(),
+                    DemandKind::Typical => "typical".to_owned(),
+                    DemandKind::Streaming => "streaming".to_owned(),
                 },
             ),
         ];
@@ -127,10 +130,10 @@ impl Point {
 /// Simulates a situation under each scheduler, with one set of assumptions; the oracle is last.
 pub(super) fn under_all(
     study: &Study<'_>,
-    part: &Part,
-    point: &Point,
+    part: &StudyTable,
+    point: &PhasedSituation,
     draw: usize,
-) -> Result<Done, StudyError> {
+) -> Result<PolicyRuns, StudyError> {
     let machine = point.layout.of(study.machine);
     let flat = point.levelled.then(|| levelled(study.performance));
     let performance = flat.as_ref().unwrap_or(study.performance);
@@ -141,7 +144,7 @@ pub(super) fn under_all(
     if part.has_fewer_threads() {
         threads.push(sizes.among(fed(&point.shape, &machine, performance, assumptions)?));
     }
-    let mut runs = Done::new();
+    let mut runs = PolicyRuns::new();
     for sizes in &threads {
         for (_, contender) in part.known() {
             let mut own: Vec<Kept> = Vec::new();
@@ -155,7 +158,7 @@ pub(super) fn under_all(
             runs.push(own);
         }
     }
-    let pace = Pace::new(&machine, performance, assumptions, point.shape.kind)?;
+    let pace = ProgramSpeed::new(&machine, performance, assumptions, point.shape.kind)?;
     // The oracle is arithmetic, of one program alone.
     let oracle = part.metrics.iter().map(|metric| match metric {
         _ if point.programs > 1 => None,
@@ -174,19 +177,19 @@ pub(super) fn under_all(
 /// [`StudyError`] of the simulation.
 pub fn under(
     platform: &Platform<'_>,
-    point: &Point,
+    point: &PhasedSituation,
     scenario: &Scenario,
     scheduler: (&mut dyn Policy, &str),
 ) -> Result<Outcome, StudyError> {
     let hides_spinning = point.waiting == Waiting::SpinUnknown;
-    let options = Options { hides_spinning, ..Options::each_quantum() };
+    let options = SimulationOptions { hides_spinning, ..SimulationOptions::each_quantum() };
     Ok(simulate_with(platform, scenario, scheduler, &options, &mut |_| ())?)
 }
 
 /// The programs as a scenario, each with its share of the cores as threads. Starts are spread over
 /// the first round, so that the serial phases do not all begin together.
 #[must_use]
-pub fn scenario(study: &Study<'_>, point: &Point, sizes: &Sizes, seed: u64) -> Scenario {
+pub fn scenario(study: &Study<'_>, point: &PhasedSituation, sizes: &Sizes, seed: u64) -> Scenario {
     let programs = point.programs as usize;
     let sizes = &Sizes { threads: (sizes.threads / programs).max(1), ..*sizes };
     let wait = match point.waiting {
@@ -213,7 +216,7 @@ pub fn scenario(study: &Study<'_>, point: &Point, sizes: &Sizes, seed: u64) -> S
         horizon: Nanos(point.shape.length.0.saturating_mul(HORIZON)),
         usable: None,
         events: Vec::new(),
-        kernel: Kernel::default(),
+        kernel: KernelScheduler::default(),
     }
 }
 
@@ -232,7 +235,7 @@ fn thread(by: SerialBy, sizes: &Sizes, order: usize) -> ThreadSpec {
         name: format!("t{order}"),
         born: Nanos::ZERO,
         course,
-        work: Work::Instructions(instructions),
+        work: TotalWork::Instructions(instructions),
         pages: Pages::FirstTouch,
         resident: Bytes::mib(32),
     }
@@ -241,7 +244,7 @@ fn thread(by: SerialBy, sizes: &Sizes, order: usize) -> ThreadSpec {
 /// Course of a thread, and its instructions in all. Where threads do the serial phases in turn, the
 /// other threads reach the next barrier after one instruction, because a stretch without
 /// instructions is not possible.
-fn course(by: SerialBy, sizes: &Sizes, order: usize) -> (Vec<Stretch>, u64) {
+fn course(by: SerialBy, sizes: &Sizes, order: usize) -> (Vec<PhaseSegment>, u64) {
     let parallel = stretch(sizes.parallel);
     if by == SerialBy::First || sizes.serial == 0 {
         return (vec![parallel], sizes.parallel * sizes.parts);
@@ -256,6 +259,6 @@ fn course(by: SerialBy, sizes: &Sizes, order: usize) -> (Vec<Stretch>, u64) {
 }
 
 /// Work that ends at a barrier.
-fn stretch(instructions: u64) -> Stretch {
-    Stretch { phase: WORK, instructions, sleep: Nanos::ZERO, barrier: true }
+fn stretch(instructions: u64) -> PhaseSegment {
+    PhaseSegment { phase: WORK, instructions, sleep: Nanos::ZERO, barrier: true }
 }

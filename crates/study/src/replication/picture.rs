@@ -1,6 +1,6 @@
 //! Ratios of a study's tables along an axis, as pictures.
 
-use super::report::{CellFigures, PartFigures, Report};
+use super::report::{CellFigures, PartFigures, StudyReport};
 use crate::curve::{self, Curves, Series};
 use crate::simulate::figures::Spread;
 use colocate_figures::stats::Estimate;
@@ -10,7 +10,7 @@ use colocate_machine::printable;
 ///
 /// # Errors
 /// If no table has an axis, or the drawing library fails; the line gives the reason.
-pub fn svg(report: &Report) -> Result<String, String> {
+pub fn svg(report: &StudyReport) -> Result<String, String> {
     let curves: Vec<Curves> = report.parts.iter().filter_map(|part| curves(report, part)).collect();
     if curves.is_empty() {
         return Err(format!("{} has no picture: write .txt or .json", report.study));
@@ -18,7 +18,7 @@ pub fn svg(report: &Report) -> Result<String, String> {
     curve::svg_of_all(&curves)
 }
 
-fn curves(report: &Report, part: &PartFigures) -> Option<Curves> {
+fn curves(report: &StudyReport, part: &PartFigures) -> Option<Curves> {
     let picture = part.picture.as_ref()?;
     let base = part.baselines.first()?;
     let mut series: Vec<Series> = Vec::new();

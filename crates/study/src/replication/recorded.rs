@@ -7,11 +7,11 @@
 //! # Properties
 //! - **A run takes as long as requested**, and its traffic is that of its phases by their times -> test `a_run_is_prolonged`
 
-use super::drawn::Program;
+use super::drawn::SyntheticProgram;
 use super::{StudyError, demand};
 use colocate_machine::{Machine, Nanos, Performance};
 use colocate_model::phase::PhaseFile;
-use colocate_model::{Assumptions, Model, Phase, Seat};
+use colocate_model::{Assumptions, Model, Phase, PlacedTask};
 
 /// A recorded program.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,7 +43,7 @@ pub fn programs(
     performance: &Performance,
     recorded: &[Recorded],
     length: Nanos,
-) -> Result<Vec<Program>, StudyError> {
+) -> Result<Vec<SyntheticProgram>, StudyError> {
     let assumptions = Assumptions::default();
     let model = Model::new(machine, performance, assumptions)?;
     let pu = machine.cores[0].pus[0];
@@ -53,7 +53,7 @@ pub fn programs(
         let mut rates: Vec<(f64, f64)> = Vec::new();
         for phase in &phases {
             let demand = demand(phase, &performance.kinds[0], &assumptions)?;
-            let rate = model.alone(&Seat { pu, demand: &demand, pages: &[], space: 0 });
+            let rate = model.alone(&PlacedTask { pu, demand: &demand, pages: &[], space: 0 });
             let speed = rate.instructions_per_second;
             rates.push((speed, rate.misses.last().copied().unwrap_or(0.0) * speed));
         }
@@ -68,7 +68,7 @@ pub fn programs(
         let factor = length.as_secs_f64() / seconds;
         let course = course.into_iter().map(|(phase, ran)| (phase, prolonged(ran, factor)));
         let course = course.collect();
-        programs.push(Program { name, phases, course, traffic: lines / seconds / 1e6 });
+        programs.push(SyntheticProgram { name, phases, course, traffic: lines / seconds / 1e6 });
     }
     Ok(programs)
 }
@@ -108,7 +108,9 @@ mod tests {
             let phase = &phases[phase as usize];
             let demand = demand(phase, &performance.kinds[0], &Assumptions::default()).unwrap();
             let pu = machine.cores[0].pus[0];
-            model.alone(&Seat { pu, demand: &demand, pages: &[], space: 0 }).instructions_per_second
+            model
+                .alone(&PlacedTask { pu, demand: &demand, pages: &[], space: 0 })
+                .instructions_per_second
         };
         let seconds = |&(phase, ran): &(u32, u64)| ran as f64 / rate(phase);
         let all: f64 = program.course.iter().map(seconds).sum();

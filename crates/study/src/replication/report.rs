@@ -3,7 +3,7 @@
 use super::definition::{Picture, Ratios, Shown};
 use crate::metric::Metric;
 use crate::published;
-use crate::simulate::figures::{Spread, Unresolved, Verdict};
+use crate::simulate::figures::{SimulatedVerdict, Spread, Unresolved};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub const VERSION: u32 = 1;
 /// Results of a study, simulated (`docs/schemas/study.json`).
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct StudyReport {
     /// Format version, [`VERSION`].
     #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
     pub version: u32,
@@ -89,13 +89,13 @@ pub struct Fact {
     /// Value with its range over the sets of assumptions.
     pub value: Spread,
     /// Published figure; `None` if nothing was published.
-    pub published: Option<Published>,
+    pub published: Option<PublishedRatio>,
 }
 
 /// A published figure.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Published {
+pub struct PublishedRatio {
     /// The figure divided by the figure under Linux or alone; `None` where the text has no number.
     pub ratio: Option<f64>,
     /// Published wording.
@@ -121,11 +121,11 @@ pub struct PartFigures {
     /// Reported cells.
     pub cells: Vec<CellFigures>,
     /// A row a cell, or a row of means over all cells.
-    pub rows: Vec<Row>,
+    pub rows: Vec<CellRow>,
     /// Published orders of policies.
-    pub orders: Vec<Order>,
+    pub orders: Vec<OrderComparison>,
     /// Other published figures.
-    pub published: Vec<Published>,
+    pub published: Vec<PublishedRatio>,
     /// Picture of the first metric along an axis.
     pub picture: Option<Picture>,
     /// Detailed view of a mix.
@@ -161,17 +161,17 @@ impl CellFigures {
 /// Figures of a cell, or of the mean over all cells, under every policy.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct CellRow {
     /// Index of the cell; `None` for the mean over all cells.
     pub cell: Option<u32>,
     /// Figures by policy.
-    pub policies: Vec<PolicyFigures>,
+    pub policies: Vec<PolicyMetrics>,
 }
 
 /// Figures of a policy.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PolicyFigures {
+pub struct PolicyMetrics {
     /// Name; `fdt` means with fewer threads, and `oracle` is the upper bound.
     pub policy: String,
     /// Figures by metric.
@@ -192,7 +192,7 @@ pub struct MetricFigures {
     /// where the oracle saves less than the resolution.
     pub of_oracle: Option<Spread>,
     /// Published figure; `None` if nothing was published.
-    pub published: Option<Published>,
+    pub published: Option<PublishedRatio>,
 }
 
 /// Comparison of a policy with a baseline.
@@ -205,7 +205,7 @@ pub struct Beside {
     /// policy's. `None` if a run did not end.
     pub ratio: Option<Spread>,
     /// Verdict of the comparison.
-    pub verdict: Verdict,
+    pub verdict: SimulatedVerdict,
     /// Reason for an unresolved verdict.
     pub unresolved: Option<Unresolved>,
     /// Where the ratio is a mean: the ratio in each cell over all seeds, with its range over the
@@ -216,7 +216,7 @@ pub struct Beside {
 /// Published order of two schedulers, and the simulated one.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Order {
+pub struct OrderComparison {
     /// Metric by which the schedulers are ordered.
     pub metric: Metric,
     /// Scheduler published as better.
@@ -226,7 +226,7 @@ pub struct Order {
     /// Ratio of the better to the worse scheduler; `None` if a run did not end.
     pub ratio: Option<Spread>,
     /// Simulated order.
-    pub found: Found,
+    pub found: SimulatedOrder,
     /// True if the order is decided and the difference is at least the resolution of the model.
     pub resolved: bool,
     /// Publication of the order.
@@ -237,7 +237,7 @@ pub struct Order {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Found {
+pub enum SimulatedOrder {
     /// As published, under all assumptions.
     Same,
     /// Reversed, under all assumptions.
@@ -247,8 +247,8 @@ pub enum Found {
     Open,
 }
 
-impl From<&published::Row> for Published {
-    fn from(row: &published::Row) -> Self {
+impl From<&published::PublishedFigure> for PublishedRatio {
+    fn from(row: &published::PublishedFigure) -> Self {
         Self { ratio: row.value, text: row.text.to_owned(), source: row.source.to_owned() }
     }
 }
@@ -264,13 +264,13 @@ pub struct Details {
     /// Programs, in the order of their jobs.
     pub programs: Vec<String>,
     /// Courses by scheduler, the baseline first.
-    pub policies: Vec<Course>,
+    pub policies: Vec<MixTimeline>,
 }
 
 /// Course of a mix under a scheduler.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Course {
+pub struct MixTimeline {
     /// Name of the scheduler.
     pub policy: String,
     /// Progress of the least advanced program, mean progress, and progress of the most advanced

@@ -8,10 +8,10 @@ use crate::simulate::figures::Spread;
 use colocate_figures::stats;
 use colocate_machine::{Machine, PuIdx};
 use colocate_model::phase::Demand;
-use colocate_model::{Assumptions, Model, Phase, Seat};
+use colocate_model::{Assumptions, Model, Phase, PlacedTask};
 
 /// Slowdowns under one set of assumptions: time beside another kernel over time alone.
-struct Drawn {
+struct DrawSlowdowns {
     /// Each kernel beside a copy of itself.
     same: Vec<f64>,
     /// Each kernel beside each other kernel.
@@ -29,7 +29,7 @@ struct Drawn {
 pub fn facts(study: &Study<'_>, kernels: &[Phase]) -> Result<Vec<Fact>, StudyError> {
     let siblings = siblings(study.machine)?;
     let drawn = study.draws.iter().map(|draw| one(study, siblings, kernels, draw));
-    let drawn = drawn.collect::<Result<Vec<Drawn>, _>>()?;
+    let drawn = drawn.collect::<Result<Vec<DrawSlowdowns>, _>>()?;
     let mut facts: Vec<Fact> = Vec::new();
     for (place, kernel) in kernels.iter().enumerate() {
         let name = format!("{} beside itself", kernel.name);
@@ -52,7 +52,7 @@ pub fn facts(study: &Study<'_>, kernels: &[Phase]) -> Result<Vec<Fact>, StudyErr
     Ok(facts)
 }
 
-fn over(drawn: &[Drawn], of: impl Fn(&Drawn) -> f64) -> Spread {
+fn over(drawn: &[DrawSlowdowns], of: impl Fn(&DrawSlowdowns) -> f64) -> Spread {
     Spread::over(&drawn.iter().map(of).collect::<Vec<_>>(), 0.0)
 }
 
@@ -78,13 +78,13 @@ fn one(
     siblings: [PuIdx; 2],
     kernels: &[Phase],
     draw: &Assumptions,
-) -> Result<Drawn, StudyError> {
+) -> Result<DrawSlowdowns, StudyError> {
     let model = Model::new(study.machine, study.performance, *draw)?;
     let core = study.machine.core_of(siblings[0]);
     let kind = &study.performance.kinds[study.machine.cores[core.idx()].kind.idx()];
     let demands = kernels.iter().map(|kernel| demand(kernel, kind, draw));
     let demands: Vec<Demand> = demands.collect::<Result<_, _>>()?;
-    let seat = |place: usize, kernel: usize| Seat {
+    let seat = |place: usize, kernel: usize| PlacedTask {
         pu: siblings[place],
         demand: &demands[kernel],
         pages: &[],
@@ -98,7 +98,7 @@ fn one(
         let both = model.predict(&[seat(0, kernel), seat(1, other)]);
         alone[kernel] / both.tasks[0].instructions_per_second
     };
-    let mut drawn = Drawn { same: Vec::new(), all: Vec::new(), best: Vec::new() };
+    let mut drawn = DrawSlowdowns { same: Vec::new(), all: Vec::new(), best: Vec::new() };
     for kernel in 0..kernels.len() {
         drawn.same.push(beside(kernel, kernel));
         let others = (0..kernels.len()).filter(|&other| other != kernel);

@@ -2,8 +2,8 @@
 
 use super::definition::{Ratios, Shown};
 use super::report::{
-    Beside, CellFigures, Course, Details, FactFigures, Found, MetricFigures, Order, PartFigures,
-    Published, Report,
+    Beside, CellFigures, Details, FactFigures, MetricFigures, MixTimeline, OrderComparison,
+    PartFigures, PublishedRatio, SimulatedOrder, StudyReport,
 };
 use crate::metric::Metric;
 use crate::simulate::figures::Spread;
@@ -19,9 +19,9 @@ const PAIRS: usize = 5;
 
 /// Tables of the report and their legend; ends in a newline.
 #[must_use]
-pub fn text(report: &Report) -> String {
+pub fn text(report: &StudyReport) -> String {
     let mut out = String::new();
-    let Report { study, machine, summary, draws, seeds, programs, .. } = report;
+    let StudyReport { study, machine, summary, draws, seeds, programs, .. } = report;
     let machine = printable(machine);
     let _ = writeln!(
         out,
@@ -78,7 +78,7 @@ fn part(out: &mut String, part: &PartFigures, open: &str) {
     for at in (0..metrics.len()).filter(|&at| metrics[at].metric.is_compared()) {
         out.push_str(&metric(part, metrics, at));
     }
-    for Published { text, source, .. } in &part.published {
+    for PublishedRatio { text, source, .. } in &part.published {
         let _ = writeln!(out, "  published: {text} ({source})");
     }
     if !part.orders.is_empty() {
@@ -217,13 +217,13 @@ fn percent(ratio: Spread) -> String {
     ratio.map(|ratio| ratio * 100.0).text(1)
 }
 
-fn order(order: &Order, ratios: Ratios, open: &str) -> Vec<String> {
+fn order(order: &OrderComparison, ratios: Ratios, open: &str) -> Vec<String> {
     let found = match order.found {
-        Found::Same => "the same here",
-        Found::Reversed => "the other way round here",
-        Found::Open => open,
+        SimulatedOrder::Same => "the same here",
+        SimulatedOrder::Reversed => "the other way round here",
+        SimulatedOrder::Open => open,
     };
-    let small = order.found != Found::Open && !order.resolved;
+    let small = order.found != SimulatedOrder::Open && !order.resolved;
     let small = if small { ", less than the model can resolve" } else { "" };
     vec![
         format!("  {}", order.metric.name()),
@@ -246,7 +246,7 @@ fn imbalance(out: &mut String, details: &Details) {
     out.push_str(&aligned(&rows));
 }
 
-fn core_sharing(out: &mut String, details: &Details, course: &Course) {
+fn core_sharing(out: &mut String, details: &Details, course: &MixTimeline) {
     let Details { mix, programs, .. } = details;
     let count = programs.len();
     let _ = writeln!(
@@ -330,7 +330,7 @@ fn first_caches(out: &mut String, details: &Details) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulate::figures::Verdict;
+    use crate::simulate::figures::SimulatedVerdict;
 
     fn exactly(value: f64) -> Spread {
         Spread { value, low: value, high: value }
@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn an_order_has_its_size() {
         let text = |value: f64, found, resolved| {
-            let each = Order {
+            let each = OrderComparison {
                 metric: Metric::Turnaround,
                 better: "mmas".to_owned(),
                 than: "os".to_owned(),
@@ -351,12 +351,12 @@ mod tests {
             };
             order(&each, Ratios::Better, "not decided by one seed").remove(3)
         };
-        assert_eq!(text(0.5, Found::Same, true), "the same here");
+        assert_eq!(text(0.5, SimulatedOrder::Same, true), "the same here");
         assert_eq!(
-            text(1.02, Found::Reversed, false),
+            text(1.02, SimulatedOrder::Reversed, false),
             "the other way round here, less than the model can resolve"
         );
-        assert_eq!(text(0.5, Found::Open, false), "not decided by one seed");
+        assert_eq!(text(0.5, SimulatedOrder::Open, false), "not decided by one seed");
     }
 
     /// 4/5 of the time is a quarter faster; 5/4 of the throughput a quarter more; unfairness is a ratio; of Fedorova's time the
@@ -392,7 +392,7 @@ mod tests {
         };
         let best = |by_cell: [Option<f64>; 3]| {
             let by_cell = by_cell.map(|value| value.map(exactly)).to_vec();
-            let verdict = Verdict::NotResolved;
+            let verdict = SimulatedVerdict::NotResolved;
             let beside =
                 Beside { baseline: String::new(), ratio: None, verdict, unresolved: None, by_cell };
             best(&part, Metric::Slowest, &beside)

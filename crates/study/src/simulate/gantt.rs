@@ -1,6 +1,6 @@
 //! Gantt chart of a simulated run: tasks on PUs over time.
 
-use colocate_figures::gantt::{self, Drawn};
+use colocate_figures::gantt::{self, GanttInput};
 use colocate_machine::{Machine, printable};
 use colocate_sim::Outcome;
 
@@ -12,7 +12,7 @@ pub fn svg(machine: &Machine, policy: &str, outcome: &Outcome) -> Result<String,
     let jobs: Vec<String> = outcome.jobs.iter().map(|job| job.name.clone()).collect();
     let simulated = format!("simulated on {}, not measured", printable(&outcome.machine));
     let what = format!("{} under {policy}, seed {}", printable(&outcome.scenario), outcome.seed);
-    gantt::of_run(&Drawn {
+    gantt::of_run(&GanttInput {
         heading: [&simulated, &what],
         machine,
         jobs: &jobs,

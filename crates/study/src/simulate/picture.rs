@@ -1,9 +1,9 @@
 //! Simulated figures as an SVG picture: ratios of all policies to the baseline, metric by metric.
 
-use super::figures::{PolicyFigures, Simulated, Verdict};
+use super::figures::{PolicyFigures, Simulated, SimulatedVerdict};
 use super::table;
 use crate::metric::Metric;
-use colocate_figures::plot::{Area, FASTER, MEAN, OPEN, Row, SLOWER, draw_ratios, label};
+use colocate_figures::plot::{Area, FASTER, MEAN, OPEN, RatioRow, SLOWER, draw_ratios, label};
 use colocate_figures::stats::Estimate;
 use colocate_machine::printable;
 use plotters::prelude::*;
@@ -65,23 +65,23 @@ fn draw(found: &Simulated, out: &mut String) -> Result<(), Box<dyn Error>> {
 fn draw_metric(found: &Simulated, place: usize, area: &Area) -> Result<(), Box<dyn Error>> {
     let (names, rest) = area.split_horizontally(NAMES);
     let (ratios, verdicts) = rest.split_horizontally(WIDTH.cast_signed() - NAMES - VERDICTS);
-    let rows = found.policies.iter().map(|policy| Row {
+    let rows = found.policies.iter().map(|policy| RatioRow {
         policy: &policy.policy,
         ratio: policy.metrics[place].ratio.map(Estimate::from),
         verdict: table::verdict(&policy.metrics[place]),
         colour: colour(policy, place),
     });
-    let rows: Vec<Row<'_>> = rows.collect();
+    let rows: Vec<RatioRow<'_>> = rows.collect();
     let caption = Metric::OF_SCENARIOS[place].title();
     draw_ratios(&rows, [&names, &ratios, &verdicts], caption, "ratio, simulated")
 }
 
 fn colour(policy: &PolicyFigures, place: usize) -> RGBColor {
     match policy.metrics[place].verdict {
-        Verdict::Baseline => MEAN,
-        Verdict::Better => FASTER,
-        Verdict::Worse => SLOWER,
-        Verdict::NotResolved => OPEN,
+        SimulatedVerdict::Baseline => MEAN,
+        SimulatedVerdict::Better => FASTER,
+        SimulatedVerdict::Worse => SLOWER,
+        SimulatedVerdict::NotResolved => OPEN,
     }
 }
 

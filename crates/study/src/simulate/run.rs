@@ -7,21 +7,21 @@
 //! several threads can simulate them at a time; each leaves only a few numbers.
 
 use super::contender::Contender;
-use super::figures::{Run, Settings, Simulated};
+use super::figures::{ComparisonSettings, RunSummary, Simulated};
 use super::scenario::Experiment;
 use colocate_machine::{Machine, Performance};
 use colocate_model::{Assumptions, CpiModel};
 use colocate_policy::PolicySpec;
 use colocate_policy::table::Prior;
 use colocate_sim::run::alone_times;
-use colocate_sim::{Options, Outcome, Platform, Scenario, SimError, simulate};
+use colocate_sim::{Outcome, Platform, Scenario, SimError, SimulationOptions, simulate};
 
 /// Most recorded spans of a run, for its picture. Chosen: 32 MiB.
 const MAX_SPANS: usize = 1_000_000;
 
 /// An experiment on its machine.
 #[derive(Debug)]
-pub struct Bench<'a> {
+pub struct ExperimentSetup<'a> {
     machine: &'a Machine,
     performance: &'a Performance,
     experiment: &'a Experiment,
@@ -29,7 +29,7 @@ pub struct Bench<'a> {
     cpi: Option<&'a CpiModel>,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> ExperimentSetup<'a> {
     /// An experiment on a machine with its speeds.
     #[must_use]
     pub fn new(
@@ -59,12 +59,12 @@ impl<'a> Bench<'a> {
     /// # Panics
     /// If the number of units is not [`Self::units`].
     #[must_use]
-    pub fn figures(&self, units: &[Vec<Run>]) -> Simulated {
+    pub fn figures(&self, units: &[Vec<RunSummary>]) -> Simulated {
         assert_eq!(units.len(), self.units(), "every unit");
         let policies = 0..self.experiment.policies.len();
         // From unit by unit to policy by policy.
         let runs = policies.flat_map(|policy| units.iter().map(move |unit| unit[policy].clone()));
-        let runs: Vec<Run> = runs.collect();
+        let runs: Vec<RunSummary> = runs.collect();
         let mut found = Simulated::of(self.settings(), &runs);
         found.notes.extend(notes(&self.experiment.policies, self.cpi));
         found
@@ -87,10 +87,10 @@ impl<'a> Bench<'a> {
 
     /// Settings of the comparison.
     #[must_use]
-    pub fn settings(&self) -> Settings {
+    pub fn settings(&self) -> ComparisonSettings {
         let Experiment { scenario, policies, baseline, seeds, draws, note, .. } = self.experiment;
         let tasks: usize = scenario.jobs.iter().map(|job| job.threads.len()).sum();
-        Settings {
+        ComparisonSettings {
             colocate: env!("CARGO_PKG_VERSION").to_owned(),
             scenario: scenario.name.clone(),
             note: note.clone(),
@@ -117,7 +117,7 @@ impl<'a> Bench<'a> {
     ) -> Result<Outcome, SimError> {
         let Experiment { profiled, watch, .. } = *self.experiment;
         // Profiles of jobs alone were measured on this machine, so they are those of this draw.
-        let options = Options {
+        let options = SimulationOptions {
             each_quantum: contender.each_quantum(),
             profiled,
             watch,
@@ -126,7 +126,7 @@ impl<'a> Bench<'a> {
             cpi: self.cpi,
             meanwhile: contender.waiting.unwrap_or_default(),
             guarded: contender.guarded,
-            ..Options::default()
+            ..SimulationOptions::default()
         };
         simulate(platform, scenario, &contender.policy, &options)
     }
@@ -138,7 +138,7 @@ impl<'a> Bench<'a> {
     ///
     /// # Panics
     /// If `unit` is not below [`Self::units`].
-    pub fn unit(&self, unit: usize) -> Result<Vec<Run>, SimError> {
+    pub fn unit(&self, unit: usize) -> Result<Vec<RunSummary>, SimError> {
         let seeds = self.experiment.seeds as usize;
         let draw = unit / seeds;
         let seed = unit % seeds;
@@ -152,7 +152,7 @@ impl<'a> Bench<'a> {
             for (job, alone) in outcome.jobs.iter_mut().zip(&alone) {
                 job.alone = *alone;
             }
-            Ok(Run::of(&outcome, draw == 0))
+            Ok(RunSummary::of(&outcome, draw == 0))
         });
         runs.collect()
     }

@@ -1,8 +1,8 @@
 //! Simulated figures as text for a terminal.
 
 use super::figures::{
-    JobFigures, MetricFigures, PolicyFigures, PortUsage, Settings, Simulated, Spread, Usage,
-    Verdict,
+    ComparisonSettings, JobFigures, MetricFigures, PolicyFigures, PortUsage, Simulated,
+    SimulatedVerdict, Spread, Usage,
 };
 use crate::metric::Metric;
 use colocate_figures::stats::Estimate;
@@ -70,7 +70,7 @@ pub fn summary(found: &Simulated) -> String {
 }
 
 /// First lines: the scenario, the machine, the number of simulations.
-fn heading(settings: &Settings) -> String {
+fn heading(settings: &ComparisonSettings) -> String {
     let method = match settings.method {
         Method::Leave => "a job that is done leaves",
         Method::Restart => "a job that is done begins anew until all are done",
@@ -120,11 +120,11 @@ pub fn verdict(figures: &MetricFigures) -> String {
         if least == most { most } else { format!("{least} to {most}") }
     });
     match (figures.verdict, figures.unresolved) {
-        (Verdict::Baseline, _) => "baseline".to_owned(),
-        (Verdict::Better, _) => format!("{percent} % better"),
-        (Verdict::Worse, _) => format!("{percent} % worse"),
-        (Verdict::NotResolved, None) => "not resolved".to_owned(),
-        (Verdict::NotResolved, Some(why)) => format!("not resolved: {}", why.reason()),
+        (SimulatedVerdict::Baseline, _) => "baseline".to_owned(),
+        (SimulatedVerdict::Better, _) => format!("{percent} % better"),
+        (SimulatedVerdict::Worse, _) => format!("{percent} % worse"),
+        (SimulatedVerdict::NotResolved, None) => "not resolved".to_owned(),
+        (SimulatedVerdict::NotResolved, Some(why)) => format!("not resolved: {}", why.reason()),
     }
 }
 
@@ -209,7 +209,7 @@ fn port_rows(found: &Simulated) -> Vec<Vec<String>> {
 }
 
 /// Pairs of jobs on a shared core, as parts of the time.
-fn together(out: &mut String, settings: &Settings, policy: &PolicyFigures) {
+fn together(out: &mut String, settings: &ComparisonSettings, policy: &PolicyFigures) {
     let Usage { together, .. } = &policy.usage;
     let jobs = settings.jobs.len();
     if together.iter().flatten().all(|&share| share == 0.0) {
@@ -243,7 +243,7 @@ fn legend(out: &mut String, found: &Simulated) {
 
 fn ratio(figures: &MetricFigures) -> String {
     match figures.verdict {
-        Verdict::Baseline => "1".to_owned(),
+        SimulatedVerdict::Baseline => "1".to_owned(),
         _ => figures.ratio.map_or_else(unknown, |ratio| three_decimals(ratio.value)),
     }
 }

@@ -1,13 +1,13 @@
 //! Benches for a training set: a core of a simulated machine here; a real core elsewhere.
 
-use super::track::{Track, Watch};
+use super::track::{Track, TrackSettings};
 use super::{StudyError, TrainingSet, set};
 use colocate_machine::{Nanos, PuIdx};
 use colocate_model::symbiosis::file::{SIMULATED_PARTS, simulated_components};
-use colocate_sim::{Kernel, Method, Platform, Scenario, SimError, SimHost};
+use colocate_sim::{KernelScheduler, Method, Platform, Scenario, SimError, SimHost};
 
 /// A core for programs of a training set, one on each sibling.
-pub trait Bench {
+pub trait TrainingBench {
     /// Runs the programs of `group`, given by place in the set, side by side from their start, and
     /// samples their counters after each `step`: `samples` times, or until one ends. The core is
     /// split among `threads`; other siblings are idle.
@@ -31,7 +31,7 @@ pub(super) struct SimBench<'a> {
     pub interval: Nanos,
 }
 
-impl Bench for SimBench<'_> {
+impl TrainingBench for SimBench<'_> {
     fn run(
         &mut self,
         group: &[usize],
@@ -44,7 +44,8 @@ impl Bench for SimBench<'_> {
         let parts = SIMULATED_PARTS.map(str::to_owned);
         let components = simulated_components();
         let siblings = &self.siblings[..threads];
-        let watch = Watch { siblings, parts: &parts, components: &components, step, samples };
+        let watch =
+            TrackSettings { siblings, parts: &parts, components: &components, step, samples };
         Ok(watch.tracks(&mut host, group.len()).map_err(SimError::from)?.tracks)
     }
 }
@@ -66,7 +67,7 @@ impl SimBench<'_> {
             horizon: Nanos::from_secs(1_000_000),
             usable: None,
             events: Vec::new(),
-            kernel: Kernel::default(),
+            kernel: KernelScheduler::default(),
         }
     }
 }

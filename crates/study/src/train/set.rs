@@ -2,18 +2,20 @@
 
 use crate::replication::drawn;
 use colocate_machine::{Bytes, Nanos};
-use colocate_model::phase::{Guessed, Guesses, Known, Work as PortWork, typical_misses};
+use colocate_model::phase::{Guessed, Guesses, Known, PortWork, typical_misses};
 use colocate_model::rng::SplitMix64;
 use colocate_model::{Assumptions, Class, MissCurve, Mix, Phase, Share};
-use colocate_sim::{JobSpec, Pages, PhaseIdx, PhaseSpec, Scenario, Stretch, ThreadSpec, Work};
+use colocate_sim::{
+    JobSpec, Pages, PhaseIdx, PhaseSegment, PhaseSpec, Scenario, ThreadSpec, TotalWork,
+};
 
 /// A program of one thread, which repeats its course.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Program {
+pub struct TrainingProgram {
     /// Name.
     pub name: String,
     /// Stretches; never empty.
-    pub course: Vec<Stretch>,
+    pub course: Vec<PhaseSegment>,
 }
 
 /// Programs with their phases.
@@ -22,7 +24,7 @@ pub struct TrainingSet {
     /// The phases.
     pub phases: Vec<PhaseSpec>,
     /// The programs.
-    pub programs: Vec<Program>,
+    pub programs: Vec<TrainingProgram>,
 }
 
 /// Length of a stretch of a drawn program, in instructions: least and most. Chosen: some intervals.
@@ -48,7 +50,7 @@ impl TrainingSet {
         });
         // All phases are drawn before the first stretch; another order would give other programs.
         let phases = phases.collect();
-        let programs = (0..programs).map(|at| Program {
+        let programs = (0..programs).map(|at| TrainingProgram {
             name: format!("drawn {at}"),
             course: vec![drawn_stretch(&mut rng, 2 * at), drawn_stretch(&mut rng, 2 * at + 1)],
         });
@@ -57,19 +59,19 @@ impl TrainingSet {
 
     /// A set of a study's programs, such as recorded ones, each of which repeats its course.
     #[must_use]
-    pub fn of_programs(programs: &[drawn::Program]) -> Self {
+    pub fn of_programs(programs: &[drawn::SyntheticProgram]) -> Self {
         let mut set = Self::default();
         for program in programs {
             let first = set.phases.len();
             set.phases.extend(program.phases.iter().cloned().map(PhaseSpec::of));
-            let course = program.course.iter().map(|&(phase, instructions)| Stretch {
+            let course = program.course.iter().map(|&(phase, instructions)| PhaseSegment {
                 phase: index(first + phase as usize),
                 instructions,
                 sleep: Nanos::ZERO,
                 barrier: false,
             });
             let course = course.collect();
-            set.programs.push(Program { name: program.name.clone(), course });
+            set.programs.push(TrainingProgram { name: program.name.clone(), course });
         }
         set
     }
@@ -105,21 +107,21 @@ impl TrainingSet {
     /// Adds the course of a thread as a program, if it is new; `phases` are the places of its
     /// scenario's phases in the set.
     fn add(&mut self, job: &JobSpec, thread: &ThreadSpec, phases: &[PhaseIdx]) {
-        let course = thread.course.iter().map(|stretch| Stretch {
+        let course = thread.course.iter().map(|stretch| PhaseSegment {
             phase: phases[stretch.phase.0 as usize],
             sleep: Nanos::ZERO,
             barrier: false,
             ..*stretch
         });
-        let course: Vec<Stretch> = course.collect();
+        let course: Vec<PhaseSegment> = course.collect();
         if self.programs.iter().all(|known| known.course != course) {
-            self.programs.push(Program { name: job.name.clone(), course });
+            self.programs.push(TrainingProgram { name: job.name.clone(), course });
         }
     }
 
     /// A job that repeats a program's course until it is stopped.
     pub(super) fn job(&self, program: usize) -> JobSpec {
-        let Program { name, course } = &self.programs[program];
+        let TrainingProgram { name, course } = &self.programs[program];
         job(name, course)
     }
 
@@ -127,7 +129,7 @@ impl TrainingSet {
     pub(super) fn idle_job(&self) -> JobSpec {
         let phase = index(self.phases.len());
         let sleep = Nanos::ZERO;
-        job("idle", &[Stretch { phase, instructions: 1 << 40, sleep, barrier: false }])
+        job("idle", &[PhaseSegment { phase, instructions: 1 << 40, sleep, barrier: false }])
     }
 }
 
@@ -135,19 +137,19 @@ fn index(place: usize) -> PhaseIdx {
     PhaseIdx(u32::try_from(place).unwrap_or(u32::MAX))
 }
 
-fn drawn_stretch(rng: &mut SplitMix64, phase: usize) -> Stretch {
+fn drawn_stretch(rng: &mut SplitMix64, phase: usize) -> PhaseSegment {
     let (least, most) = STRETCH;
     let instructions = least + rng.next_u64() % (most - least);
-    Stretch { phase: index(phase), instructions, sleep: Nanos::ZERO, barrier: false }
+    PhaseSegment { phase: index(phase), instructions, sleep: Nanos::ZERO, barrier: false }
 }
 
 /// A job of one thread without an end.
-fn job(name: &str, course: &[Stretch]) -> JobSpec {
+fn job(name: &str, course: &[PhaseSegment]) -> JobSpec {
     let thread = ThreadSpec {
         name: name.to_owned(),
         born: Nanos::ZERO,
         course: course.to_vec(),
-        work: Work::Instructions(u64::MAX / 2),
+        work: TotalWork::Instructions(u64::MAX / 2),
         pages: Pages::FirstTouch,
         resident: Bytes(0),
     };

@@ -14,9 +14,9 @@ fn known_machine() -> (Machine, Performance) {
     known("power8-10c")
 }
 
-const STAMP: Stamp<'_> = Stamp { colocate: "0", date: "2000-01-01", data: "drawn" };
-const SHORT: Settings =
-    Settings { interval: Nanos::from_millis(5), intervals: 2, groups: 80, seed: 1 };
+const STAMP: ModelMetadata<'_> = ModelMetadata { colocate: "0", date: "2000-01-01", data: "drawn" };
+const SHORT: TrainingSettings =
+    TrainingSettings { interval: Nanos::from_millis(5), intervals: 2, groups: 80, seed: 1 };
 
 fn trained(name: &str, programs: usize) -> CpiModel {
     let (machine, performance) = known(name);
@@ -76,7 +76,7 @@ struct ByEquation {
     coefficients: [Coefficients; 2],
 }
 
-impl Bench for ByEquation {
+impl TrainingBench for ByEquation {
     fn run(
         &mut self,
         group: &[usize],
@@ -155,7 +155,7 @@ fn coefficients_are_found_again() {
 /// Counters that say nothing, as those of an emulator.
 struct Silent;
 
-impl Bench for Silent {
+impl TrainingBench for Silent {
     fn run(&mut self, _: &[usize], _: usize, _: Nanos, _: u32) -> Result<Vec<Track>, StudyError> {
         Ok(vec![Track { instructions: vec![0.0, 5.0], cycles: vec![None] }])
     }
@@ -217,7 +217,7 @@ fn only_programs_held_out_are_judged() {
 /// none.
 #[test]
 fn without_held_out_programs_there_are_no_errors() {
-    let settings = |seed| Settings { groups: 4, seed, ..SHORT };
+    let settings = |seed| TrainingSettings { groups: 4, seed, ..SHORT };
     let seed = (0..).find(|&seed| groups(7, 4, &settings(seed)).is_ok()).unwrap();
     let (machine, performance) = known("power8-10c");
     let set = TrainingSet::drawn(7, 1);
@@ -240,7 +240,7 @@ fn a_set_of_scenarios_has_every_course_once() {
         horizon: Nanos::from_secs(1),
         usable: None,
         events: Vec::new(),
-        kernel: colocate_sim::Kernel::default(),
+        kernel: colocate_sim::KernelScheduler::default(),
     };
     let names = |set: &TrainingSet| -> Vec<String> {
         set.programs.iter().map(|program| program.name.clone()).collect()
@@ -274,22 +274,22 @@ fn refused_with_a_line() {
 
 #[test]
 fn groups_are_neither_too_few_nor_too_many() {
-    let refusal = |programs, threads, settings: Settings| {
+    let refusal = |programs, threads, settings: TrainingSettings| {
         groups(programs, threads, &settings).unwrap_err().to_string()
     };
     // With this seed every group begins with a program that is held out.
     assert_eq!(
-        refusal(24, 4, Settings { groups: 4, seed: 0, ..SHORT }),
+        refusal(24, 4, TrainingSettings { groups: 4, seed: 0, ..SHORT }),
         "expected 4 groups or more of 4 programs none of which is held out, found 0 of 4: draw more groups"
     );
     // 500 · 501 / 2 pairs show two threads each, in a hundred intervals.
     assert_eq!(
-        refusal(500, 2, Settings { intervals: 100, ..SHORT }),
+        refusal(500, 2, TrainingSettings { intervals: 100, ..SHORT }),
         "expected at most 1000000 samples of 2 threads on a core, found 25050000: take fewer programs, \
          groups or intervals"
     );
-    let most = Settings { groups: 250_000, intervals: 1, ..SHORT };
+    let most = TrainingSettings { groups: 250_000, intervals: 1, ..SHORT };
     assert_eq!(groups(24, 4, &most).unwrap().all.len(), 250_000);
-    let more = Settings { groups: 250_001, ..most };
+    let more = TrainingSettings { groups: 250_001, ..most };
     assert!(refusal(24, 4, more).contains("found 1000004: "));
 }

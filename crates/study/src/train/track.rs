@@ -3,9 +3,9 @@
 use colocate_engine::{Host, HostError};
 use colocate_evidence::{JobEnd, JobIdx, Observation, QuantumEnd, SeenTask, TaskId};
 use colocate_machine::{Nanos, PuIdx, PuNr};
-use colocate_model::symbiosis::Sample;
+use colocate_model::symbiosis::FitSample;
 use colocate_model::symbiosis::file::{Component, added_up};
-use colocate_policy::{Decision, DefaultPlacement, Place, Plan, Why};
+use colocate_policy::{Decision, DefaultPlacement, Place, PlaceReason, Plan};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ impl Track {
 
 /// Settings of runs side by side.
 #[derive(Clone, Copy, Debug)]
-pub struct Watch<'a> {
+pub struct TrackSettings<'a> {
     /// A PU for each job of the host, in the jobs' order.
     pub siblings: &'a [PuIdx],
     /// Parts of the host's stacks.
@@ -88,7 +88,7 @@ pub struct Watched {
     pub ended: Vec<JobEnd>,
 }
 
-impl Watch<'_> {
+impl TrackSettings<'_> {
     /// Runs the first `jobs` jobs of `host`, each on its PU, until all samples are taken, a job has
     /// ended, or the counts of a job are unknown. The host provides counters and stacks.
     ///
@@ -175,7 +175,7 @@ impl Watch<'_> {
             task,
             name: "".into(),
             place: Place::from(self.pu(host, task.job.0 as usize)),
-            why: Why::LeftToKernel,
+            why: PlaceReason::LeftToKernel,
         });
         Plan {
             version: colocate_policy::plan::VERSION,
@@ -212,7 +212,7 @@ pub(super) fn of_interval(
     tracks: &[Track],
     alone: &[Track],
     at: usize,
-) -> Option<Vec<Sample>> {
+) -> Option<Vec<FitSample>> {
     let mut did: Vec<(Vec<f64>, Vec<f64>)> = Vec::with_capacity(group.len());
     for (track, &program) in tracks.iter().zip(group) {
         let (from, to, together) = track.interval(at)?;
@@ -229,7 +229,7 @@ pub(super) fn of_interval(
         for (_, (own, _)) in others {
             sums.iter_mut().zip(own).for_each(|(sum, each)| *sum += each);
         }
-        Sample { own: did[j].0.clone(), others: sums, together: did[j].1.clone() }
+        FitSample { own: did[j].0.clone(), others: sums, together: did[j].1.clone() }
     });
     Some(samples.collect())
 }

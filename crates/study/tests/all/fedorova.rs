@@ -5,14 +5,14 @@ use crate::machine;
 use colocate_evidence::SourceSet;
 use colocate_machine::{Machine, Nanos, Performance, PuIdx};
 use colocate_model::Assumptions;
-use colocate_policy::schedule::{Allocated, Choice, Selected};
+use colocate_policy::schedule::{Allocated, Selected, SelectedJob};
 use colocate_policy::{Evidence, Plan, Policy, PolicySpec};
 use colocate_sim::Platform;
 use colocate_study::replication::Study;
-use colocate_study::replication::definition::{Definition, Layout, SerialBy, Waiting};
+use colocate_study::replication::definition::{Layout, PolicyStudyDefinition, SerialBy, Waiting};
 use colocate_study::replication::layout::all_slow;
-use colocate_study::replication::pace::{self, Kind, Pace, Shape, Sizes};
-use colocate_study::replication::phased::{self, Point};
+use colocate_study::replication::pace::{self, DemandKind, ProgramSpeed, Shape, Sizes};
+use colocate_study::replication::phased::{self, PhasedSituation};
 
 const MACHINE: &str = "amp-4x12";
 
@@ -26,7 +26,7 @@ impl Policy for InPlace {
     }
 
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
-        let one = |job: &colocate_policy::schedule::QueuedJob| Choice {
+        let one = |job: &colocate_policy::schedule::QueuedJob| SelectedJob {
             job: job.job,
             selected: Selected::Room,
             places: job
@@ -39,24 +39,29 @@ impl Policy for InPlace {
     }
 }
 
-fn definition() -> Definition {
-    let mut definition = Definition::built_in("fedorova").unwrap();
+fn definition() -> PolicyStudyDefinition {
+    let mut definition = PolicyStudyDefinition::built_in("fedorova").unwrap();
     (definition.length, definition.seeds) = (Nanos::from_millis(400), 1);
     definition
 }
 
 fn study<'a>(
-    definition: &'a Definition,
+    definition: &'a PolicyStudyDefinition,
     (machine, performance): (&'a Machine, &'a Performance),
     draws: &'a [Assumptions],
 ) -> Study<'a> {
     Study { definition, machine, performance, draws, seed: 0 }
 }
 
-fn point(serial: f64, waiting: Waiting) -> Point {
-    Point {
+fn point(serial: f64, waiting: Waiting) -> PhasedSituation {
+    PhasedSituation {
         layout: Layout::Friendly,
-        shape: Shape { kind: Kind::Typical, serial, length: Nanos::from_millis(400), parts: 4 },
+        shape: Shape {
+            kind: DemandKind::Typical,
+            serial,
+            length: Nanos::from_millis(400),
+            parts: 4,
+        },
         serial_by: SerialBy::First,
         waiting,
         levelled: false,
@@ -65,7 +70,12 @@ fn point(serial: f64, waiting: Waiting) -> Point {
 }
 
 /// Seconds of a program in place on a machine.
-fn in_place(point: &Point, machine: &Machine, performance: &Performance, sizes: &Sizes) -> f64 {
+fn in_place(
+    point: &PhasedSituation,
+    machine: &Machine,
+    performance: &Performance,
+    sizes: &Sizes,
+) -> f64 {
     let draws = [Assumptions::default()];
     let definition = definition();
     let study = study(&definition, (machine, performance), &draws);
@@ -85,8 +95,9 @@ fn oracle_is_what_is_simulated() {
         for waiting in [Waiting::Sleep, Waiting::Spin, Waiting::SpinUnknown] {
             let point = point(serial, waiting);
             let sizes = Sizes::of(&point.shape, &machine, &performance, usual).unwrap();
-            let oracle =
-                sizes.oracle(&Pace::new(&machine, &performance, usual, Kind::Typical).unwrap());
+            let oracle = sizes.oracle(
+                &ProgramSpeed::new(&machine, &performance, usual, DemandKind::Typical).unwrap(),
+            );
             let simulated = in_place(&point, &machine, &performance, &sizes);
             assert!(
                 (simulated / oracle - 1.0).abs() < 0.02,
@@ -104,7 +115,7 @@ fn share_is_of_the_time_on_slow_cores() {
     let by = [SerialBy::First, SerialBy::InTurn];
     let all = [0.0, 0.5, 0.9].map(|serial| by.map(|by| (serial, by)));
     for (serial, serial_by) in all.into_iter().flatten() {
-        let point = Point { serial_by, ..point(serial, Waiting::Sleep) };
+        let point = PhasedSituation { serial_by, ..point(serial, Waiting::Sleep) };
         let usual = Assumptions::default();
         let sizes = Sizes::of(&point.shape, &machine, &performance, usual).unwrap();
         let simulated = in_place(&point, &slow, &performance, &sizes);
@@ -120,7 +131,7 @@ fn several_programs_share_the_cores() {
     let slow = all_slow(&machine);
     let draws = [Assumptions::default()];
     let serial_by = SerialBy::InTurn;
-    let point = Point { programs: 4, serial_by, ..point(0.5, Waiting::Sleep) };
+    let point = PhasedSituation { programs: 4, serial_by, ..point(0.5, Waiting::Sleep) };
     let definition = definition();
     let study = study(&definition, (&slow, &performance), &draws);
     let sizes = Sizes::of(&point.shape, &machine, &performance, draws[0]).unwrap();
@@ -145,7 +156,7 @@ fn programs_begin_in_different_parts_of_a_round() {
     let definition = definition();
     let study = study(&definition, (&machine, &performance), &draws);
     for programs in [2, 4, 8] {
-        let point = Point { programs, ..point(0.5, Waiting::Sleep) };
+        let point = PhasedSituation { programs, ..point(0.5, Waiting::Sleep) };
         let sizes = Sizes::of(&point.shape, &machine, &performance, draws[0]).unwrap();
         let scenario = phased::scenario(&study, &point, &sizes, 0);
         for (place, job) in (0..).zip(&scenario.jobs) {

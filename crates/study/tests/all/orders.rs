@@ -7,9 +7,9 @@ use crate::machine;
 use colocate_machine::Nanos;
 use colocate_model::Assumptions;
 use colocate_model::phase::PhaseFile;
-use colocate_study::replication::definition::{Cells, Definition};
-use colocate_study::replication::report::{MetricFigures, PolicyFigures};
-use colocate_study::replication::{Study, Work};
+use colocate_study::replication::definition::{Cells, PolicyStudyDefinition};
+use colocate_study::replication::report::{MetricFigures, PolicyMetrics};
+use colocate_study::replication::{Study, StudyCells};
 use expect_test::{Expect, expect};
 
 const RECORDED: &str = include_str!("../../../../studies/serpa/recorded.json");
@@ -17,11 +17,11 @@ const RECORDED: &str = include_str!("../../../../studies/serpa/recorded.json");
 const LEAST: f64 = 0.005;
 
 /// A line a metric of each part's means, or of each cell where there are none.
-fn signs(definition: &Definition) -> String {
+fn signs(definition: &PolicyStudyDefinition) -> String {
     let (machine, performance) = machine(&definition.machine);
     let draws = &[Assumptions::default()];
     let study = Study { definition, machine: &machine, performance: &performance, draws, seed: 0 };
-    let work = Work::new(study).unwrap();
+    let work = StudyCells::new(study).unwrap();
     let done: Vec<_> = (0..work.count()).map(|piece| work.piece(piece).unwrap()).collect();
     let report = work.report(&done, "").unwrap();
     let mut text = String::new();
@@ -37,11 +37,11 @@ fn signs(definition: &Definition) -> String {
     text
 }
 
-fn lines(name: &str, policies: &[PolicyFigures]) -> String {
+fn lines(name: &str, policies: &[PolicyMetrics]) -> String {
     let [base, others @ ..] = policies else { panic!("{name} has no policy") };
     let line = |(at, metric): (usize, &MetricFigures)| {
         let of_base = metric.value.unwrap().value;
-        let sign = |policy: &PolicyFigures| {
+        let sign = |policy: &PolicyMetrics| {
             let gain = policy.metrics[at].value.unwrap().value / of_base - 1.0;
             let gain = if metric.metric.less_is_better() { -gain } else { gain };
             let sign = match gain {
@@ -57,8 +57,8 @@ fn lines(name: &str, policies: &[PolicyFigures]) -> String {
     base.metrics.iter().enumerate().map(line).collect()
 }
 
-fn small(name: &str, seconds: u64) -> Definition {
-    let mut definition = Definition::built_in(name).unwrap();
+fn small(name: &str, seconds: u64) -> PolicyStudyDefinition {
+    let mut definition = PolicyStudyDefinition::built_in(name).unwrap();
     (definition.length, definition.seeds) = (Nanos::from_secs(seconds), 1);
     definition
 }

@@ -5,15 +5,15 @@ use crate::machine;
 use colocate_machine::Nanos;
 use colocate_machine::printable::json;
 use colocate_model::Assumptions;
-use colocate_study::replication::definition::Definition;
-use colocate_study::replication::length::{self, Figures};
-use colocate_study::replication::report::Report;
-use colocate_study::replication::{Study, Work, siblings};
+use colocate_study::replication::definition::PolicyStudyDefinition;
+use colocate_study::replication::length::{self, LengthFigures};
+use colocate_study::replication::report::StudyReport;
+use colocate_study::replication::{Study, StudyCells, siblings};
 
 /// The kept predictions; `scripts/studies` makes them again.
 const KEPT: &str = include_str!("../../../../studies/serpa.csv");
 
-fn with_study<T>(definition: &Definition, make: impl FnOnce(Study<'_>) -> T) -> T {
+fn with_study<T>(definition: &PolicyStudyDefinition, make: impl FnOnce(Study<'_>) -> T) -> T {
     let (machine, performance) = machine(&definition.machine);
     let draws = Assumptions::sample(definition.draws as usize, 0);
     make(Study { definition, machine: &machine, performance: &performance, draws: &draws, seed: 0 })
@@ -24,7 +24,7 @@ fn with_study<T>(definition: &Definition, make: impl FnOnce(Study<'_>) -> T) -> 
 #[test]
 fn what_is_kept_is_still_predicted() {
     let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-6, "expected {b}, found {a}");
-    let mut definition = Definition::built_in("serpa").unwrap();
+    let mut definition = PolicyStudyDefinition::built_in("serpa").unwrap();
     let draws = KEPT.lines().find_map(|line| line.strip_prefix("draws,")).unwrap();
     definition.draws = draws.parse().unwrap();
     let facts =
@@ -44,13 +44,13 @@ fn what_is_kept_is_still_predicted() {
 /// never worse than a policy; of a baseline beside itself nothing is said.
 #[test]
 fn the_oracle_is_the_best_and_pairs_alike_are_simulated_once() {
-    let mut definition = Definition::built_in("serpa").unwrap();
+    let mut definition = PolicyStudyDefinition::built_in("serpa").unwrap();
     definition.applications =
         [0, 1, 4].map(|place| definition.applications[place].clone()).to_vec();
     (definition.draws, definition.seeds) = (1, 1);
     definition.length = Nanos::from_millis(50);
     let report = with_study(&definition, |study| {
-        let work = Work::new(study).unwrap();
+        let work = StudyCells::new(study).unwrap();
         assert_eq!(work.count(), 2 + 4);
         assert_eq!(
             (work.shape(0), work.shape(5), work.shape(6)),
@@ -82,14 +82,14 @@ fn the_oracle_is_the_best_and_pairs_alike_are_simulated_once() {
     };
     assert!(gain(0).abs() < 0.01, "{report:?}");
     assert!((1..4).all(|place| gain(place) > gain(place - 1)), "{report:?}");
-    assert_eq!(serde_json::from_str::<Report>(&json(&report)).unwrap(), report);
+    assert_eq!(serde_json::from_str::<StudyReport>(&json(&report)).unwrap(), report);
 }
 
 /// The study's length is one that the rule gives under the default assumptions: from half of it to it, nothing changes by as
 /// much as can be resolved, and half of it is longer than a start.
 #[test]
 fn the_default_length_is_one_that_the_rule_gives() {
-    let mut definition = Definition::built_in("serpa").unwrap();
+    let mut definition = PolicyStudyDefinition::built_in("serpa").unwrap();
     definition.applications =
         [0, 4, 7].map(|place| definition.applications[place].clone()).to_vec();
     (definition.draws, definition.seeds) = (1, 1);
@@ -97,9 +97,9 @@ fn the_default_length_is_one_that_the_rule_gives() {
         let definition = &mut length::of_os(&definition);
         definition.length = length;
         with_study(definition, |study| {
-            let work = Work::new(study).unwrap();
+            let work = StudyCells::new(study).unwrap();
             let done: Vec<_> = (0..work.count()).map(|n| work.piece(n).unwrap()).collect();
-            Figures::of(&work, &done)
+            LengthFigures::of(&work, &done)
         })
     };
     let (half, whole) = (figures(Nanos(definition.length.0 / 2)), figures(definition.length));

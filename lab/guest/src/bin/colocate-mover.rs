@@ -3,13 +3,13 @@
 
 use colocate_evidence::{JobIdx, SourceSet};
 use colocate_machine::{Bytes, NodeNr, PuIdx};
-use colocate_policy::evidence::Choice;
-use colocate_policy::table::{Cadence, Kind, Preset, Purpose, Row, Setting};
+use colocate_policy::evidence::SelectedJob;
+use colocate_policy::table::{Cadence, PolicyRow, Preset, Purpose, Setting, SettingKind};
 use colocate_policy::why::{Allocated, Selected};
 use colocate_policy::{Evidence, PageMove, Plan, Policy};
 use std::process::ExitCode;
 
-static ROW: Row = Row {
+static ROW: PolicyRow = PolicyRow {
     name: "to-node",
     summary: "keeps all threads on the first PU and moves memory to a node",
     purpose: Purpose::Baseline,
@@ -17,13 +17,13 @@ static ROW: Row = Row {
     settings: &[
         Setting {
             name: "node",
-            kind: Kind::Count(0),
+            kind: SettingKind::Count(0),
             default: Preset::Count(1),
             meaning: "the node",
         },
         Setting {
             name: "mib",
-            kind: Kind::Count(1),
+            kind: SettingKind::Count(1),
             default: Preset::Count(64),
             meaning: "most that one order moves, MiB",
         },
@@ -37,7 +37,7 @@ static ROW: Row = Row {
     },
 };
 
-static ROWS: [&Row; 1] = [&ROW];
+static ROWS: [&PolicyRow; 1] = [&ROW];
 
 /// Repeats the page move when the move before has ended: memory may have been mapped meanwhile.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Policy for ToNode {
 
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
         let first: Option<PuIdx> = evidence.now.pus.first().copied();
-        let choices = evidence.now.queue.iter().map(|job| Choice {
+        let choices = evidence.now.queue.iter().map(|job| SelectedJob {
             job: job.job,
             selected: Selected::Room,
             places: vec![(first, Allocated::Next); job.threads.len()],

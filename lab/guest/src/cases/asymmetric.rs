@@ -11,8 +11,8 @@ pub use kinds::{are_measured, are_not_reported, are_the_device_trees};
 use super::undo::Before;
 use crate::evidence::{colocate, eventually, text};
 use crate::groups::Offline;
-use crate::session::{Session, picture, send};
-use crate::tasks::{Task, untouched};
+use crate::session::{ColocateSession, picture, send};
+use crate::tasks::{LiveTask, untouched};
 use anyhow::{Context as _, ensure};
 use kinds::Kinds;
 use serde_json::Value;
@@ -48,7 +48,7 @@ const LONG_NS: u64 = 1_200_000_000;
 
 /// `colocate schedule` and the named threads of its programs.
 struct Programs {
-    session: Session,
+    session: ColocateSession,
     kinds: Kinds,
     /// Process and thread ID, by thread name.
     threads: BTreeMap<String, (i32, i32)>,
@@ -64,7 +64,7 @@ impl Programs {
     ) -> anyhow::Result<Self> {
         let options = ["--no-guard", "--quantum", QUANTUM, "--policy", policy];
         let wrapper: Vec<&str> = kinds.wrapper.iter().map(String::as_str).collect();
-        let session = Session::schedule_by(&wrapper, &options, &programs.join(&":::"))?;
+        let session = ColocateSession::schedule_by(&wrapper, &options, &programs.join(&":::"))?;
         let mut named = BTreeMap::new();
         session.await_tasks("all threads", |tasks| {
             named = tasks.iter().filter_map(called_after_program).collect();
@@ -107,13 +107,13 @@ impl Programs {
         )
     }
 
-    fn task(&self, name: &str) -> anyhow::Result<Task> {
+    fn task(&self, name: &str) -> anyhow::Result<LiveTask> {
         let &(pid, tid) = self.threads.get(name).with_context(|| format!("no thread {name}"))?;
-        Task::read(pid, tid).with_context(|| format!("{name} has ended"))
+        LiveTask::read(pid, tid).with_context(|| format!("{name} has ended"))
     }
 
     /// All threads with a common beginning of their names.
-    fn called(&self, beginning: &str) -> anyhow::Result<Vec<Task>> {
+    fn called(&self, beginning: &str) -> anyhow::Result<Vec<LiveTask>> {
         let names = self.threads.keys().filter(|name| name.starts_with(beginning));
         names.map(|name| self.task(name)).collect()
     }
@@ -123,8 +123,8 @@ impl Programs {
         &self,
         what: &str,
         beginning: &str,
-        so: impl Fn(&[Task]) -> bool,
-    ) -> anyhow::Result<Vec<Task>> {
+        so: impl Fn(&[LiveTask]) -> bool,
+    ) -> anyhow::Result<Vec<LiveTask>> {
         let mut last = Vec::new();
         let waited = eventually(what, || {
             last = self.called(beginning)?;
@@ -142,7 +142,7 @@ impl Programs {
             let mut pus = tasks.iter().map(|task| task.only_pu().filter(|_| task.is_placed()));
             pus.all(|pu| pu.is_some_and(|pu| self.kinds.is_fast(pu)))
         })?;
-        tasks.first().and_then(Task::only_pu).context("no such thread")
+        tasks.first().and_then(LiveTask::only_pu).context("no such thread")
     }
 
     /// Waits until each thread of the parallel program has a core of its own, other than that of PU
@@ -201,7 +201,7 @@ fn runs(pid: u32) -> anyhow::Result<u64> {
 }
 
 /// Name and IDs of a thread that `phases` has named, as NAME-NUMBER.
-fn called_after_program(task: &Task) -> Option<(String, (i32, i32))> {
+fn called_after_program(task: &LiveTask) -> Option<(String, (i32, i32))> {
     let name = text(format!("/proc/{}/task/{}/comm", task.pid, task.tid)).ok()?;
     // A thread without a name of its own has that of its program, lab-guest.
     let ours = name.contains('-') && !name.starts_with("lab-");
@@ -209,7 +209,7 @@ fn called_after_program(task: &Task) -> Option<(String, (i32, i32))> {
 }
 
 /// CPU time of a thread, in ns.
-fn ran_ns(task: &Task) -> anyhow::Result<u64> {
+fn ran_ns(task: &LiveTask) -> anyhow::Result<u64> {
     let sums = text(format!("/proc/{}/task/{}/schedstat", task.pid, task.tid))?;
     Ok(sums.split(' ').next().context("schedstat is empty")?.parse()?)
 }
@@ -262,7 +262,7 @@ pub fn phases_are_found() -> anyhow::Result<()> {
 
 /// Way in which colocate ends.
 #[derive(Clone, Copy, Debug)]
-enum End {
+enum Termination {
     /// SIGTERM, which colocate passes on to the programs.
     Term,
     /// colocate is killed, and its guardian restores.
@@ -271,8 +271,8 @@ enum End {
     BothKilled,
 }
 
-impl End {
-    fn of(self, session: &mut Session) -> anyhow::Result<()> {
+impl Termination {
+    fn of(self, session: &mut ColocateSession) -> anyhow::Result<()> {
         match self {
             Self::Term => {
                 send("-TERM", &[session.colocate.id().to_string()]);
@@ -297,7 +297,7 @@ impl End {
 /// For each end, calls `placed` to await placements, ends colocate, and checks restored survivors.
 fn undone(
     policy: &str,
-    ends: &[End],
+    ends: &[Termination],
     placed: impl Fn(&mut Programs) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     for &end in ends {
@@ -308,7 +308,7 @@ fn undone(
 
 fn undone_after(
     policy: &str,
-    end: End,
+    end: Termination,
     placed: impl Fn(&mut Programs) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let before = Before::now()?;
@@ -324,21 +324,23 @@ fn undone_after(
 
 /// colocate is killed in a serial phase on a fast core.
 pub fn undone_after_a_kill() -> anyhow::Result<()> {
-    undone(PA, &[End::Killed], |programs| programs.be_serial(3).map(drop))
+    undone(PA, &[Termination::Killed], |programs| programs.be_serial(3).map(drop))
 }
 
 /// colocate gets SIGTERM, or is killed with its guardian, in a serial phase on a fast core.
 pub fn undone_after_all_else() -> anyhow::Result<()> {
-    undone(PA, &[End::Term, End::BothKilled], |programs| programs.be_serial(2).map(drop))
+    undone(PA, &[Termination::Term, Termination::BothKilled], |programs| {
+        programs.be_serial(2).map(drop)
+    })
 }
 
 /// `all-fast-first` places a thread on every fast core, and the two other threads on slow cores.
 pub fn all_fast_first_is_undone() -> anyhow::Result<()> {
-    undone("all-fast-first", &[End::Term, End::Killed], |programs| {
+    undone("all-fast-first", &[Termination::Term, Termination::Killed], |programs| {
         let kinds = &programs.kinds;
         // Two threads of TURNS compute, and one thread per fast core of the parallel program.
         programs.await_threads("a thread on every fast core", "", |tasks| {
-            let placed = tasks.iter().filter(|task| task.is_placed()).filter_map(Task::only_pu);
+            let placed = tasks.iter().filter(|task| task.is_placed()).filter_map(LiveTask::only_pu);
             let (fast, slow): (Vec<u32>, Vec<u32>) = placed.partition(|pu| kinds.is_fast(*pu));
             let cores: BTreeSet<Option<usize>> = fast.iter().map(|pu| kinds.core_of(*pu)).collect();
             cores.len() == kinds.fast && fast.len() == kinds.fast && slow.len() == 2
@@ -349,7 +351,7 @@ pub fn all_fast_first_is_undone() -> anyhow::Result<()> {
 
 /// `utility` places the thread of a serial phase on a fast core.
 pub fn utility_is_undone() -> anyhow::Result<()> {
-    undone("utility", &[End::Term, End::Killed], |programs| {
+    undone("utility", &[Termination::Term, Termination::Killed], |programs| {
         programs.let_it_look()?;
         programs.let_work("4")?;
         programs.await_fast("turns-4").map(drop)
@@ -359,7 +361,7 @@ pub fn utility_is_undone() -> anyhow::Result<()> {
 /// `efficiency` starts without counts of instructions and without demands, reports the missing
 /// evidence once, and places no thread.
 pub fn efficiency_is_undone() -> anyhow::Result<()> {
-    undone("efficiency", &[End::Term, End::Killed], |programs| {
+    undone("efficiency", &[Termination::Term, Termination::Killed], |programs| {
         programs.let_work("1")?;
         programs.let_it_look()?;
         programs.await_free()?;
@@ -392,7 +394,7 @@ pub fn fast_cores_are_shared() -> anyhow::Result<()> {
         Ok(had_fast.len() == jobs)
     });
     seen.with_context(|| format!("{had_fast:?}"))?;
-    End::Killed.of(&mut programs.session)?;
+    Termination::Killed.of(&mut programs.session)?;
     ensure!(programs.called("one")?.len() == jobs, "expected all programs to live on");
     before.is_back(&programs.session)
 }
@@ -411,7 +413,7 @@ pub fn crowds_are_excluded() -> anyhow::Result<()> {
     let kinds = &programs.kinds;
     let serial_tid = programs.task("turns-3")?.tid;
     programs.await_threads("places", "", |tasks| {
-        let (serial, others): (Vec<&Task>, Vec<&Task>) = tasks
+        let (serial, others): (Vec<&LiveTask>, Vec<&LiveTask>) = tasks
             .iter()
             .filter(|task| task.only_pu().is_some())
             .partition(|task| task.tid == serial_tid);
@@ -423,7 +425,7 @@ pub fn crowds_are_excluded() -> anyhow::Result<()> {
             && on.len() == kinds.cores() - 1
             && !on.contains(&core)
     })?;
-    End::Killed.of(&mut programs.session)?;
+    Termination::Killed.of(&mut programs.session)?;
     before.is_back(&programs.session)
 }
 

@@ -4,7 +4,7 @@
 use crate::evidence::printed;
 use anyhow::{Context as _, ensure};
 use colocate_machine::NodeNr;
-use colocate_machine::calibrated::{Calibration, Pair, What};
+use colocate_machine::calibrated::{Calibration, PuDistance, Quantity};
 use colocate_machine::exact::Exact;
 
 fn kept(json: &str) -> anyhow::Result<Calibration> {
@@ -17,14 +17,14 @@ pub(super) fn measures_nodes_and_siblings() -> anyhow::Result<()> {
     let near = NodeNr(0);
     let far = NodeNr(1);
     let wanted = [
-        What::PageMove { from: near, to: far },
-        What::PageMove { from: far, to: near },
-        What::MemoryLatency { from: Some(near), to: Some(far) },
-        What::MemoryLatency { from: Some(far), to: Some(near) },
-        What::MemoryBandwidth { node: Some(far), pus: 1 },
-        What::WakeUp { pair: Pair::SamePu, busy: false },
-        What::RoundTrip { pair: Pair::Siblings, busy: true },
-        What::Beside { kernel: "fp-add".into(), beside: "branch".into() },
+        Quantity::PageMove { from: near, to: far },
+        Quantity::PageMove { from: far, to: near },
+        Quantity::MemoryLatency { from: Some(near), to: Some(far) },
+        Quantity::MemoryLatency { from: Some(far), to: Some(near) },
+        Quantity::MemoryBandwidth { node: Some(far), pus: 1 },
+        Quantity::WakeUp { pair: PuDistance::SamePu, busy: false },
+        Quantity::RoundTrip { pair: PuDistance::Siblings, busy: true },
+        Quantity::Beside { kernel: "fp-add".into(), beside: "branch".into() },
     ];
     for what in &wanted {
         let figure = measured.get(what).with_context(|| {

@@ -2,7 +2,7 @@
 //! restored at the end.
 
 use crate::evidence::{eventually, list, text};
-use crate::tasks::{Task, untouched};
+use crate::tasks::{LiveTask, untouched};
 use anyhow::{Context as _, ensure};
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
@@ -57,11 +57,11 @@ pub(super) fn a_star_lies_close() -> anyhow::Result<()> {
 
 /// All-to-all communication has no better placement, so no thread is placed.
 pub(super) fn all_to_all_is_left_alone() -> anyhow::Result<()> {
-    let mut program = Program::start(WAKE_UPS, "all")?;
+    let mut program = CommunicatingProgram::start(WAKE_UPS, "all")?;
     let mut colocate = attach(WAKE_UPS, &program)?;
     std::thread::sleep(Duration::from_secs(5));
     let free = untouched()?.cpus;
-    let placed: Vec<Task> =
+    let placed: Vec<LiveTask> =
         program.threads().into_iter().filter(|task| task.bonds.cpus != free).collect();
     stop(&mut colocate)?;
     program.0.kill()?;
@@ -78,12 +78,12 @@ fn placed(
     pattern: &str,
     is_right: impl Fn(&[Vec<usize>], bool) -> bool,
 ) -> anyhow::Result<()> {
-    let mut program = Program::start(means, pattern)?;
+    let mut program = CommunicatingProgram::start(means, pattern)?;
     let mut colocate = attach(means, &program)?;
     let mut seen = Vec::new();
     let found = eventually("threads that communicate to be near each other", || {
         let threads = program.threads();
-        let pus: Option<Vec<u32>> = threads.iter().map(Task::only_pu).collect();
+        let pus: Option<Vec<u32>> = threads.iter().map(LiveTask::only_pu).collect();
         // Incomplete placements are intermediate states.
         let Some(pus) = pus.filter(|pus| pus.len() == THREADS) else { return Ok(false) };
         let mut cores: BTreeMap<String, Vec<usize>> = BTreeMap::new();
@@ -115,9 +115,9 @@ fn topology(pu: u32, file: &str) -> anyhow::Result<String> {
 }
 
 /// A program whose threads communicate.
-struct Program(Child);
+struct CommunicatingProgram(Child);
 
-impl Program {
+impl CommunicatingProgram {
     fn start(Means(program, _): Means, pattern: &str) -> anyhow::Result<Self> {
         let mut command = Command::new("lab-guest");
         command.args(["--program", program, pattern, &THREADS.to_string()]);
@@ -127,18 +127,21 @@ impl Program {
     }
 
     /// All threads but the main thread, sorted by creation.
-    fn threads(&self) -> Vec<Task> {
+    fn threads(&self) -> Vec<LiveTask> {
         let pid = self.0.id().cast_signed();
         let tids = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         let mut tids: Vec<i32> =
             tids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
         // Thread IDs grow with creation.
         tids.sort_unstable();
-        tids.into_iter().filter(|tid| *tid != pid).filter_map(|tid| Task::read(pid, tid)).collect()
+        tids.into_iter()
+            .filter(|tid| *tid != pid)
+            .filter_map(|tid| LiveTask::read(pid, tid))
+            .collect()
     }
 }
 
-fn attach(Means(_, policy): Means, program: &Program) -> anyhow::Result<Child> {
+fn attach(Means(_, policy): Means, program: &CommunicatingProgram) -> anyhow::Result<Child> {
     let mut command = Command::new("colocate");
     command.args(["attach", "--no-guard", "--policy", policy, "-q", "-p"]);
     Ok(command.arg(program.0.id().to_string()).stdin(Stdio::null()).spawn()?)

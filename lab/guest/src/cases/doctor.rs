@@ -312,7 +312,7 @@ fn is_not_here(command: &str) -> bool {
 }
 
 /// The environment for remedies, with a record of the tried remedies.
-struct Place {
+struct RemedyEnvironment {
     /// Original values of [`SETTINGS`].
     before: Vec<(&'static str, String)>,
     /// Remedies that doctor has printed.
@@ -321,7 +321,7 @@ struct Place {
     ran: BTreeSet<String>,
 }
 
-impl Place {
+impl RemedyEnvironment {
     fn new() -> anyhow::Result<Self> {
         // A replacement for sudo, which the guest lacks.
         let as_root = "/usr/bin/as-root";
@@ -391,7 +391,7 @@ fn shell(line: &str) -> anyhow::Result<()> {
 
 /// doctor reports each defect of [`ILLS`], and each printed remedy works.
 pub fn remedies_work() -> anyhow::Result<()> {
-    let mut place = Place::new()?;
+    let mut place = RemedyEnvironment::new()?;
     for ill in &ILLS {
         place.reset()?;
         shell(ill.make)?;
@@ -416,7 +416,7 @@ pub fn remedies_work() -> anyhow::Result<()> {
 }
 
 /// Each remedy for a higher tier leads to its tier.
-fn tiers(place: &mut Place) -> anyhow::Result<()> {
+fn tiers(place: &mut RemedyEnvironment) -> anyhow::Result<()> {
     let nothing = ill(NONE, "affinity", "true");
     place.reset()?;
     let text = place.request(&nothing, ":")?;

@@ -17,11 +17,11 @@
 //! threads, none of 140,942 with another cpuset.
 
 use crate::evidence::{colocate, eventually, text};
-use crate::groups::{Group, Offline};
+use crate::groups::{ControlGroup, Offline};
 use crate::programs::history::mask_set_without;
 use crate::random::Random;
 use crate::session::{picture, send};
-use crate::tasks::{Task, marked};
+use crate::tasks::{LiveTask, marked};
 use anyhow::{Context as _, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -88,17 +88,17 @@ impl History {
     }
 
     /// The mask that a thread has reported for the check, see `programs/history`. `None`: none yet.
-    fn reported(&self, task: &Task) -> Option<String> {
+    fn reported(&self, task: &LiveTask) -> Option<String> {
         let text = std::fs::read_to_string(self.folder.join(task.tid.to_string())).ok()?;
         // The file is empty until the thread has written it.
         Some(text).filter(|text| !text.is_empty())
     }
 
-    fn all(&self) -> Vec<Task> {
+    fn all(&self) -> Vec<LiveTask> {
         marked(&self.mark)
     }
 
-    fn tasks(&self) -> Vec<Task> {
+    fn tasks(&self) -> Vec<LiveTask> {
         self.all().into_iter().filter(|task| !task.is_colocate()).collect()
     }
 
@@ -136,7 +136,7 @@ impl History {
         self.colocate.wait()?;
         eventually("the end of colocate's processes", || {
             std::thread::sleep(Duration::from_millis(20));
-            Ok(!self.all().iter().any(Task::is_colocate))
+            Ok(!self.all().iter().any(LiveTask::is_colocate))
         })?;
         for _ in 0..RESTORES {
             let restored = colocate(&["restore"])?;
@@ -213,7 +213,7 @@ struct All {
 fn history(
     random: &mut Random,
     round: u32,
-    [home, group]: [&Group; 2],
+    [home, group]: [&ControlGroup; 2],
     all: &All,
 ) -> anyhow::Result<usize> {
     let mut history = History::start(random, round)?;
@@ -253,11 +253,11 @@ fn history(
 fn histories(rounds: u32, seed: u64) -> anyhow::Result<()> {
     let mut random = Random::new(seed);
     let possible = text("/sys/devices/system/cpu/possible")?;
-    let home = Group::new("home", &[("cpuset.cpus", &possible)])?;
+    let home = ControlGroup::new("home", &[("cpuset.cpus", &possible)])?;
     // 0 is this process; its children start in the group.
     std::fs::write(home.folder().join("cgroup.procs"), "0")?;
     let all = All { possible, set_without: mask_set_without(GOES)? };
-    let group = Group::new("history", &[("cpuset.cpus", CPUSETS[0])])?;
+    let group = ControlGroup::new("history", &[("cpuset.cpus", CPUSETS[0])])?;
     let mut threads = 0;
     for round in 0..rounds {
         threads += history(&mut random, round, [&home, &group], &all)

@@ -14,9 +14,9 @@ pub fn has_sched_ext() -> anyhow::Result<()> {
 }
 
 /// A control group; its processes are killed and the group is removed on drop.
-struct Group(PathBuf);
+struct ScopedControlGroup(PathBuf);
 
-impl Group {
+impl ScopedControlGroup {
     fn new(name: &str, controller: Option<&str>) -> anyhow::Result<Self> {
         if let Some(controller) = controller {
             let file = "/sys/fs/cgroup/cgroup.subtree_control";
@@ -46,7 +46,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ScopedControlGroup {
     fn drop(&mut self) {
         // A group that remains fails the next case of the same name, in `new`.
         let _ = fs::write(self.0.join("cgroup.kill"), "1");
@@ -72,7 +72,7 @@ fn await_run(pid: u32) -> anyhow::Result<()> {
 
 /// A frozen group uses no CPU time, and a thawed group runs again.
 pub fn freezes_groups() -> anyhow::Result<()> {
-    let group = Group::new("lab-frozen", None)?;
+    let group = ScopedControlGroup::new("lab-frozen", None)?;
     let mut child = group.start("sh -c 'while :; do :; done'")?;
     await_run(child.id())?;
     group.set("cgroup.freeze", "1")?;
@@ -94,7 +94,7 @@ pub fn freezes_groups() -> anyhow::Result<()> {
 
 /// Processes of a group with a cpuset are confined to the cpuset.
 pub fn confines_groups() -> anyhow::Result<()> {
-    let group = Group::new("lab-confined", Some("cpuset"))?;
+    let group = ScopedControlGroup::new("lab-confined", Some("cpuset"))?;
     let last = text("/sys/devices/system/cpu/online")?;
     let last = last.rsplit([',', '-']).next().unwrap_or("0").to_owned();
     group.set("cpuset.cpus", &last)?;
@@ -112,7 +112,7 @@ pub fn confines_groups() -> anyhow::Result<()> {
 
 /// The kernel kills a process that exceeds the memory limit of its group.
 pub fn limits_groups() -> anyhow::Result<()> {
-    let group = Group::new("lab-limited", Some("memory"))?;
+    let group = ScopedControlGroup::new("lab-limited", Some("memory"))?;
     group.set("memory.max", "16M")?;
     let ended = group.start("dd if=/dev/zero of=/dev/null bs=64M count=1")?.wait()?;
     ensure!(!ended.success(), "expected the kernel to end what takes 64 MiB of 16, found {ended}");

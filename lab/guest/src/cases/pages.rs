@@ -9,9 +9,9 @@ mod memory;
 
 use super::undo::Before;
 use crate::evidence::{colocate, eventually, list, printed, text};
-use crate::session::Session;
+use crate::session::ColocateSession;
 use anyhow::{Context as _, ensure};
-use memory::{Filler, Memory, numa_maps, said};
+use memory::{Filler, MemoryProgram, numa_maps, said};
 use serde_json::Value;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::Command;
@@ -56,7 +56,7 @@ fn without_balancing() -> anyhow::Result<()> {
 /// all pages there, and a dry run moves none.
 pub fn move_small_ones() -> anyhow::Result<()> {
     without_balancing()?;
-    let mut memory = Memory::on_node_0(&["small:64"])?;
+    let mut memory = MemoryProgram::on_node_0(&["small:64"])?;
     memory.ensure_on(0, "0:16384")?;
     let report = memory.moved_to("1", &[])?;
     ensure_counts(&report, &[("moved", 16384)])?;
@@ -102,7 +102,7 @@ fn number(value: &Value) -> anyhow::Result<u64> {
 /// 16 huge pages move as 16 huge pages, and the kernel counts no split.
 pub fn keep_huge_ones() -> anyhow::Result<()> {
     without_balancing()?;
-    let mut memory = Memory::on_node_0(&["huge:32"])?;
+    let mut memory = MemoryProgram::on_node_0(&["huge:32"])?;
     ensure!(memory.huge()? == 32 * MIB, "expected 32 MiB in huge pages, found {}", memory.huge()?);
     let before = huge_moves()?;
     let report = memory.moved_to("2", &[])?;
@@ -139,7 +139,7 @@ pub fn move_those_of_hugetlbfs() -> anyhow::Result<()> {
         // The kernel reserves fewer pages, without an error, if memory is fragmented.
         ensure!(text(pool)? == "8", "expected 8 pages in {pool}, found {}", text(pool)?);
     }
-    let mut memory = Memory::on_node_0(&["hugetlb:16"])?;
+    let mut memory = MemoryProgram::on_node_0(&["hugetlb:16"])?;
     memory.ensure_on(0, "0:4096")?;
     let report = memory.moved_to("1", &[])?;
     ensure_counts(&report, &[("moved", 4096)])?;
@@ -158,11 +158,11 @@ pub fn move_those_of_hugetlbfs() -> anyhow::Result<()> {
 /// Interleaved pages are distributed evenly over nodes; huge pages stay whole.
 pub fn interleave() -> anyhow::Result<()> {
     without_balancing()?;
-    let mut memory = Memory::on_node_0(&["small:8"])?;
+    let mut memory = MemoryProgram::on_node_0(&["small:8"])?;
     memory.moved_to("interleave", &[])?;
     memory.ensure_on(0, "0:512 1:512 2:512 3:512")?;
     drop(memory);
-    let mut memory = Memory::on_node_0(&["huge:16"])?;
+    let mut memory = MemoryProgram::on_node_0(&["huge:16"])?;
     memory.moved_to("interleave", &[])?;
     memory.ensure_on(0, "0:1024 1:1024 2:1024 3:1024")?;
     ensure!(memory.huge()? == 16 * MIB, "found {} in huge pages", memory.huge()?);
@@ -176,7 +176,7 @@ pub fn split_where_there_is_no_room() -> anyhow::Result<()> {
     without_balancing()?;
     let mut fillers = Vec::new();
     while fillers.len() < 3 {
-        let memory = Memory::on_node_0(&["huge:32"])?;
+        let memory = MemoryProgram::on_node_0(&["huge:32"])?;
         fillers.push(Filler::on_node_3()?);
         if is_split(memory)? {
             return Ok(());
@@ -186,7 +186,7 @@ pub fn split_where_there_is_no_room() -> anyhow::Result<()> {
 }
 
 /// Moves huge pages to node 3 and checks the reported splits. True if there were any.
-fn is_split(mut memory: Memory) -> anyhow::Result<bool> {
+fn is_split(mut memory: MemoryProgram) -> anyhow::Result<bool> {
     let before = vmstat("thp_migration_split")?;
     let report = memory.moved_to("3", &[])?;
     let split = vmstat("thp_migration_split")? - before;
@@ -202,7 +202,7 @@ fn is_split(mut memory: Memory) -> anyhow::Result<bool> {
 /// A full node gets as many pages as fit; other pages stay, and `colocate pages move` fails.
 pub fn fill_a_node() -> anyhow::Result<()> {
     without_balancing()?;
-    let mut memory = Memory::on_node_0(&["small:140"])?;
+    let mut memory = MemoryProgram::on_node_0(&["small:140"])?;
     let _filler = Filler::on_node_3()?;
     let output = memory.move_to("3", &[])?;
     let report: Value = serde_json::from_slice(&output.stdout)?;
@@ -228,7 +228,7 @@ pub fn fill_a_node() -> anyhow::Result<()> {
 /// Pages shared with a child stay; with `--shared`, root moves them.
 pub fn leave_shared_ones() -> anyhow::Result<()> {
     without_balancing()?;
-    let mut memory = Memory::on_node_0(&["shared:4"])?;
+    let mut memory = MemoryProgram::on_node_0(&["shared:4"])?;
     ensure_counts(&memory.moved_to("1", &[])?, &[("shared", 1024)])?;
     memory.ensure_on(0, "0:1024")?;
     ensure_counts(&memory.moved_to("1", &["--shared"])?, &[("moved", 1024)])?;
@@ -238,7 +238,7 @@ pub fn leave_shared_ones() -> anyhow::Result<()> {
 /// A user's forbidden moves are refused with one line; root may move all pages.
 pub fn obey_their_owner() -> anyhow::Result<()> {
     without_balancing()?;
-    let mut memory = Memory::on_node_0(&["small:1"])?;
+    let mut memory = MemoryProgram::on_node_0(&["small:1"])?;
     let pid = memory.pid();
     let range = &memory.regions[0];
     let mut command = Command::new("colocate");
@@ -250,7 +250,7 @@ pub fn obey_their_owner() -> anyhow::Result<()> {
     );
     ensure!(output.status.code() == Some(125) && said(&output) == expected, "{}", said(&output));
     memory.ensure_on(0, "0:256")?;
-    let mut theirs = Memory::of_user(&["shared:1"], 1000)?;
+    let mut theirs = MemoryProgram::of_user(&["shared:1"], 1000)?;
     let pid = theirs.pid();
     let range = &theirs.regions[0];
     let mut command = Command::new("colocate");
@@ -266,7 +266,7 @@ pub fn obey_their_owner() -> anyhow::Result<()> {
 
 /// Impossible moves are refused with their reasons: nodes, processes, cpusets and seccomp filters.
 pub fn refuse_what_cannot_be() -> anyhow::Result<()> {
-    let memory = Memory::on_node_0(&["small:1"])?;
+    let memory = MemoryProgram::on_node_0(&["small:1"])?;
     let pid = memory.pid();
     refused(
         &["pages", "move", &pid, "--all", "--to", "9"],
@@ -312,7 +312,7 @@ pub fn refuse_a_node_without_memory() -> anyhow::Result<()> {
     let online = list(&text("/sys/devices/system/node/online")?)?;
     let without = online.iter().find(|node| !with.contains(node));
     let without = without.context("expected a node without memory, found none")?.to_string();
-    let memory = Memory::on_node_0(&["small:1"])?;
+    let memory = MemoryProgram::on_node_0(&["small:1"])?;
     let output = memory.move_to(&without, &[])?;
     let expected = format!("found node {without}, which has none");
     ensure!(output.status.code() == Some(125), "{}", output.status);
@@ -323,7 +323,7 @@ pub fn refuse_a_node_without_memory() -> anyhow::Result<()> {
 /// A move of all memory keeps every mapping's memory policy, including a policy for another node.
 pub fn leave_policies_alone() -> anyhow::Result<()> {
     without_balancing()?;
-    let mut memory = Memory::on_node_0(&["bound:4", "small:4"])?;
+    let mut memory = MemoryProgram::on_node_0(&["bound:4", "small:4"])?;
     let before = memory.policies()?;
     ensure!(memory.numa_maps(0)?.contains(" bind:0 "), "{}", memory.numa_maps(0)?);
     printed(&["pages", "move", &memory.pid(), "--all", "--to", "1"])?;
@@ -336,7 +336,7 @@ pub fn leave_policies_alone() -> anyhow::Result<()> {
 /// `colocate pages` agrees with numa_maps for every mapping, and reports the threads' nodes.
 pub fn are_where_it_says() -> anyhow::Result<()> {
     without_balancing()?;
-    let mut memory = Memory::on_node_0(&["small:8", "huge:8", "bound:2"])?;
+    let mut memory = MemoryProgram::on_node_0(&["small:8", "huge:8", "bound:2"])?;
     memory.moved_to("3", &[])?;
     memory.request("read 2")?;
     let report: Value = serde_json::from_str(&printed(&["pages", &memory.pid(), "--json"])?)?;
@@ -365,7 +365,7 @@ pub fn are_where_it_says() -> anyhow::Result<()> {
 
 /// The kernel moves pages back to the thread that reads them, and `--watch` reports the drift.
 pub fn that_drift_are_noticed() -> anyhow::Result<()> {
-    let mut memory = Memory::on_node_0(&["small:16"])?;
+    let mut memory = MemoryProgram::on_node_0(&["small:16"])?;
     std::fs::write("/proc/sys/kernel/numa_balancing", "1")?;
     memory.request("read 0")?;
     let before = vmstat("numa_pages_migrated")?;
@@ -381,7 +381,7 @@ pub fn that_drift_are_noticed() -> anyhow::Result<()> {
 /// A move ends with one message when its process is killed.
 pub fn of_a_process_that_ends() -> anyhow::Result<()> {
     without_balancing()?;
-    let mut memory = Memory::on_node_0(&["small:40"])?;
+    let mut memory = MemoryProgram::on_node_0(&["small:40"])?;
     let child = memory.on_the_move()?;
     memory.child.kill()?;
     let output = child.wait_with_output()?;
@@ -401,7 +401,7 @@ pub fn of_a_process_that_ends() -> anyhow::Result<()> {
 /// SIGINT ends a move between two batches: pages are on the reported nodes, with their contents.
 pub fn of_a_move_that_is_stopped() -> anyhow::Result<()> {
     without_balancing()?;
-    let mut memory = Memory::on_node_0(&["small:40"])?;
+    let mut memory = MemoryProgram::on_node_0(&["small:40"])?;
     let child = memory.on_the_move()?;
     crate::session::send("-INT", &[child.id().to_string()]);
     let output = child.wait_with_output()?;
@@ -457,7 +457,7 @@ pub fn of_a_job_stay_sound_when_colocate_is_killed() -> anyhow::Result<()> {
 /// The program `memory` with a region on node 0, under a policy that moves pages.
 struct Ordered {
     before: Before,
-    session: Session,
+    session: ColocateSession,
     region: String,
 }
 
@@ -467,7 +467,7 @@ impl Ordered {
         let before = Before::now()?;
         let options = ["--no-guard", "-q", "--quantum", "20ms", "--policy", policy];
         let program = ["lab-guest", "--program", "memory", "any", region];
-        let mut session = Session::mover(&options, &program)?;
+        let mut session = ColocateSession::mover(&options, &program)?;
         let region = session.line()?;
         Ok(Self { before, session, region })
     }

@@ -2,8 +2,8 @@
 
 use super::undo::Before;
 use crate::evidence::{colocate, list, online, printed, text};
-use crate::session::Session;
-use crate::tasks::{Bonds, Task, untouched};
+use crate::session::ColocateSession;
+use crate::tasks::{Bonds, LiveTask, untouched};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -83,7 +83,7 @@ impl Meant {
 
     /// True if `tasks` are exactly the expected tasks, each pinned to its PU and last seen there,
     /// or with the mask `free` if left to the kernel.
-    pub(super) fn is_so(&self, tasks: &[Task], free: &str) -> bool {
+    pub(super) fn is_so(&self, tasks: &[LiveTask], free: &str) -> bool {
         tasks.len() == self.places.len()
             && tasks.iter().all(|task| match self.places.get(&task.tid) {
                 Some(Some(pu)) => task.is_placed() && task.only_pu() == Some(*pu),
@@ -94,7 +94,7 @@ impl Meant {
 }
 
 /// Tasks sorted by creation.
-pub(super) fn by_creation(mut tasks: Vec<Task>) -> Vec<Task> {
+pub(super) fn by_creation(mut tasks: Vec<LiveTask>) -> Vec<LiveTask> {
     // Thread IDs grow: a guest creates too few tasks for the IDs to wrap around.
     tasks.sort_by_key(|task| task.tid);
     tasks
@@ -102,7 +102,7 @@ pub(super) fn by_creation(mut tasks: Vec<Task>) -> Vec<Task> {
 
 /// True for a task of the team that is pinned to one PU and, unless it is the sleeping main thread,
 /// runs there: a sleeping task migrates only at its next wake-up.
-pub(super) fn is_settled(task: &Task) -> bool {
+pub(super) fn is_settled(task: &LiveTask) -> bool {
     task.is_placed() || task.only_pu().is_some() && task.tid == task.pid
 }
 
@@ -141,7 +141,7 @@ const SEEN: Duration = Duration::from_millis(300);
 fn follows(policy: &str) -> anyhow::Result<()> {
     let Bonds { cpus, .. } = untouched()?;
     let (plan, path) = planned(policy)?;
-    let mut session = Session::start(&["--settle-ms", "0", "--plan", &path], &TEAM[..4])?;
+    let mut session = ColocateSession::start(&["--settle-ms", "0", "--plan", &path], &TEAM[..4])?;
     session.line()?;
     let team = by_creation(session.await_tasks("the team", |tasks| tasks.len() == THREADS + 1)?);
     let mut meant = Meant::by(&plan)?;
@@ -156,7 +156,7 @@ fn follows(policy: &str) -> anyhow::Result<()> {
 }
 
 /// Checks that the report has the observed mask of each task.
-pub(super) fn is_reported(report: &Value, seen: &[Task]) -> anyhow::Result<()> {
+pub(super) fn is_reported(report: &Value, seen: &[LiveTask]) -> anyhow::Result<()> {
     let tasks = report["tasks"].as_array().context("a report without tasks")?;
     ensure!(tasks.len() == seen.len(), "expected {} tasks, found {report:#}", seen.len());
     // A mask of all PUs can include numbers beyond the possible PUs.
@@ -206,7 +206,7 @@ pub fn follows_mix() -> anyhow::Result<()> {
 /// A program without a profile is unpinned while colocate watches; then each thread is on the PU of
 /// the plan made from this observation.
 pub fn watches_then_places() -> anyhow::Result<()> {
-    let mut session = Session::start(&["--policy", "mix", "--watch-s", "1"], &TEAM)?;
+    let mut session = ColocateSession::start(&["--policy", "mix", "--watch-s", "1"], &TEAM)?;
     session.line()?;
     let Bonds { cpus, .. } = untouched()?;
     let is_free = session.tasks().iter().all(|task| task.bonds.cpus == cpus);
@@ -236,9 +236,9 @@ fn first_plan(policy: &str, program: &[&str]) -> anyhow::Result<Meant> {
 const FAMILY: [&str; 3] = ["lab-guest", "--program", "family"];
 
 /// The program `family` under `policy`, with a placed main thread.
-fn family(policy: &str) -> anyhow::Result<(Session, Meant)> {
+fn family(policy: &str) -> anyhow::Result<(ColocateSession, Meant)> {
     let mut meant = first_plan(policy, &FAMILY)?;
-    let session = Session::start(&["--settle-ms", "0", "--policy", policy], &FAMILY)?;
+    let session = ColocateSession::start(&["--settle-ms", "0", "--policy", policy], &FAMILY)?;
     let first = session.await_tasks("the first thread", |tasks| {
         tasks.len() == 1 && tasks[0].program == "lab-guest"
     })?;
@@ -300,7 +300,8 @@ pub fn places_forks_and_execs() -> anyhow::Result<()> {
 pub fn places_static_programs() -> anyhow::Result<()> {
     let program = ["threads-static", "0", "8"];
     let mut meant = first_plan("scatter", &program)?;
-    let mut session = Session::start(&["--settle-ms", "0", "--policy", "scatter"], &program)?;
+    let mut session =
+        ColocateSession::start(&["--settle-ms", "0", "--policy", "scatter"], &program)?;
     session.line()?;
     let tasks = by_creation(session.tasks());
     tasks.iter().for_each(|task| meant.created(task.tid));
@@ -328,11 +329,11 @@ pub fn a_shell_keeps_its_part() -> anyhow::Result<()> {
     std::fs::write(path, plan.to_string())?;
     let free = untouched()?.cpus;
     let shell = ["sh", "-c", "while :; do sleep 0.3; done"];
-    let session = Session::start(&["--plan", path], &shell)?;
+    let session = ColocateSession::start(&["--plan", path], &shell)?;
     for moment in ["at first", "later", "at last"] {
         let what = format!("{moment} a shell on {part} and what it starts on {free}");
         session.await_tasks(&what, |tasks| {
-            let (shells, started): (Vec<&Task>, Vec<&Task>) =
+            let (shells, started): (Vec<&LiveTask>, Vec<&LiveTask>) =
                 tasks.iter().partition(|task| task.program == "sh");
             shells.iter().any(|shell| shell.bonds.cpus == part)
                 && started.iter().any(|task| task.program == "sleep" && task.bonds.cpus == free)
@@ -360,7 +361,8 @@ pub fn parts_are_given_and_restored() -> anyhow::Result<()> {
     std::fs::write(path, plan.to_string())?;
     for both in [false, true] {
         let before = Before::now()?;
-        let mut session = Session::start(&["--settle-ms", "0", "--plan", path], &TEAM[..4])?;
+        let mut session =
+            ColocateSession::start(&["--settle-ms", "0", "--plan", path], &TEAM[..4])?;
         session.line()?;
         session.await_tasks(&format!("places {meant:?}"), |tasks| {
             let team = by_creation(tasks.to_vec());

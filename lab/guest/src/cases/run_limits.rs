@@ -2,10 +2,10 @@
 
 use super::run::{Meant, THREADS, by_creation, is_settled, planned};
 use crate::evidence::{eventually, list, online, printed, text};
-use crate::groups::{Group, Offline};
-use crate::session::{Session, send};
-use crate::tasks::{Task, untouched};
-use crate::traced::Traced;
+use crate::groups::{ControlGroup, Offline};
+use crate::session::{ColocateSession, send};
+use crate::tasks::{LiveTask, untouched};
+use crate::traced::RecordedTracepoint;
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -15,11 +15,11 @@ const EPERM: &str = "-> 0xffffffffffffffff";
 const TEAM: [&str; 5] = ["lab-guest", "--program", "team", "6", "0"];
 
 /// Starts the team in `group`, or in this process's group, and waits for its threads.
-fn team(group: Option<&Group>, options: &[&str]) -> anyhow::Result<Session> {
-    let wrapper = group.map(Group::wrapper);
+fn team(group: Option<&ControlGroup>, options: &[&str]) -> anyhow::Result<ColocateSession> {
+    let wrapper = group.map(ControlGroup::wrapper);
     let wrapper: Vec<&str> = wrapper.iter().flatten().map(String::as_str).collect();
     let options = [&["--settle-ms", "0"], options].concat();
-    let mut session = Session::start_by(&wrapper, &options, &TEAM)?;
+    let mut session = ColocateSession::start_by(&wrapper, &options, &TEAM)?;
     session.line()?;
     Ok(session)
 }
@@ -28,14 +28,14 @@ fn team(group: Option<&Group>, options: &[&str]) -> anyhow::Result<Session> {
 ///
 /// The threads begin at the second PU if the plan has placed the main thread, and at the first if
 /// the plan has left out the main thread, which mostly sleeps.
-fn in_order(tasks: &[Task], order: &[u32]) -> bool {
+fn in_order(tasks: &[LiveTask], order: &[u32]) -> bool {
     let team = by_creation(tasks.to_vec());
     team.len() == THREADS + 1
         && (are_on(&team[1..], order) || are_on(&team[1..], order.get(1..).unwrap_or_default()))
 }
 
 /// True if each thread is pinned to the PU at its position, and was last seen there.
-fn are_on(threads: &[Task], pus: &[u32]) -> bool {
+fn are_on(threads: &[LiveTask], pus: &[u32]) -> bool {
     threads.len() <= pus.len()
         && threads
             .iter()
@@ -60,7 +60,7 @@ pub fn follows_within_a_cpuset() -> anyhow::Result<()> {
     // Two PUs of the plan, and the machine's last two.
     let pus = [places[1], places[2], 14, 15].map(|pu| u32::try_from(pu).unwrap_or(u32::MAX));
     let cpuset = pus.map(|pu| pu.to_string()).join(",");
-    let group = Group::new("small", &[("cpuset.cpus", &cpuset)])?;
+    let group = ControlGroup::new("small", &[("cpuset.cpus", &cpuset)])?;
     let effective = group.text("cpuset.cpus.effective")?;
     let mut session = team(Some(&group), &["--plan", &path])?;
     let tasks = session.await_tasks("the team", |tasks| tasks.len() == THREADS + 1)?;
@@ -80,7 +80,7 @@ pub fn follows_within_a_cpuset() -> anyhow::Result<()> {
 
 /// Threads are placed again when their cpuset shrinks and grows.
 pub fn follows_a_cpuset_that_changes() -> anyhow::Result<()> {
-    let group = Group::new("changes", &[("cpuset.cpus", "0-11")])?;
+    let group = ControlGroup::new("changes", &[("cpuset.cpus", "0-11")])?;
     let session = team(Some(&group), &["--policy", "round-robin"])?;
     for cpuset in ["0-11", "1-2,9-14", "0-15", "4-11"] {
         group.set("cpuset.cpus", cpuset)?;
@@ -119,7 +119,7 @@ pub fn follows_a_pu_that_comes() -> anyhow::Result<()> {
 
 /// Checks that the report has at least `expected` changes of the machine, and no thread that
 /// colocate takes for pinned by its program.
-fn changes_are_reported(mut session: Session, expected: usize) -> anyhow::Result<()> {
+fn changes_are_reported(mut session: ColocateSession, expected: usize) -> anyhow::Result<()> {
     let report = session.end()?;
     let plans = report["plans"].as_array().context("a report without plans")?;
     let changes = plans.iter().filter(|plan| plan["cause"] == "machine-changed").count();
@@ -132,14 +132,14 @@ fn changes_are_reported(mut session: Session, expected: usize) -> anyhow::Result
 }
 
 /// CPU time of a group, in µs.
-fn used_us(group: &Group) -> anyhow::Result<u64> {
+fn used_us(group: &ControlGroup) -> anyhow::Result<u64> {
     let stat = group.text("cpu.stat")?;
     let line = stat.lines().find_map(|line| line.strip_prefix("usage_usec "));
     Ok(line.context("cpu.stat without usage_usec")?.parse()?)
 }
 
 /// Output and messages of a `colocate` in a group.
-fn said_within(group: &Group, words: &[&str]) -> anyhow::Result<String> {
+fn said_within(group: &ControlGroup, words: &[&str]) -> anyhow::Result<String> {
     let wrapper = group.wrapper();
     let mut command = std::process::Command::new(&wrapper[0]);
     let output = command.args(&wrapper[1..]).arg("colocate").args(words).output()?;
@@ -149,7 +149,7 @@ fn said_within(group: &Group, words: &[&str]) -> anyhow::Result<String> {
 
 /// A quota of 1.5 PUs is reported, no task leaves the group, and the quota is not exceeded.
 pub fn stays_within_a_quota() -> anyhow::Result<()> {
-    let group = Group::new("quota", &[("cpu.max", "150000 100000")])?;
+    let group = ControlGroup::new("quota", &[("cpu.max", "150000 100000")])?;
     let profile = super::run::profile()?;
     for words in [&["topo"][..], &["plan", "--profile", profile], &["run", "--", "true"]] {
         let said = said_within(&group, words)?;
@@ -178,7 +178,7 @@ pub fn stays_within_a_quota() -> anyhow::Result<()> {
 }
 
 /// True for a task of user 1000.
-fn is_users(task: &Task) -> bool {
+fn is_users(task: &LiveTask) -> bool {
     text(format!("/proc/{}/status", task.pid))
         .is_ok_and(|status| status.lines().any(|line| line.starts_with("Uid:\t1000\t1000\t1000")))
 }
@@ -187,7 +187,7 @@ fn is_users(task: &Task) -> bool {
 /// their masks, the report says so, and the user's own tasks are placed.
 pub fn leaves_what_it_may_not_touch() -> anyhow::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
-    let refusals = Traced::new("syscalls/sys_exit_sched_setaffinity")?;
+    let refusals = RecordedTracepoint::new("syscalls/sys_exit_sched_setaffinity")?;
     let rooted = "/tmp/rooted";
     std::fs::copy("/usr/bin/lab-guest", rooted)?;
     // With the set-user-ID bit, by which the program becomes root.
@@ -197,7 +197,7 @@ pub fn leaves_what_it_may_not_touch() -> anyhow::Result<()> {
     // The second program has no open standard input, so a time keeps it alive.
     let theirs = [&[rooted, "--program", "rooted"], &TEAM[..4], &["1000000"]].concat();
     let programs = [&TEAM[..], &[":::"], &theirs].concat();
-    let mut session = Session::start_by(&user, &options, &programs)?;
+    let mut session = ColocateSession::start_by(&user, &options, &programs)?;
     for _ in 0..2 {
         session.line()?;
     }

@@ -3,10 +3,10 @@
 
 use super::undo::Before;
 use crate::evidence::{colocate, list, text};
-use crate::groups::{Group, Offline};
+use crate::groups::{ControlGroup, Offline};
 use crate::random::Random;
-use crate::session::{Session, Wrapper, send};
-use crate::tasks::Task;
+use crate::session::{ColocateSession, Wrapper, send};
+use crate::tasks::LiveTask;
 use anyhow::{Context as _, ensure};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -25,17 +25,17 @@ fn at_work(
     way: &[&str],
     job: &'static [&'static str],
     jobs: usize,
-) -> anyhow::Result<Session> {
+) -> anyhow::Result<ColocateSession> {
     let programs = vec![job; jobs].join(&":::");
     let options =
         [&["--no-guard", "--waiting", "stop", "--policy", "round-robin", "-q"], way].concat();
-    let session = Session::schedule_by(wrapper, &options, &programs)?;
+    let session = ColocateSession::schedule_by(wrapper, &options, &programs)?;
     session.await_tasks("all programs", |tasks| tasks.len() == jobs)?;
     Ok(session)
 }
 
 /// True for a task that is stopped, by a signal or with its cgroup.
-fn is_stopped(task: &Task) -> bool {
+fn is_stopped(task: &LiveTask) -> bool {
     // The hierarchy of cgroup version 2 has the number 0.
     let group = task.bonds.group.trim_start_matches("0::");
     let frozen = text(format!("/sys/fs/cgroup{group}/cgroup.freeze"));
@@ -44,12 +44,12 @@ fn is_stopped(task: &Task) -> bool {
 
 /// Waits until each program was seen running at a time when the running programs had exactly the
 /// PUs `pus`, one each.
-fn turns_on(session: &Session, jobs: usize, pus: &[u32]) -> anyhow::Result<()> {
+fn turns_on(session: &ColocateSession, jobs: usize, pus: &[u32]) -> anyhow::Result<()> {
     let mut had_turns = BTreeSet::new();
     let meant: BTreeSet<Option<u32>> = pus.iter().copied().map(Some).collect();
     let what = format!("rounds of {jobs} programs on {pus:?}");
     session.await_tasks(&what, |tasks| {
-        let working: Vec<&Task> = tasks.iter().filter(|task| !is_stopped(task)).collect();
+        let working: Vec<&LiveTask> = tasks.iter().filter(|task| !is_stopped(task)).collect();
         let on: BTreeSet<Option<u32>> = working.iter().map(|task| task.only_pu()).collect();
         if working.len() == pus.len() && on == meant {
             had_turns.extend(working.iter().map(|task| task.pid));
@@ -60,7 +60,7 @@ fn turns_on(session: &Session, jobs: usize, pus: &[u32]) -> anyhow::Result<()> {
 }
 
 /// Ends colocate by SIGTERM, which colocate passes on to the programs.
-fn end(mut session: Session) -> anyhow::Result<()> {
+fn end(mut session: ColocateSession) -> anyhow::Result<()> {
     send("-TERM", &[session.colocate.id().to_string()]);
     let report = session.end()?;
     let jobs = report["jobs"].as_array().context("a report without jobs")?;
@@ -77,7 +77,7 @@ fn end(mut session: Session) -> anyhow::Result<()> {
 pub fn follows_a_pu_that_goes_and_returns() -> anyhow::Result<()> {
     for (way, cpuset, gone) in [(WAYS[0], "0-3", 2), (WAYS[1], "12-15", 15)] {
         let before = Before::now()?;
-        let group = Group::new("small", &[("cpuset.cpus", cpuset)])?;
+        let group = ControlGroup::new("small", &[("cpuset.cpus", cpuset)])?;
         let wrapper = group.wrapper();
         let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
         let all = list(cpuset)?;
@@ -99,7 +99,7 @@ pub fn follows_a_pu_that_goes_and_returns() -> anyhow::Result<()> {
 pub fn follows_a_cpuset_that_changes() -> anyhow::Result<()> {
     for way in WAYS {
         let before = Before::now()?;
-        let group = Group::new("changes", &[("cpuset.cpus", "0-3")])?;
+        let group = ControlGroup::new("changes", &[("cpuset.cpus", "0-3")])?;
         let wrapper = group.wrapper();
         let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
         let session = at_work(&wrapper, way, WORKS, 6)?;
@@ -147,7 +147,7 @@ fn undone_after_kill(way: &[&str], wait: Duration, both: bool) -> anyhow::Result
     before.is_back(&session)
 }
 
-pub(super) fn kill_the_guardian(session: &Session) -> anyhow::Result<()> {
+pub(super) fn kill_the_guardian(session: &ColocateSession) -> anyhow::Result<()> {
     let guardian = session.own().into_iter().find(|task| task.program == "colocate-guard");
     send("-KILL", &[guardian.context("no guardian")?.pid.to_string()]);
     Ok(())

@@ -3,7 +3,7 @@
 //!
 //! Times mean nothing in a guest, so costs are given, and the time for moves is not limited.
 
-use crate::tasks::Task;
+use crate::tasks::LiveTask;
 use anyhow::{Context as _, anyhow, ensure};
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,7 @@ const COSTS: &str =
     "page_move_ns 2000\nremote_line_ps 4000\ncache_bytes 16384\nmoving_percent 1000\n";
 
 /// Result of a program's run.
-struct Ran {
+struct SpmRun {
     output: String,
     /// Pages on the node of their use at the end.
     there: u64,
@@ -43,7 +43,7 @@ fn command(program: &str, args: &[&str]) -> anyhow::Result<Command> {
 }
 
 /// Runs a program and parses its output and the runtime's statistics.
-fn run(program: &str, args: &[&str]) -> anyhow::Result<Ran> {
+fn run(program: &str, args: &[&str]) -> anyhow::Result<SpmRun> {
     let ran = command(program, args)?.output()?;
     ensure!(ran.status.success(), "{program}: {}", ran.status);
     let (output, stats) = texts(ran)?;
@@ -54,7 +54,7 @@ fn run(program: &str, args: &[&str]) -> anyhow::Result<Ran> {
         let (_, after) = line.split_once("; ")?;
         after.split(' ').next()?.parse::<u64>().ok()
     });
-    Ok(Ran { there, pages, moved: moved.sum(), output })
+    Ok(SpmRun { there, pages, moved: moved.sum(), output })
 }
 
 /// Standard output and standard error of a program.
@@ -264,7 +264,7 @@ fn watched(
     while child.try_wait()?.is_none() {
         let now = Instant::now();
         for tid in tids(pid).filter(|tid| *tid != pid) {
-            let Some(task) = Task::read(pid, tid) else { continue };
+            let Some(task) = LiveTask::read(pid, tid) else { continue };
             let life = Life { first_seen: now, last_seen: now, pus: String::new() };
             let life = lives.entry(tid).or_insert(life);
             life.last_seen = now;

@@ -26,7 +26,7 @@ fn seen() -> anyhow::Result<Machine> {
 /// Sharing among PUs, by indexes in the machine's logical order; without the kernel's numbers,
 /// names, sizes and speeds.
 #[derive(Debug, PartialEq)]
-struct Sharing {
+struct PuSharing {
     cores: BTreeSet<Vec<usize>>,
     packages: BTreeSet<Vec<usize>>,
     nodes: Vec<Vec<usize>>,
@@ -46,11 +46,11 @@ fn package_pus<'a>(
     package.cores.iter().flat_map(|core| machine.cores[core.idx()].pus.iter())
 }
 
-fn sharing(machine: &Machine) -> Sharing {
+fn sharing(machine: &Machine) -> PuSharing {
     let nodes = (0..machine.nodes.len()).map(NodeIdx::new);
     let packages = machine.packages.iter();
     let caches = machine.caches.iter();
-    Sharing {
+    PuSharing {
         cores: machine.cores.iter().map(|core| indexes(&core.pus)).collect(),
         packages: packages.map(|package| indexes(package_pus(machine, package))).collect(),
         nodes: nodes.map(|node| machine.home_pus(node).map(PuIdx::idx).collect()).collect(),

@@ -5,10 +5,10 @@
 //! of the guest.
 
 use crate::evidence::{colocate, eventually, text};
-use crate::groups::{Group, Offline};
+use crate::groups::{ControlGroup, Offline};
 use crate::random::Random;
-use crate::session::{Session, picture, send};
-use crate::tasks::{Bonds, Task, groups, memory_policies, untouched};
+use crate::session::{ColocateSession, picture, send};
+use crate::tasks::{Bonds, LiveTask, groups, memory_policies, untouched};
 use anyhow::{Context as _, ensure};
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt as _;
@@ -35,9 +35,9 @@ impl Before {
 
     /// Checks that colocate has ended, all survivors have their original state, and no group and no
     /// journal remains.
-    pub(super) fn is_back(&self, session: &Session) -> anyhow::Result<()> {
+    pub(super) fn is_back(&self, session: &ColocateSession) -> anyhow::Result<()> {
         let (left, tasks): (Vec<_>, Vec<_>) =
-            session.all().into_iter().partition(Task::is_colocate);
+            session.all().into_iter().partition(LiveTask::is_colocate);
         ensure!(left.is_empty(), "expected no process of colocate's, found {}", picture(&left));
         ensure!(!tasks.is_empty(), "expected survivors, found none");
         for task in &tasks {
@@ -63,7 +63,7 @@ impl Before {
     }
 
     /// True for a task with another mask than before.
-    fn is_bound(&self, task: &Task) -> bool {
+    fn is_bound(&self, task: &LiveTask) -> bool {
         task.bonds.cpus != self.bonds.cpus
     }
 }
@@ -81,15 +81,15 @@ fn no_journal() -> anyhow::Result<()> {
 }
 
 /// True if exactly `placed` tasks are placed. Tasks that create processes are left unpinned.
-fn placed(tasks: &[Task], placed: usize) -> bool {
+fn placed(tasks: &[LiveTask], placed: usize) -> bool {
     tasks.iter().filter(|task| task.is_placed()).count() == placed
 }
 
 /// The program `family` with seven tasks: two threads, two processes of two threads, and a process
 /// that has executed another program. All but the main thread, which creates processes, are placed.
-fn family(wrapper: &[String]) -> anyhow::Result<Session> {
+fn family(wrapper: &[String]) -> anyhow::Result<ColocateSession> {
     let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
-    let mut session = Session::start_by(&wrapper, &AT_ONCE, &FAMILY)?;
+    let mut session = ColocateSession::start_by(&wrapper, &AT_ONCE, &FAMILY)?;
     for word in ["thread", "fork", "fork", "exec"] {
         session.request(word)?;
     }
@@ -98,7 +98,7 @@ fn family(wrapper: &[String]) -> anyhow::Result<Session> {
 }
 
 /// Kills the first program of a session, the parent of all other tasks.
-fn kill_the_program(session: &Session) -> anyhow::Result<()> {
+fn kill_the_program(session: &ColocateSession) -> anyhow::Result<()> {
     // IDs grow with creation.
     let first = session.tasks().into_iter().map(|task| task.pid).min().context("no program")?;
     send("-KILL", &[first.to_string()]);
@@ -125,7 +125,7 @@ pub fn after_the_programs_are_killed() -> anyhow::Result<()> {
     drop(session);
 
     let programs = [&FAMILY[..], &[":::", "sleep", "1000"]].concat();
-    let mut session = Session::start(&AT_ONCE, &programs)?;
+    let mut session = ColocateSession::start(&AT_ONCE, &programs)?;
     session.request("fork")?;
     session.await_tasks("places", |tasks| tasks.len() == 4 && placed(tasks, 3))?;
     let tasks = session.tasks();
@@ -175,12 +175,16 @@ fn kill_after(random: &mut Random) -> (bool, Duration) {
 /// The program `storm` under a random policy and one of the wrappers `by`.
 ///
 /// An unprivileged user gets no thread-creation events, so colocate scans `/proc` for new threads.
-fn storm(random: &mut Random, by: &[&[&str]]) -> anyhow::Result<Session> {
+fn storm(random: &mut Random, by: &[&[&str]]) -> anyhow::Result<ColocateSession> {
     let policy = random.pick(&["scatter", "compact", "round-robin", "random:seed=9"]);
     let settle = random.pick(&["0", "20"]);
     let seed = random.next().to_string();
     let options = ["--policy", policy, "--settle-ms", settle];
-    Session::start_by(random.pick(by), &options, &["lab-guest", "--program", "storm", &seed])
+    ColocateSession::start_by(
+        random.pick(by),
+        &options,
+        &["lab-guest", "--program", "storm", &seed],
+    )
 }
 
 const ROOT: &[&str] = &[];
@@ -271,11 +275,11 @@ pub fn restored_50_times(seed: u64) -> anyhow::Result<()> {
 /// A restored mask does not bind a task later: when the cpuset changes, survivors get the same mask
 /// as a task that was never pinned.
 pub fn follows_a_cpuset_that_grows() -> anyhow::Result<()> {
-    let group = Group::new("grows", &[("cpuset.cpus", "0-7")])?;
+    let group = ControlGroup::new("grows", &[("cpuset.cpus", "0-7")])?;
     let wrapper = group.wrapper();
     let words: Vec<&str> = wrapper.iter().map(String::as_str).chain(["sleep", "1000"]).collect();
     let untouched = bystander(&words)?;
-    for end in [End::Normal, End::Killed] {
+    for end in [Termination::Normal, Termination::Killed] {
         group.set("cpuset.cpus", "0-7")?;
         let mut session = family(&group.wrapper())?;
         end.of(&mut session)?;
@@ -292,7 +296,7 @@ pub fn follows_a_cpuset_that_grows() -> anyhow::Result<()> {
 /// Linux before 6.2 drops offline PUs from a requested mask. The expected mask is therefore that of
 /// a task that has requested all possible PUs.
 pub fn follows_a_pu_that_comes() -> anyhow::Result<()> {
-    for end in [End::Normal, End::Killed] {
+    for end in [Termination::Normal, Termination::Killed] {
         let offline = Offline::take(5)?;
         let all = text("/sys/devices/system/cpu/possible")?;
         let requests = bystander(&["taskset", "-c", &all, "sleep", "1000"])?;
@@ -306,13 +310,13 @@ pub fn follows_a_pu_that_comes() -> anyhow::Result<()> {
 
 /// Way in which colocate ends.
 #[derive(Clone, Copy, Debug)]
-enum End {
+enum Termination {
     Normal,
     Killed,
 }
 
-impl End {
-    fn of(self, session: &mut Session) -> anyhow::Result<()> {
+impl Termination {
+    fn of(self, session: &mut ColocateSession) -> anyhow::Result<()> {
         match self {
             Self::Normal => session.end().map(drop),
             Self::Killed => {
@@ -324,7 +328,7 @@ impl End {
 }
 
 /// Checks that every survivor's mask is `mask`.
-fn are(session: &Session, mask: &str) -> anyhow::Result<()> {
+fn are(session: &ColocateSession, mask: &str) -> anyhow::Result<()> {
     let tasks = session.tasks();
     ensure!(!tasks.is_empty(), "expected survivors, found none");
     for task in tasks {
@@ -349,7 +353,7 @@ impl Bystander {
     /// Allowed PUs, as a list of the kernel.
     fn mask(&self) -> anyhow::Result<String> {
         let pid = self.0.id().cast_signed();
-        Ok(Task::read(pid, pid).context("it has ended")?.bonds.cpus)
+        Ok(LiveTask::read(pid, pid).context("it has ended")?.bonds.cpus)
     }
 }
 

@@ -20,7 +20,7 @@ const BLOCK_B: usize = 2 << 20;
 
 /// Mapped memory of this process.
 #[derive(Clone, Copy)]
-struct Region {
+struct MappedMemory {
     start: usize,
     bytes: usize,
 }
@@ -34,7 +34,8 @@ pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     if cpus != "any" {
         stay_on(&crate::evidence::list(cpus)?)?;
     }
-    let regions = words.iter().map(|word| Region::of(word)).collect::<anyhow::Result<Vec<_>>>()?;
+    let regions =
+        words.iter().map(|word| MappedMemory::of(word)).collect::<anyhow::Result<Vec<_>>>()?;
     if words.iter().any(|word| word.starts_with("shared")) {
         child()?;
     }
@@ -62,7 +63,7 @@ pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Region {
+impl MappedMemory {
     fn of(word: &str) -> anyhow::Result<Self> {
         let (kind, mib) = word.split_once(':').context("expected KIND:MIB")?;
         let bytes = mib.parse::<usize>()? << 20;
@@ -191,7 +192,7 @@ fn child() -> anyhow::Result<()> {
 }
 
 /// Creates a thread on PU `cpu` that reads a word of each page in a loop.
-fn read_for_ever(regions: Vec<Region>, cpu: u32) -> anyhow::Result<()> {
+fn read_for_ever(regions: Vec<MappedMemory>, cpu: u32) -> anyhow::Result<()> {
     let (send, received) = channel();
     std::thread::Builder::new().name("reader".into()).spawn(move || {
         let there = stay_on(&[cpu]);

@@ -21,9 +21,9 @@ use anyhow::{Context as _, bail};
 use std::time::Duration;
 
 /// Main function of a program, called with its arguments.
-type Program = fn(&[String]) -> anyhow::Result<()>;
+type ProgramMain = fn(&[String]) -> anyhow::Result<()>;
 
-const ALL: &[(&str, Program)] = &[
+const ALL: &[(&str, ProgramMain)] = &[
     ("event", event::main),
     ("family", family::main),
     ("filtered", filtered::main),

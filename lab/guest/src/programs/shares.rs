@@ -14,10 +14,10 @@ const PAGES: usize = 16;
 const LINE: usize = 8;
 
 #[repr(align(4096))]
-struct Page([AtomicU64; PAGE]);
+struct SharedPage([AtomicU64; PAGE]);
 
 /// The first word of each cache line.
-fn lines(pages: &[Page]) -> impl Iterator<Item = &AtomicU64> {
+fn lines(pages: &[SharedPage]) -> impl Iterator<Item = &AtomicU64> {
     pages.iter().flat_map(|page| page.0.iter().step_by(LINE))
 }
 
@@ -25,9 +25,9 @@ pub fn main(arguments: &[String]) -> anyhow::Result<()> {
     let [pattern, threads] = arguments else { anyhow::bail!("expected a pattern and threads") };
     let threads: usize = threads.parse()?;
     let next = turns::next_of(pattern, threads).context("expected pairs, ring, star or all")?;
-    let mut memory: Vec<Vec<Page>> = Vec::new();
+    let mut memory: Vec<Vec<SharedPage>> = Vec::new();
     memory.resize_with(threads, || {
-        (0..PAGES).map(|_| Page(std::array::from_fn(|_| AtomicU64::new(0)))).collect()
+        (0..PAGES).map(|_| SharedPage(std::array::from_fn(|_| AtomicU64::new(0)))).collect()
     });
     let memory = Arc::new(memory);
     for own in 0..threads {

@@ -39,10 +39,10 @@ pub fn main(arguments: &[String]) -> anyhow::Result<()> {
 }
 
 /// Receiver of a thread's token: a function of the thread and the number of its turn.
-pub(super) type Next = Arc<dyn Fn(usize, usize) -> usize + Send + Sync>;
+pub(super) type TokenReceiver = Arc<dyn Fn(usize, usize) -> usize + Send + Sync>;
 
 /// The function of a pattern; `None` if the pattern is unknown.
-pub(super) fn next_of(pattern: &str, threads: usize) -> Option<Next> {
+pub(super) fn next_of(pattern: &str, threads: usize) -> Option<TokenReceiver> {
     Some(match pattern {
         "pairs" => Arc::new(move |own, _| (own + threads / 2) % threads),
         "ring" => Arc::new(move |own, _| (own + 1) % threads),

@@ -6,7 +6,7 @@
 //! divisions.
 
 use crate::control::Control;
-use crate::list::Node;
+use crate::list::ListNode;
 use core::arch::asm;
 
 /// Repeats the lines 32 times.
@@ -124,7 +124,7 @@ integer_loop!(
 
 /// Follows the list for 32 steps per iteration from `at`, and returns the last node.
 #[inline(never)]
-pub fn load_dep(control: &Control, limit: u64, at: *const Node) -> *const Node {
+pub fn load_dep(control: &Control, limit: u64, at: *const ListNode) -> *const ListNode {
     let mut at = at;
     // SAFETY: as in `float_loop`; `at` is a node of a circular list, so is every node reached.
     unsafe {

@@ -1,7 +1,7 @@
 //! Traffic generator: a pinned thread that requests and counts cache lines while active.
 
 use super::matrix::Matrix;
-use super::pace::{Next, Tried, next};
+use super::pace::{SearchStep, TriedDelay, next};
 use crate::thread::{ThreadError, cpu_ns, pin};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,14 +10,14 @@ use std::time::Duration;
 
 /// Work of a generator since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct GeneratorTally {
     /// Lines requested.
     pub lines: u64,
     /// CPU time of the requests, in nanoseconds.
     pub cpu_ns: u64,
 }
 
-impl Tally {
+impl GeneratorTally {
     /// Work from `earlier` to this tally.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
@@ -34,32 +34,32 @@ impl Tally {
 
 /// Command to the thread of a generator.
 #[derive(Clone, Copy, PartialEq)]
-enum Order {
+enum GeneratorCommand {
     Rest,
     /// Request lines, followed by this number of `nop`s each.
     Run(u64),
     End,
 }
 
-struct State {
-    order: Order,
+struct GeneratorState {
+    order: GeneratorCommand,
     resting: bool,
-    tally: Tally,
+    tally: GeneratorTally,
 }
 
-struct Shared {
-    state: Mutex<State>,
+struct SharedState {
+    state: Mutex<GeneratorState>,
     changed: Condvar,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedState {
+    fn lock(&self) -> MutexGuard<'_, GeneratorState> {
         // No thread panics while it holds the lock, and the state is consistent after every
         // statement.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn order(&self, order: Order) {
+    fn order(&self, order: GeneratorCommand) {
         self.lock().order = order;
         self.changed.notify_all();
     }
@@ -67,7 +67,7 @@ impl Shared {
 
 /// A thread that requests lines. Idle at first; ends when dropped.
 pub struct Generator {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     thread: Option<JoinHandle<()>>,
     cpu: u32,
 }
@@ -97,8 +97,12 @@ impl Generator {
     /// [`ThreadError`] if the PU cannot be used, or memory or threads are exhausted. No thread
     /// remains then.
     pub fn start(cpu: u32, rows: u32) -> Result<Self, ThreadError> {
-        let state = State { order: Order::Rest, resting: true, tally: Tally::default() };
-        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let state = GeneratorState {
+            order: GeneratorCommand::Rest,
+            resting: true,
+            tally: GeneratorTally::default(),
+        };
+        let shared = Arc::new(SharedState { state: Mutex::new(state), changed: Condvar::new() });
         let (ready, prepared) = std::sync::mpsc::channel();
         let own = Arc::clone(&shared);
         let thread = Builder::new().name(format!("traffic {cpu}")).spawn(move || {
@@ -128,12 +132,12 @@ impl Generator {
 
     /// Starts requests, each followed by `nops` `nop`s, until [`Generator::rest`].
     pub fn resume(&self, nops: u64) {
-        self.shared.order(Order::Run(nops));
+        self.shared.order(GeneratorCommand::Run(nops));
     }
 
     /// Stops the requests, and waits until the thread is idle.
     pub fn rest(&self) {
-        self.shared.order(Order::Rest);
+        self.shared.order(GeneratorCommand::Rest);
         let mut state = self.shared.lock();
         while !state.resting {
             state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -142,7 +146,7 @@ impl Generator {
 
     /// Work since the start, up to some thousand lines ago.
     #[must_use]
-    pub fn tally(&self) -> Tally {
+    pub fn tally(&self) -> GeneratorTally {
         self.shared.lock().tally
     }
 
@@ -153,24 +157,24 @@ impl Generator {
         let mut tried = Vec::new();
         loop {
             match next(rate, &tried) {
-                Next::Try(nops) => tried.push(self.best_of_tries(nops)),
-                Next::Take(found) => return Calibrated { found, too_fast: false },
-                Next::TooFast(found) => return Calibrated { found, too_fast: true },
+                SearchStep::Try(nops) => tried.push(self.best_of_tries(nops)),
+                SearchStep::Take(found) => return Calibrated { found, too_fast: false },
+                SearchStep::TooFast(found) => return Calibrated { found, too_fast: true },
             }
         }
     }
 
     /// Fastest of several tries.
-    fn best_of_tries(&self, nops: u64) -> Tried {
+    fn best_of_tries(&self, nops: u64) -> TriedDelay {
         let rates = (0..TRIES).filter_map(|_| self.try_once(nops).rate());
         // A rate of 0, if the thread never got the PU, is an infinite time per line.
-        Tried { nops, line_ns: 1000.0 / rates.fold(0.0, f64::max) }
+        TriedDelay { nops, line_ns: 1000.0 / rates.fold(0.0, f64::max) }
     }
 
-    fn try_once(&self, nops: u64) -> Tally {
+    fn try_once(&self, nops: u64) -> GeneratorTally {
         self.resume(nops);
         let before = self.tally();
-        let mut seen = Tally::default();
+        let mut seen = GeneratorTally::default();
         for _ in 0..MOST_POLLS {
             sleep(POLL_INTERVAL);
             seen = self.tally().since(before);
@@ -187,14 +191,14 @@ impl Generator {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Calibrated {
     /// Number of `nop`s and its speed.
-    pub found: Tried,
+    pub found: TriedDelay,
     /// True if the rate is above the generator's maximum.
     pub too_fast: bool,
 }
 
 impl Drop for Generator {
     fn drop(&mut self) {
-        self.shared.order(Order::End);
+        self.shared.order(GeneratorCommand::End);
         if let Some(thread) = self.thread.take() {
             // The thread has no reason to panic.
             let _ = thread.join();
@@ -208,7 +212,7 @@ fn prepare(cpu: u32, rows: u32) -> Result<Matrix, ThreadError> {
 }
 
 /// The body of the thread.
-fn follow(mut matrix: Matrix, shared: &Shared) {
+fn follow(mut matrix: Matrix, shared: &SharedState) {
     while let Some(nops) = next_order(shared) {
         let lines = block(nops);
         let before = cpu_ns();
@@ -221,16 +225,16 @@ fn follow(mut matrix: Matrix, shared: &Shared) {
 }
 
 /// Waits for an order to request lines and returns its number of `nop`s; `None` at the end.
-fn next_order(shared: &Shared) -> Option<u64> {
+fn next_order(shared: &SharedState) -> Option<u64> {
     let mut state = shared.lock();
     loop {
         match state.order {
-            Order::Run(nops) => {
+            GeneratorCommand::Run(nops) => {
                 state.resting = false;
                 return Some(nops);
             }
-            Order::End => return None,
-            Order::Rest => {
+            GeneratorCommand::End => return None,
+            GeneratorCommand::Rest => {
                 state.resting = true;
                 shared.changed.notify_all();
                 state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -249,7 +253,7 @@ mod tests {
     fn it_counts_while_it_runs_and_then_rests() {
         let cpu = usable().unwrap()[0];
         let generator = Generator::start(cpu, 64).unwrap();
-        assert_eq!((generator.cpu(), generator.tally()), (cpu, Tally::default()));
+        assert_eq!((generator.cpu(), generator.tally()), (cpu, GeneratorTally::default()));
         for nops in [0, 1_000] {
             let before = generator.tally();
             generator.resume(nops);
@@ -274,8 +278,8 @@ mod tests {
     /// 3,000 lines in 60 µs are 50 t/µs.
     #[test]
     fn rates_by_hand() {
-        let earlier = Tally { lines: 1_000, cpu_ns: 5_000 };
-        let later = Tally { lines: 4_000, cpu_ns: 65_000 };
+        let earlier = GeneratorTally { lines: 1_000, cpu_ns: 5_000 };
+        let later = GeneratorTally { lines: 4_000, cpu_ns: 65_000 };
         assert_eq!(later.since(earlier).rate(), Some(50.0));
         assert_eq!(later.since(later).rate(), None);
     }

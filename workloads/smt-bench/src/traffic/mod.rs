@@ -9,5 +9,5 @@ mod generator;
 mod matrix;
 pub mod pace;
 
-pub use generator::{Generator, Tally};
+pub use generator::{Generator, GeneratorTally};
 pub use matrix::{COLUMNS, Matrix, ROW_BYTES};

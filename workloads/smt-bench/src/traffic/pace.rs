@@ -30,14 +30,14 @@ const GROWTH: f64 = 8.0;
 
 /// A tried number of `nop`s.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Tried {
+pub struct TriedDelay {
     /// Number of `nop`s.
     pub nops: u64,
     /// Nanoseconds of CPU time per line.
     pub line_ns: f64,
 }
 
-impl Tried {
+impl TriedDelay {
     /// Lines per microsecond of CPU time.
     #[must_use]
     pub fn rate(self) -> f64 {
@@ -47,22 +47,22 @@ impl Tried {
 
 /// Next step of the search.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Next {
+pub enum SearchStep {
     /// Try this number of `nop`s.
     Try(u64),
     /// Accept this try, the nearest possible.
-    Take(Tried),
+    Take(TriedDelay),
     /// Even without `nop`s a line takes too long; this is the fastest try.
-    TooFast(Tried),
+    TooFast(TriedDelay),
 }
 
 /// Next step for `rate` t/µs after the tries `tried`.
 #[must_use]
-pub fn next(rate: f64, tried: &[Tried]) -> Next {
+pub fn next(rate: f64, tried: &[TriedDelay]) -> SearchStep {
     let wanted = 1000.0 / rate;
-    let Some(nearest) = nearest(wanted, tried) else { return Next::Try(0) };
+    let Some(nearest) = nearest(wanted, tried) else { return SearchStep::Try(0) };
     if off(wanted, nearest) <= CLOSE || tried.len() >= MOST_TRIES {
-        return Next::Take(nearest);
+        return SearchStep::Take(nearest);
     }
     // Tries are noisy: more `nop`s may have taken less time. The search continues in the narrowest
     // pair.
@@ -72,33 +72,33 @@ pub fn next(rate: f64, tried: &[Tried]) -> Next {
         tried.iter().filter(|t| t.line_ns <= wanted && t.nops < least).max_by_key(|t| t.nops);
     match (below.copied(), above) {
         // 0 was tried first, so `above` is the try of 0.
-        (None, Some(above)) => Next::TooFast(above),
-        (Some(below), Some(above)) if above.nops - below.nops <= 1 => Next::Take(nearest),
-        (Some(below), Some(above)) => Next::Try(between(wanted, below, above)),
-        (Some(below), None) => Next::Try(further(wanted, below)),
-        (None, None) => Next::Take(nearest),
+        (None, Some(above)) => SearchStep::TooFast(above),
+        (Some(below), Some(above)) if above.nops - below.nops <= 1 => SearchStep::Take(nearest),
+        (Some(below), Some(above)) => SearchStep::Try(between(wanted, below, above)),
+        (Some(below), None) => SearchStep::Try(further(wanted, below)),
+        (None, None) => SearchStep::Take(nearest),
     }
 }
 
 /// Relative error of `tried` from `wanted` nanoseconds.
-fn off(wanted: f64, tried: Tried) -> f64 {
+fn off(wanted: f64, tried: TriedDelay) -> f64 {
     (tried.line_ns / wanted - 1.0).abs()
 }
 
-fn nearest(wanted: f64, tried: &[Tried]) -> Option<Tried> {
+fn nearest(wanted: f64, tried: &[TriedDelay]) -> Option<TriedDelay> {
     tried.iter().copied().min_by(|a, b| off(wanted, *a).total_cmp(&off(wanted, *b)))
 }
 
 /// Number at which the straight line through both tries has `wanted`, strictly between their
 /// numbers.
-fn between(wanted: f64, below: Tried, above: Tried) -> u64 {
+fn between(wanted: f64, below: TriedDelay, above: TriedDelay) -> u64 {
     let share = (wanted - below.line_ns) / (above.line_ns - below.line_ns);
     let gap = (above.nops - below.nops) as f64;
     (below.nops + whole(gap * share)).clamp(below.nops + 1, above.nops - 1)
 }
 
 /// A larger number, in proportion to the shortfall.
-fn further(wanted: f64, below: Tried) -> u64 {
+fn further(wanted: f64, below: TriedDelay) -> u64 {
     if below.nops == 0 {
         return FIRST_GUESS;
     }
@@ -117,11 +117,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn search(rate: f64, line_ns: impl Fn(u64) -> f64) -> (Next, Vec<Tried>) {
+    fn search(rate: f64, line_ns: impl Fn(u64) -> f64) -> (SearchStep, Vec<TriedDelay>) {
         let mut tried = Vec::new();
         loop {
             match next(rate, &tried) {
-                Next::Try(nops) => tried.push(Tried { nops, line_ns: line_ns(nops) }),
+                SearchStep::Try(nops) => tried.push(TriedDelay { nops, line_ns: line_ns(nops) }),
                 end => return (end, tried),
             }
         }
@@ -133,7 +133,7 @@ mod tests {
     fn a_straight_machine_by_hand() {
         let (end, tried) = search(100.0, |nops| 5.0 + nops as f64 / 3.0);
         assert_eq!(tried.iter().map(|t| t.nops).collect::<Vec<_>>(), [0, 64, 15]);
-        assert_eq!(end, Next::Take(Tried { nops: 15, line_ns: 10.0 }));
+        assert_eq!(end, SearchStep::Take(TriedDelay { nops: 15, line_ns: 10.0 }));
     }
 
     /// 1 t/µs are 1000 ns. 64 take 69, so eight times as many: 512 take 517; 1000/517 as many: 990 take
@@ -142,16 +142,16 @@ mod tests {
     fn slow_rates_are_approached_by_what_is_missing() {
         let (end, tried) = search(1.0, |nops| 5.0 + nops as f64);
         assert_eq!(tried.iter().map(|t| t.nops).collect::<Vec<_>>(), [0, 64, 512, 990]);
-        assert_eq!(end, Next::Take(Tried { nops: 990, line_ns: 995.0 }));
+        assert_eq!(end, SearchStep::Take(TriedDelay { nops: 990, line_ns: 995.0 }));
     }
 
     /// 5 ns a line are 200 t/µs: 206 are within 3 %, 220 are not.
     #[test]
     fn more_than_there_is() {
         let machine = |nops: u64| 5.0 + nops as f64;
-        let all = Tried { nops: 0, line_ns: 5.0 };
-        assert_eq!(search(205.0, machine).0, Next::Take(all));
-        assert_eq!(search(220.0, machine), (Next::TooFast(all), vec![all]));
+        let all = TriedDelay { nops: 0, line_ns: 5.0 };
+        assert_eq!(search(205.0, machine).0, SearchStep::Take(all));
+        assert_eq!(search(220.0, machine), (SearchStep::TooFast(all), vec![all]));
         assert!((all.rate() - 200.0).abs() < 1e-9);
     }
 
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn coarse_machines_give_the_nearest() {
         let (end, _) = search(1000.0 / 12.0, |nops| 5.0 + 10.0 * nops as f64);
-        assert_eq!(end, Next::Take(Tried { nops: 1, line_ns: 15.0 }));
+        assert_eq!(end, SearchStep::Take(TriedDelay { nops: 1, line_ns: 15.0 }));
     }
 
     /// Every second try takes three times as long.
@@ -167,10 +167,10 @@ mod tests {
     fn noise_does_not_hold_it_for_ever() {
         let mut tries = 0_u32;
         let mut tried = Vec::new();
-        while let Next::Try(nops) = next(70.0, &tried) {
+        while let SearchStep::Try(nops) = next(70.0, &tried) {
             tries += 1;
             let noise = if tries.is_multiple_of(2) { 3.0 } else { 0.9 };
-            tried.push(Tried { nops, line_ns: (5.0 + nops as f64 / 3.0) * noise });
+            tried.push(TriedDelay { nops, line_ns: (5.0 + nops as f64 / 3.0) * noise });
         }
         assert!(tried.len() <= MOST_TRIES, "{tried:?}");
     }
@@ -182,13 +182,13 @@ mod tests {
             let (end, tried) = search(rate, |nops| start + slope * nops as f64);
             prop_assert!(tried.len() <= MOST_TRIES / 2, "{} tries", tried.len());
             match end {
-                Next::Take(found) => {
+                SearchStep::Take(found) => {
                     // As near as whole numbers of nops allow.
                     let coarse = slope / wanted / 2.0;
                     prop_assert!(off(wanted, found) <= CLOSE.max(coarse) + 1e-9, "{found:?} for {wanted}");
                 }
-                Next::TooFast(all) => prop_assert!(all.nops == 0 && start > wanted),
-                Next::Try(_) => prop_assert!(false),
+                SearchStep::TooFast(all) => prop_assert!(all.nops == 0 && start > wanted),
+                SearchStep::Try(_) => prop_assert!(false),
             }
         }
     }

@@ -6,7 +6,7 @@ use super::under::Under;
 use colocate_engine::guard::{Guarding, QuantumGuard};
 use colocate_machine::Nanos;
 use colocate_policy::{Policy, PolicySpec};
-use colocate_sim::{Options, Scenario, TaskOutcome, simulate_with};
+use colocate_sim::{Scenario, SimulationOptions, TaskOutcome, simulate_with};
 use std::fmt::Write as _;
 
 /// Changed rules of the experiment: name and change.
@@ -31,7 +31,7 @@ fn look_every(scenario: &mut Scenario, milliseconds: u64) {
 
 /// Turnaround in seconds, and the part of the instructions that were run on another node than the memory.
 fn run(case: &Case, scenario: &Scenario, scheduler: &mut dyn Policy) -> (f64, f64) {
-    let options = Options::each_quantum();
+    let options = SimulationOptions::each_quantum();
     let named = (scheduler, "test");
     let outcome = simulate_with(&case.platform(), scenario, named, &options, &mut |_| ()).unwrap();
     let sum = |of: fn(&TaskOutcome) -> f64| outcome.tasks.iter().map(of).sum::<f64>();

@@ -17,7 +17,7 @@ use colocate_engine::guard::{Guarding, QuantumGuard};
 use colocate_evidence::JobIdx;
 use colocate_machine::Nanos;
 use colocate_policy::{Policy, PolicySpec};
-use colocate_sim::{Options, Scenario, simulate_with};
+use colocate_sim::{Scenario, SimulationOptions, simulate_with};
 use std::collections::BTreeMap;
 
 /// Kinds of quanta.
@@ -90,7 +90,7 @@ fn run(case: &Case, scenario: &Scenario, scheduler: &mut dyn Policy) -> Run {
         run.capacity[kind] += capacity;
         run.idle[kind] += capacity - busy;
     };
-    let options = Options::each_quantum();
+    let options = SimulationOptions::each_quantum();
     let outcome =
         simulate_with(&platform, scenario, (scheduler, "test"), &options, &mut look).unwrap();
     run.seconds = outcome.turnaround().unwrap().as_secs_f64();

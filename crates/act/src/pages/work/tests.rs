@@ -1,14 +1,14 @@
 //! What becomes of pages, traced by hand and for any memory.
 
-use super::super::testing::{BLOCK, PAGE_B, Page, Pretended};
+use super::super::testing::{BLOCK, PAGE_B, Pretended, TestPage};
 use super::*;
 use proptest::prelude::*;
 
-const NODE_1: Target = Target::Node(NodeNr(1));
+const NODE_1: PageTarget = PageTarget::Node(NodeNr(1));
 
 /// Moves all pages of `memory` that are present, and says what happened.
-fn moved(memory: &mut Pretended, target: Target) -> Work {
-    let mut work = Work::new(PAGE_B, target, false, u64::MAX);
+fn moved(memory: &mut Pretended, target: PageTarget) -> OngoingMove {
+    let mut work = OngoingMove::new(PAGE_B, target, false, u64::MAX);
     let pieces = memory.pieces();
     assert_eq!(work.carry_out(&pieces, memory, &mut || false).ok(), Some(true));
     work
@@ -18,14 +18,14 @@ fn moved(memory: &mut Pretended, target: Target) -> Work {
 fn pieces_are_cut_at_blocks() {
     // Blocks of 4 pages; pages 2 to 13 are in memory: 2-3 small, 4-11 two blocks, 12-13 small.
     let at = |page: u64| Addr(page * 4096);
-    let piece = |start, pages, whole| Piece { start: at(start), pages, grain_b: 16384, whole };
+    let piece = |start, pages, whole| PageRange { start: at(start), pages, grain_b: 16384, whole };
     assert_eq!(
         pieces(at(2), 12, 4096, Some(16384)),
         [piece(2, 2, false), piece(4, 8, true), piece(12, 2, false)]
     );
     assert_eq!(pieces(at(5), 2, 4096, Some(16384)), [piece(5, 2, false)]);
     assert_eq!(pieces(at(3), 3, 4096, Some(16384)), [piece(3, 1, false), piece(4, 2, false)]);
-    let whole = Piece { start: at(5), pages: 2, grain_b: 4096, whole: false };
+    let whole = PageRange { start: at(5), pages: 2, grain_b: 4096, whole: false };
     assert_eq!(pieces(at(5), 2, 4096, None), [whole]);
 }
 
@@ -53,7 +53,7 @@ fn each_reason_is_reported() {
 #[test]
 fn what_is_busy_for_a_moment_is_moved() {
     let mut memory = Pretended::drawn("00");
-    memory.pages[0] = Page::Held { on: 0, tries: 2 };
+    memory.pages[0] = TestPage::Held { on: 0, tries: 2 };
     assert_eq!(moved(&mut memory, NODE_1).counts.moved, 2);
     assert_eq!((memory.puts, memory.pauses), (3, 1));
 }
@@ -101,7 +101,7 @@ fn a_block_of_small_pages_moves_as_such() {
 /// Small pages take turns; blocks take turns as a whole.
 #[test]
 fn interleaving_goes_by_address() {
-    let both = || Target::Interleave(vec![NodeNr(0), NodeNr(1)]);
+    let both = || PageTarget::Interleave(vec![NodeNr(0), NodeNr(1)]);
     let mut memory = Pretended::drawn("00000");
     moved(&mut memory, both());
     assert_eq!(memory.picture(), "01010");
@@ -113,7 +113,7 @@ fn interleaving_goes_by_address() {
 #[test]
 fn stopped_in_the_middle_it_says_how_far_it_came() {
     let mut memory = Pretended::drawn(&"0".repeat(1000));
-    let mut work = Work::new(PAGE_B, NODE_1, false, u64::MAX);
+    let mut work = OngoingMove::new(PAGE_B, NODE_1, false, u64::MAX);
     let mut batches = 0;
     let mut stop = || {
         batches += 1;
@@ -149,7 +149,7 @@ fn held_pages_hide_no_others() {
 #[test]
 fn a_dry_run_moves_nothing() {
     let mut memory = Pretended::drawn("0s10bx0");
-    let mut work = Work::new(PAGE_B, NODE_1, true, u64::MAX);
+    let mut work = OngoingMove::new(PAGE_B, NODE_1, true, u64::MAX);
     assert_eq!(work.carry_out(&memory.pieces(), &mut memory, &mut || false).ok(), Some(true));
     let expected = PageCounts { moved: 5, already_there: 1, unmovable: 1, ..PageCounts::default() };
     assert_eq!((work.counts, memory.puts), (expected, 0));
@@ -160,7 +160,7 @@ fn a_dry_run_moves_nothing() {
 fn a_process_that_ends_in_the_middle_is_an_error() {
     let mut memory = Pretended::drawn(&"0".repeat(1000));
     memory.ends_after = Some(3);
-    let mut work = Work::new(PAGE_B, NODE_1, false, u64::MAX);
+    let mut work = OngoingMove::new(PAGE_B, NODE_1, false, u64::MAX);
     let error = work.carry_out(&memory.pieces(), &mut memory, &mut || false).unwrap_err();
     assert_eq!(error.errno(), Some(libc::ESRCH));
     assert_eq!(work.counts.total(), 1000);
@@ -188,11 +188,11 @@ prop_compose! {
     }
 }
 
-fn any_target() -> impl Strategy<Value = Target> {
+fn any_target() -> impl Strategy<Value = PageTarget> {
     prop_oneof![
-        (0_u32..3).prop_map(|node| Target::Node(NodeNr(node))),
-        Just(Target::Interleave((0..3).map(NodeNr).collect())),
-        Just(Target::Interleave(vec![NodeNr(0), NodeNr(2)])),
+        (0_u32..3).prop_map(|node| PageTarget::Node(NodeNr(node))),
+        Just(PageTarget::Interleave((0..3).map(NodeNr).collect())),
+        Just(PageTarget::Interleave(vec![NodeNr(0), NodeNr(2)])),
     ]
 }
 
@@ -223,8 +223,8 @@ proptest! {
     fn nothing_else_moves(mut memory in any_memory(), target in any_target()) {
         let (all, before) = (memory.pieces(), memory.places());
         // Every second piece is given.
-        let given: Vec<Piece> = all.iter().step_by(2).copied().collect();
-        let mut work = Work::new(PAGE_B, target, false, u64::MAX);
+        let given: Vec<PageRange> = all.iter().step_by(2).copied().collect();
+        let mut work = OngoingMove::new(PAGE_B, target, false, u64::MAX);
         work.carry_out(&given, &mut memory, &mut || false).unwrap();
         for (page, node) in memory.places() {
             let is_given = given.iter().any(|piece| {
@@ -238,7 +238,7 @@ proptest! {
     fn within_the_budget(mut memory in any_memory(), target in any_target(), most in 0_u64..100) {
         let given = memory.pieces();
         let (before, pages) = (memory.places(), given.iter().map(|piece| piece.pages).sum::<u64>());
-        let mut work = Work::new(PAGE_B, target, false, most);
+        let mut work = OngoingMove::new(PAGE_B, target, false, most);
         let done = work.carry_out(&given, &mut memory, &mut || false).unwrap();
         prop_assert_eq!(work.counts.total(), pages);
         prop_assert!(done || work.called >= most);

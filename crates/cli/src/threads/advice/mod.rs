@@ -103,7 +103,7 @@ impl Most {
 
 /// Runs with one number of threads.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tried {
+pub struct ThreadCountRuns {
     /// Number of threads.
     pub threads: u32,
     /// Seconds of each whole run.
@@ -132,7 +132,7 @@ pub enum Standing {
 /// One number of threads in the result.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct ThreadCountRow {
     /// Number of threads.
     pub threads: u32,
     /// Number of whole runs.
@@ -151,7 +151,7 @@ pub struct Row {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Limit {
+pub enum ScalingLimit {
     /// More threads are not allowed.
     Allowed,
     /// Time grows again: each thread adds some, as critical sections do.
@@ -169,16 +169,16 @@ pub struct Advice {
     /// Number of threads; the most allowed if nothing was shown.
     pub threads: u32,
     /// Reason why more threads do not run faster.
-    pub limit: Limit,
+    pub limit: ScalingLimit,
     /// All numbers tried, fewest threads first.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ThreadCountRow>,
     /// Parts of the time; `None` if too few numbers were tried.
     pub fit: Option<Fit>,
 }
 
 /// Number of threads for the next run; `None` if more runs would change nothing relevant.
 #[must_use]
-pub fn next(tried: &[Tried], most: u32) -> Option<u32> {
+pub fn next(tried: &[ThreadCountRuns], most: u32) -> Option<u32> {
     let first = fewest(ladder(most).iter().copied(), tried, LEAST_RUNS);
     first.or_else(|| {
         let advice = advise(tried, most)?;
@@ -196,7 +196,7 @@ pub fn next(tried: &[Tried], most: u32) -> Option<u32> {
 /// Seconds after which a run is certainly slower than the best number. `None` before the first
 /// whole run, and for a number with a whole run: a slow run of that number is noise.
 #[must_use]
-pub fn cut_after(tried: &[Tried], threads: u32) -> Option<f64> {
+pub fn cut_after(tried: &[ThreadCountRuns], threads: u32) -> Option<f64> {
     if runs(tried, threads).is_some_and(|tried| !tried.seconds.is_empty()) {
         return None;
     }
@@ -213,13 +213,17 @@ fn ladder(most: u32) -> Vec<u32> {
     powers.chain([most.max(1)]).collect()
 }
 
-fn runs(tried: &[Tried], threads: u32) -> Option<&Tried> {
+fn runs(tried: &[ThreadCountRuns], threads: u32) -> Option<&ThreadCountRuns> {
     tried.iter().find(|tried| tried.threads == threads)
 }
 
 /// The number with the fewest runs among uncut numbers with fewer than `enough`; the largest first,
 /// then in turn with the smallest.
-fn fewest(numbers: impl Iterator<Item = u32>, tried: &[Tried], enough: usize) -> Option<u32> {
+fn fewest(
+    numbers: impl Iterator<Item = u32>,
+    tried: &[ThreadCountRuns],
+    enough: usize,
+) -> Option<u32> {
     let waiting = numbers.filter_map(|threads| match runs(tried, threads) {
         None => Some((0, threads)),
         Some(found) if found.cut_s.is_some() => None,
@@ -236,7 +240,7 @@ fn fewest(numbers: impl Iterator<Item = u32>, tried: &[Tried], enough: usize) ->
 
 /// A number beside the best one with too few runs, or half-way to the neighbour that is further by
 /// ratio.
-fn between(advice: &Advice, tried: &[Tried]) -> Option<u32> {
+fn between(advice: &Advice, tried: &[ThreadCountRuns]) -> Option<u32> {
     let started = advice.rows.iter().map(|row| row.threads);
     if let Some(again) = fewest(started, tried, LEAST_RUNS) {
         return Some(again);
@@ -255,10 +259,10 @@ fn between(advice: &Advice, tried: &[Tried]) -> Option<u32> {
 
 /// Advice from the runs; `None` before the first whole run.
 #[must_use]
-pub fn advise(tried: &[Tried], most: u32) -> Option<Advice> {
+pub fn advise(tried: &[ThreadCountRuns], most: u32) -> Option<Advice> {
     let means = tried.iter().filter_map(|tried| Some((tried, geometric_mean(&tried.seconds)?)));
     let best = means.clone().min_by(|a, b| a.1.total_cmp(&b.1))?.0;
-    let mut rows: Vec<Row> = tried.iter().map(|tried| row(tried, best)).collect();
+    let mut rows: Vec<ThreadCountRow> = tried.iter().map(|tried| row(tried, best)).collect();
     rows.sort_by_key(|row| row.threads);
     let times: Vec<(u32, f64)> = means.map(|(tried, mean)| (tried.threads, mean)).collect();
     // Rows are in the order of threads: the first one is the smallest.
@@ -268,35 +272,36 @@ pub fn advise(tried: &[Tried], most: u32) -> Option<Advice> {
     let shown = candidate == most || is_shown(tried, best, candidate, most);
     let threads = if shown { candidate } else { most };
     let limit = if !shown {
-        Limit::NotResolved
+        ScalingLimit::NotResolved
     } else if threads == most {
-        Limit::Allowed
+        ScalingLimit::Allowed
     } else if rows.iter().rfind(|row| row.threads > threads).is_some_and(is_worse) {
-        Limit::Grows
+        ScalingLimit::Grows
     } else {
-        Limit::Stays
+        ScalingLimit::Stays
     };
     Some(Advice { threads, limit, rows, fit: Fit::of(&times) })
 }
 
-fn is_worse(row: &Row) -> bool {
+fn is_worse(row: &ThreadCountRow) -> bool {
     matches!(row.standing, Standing::Worse | Standing::Cut)
 }
 
 /// Whether `candidate` is shown to be no worse than `most`: directly, or because the best number,
 /// which it equals, is better.
-fn is_shown(tried: &[Tried], best: &Tried, candidate: u32, most: u32) -> bool {
+fn is_shown(tried: &[ThreadCountRuns], best: &ThreadCountRuns, candidate: u32, most: u32) -> bool {
     let Some(all) = runs(tried, most) else { return false };
     if all.cut_s.is_some() {
         return true;
     }
-    let high = |of: &Tried| Some(ratio_interval(&of.seconds, &all.seconds, CONFIDENCE)?.high);
+    let high =
+        |of: &ThreadCountRuns| Some(ratio_interval(&of.seconds, &all.seconds, CONFIDENCE)?.high);
     let candidate = runs(tried, candidate).and_then(high);
     let better = best.threads != most && high(best).is_some_and(|high| high < 1.0);
     better || candidate.is_some_and(|high| high <= 1.0 + TOLERANCE)
 }
 
-fn row(tried: &Tried, best: &Tried) -> Row {
+fn row(tried: &ThreadCountRuns, best: &ThreadCountRuns) -> ThreadCountRow {
     let interval = ratio_interval(&tried.seconds, &best.seconds, CONFIDENCE);
     let standing = match interval {
         _ if tried.threads == best.threads => Standing::Best,
@@ -305,7 +310,7 @@ fn row(tried: &Tried, best: &Tried) -> Row {
         Some(interval) if interval.low > 1.0 => Standing::Worse,
         _ => Standing::NotResolved,
     };
-    Row {
+    ThreadCountRow {
         threads: tried.threads,
         runs: tried.seconds.len(),
         seconds: geometric_estimate(&tried.seconds),
@@ -322,15 +327,15 @@ mod tests {
     use proptest::prelude::*;
 
     /// Runs as [`next`] says until it has had enough, with times by `time`, and cut as a caller would.
-    fn study(most: u32, mut time: impl FnMut(u32) -> f64) -> (Vec<Tried>, Advice) {
-        let mut tried: Vec<Tried> = Vec::new();
+    fn study(most: u32, mut time: impl FnMut(u32) -> f64) -> (Vec<ThreadCountRuns>, Advice) {
+        let mut tried: Vec<ThreadCountRuns> = Vec::new();
         let mut count = 0;
         while let Some(threads) = next(&tried, most) {
             count += 1;
             assert!(count <= MOST_NUMBERS * MOST_RUNS, "no end");
             let cut = cut_after(&tried, threads).unwrap_or(f64::INFINITY);
             if !tried.iter().any(|tried| tried.threads == threads) {
-                tried.push(Tried { threads, seconds: Vec::new(), cut_s: None });
+                tried.push(ThreadCountRuns { threads, seconds: Vec::new(), cut_s: None });
             }
             let place = tried.iter_mut().find(|tried| tried.threads == threads).unwrap();
             match time(threads) {
@@ -359,7 +364,7 @@ mod tests {
     #[test]
     fn critical_sections_are_found() {
         let (tried, advice) = study(16, noisy(0.01, |p| 25.0 / p + p));
-        assert_eq!((advice.threads, advice.limit), (5, Limit::Grows));
+        assert_eq!((advice.threads, advice.limit), (5, ScalingLimit::Grows));
         let numbers: Vec<u32> = advice.rows.iter().map(|row| row.threads).collect();
         assert_eq!(numbers, [1, 2, 4, 5, 6, 8, 16]);
         assert!(
@@ -373,7 +378,7 @@ mod tests {
     #[test]
     fn bandwidth_stays() {
         let (_, advice) = study(16, noisy(0.005, |p| (8.0 / p).max(2.0)));
-        assert_eq!((advice.threads, advice.limit), (4, Limit::Stays));
+        assert_eq!((advice.threads, advice.limit), (4, ScalingLimit::Stays));
     }
 
     /// 0.5 s with all threads: four times that are less than one and two threads take, and no run is waited for any longer.
@@ -382,11 +387,11 @@ mod tests {
         let (tried, advice) = study(16, noisy(0.02, |p| 8.0 / p));
         let cut = |threads| runs(&tried, threads).unwrap().cut_s.is_some();
         assert_eq!([cut(1), cut(2), cut(8), cut(16)], [true, true, false, false]);
-        assert_eq!((advice.threads, advice.limit), (16, Limit::Allowed));
+        assert_eq!((advice.threads, advice.limit), (16, ScalingLimit::Allowed));
         let (_, advice) = study(2, noisy(0.02, |p| 8.0 / p));
-        assert_eq!((advice.threads, advice.limit), (2, Limit::Allowed));
+        assert_eq!((advice.threads, advice.limit), (2, ScalingLimit::Allowed));
         let (_, advice) = study(2, noisy(0.02, |p| 1.0 + 0.5 * p));
-        assert_eq!((advice.threads, advice.limit), (1, Limit::Grows));
+        assert_eq!((advice.threads, advice.limit), (1, ScalingLimit::Grows));
     }
 
     /// Twofold noise and a difference of a twentieth, by 40 seeds: one in twenty may differ.
@@ -395,7 +400,7 @@ mod tests {
         let is_resolved = |seed: &u64| {
             let (_, advice) = study(2, noisy_by(*seed, 0.9, |p| 1.0 + 0.05 * p));
             let left = advice.rows.iter().any(|row| row.standing == Standing::NotResolved);
-            assert!(left || advice.limit != Limit::NotResolved, "{advice:?}");
+            assert!(left || advice.limit != ScalingLimit::NotResolved, "{advice:?}");
             !left
         };
         let resolved = (0..40).filter(is_resolved).count();

@@ -3,7 +3,7 @@
 use super::{run, send};
 use crate::run_support::{Scratch, await_that, child_called, script, text};
 use colocate_testing::skip::installed;
-use colocate_testing::{END_LIMIT, Ends, Limit, need};
+use colocate_testing::{END_LIMIT, EndsInTime, TimeLimit, need};
 use std::io::Read;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -155,7 +155,7 @@ fn ctrl_c_reaches_the_program_once() {
     let mut output = child.stdout.take().unwrap();
     let mut seen = String::new();
     let mut byte = [0];
-    let _limit = Limit::start(END_LIMIT, "a line with \"ready\", and the end after Ctrl-C");
+    let _limit = TimeLimit::start(END_LIMIT, "a line with \"ready\", and the end after Ctrl-C");
     while !seen.contains("ready") && output.read_exact(&mut byte).is_ok() {
         seen.push(byte[0].into());
     }

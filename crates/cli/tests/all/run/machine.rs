@@ -5,7 +5,7 @@ use crate::run_support::{
     Cpuset, Scratch, await_that, child_called, masks, original, stands, text,
 };
 use colocate_testing::skip::{Missing, Requirement};
-use colocate_testing::{Ends, need};
+use colocate_testing::{EndsInTime, need};
 use serde_json::Value;
 use std::io::Read;
 use std::path::PathBuf;

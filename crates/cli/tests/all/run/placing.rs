@@ -6,7 +6,7 @@ use crate::run_support::{
 };
 use crate::schedule_support::wait_until;
 use colocate_testing::skip::{installed, two_pus};
-use colocate_testing::{Ends, need, skip};
+use colocate_testing::{EndsInTime, need, skip};
 use serde_json::Value;
 use std::io::Read;
 use std::path::Path;

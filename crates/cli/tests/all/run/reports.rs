@@ -2,7 +2,7 @@
 
 use super::run;
 use crate::run_support::{Scratch, child_called, children, name, stands, text};
-use colocate_testing::{Ends, need, skip};
+use colocate_testing::{EndsInTime, need, skip};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Stdio;

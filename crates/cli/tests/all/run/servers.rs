@@ -3,7 +3,7 @@
 use super::{ANSWERS, answering, run, send};
 use crate::run_support::{Scratch, text};
 use colocate_testing::skip::installed;
-use colocate_testing::{Ends, need};
+use colocate_testing::{EndsInTime, need};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 

@@ -5,7 +5,7 @@ use crate::run_support::{
     Scratch, as_nobody, await_that, child_called, masks, name, original, text,
 };
 use colocate_testing::skip::{installed, root};
-use colocate_testing::{Ends, need, skip};
+use colocate_testing::{EndsInTime, need, skip};
 use std::path::Path;
 use std::process::{Command, Stdio};
 

@@ -3,13 +3,13 @@
 use super::*;
 
 /// One whole quantum; its owner and its use.
-fn pass(trial: &mut Trial) -> (Owner, Use) {
+fn pass(trial: &mut Trial) -> (Owner, QuantumUse) {
     let owner = trial.next_owner(1, false);
     trial.begin(owner);
     (owner, trial.note(1, true))
 }
 
-fn uses(trial: &mut Trial, quanta: usize) -> Vec<Use> {
+fn uses(trial: &mut Trial, quanta: usize) -> Vec<QuantumUse> {
     (0..quanta).map(|_| pass(trial).1).collect()
 }
 
@@ -29,9 +29,15 @@ fn trial(round: u32) -> Trial {
 #[test]
 fn rounds_and_controls_alternate() {
     let mut trial = trial(3);
-    let expected = [Use::Settling, Use::Baseline, Use::Trial, Use::Trial, Use::Trial];
+    let expected = [
+        QuantumUse::Settling,
+        QuantumUse::Baseline,
+        QuantumUse::Trial,
+        QuantumUse::Trial,
+        QuantumUse::Trial,
+    ];
     assert_eq!(uses(&mut trial, 5), expected);
-    assert_eq!(uses(&mut trial, 2), [Use::Settling, Use::LastControl]);
+    assert_eq!(uses(&mut trial, 2), [QuantumUse::Settling, QuantumUse::LastControl]);
     let mut lengths = [0, 0];
     for (owner, length) in runs(&mut trial, 401).into_iter().skip(1).rev().skip(1) {
         match owner {
@@ -59,9 +65,12 @@ fn several_rounds_in_a_row() {
 #[test]
 fn a_change_needs_a_new_baseline() {
     let mut trial = trial(2);
-    assert_eq!(uses(&mut trial, 3)[2], Use::Trial);
+    assert_eq!(uses(&mut trial, 3)[2], QuantumUse::Trial);
     trial.forget();
-    assert_eq!(uses(&mut trial, 3), [Use::Settling, Use::Baseline, Use::Trial]);
+    assert_eq!(
+        uses(&mut trial, 3),
+        [QuantumUse::Settling, QuantumUse::Baseline, QuantumUse::Trial]
+    );
     trial.begin(Owner::Policy);
     trial.note_throttled(3);
     assert_eq!((trial.next_owner(1, false), trial.throttled()), (Owner::Kernel, 3));
@@ -72,10 +81,10 @@ fn quanta_that_end_early_are_not_compared() {
     let mut trial = trial(1);
     trial.begin(Owner::Kernel);
     trial.begin(Owner::Kernel);
-    assert_eq!(trial.note(1, false), Use::Unused);
-    assert_eq!(trial.note(1, true), Use::Baseline);
+    assert_eq!(trial.note(1, false), QuantumUse::Unused);
+    assert_eq!(trial.note(1, true), QuantumUse::Baseline);
     trial.begin(Owner::Policy);
-    assert_eq!(trial.note(1, false), Use::ShortTrial);
+    assert_eq!(trial.note(1, false), QuantumUse::ShortTrial);
     assert_eq!(trial.next_owner(1, false), Owner::Policy, "the round is not complete");
 }
 

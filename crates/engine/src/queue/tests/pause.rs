@@ -85,7 +85,7 @@ fn a_late_loop_still_learns() {
             tasks: vec![task],
             ended: vec![],
             moved: vec![],
-            reports: Reports::NONE,
+            reports: SourceReports::NONE,
         }
     };
     let choices = left_to_kernel(1);
@@ -112,12 +112,12 @@ fn a_pause_counts_as_a_turn() {
             tasks,
             ended: vec![],
             moved: vec![],
-            reports: Reports::NONE,
+            reports: SourceReports::NONE,
         }
     };
     let (before, after) =
         (observation(Nanos::ZERO, &[0]), observation(Nanos::from_secs(600), &[0, 1]));
-    let mut queue = Queue::default();
+    let mut queue = JobQueue::default();
     queue.note_jobs(&before);
     queue.order.swap(0, 1);
     queue.note(&passed(&ran(1, &[None]), &host.machine, &before, &after));
@@ -131,7 +131,7 @@ fn a_pause_counts_as_a_turn() {
 #[test]
 fn no_time_teaches_nothing() {
     let (first, second) = threads(&[(100, Some(0)), (0, Some(0))]);
-    let mut queue = Queue::default();
+    let mut queue = JobQueue::default();
     queue.note_jobs(&first);
     queue.note(&passed(&left_to_kernel(2), &machine(), &first, &second));
     let known = queue.queued(&second);

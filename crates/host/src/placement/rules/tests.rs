@@ -5,14 +5,14 @@ use Decision::{Exempt, LeaveUnpinned, Pin, Wait};
 use Exemption::{
     ExtScheduler, GoMonitor, JavaMain, JustForked, MaskReset, Orphan, StartsPrograms, Storm,
 };
-use colocate_machine::{PuNr, Shared};
+use colocate_machine::{PuNr, SharedPart};
 
 const NOW: Nanos = Nanos::from_secs(100);
 const SETTLE: Nanos = Nanos::from_millis(200);
 const LATER: Nanos = Nanos(NOW.0 + 1);
 
 const PU: Place = Place::Pu(PuNr(3));
-const CORE: Place = Place::Sharing(Shared::Core, PuNr(3));
+const CORE: Place = Place::Sharing(SharedPart::Core, PuNr(3));
 const ON_PU: Mark = Mark::On(PuNr(3));
 const ON_CORE: Mark = Mark::Among(0);
 
@@ -41,7 +41,7 @@ const BEFORE_LAUNCH: PlanView = PlanView { is_launched: false, ..TO_PU };
 const SETTLES_AT_ONCE: PlanView = PlanView { settle: Nanos::ZERO, ..BEFORE_LAUNCH };
 
 /// A first thread.
-const fn first(event: Event) -> ThreadFacts {
+const fn first(event: PlacementEvent) -> ThreadFacts {
     let program = ProgramFacts {
         runtime: Runtime::Plain,
         settled_at: Nanos::ZERO,
@@ -53,7 +53,7 @@ const fn first(event: Event) -> ThreadFacts {
 }
 
 /// The thread that a program of this runtime has created as its `further`-th.
-const fn further(event: Event, runtime: Runtime, further: u32) -> ThreadFacts {
+const fn further(event: PlacementEvent, runtime: Runtime, further: u32) -> ThreadFacts {
     let facts = first(event);
     let program = ProgramFacts { runtime, further, ..facts.program };
     ThreadFacts { is_first: false, program, ..facts }
@@ -89,7 +89,7 @@ fn check(rows: &[Row]) {
 #[test]
 #[rustfmt::skip] // a row a line
 fn new_threads() {
-    use Event::Created;
+    use PlacementEvent::Created;
     use Runtime::{Go, Jvm, Plain};
     let first_of_go = ThreadFacts { is_first: true, ..further(Created, Go, 1) };
     check(&[
@@ -115,9 +115,9 @@ fn new_threads() {
 #[test]
 #[rustfmt::skip] // a row a line
 fn threads_that_have_begun() {
-    use Event::{ChildExec, Exec, Forked, PlanChanged, Restored, WaitOver};
-    let reset = Event::MaskReset;
-    let storm = Event::Storm;
+    use PlacementEvent::{ChildExec, Exec, Forked, PlanChanged, Restored, WaitOver};
+    let reset = PlacementEvent::MaskReset;
+    let storm = PlacementEvent::Storm;
     let worker = |event| further(event, Runtime::Go, 1);
     check(&[
         ("a program waits after its exec", settling(first(Exec)), TO_PU, Wait(LATER)),
@@ -143,7 +143,7 @@ fn threads_that_have_begun() {
 #[test]
 #[rustfmt::skip] // a row a line
 fn plans() {
-    use Event::{Created, PlanChanged};
+    use PlacementEvent::{Created, PlanChanged};
     let worker = further(PlanChanged, Runtime::Plain, 1);
     let forked = exempt(first(PlanChanged), JustForked);
     let after_launch = Wait(Nanos(NOW.0 + SETTLE.0));
@@ -169,12 +169,12 @@ fn plans() {
 #[test]
 fn exemptions() {
     let rows = [
-        (first(Event::Created), None),
-        (further(Event::Created, Runtime::Go, 1), Some(GoMonitor)),
-        (exempt(first(Event::Storm), JustForked), Some(Storm)),
-        (exempt(first(Event::Restored), JavaMain), Some(JavaMain)),
-        (exempt(orphan(first(Event::PlanChanged)), StartsPrograms), Some(StartsPrograms)),
-        (exempt(orphan(first(Event::Exec)), StartsPrograms), Some(Orphan)),
+        (first(PlacementEvent::Created), None),
+        (further(PlacementEvent::Created, Runtime::Go, 1), Some(GoMonitor)),
+        (exempt(first(PlacementEvent::Storm), JustForked), Some(Storm)),
+        (exempt(first(PlacementEvent::Restored), JavaMain), Some(JavaMain)),
+        (exempt(orphan(first(PlacementEvent::PlanChanged)), StartsPrograms), Some(StartsPrograms)),
+        (exempt(orphan(first(PlacementEvent::Exec)), StartsPrograms), Some(Orphan)),
     ];
     for (facts, then) in rows {
         assert_eq!(exemption(&facts), then, "{facts:?}");
@@ -185,14 +185,14 @@ fn exemptions() {
 #[test]
 fn targets_of_exempt_threads() {
     let rows = [
-        (first(Event::Forked), TO_PU, false),
-        (first(Event::ChildExec), TO_PU, true),
-        (first(Event::ChildExec), TO_CORE, false),
-        (first(Event::Storm), TO_CORE, true),
-        (settling(first(Event::Created)), TO_PU, false),
+        (first(PlacementEvent::Forked), TO_PU, false),
+        (first(PlacementEvent::ChildExec), TO_PU, true),
+        (first(PlacementEvent::ChildExec), TO_CORE, false),
+        (first(PlacementEvent::Storm), TO_CORE, true),
+        (settling(first(PlacementEvent::Created)), TO_PU, false),
         // The exemption counts, not the decision, which names the scheduler.
-        (first(Event::MaskReset), EXT_NO_PART, true),
-        (first(Event::PlanChanged), EXT_NO_PART, false),
+        (first(PlacementEvent::MaskReset), EXT_NO_PART, true),
+        (first(PlacementEvent::PlanChanged), EXT_NO_PART, false),
     ];
     for (facts, plan, loses) in rows {
         assert_eq!(loses_target(&facts, &plan), loses, "{facts:?} {plan:?}");
@@ -273,7 +273,7 @@ fn settling_is_postponed_on_busy_machines() {
 #[test]
 fn masks_that_programs_reset() {
     let two_seconds = Nanos::from_secs(2);
-    assert_eq!(after_reset(Nanos(two_seconds.0 - 1), false), Event::Restored);
-    assert_eq!(after_reset(Nanos(two_seconds.0 - 1), true), Event::MaskReset);
-    assert_eq!(after_reset(two_seconds, false), Event::MaskReset);
+    assert_eq!(after_reset(Nanos(two_seconds.0 - 1), false), PlacementEvent::Restored);
+    assert_eq!(after_reset(Nanos(two_seconds.0 - 1), true), PlacementEvent::MaskReset);
+    assert_eq!(after_reset(two_seconds, false), PlacementEvent::MaskReset);
 }

@@ -1,7 +1,7 @@
 //! Results of the last search by PU, the start of the next search.
 
 use crate::phase::Demand;
-use crate::system::Seat;
+use crate::system::PlacedTask;
 use colocate_machine::PuIdx;
 use colocate_machine::performance::PortSet;
 
@@ -76,14 +76,14 @@ struct Seated {
 }
 
 impl Seated {
-    fn of(seat: &Seat<'_>) -> Self {
+    fn of(seat: &PlacedTask<'_>) -> Self {
         let reads = seat.demand.shared_lines > 0.0;
         Self { pu: seat.pu, space: seat.space, reads, pages: seat.pages.len() }
     }
 }
 
 impl Seating {
-    pub fn is(&self, seats: &[Seat<'_>]) -> bool {
+    pub fn is(&self, seats: &[PlacedTask<'_>]) -> bool {
         let mut pages = &self.pages[..];
         // Without `known`, an unset placement would equal that of no seats.
         self.known
@@ -99,11 +99,11 @@ impl Seating {
     }
 
     /// Whether `seats` have the same PUs in the same order.
-    pub(crate) fn is_on_pus_of(&self, seats: &[Seat<'_>]) -> bool {
+    pub(crate) fn is_on_pus_of(&self, seats: &[PlacedTask<'_>]) -> bool {
         self.known && self.seats.iter().map(|seated| seated.pu).eq(seats.iter().map(|seat| seat.pu))
     }
 
-    pub fn set(&mut self, seats: &[Seat<'_>]) {
+    pub fn set(&mut self, seats: &[PlacedTask<'_>]) {
         self.known = true;
         self.seats.clear();
         self.seats.extend(seats.iter().map(Seated::of));

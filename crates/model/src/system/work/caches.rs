@@ -1,14 +1,14 @@
 //! First step of a round: the rates divide the caches.
 
-use super::{Level, UNSEEN, Work};
+use super::{SolverState, TaskAtCache, UNSEEN};
 use crate::cache::{Held, Sharer, reach};
-use crate::system::Seat;
-use crate::system::parts::{Cache, Parts};
+use crate::system::PlacedTask;
+use crate::system::parts::{CacheFigures, SystemParts};
 use colocate_machine::performance::Inclusion;
 
 /// Tasks that share a cache.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Group {
+pub(super) struct CacheSharers {
     pub users: Vec<User>,
     /// Reach of the content, as the sum of the windows of all users; 0 if unknown.
     window: f64,
@@ -16,7 +16,7 @@ pub(super) struct Group {
     settled: bool,
 }
 
-impl Group {
+impl CacheSharers {
     pub fn clear(&mut self) {
         self.users.clear();
         self.settled = false;
@@ -45,8 +45,8 @@ pub(super) struct User {
     speed: f64,
     /// Bytes in nearer caches at the last division.
     nearer: f64,
-    /// `Level::within` set by the last division; a farther inclusive cache may have reduced it
-    /// since.
+    /// `TaskAtCache::within` set by the last division; a farther inclusive cache may have reduced
+    /// it since.
     within: f64,
     held: Held,
     /// Size in bytes of an LRU cache with as many misses, nearer caches included; for other
@@ -61,15 +61,15 @@ impl User {
     }
 
     /// Present speed, and bytes in nearer caches.
-    fn now(&self, speeds: &[f64], levels: &[Level]) -> (f64, f64) {
+    fn now(&self, speeds: &[f64], levels: &[TaskAtCache]) -> (f64, f64) {
         let nearer = if self.level > self.first { levels[self.level - 1].within } else { 0.0 };
         (speeds[self.task], nearer)
     }
 }
 
-impl Work {
+impl SolverState {
     /// Assigns a task an equal part of each of its caches as a start, and computes its misses.
-    pub(crate) fn divide_equally(&mut self, parts: &Parts, t: usize, seat: &Seat<'_>) {
+    pub(crate) fn divide_equally(&mut self, parts: &SystemParts, t: usize, seat: &PlacedTask<'_>) {
         let Self { tasks, levels, caches, .. } = self;
         let misses = &seat.demand.misses;
         for (place, &cache) in parts.places[tasks[t].pu].caches.iter().enumerate() {
@@ -85,8 +85,8 @@ impl Work {
     /// Divides the caches by the rates, nearest first, and computes the misses of each task.
     pub(crate) fn divide_caches<'s>(
         &mut self,
-        parts: &Parts,
-        seats: &[Seat<'s>],
+        parts: &SystemParts,
+        seats: &[PlacedTask<'s>],
         sharers: &mut Vec<Sharer<'s>>,
     ) {
         let Self { tasks, levels, caches, speeds, .. } = self;
@@ -129,7 +129,7 @@ impl Work {
 
 /// Whether a cache would be divided as before: all users are faster or slower by the same factor,
 /// no farther cache has reduced their parts, and an inclusive cache does not reduce nearer parts.
-fn is_same(users: &[User], cache: &Cache, speeds: &[f64], levels: &[Level]) -> bool {
+fn is_same(users: &[User], cache: &CacheFigures, speeds: &[f64], levels: &[TaskAtCache]) -> bool {
     let (first, _) = users[0].now(speeds, levels);
     let factor = first / users[0].speed;
     users.iter().all(|user| {
@@ -219,7 +219,7 @@ fn look_back(capacity: f64, sharers: &[Sharer<'_>], time: f64, users: &mut [User
 ///
 /// `like`: size in bytes of an LRU cache with as many misses, nearer caches included, for other
 /// replacement policies.
-fn settle(levels: &mut [Level], held: f64, like: Option<f64>, cache: &Cache) -> usize {
+fn settle(levels: &mut [TaskAtCache], held: f64, like: Option<f64>, cache: &CacheFigures) -> usize {
     let Some((last, nearer)) = levels.split_last_mut() else { return 0 };
     let before = nearer.last().map_or(0.0, |level| level.within);
     last.held = held;

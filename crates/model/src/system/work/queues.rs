@@ -1,13 +1,13 @@
 //! Third step of a round: waits at controllers, links and caches.
 
-use super::{UNSEEN, Work};
+use super::{SolverState, UNSEEN};
 use crate::memory::{self, agreed_wait};
-use crate::system::parts::Parts;
+use crate::system::parts::SystemParts;
 
 /// Queue, and the accesses of tasks that pass it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Queue {
-    pub passing: Vec<Access>,
+pub(super) struct AccessQueue {
+    pub passing: Vec<QueueAccess>,
     /// Wait of an access, in seconds.
     pub wait: f64,
     /// Used share of the bandwidth at this wait.
@@ -16,7 +16,7 @@ pub(super) struct Queue {
 
 /// Accesses of a task that pass a queue: a share of its misses of one level.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Access {
+pub(super) struct QueueAccess {
     task: u32,
     /// Index in `levels`.
     level: u32,
@@ -41,7 +41,7 @@ impl Going {
     }
 }
 
-impl Queue {
+impl AccessQueue {
     pub fn forget(&mut self) {
         self.wait = 0.0;
         self.used = 0.0;
@@ -59,14 +59,14 @@ impl Queue {
             Some(last) if (last.task, last.level, last.load) == (task, level, load) => {
                 last.share += share;
             }
-            _ => self.passing.push(Access { task, level, share, load }),
+            _ => self.passing.push(QueueAccess { task, level, share, load }),
         }
     }
 }
 
 /// Requests of a task by its misses of one level.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct LevelRequests {
     /// Cycles per instruction for each second of wait.
     cycles: f64,
     /// Lines moved in such a cycle.
@@ -76,11 +76,11 @@ pub(super) struct Asked {
     waited: f64,
 }
 
-impl Queue {
+impl AccessQueue {
     /// Finds the wait at which the queue and the rates of the waiting tasks agree.
     ///
     /// All cycles of a task other than waits stay constant, so its rate is `1 / (rest + waits)`.
-    fn agree(&mut self, scale: f64, asked: &mut [Asked], going: &mut [Going]) {
+    fn agree(&mut self, scale: f64, asked: &mut [LevelRequests], going: &mut [Going]) {
         let mut used = 0.0;
         let mut fall = 0.0;
         for access in &self.passing {
@@ -109,7 +109,7 @@ impl Queue {
     }
 
     /// Used share of the bandwidth for tasks with these rates.
-    fn used_by(&self, asked: &[Asked], rate: impl Fn(u32) -> f64) -> f64 {
+    fn used_by(&self, asked: &[LevelRequests], rate: impl Fn(u32) -> f64) -> f64 {
         self.passing.iter().fold(0.0, |used, access| {
             let asked = asked[access.level as usize];
             used + access.share * asked.cycles * rate(access.task) * asked.lines * access.load
@@ -117,9 +117,9 @@ impl Queue {
     }
 }
 
-impl Work {
+impl SolverState {
     /// Makes waits and the rates of the waiting tasks agree, one queue after the other.
-    pub fn wait(&mut self, parts: &Parts) {
+    pub fn wait(&mut self, parts: &SystemParts) {
         self.ask();
         let Self { tasks, queues, asked, going, .. } = self;
         for (queue, part) in queues.iter_mut().zip(&parts.queues) {
@@ -158,7 +158,7 @@ impl Work {
     pub(crate) fn add_waits(&mut self) {
         let Self { levels, queues, asked, .. } = self;
         asked.clear();
-        asked.resize(levels.len(), Asked::default());
+        asked.resize(levels.len(), LevelRequests::default());
         for queue in queues.iter().filter(|queue| queue.wait > 0.0) {
             for access in &queue.passing {
                 asked[access.level as usize].waited += access.share * queue.wait;
@@ -172,7 +172,7 @@ impl Work {
     }
 
     /// Used shares of the bandwidth of controllers, links and caches.
-    pub fn used(&self, parts: &Parts) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
+    pub fn used(&self, parts: &SystemParts) -> (Vec<f64>, Vec<f64>, Vec<f64>) {
         let used = self.queues.iter();
         let used =
             used.map(|queue| queue.used_by(&self.asked, |t| self.tasks[t as usize].ipc.found));

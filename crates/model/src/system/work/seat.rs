@@ -1,22 +1,22 @@
 //! Preparation of the first round: the placement of tasks, and the routes to their data.
 
 use super::before::Before;
-use super::caches::{Group, User};
-use super::queues::Queue;
-use super::{Level, Steps, Task, Work};
-use crate::system::Seat;
-use crate::system::parts::{Parts, parallel};
+use super::caches::{CacheSharers, User};
+use super::queues::AccessQueue;
+use super::{SolverState, SolverTask, Steps, TaskAtCache};
+use crate::system::PlacedTask;
+use crate::system::parts::{SystemParts, parallel};
 
-impl Work {
+impl SolverState {
     /// Sets the placement. If `warm`, the search starts from the last result, otherwise from none.
-    pub fn seat(&mut self, parts: &Parts, seats: &[Seat<'_>], warm: bool) {
+    pub fn seat(&mut self, parts: &SystemParts, seats: &[PlacedTask<'_>], warm: bool) {
         self.before.resize_with(parts.places.len(), Before::default);
         if !warm {
             self.before.iter_mut().for_each(|before| before.ipc = 0.0);
             self.cores.iter_mut().for_each(|core| core.settled = false);
-            self.caches.iter_mut().for_each(Group::forget);
-            self.queues.iter_mut().for_each(Queue::forget);
-            self.levels.fill(Level::default());
+            self.caches.iter_mut().for_each(CacheSharers::forget);
+            self.queues.iter_mut().for_each(AccessQueue::forget);
+            self.levels.fill(TaskAtCache::default());
         }
         if !self.seating.is(seats) {
             // Other pages on the same PUs change the routes only.
@@ -33,11 +33,11 @@ impl Work {
     }
 
     /// Updates all state that depends on the PUs in use.
-    fn place(&mut self, parts: &Parts, seats: &[Seat<'_>]) {
+    fn place(&mut self, parts: &SystemParts, seats: &[PlacedTask<'_>]) {
         self.cores.resize_with(parts.cores.len(), Default::default);
         self.caches.resize_with(parts.caches.len(), Default::default);
         self.cores.iter_mut().for_each(|core| core.tasks.clear());
-        self.caches.iter_mut().for_each(Group::clear);
+        self.caches.iter_mut().for_each(CacheSharers::clear);
         self.levels.clear();
         self.tasks.clear();
         for (t, seat) in seats.iter().enumerate() {
@@ -47,21 +47,21 @@ impl Work {
             for (level, &cache) in place.caches.iter().enumerate() {
                 self.caches[cache].users.push(User::new(t, first, first + level));
             }
-            let task = Task {
+            let task = SolverTask {
                 pu: seat.pu.idx(),
                 clock: place.clock,
                 line: parts.ways[place.node][place.node].line,
                 first,
                 caches: place.caches.len(),
-                ..Task::default()
+                ..SolverTask::default()
             };
-            self.levels.resize(task.others() + 1, Level::default());
+            self.levels.resize(task.others() + 1, TaskAtCache::default());
             self.tasks.push(task);
         }
     }
 
     /// Computes the queues that each task passes on the way to its data.
-    fn find_ways(&mut self, parts: &Parts, seats: &[Seat<'_>]) {
+    fn find_ways(&mut self, parts: &SystemParts, seats: &[PlacedTask<'_>]) {
         self.queues.resize_with(parts.queues.len(), Default::default);
         self.queues.iter_mut().for_each(|queue| queue.passing.clear());
         for (t, seat) in seats.iter().enumerate() {
@@ -75,7 +75,7 @@ impl Work {
     }
 
     /// Finds changed demands, and discards results that depend on them.
-    fn see_demands(&mut self, parts: &Parts, seats: &[Seat<'_>]) {
+    fn see_demands(&mut self, parts: &SystemParts, seats: &[PlacedTask<'_>]) {
         for (task, seat) in self.tasks.iter_mut().zip(seats) {
             let before = &mut self.before[task.pu];
             if !before.demand.is(seat.demand) {
@@ -95,7 +95,7 @@ impl Work {
     }
 
     /// Prepares the cores, and each task's rate at the start.
-    fn set_cores(&mut self, parts: &Parts, seats: &[Seat<'_>]) {
+    fn set_cores(&mut self, parts: &SystemParts, seats: &[PlacedTask<'_>]) {
         let mut demands = Vec::new();
         for (shared, core) in parts.cores.iter().zip(&mut self.cores) {
             // A core is prepared anew only for other PUs; changed demands have cleared `set`.
@@ -126,7 +126,7 @@ impl Work {
     }
 
     /// Starts tasks without a known rate with the rate for an equal part of each cache.
-    fn guess(&mut self, parts: &Parts, seats: &[Seat<'_>]) {
+    fn guess(&mut self, parts: &SystemParts, seats: &[PlacedTask<'_>]) {
         if !self.tasks.iter().any(is_unknown) {
             return;
         }
@@ -144,7 +144,7 @@ impl Work {
         }
     }
 
-    fn go_to_memory(&mut self, parts: &Parts, t: usize, seat: &Seat<'_>) {
+    fn go_to_memory(&mut self, parts: &SystemParts, t: usize, seat: &PlacedTask<'_>) {
         let place = &parts.places[seat.pu.idx()];
         let first = self.tasks[t].first;
         let last = self.tasks[t].last();
@@ -177,7 +177,7 @@ impl Work {
     }
 
     /// Adds the routes to lines modified by other tasks of the address space.
-    fn go_to_others(&mut self, parts: &Parts, seats: &[Seat<'_>]) {
+    fn go_to_others(&mut self, parts: &SystemParts, seats: &[PlacedTask<'_>]) {
         if seats.iter().all(|seat| seat.demand.shared_lines <= 0.0) {
             return;
         }
@@ -197,7 +197,13 @@ impl Work {
     /// Adds reads of task `t` from all others of its address space, equally often and one at a
     /// time. A line comes from the nearest cache above both PUs. Without such a cache, an access
     /// takes as long as to memory of the other's node, and passes the same links.
-    fn read_from(&mut self, parts: &Parts, seats: &[Seat<'_>], t: usize, space: &[(u32, usize)]) {
+    fn read_from(
+        &mut self,
+        parts: &SystemParts,
+        seats: &[PlacedTask<'_>],
+        t: usize,
+        space: &[(u32, usize)],
+    ) {
         let here = &parts.places[seats[t].pu.idx()];
         let level = self.tasks[t].others();
         // Equally often from each of the others.
@@ -222,6 +228,6 @@ impl Work {
 }
 
 /// Whether the task has no rate from an earlier search.
-fn is_unknown(task: &Task) -> bool {
+fn is_unknown(task: &SolverTask) -> bool {
     task.ipc.given <= 0.0
 }

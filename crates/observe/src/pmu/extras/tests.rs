@@ -5,7 +5,7 @@ use crate::pmu::cpu::Cpu;
 use crate::pmu::plan::{self, grouping};
 use crate::pmu::table;
 use colocate_machine::Nanos;
-use colocate_model::{Backend, Mix, Program};
+use colocate_model::{Backend, Mix, ProfiledProgram};
 use expect_test::expect;
 
 const SKX: Cpu = Cpu::Intel { family: 6, model: 85 };
@@ -18,9 +18,9 @@ fn reading(enabled_ns: u64, running_ns: u64, counts: &[u64]) -> Reading {
     Reading { enabled_ns, running_ns, counts: counts.to_vec() }
 }
 
-fn of_roles(roles: &[Extra]) -> Group {
+fn of_roles(roles: &[Extra]) -> EventGroup {
     let roles = roles.iter().map(|&extra| Role::Extra(extra));
-    Group::of_roles(&std::iter::once(Role::Instructions).chain(roles).collect::<Vec<_>>())
+    EventGroup::of_roles(&std::iter::once(Role::Instructions).chain(roles).collect::<Vec<_>>())
 }
 
 fn profile(processor: Option<&str>, cycles: u64) -> Profile {
@@ -39,7 +39,7 @@ fn profile(processor: Option<&str>, cycles: u64) -> Profile {
     Profile {
         version: colocate_model::profile::VERSION,
         backend: Backend::Pmu,
-        program: Program { path: "/p".into(), args: vec![], identity: "sha256:0".into() },
+        program: ProfiledProgram { path: "/p".into(), args: vec![], identity: "sha256:0".into() },
         processor: processor.map(str::to_owned),
         started_unix_s: 0,
         watched_ns: Nanos(1),
@@ -190,7 +190,7 @@ fn every_component_says_its_source() {
 fn without_a_name_of_the_processor() {
     let profile = profile(None, 3_000_000);
     let none = Extras::default();
-    let phase = phase(&profile.threads[0], &profile, &none, &Events::default(), &CACHES);
+    let phase = phase(&profile.threads[0], &profile, &none, &ExtraEvents::default(), &CACHES);
     assert_eq!((phase.cycles, phase.misses), (Known::Unknown, Known::Unknown));
 }
 
@@ -199,12 +199,12 @@ fn without_a_name_of_the_processor() {
 #[test]
 fn groups_of_extras() {
     let all = [plan::wanted(skx(), |_| true), wanted(skx(), |_| true)].concat();
-    let raw = |e: &&Event| matches!(e.source, Source::Raw(_));
+    let raw = |e: &&PmuEvent| matches!(e.source, EventKind::Raw(_));
     let plan = grouping(&all, |events| events.iter().filter(raw).count() <= 4);
     let sizes: Vec<usize> = plan.groups.iter().map(|group| group.events.len()).collect();
     assert_eq!((sizes, plan.refused), (vec![6, 5, 2], vec![]));
     let generic = wanted(None, |_| true);
-    assert_eq!(generic[0][0].source, Source::Generic(5));
+    assert_eq!(generic[0][0].source, EventKind::Generic(5));
     let n1 = table::family(Cpu::Arm { implementer: 0x41, part: 0xd0c }, "armv8_pmuv3_0");
     assert_eq!(wanted(n1, |code| code.config > 0x3f), Vec::<Bundle>::new());
 }

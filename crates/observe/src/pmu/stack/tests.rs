@@ -159,10 +159,10 @@ fn reading(enabled_ns: u64, running_ns: u64, counts: &[u64]) -> Reading {
 }
 
 /// Instructions, cycles and one stall; instructions and the other stall.
-fn two_groups() -> Vec<Group> {
+fn two_groups() -> Vec<EventGroup> {
     vec![
-        Group::of_roles(&[Role::Instructions, Role::Cycles, Role::Stack(0)]),
-        Group::of_roles(&[Role::Instructions, Role::Stack(1)]),
+        EventGroup::of_roles(&[Role::Instructions, Role::Cycles, Role::Stack(0)]),
+        EventGroup::of_roles(&[Role::Instructions, Role::Stack(1)]),
     ]
 }
 
@@ -209,11 +209,11 @@ fn intels_slots_lead_and_the_others_follow() {
 /// POWER8's first counter serves two of the events, so they take turns.
 #[test]
 fn power8_needs_two_groups() {
-    let counter = |event: &Event| match event.source {
-        Source::Raw(code) => code.config >> 16,
+    let counter = |event: &PmuEvent| match event.source {
+        EventKind::Raw(code) => code.config >> 16,
         _ => 0,
     };
-    let fits = |events: &[Event]| {
+    let fits = |events: &[PmuEvent]| {
         (1..=4).all(|each| events.iter().filter(|event| counter(event) == each).count() <= 1)
     };
     let found = grouping(&wanted(&plan(table::stack("power8"), 0.0)), fits);
@@ -270,7 +270,7 @@ proptest! {
     /// Counts that can be give a stack: shares of the cycles that add up to less than all.
     #[test]
     fn possible_stacks_are_found(frontend in 1_u64..500_000, backend in 1_u64..500_000) {
-        let groups = [Group::of_roles(&[Role::Cycles, Role::Stack(0), Role::Stack(1)])];
+        let groups = [EventGroup::of_roles(&[Role::Cycles, Role::Stack(0), Role::Stack(1)])];
         let readings = [reading(1_000, 1_000, &[1_000_000, frontend, backend])];
         let plan = plan(table::stack("arm-cycles"), 0.0);
         let stack = of_readings(&plan, &groups, &readings, true).unwrap();

@@ -6,7 +6,7 @@ use crate::pmu::open::tests::touch;
 use crate::pmu::plan::Role;
 use colocate_linux::poll::wait_readable;
 use colocate_testing::skip::{Missing, Requirement};
-use colocate_testing::{LIMIT, Limit, need, within};
+use colocate_testing::{LIMIT, TimeLimit, need, within};
 use perf_event_open_sys::bindings as c;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -62,8 +62,8 @@ fn faults_and_time() -> Counters {
     ])
 }
 
-fn pump_until(watch: &mut Watch, what: &str, done: impl Fn(&Watch) -> bool) {
-    let _limit = Limit::start(LIMIT, what);
+fn pump_until(watch: &mut ProcessCounters, what: &str, done: impl Fn(&ProcessCounters) -> bool) {
+    let _limit = TimeLimit::start(LIMIT, what);
     while !done(watch) {
         wait_readable(&watch.fds(), watch.poll_timeout()).unwrap();
         watch.pump();
@@ -73,16 +73,16 @@ fn pump_until(watch: &mut Watch, what: &str, done: impl Fn(&Watch) -> bool) {
 /// Waits until the program has printed that its workers wait.
 fn wait_ready(child: &mut Child) {
     let out = BufReader::new(child.stdout.as_mut().unwrap());
-    let _limit = Limit::start(LIMIT, "a line of the program with \"ready\"");
+    let _limit = TimeLimit::start(LIMIT, "a line of the program with \"ready\"");
     assert!(out.lines().any(|line| line.unwrap().contains("ready")));
 }
 
-fn worker(counted: &Counted, i: usize) -> &ThreadProfile {
+fn worker(counted: &CountedThreads, i: usize) -> &ThreadProfile {
     let name = format!("worker-{i}");
     counted.threads.iter().find(|thread| thread.name == name).unwrap()
 }
 
-fn check(counted: &Counted) {
+fn check(counted: &CountedThreads) {
     assert!(counted.complete);
     for (order, thread) in (0..).zip(&counted.threads) {
         assert_eq!(thread.order, order);
@@ -109,17 +109,18 @@ fn each_thread_of_a_launched_program_is_counted_by_itself() {
     need!(perf());
     let mut child = held();
     let pid = Pid(child.id().cast_signed());
-    let options = Options::here().unwrap();
-    let mut watch = Watch::start(faults_and_time(), pid, Start::AtExec, &options).unwrap();
+    let options = LifecycleOptions::here().unwrap();
+    let mut watch =
+        ProcessCounters::start(faults_and_time(), pid, Start::AtExec, &options).unwrap();
     child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
-    let all_named = |watch: &Watch| {
-        let named = |thread: &&Thread| thread.name.starts_with("worker-");
+    let all_named = |watch: &ProcessCounters| {
+        let named = |thread: &&CountedThread| thread.name.starts_with("worker-");
         watch.threads.iter().filter(named).count() == WORKERS
     };
     pump_until(&mut watch, "names of all workers", all_named);
     wait_ready(&mut child);
     child.stdin.as_mut().unwrap().write_all(b"work\n").unwrap();
-    pump_until(&mut watch, "the end of all threads", Watch::all_ended);
+    pump_until(&mut watch, "the end of all threads", ProcessCounters::all_ended);
     assert!(within("the end of the program", || child.wait()).unwrap().success());
     let counted = watch.finish();
     check(&counted);
@@ -134,12 +135,12 @@ fn a_running_program_is_counted_from_here_on() {
     let mut child = held();
     child.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
     wait_ready(&mut child);
-    let options = Options::here().unwrap();
+    let options = LifecycleOptions::here().unwrap();
     let pid = Pid(child.id().cast_signed());
-    let mut watch = Watch::start(faults_and_time(), pid, Start::Now, &options).unwrap();
+    let mut watch = ProcessCounters::start(faults_and_time(), pid, Start::Now, &options).unwrap();
     assert!(watch.threads.len() > WORKERS);
     child.stdin.as_mut().unwrap().write_all(b"work\n").unwrap();
-    pump_until(&mut watch, "the end of all threads", Watch::all_ended);
+    pump_until(&mut watch, "the end of all threads", ProcessCounters::all_ended);
     within("the end of the program", || child.wait()).unwrap();
     check(&watch.finish());
 }
@@ -148,9 +149,9 @@ fn a_running_program_is_counted_from_here_on() {
 fn a_program_that_is_stopped_being_watched_is_incomplete() {
     need!(perf());
     let mut child = held();
-    let options = Options::here().unwrap();
+    let options = LifecycleOptions::here().unwrap();
     let pid = Pid(child.id().cast_signed());
-    let watch = Watch::start(faults_and_time(), pid, Start::Now, &options).unwrap();
+    let watch = ProcessCounters::start(faults_and_time(), pid, Start::Now, &options).unwrap();
     let counted = watch.finish();
     assert!(!counted.complete);
     assert_eq!(counted.threads.len(), 1);
@@ -165,8 +166,8 @@ fn a_thread_that_is_gone_already_is_unknown_not_zero() {
     // Not this process, whose other tests' threads come and go.
     let mut child = held();
     let pid = Pid(child.id().cast_signed());
-    let options = Options { without_perf: true, ..Options::here().unwrap() };
-    let mut watch = Watch::start(faults_and_time(), pid, Start::Now, &options).unwrap();
+    let options = LifecycleOptions { without_perf: true, ..LifecycleOptions::here().unwrap() };
+    let mut watch = ProcessCounters::start(faults_and_time(), pid, Start::Now, &options).unwrap();
     let (at, tid) = (now(), Tid(i32::MAX));
     let (parent_pid, parent_tid, found) = (pid, tid, false);
     let created = TaskEvent::Created { at, pid, tid, parent_pid, parent_tid, found };
@@ -200,8 +201,9 @@ fn a_process_that_may_not_be_watched_any_more_is_unknown() {
     }
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let pid = Pid(child.id().cast_signed());
-    let options = Options::here().unwrap();
-    let mut watch = Watch::start(faults_and_time(), pid, Start::AtExec, &options).unwrap();
+    let options = LifecycleOptions::here().unwrap();
+    let mut watch =
+        ProcessCounters::start(faults_and_time(), pid, Start::AtExec, &options).unwrap();
     let mut input = child.stdin.take().unwrap();
     input.write_all(b"go\n").unwrap();
     let mut said = String::new();
@@ -221,7 +223,7 @@ fn a_process_that_may_not_be_watched_any_more_is_unknown() {
 }
 
 /// Counts more threads of this process than descriptors allow at first.
-fn count_many() -> Counted {
+fn count_many() -> CountedThreads {
     let soft = usize::try_from(Descriptors::now().soft).unwrap();
     let threads = soft / 2 + 20;
     let end = std::sync::Arc::new(std::sync::Barrier::new(threads + 1));
@@ -232,10 +234,10 @@ fn count_many() -> Counted {
     };
     let all: Vec<_> = (0..threads).map(wait).collect();
     let me = Pid(std::process::id().cast_signed());
-    let options = Options { without_perf: true, ..Options::here().unwrap() };
+    let options = LifecycleOptions { without_perf: true, ..LifecycleOptions::here().unwrap() };
     let counters = faults_and_time();
     assert!(counters.descriptors() * threads > soft);
-    let watch = Watch::start(counters, me, Start::Now, &options);
+    let watch = ProcessCounters::start(counters, me, Start::Now, &options);
     end.wait();
     assert!(all.into_iter().all(|thread| thread.join().is_ok()));
     watch.unwrap().finish()
@@ -279,8 +281,8 @@ fn too_few_descriptors() {
 #[test]
 fn what_cannot_be_counted_is_an_error_at_the_start() {
     let nonsense = Counters::of_software(&[(Role::Instructions, 9_999)]);
-    let options = Options::here().unwrap();
+    let options = LifecycleOptions::here().unwrap();
     let me = Pid(std::process::id().cast_signed());
-    let error = Watch::start(nonsense, me, Start::Now, &options).unwrap_err();
+    let error = ProcessCounters::start(nonsense, me, Start::Now, &options).unwrap_err();
     assert!(error.errno().is_some(), "{error}");
 }

@@ -31,7 +31,7 @@ pub(in crate::sample) fn code(words: &str) -> Vec<Decoded> {
 pub(crate) const PLENTY: u64 = 1 << 40;
 
 fn graph_of(code: &[Decoded], seen: &BTreeSet<u64>) -> Graph {
-    Graph::of(code, seen, &mut Budget::of(PLENTY)).unwrap()
+    Graph::of(code, seen, &mut StepBudget::of(PLENTY)).unwrap()
 }
 
 pub(crate) fn graph(words: &str) -> Graph {
@@ -216,7 +216,7 @@ fn hostile(jumps: u64) -> [(&'static str, Vec<Decoded>); 4] {
 #[test]
 fn near_linear_on_ladders() {
     let steps = |code: &[Decoded]| {
-        let mut budget = Budget::of(PLENTY);
+        let mut budget = StepBudget::of(PLENTY);
         let graph = Graph::of(code, &BTreeSet::new(), &mut budget).unwrap();
         assert!(graph.blocks.len() + 1 >= code.len());
         PLENTY - budget.left()
@@ -232,13 +232,13 @@ fn near_linear_on_ladders() {
 #[test]
 fn what_is_over_budget_has_no_graph() {
     let (_, nested) = &hostile(2 * MOST_BLOCKS as u64)[0];
-    let mut budget = Budget::of(PLENTY);
+    let mut budget = StepBudget::of(PLENTY);
     assert_eq!(Graph::of(nested, &BTreeSet::new(), &mut budget), None);
     let part = &nested[..1_000];
-    let mut budget = Budget::of(PLENTY);
+    let mut budget = StepBudget::of(PLENTY);
     Graph::of(part, &BTreeSet::new(), &mut budget).unwrap();
     for share in 1..20 {
-        let mut less = Budget::of((PLENTY - budget.left()) * share / 20);
+        let mut less = StepBudget::of((PLENTY - budget.left()) * share / 20);
         assert_eq!(Graph::of(part, &BTreeSet::new(), &mut less), None);
     }
 }

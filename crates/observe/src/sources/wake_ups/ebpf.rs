@@ -4,8 +4,8 @@
 //! of the last window then stand for the time since.
 
 use super::windows::{Count, Windows};
-use super::{Pair, Ran};
-use colocate_ebpf::{EbpfError, Follow, OTHERS, PairCounts, Watch};
+use super::{WakeUpPair, WokenRuns};
+use colocate_ebpf::{EbpfError, EbpfProgram, Follow, OTHERS, PairCounts};
 use colocate_evidence::Provider;
 use colocate_linux::clock::now;
 use colocate_linux::privilege;
@@ -24,21 +24,21 @@ pub(super) fn provider() -> Provider {
 
 /// eBPF program and its counts.
 #[derive(Debug)]
-pub(super) struct Counted {
-    watch: Watch,
+pub(super) struct EbpfWakeUps {
+    watch: EbpfProgram,
     windows: Windows,
     /// Counts of the last window, or of the time before the first window.
-    last: Vec<Pair>,
+    last: Vec<WakeUpPair>,
     /// Length of the window that stands for a longer time; `None` for a complete count.
     length: Option<Nanos>,
     taken_at: Nanos,
 }
 
-impl Counted {
+impl EbpfWakeUps {
     /// Starts counting on `pus` PUs.
     pub fn start(pus: usize) -> Result<Self, EbpfError> {
         let follow = Follow { pairs: true, phases: false };
-        let watch = privilege::watching(|| Watch::start(follow))?;
+        let watch = privilege::watching(|| EbpfProgram::start(follow))?;
         let at = now();
         let windows = Windows::new(pus, at);
         Ok(Self { watch, windows, last: Vec::new(), length: None, taken_at: at })
@@ -55,11 +55,11 @@ impl Counted {
     }
 
     /// Wake-ups since the last call, extrapolated from the counted part of the time.
-    pub fn take(&mut self) -> Result<Vec<Pair>, EbpfError> {
+    pub fn take(&mut self) -> Result<Vec<WakeUpPair>, EbpfError> {
         privilege::watching(|| self.take_now())
     }
 
-    fn take_now(&mut self) -> Result<Vec<Pair>, EbpfError> {
+    fn take_now(&mut self) -> Result<Vec<WakeUpPair>, EbpfError> {
         let at = now();
         let passed = at.saturating_sub(std::mem::replace(&mut self.taken_at, at));
         let mut count = 0;
@@ -102,12 +102,12 @@ impl Counted {
     }
 }
 
-fn pair(of: PairCounts) -> Pair {
-    Pair {
+fn pair(of: PairCounts) -> WakeUpPair {
+    WakeUpPair {
         waker: (of.waker != OTHERS).then(|| Tid(of.waker.cast_signed())),
         wakee: Tid(of.wakee.cast_signed()),
         count: of.count,
-        ran: Some(Ran {
+        ran: Some(WokenRuns {
             same_pu: of.same_pu,
             waited: Nanos(of.waited_ns),
             both_ran: Nanos(of.both_ran_ns),
@@ -115,10 +115,10 @@ fn pair(of: PairCounts) -> Pair {
     }
 }
 
-impl Pair {
+impl WakeUpPair {
     /// Extrapolation to `passed` of a count over `length`.
     fn scaled(&self, passed: Nanos, length: Nanos) -> Self {
-        let ran = self.ran.map(|ran| Ran {
+        let ran = self.ran.map(|ran| WokenRuns {
             same_pu: scale(ran.same_pu, passed, length),
             waited: Nanos(scale(ran.waited.0, passed, length)),
             both_ran: Nanos(scale(ran.both_ran.0, passed, length)),

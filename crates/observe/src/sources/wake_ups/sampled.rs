@@ -17,8 +17,8 @@
 //!
 //! Privilege: `CAP_PERFMON`, or a `perf_event_paranoid` of -1; a tracefs that may be read, which is as a rule root's.
 
-use super::Pair;
-use crate::perf::{Attr, Rings, Traced, Tracepoint, TracepointError};
+use super::WakeUpPair;
+use crate::perf::{Attr, Rings, Tracepoint, TracepointError, TracepointRecord};
 use colocate_evidence::Provider;
 use colocate_files::kernel;
 use colocate_linux::SysError;
@@ -96,15 +96,15 @@ impl WakingSamples {
 
     /// Samples since the last call, as the number of wake-ups represented by them. Wakers may be
     /// unwatched threads.
-    pub(super) fn take(&mut self) -> Vec<Pair> {
+    pub(super) fn take(&mut self) -> Vec<WakeUpPair> {
         let mut bytes = Vec::new();
         let full = self.rings.take(&mut bytes);
         let mut recorded = 0;
-        let mut on_pus = BTreeMap::<PuNr, Counts>::new();
+        let mut on_pus = BTreeMap::<PuNr, SampledWakeUps>::new();
         for record in self.waking.records(&bytes, self.rings.counts_lost()) {
             match record {
-                Traced::Lost { count } => recorded += count,
-                Traced::Sample { on, current, in_interrupt, about, so_far } => {
+                TracepointRecord::Lost { count } => recorded += count,
+                TracepointRecord::Sample { on, current, in_interrupt, about, so_far } => {
                     let waker = (!in_interrupt).then_some(current);
                     let count = self.new_on(on, so_far);
                     *on_pus.entry(on).or_default().entry((waker, about)).or_default() += count;
@@ -123,7 +123,7 @@ impl WakingSamples {
         on_pus
             .into_values()
             .flatten()
-            .map(|((waker, wakee), count)| Pair { waker, wakee, count, ran: None })
+            .map(|((waker, wakee), count)| WakeUpPair { waker, wakee, count, ran: None })
             .collect()
     }
 
@@ -145,10 +145,10 @@ impl WakingSamples {
 }
 
 /// Numbers of wake-ups by waker and wakee.
-type Counts = BTreeMap<(Option<Tid>, Tid), u64>;
+type SampledWakeUps = BTreeMap<(Option<Tid>, Tid), u64>;
 
 /// Adds `more` to the counts in proportion to each count, rounded down.
-fn add_in_proportion(counts: &mut Counts, more: u64) {
+fn add_in_proportion(counts: &mut SampledWakeUps, more: u64) {
     let all: u128 = counts.values().map(|count| u128::from(*count)).sum();
     for count in counts.values_mut() {
         let share = u128::from(*count) * u128::from(more) / all.max(1);
@@ -163,9 +163,9 @@ mod tests {
     #[test]
     fn what_no_sample_stands_for_is_added_in_proportion() {
         let pair = |waker| (waker, Tid(9));
-        let mut counts = Counts::from([(pair(Some(Tid(1))), 30), (pair(None), 10)]);
+        let mut counts = SampledWakeUps::from([(pair(Some(Tid(1))), 30), (pair(None), 10)]);
         add_in_proportion(&mut counts, 200);
         assert_eq!(counts.into_values().collect::<Vec<_>>(), [60, 180]);
-        add_in_proportion(&mut Counts::new(), 5);
+        add_in_proportion(&mut SampledWakeUps::new(), 5);
     }
 }

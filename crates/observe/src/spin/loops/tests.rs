@@ -31,21 +31,21 @@ fn cases(text: &str) -> Vec<Case> {
     cases
 }
 
-fn said(isa: Isa, code: &[u8], at: u64) -> Verdict {
-    let whole = Code { isa, start: 0, bytes: code };
+fn said(isa: Isa, code: &[u8], at: u64) -> CodeVerdict {
+    let whole = CodeBytes { isa, start: 0, bytes: code };
     let relaxed = |target: u64| {
         let bytes = usize::try_from(target).ok().and_then(|from| code.get(from..));
-        bytes.is_some_and(|bytes| relaxes(Code { isa, start: target, bytes }))
+        bytes.is_some_and(|bytes| relaxes(CodeBytes { isa, start: target, bytes }))
     };
-    let budget = &mut Budget::of(1 << 40);
-    let mut drawn = Drawn::of(whole, at, budget).unwrap();
+    let budget = &mut StepBudget::of(1 << 40);
+    let mut drawn = AnalysedCode::of(whole, at, budget).unwrap();
     drawn.judge(at, &relaxed, budget).unwrap()
 }
 
-fn word(verdict: Verdict) -> String {
+fn word(verdict: CodeVerdict) -> String {
     match verdict {
-        Verdict::Works(Work::NoLoop) => "-".into(),
-        Verdict::Works(why) => format!("{why:?}").to_lowercase(),
+        CodeVerdict::Works(WorkReason::NoLoop) => "-".into(),
+        CodeVerdict::Works(why) => format!("{why:?}").to_lowercase(),
         waits => format!("{waits:?}").to_uppercase(),
     }
 }
@@ -55,7 +55,7 @@ fn check(isa: Isa, text: &str, file: ExpectFile) {
     for case in cases(text) {
         let mut lines = vec![case.title.clone()];
         let verdict = |(at, _): &(u64, String)| said(isa, &case.code, *at);
-        let verdicts: Vec<Verdict> = case.lines.iter().map(verdict).collect();
+        let verdicts: Vec<CodeVerdict> = case.lines.iter().map(verdict).collect();
         for (place, ((at, assembly), verdict)) in case.lines.iter().zip(&verdicts).enumerate() {
             let end = case.lines.get(place + 1).map_or(case.code.len() as u64, |next| next.0);
             let bytes = &case.code[usize::try_from(*at).unwrap()..usize::try_from(end).unwrap()];
@@ -63,7 +63,7 @@ fn check(isa: Isa, text: &str, file: ExpectFile) {
             lines.push(format!("    {:8} {at:3x}: {hex:20} {assembly}", word(*verdict)));
         }
         written.push(lines.join("\n"));
-        let in_loop = || verdicts.iter().filter(|v| **v != Verdict::Works(Work::NoLoop));
+        let in_loop = || verdicts.iter().filter(|v| **v != CodeVerdict::Works(WorkReason::NoLoop));
         match case.title.split(':').next().unwrap() {
             "wait" => assert!(in_loop().count() > 0 && in_loop().all(|v| v.waits()), "{lines:#?}"),
             "work" => assert!(!verdicts.iter().any(|v| v.waits()), "{lines:#?}"),
@@ -92,7 +92,7 @@ fn loops_of_aarch64() {
 /// `sched_yield` of glibc 2.36, the same with another number, and with a jump before the call.
 #[test]
 fn functions_that_give_way() {
-    let is = |bytes: &[u8]| gives_way(Code { isa: Isa::X86_64, start: 0x1000, bytes });
+    let is = |bytes: &[u8]| gives_way(CodeBytes { isa: Isa::X86_64, start: 0x1000, bytes });
     // endbr64; mov eax, N; syscall; cmp rax, -4095; jae …; ret
     let glibc = |number: u8| {
         let rest = [0x0f, 0x05, 0x48, 0x3d, 0x01, 0xf0, 0xff, 0xff, 0x73, 0x01, 0xc3, 0x90];
@@ -103,5 +103,5 @@ fn functions_that_give_way() {
     assert!(!is(&[0x85, 0xff, 0x74, 0x07, 0xb8, 24, 0, 0, 0, 0x0f, 0x05, 0xc3]));
     let words: [u32; 4] = [0xd503_245f, 0xd280_0f88, 0xd400_0001, 0xd65f_03c0];
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    assert!(gives_way(Code { isa: Isa::Aarch64, start: 0, bytes: &bytes }));
+    assert!(gives_way(CodeBytes { isa: Isa::Aarch64, start: 0, bytes: &bytes }));
 }

@@ -1,14 +1,14 @@
 //! Values of the registers and stack slots that a loop writes, followed through one round.
 
-use super::{Round, Steps, Verdict, Work};
+use super::{CodeVerdict, LoopAnalysis, Steps, WorkReason};
 use crate::sample::flow::BlockIdx;
 use colocate_isa::Flow;
-use colocate_isa::effect::{Access, Effect, Registers, Way};
+use colocate_isa::effect::{Effect, MemoryAccess, Registers, Transfer};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Location that a loop writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum WriteLocation {
     Register(u8),
     Slot(u8, i64),
 }
@@ -17,7 +17,7 @@ enum Place {
 type Set = u128;
 
 /// Places that a loop writes, each numbered below 128.
-pub(super) struct Places(BTreeMap<Place, u32>);
+pub(super) struct WriteLocations(BTreeMap<WriteLocation, u32>);
 
 /// Abstract value at a point of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,15 +65,16 @@ impl Value {
 }
 
 /// Abstract value of each place, by place number.
-type State = Vec<Value>;
+type AbstractState = Vec<Value>;
 
-impl Places {
+impl WriteLocations {
     /// Places that these instructions write; `None` if they write other memory, or more than 128
     /// places.
     pub fn of(steps: &Steps) -> Option<Self> {
         let all = steps.values().flatten().flatten();
         let written = all.clone().fold(Registers::NONE, |sum, step| sum | step.writes);
-        let mut places: BTreeSet<Place> = written.numbers().map(Place::Register).collect();
+        let mut places: BTreeSet<WriteLocation> =
+            written.numbers().map(WriteLocation::Register).collect();
         for step in all.filter(|step| !locks(step)) {
             for access in step.memory.iter().filter(|access| access.writes) {
                 let (base, at) = access.address.slot?;
@@ -81,26 +82,26 @@ impl Places {
                 if written.numbers().any(|number| number == base) {
                     return None;
                 }
-                places.insert(Place::Slot(base, at));
+                places.insert(WriteLocation::Slot(base, at));
             }
         }
-        let numbered: BTreeMap<Place, u32> = places.into_iter().zip(0..).collect();
+        let numbered: BTreeMap<WriteLocation, u32> = places.into_iter().zip(0..).collect();
         // A place's number is a bit of a `Set`.
         (numbered.len() <= 128).then_some(Self(numbered))
     }
 
-    fn slot(&self, access: &Access) -> Option<usize> {
+    fn slot(&self, access: &MemoryAccess) -> Option<usize> {
         let (base, at) = access.address.slot?;
-        self.0.get(&Place::Slot(base, at)).map(|number| *number as usize)
+        self.0.get(&WriteLocation::Slot(base, at)).map(|number| *number as usize)
     }
 
     fn register(&self, number: u8) -> Option<usize> {
-        self.0.get(&Place::Register(number)).map(|number| *number as usize)
+        self.0.get(&WriteLocation::Register(number)).map(|number| *number as usize)
     }
 
     fn values<'a>(
         &'a self,
-        state: &'a State,
+        state: &'a AbstractState,
         registers: Registers,
     ) -> impl Iterator<Item = Value> + 'a {
         registers
@@ -109,11 +110,11 @@ impl Places {
     }
 
     /// Follows values through a round. A block comes after its predecessors in the block order.
-    pub fn follow(&self, round: &Round<'_>, steps: &Steps) -> Followed {
+    pub fn follow(&self, round: &LoopAnalysis<'_>, steps: &Steps) -> RoundValues {
         let count = self.0.len();
-        let mut followed = Followed { back: vec![CONSTANT; count], ..Followed::default() };
+        let mut followed = RoundValues { back: vec![CONSTANT; count], ..RoundValues::default() };
         let heads = self.heads(round, steps);
-        let mut ends: BTreeMap<BlockIdx, State> = BTreeMap::new();
+        let mut ends: BTreeMap<BlockIdx, AbstractState> = BTreeMap::new();
         for block in round.graph.order.iter().filter(|block| round.contains(**block)) {
             let before = round.graph.blocks[*block].before.iter();
             // The predecessors of the header belong to the round before.
@@ -138,20 +139,20 @@ impl Places {
 
     /// Follows values along one path. A place written only elsewhere in the loop is constant on
     /// this path, and so is a stack slot.
-    pub fn follow_way(&self, way: &[&Effect]) -> Followed {
+    pub fn follow_way(&self, way: &[&Effect]) -> RoundValues {
         let mut state = vec![CONSTANT; self.0.len()];
         for place in way.iter().flat_map(|step| self.written(step)) {
             state[place] = Value { from: 1 << place, ..CONSTANT };
         }
-        let mut followed = Followed { own_slots: true, ..Followed::default() };
+        let mut followed = RoundValues { own_slots: true, ..RoundValues::default() };
         for step in way {
             self.step(step, &mut state, &mut followed);
         }
-        Followed { back: state, ..followed }
+        RoundValues { back: state, ..followed }
     }
 
     /// Heads of the loop and of its inner loops, with the places that each loop writes.
-    fn heads(&self, round: &Round<'_>, steps: &Steps) -> BTreeMap<BlockIdx, Vec<usize>> {
+    fn heads(&self, round: &LoopAnalysis<'_>, steps: &Steps) -> BTreeMap<BlockIdx, Vec<usize>> {
         let inside = round.graph.loops[round.innermost].inside.clone();
         inside
             .map(|inner| {
@@ -169,10 +170,10 @@ impl Places {
         registers.chain(slots.filter_map(|access| self.slot(access))).collect()
     }
 
-    fn step(&self, step: &Effect, state: &mut State, followed: &mut Followed) {
+    fn step(&self, step: &Effect, state: &mut AbstractState, followed: &mut RoundValues) {
         // The flags of a conditional move only choose between its values; they are no input of the
         // result.
-        let chooses = step.way == Way::Copy && !step.writes.is_empty();
+        let chooses = step.way == Transfer::Copy && !step.writes.is_empty();
         let reads = if chooses { step.reads.without(Registers::FLAGS) } else { step.reads };
         let mut sources: Vec<Value> = self.values(state, reads).collect();
         for access in &step.memory {
@@ -188,23 +189,23 @@ impl Places {
         }
         if locks(step) {
             // The expected value is an input of the new value, as in an atomic maximum.
-            let compares = step.way == Way::CompareSwap;
+            let compares = step.way == Transfer::CompareSwap;
             let stored = if compares { step.reads } else { step.stored };
             let stored = self.values(state, stored).fold(CONSTANT, Value::with);
             // The exchanged register holds the old memory value: `xchg [lock], eax; test eax, eax;
             // jne` again.
-            let own = step.way == Way::Swap && step.stored.without(step.writes).is_empty();
+            let own = step.way == Transfer::Swap && step.stored.without(step.writes).is_empty();
             followed.stored.push((stored, own));
         }
         if matches!(step.decoded.flow, Flow::Conditional { .. }) {
             followed.conditions.push(sources.iter().copied().fold(CONSTANT, Value::with));
         }
         let result = match step.way {
-            Way::Copy => sources.into_iter().reduce(Value::or).unwrap_or(CONSTANT),
-            Way::Sum => sources.into_iter().fold(CONSTANT, Value::plus),
-            Way::Mix => sources.into_iter().fold(CONSTANT, Value::with),
-            Way::Swap | Way::CompareSwap | Way::SetBits | Way::Clock => FRESH,
-            Way::Hint | Way::System | Way::Unknown => CONSTANT,
+            Transfer::Copy => sources.into_iter().reduce(Value::or).unwrap_or(CONSTANT),
+            Transfer::Sum => sources.into_iter().fold(CONSTANT, Value::plus),
+            Transfer::Mix => sources.into_iter().fold(CONSTANT, Value::with),
+            Transfer::Swap | Transfer::CompareSwap | Transfer::SetBits | Transfer::Clock => FRESH,
+            Transfer::Hint | Transfer::System | Transfer::Unknown => CONSTANT,
         };
         for place in self.written(step) {
             state[place] = result;
@@ -214,18 +215,18 @@ impl Places {
 
 /// Whether an instruction writes memory as a lock attempt does.
 pub(super) fn locks(step: &Effect) -> bool {
-    matches!(step.way, Way::Swap | Way::CompareSwap | Way::SetBits)
+    matches!(step.way, Transfer::Swap | Transfer::CompareSwap | Transfer::SetBits)
 }
 
-fn merge(one: &State, other: &State) -> State {
+fn merge(one: &AbstractState, other: &AbstractState) -> AbstractState {
     one.iter().zip(other).map(|(one, other)| one.or(*other)).collect()
 }
 
 /// Values at the end of a round.
 #[derive(Default)]
-pub(super) struct Followed {
+pub(super) struct RoundValues {
     /// Value of each place at the jumps back.
-    back: State,
+    back: AbstractState,
     /// Values from which addresses were computed.
     addresses: Vec<Value>,
     /// Values written by locked instructions, and whether the value may be the one read there.
@@ -236,46 +237,46 @@ pub(super) struct Followed {
     own_slots: bool,
 }
 
-impl Followed {
+impl RoundValues {
     /// Whether the round leaves no state, not even a count, and another round depends on a fresh
     /// value.
     pub fn repeats(&self) -> bool {
-        self.back.iter().all(|value| value.from == 0) && self.verdict() == Verdict::Asks
+        self.back.iter().all(|value| value.from == 0) && self.verdict() == CodeVerdict::Asks
     }
 
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> CodeVerdict {
         let origins = Origins::of(&self.back);
         if self.addresses.iter().any(|address| origins.has_state(address)) {
-            Verdict::Works(Work::Walks)
+            CodeVerdict::Works(WorkReason::Walks)
         } else if self
             .stored
             .iter()
             .any(|(value, is_own)| origins.has_state(value) || (origins.is_fresh(value) && !is_own))
         {
-            Verdict::Works(Work::Stores)
+            CodeVerdict::Works(WorkReason::Stores)
         } else if origins.states().any(|place| !origins.counts(place)) {
-            Verdict::Works(Work::Computes)
+            CodeVerdict::Works(WorkReason::Computes)
         } else if self
             .conditions
             .iter()
             .any(|value| origins.is_fresh(value) && !origins.has_state(value))
         {
-            Verdict::Asks
+            CodeVerdict::Asks
         } else {
-            Verdict::Works(Work::Counts)
+            CodeVerdict::Works(WorkReason::Counts)
         }
     }
 }
 
 /// Transitive origins of the values at the jumps back.
 struct Origins<'a> {
-    back: &'a State,
+    back: &'a AbstractState,
     /// Places from which each place's value comes, directly or through other places.
     reached: Vec<Set>,
 }
 
 impl<'a> Origins<'a> {
-    fn of(back: &'a State) -> Self {
+    fn of(back: &'a AbstractState) -> Self {
         let mut reached: Vec<Set> = back.iter().map(|value| value.from).collect();
         // Transitive closure (Warshall).
         for through in 0..reached.len() {

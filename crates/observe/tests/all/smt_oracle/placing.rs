@@ -10,7 +10,7 @@ use colocate_machine::{
     Bytes, BytesPerSecond, Cache, CacheKind, Core, CoreIdx, CoreKind, Cycles, Hertz, KindIdx,
     Machine, Nanos, Package, PackageIdx, Pu, PuIdx, PuNr,
 };
-use colocate_model::phase::{Known, Work};
+use colocate_model::phase::{Known, PortWork};
 use colocate_model::{Class, MissCurve, Mix, Phase, Share};
 use colocate_policy::{Knowledge, PolicySpec, Task};
 
@@ -54,7 +54,7 @@ fn task(cpu: &str, at: usize, one: &Loop, rates: bool) -> Task {
         phase: Some(Phase {
             name: one.kernel.name.clone(),
             slots: known(figures.slots),
-            work: known(Work::Ports {
+            work: known(PortWork::Ports {
                 llvm_cpu: cpu.to_owned(),
                 groups: figures.ports.clone(),
                 kinds: Vec::new(),

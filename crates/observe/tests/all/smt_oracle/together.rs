@@ -3,9 +3,9 @@
 use super::kernels::{Code, Kernel, Random, Registers, random};
 use colocate_machine::performance::PortSet;
 use colocate_model::phase::Demand;
-use colocate_model::smt::{Shared, Siblings};
+use colocate_model::smt::{SharedResources, Siblings};
 use colocate_model::{Fairness, MissCurve};
-use colocate_observe::mca::{Figures, Mca, Target};
+use colocate_observe::mca::{BlockDemand, Mca, TargetProcessor};
 
 /// Instructions of a round of all loops, at most, and how far their progress may differ: rounds of loops
 /// are whole.
@@ -15,7 +15,7 @@ const EQUAL: f64 = 0.01;
 /// A loop with what LLVM says of it alone.
 pub struct Loop {
     pub kernel: Kernel,
-    pub figures: Figures,
+    pub figures: BlockDemand,
     pub demand: Demand,
 }
 
@@ -45,14 +45,14 @@ impl Loop {
 /// The processor, in LLVM's tables and as the model knows it, and how loops are written for it.
 pub struct Oracle {
     mca: Mca,
-    target: Target,
+    target: TargetProcessor,
     code: Code,
 }
 
 impl Oracle {
     pub fn new(cpu: &str, code: Code) -> Self {
         let mca = Mca::find().expect("scripts/install test installs llvm");
-        Self { mca, target: Target { triple: code.triple.into(), cpu: cpu.into() }, code }
+        Self { mca, target: TargetProcessor { triple: code.triple.into(), cpu: cpu.into() }, code }
     }
 
     pub fn cpu(&self) -> &str {
@@ -70,7 +70,7 @@ impl Oracle {
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let figures = self.mca.analyse(&self.target, &texts).expect("llvm-mca runs");
         let mut names = Vec::new();
-        let one = |(kernel, figures): (Kernel, Result<Figures, _>)| {
+        let one = |(kernel, figures): (Kernel, Result<BlockDemand, _>)| {
             let figures = figures.unwrap_or_else(|error| panic!("{}: {error}", kernel.name));
             let demand = demand(&figures, &mut names);
             Loop { kernel, figures, demand }
@@ -134,12 +134,12 @@ pub fn predicted(group: &[&Loop], divided: bool) -> f64 {
 }
 
 /// The core that a loop was simulated on.
-fn core(of: &Loop, divided: bool) -> Shared {
+fn core(of: &Loop, divided: bool) -> SharedResources {
     let width = f64::from(of.figures.width);
-    Shared { width, divided, sets: 1.0, whole: PortSet(0), fairness: Fairness::Progress }
+    SharedResources { width, divided, sets: 1.0, whole: PortSet(0), fairness: Fairness::Progress }
 }
 
-fn demand(figures: &Figures, names: &mut Vec<String>) -> Demand {
+fn demand(figures: &BlockDemand, names: &mut Vec<String>) -> Demand {
     let mut bit = |name: &String| {
         let at = names.iter().position(|other| other == name).unwrap_or_else(|| {
             names.push(name.clone());

@@ -1,6 +1,6 @@
 //! What a simulated processor waits for: `llvm-mca`'s statistics of dispatch, which only its text has.
 
-use colocate_observe::mca::{Mca, Target};
+use colocate_observe::mca::{Mca, TargetProcessor};
 use colocate_testing::within;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 const ROUNDS: usize = 16;
 
 /// In which part of the cycles of each code dispatch waits for a place in the reorder buffer, 0 to 1.
-pub fn for_reorder_buffer(mca: &Mca, target: &Target, codes: &[String]) -> Vec<f64> {
+pub fn for_reorder_buffer(mca: &Mca, target: &TargetProcessor, codes: &[String]) -> Vec<f64> {
     let region = |code: &String| format!("# LLVM-MCA-BEGIN\n{code}\n# LLVM-MCA-END\n");
     let input: String = codes.iter().map(region).collect();
     let found: Vec<f64> = printed(mca, target, input).lines().filter_map(waiting).collect();
@@ -26,7 +26,7 @@ fn waiting(line: &str) -> Option<f64> {
     Some(share.unwrap_or_else(|| panic!("expected a share in %, found {line}")) / 100.0)
 }
 
-fn printed(mca: &Mca, target: &Target, input: String) -> String {
+fn printed(mca: &Mca, target: &TargetProcessor, input: String) -> String {
     let mut child = Command::new(mca.program())
         .args([format!("-mtriple={}", target.triple), format!("-mcpu={}", target.cpu)])
         .args(["--dispatch-stats", "--instruction-info=false", "--resource-pressure=false"])

@@ -1,9 +1,9 @@
 //! Blossoms: formed from a circle of nodes, and opened.
 
 use super::nodes::Blossom;
-use super::{Label, NEVER, NONE, Search};
+use super::{BlossomSearch, Label, NEVER, NONE};
 
-impl Search<'_> {
+impl BlossomSearch<'_> {
     /// Makes a blossom of the circle closed by the pair of the even vertices `u` and `v`: from the
     /// lowest node above both down to `u`, over to `v` and up again.
     pub(super) fn close(&mut self, u: usize, v: usize) {

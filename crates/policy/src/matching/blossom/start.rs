@@ -1,7 +1,7 @@
 //! Initial prices and pairs of the search, found without a tree.
 
-use super::{NONE, Search};
-use crate::matching::Costs;
+use super::{BlossomSearch, NONE};
+use crate::matching::PairCosts;
 
 /// Times that each pair's cost is split anew. Chosen, not measured: later ones change little.
 const SWEEPS: usize = 10;
@@ -9,7 +9,7 @@ const SWEEPS: usize = 10;
 /// Feasible prices of the vertices, in half steps, that nearly prove that `mate`, a perfect
 /// matching, is the cheapest: no two add up to more than twice the pair's cost. Their sum is a lower
 /// bound of the cost of all perfect matchings.
-pub(in crate::matching) fn prices(costs: &Costs, mate: &[usize]) -> Vec<i64> {
+pub(in crate::matching) fn prices(costs: &PairCosts, mate: &[usize]) -> Vec<i64> {
     let mut prices: Vec<i64> = mate.iter().enumerate().map(|(v, &m)| costs.of(v, m)).collect();
     for _ in 0..SWEEPS {
         // Both vertices of a pair get as much room.
@@ -31,7 +31,7 @@ pub(in crate::matching) fn prices(costs: &Costs, mate: &[usize]) -> Vec<i64> {
 }
 
 /// Highest price of `v` allowed by its pairs, in half steps.
-fn room(costs: &Costs, prices: &[i64], v: usize) -> i64 {
+fn room(costs: &PairCosts, prices: &[i64], v: usize) -> i64 {
     // Two slices without the diagonal: no comparison of places in the inner loop.
     let (before, after) = costs.row(v).split_at(v);
     let sides = [least_slack(before, &prices[..v]), least_slack(&after[1..], &prices[v + 1..])];
@@ -43,7 +43,7 @@ fn least_slack(costs: &[i64], prices: &[i64]) -> Option<i64> {
     costs.iter().zip(prices).map(|(cost, price)| 2 * cost - price).min()
 }
 
-impl Search<'_> {
+impl BlossomSearch<'_> {
     /// Matches the tight pairs of `near`. Then raises the price of each unmatched vertex as far as
     /// its pairs allow, and matches the vertex if a tight pair has an unmatched other end.
     pub(super) fn match_tight_pairs(&mut self, near: &[usize]) {

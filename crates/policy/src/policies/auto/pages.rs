@@ -36,8 +36,8 @@
 
 use crate::evidence::Evidence;
 use crate::pages::PageMove;
-use crate::paging::{Key, Orders, since, with_memory};
-use crate::places::Places;
+use crate::paging::{Orders, PageGroupKey, since, with_memory};
+use crate::places::UsableMachine;
 use colocate_evidence::{PageGroup, PageUse, TaskId};
 use colocate_machine::{Machine, Nanos, NodeIdx, NodeNr};
 use std::collections::BTreeMap;
@@ -67,13 +67,13 @@ const MOST_DOUBLED: u32 = 16;
 pub(super) struct Pages {
     last: Option<Nanos>,
     orders: Orders,
-    groups: BTreeMap<Key, Known>,
+    groups: BTreeMap<PageGroupKey, PageHistory>,
     /// Node of each held task.
     pub held: BTreeMap<TaskId, NodeIdx>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct PageHistory {
     before: Vec<PageUse>,
     /// CPU time in seconds at the group, by task and the task's node, halved each period.
     time: BTreeMap<(TaskId, NodeIdx), f64>,
@@ -82,7 +82,7 @@ struct Known {
 
 impl Pages {
     /// Page moves for now; updates [`Self::held`].
-    pub fn decide(&mut self, evidence: &Evidence<'_>, places: &Places<'_>) -> Vec<PageMove> {
+    pub fn decide(&mut self, evidence: &Evidence<'_>, places: &UsableMachine<'_>) -> Vec<PageMove> {
         let Some(seen) =
             evidence.reports.pages.as_deref().filter(|_| places.machine.nodes.len() > 1)
         else {
@@ -124,7 +124,12 @@ impl Pages {
     }
 
     /// Holds tasks on the node of their memory, if cheaper than moving the memory.
-    fn send_tasks(&mut self, seen: &[PageGroup], evidence: &Evidence<'_>, places: &Places<'_>) {
+    fn send_tasks(
+        &mut self,
+        seen: &[PageGroup],
+        evidence: &Evidence<'_>,
+        places: &UsableMachine<'_>,
+    ) {
         // `seen` and `self.groups` are both in the order of jobs and addresses, so their items
         // match.
         let mut tasks: BTreeMap<TaskId, Near> = BTreeMap::new();
@@ -181,7 +186,7 @@ impl Pages {
     fn send_groups<'a>(
         &mut self,
         seen: &'a [PageGroup],
-        places: &Places<'_>,
+        places: &UsableMachine<'_>,
     ) -> Vec<(&'a PageGroup, NodeNr, String)> {
         let machine = places.machine;
         let mut served = self.served(seen, machine.nodes.len());
@@ -242,7 +247,7 @@ impl Pages {
     }
 
     /// CPU time at a group by the users' node, in seconds; a held task counts at its held node.
-    fn by_node(&self, known: &Known, nodes: usize) -> Vec<f64> {
+    fn by_node(&self, known: &PageHistory, nodes: usize) -> Vec<f64> {
         let mut sums = vec![0.0; nodes];
         for ((task, node), time) in &known.time {
             let node = self.held.get(task).unwrap_or(node);
@@ -253,7 +258,7 @@ impl Pages {
 
     /// Holds the group's main user on its node, if the group moves to this node and the node has
     /// room.
-    fn hold_user(&mut self, key: Key, to: NodeIdx, machine: &Machine) {
+    fn hold_user(&mut self, key: PageGroupKey, to: NodeIdx, machine: &Machine) {
         let known = self.groups.get(&key);
         let most = known.and_then(|known| {
             let time = known.time.iter();
@@ -332,7 +337,7 @@ mod tests {
     use crate::evidence::{Quantum, QueuedJob, Thread};
     use crate::paging::testing::{SIZE, carried_out, places_of};
     use crate::testing::machine;
-    use colocate_evidence::{AddressRange, JobIdx, PagesMoved, Reports};
+    use colocate_evidence::{AddressRange, JobIdx, PagesMoved, SourceReports};
     use colocate_machine::PuIdx;
 
     fn task(order: u32) -> TaskId {
@@ -405,11 +410,11 @@ mod tests {
             let moved = std::mem::take(&mut self.moved);
             let evidence = Evidence {
                 at: self.at,
-                reports: &Reports { pages: Some(groups.clone()), ..Reports::NONE },
+                reports: &SourceReports { pages: Some(groups.clone()), ..SourceReports::NONE },
                 moved: &moved,
                 ..Evidence::of_queue(now)
             };
-            let orders = self.pages.decide(&evidence, &Places::new(&self.machine, &pus));
+            let orders = self.pages.decide(&evidence, &UsableMachine::new(&self.machine, &pus));
             self.moved = orders.iter().map(carried_out).collect();
             let mut moved: Vec<(usize, u32)> = orders.iter().flat_map(places_of).collect();
             moved.sort_unstable();

@@ -3,8 +3,8 @@
 //! Tasks are paired as by the policy `mix`, and stay on their cores as far as the pairs allow: the
 //! data in the caches of a core keeps its value when another task ends or begins.
 
-use crate::places::Places;
-use crate::plan::{Task, Why};
+use crate::places::UsableMachine;
+use crate::plan::{PlaceReason, Task};
 use crate::policies::mix;
 use crate::predict;
 use colocate_evidence::TaskId;
@@ -17,22 +17,22 @@ use std::collections::{BTreeMap, BTreeSet};
 const WORTH: f64 = 0.02;
 
 /// Task, PU and reason.
-pub(super) type Seat = (TaskId, PuIdx, Why);
+pub(super) type AssignedTask = (TaskId, PuIdx, PlaceReason);
 
 /// Busy tasks that share cores.
 #[derive(Debug, Default)]
-pub(super) struct Pairs {
+pub(super) struct BusyPairs {
     /// Tasks of the decision, sorted.
     pub tasks: Vec<TaskId>,
     pub pus: Vec<PuIdx>,
     /// Placement; empty if the advantage is below [`WORTH`].
-    pub seats: Vec<Seat>,
+    pub seats: Vec<AssignedTask>,
     pub predicted: Option<String>,
 }
 
-impl Pairs {
+impl BusyPairs {
     /// Pairs `tasks`, sorted by ID, on the cores of `free`; `before` are the previous seats.
-    pub fn of(free: &Places<'_>, tasks: &[&Task], before: &[Seat]) -> Self {
+    pub fn of(free: &UsableMachine<'_>, tasks: &[&Task], before: &[AssignedTask]) -> Self {
         let ids = tasks.iter().map(|task| task.id).collect();
         let left = Self { tasks: ids, pus: free.pus.clone(), ..Self::default() };
         // A core for each task, or too many tasks: nothing to pair.
@@ -56,7 +56,7 @@ impl Pairs {
 }
 
 /// Keeps the pairs but permutes equivalent cores, so that many tasks stay on their core.
-fn kept(free: &Places<'_>, on: &[PuIdx], was: &[Option<PuIdx>]) -> Vec<PuIdx> {
+fn kept(free: &UsableMachine<'_>, on: &[PuIdx], was: &[Option<PuIdx>]) -> Vec<PuIdx> {
     let machine = free.machine;
     let mut stay: BTreeMap<(CoreIdx, CoreIdx), usize> = BTreeMap::new();
     for (now, was) in on.iter().zip(was) {
@@ -107,12 +107,16 @@ mod tests {
     use super::*;
     use crate::testing::{letters, machine};
 
-    fn seated(machine: &colocate_machine::Machine, names: &str, before: &[Seat]) -> Vec<Seat> {
+    fn seated(
+        machine: &colocate_machine::Machine,
+        names: &str,
+        before: &[AssignedTask],
+    ) -> Vec<AssignedTask> {
         let pus: Vec<PuIdx> = machine.all_pus().collect();
         let tasks = letters(names, "A f80, B f80, C f80, D f80, W b80, X b80, Y b80, Z b80");
         let mut tasks: Vec<&Task> = tasks.iter().collect();
         tasks.sort_by_key(|task| task.id);
-        Pairs::of(&Places::new(machine, &pus), &tasks, before).seats
+        BusyPairs::of(&UsableMachine::new(machine, &pus), &tasks, before).seats
     }
 
     /// The first of four that multiply beside four that branch ends.
@@ -121,7 +125,8 @@ mod tests {
         let machine = machine("core:4 pu:2");
         let before = seated(&machine, "ABCDWXYZ", &[]);
         let after = seated(&machine, "BCDWXYZ", &before);
-        let moved = |seat: &&Seat| !before.iter().any(|old| old.0 == seat.0 && old.1 == seat.1);
+        let moved =
+            |seat: &&AssignedTask| !before.iter().any(|old| old.0 == seat.0 && old.1 == seat.1);
         assert_eq!((after.len(), after.iter().filter(moved).count()), (7, 0));
     }
 
@@ -132,9 +137,12 @@ mod tests {
         let tasks = letters("AWX", "A f80, W b80, X b80");
         let tasks: Vec<&Task> = tasks.iter().collect();
         let left = [PuIdx(0), PuIdx(2), PuIdx(3)];
-        let before: Vec<Seat> =
-            tasks.iter().zip([0, 1, 2]).map(|(it, pu)| (it.id, PuIdx(pu), Why::OwnCore)).collect();
-        let seats = Pairs::of(&Places::new(&machine, &left), &tasks, &before).seats;
+        let before: Vec<AssignedTask> = tasks
+            .iter()
+            .zip([0, 1, 2])
+            .map(|(it, pu)| (it.id, PuIdx(pu), PlaceReason::OwnCore))
+            .collect();
+        let seats = BusyPairs::of(&UsableMachine::new(&machine, &left), &tasks, &before).seats;
         assert_eq!(seats.len(), 3);
         assert!(seats.iter().all(|seat| left.contains(&seat.1)), "{seats:?}");
     }
@@ -149,7 +157,7 @@ mod tests {
             turned[number].1 = from_nothing[(number + 3) % from_nothing.len()].1;
         }
         let after = seated(&machine, "ABCDWXYZ", &turned);
-        let partners = |seats: &[Seat]| -> BTreeSet<Vec<TaskId>> {
+        let partners = |seats: &[AssignedTask]| -> BTreeSet<Vec<TaskId>> {
             let on = |core: usize| seats.iter().filter(move |seat| seat.1.idx() / 2 == core);
             (0..5).map(|core| on(core).map(|seat| seat.0).collect()).collect()
         };

@@ -3,8 +3,8 @@
 
 use super::super::Thread;
 use super::super::select::float;
-use super::{Rate, in_order, on_cores};
-use crate::places::Places;
+use super::{RateFunction, in_order, on_cores};
+use crate::places::UsableMachine;
 use colocate_machine::{Cache, CacheKind, Machine, PuIdx};
 use std::cmp::Reverse;
 
@@ -23,18 +23,18 @@ fn data_caches(machine: &Machine, level: u8) -> impl Iterator<Item = &Cache> {
 }
 
 /// PUs, and the threads that are to run there.
-type Part = (Vec<PuIdx>, Vec<usize>);
+type ReferencePart = (Vec<PuIdx>, Vec<usize>);
 
 /// As [`super::balanced`].
 pub fn balanced(machine: &Machine, pus: &[PuIdx], threads: &[&Thread]) -> Vec<PuIdx> {
-    let mut parts: Vec<Part> = vec![(pus.to_vec(), (0..threads.len()).collect())];
+    let mut parts: Vec<ReferencePart> = vec![(pus.to_vec(), (0..threads.len()).collect())];
     for level in shared_levels(machine, pus) {
         parts = parts.into_iter().flat_map(|part| divided(machine, part, level, threads)).collect();
     }
     let mut found = vec![PuIdx(0); threads.len()];
     for (pus, members) in parts {
         let of_part: Vec<&Thread> = members.iter().map(|&at| threads[at]).collect();
-        let order = Places::new(machine, &pus).spread_pus();
+        let order = UsableMachine::new(machine, &pus).spread_pus();
         for (at, pu) in members.into_iter().zip(in_order(&order, &of_part)) {
             found[at] = pu;
         }
@@ -46,10 +46,10 @@ pub fn balanced(machine: &Machine, pus: &[PuIdx], threads: &[&Thread]) -> Vec<Pu
 /// the PUs under none.
 fn divided(
     machine: &Machine,
-    (mut pus, mut waiting): Part,
+    (mut pus, mut waiting): ReferencePart,
     level: u8,
     threads: &[&Thread],
-) -> Vec<Part> {
+) -> Vec<ReferencePart> {
     let mut rooms: Vec<Vec<PuIdx>> = Vec::new();
     for cache in data_caches(machine, level) {
         let (under, others) = pus.iter().partition(|pu| cache.pus.contains(pu));
@@ -90,9 +90,9 @@ pub(crate) fn most_with_least(
     machine: &Machine,
     pus: &[PuIdx],
     threads: &[&Thread],
-    rate: Rate<'_>,
+    rate: RateFunction<'_>,
 ) -> Vec<PuIdx> {
-    let places = Places::new(machine, pus);
+    let places = UsableMachine::new(machine, pus);
     let mut waiting: Vec<Option<usize>> = (0..threads.len()).map(Some).collect();
     waiting.resize(places.pus.len().max(threads.len()), None);
     let asked =
@@ -112,7 +112,7 @@ pub(crate) fn most_with_least(
 
 /// Which core each group gets, by a table of all groups and all cores.
 pub fn cores_of(
-    places: &Places<'_>,
+    places: &UsableMachine<'_>,
     threads: &[&Thread],
     groups: &[Vec<usize>],
 ) -> Vec<Option<usize>> {

@@ -28,7 +28,7 @@
 
 use super::super::Thread;
 use super::super::select::float;
-use crate::places::Places;
+use crate::places::UsableMachine;
 use colocate_machine::{Bytes, Cache, CacheIdx, CacheKind, CoreKind, Machine, PuIdx};
 
 /// Least speed of a fast core. Chosen: processors with favoured cores of one build, a few percent
@@ -49,7 +49,7 @@ pub(crate) const ASSUMED_CACHE: Bytes = Bytes::mib(1);
 
 /// A core with usable PUs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Core {
+pub struct AsymmetricCore {
     /// Usable PUs; never empty.
     pub pus: Vec<PuIdx>,
     /// Speed relative to the fastest kind in use, above 0 and up to 1.
@@ -64,7 +64,7 @@ pub struct Core {
     shared: f64,
 }
 
-impl Core {
+impl AsymmetricCore {
     /// Seconds to refill the core's caches after a move.
     fn refill_after(&self, crossing: bool) -> f64 {
         self.own + if crossing { self.shared } else { 0.0 }
@@ -88,7 +88,7 @@ pub struct Move {
 #[derive(Clone, Debug)]
 pub struct Cores {
     /// In logical order.
-    pub all: Vec<Core>,
+    pub all: Vec<AsymmetricCore>,
     /// By PU of the machine: place of its core in `all`; `None` if the PU is not usable.
     at: Vec<Option<usize>>,
     /// Places in `all`, fastest kind first, cores of one kind far apart.
@@ -100,7 +100,7 @@ pub struct Cores {
 impl Cores {
     /// The cores of the PUs `usable`.
     pub fn new(machine: &Machine, usable: &[PuIdx]) -> Self {
-        let places = Places::new(machine, usable);
+        let places = UsableMachine::new(machine, usable);
         let used: Vec<usize> = places.cores.iter().map(|core| core.kind.idx()).collect();
         let speeds = speeds(&machine.kinds, &used);
         let mut at = vec![None; machine.pus.len()];
@@ -111,7 +111,7 @@ impl Cores {
             let (own, shared) = refill(machine, core.pus[0]);
             let domain = machine.last_level_cache(core.pus[0]);
             let pus = core.pus.clone();
-            all.push(Core { pus, speed, fast: speed >= FAST, domain, own, shared });
+            all.push(AsymmetricCore { pus, speed, fast: speed >= FAST, domain, own, shared });
         }
         let mut order = places.spread_cores();
         // Stable, so cores of one speed stay far apart.

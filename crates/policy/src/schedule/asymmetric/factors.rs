@@ -20,11 +20,11 @@
 //!   -> test `a_thread_without_rates_is_given_up`
 
 use super::super::sorted::Sorted;
-use super::super::{Choice, QueuedJob};
+use super::super::{QueuedJob, SelectedJob};
 use super::cores::{Cores, clock};
 use colocate_evidence::TaskId;
 use colocate_machine::{Machine, Performance, PuIdx};
-use colocate_model::system::{Model, Seat};
+use colocate_model::system::{Model, PlacedTask};
 use colocate_model::{Assumptions, Phase};
 
 /// Weight of a new rate in the running average. Chosen: half, as for CPI stacks.
@@ -36,7 +36,7 @@ pub(crate) const BLIND: u32 = 2;
 
 /// Kind of core on which a thread's rate is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingRate {
     /// Rate on a fast core.
     Fast,
     /// Rate on a slow core.
@@ -95,7 +95,7 @@ impl Factors {
     }
 
     /// Takes in the PUs chosen for the next quantum.
-    pub fn put(&mut self, queue: &[QueuedJob], choices: &[Choice]) {
+    pub fn put(&mut self, queue: &[QueuedJob], choices: &[SelectedJob]) {
         let threads = queue.iter().flat_map(|job| &job.threads);
         let places = choices.iter().flat_map(|choice| &choice.places);
         for (thread, (pu, _)) in threads.zip(places) {
@@ -118,12 +118,12 @@ impl Factors {
 
     /// Kind of core on which a thread has to run for its factor to be known. `None` if the factor
     /// is known or the thread shows no rates.
-    pub fn missing(&self, id: TaskId) -> Option<Missing> {
+    pub fn missing(&self, id: TaskId) -> Option<MissingRate> {
         let sampled = self.seen.get(&id).copied().unwrap_or_default();
         match sampled {
             _ if self.of(id).is_some() || self.is_blind(id) => None,
-            Sampled { fast: Some(_), .. } => Some(Missing::Slow),
-            Sampled { .. } => Some(Missing::Fast),
+            Sampled { fast: Some(_), .. } => Some(MissingRate::Slow),
+            Sampled { .. } => Some(MissingRate::Fast),
         }
     }
 
@@ -182,7 +182,7 @@ fn predicted(
         for (rate, pu) in rates.iter_mut().zip([fast, slow]) {
             let kind = machine.cores[machine.core_of(pu).idx()].kind;
             let on = phase.on(performance.kinds.get(kind.idx())?, &assumptions.guesses).ok()?;
-            let seat = Seat { pu, demand: &on.demand, pages: &[], space: 0 };
+            let seat = PlacedTask { pu, demand: &on.demand, pages: &[], space: 0 };
             *rate = model.alone(&seat).instructions_per_second;
         }
         // A rate of 0 gives no factor.
@@ -200,7 +200,7 @@ mod tests {
     use colocate_machine::performance::WorkKind;
     use colocate_machine::{Bytes, Hertz, described};
     use colocate_model::MissCurve;
-    use colocate_model::phase::{Known, Work};
+    use colocate_model::phase::{Known, PortWork};
 
     const ID: TaskId = TaskId { job: JobIdx(0), order: 0 };
 
@@ -221,7 +221,7 @@ mod tests {
         fn ran(&mut self, put: u32, seen: u32, ipc: Option<f64>) {
             let mut queue = self.world.queue(&[parallel(1)]);
             let places = vec![(Some(PuIdx(put)), Allocated::Next)];
-            let choice = Choice { job: JobIdx(0), selected: Selected::Room, places };
+            let choice = SelectedJob { job: JobIdx(0), selected: Selected::Room, places };
             self.factors.put(&queue, &[choice]);
             queue[0].threads[0].pu = Some(PuIdx(seen));
             queue[0].threads[0].ran.as_mut().expect("it ran").ipc = ipc;
@@ -235,11 +235,11 @@ mod tests {
     #[test]
     fn sampled_by_hand() {
         let mut two = Two::new();
-        assert_eq!((two.factors.of(ID), two.factors.missing(ID)), (None, Some(Missing::Fast)));
+        assert_eq!((two.factors.of(ID), two.factors.missing(ID)), (None, Some(MissingRate::Fast)));
         two.ran(0, 0, Some(0.8));
-        assert_eq!((two.factors.of(ID), two.factors.missing(ID)), (None, Some(Missing::Slow)));
+        assert_eq!((two.factors.of(ID), two.factors.missing(ID)), (None, Some(MissingRate::Slow)));
         two.ran(1, 0, Some(9.0));
-        assert_eq!(two.factors.missing(ID), Some(Missing::Slow));
+        assert_eq!(two.factors.missing(ID), Some(MissingRate::Slow));
         two.ran(1, 1, Some(1.0));
         assert!((two.factors.of(ID).expect("both") - 1.6).abs() < 1e-12);
         two.ran(0, 0, Some(0.4));
@@ -264,11 +264,11 @@ mod tests {
     fn a_thread_without_rates_is_given_up() {
         let mut two = Two::new();
         two.ran(0, 0, None);
-        assert_eq!(two.factors.missing(ID), Some(Missing::Fast));
+        assert_eq!(two.factors.missing(ID), Some(MissingRate::Fast));
         two.ran(0, 0, None);
         assert_eq!((two.factors.is_blind(ID), two.factors.missing(ID)), (true, None));
         two.ran(0, 0, Some(1.0));
-        assert_eq!(two.factors.missing(ID), Some(Missing::Slow));
+        assert_eq!(two.factors.missing(ID), Some(MissingRate::Slow));
     }
 
     /// 2.3 and 1.15 GHz: additions that wait for each other are twice as fast. A load from memory
@@ -282,7 +282,7 @@ mod tests {
         let known = |value: f64| Known::new(value, "made up for a test");
         let computes = Phase {
             slots: known(1.0),
-            work: Known::new(Work::Kinds(vec![(WorkKind::Int, 1.0)]), "made up for a test"),
+            work: Known::new(PortWork::Kinds(vec![(WorkKind::Int, 1.0)]), "made up for a test"),
             dependent_cycles: known(1.0),
             misses: Known::new(MissCurve::new([(Bytes(64), 0.0)]).unwrap(), "made up for a test"),
             branch_misses: known(0.0),

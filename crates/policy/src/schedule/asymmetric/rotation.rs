@@ -26,11 +26,11 @@ use colocate_machine::Nanos;
 /// Time on fast cores by thread.
 #[derive(Clone, Debug)]
 pub struct Rotation<K> {
-    known: Sorted<K, Known>,
+    known: Sorted<K, RotationState>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct RotationState {
     /// Time with a seat while a competitor.
     had: Nanos,
     /// Whether the thread was a competitor in the last quantum.
@@ -49,7 +49,7 @@ impl<K: Copy + Ord> Rotation<K> {
     /// Sets the competitors of this quantum. Returns their places, in the order in which seats are
     /// given. Equals stay in their order.
     pub fn order(&mut self, competitors: &[K]) -> Vec<usize> {
-        let mut found: Vec<Known> = competitors
+        let mut found: Vec<RotationState> = competitors
             .iter()
             .map(|key| self.known.get(key).copied().unwrap_or_default())
             .collect();
@@ -57,7 +57,7 @@ impl<K: Copy + Ord> Rotation<K> {
         let least = before.min().unwrap_or(Nanos::ZERO);
         // Time missed outside the competition is not made up for.
         for new in found.iter_mut().filter(|known| !known.competes) {
-            *new = Known { had: new.had.max(least), competes: true, ..*new };
+            *new = RotationState { had: new.had.max(least), competes: true, ..*new };
         }
         self.known.values_mut().for_each(|known| known.competes = false);
         self.known.set(competitors.iter().copied().zip(found.iter().copied()));
@@ -73,7 +73,9 @@ impl<K: Copy + Ord> Rotation<K> {
         for key in seated {
             match self.known.get_mut(&key) {
                 Some(known) => known.seated = true,
-                None => self.known.insert(key, Known { seated: true, ..Known::default() }),
+                None => self
+                    .known
+                    .insert(key, RotationState { seated: true, ..RotationState::default() }),
             }
         }
     }

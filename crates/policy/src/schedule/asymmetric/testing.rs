@@ -2,7 +2,7 @@
 
 use super::super::{Allocated, Quantum, QuantumOutcome, QueuedJob, Rates, Thread};
 use crate::evidence::Evidence;
-use crate::plan::{Place, Why};
+use crate::plan::{Place, PlaceReason};
 use crate::policy::Policy;
 use crate::testing::machine;
 use colocate_evidence::{JobIdx, TaskId};
@@ -45,7 +45,7 @@ pub fn machines() -> Vec<Machine> {
 
 /// What became of a thread.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Placed {
+pub struct ThreadOutcome {
     pub id: TaskId,
     pub pu: Option<PuIdx>,
     /// Where it was put before the quantum began.
@@ -119,7 +119,7 @@ impl World {
 
     /// Asks for a quantum after one with these shares, and lets it run: a thread that is left to
     /// the kernel stays.
-    pub fn quantum(&mut self, policy: &mut dyn Policy, shares: &[Vec<f64>]) -> Vec<Placed> {
+    pub fn quantum(&mut self, policy: &mut dyn Policy, shares: &[Vec<f64>]) -> Vec<ThreadOutcome> {
         let queue = self.queue(shares);
         let now =
             Quantum { number: self.number, machine: &self.machine, pus: &self.pus, queue: &queue };
@@ -139,14 +139,16 @@ impl World {
         for thread in queue.iter().flat_map(|job| &job.threads) {
             let at = plan.decisions.binary_search_by_key(&thread.id, |decision| decision.task);
             let decision = &plan.decisions[at.expect("every thread is decided on")];
-            let Why::Chosen { allocated, .. } = &decision.why else { panic!("{decision:?}") };
+            let PlaceReason::Chosen { allocated, .. } = &decision.why else {
+                panic!("{decision:?}")
+            };
             let (pu, put) =
                 (decision.place.pu().map(index), initial.get(&thread.id).copied().map(index));
             let TaskId { job, order } = thread.id;
             let before = &mut self.at[job.0 as usize][order as usize];
             let now = pu.or(put).filter(|_| !thread.bound).unwrap_or(*before);
             let moved = std::mem::replace(before, now) != now;
-            placed.push(Placed { id: thread.id, pu, put, why: allocated.clone(), moved });
+            placed.push(ThreadOutcome { id: thread.id, pu, put, why: allocated.clone(), moved });
         }
         placed
     }

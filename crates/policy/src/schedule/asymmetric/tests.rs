@@ -1,6 +1,6 @@
 //! What holds of all schedulers for fast and slow cores, by drawn machines and programs.
 
-use super::testing::{Placed, World, amp_4x12, machines, parallel, serial};
+use super::testing::{ThreadOutcome, World, amp_4x12, machines, parallel, serial};
 use crate::{Policy, PolicySpec};
 use colocate_evidence::TaskId;
 use colocate_machine::PuIdx;
@@ -84,7 +84,7 @@ proptest! {
             let mut moves: BTreeMap<TaskId, usize> = BTreeMap::new();
             for number in 0..10 {
                 let placed = world.quantum(&mut *scheduler, &shares);
-                let moved: Vec<&Placed> = placed.iter().filter(|placed| placed.moved).collect();
+                let moved: Vec<&ThreadOutcome> = placed.iter().filter(|placed| placed.moved).collect();
                 prop_assert!(number == 0 || moved.is_empty(), "{number}: {moved:?}");
                 moved.iter().for_each(|placed| *moves.entry(placed.id).or_default() += 1);
             }

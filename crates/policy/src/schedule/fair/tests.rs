@@ -3,7 +3,7 @@
 use super::super::testing::{queue, run};
 use super::super::{JobUsage, QuantumOutcome};
 use super::*;
-use crate::schedule::progress::Progress;
+use crate::schedule::progress::JobProgress;
 use crate::testing::machine;
 use colocate_evidence::JobIdx;
 use colocate_machine::{Machine, Nanos};
@@ -19,7 +19,7 @@ fn next(
     machine: &Machine,
     jobs: &[QueuedJob],
     took: Option<Nanos>,
-) -> Vec<Choice> {
+) -> Vec<SelectedJob> {
     if let Some(took) = took {
         fair.table.on_quantum_end(&QuantumOutcome { throttled: false, took, did: &[] });
     }
@@ -40,7 +40,7 @@ fn done(fair: &Fair, job: u32) -> f64 {
 }
 
 fn is_estimated(fair: &Fair, job: u32) -> bool {
-    fair.table.of(JobIdx(job)).is_some_and(Progress::is_estimated)
+    fair.table.of(JobIdx(job)).is_some_and(JobProgress::is_estimated)
 }
 
 /// Settings with which an estimate is good for so many quanta.
@@ -48,7 +48,7 @@ fn valid(valid: u32) -> Estimating {
     Estimating { valid, apart: 1, ..Estimating::USUAL }
 }
 
-fn estimates(choices: &[Choice]) -> usize {
+fn estimates(choices: &[SelectedJob]) -> usize {
     choices.iter().filter(|choice| choice.selected == Selected::Estimated).count()
 }
 

@@ -28,7 +28,7 @@ pub(super) const NODES: usize = 2_000;
 pub(super) const TOLERANCE: f64 = 1e-4;
 
 /// Result of the search.
-pub(super) struct Found {
+pub(super) struct SearchResult {
     /// The best placement found: threads by usable core.
     pub groups: Vec<Vec<usize>>,
     /// Share by which the STP of the best placement may be greater, at most.
@@ -36,7 +36,7 @@ pub(super) struct Found {
 }
 
 /// The best placement of all threads within `nodes` partial placements, no worse than `start`.
-pub(super) fn best(judge: &Whole<'_>, start: Vec<Vec<usize>>, nodes: usize) -> Found {
+pub(super) fn best(judge: &Whole<'_>, start: Vec<Vec<usize>>, nodes: usize) -> SearchResult {
     let threads = judge.demands.len();
     let beside = most_beside_one(judge);
     let mut order: Vec<usize> = (0..threads).collect();
@@ -51,7 +51,7 @@ pub(super) fn best(judge: &Whole<'_>, start: Vec<Vec<usize>>, nodes: usize) -> F
     // `TOLERANCE` at least: branches within it were dropped.
     // Where nothing was left untried `open` is 0.
     let gap = (search.open / search.known - 1.0).max(TOLERANCE);
-    Found { groups: search.best, gap }
+    SearchResult { groups: search.best, gap }
 }
 
 /// State of the search.

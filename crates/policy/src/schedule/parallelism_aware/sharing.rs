@@ -76,7 +76,7 @@ const REMEMBERED: u64 = 100;
 
 /// Time of threads on fast cores.
 #[derive(Clone, Debug, Default)]
-pub struct Sharing {
+pub struct FastCoreTime {
     known: Sorted<TaskId, Had>,
     /// Quanta so far.
     quanta: u64,
@@ -91,7 +91,7 @@ struct Had {
 }
 
 /// Input and state of one quantum.
-struct Round<'a> {
+struct SharingRound<'a> {
     cores: &'a Cores,
     sharers: &'a [Sharer<'a>],
     /// By sharer: seconds on fast cores.
@@ -106,7 +106,7 @@ struct Round<'a> {
     done: Vec<bool>,
 }
 
-impl Sharing {
+impl FastCoreTime {
     /// Moves for the next quantum. `shared` are fast cores; `busy` is true for cores with a thread
     /// that does not sleep; `took` is the length of the last quantum; `cost` is the weight of a
     /// refill.
@@ -123,7 +123,7 @@ impl Sharing {
         let done = vec![false; sharers.len()];
         let half = took.as_secs_f64() / 2.0;
         // A thread has at most one fast core at a time.
-        let mut round = Round { cores, sharers, had, half, cost, each: each.min(1.0), done };
+        let mut round = SharingRound { cores, sharers, had, half, cost, each: each.min(1.0), done };
         round.changes(shared, busy)
     }
 
@@ -163,7 +163,7 @@ impl Sharing {
     }
 }
 
-impl Round<'_> {
+impl SharingRound<'_> {
     /// Moves to idle fast cores, then exchanges of holders and challengers.
     fn changes(&mut self, shared: &[usize], busy: &[bool]) -> Vec<Change> {
         let cores = self.cores;

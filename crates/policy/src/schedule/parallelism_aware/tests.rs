@@ -1,7 +1,7 @@
 //! The properties of `parallelism-aware`, by hand and by drawn machines and programs.
 
 use super::super::asymmetric::testing::{
-    Placed, World, amp_4x12, halves, machines, parallel, serial,
+    ThreadOutcome, World, amp_4x12, halves, machines, parallel, serial,
 };
 use super::*;
 use crate::testing::machine;
@@ -9,24 +9,25 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Serial phases only.
-const SERIAL: Settings = Settings { spare: false, ..Settings::USUAL };
+const SERIAL: ParallelismAwareSettings =
+    ParallelismAwareSettings { spare: false, ..ParallelismAwareSettings::USUAL };
 
 /// The same, whatever it costs.
-const FREE: Settings = Settings { cost: 0.0, ..SERIAL };
+const FREE: ParallelismAwareSettings = ParallelismAwareSettings { cost: 0.0, ..SERIAL };
 
-fn new(settings: Settings) -> ParallelismAware {
+fn new(settings: ParallelismAwareSettings) -> ParallelismAware {
     ParallelismAware::new(settings)
 }
 
 /// Job, thread and PU of all that are placed.
-fn numbers(placed: &[Placed]) -> Vec<(u32, u32, u32)> {
-    let each = |placed: &Placed| Some((placed.id.job.0, placed.id.order, placed.pu?.0));
+fn numbers(placed: &[ThreadOutcome]) -> Vec<(u32, u32, u32)> {
+    let each = |placed: &ThreadOutcome| Some((placed.id.job.0, placed.id.order, placed.pu?.0));
     placed.iter().filter_map(each).collect()
 }
 
 /// The same of all that are put somewhere and left to the kernel.
-fn put(placed: &[Placed]) -> Vec<(u32, u32, u32)> {
-    let each = |placed: &Placed| Some((placed.id.job.0, placed.id.order, placed.put?.0));
+fn put(placed: &[ThreadOutcome]) -> Vec<(u32, u32, u32)> {
+    let each = |placed: &ThreadOutcome| Some((placed.id.job.0, placed.id.order, placed.put?.0));
     placed.iter().filter_map(each).collect()
 }
 
@@ -119,7 +120,7 @@ fn sleepers_take_no_place() {
 fn short_phases_do_not_cross() {
     let mut world = World::new(machine("core:1 + slow core:3"), &[3]);
     world.quantum = Nanos::from_millis(1);
-    let quanta = |settings: Settings, world: &mut World| -> String {
+    let quanta = |settings: ParallelismAwareSettings, world: &mut World| -> String {
         let mut pa = new(settings);
         let longer = [vec![serial(3, 2); 8], vec![parallel(3), serial(3, 1)]].concat();
         // The first question is asked before anything was seen for any time.
@@ -144,7 +145,7 @@ fn short_phases_do_not_cross() {
 fn not_worth_it_is_no_obstacle() {
     let mut world = World::new(halves("l3:2 core:2", &[0]), &[3, 3]);
     world.quantum = Nanos(100_000);
-    let mut pa = new(Settings::USUAL);
+    let mut pa = new(ParallelismAwareSettings::USUAL);
     world.quantum(&mut pa, &[parallel(3), parallel(3)]);
     let placed = world.quantum(&mut pa, &[serial(3, 2), serial(3, 2)]);
     assert_eq!((numbers(&placed), put(&placed)), (vec![(1, 2, 0)], vec![]));
@@ -153,7 +154,7 @@ fn not_worth_it_is_no_obstacle() {
 #[test]
 fn alike_is_os() {
     let mut world = World::new(machine("core:4 pu:2"), &[4, 1]);
-    let mut pa = new(Settings { spare: true, ..Settings::USUAL });
+    let mut pa = new(ParallelismAwareSettings { spare: true, ..ParallelismAwareSettings::USUAL });
     for _ in 0..3 {
         assert_eq!(numbers(&world.quantum(&mut pa, &[serial(4, 0), serial(1, 0)])), []);
     }
@@ -166,7 +167,7 @@ fn alike_is_os() {
 #[test]
 fn unknown_is_os() {
     let world = World::new(amp_4x12(), &[4]);
-    let mut pa = new(Settings::USUAL);
+    let mut pa = new(ParallelismAwareSettings::USUAL);
     for _ in 0..3 {
         let mut queue = world.queue(&[serial(4, 0)]);
         queue[0].runnable = None;
@@ -178,7 +179,7 @@ fn unknown_is_os() {
     let mut queue = world.queue(&[serial(4, 0)]);
     (queue[0].runnable, queue[0].just_ran) = (None, false);
     let now = Quantum { number: 0, machine: &world.machine, pus: &world.pus, queue: &queue };
-    let mut pa = new(Settings::USUAL);
+    let mut pa = new(ParallelismAwareSettings::USUAL);
     assert_eq!(pa.choose(&now), leave_to_kernel(now.queue));
     assert!(pa.messages.drain().is_empty());
 }
@@ -205,7 +206,7 @@ fn phases_of(pa: &ParallelismAware) -> Vec<Option<JobPhase>> {
         .collect()
 }
 
-fn serial_places(placed: &[Placed]) -> Vec<PuIdx> {
+fn serial_places(placed: &[ThreadOutcome]) -> Vec<PuIdx> {
     let serial = placed.iter().filter(|placed| placed.why == Allocated::SerialPhase);
     serial.filter_map(|placed| placed.pu).collect()
 }
@@ -221,7 +222,7 @@ proptest! {
         let mut world = World::new(machines()[which].clone(), &THREADS);
         world.pus.retain(|pu| pu.idx() == 0 || !left_out.contains(&pu.idx()));
         let cores = Cores::new(&world.machine, &world.pus);
-        let mut pa = new(Settings { spare, ..FREE });
+        let mut pa = new(ParallelismAwareSettings { spare, ..FREE });
         for shares in course {
             let placed = world.quantum(&mut pa, &shares);
             prop_assert!(placed.iter().flat_map(|placed| [placed.pu, placed.put]).flatten().all(|pu| world.pus.contains(&pu)));
@@ -234,9 +235,9 @@ proptest! {
             prop_assert_eq!(serial.len(), seats);
             // No thread begins where a serial thread is.
             for pu in serial {
-                let on = |placed: &&Placed| placed.pu.or(placed.put) == Some(pu);
+                let on = |placed: &&ThreadOutcome| placed.pu.or(placed.put) == Some(pu);
                 prop_assert_eq!(placed.iter().filter(on).count(), 1);
-                let stays = |placed: &&Placed| !pa.phases.sleeps(placed.id.job) && world.queue(&shares).iter()
+                let stays = |placed: &&ThreadOutcome| !pa.phases.sleeps(placed.id.job) && world.queue(&shares).iter()
                     .flat_map(|job| &job.threads).any(|thread| thread.id == placed.id && thread.pu == Some(pu));
                 prop_assert_eq!(placed.iter().filter(stays).count(), 1);
             }
@@ -296,7 +297,7 @@ proptest! {
     fn fair_to_candidates(which in 0_usize..5, jobs in 1_usize..14, quanta in 1_usize..40) {
         let mut world = World::new(machines()[which].clone(), &vec![1; jobs]);
         let fast = Cores::new(&world.machine, &world.pus).fast().count();
-        let mut pa = new(Settings::USUAL);
+        let mut pa = new(ParallelismAwareSettings::USUAL);
         let mut had = vec![0_usize; jobs];
         for _ in 0..quanta {
             let placed = world.quantum(&mut pa, &vec![vec![1.0]; jobs]);

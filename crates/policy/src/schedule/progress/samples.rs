@@ -60,12 +60,12 @@ pub(super) fn signature(job: &QueuedJob, speed: f64) -> Signature {
 
 /// Signature of a quantum alone, and the cycles per instruction there.
 #[derive(Clone, Debug, PartialEq)]
-struct Sample {
+struct QuantumSample {
     signature: Signature,
     cycles: f64,
 }
 
-impl Sample {
+impl QuantumSample {
     /// Distance of a signature from the sample, in parts of `scale`.
     fn distance(&self, to: &Signature, scale: &[f64; NEAREST]) -> f64 {
         let difference = difference(&self.signature, to, scale);
@@ -84,12 +84,12 @@ pub(super) struct Nearest {
 
 /// Samples of a job, at most [`MOST`].
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Samples(Vec<Sample>);
+pub(super) struct JobSamples(Vec<QuantumSample>);
 
-impl Samples {
+impl JobSamples {
     /// Adds a sample. True if its signature is new.
     pub fn put(&mut self, signature: Signature, cycles: f64) -> bool {
-        let sample = Sample { signature, cycles };
+        let sample = QuantumSample { signature, cycles };
         let scale = self.scale(&signature);
         let is_full = self.0.len() == MOST;
         let away: Vec<f64> =
@@ -167,7 +167,12 @@ fn dot(a: &[f64; NEAREST], b: &[f64; NEAREST]) -> f64 {
 }
 
 /// Point nearest to a signature on the segment between two samples.
-fn on_segment(a: &Sample, b: &Sample, to: &Signature, scale: &[f64; NEAREST]) -> Sample {
+fn on_segment(
+    a: &QuantumSample,
+    b: &QuantumSample,
+    to: &Signature,
+    scale: &[f64; NEAREST],
+) -> QuantumSample {
     let along = difference(&b.signature, &a.signature, scale);
     let there = difference(to, &a.signature, scale);
     let length = dot(&along, &along);
@@ -175,7 +180,7 @@ fn on_segment(a: &Sample, b: &Sample, to: &Signature, scale: &[f64; NEAREST]) ->
     let part = if length > 0.0 { (dot(&along, &there) / length).clamp(0.0, 1.0) } else { 0.0 };
     let signature =
         std::array::from_fn(|level| Some(between(a.signature[level]?, b.signature[level]?, part)));
-    Sample { signature, cycles: between(a.cycles, b.cycles, part) }
+    QuantumSample { signature, cycles: between(a.cycles, b.cycles, part) }
 }
 
 /// Point between `a` and `b` at `part` of the way.
@@ -195,7 +200,7 @@ mod tests {
 
     #[test]
     fn nothing_counted() {
-        let mut samples = Samples::default();
+        let mut samples = JobSamples::default();
         assert_eq!(samples.nearest(&[None; 2]), None);
         samples.put([None; 2], 2.0);
         samples.put([None; 2], 3.0);
@@ -205,7 +210,7 @@ mod tests {
     /// 3 is a fourth of the way from 2 to 6, where the cycles are 1 and 3.
     #[test]
     fn by_hand() {
-        let mut samples = Samples::default();
+        let mut samples = JobSamples::default();
         samples.put(of(&[2.0, 0.0]), 1.0);
         samples.put(of(&[6.0, 0.0]), 3.0);
         assert_eq!(samples.nearest(&of(&[3.0, 0.0])), Some(Nearest { cycles: 1.5, off: 0.0 }));
@@ -236,7 +241,7 @@ mod tests {
     /// phase, or nearly.
     #[test]
     fn what_differs_counts() {
-        let mut samples = Samples::default();
+        let mut samples = JobSamples::default();
         samples.put(of(&[8.0, 4.0]), 2.0);
         samples.put(of(&[6.0, 0.0]), 1.0);
         let found = samples.nearest(&of(&[6.0, 1.0])).unwrap();
@@ -257,7 +262,7 @@ mod tests {
             b in ([0.6_f64..1.0, 0.03_f64..0.1], 0.3_f64..5.0),
             part in 0.0_f64..=1.0,
         ) {
-            let mut samples = Samples::default();
+            let mut samples = JobSamples::default();
             samples.put(of(&a.0), a.1);
             samples.put(of(&b.0), b.1);
             let mixed = |a: f64, b: f64| a * part + b * (1.0 - part);
@@ -267,7 +272,7 @@ mod tests {
 
         #[test]
         fn between_the_samples(all in phases(), to in [0.0_f64..2.0, 0.0_f64..0.2]) {
-            let mut samples = Samples::default();
+            let mut samples = JobSamples::default();
             for (requests, cycles) in &all {
                 samples.put(of(requests), *cycles);
             }

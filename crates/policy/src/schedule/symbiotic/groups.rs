@@ -1,19 +1,19 @@
 //! Groups of threads by core: the present groups.
 
-use crate::places::Places;
+use crate::places::UsableMachine;
 use crate::schedule::Thread;
 
 /// Threads by usable core.
-pub(in crate::schedule) type Groups = Vec<Vec<usize>>;
+pub(in crate::schedule) type CoreGroups = Vec<Vec<usize>>;
 
 /// Number of usable PUs of each usable core.
-pub(in crate::schedule) fn pus_of_cores(places: &Places<'_>) -> Vec<usize> {
+pub(in crate::schedule) fn pus_of_cores(places: &UsableMachine<'_>) -> Vec<usize> {
     places.cores.iter().map(|core| core.pus.len()).collect()
 }
 
 /// Number of threads that each usable core may have: its even share where cores are alike or there
 /// is a core for each thread, else its number of PUs.
-fn rooms(places: &Places<'_>, threads: usize) -> Vec<usize> {
+fn rooms(places: &UsableMachine<'_>, threads: usize) -> Vec<usize> {
     let cores = &places.cores;
     let share = threads.div_ceil(cores.len().max(1)).max(1);
     let is_shared_out = places.is_even() || threads <= cores.len();
@@ -23,12 +23,12 @@ fn rooms(places: &Places<'_>, threads: usize) -> Vec<usize> {
 
 /// The present groups: threads on their last cores as far as there is room, the others on the
 /// emptiest.
-pub(in crate::schedule) fn staying(places: &Places<'_>, threads: &[&Thread]) -> Groups {
+pub(in crate::schedule) fn staying(places: &UsableMachine<'_>, threads: &[&Thread]) -> CoreGroups {
     let cores = &places.cores;
     let rooms = rooms(places, threads.len());
     let mut core_at = vec![None; places.machine.cores.len()];
     cores.iter().enumerate().for_each(|(at, core)| core_at[core.core.idx()] = Some(at));
-    let mut groups: Groups = vec![Vec::new(); cores.len()];
+    let mut groups: CoreGroups = vec![Vec::new(); cores.len()];
     let mut rest = Vec::new();
     for (at, thread) in threads.iter().enumerate() {
         let last = thread.pu.and_then(|pu| core_at[places.machine.core_of(pu).idx()]);
@@ -45,10 +45,10 @@ pub(in crate::schedule) fn staying(places: &Places<'_>, threads: &[&Thread]) -> 
 
 /// Puts each thread on the emptiest core with room, the first in the order of spreading.
 fn put_on_the_emptiest(
-    places: &Places<'_>,
+    places: &UsableMachine<'_>,
     rooms: &[usize],
     rest: Vec<usize>,
-    groups: &mut Groups,
+    groups: &mut CoreGroups,
 ) {
     let order = places.spread_cores();
     let mut rest = rest.into_iter();

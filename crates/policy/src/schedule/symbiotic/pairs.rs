@@ -5,14 +5,14 @@
 //! pair takes one product of two stacks and two divisions.
 //!
 //! # Properties
-//! - **The equation's**: the same slowdowns and costs as [`Mode::slowdown`] returns, pair by pair,
-//!   to rounding. -> test `as_the_equation_says`
+//! - **The equation's**: the same slowdowns and costs as [`CoreCoefficients::slowdown`] returns,
+//!   pair by pair, to rounding. -> test `as_the_equation_says`
 
 use super::Objective;
-use colocate_model::symbiosis::Mode;
+use colocate_model::symbiosis::CoreCoefficients;
 
 /// Slowdowns and costs of all pairs of threads.
-pub(super) struct Pairs {
+pub(super) struct PairSlowdowns {
     n: usize,
     aim: Objective,
     /// By thread: `Σ α + Σ β·a`, the part of its own stack in its slowdown.
@@ -30,9 +30,9 @@ pub(super) struct Pairs {
     most: f64,
 }
 
-impl Pairs {
+impl PairSlowdowns {
     /// All pairs of threads with these stacks alone.
-    pub fn new(mode: &Mode, aim: Objective, stacks: &[&[f64]]) -> Self {
+    pub fn new(mode: &CoreCoefficients, aim: Objective, stacks: &[&[f64]]) -> Self {
         let n = stacks.len();
         let c = &mode.coefficients;
         let alpha = c.iter().fold(0.0, |sum, c| sum + c.alpha);
@@ -132,7 +132,7 @@ mod tests {
             let stacks: Vec<&[f64]> = stacks.iter().map(Vec::as_slice).collect();
             for (threads, aim) in [(2, Objective::Stp), (4, Objective::Antt)] {
                 let mode = model.mode(threads);
-                let pairs = Pairs::new(&mode, aim, &stacks);
+                let pairs = PairSlowdowns::new(&mode, aim, &stacks);
                 for (a, b) in (0..count).flat_map(|a| (0..count).map(move |b| (a, b))) {
                     let each = [mode.slowdown(stacks[a], stacks[b]), mode.slowdown(stacks[b], stacks[a])];
                     let cost = aim.cost(each[0]) + aim.cost(each[1]);

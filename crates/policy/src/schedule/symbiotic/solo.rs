@@ -27,7 +27,7 @@
 //! [`Conditioning::is_good`]: colocate_model::symbiosis::Conditioning::is_good
 
 use super::stacks::StackTable;
-use crate::places::Places;
+use crate::places::UsableMachine;
 use crate::schedule::{Quantum, Selected, Thread, select};
 use colocate_evidence::TaskId;
 use colocate_machine::PuIdx;
@@ -41,7 +41,7 @@ pub(crate) const GOOD_FOR: u64 = 20;
 
 /// A thread that runs alone on a core.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Alone {
+pub(super) struct SoloThread {
     pub thread: TaskId,
     /// Place among the usable cores.
     core: usize,
@@ -63,10 +63,10 @@ impl Ration {
         &mut self,
         now: &Quantum<'_>,
         table: &StackTable,
-        places: &Places<'_>,
+        places: &UsableMachine<'_>,
         well_conditioned: bool,
         chosen: &mut Vec<(usize, Selected)>,
-    ) -> Vec<Alone> {
+    ) -> Vec<SoloThread> {
         let contexts = places.pus.len();
         // At most a quarter of the contexts at once, but always enough for one core.
         let most = (select::float(contexts) / 4.0).max(select::float(places.width()));
@@ -88,7 +88,7 @@ impl Ration {
                 break;
             }
             let pu = thread.pu.filter(|pu| pus.contains(pu)).unwrap_or(pus[0]);
-            found.push(Alone { thread: thread.id, core, pu });
+            found.push(SoloThread { thread: thread.id, core, pu });
             if make_room(now, places, &found, chosen) {
                 self.credit -= empty;
                 self.given += 1;
@@ -121,7 +121,7 @@ fn wanting<'a>(
 
 /// The core where the thread last ran, else the first that no thread has alone; `None` without
 /// such.
-fn core_for(places: &Places<'_>, thread: &Thread, taken: &[Alone]) -> Option<usize> {
+fn core_for(places: &UsableMachine<'_>, thread: &Thread, taken: &[SoloThread]) -> Option<usize> {
     let cores = &places.cores;
     let last = thread.pu.and_then(|pu| cores.iter().position(|core| core.pus.contains(&pu)));
     last.into_iter()
@@ -133,8 +133,8 @@ fn core_for(places: &Places<'_>, thread: &Thread, taken: &[Alone]) -> Option<usi
 /// that run alone stay. False, with `chosen` unchanged, if they cannot fit.
 fn make_room(
     now: &Quantum<'_>,
-    places: &Places<'_>,
-    alone: &[Alone],
+    places: &UsableMachine<'_>,
+    alone: &[SoloThread],
     chosen: &mut Vec<(usize, Selected)>,
 ) -> bool {
     let taken: usize = alone.iter().map(|alone| places.cores[alone.core].pus.len()).sum();
@@ -161,7 +161,7 @@ fn make_room(
 }
 
 /// The usable PUs on cores that no thread has alone.
-pub(super) fn others(places: &Places<'_>, alone: &[Alone]) -> Vec<PuIdx> {
+pub(super) fn others(places: &UsableMachine<'_>, alone: &[SoloThread]) -> Vec<PuIdx> {
     let cores = places.cores.iter().enumerate();
     let left = cores.filter(|(core, _)| alone.iter().all(|alone| alone.core != *core));
     left.flat_map(|(_, core)| core.pus.iter().copied()).collect()

@@ -6,7 +6,7 @@ use crate::schedule::sorted::Sorted;
 use crate::schedule::{Thread, select};
 use colocate_evidence::TaskId;
 use colocate_model::CpiModel;
-use colocate_model::symbiosis::{Mode, inverse, normalised};
+use colocate_model::symbiosis::{CoreCoefficients, inverse, normalised};
 
 /// Stacks alone by thread, and the groups that ran together last.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +19,7 @@ pub(super) struct StackTable {
     component_of: Vec<usize>,
     /// Number of components.
     components: usize,
-    known: Sorted<TaskId, Known>,
+    known: Sorted<TaskId, ThreadStacks>,
     /// Groups of the last quantum, by core.
     together: Vec<Vec<TaskId>>,
     /// Number of quanta learned from.
@@ -28,7 +28,7 @@ pub(super) struct StackTable {
 
 /// Stacks of one thread.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Known {
+pub(super) struct ThreadStacks {
     /// Stack alone; `None` if unknown.
     alone: Option<Vec<f64>>,
     /// Number of the last quantum alone on a core.
@@ -97,8 +97,8 @@ impl StackTable {
     /// Takes in the stacks of the last quantum. Forgets threads that have ended. `mode` has the
     /// coefficients for as many threads as shared the fullest core; `None` if they do not give
     /// stacks alone.
-    pub fn learn(&mut self, mode: Option<&Mode>, there: &[LiveThread<'_>]) {
-        self.known.keep_only(there.iter().map(|there| there.thread.id), Known::default);
+    pub fn learn(&mut self, mode: Option<&CoreCoefficients>, there: &[LiveThread<'_>]) {
+        self.known.keep_only(there.iter().map(|there| there.thread.id), ThreadStacks::default);
         self.quanta += 1;
         let together = std::mem::take(&mut self.together);
         for group in &together {
@@ -118,7 +118,12 @@ impl StackTable {
     }
 
     /// Takes in the stacks of a core's threads in the last quantum.
-    fn note_group(&mut self, mode: Option<&Mode>, group: &[TaskId], shown: &[Vec<f64>]) {
+    fn note_group(
+        &mut self,
+        mode: Option<&CoreCoefficients>,
+        group: &[TaskId],
+        shown: &[Vec<f64>],
+    ) {
         let quanta = self.quanta;
         // A thread without siblings shows its stack alone.
         if let &[id] = group {
@@ -145,15 +150,15 @@ impl StackTable {
     }
 
     /// The entry of a thread, added if absent.
-    fn entry(&mut self, id: TaskId) -> &mut Known {
+    fn entry(&mut self, id: TaskId) -> &mut ThreadStacks {
         if self.known.get(&id).is_none() {
-            self.known.insert(id, Known::default());
+            self.known.insert(id, ThreadStacks::default());
         }
         self.known.get_mut(&id).expect("it is there now")
     }
 
     /// Averages a thread's stack alone with the known stack.
-    pub fn note(&mut self, id: TaskId, stack: &[f64]) -> &mut Known {
+    pub fn note(&mut self, id: TaskId, stack: &[f64]) -> &mut ThreadStacks {
         let weight = self.weight;
         let known = self.entry(id);
         match &mut known.alone {

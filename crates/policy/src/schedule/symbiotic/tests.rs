@@ -7,12 +7,12 @@ use crate::schedule::testing::{chosen, queue};
 use crate::testing::machine;
 use crate::{Evidence, Knowledge, PolicySpec};
 use colocate_machine::Machine;
-use colocate_model::stack::Parts;
+use colocate_model::stack::StackParts;
 use colocate_model::symbiosis::{Coefficients, Component, Conditioning, TrainedMode, normalised};
 use proptest::prelude::*;
 
 /// The parts of the stacks that are shown here.
-const PARTS: Parts = &["core", "memory", "other"];
+const PARTS: StackParts = &["core", "memory", "other"];
 
 /// Three components, each a part of its own; drawn coefficients of weak coupling for two and four
 /// threads.
@@ -65,12 +65,12 @@ pub(in crate::schedule) fn knowing(scheduler: Symbiotic, stacks: &[Vec<f64>]) ->
     scheduler
 }
 
-fn eager(gain: f64) -> Settings {
-    Settings { gain, ..Settings::USUAL }
+fn eager(gain: f64) -> SymbioticSettings {
+    SymbioticSettings { gain, ..SymbioticSettings::USUAL }
 }
 
 /// Jobs on each core.
-pub(in crate::schedule) fn on_core(machine: &Machine, choices: &[Choice]) -> Vec<Vec<usize>> {
+pub(in crate::schedule) fn on_core(machine: &Machine, choices: &[SelectedJob]) -> Vec<Vec<usize>> {
     let mut groups = vec![Vec::new(); machine.cores.len()];
     for (job, pu) in chosen(choices) {
         groups[machine.core_of(PuIdx(pu)).idx()].push(job as usize);
@@ -121,7 +121,7 @@ fn ran(
     machine: &Machine,
     model: &CpiModel,
     stacks: &[Vec<f64>],
-    choices: &[Choice],
+    choices: &[SelectedJob],
     queue: &mut [QueuedJob],
 ) {
     let groups = on_core(machine, choices);
@@ -147,7 +147,7 @@ fn learns_what_they_are_alone() {
         let machine = machine(spec);
         let mut rng = SplitMix64::new(5);
         let (model, truth) = (model(&mut rng), stacks(&mut rng, count));
-        let settings = Settings { weight: 1.0, gain: 0.0, ..Settings::USUAL };
+        let settings = SymbioticSettings { weight: 1.0, gain: 0.0, ..SymbioticSettings::USUAL };
         let mut scheduler = Symbiotic::new(model.clone(), settings);
         let (pus, mut queue) = (all(&machine), queue(&vec![0.0; count]));
         for _ in 0..3 {
@@ -181,7 +181,7 @@ fn parts_threads_that_disturb_each_other() {
     for (job, pu) in queue.iter_mut().zip(&pus) {
         job.threads[0].pu = Some(*pu);
     }
-    let mut scheduler = Symbiotic::new(model.clone(), Settings::USUAL);
+    let mut scheduler = Symbiotic::new(model.clone(), SymbioticSettings::USUAL);
     let first = scheduler.choose(&quantum(&machine, &pus, &queue));
     assert_eq!(on_core(&machine, &first), [[0, 1], [2, 3]]);
     ran(&machine, &model, &truth, &first, &mut queue);
@@ -202,7 +202,7 @@ fn stays() {
     let machine = machine("core:4 pu:2");
     let mut rng = SplitMix64::new(3);
     let (model, truth) = (model(&mut rng), stacks(&mut rng, 8));
-    let mut scheduler = Symbiotic::new(model.clone(), Settings::USUAL);
+    let mut scheduler = Symbiotic::new(model.clone(), SymbioticSettings::USUAL);
     let (pus, mut queue) = (all(&machine), queue(&[0.0; 8]));
     let mut last = Vec::new();
     for turn in 0..8 {
@@ -225,7 +225,7 @@ fn two_of_many_on_the_first_core() {
     for (job, pu) in queue.iter_mut().zip([4, 5, 6, 8, 9, 10, 12, 13, 0, 1]) {
         job.threads[0].pu = Some(PuIdx(pu));
     }
-    let mut scheduler = knowing(Symbiotic::new(model, Settings::USUAL), &stacks);
+    let mut scheduler = knowing(Symbiotic::new(model, SymbioticSettings::USUAL), &stacks);
     assert_eq!(scheduler.choose(&quantum(&machine, &pus, &queue)).len(), 10);
 }
 
@@ -236,7 +236,7 @@ fn without_stacks_all_stay() {
     for (job, pu) in queue.iter_mut().zip([3, 1, 0, 2]) {
         job.threads[0].pu = Some(PuIdx(pu));
     }
-    let mut scheduler = Symbiotic::new(model(&mut SplitMix64::new(1)), Settings::USUAL);
+    let mut scheduler = Symbiotic::new(model(&mut SplitMix64::new(1)), SymbioticSettings::USUAL);
     let found = chosen(&scheduler.choose(&quantum(&machine, &pus, &queue)));
     assert_eq!(found, [(0, 3), (1, 1), (2, 0), (3, 2)]);
     assert!(scheduler.state().starts_with("0 threads' stacks known, groups changed 0 times"));
@@ -245,7 +245,7 @@ fn without_stacks_all_stay() {
 #[test]
 fn stacks_of_another_host_are_ignored() {
     let machine = machine("core:2 pu:2");
-    let parts: [(Parts, usize); 4] = [
+    let parts: [(StackParts, usize); 4] = [
         (&["core", "memory"], 0),
         // As many, but others, and the same in another order.
         (&["core", "memory", "caches"], 0),
@@ -254,7 +254,8 @@ fn stacks_of_another_host_are_ignored() {
     ];
     for (parts, known) in parts {
         let (pus, mut queue) = (all(&machine), queue(&[0.0; 4]));
-        let mut scheduler = Symbiotic::new(model(&mut SplitMix64::new(1)), Settings::USUAL);
+        let mut scheduler =
+            Symbiotic::new(model(&mut SplitMix64::new(1)), SymbioticSettings::USUAL);
         for _ in 0..3 {
             let choices = scheduler.choose(&quantum(&machine, &pus, &queue));
             for (job, (_, pu)) in queue.iter_mut().zip(chosen(&choices)) {
@@ -273,7 +274,7 @@ fn stacks_of_another_host_are_ignored() {
 fn the_head_runs_and_a_wide_job_alone() {
     let machine = machine("core:2 pu:2");
     let (pus, mut queue) = (all(&machine), queue(&[0.0; 7]));
-    let mut scheduler = Symbiotic::new(model(&mut SplitMix64::new(1)), Settings::USUAL);
+    let mut scheduler = Symbiotic::new(model(&mut SplitMix64::new(1)), SymbioticSettings::USUAL);
     let jobs: Vec<u32> = scheduler
         .choose(&quantum(&machine, &pus, &queue))
         .iter()
@@ -298,7 +299,7 @@ fn no_core_is_shared_while_another_is_empty() {
             job.threads[0].pu = Some(PuIdx(pu));
         }
         let model = model(&mut SplitMix64::new(1));
-        let mut scheduler = Symbiotic::new(model, Settings::USUAL);
+        let mut scheduler = Symbiotic::new(model, SymbioticSettings::USUAL);
         let choices = scheduler.choose(&quantum(&machine, &pus, &queue));
         let groups = on_core(&machine, &choices);
         assert!(groups.iter().all(|group| group.len() <= 1), "{groups:?}");
@@ -312,7 +313,7 @@ fn no_core_is_shared_while_another_is_empty() {
 fn asleep_shows_no_stack() {
     let machine = machine("core:2 pu:2");
     let (pus, mut queue) = (all(&machine), queue(&[0.0; 1]));
-    let mut scheduler = Symbiotic::new(strongly_coupled(), Settings::USUAL);
+    let mut scheduler = Symbiotic::new(strongly_coupled(), SymbioticSettings::USUAL);
     let mut known = |runnable: f64, stack: [f64; 3]| {
         queue[0].just_ran = true;
         queue[0].threads[0].runnable = Some(runnable);
@@ -341,9 +342,13 @@ fn strongly_coupled() -> CpiModel {
 
 /// As many quanta of eight jobs on four cores of two; the scheduler after them, and what was
 /// chosen.
-fn quanta(model: &CpiModel, truth: &[Vec<f64>], count: usize) -> (Symbiotic, Vec<Vec<Choice>>) {
+fn quanta(
+    model: &CpiModel,
+    truth: &[Vec<f64>],
+    count: usize,
+) -> (Symbiotic, Vec<Vec<SelectedJob>>) {
     let machine = machine("core:4 pu:2");
-    let settings = Settings { weight: 1.0, ..Settings::USUAL };
+    let settings = SymbioticSettings { weight: 1.0, ..SymbioticSettings::USUAL };
     let mut scheduler = Symbiotic::new(model.clone(), settings);
     let (pus, mut queue) = (all(&machine), queue(&[0.0; 8]));
     let mut quantum = || {
@@ -370,8 +375,8 @@ fn solo_shows_what_stacks_together_do_not() {
         let found = scheduler.table.stacks(&[], &[&thread])[0].to_vec();
         assert!(found.iter().zip(truth).all(|(found, truth)| (found - truth).abs() < 1e-12));
     }
-    let own = |choice: &Choice| choice.places[0].1 == Allocated::OwnCores;
-    let alone: Vec<&Choice> = choices.iter().flatten().filter(|choice| own(choice)).collect();
+    let own = |choice: &SelectedJob| choice.places[0].1 == Allocated::OwnCores;
+    let alone: Vec<&SelectedJob> = choices.iter().flatten().filter(|choice| own(choice)).collect();
     assert!(alone.iter().all(|choice| choice.selected == Selected::Estimated));
     assert!(scheduler.state().ends_with(&format!("of their own {} times", alone.len())));
 }
@@ -386,7 +391,8 @@ fn solo_is_rationed() {
     assert!((70..=80).contains(&empty), "{empty}");
     assert!(choices.iter().all(|choices| choices.len() >= 7));
     for turn in choices.windows(2) {
-        let waits = |turn: &Vec<Choice>, job: u32| turn.iter().all(|choice| choice.job.0 != job);
+        let waits =
+            |turn: &Vec<SelectedJob>, job: u32| turn.iter().all(|choice| choice.job.0 != job);
         assert!((0..8).all(|job| !waits(&turn[0], job) || !waits(&turn[1], job)), "twice");
     }
 }
@@ -422,7 +428,7 @@ proptest! {
         let choices = scheduler.choose(&quantum(&machine, &pus, &queue));
         let found = cost(&model, 2, &stacks, &on_core(&machine, &choices));
         let threads: Vec<&Thread> = queue.iter().flat_map(|job| &job.threads).collect();
-        let stay = cost(&model, 2, &stacks, &staying(&Places::new(&machine, &pus), &threads));
+        let stay = cost(&model, 2, &stacks, &staying(&UsableMachine::new(&machine, &pus), &threads));
         let of_one = |group: &[usize]| cost(&model, 2, &stacks, &[group.to_vec()]);
         let best = cost(&model, 2, &stacks, &matching::in_groups(count, 4, 2, of_one));
         let over = stay - best - gain * Objective::Stp.whole(count, stay);
@@ -465,12 +471,12 @@ proptest! {
         }
         for kind in ["symbiotic", "symbiotic-numa"] {
             let new = match kind {
-                "symbiotic" => Symbiotic::new(model.clone(), Settings::USUAL),
-                _ => Symbiotic::with_homes(model.clone(), Settings::USUAL, HomeNodes::new(1.0)),
+                "symbiotic" => Symbiotic::new(model.clone(), SymbioticSettings::USUAL),
+                _ => Symbiotic::with_homes(model.clone(), SymbioticSettings::USUAL, HomeNodes::new(1.0)),
             };
             let mut scheduler = knowing(new, &stacks);
             let choices = scheduler.choose(&quantum(&machine, &pus, &queue));
-            let places = Places::new(&machine, &pus);
+            let places = UsableMachine::new(&machine, &pus);
             let threads: Vec<&Thread> =
                 queue.iter().take(usable).flat_map(|job| &job.threads).collect();
             let fullest = threads.len().div_ceil(places.cores.len());

@@ -6,15 +6,15 @@ use colocate_evidence::{JobIdx, TaskId, TaskSpan};
 use colocate_machine::described;
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, Nanos, Performance, PuNr};
-use colocate_model::phase::{Known, Work as PortWork};
+use colocate_model::phase::{Known, PortWork};
 use colocate_model::{Assumptions, MissCurve, Phase};
 use colocate_policy::policies::fixed::FixedPlan;
 use colocate_policy::{
-    Decision, DefaultPlacement, Knowledge, Place, Plan, Policy, PolicySpec, Why,
+    Decision, DefaultPlacement, Knowledge, Place, PlaceReason, Plan, Policy, PolicySpec,
 };
 use colocate_sim::{
-    JobSpec, Kernel, Method, Options, Outcome, Pages, PhaseIdx, PhaseSpec, Platform, Scenario,
-    Stretch, ThreadSpec, Work, simulate_with,
+    JobSpec, KernelScheduler, Method, Outcome, Pages, PhaseIdx, PhaseSegment, PhaseSpec, Platform,
+    Scenario, SimulationOptions, ThreadSpec, TotalWork, simulate_with,
 };
 
 /// Two sockets of two cores with two PUs each; a node and an L3 a socket. 1 GHz; 4 slots; port `i` does
@@ -112,16 +112,16 @@ pub const MUL: u32 = 1;
 pub const STREAM: u32 = 2;
 pub const LOAD: u32 = 3;
 
-pub fn stretch(phase: u32, instructions: u64) -> Stretch {
-    Stretch { phase: PhaseIdx(phase), instructions, sleep: Nanos::ZERO, barrier: false }
+pub fn stretch(phase: u32, instructions: u64) -> PhaseSegment {
+    PhaseSegment { phase: PhaseIdx(phase), instructions, sleep: Nanos::ZERO, barrier: false }
 }
 
-pub fn thread(course: &[Stretch]) -> ThreadSpec {
+pub fn thread(course: &[PhaseSegment]) -> ThreadSpec {
     ThreadSpec {
         name: "t".into(),
         born: Nanos::ZERO,
         course: course.to_vec(),
-        work: Work::Once,
+        work: TotalWork::Once,
         pages: Pages::FirstTouch,
         resident: Bytes::mib(64),
     }
@@ -139,7 +139,7 @@ pub fn placed(places: &[Place]) -> Plan {
         task: TaskId { job: JobIdx(job), order: 0 },
         name: "".into(),
         place,
-        why: Why::LeftToKernel,
+        why: PlaceReason::LeftToKernel,
     };
     Plan {
         version: colocate_policy::plan::VERSION,
@@ -163,8 +163,8 @@ pub fn ms(ms: u64) -> Nanos {
 }
 
 /// Turns that begin together end together, so that schedules can be traced by hand.
-pub fn together() -> Kernel {
-    Kernel { stagger: 1, ..Kernel::default() }
+pub fn together() -> KernelScheduler {
+    KernelScheduler { stagger: 1, ..KernelScheduler::default() }
 }
 
 pub fn scenario(jobs: Vec<JobSpec>) -> Scenario {
@@ -209,7 +209,7 @@ impl<P: Policy + Clone + 'static> Made for P {
 pub fn run_on(text: &str, scenario: &Scenario, policy: &(impl Made + ?Sized)) -> Outcome {
     let (machine, performance) = machine(text);
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
-    let options = Options { spans: 100_000, ..Options::default() };
+    let options = SimulationOptions { spans: 100_000, ..SimulationOptions::default() };
     let (mut policy, name) = policy.made();
     simulate_with(&platform, scenario, (&mut *policy, &name), &options, &mut |_| ()).unwrap()
 }

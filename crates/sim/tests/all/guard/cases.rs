@@ -3,11 +3,12 @@
 use super::common;
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, Nanos, Performance};
-use colocate_model::phase::{Known, Work as PortWork};
+use colocate_model::phase::{Known, PortWork};
 use colocate_model::{Assumptions, MissCurve};
 use colocate_policy::rng::SplitMix64;
 use colocate_sim::{
-    JobSpec, Kernel, PhaseIdx, PhaseSpec, Platform, Scenario, Stretch, ThreadSpec, Work,
+    JobSpec, KernelScheduler, PhaseIdx, PhaseSegment, PhaseSpec, Platform, Scenario, ThreadSpec,
+    TotalWork,
 };
 
 /// Between two decisions: the shortest that the published schedulers allow, which is hardest for the guard
@@ -92,7 +93,7 @@ fn any_phase(rng: &mut SplitMix64, number: usize) -> PhaseSpec {
 }
 
 /// One to three phases of 2 to 100 quanta each; one in five sleeps time and again, if not all is plain.
-fn any_course(rng: &mut SplitMix64, phases: usize, plain: bool) -> Vec<Stretch> {
+fn any_course(rng: &mut SplitMix64, phases: usize, plain: bool) -> Vec<PhaseSegment> {
     let sleeps = !plain && rng.below(5) == 0;
     let stretch = |rng: &mut SplitMix64| {
         let phase = PhaseIdx(u32::try_from(rng.below(phases)).unwrap());
@@ -100,7 +101,7 @@ fn any_course(rng: &mut SplitMix64, phases: usize, plain: bool) -> Vec<Stretch> 
         let sleep = if sleeps { between(rng, 1.0, 40.0) } else { 0.0 };
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // above 0 and small
         let (instructions, sleep) = ((millions * 1e6) as u64, Nanos((sleep * 1e6) as u64));
-        Stretch { phase, instructions, sleep, barrier: false }
+        PhaseSegment { phase, instructions, sleep, barrier: false }
     };
     (0..1 + rng.below(3)).map(|_| stretch(rng)).collect()
 }
@@ -123,7 +124,7 @@ fn any_jobs(rng: &mut SplitMix64, pus: usize, phases: usize, plain: bool) -> Vec
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // above 0 and small
         let alone_ms = (alone * part * 1e3) as u64;
         let thread = ThreadSpec {
-            work: Work::AloneFor(Nanos::from_millis(alone_ms)),
+            work: TotalWork::AloneFor(Nanos::from_millis(alone_ms)),
             ..common::thread(&course)
         };
         let name = format!("job {}", jobs.len());
@@ -151,7 +152,7 @@ pub fn any_case(seed: u64) -> Case {
         seed,
         phases,
         quantum: QUANTUM,
-        kernel: Kernel::default(),
+        kernel: KernelScheduler::default(),
         ..common::scenario(jobs)
     };
     Case { machine, performance, scenario }

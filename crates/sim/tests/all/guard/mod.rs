@@ -12,9 +12,9 @@ use colocate_engine::Meanwhile;
 use colocate_engine::guard::{Guarding, QuantumGuard};
 use colocate_evidence::SourceSet;
 use colocate_model::Assumptions;
-use colocate_policy::schedule::{Allocated, Choice, Selected};
+use colocate_policy::schedule::{Allocated, Selected, SelectedJob};
 use colocate_policy::{Evidence, Plan, Policy, PolicySpec};
-use colocate_sim::{Kernel, Platform, Scenario};
+use colocate_sim::{KernelScheduler, Platform, Scenario};
 use runs::{Bench, OTHER_LUCK, turnaround};
 use under::Under;
 
@@ -82,7 +82,7 @@ fn a_guarded_scheduler_keeps_what_it_gains() {
     let (machine, performance) = common::machine(common::SMALL);
     let jobs = (0..16).map(|n| common::job("j", [common::INT, common::MUL][n / 8], 8000)).collect();
     let scenario =
-        Scenario { quantum: QUANTUM, kernel: Kernel::default(), ..common::scenario(jobs) };
+        Scenario { quantum: QUANTUM, kernel: KernelScheduler::default(), ..common::scenario(jobs) };
     let platform = Platform::new(&machine, &performance, Assumptions::default()).unwrap();
     let (mut free, mut guarded) = (0.0, 0.0);
     for seed in scenario.seed..scenario.seed + 4 {
@@ -115,7 +115,7 @@ impl Policy for Mixes {
             let jobs = now.queue.iter().filter(move |job| (job.job.0 >= 8) == second);
             jobs.zip(now.pus.iter().skip(usize::from(second)).step_by(2))
         };
-        let choice = |(job, &pu): (&colocate_policy::schedule::QueuedJob, _)| Choice {
+        let choice = |(job, &pu): (&colocate_policy::schedule::QueuedJob, _)| SelectedJob {
             job: job.job,
             selected: Selected::HeadOfQueue,
             places: vec![(Some(pu), Allocated::Next)],

@@ -10,7 +10,7 @@ use super::under::Under;
 use colocate_engine::Meanwhile;
 use colocate_engine::guard::{Guarding, QuantumGuard};
 use colocate_policy::{Policy, PolicySpec};
-use colocate_sim::{Options, Platform, Scenario, simulate_with};
+use colocate_sim::{Platform, Scenario, SimulationOptions, simulate_with};
 use std::collections::BTreeMap;
 
 /// Runs under a scheduler have other luck than those under the kernel that they are compared with.
@@ -23,7 +23,7 @@ pub fn turnaround(
     scenario: &Scenario,
     scheduler: &mut dyn Policy,
 ) -> f64 {
-    let options = Options { meanwhile: waiting, ..Options::each_quantum() };
+    let options = SimulationOptions { meanwhile: waiting, ..SimulationOptions::each_quantum() };
     let look = &mut |_: &colocate_engine::Round<'_>| ();
     let outcome = simulate_with(platform, scenario, (scheduler, "test"), &options, look).unwrap();
     outcome.turnaround().unwrap().as_secs_f64()

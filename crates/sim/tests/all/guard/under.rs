@@ -2,7 +2,7 @@
 
 use colocate_evidence::SourceSet;
 use colocate_model::{CpiModel, Phase};
-use colocate_policy::schedule::{Allocated, Choice, QueuedJob, Selected};
+use colocate_policy::schedule::{Allocated, QueuedJob, Selected, SelectedJob};
 use colocate_policy::{Evidence, Knowledge, Plan, Policy, PolicySpec};
 use colocate_sim::{JobSpec, Platform, Scenario, alone_of};
 
@@ -22,7 +22,7 @@ impl Policy for OnePu {
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
         let (head, pu) = (&evidence.now.queue[0], evidence.now.pus[0]);
         let places = vec![(Some(pu), Allocated::Next); head.threads.len()];
-        evidence.plan(&[Choice { job: head.job, selected: Selected::HeadOfQueue, places }])
+        evidence.plan(&[SelectedJob { job: head.job, selected: Selected::HeadOfQueue, places }])
     }
 }
 
@@ -39,7 +39,7 @@ impl Policy for StarvesOne {
         let queue = evidence.now.queue;
         let last = queue.iter().map(|job| job.job).max();
         let runs = queue.iter().filter(|job| queue.len() == 1 || Some(job.job) != last);
-        let free = |job: &QueuedJob| Choice {
+        let free = |job: &QueuedJob| SelectedJob {
             job: job.job,
             selected: Selected::Drawn,
             places: vec![(None, Allocated::LeftToKernel); job.threads.len()],

@@ -7,8 +7,8 @@ use colocate_machine::Nanos;
 use colocate_model::Assumptions;
 use colocate_policy::PolicySpec;
 use colocate_sim::{
-    Barrier, BarrierWait, JobSpec, Kernel, Options, PhaseIdx, Platform, Scenario, Serial, Stretch,
-    ThreadSpec, Work, simulate_with,
+    Barrier, BarrierWait, JobSpec, KernelScheduler, PhaseIdx, PhaseSegment, Platform, Scenario,
+    Serial, SimulationOptions, ThreadSpec, TotalWork, simulate_with,
 };
 use common::{INT, ms, scenario, stretch, thread};
 
@@ -106,8 +106,8 @@ fn pair(percent: u64) -> (u64, u64, u64) {
 /// fast.
 fn program(percent: u64) -> Scenario {
     let (serial, parallel, pairs) = pair(percent);
-    let round = Stretch { barrier: true, ..stretch(INT, fast_ms(parallel)) };
-    let work = Work::Instructions(pairs * fast_ms(parallel));
+    let round = PhaseSegment { barrier: true, ..stretch(INT, fast_ms(parallel)) };
+    let work = TotalWork::Instructions(pairs * fast_ms(parallel));
     let member = ThreadSpec { work, ..thread(&[round]) };
     let serial =
         (serial > 0).then(|| Serial { phase: PhaseIdx(INT), instructions: fast_ms(serial) });
@@ -118,7 +118,7 @@ fn program(percent: u64) -> Scenario {
         threads: vec![member; 2],
         barrier: Some(Barrier { wait: BarrierWait::Sleep, serial }),
     };
-    let mut scenario = Scenario { kernel: Kernel::default(), ..scenario(vec![job]) };
+    let mut scenario = Scenario { kernel: KernelScheduler::default(), ..scenario(vec![job]) };
     for phase in &mut scenario.phases {
         phase.phase.dependent_cycles = colocate_model::phase::Known::new(1.0, "made up for a test");
     }
@@ -137,7 +137,7 @@ fn lasts(percent: u64, quantum: u64, seed: u64, name: &str) -> (f64, u64) {
     if unguarded.is_some() {
         scheduler = Box::new(QuantumGuard::new(scheduler, kind.name(), Guarding::default()));
     }
-    let options = Options::each_quantum();
+    let options = SimulationOptions::each_quantum();
     let outcome =
         simulate_with(&platform, &scenario, (&mut *scheduler, name), &options, &mut |_| ())
             .unwrap();

@@ -5,12 +5,12 @@
 use crate::common;
 
 use colocate_engine::{Host, HostError, Request};
-use colocate_engine::{Until, Workload};
+use colocate_engine::{RunSettings, Until};
 use colocate_evidence::Observation;
 use colocate_evidence::{Grant, SourceSet};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, Nanos, PuNr, described};
-use colocate_model::phase::{Known, Work as PortWork};
+use colocate_model::phase::{Known, PortWork};
 use colocate_model::rng::SplitMix64;
 use colocate_model::{Assumptions, MissCurve, Phase};
 use colocate_policy::Plan;
@@ -19,7 +19,7 @@ use colocate_policy::schedule::fair::{Fair, Mixing};
 use colocate_policy::schedule::progress::Estimating;
 use colocate_policy::{Evidence, Policy};
 use colocate_sim::run::knowns;
-use colocate_sim::{JobSpec, Method, PhaseSpec, Platform, Scenario, SimHost, Work};
+use colocate_sim::{JobSpec, Method, PhaseSpec, Platform, Scenario, SimHost, TotalWork};
 use common::{ms, scenario, stretch, thread};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -108,7 +108,7 @@ pub fn found(text: &str, scenario: &Scenario, mixing: Mixing, settings: Estimati
     let mut compared = Compared { fair, truth, found: Found::default() };
     let jobs = knowns(&platform, scenario, false).unwrap();
     let (until, watch) = (Until::Time(scenario.quantum), Nanos::ZERO);
-    let workload = Workload {
+    let workload = RunSettings {
         jobs: &jobs,
         policy: "fair",
         until,
@@ -192,7 +192,7 @@ fn random(seed: u64, phases: usize, alone: Nanos) -> Scenario {
             })
             .collect();
         let mut thread = thread(&course);
-        thread.work = Work::AloneFor(alone);
+        thread.work = TotalWork::AloneFor(alone);
         let threads = vec![thread];
         jobs.push(JobSpec {
             memory: Vec::new(),

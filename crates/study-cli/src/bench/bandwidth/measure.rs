@@ -1,27 +1,27 @@
 //! One run: the program, alone or beside copies.
 
-use super::program::{Program, Times};
+use super::program::{MeasuredProgram, WallAndCpuTime};
 use anyhow::Context;
 use colocate_cli::measure::harness::Measurement;
 use colocate_machine::Nanos;
 use colocate_study::traffic::{Condition, Copied};
 use smt_bench::thread::wall_ns;
-use smt_bench::traffic::{Generator, Tally};
+use smt_bench::traffic::{Generator, GeneratorTally};
 use std::time::Duration;
 
 /// Result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// Times of the program.
-    pub times: Times,
+    pub times: WallAndCpuTime,
     /// Requests of each copy meanwhile.
     pub copies: Vec<Copied>,
 }
 
 /// The program and its copies on this machine.
-pub struct Here {
+pub struct LocalMeasurement {
     /// The program.
-    pub program: Program,
+    pub program: MeasuredProgram,
     /// Copies, one for each of their PUs.
     pub generators: Vec<Generator>,
     /// For each rate in t/µs: the `nop`s of a copy after each line.
@@ -32,7 +32,7 @@ pub struct Here {
 /// fill the caches; 105 MiB at 10 t/µs take 172 ms.
 const BEFORE: Duration = Duration::from_millis(200);
 
-impl Measurement for Here {
+impl Measurement for LocalMeasurement {
     /// Traffic beside the program; `None` for the program alone.
     type Cell = Option<Condition>;
     type Sample = Measured;
@@ -56,7 +56,7 @@ impl Measurement for Here {
     }
 }
 
-impl Here {
+impl LocalMeasurement {
     fn run(&self, busy: &[Generator]) -> anyhow::Result<Option<Measured>> {
         let before = look(busy);
         let times = self.program.run();
@@ -68,7 +68,7 @@ impl Here {
 /// Requests of a copy until a moment.
 struct Look {
     at: Nanos,
-    tally: Tally,
+    tally: GeneratorTally,
 }
 
 fn look(generators: &[Generator]) -> Vec<Look> {
@@ -93,7 +93,8 @@ mod tests {
     /// 3,000 lines in 60 µs of CPU time, of 80 µs.
     #[test]
     fn copies_by_hand() {
-        let look = |at, lines, cpu_ns| Look { at: Nanos(at), tally: Tally { lines, cpu_ns } };
+        let look =
+            |at, lines, cpu_ns| Look { at: Nanos(at), tally: GeneratorTally { lines, cpu_ns } };
         let found = copied(&[look(1_000, 1_000, 5_000)], &[look(81_000, 4_000, 65_000)]);
         assert_eq!(found, [Copied { reached: Some(50.0), share_of_pu: Some(0.75) }]);
         let none = copied(&[look(5, 7, 7)], &[look(5, 7, 7)]);

@@ -10,7 +10,7 @@ use smt_bench::traffic::ROW_BYTES;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
+pub enum RequestedLines {
     /// Main memory: their lines fit in no cache.
     Memory,
     /// The second cache: their lines do not fit in the first one.
@@ -19,7 +19,7 @@ pub enum Level {
 
 /// PUs, by the kernel's numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Places {
+pub struct MeasurementPus {
     /// PU of the program.
     pub program: u32,
     /// PUs of the copies, in the order of use.
@@ -37,31 +37,31 @@ const PUBLISHED_COPIES: usize = 3;
 
 /// PUs of the program and of up to `wanted` copies. Named PUs are used in their order, the
 /// program's first. Without names, `level` decides: PUs of different cores for memory, PUs of one
-/// second cache for [`Level::L2`].
+/// second cache for [`RequestedLines::L2`].
 pub fn places(
     machine: Option<&Machine>,
     usable: &[u32],
     named: Option<Vec<u32>>,
-    level: Level,
+    level: RequestedLines,
     wanted: Option<u32>,
-) -> anyhow::Result<Places> {
+) -> anyhow::Result<MeasurementPus> {
     let mut all = match (named, level, machine) {
         (Some(named), ..) => distinct(asked(Some(named), usable)?)?,
-        (None, Level::L2, Some(machine)) => sharers(machine, usable)?,
-        (None, Level::Memory, Some(machine)) => apart(machine, usable),
+        (None, RequestedLines::L2, Some(machine)) => sharers(machine, usable)?,
+        (None, RequestedLines::Memory, Some(machine)) => apart(machine, usable),
         (None, _, None) => usable.to_vec(),
     };
     let default = match level {
         // At least one copy, so that a lack of PUs is an error.
-        Level::Memory => PUBLISHED_COPIES.min(all.len().saturating_sub(1)).max(1),
-        Level::L2 => 1,
+        RequestedLines::Memory => PUBLISHED_COPIES.min(all.len().saturating_sub(1)).max(1),
+        RequestedLines::L2 => 1,
     };
     let wanted = wanted.map_or(default, |wanted| wanted as usize);
     if all.len() <= wanted {
         return Err(too_few(&all, wanted));
     }
     all.truncate(1 + wanted);
-    Ok(Places { program: all.remove(0), copies: all })
+    Ok(MeasurementPus { program: all.remove(0), copies: all })
 }
 
 fn distinct(pus: Vec<u32>) -> anyhow::Result<Vec<u32>> {
@@ -118,8 +118,8 @@ fn holds_data(cache: &Cache) -> bool {
 }
 
 /// Rows of a copy's matrix, so that its lines do not fit in the cache above `level` of PU `pu`.
-/// `None` if the size of that cache, or for [`Level::L2`] of the second cache, is unknown.
-pub fn rows(machine: &Machine, pu: u32, level: Level) -> Option<u32> {
+/// `None` if the size of that cache, or for [`RequestedLines::L2`] of the second cache, is unknown.
+pub fn rows(machine: &Machine, pu: u32, level: RequestedLines) -> Option<u32> {
     let size = |wanted: Option<u8>| {
         let mine = machine.caches.iter().filter(|cache| {
             holds_data(cache)
@@ -129,8 +129,8 @@ pub fn rows(machine: &Machine, pu: u32, level: Level) -> Option<u32> {
         mine.max_by_key(|cache| cache.level)?.size
     };
     let rows = match level {
-        Level::Memory => rows_of(TIMES * size(None)?.0).max(PUBLISHED_ROWS),
-        Level::L2 => {
+        RequestedLines::Memory => rows_of(TIMES * size(None)?.0).max(PUBLISHED_ROWS),
+        RequestedLines::L2 => {
             let first = size(Some(1))?.0;
             let second = size(Some(2))?.0;
             // At most half of the second cache, which has to hold the lines.
@@ -140,7 +140,7 @@ pub fn rows(machine: &Machine, pu: u32, level: Level) -> Option<u32> {
     u32::try_from(rows).ok()
 }
 
-/// Rows of a copy's matrix for [`Level::Memory`] if the sizes of the caches are unknown.
+/// Rows of a copy's matrix for [`RequestedLines::Memory`] if the sizes of the caches are unknown.
 pub const ROWS_IF_UNKNOWN: u32 = 196_608;
 
 fn rows_of(bytes: u64) -> u64 {
@@ -176,7 +176,7 @@ mod tests {
     use colocate_cli::exit::{Failure, NO_CAPABILITY};
     use colocate_machine::read::synthetic;
 
-    fn told(done: anyhow::Result<Places>) -> (u8, String) {
+    fn told(done: anyhow::Result<MeasurementPus>) -> (u8, String) {
         let error = done.unwrap_err();
         (error.downcast_ref::<Failure>().unwrap().code, error.to_string())
     }
@@ -185,18 +185,21 @@ mod tests {
     #[test]
     fn copies_for_memory_are_far_away() {
         let machine = synthetic("core:2 pu:2").unwrap();
-        let found = places(Some(&machine), &[0, 1, 2, 3], None, Level::Memory, Some(2)).unwrap();
-        assert_eq!(found, Places { program: 0, copies: vec![2, 1] });
-        let found = places(Some(&machine), &[0, 1, 2, 3], None, Level::Memory, None).unwrap();
+        let found =
+            places(Some(&machine), &[0, 1, 2, 3], None, RequestedLines::Memory, Some(2)).unwrap();
+        assert_eq!(found, MeasurementPus { program: 0, copies: vec![2, 1] });
+        let found =
+            places(Some(&machine), &[0, 1, 2, 3], None, RequestedLines::Memory, None).unwrap();
         assert_eq!(found.copies, [2, 1, 3]);
     }
 
     #[test]
     fn copies_for_the_second_cache_share_it() {
         let machine = synthetic("l2:3 pu:2").unwrap();
-        let found = places(Some(&machine), &[0, 2, 3, 4, 5], None, Level::L2, None).unwrap();
-        assert_eq!(found, Places { program: 2, copies: vec![3] });
-        let (code, line) = told(places(Some(&machine), &[0, 2, 4], None, Level::L2, None));
+        let found =
+            places(Some(&machine), &[0, 2, 3, 4, 5], None, RequestedLines::L2, None).unwrap();
+        assert_eq!(found, MeasurementPus { program: 2, copies: vec![3] });
+        let (code, line) = told(places(Some(&machine), &[0, 2, 4], None, RequestedLines::L2, None));
         assert_eq!(
             (code, line.as_str()),
             (
@@ -208,12 +211,15 @@ mod tests {
 
     #[test]
     fn named_pus_are_taken_in_their_order() {
-        let found = places(None, &[0, 1, 2, 3], Some(vec![3, 1, 0]), Level::L2, Some(2)).unwrap();
-        assert_eq!(found, Places { program: 3, copies: vec![1, 0] });
-        let (code, line) = told(places(None, &[0, 1], Some(vec![0, 5, 6]), Level::Memory, None));
+        let found =
+            places(None, &[0, 1, 2, 3], Some(vec![3, 1, 0]), RequestedLines::L2, Some(2)).unwrap();
+        assert_eq!(found, MeasurementPus { program: 3, copies: vec![1, 0] });
+        let (code, line) =
+            told(places(None, &[0, 1], Some(vec![0, 5, 6]), RequestedLines::Memory, None));
         assert_eq!(code, 2);
         assert!(line.starts_with("--cpus: 5-6 cannot be used: "), "{line}");
-        let twice = told(places(None, &[0, 1, 2], Some(vec![0, 1, 2, 2]), Level::Memory, None));
+        let twice =
+            told(places(None, &[0, 1, 2], Some(vec![0, 1, 2, 2]), RequestedLines::Memory, None));
         assert_eq!(twice, (2, "--cpus: PU 2 is named twice".to_owned()));
     }
 
@@ -221,9 +227,9 @@ mod tests {
     fn too_few_pus_are_one_line() {
         let line = "bench bandwidth needs a PU for the program and one for each of 1 copy, found only 4: widen \
                     the affinity mask or cpuset, or reduce their number with --copies";
-        let found = told(places(None, &[4], None, Level::Memory, None));
+        let found = told(places(None, &[4], None, RequestedLines::Memory, None));
         assert_eq!(found, (NO_CAPABILITY, line.to_owned()));
-        let (_, line) = told(places(None, &[0, 1, 2], None, Level::Memory, Some(3)));
+        let (_, line) = told(places(None, &[0, 1, 2], None, RequestedLines::Memory, Some(3)));
         assert!(line.contains("each of 3 copies, found only 0-2: "), "{line}");
     }
 
@@ -232,16 +238,16 @@ mod tests {
     fn lines_for_memory_fit_in_no_cache() {
         let rows = |text: &str, level| rows(&synthetic(text).unwrap(), 0, level);
         let large = "l3:1(size=110100480) l2:2(size=2097152) l1d:1(size=49152) core:1 pu:1";
-        assert_eq!(rows(large, Level::Memory), Some(764_587));
+        assert_eq!(rows(large, RequestedLines::Memory), Some(764_587));
         let small = "l3:1(size=8388608) l2:2(size=262144) l1d:1(size=32768) core:1 pu:1";
-        assert_eq!(rows(small, Level::Memory), Some(196_608));
+        assert_eq!(rows(small, RequestedLines::Memory), Some(196_608));
         // 4 × 48 KiB of 2 MiB are 341.3 rows, and half of 256 KiB, which is 4 × 32 KiB, 227.6.
-        assert_eq!(rows(large, Level::L2), Some(342));
-        assert_eq!(rows(small, Level::L2), Some(228));
+        assert_eq!(rows(large, RequestedLines::L2), Some(342));
+        assert_eq!(rows(small, RequestedLines::L2), Some(228));
         // Half of 128 KiB is less than 4 × 32 KiB: 113.8.
         let tiny = "l2:2(size=131072) l1d:1(size=32768) core:1 pu:1";
-        assert_eq!(rows(tiny, Level::L2), Some(114));
-        assert_eq!(rows("core:2 pu:1", Level::Memory), None);
+        assert_eq!(rows(tiny, RequestedLines::L2), Some(114));
+        assert_eq!(rows("core:2 pu:1", RequestedLines::Memory), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::keeper::Keeper;
 use anyhow::Context;
 use colocate_act::affinity;
 use colocate_act::launch::Command as Found;
-use colocate_cli::children::{self, End};
+use colocate_cli::children::{self, ChildEnd};
 use colocate_cli::exit::{CANNOT_EXECUTE, Failure};
 use colocate_linux::Pid;
 use colocate_linux::{ProcessHandle, sys};
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// A program that is measured repeatedly.
-pub struct Program {
+pub struct MeasuredProgram {
     found: Found,
     pu: PuNr,
     /// Affinity mask of this process before the first run.
@@ -29,14 +29,14 @@ pub struct Program {
 
 /// Times of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Times {
+pub struct WallAndCpuTime {
     /// From the start to the end.
     pub wall: Nanos,
     /// CPU time of the program and of its reaped children.
     pub cpu: Nanos,
 }
 
-impl Program {
+impl MeasuredProgram {
     /// Makes the program of `found`, to run on `pu`. `stop` ends a run.
     pub fn new(
         found: Found,
@@ -50,7 +50,7 @@ impl Program {
 
     /// Runs the program once; `None` if a signal stopped the run. On return its process group has
     /// ended. A process that left the group may run on.
-    pub fn run(&self) -> anyhow::Result<Option<Times>> {
+    pub fn run(&self) -> anyhow::Result<Option<WallAndCpuTime>> {
         if self.stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
@@ -66,11 +66,14 @@ impl Program {
         children::kill_group(pid);
         kept.and_then(|()| self.keeper.mind(None))
             .context("the keeper of the program was killed")?;
-        let Some(End { at, waited, .. }) = ended?.and_then(|mut ends| ends.pop()) else {
+        let Some(ChildEnd { at, waited, .. }) = ended?.and_then(|mut ends| ends.pop()) else {
             return Ok(None);
         };
         match waited.status {
-            0 => Ok(Some(Times { wall: at.duration_since(begun).into(), cpu: waited.cpu_time })),
+            0 => Ok(Some(WallAndCpuTime {
+                wall: at.duration_since(begun).into(),
+                cpu: waited.cpu_time,
+            })),
             status => Err(self.failed(status, stderr)),
         }
     }

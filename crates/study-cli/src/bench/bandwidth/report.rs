@@ -1,16 +1,16 @@
 //! Report of `colocate-study bench bandwidth` (docs/schemas/bench-bandwidth.json).
 
-use super::places::Level;
+use super::places::RequestedLines;
 use colocate_figures::state::Quiet;
 use colocate_figures::stats::Estimate;
-use colocate_study::traffic::{Point, Run};
+use colocate_study::traffic::{TrafficPoint, TrafficRun};
 use serde::{Deserialize, Serialize};
 
 /// Requested rate of a copy, and its calibration.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Rate {
+pub struct RequestedRate {
     /// Requested rate, t/µs.
     pub wanted: f64,
     /// Number of idle instructions of a copy after each line.
@@ -25,14 +25,14 @@ pub struct Rate {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Report {
+pub struct BandwidthReport {
     /// Format version.
     #[cfg_attr(feature = "schema", schemars(extend("const" = 1)))]
     pub version: u32,
     /// The program and its arguments.
     pub command: Vec<String>,
     /// Source of the lines.
-    pub level: Level,
+    pub level: RequestedLines,
     /// Processor model; `None` if unknown.
     pub processor: Option<String>,
     /// Name and release of the kernel; `None` if unknown.
@@ -50,19 +50,19 @@ pub struct Report {
     /// Seed of the order of runs.
     pub seed: u64,
     /// The rates.
-    pub rates: Vec<Rate>,
+    pub rates: Vec<RequestedRate>,
     /// Load of the machine before the measurement.
     pub before: Quiet,
     /// Load of the machine after it.
     pub after: Quiet,
     /// The runs, in order.
-    pub runs: Vec<Run>,
+    pub runs: Vec<TrafficRun>,
     /// CPU time of the program alone, in seconds; `None` if not measured.
     pub alone_cpu_s: Option<Estimate>,
     /// Time from its start to its end, alone, in seconds.
     pub alone_wall_s: Option<Estimate>,
     /// Time of the program by rate and number of copies.
-    pub points: Vec<Point>,
+    pub points: Vec<TrafficPoint>,
     /// Share of its speed that the program loses for each t/µs of the copies; `None` if not measured.
     pub loss: Option<Estimate>,
     /// Smallest share of its PU that a copy had in a run.

@@ -1,17 +1,17 @@
 //! Curve of losses as text, as a line for a workload file, and as a picture.
 
-use super::places::Level;
-use super::report::Report;
+use super::places::RequestedLines;
+use super::report::BandwidthReport;
 use colocate_cli::measure::harness::SHARED_WITH_OTHERS;
 use colocate_figures::state::Quiet;
 use colocate_figures::stats::Estimate;
 use colocate_study::curve::Curves;
-use colocate_study::traffic::{self, Point};
+use colocate_study::traffic::{self, TrafficPoint};
 use smt_bench::traffic::ROW_BYTES;
 use std::fmt::Write;
 
 /// The whole report; `memory` is the program's traffic to main memory alone, t/µs, if it is known.
-pub fn text(report: &Report, memory: Option<f64>) -> String {
+pub fn text(report: &BandwidthReport, memory: Option<f64>) -> String {
     let mut text = head(report) + &curve(report);
     text += &remarks(report);
     text += &loss(report);
@@ -22,19 +22,19 @@ pub fn text(report: &Report, memory: Option<f64>) -> String {
 }
 
 /// Name of the program: the last part of its path, in one line.
-pub fn name(report: &Report) -> String {
+pub fn name(report: &BandwidthReport) -> String {
     let program = report.command.first().map_or("", String::as_str);
     program.rsplit('/').next().unwrap_or(program).to_owned()
 }
 
-fn asked(level: Level) -> &'static str {
+fn asked(level: RequestedLines) -> &'static str {
     match level {
-        Level::Memory => "main memory",
-        Level::L2 => "the second cache",
+        RequestedLines::Memory => "main memory",
+        RequestedLines::L2 => "the second cache",
     }
 }
 
-fn head(report: &Report) -> String {
+fn head(report: &BandwidthReport) -> String {
     let kib = u64::from(report.rows) * ROW_BYTES as u64 / 1024;
     let pus: Vec<String> = report.copy_pus.iter().map(u32::to_string).collect();
     let mut text = format!(
@@ -86,7 +86,7 @@ fn bracketed(range: Option<String>) -> String {
     range.map_or_else(String::new, |range| format!(" ({range})"))
 }
 
-fn curve(report: &Report) -> String {
+fn curve(report: &BandwidthReport) -> String {
     let mut text = format!(
         "{:>10}{:>8}{:>14}{:>16}{:>24}\n",
         "t/µs each", "copies", "t/µs reached", "time / alone", "95 % interval"
@@ -97,7 +97,7 @@ fn curve(report: &Report) -> String {
     text
 }
 
-fn row(point: &Point) -> String {
+fn row(point: &TrafficPoint) -> String {
     let reached = point.reached.map_or("-".to_owned(), |reached| format!("{:.1}", reached.value));
     let time = point.time.map_or("-".to_owned(), |time| format!("{:.1} %", time.value * 100.0));
     let interval = point.time.and_then(|time| range(time, 100.0, 1, " %"));
@@ -107,7 +107,7 @@ fn row(point: &Point) -> String {
     format!("{rate:>10}{copies:>8}{reached:>14}{time:>16}{interval:>24}\n")
 }
 
-fn remarks(report: &Report) -> String {
+fn remarks(report: &BandwidthReport) -> String {
     let mut text = String::new();
     for rate in report.rates.iter().filter(|rate| rate.too_fast) {
         let _ = writeln!(
@@ -126,7 +126,7 @@ fn remarks(report: &Report) -> String {
     text
 }
 
-fn loss(report: &Report) -> String {
+fn loss(report: &BandwidthReport) -> String {
     let Some(loss) = report.loss else {
         return "\nloss: not known, because no copy could be counted: the program is too short\n"
             .to_owned();
@@ -143,8 +143,8 @@ fn loss(report: &Report) -> String {
 
 /// Line of the program for a workload file of `colocate schedule`; `None` for traffic of the second
 /// cache, which has no key there.
-fn alone_line(report: &Report, memory: Option<f64>) -> Option<String> {
-    let loss = report.loss.filter(|_| report.level == Level::Memory)?;
+fn alone_line(report: &BandwidthReport, memory: Option<f64>) -> Option<String> {
+    let loss = report.loss.filter(|_| report.level == RequestedLines::Memory)?;
     let seconds = report.alone_wall_s?.value;
     let (memory, remark) = match memory {
         Some(memory) => (format!(" memory = {memory:?},"), ""),
@@ -159,7 +159,7 @@ fn alone_line(report: &Report, memory: Option<f64>) -> Option<String> {
 }
 
 /// The curve as a picture: a line for each number of copies.
-pub fn curves(report: &Report) -> Curves {
+pub fn curves(report: &BandwidthReport) -> Curves {
     let mut counts: Vec<u32> = report.points.iter().map(|point| point.beside.copies).collect();
     counts.sort_unstable();
     counts.dedup();
@@ -174,26 +174,26 @@ pub fn curves(report: &Report) -> Curves {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::Rate;
+    use super::super::report::RequestedRate;
     use super::*;
     use colocate_machine::Nanos;
     use colocate_study::curve::svg;
-    use colocate_study::traffic::{self, Condition, Copied, Run};
+    use colocate_study::traffic::{self, Condition, Copied, TrafficRun};
     use expect_test::expect;
 
     /// A run of `ms` beside copies that each reached the rate.
-    fn run(block: u32, beside: Option<(f64, u32)>, ms: u64) -> Run {
+    fn run(block: u32, beside: Option<(f64, u32)>, ms: u64) -> TrafficRun {
         let beside = beside.map(|(rate, copies)| Condition { rate, copies });
         let copy = |rate| Copied { reached: Some(rate), share_of_pu: Some(0.99) };
         let copies = beside.map_or(Vec::new(), |b| vec![copy(b.rate); b.copies as usize]);
         let time = Nanos::from_millis(ms);
-        Run { block, beside, wall_ns: time + Nanos::from_millis(10), cpu_ns: time, copies }
+        TrafficRun { block, beside, wall_ns: time + Nanos::from_millis(10), cpu_ns: time, copies }
     }
 
-    fn report(level: Level, runs: Vec<Run>, repeat: u32) -> Report {
+    fn report(level: RequestedLines, runs: Vec<TrafficRun>, repeat: u32) -> BandwidthReport {
         let conditions = [(10.0, 1), (500.0, 1), (10.0, 2), (500.0, 2)]
             .map(|(rate, copies)| Condition { rate, copies });
-        Report {
+        BandwidthReport {
             version: 1,
             command: vec!["/usr/bin/prog".to_owned(), "-x".to_owned()],
             level,
@@ -206,8 +206,8 @@ mod tests {
             repeat,
             seed: 1,
             rates: vec![
-                Rate { wanted: 10.0, nops: 300, alone: 10.1, too_fast: false },
-                Rate { wanted: 500.0, nops: 0, alone: 230.0, too_fast: true },
+                RequestedRate { wanted: 10.0, nops: 300, alone: 10.1, too_fast: false },
+                RequestedRate { wanted: 500.0, nops: 0, alone: 230.0, too_fast: true },
             ],
             before: Quiet { others_runnable: Some(0), load_1min: Some(0.25) },
             after: Quiet::default(),
@@ -220,7 +220,7 @@ mod tests {
         }
     }
 
-    fn traced() -> Vec<Run> {
+    fn traced() -> Vec<TrafficRun> {
         let block = |block: u32, more: u64| {
             [
                 run(block, None, 1000),
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn everything_is_said() {
-        let found = text(&report(Level::Memory, traced(), 3), Some(3.0));
+        let found = text(&report(RequestedLines::Memory, traced(), 3), Some(3.0));
         expect![[r#"
             prog on PU 0 beside copies that request lines of main memory, on PU 1, 3; 110592 KiB each
             3 repetitions, seed 1; before: 0 others running, load 0.25; after: ? others running, load ?
@@ -257,18 +257,18 @@ mod tests {
 
     #[test]
     fn what_is_unknown_is_not_written() {
-        let found = text(&report(Level::Memory, traced(), 3), None);
+        let found = text(&report(RequestedLines::Memory, traced(), 3), None);
         let last = found.lines().last().unwrap();
         assert!(last.starts_with("alone = { seconds = 1.010, loss = 0.0004"), "{last}");
         assert!(last.ends_with(
             "  # and memory = its own t/µs alone, which was not counted: --memory writes it"
         ));
-        let l2 = text(&report(Level::L2, traced(), 3), Some(3.0));
+        let l2 = text(&report(RequestedLines::L2, traced(), 3), Some(3.0));
         assert!(
             !l2.contains("alone = {") && l2.contains("for each t/µs of the second cache"),
             "{l2}"
         );
-        let none = text(&report(Level::Memory, Vec::new(), 3), None);
+        let none = text(&report(RequestedLines::Memory, Vec::new(), 3), None);
         assert!(none.contains("alone: - of CPU time, - from start to end"), "{none}");
         assert!(none.contains("loss: not known") && !none.contains("alone = {"), "{none}");
     }
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn the_line_is_read_back() {
         use colocate_policy::SoloProfile;
-        let line = alone_line(&report(Level::Memory, traced(), 3), Some(3.25)).unwrap();
+        let line = alone_line(&report(RequestedLines::Memory, traced(), 3), Some(3.25)).unwrap();
         #[derive(serde::Deserialize)]
         struct File {
             alone: SoloProfile,
@@ -292,7 +292,7 @@ mod tests {
     fn no_loss_is_below_none_in_the_line() {
         let runs =
             [run(0, None, 1000), run(0, Some((10.0, 1)), 990), run(0, Some((500.0, 1)), 900)];
-        let report = report(Level::Memory, runs.to_vec(), 1);
+        let report = report(RequestedLines::Memory, runs.to_vec(), 1);
         assert!(report.loss.unwrap().value < 0.0 && loss(&report).contains("loss: -"));
         let line = alone_line(&report, Some(3.0)).unwrap();
         assert!(line.ends_with(" loss = 0.000000 }\n"), "{line}");
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn one_repetition_is_in_doubt() {
-        let found = text(&report(Level::Memory, traced()[..5].to_vec(), 1), None);
+        let found = text(&report(RequestedLines::Memory, traced()[..5].to_vec(), 1), None);
         assert!(
             found.contains("1 repetition, seed 1")
                 && found.contains("; not distinguished from none"),
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn the_picture_has_a_line_for_each_number_of_copies() {
-        let drawn = svg(&curves(&report(Level::Memory, traced(), 3))).unwrap();
+        let drawn = svg(&curves(&report(RequestedLines::Memory, traced(), 3))).unwrap();
         assert_eq!(drawn.matches("<circle").count(), 4);
         assert!(
             drawn.contains("1 copy") && drawn.contains("2 copies") && drawn.contains("prog beside")

@@ -1,7 +1,8 @@
 //! Figures and verdicts of a policy from its runs.
 
 use super::{
-    JobFigures, MetricFigures, PolicyFigures, RESOLUTION, Run, Spread, Unresolved, Usage, Verdict,
+    JobFigures, MetricFigures, PolicyFigures, RESOLUTION, RunSummary, SimulatedVerdict, Spread,
+    Unresolved, Usage,
 };
 use crate::metric::Metric;
 use colocate_figures::stats;
@@ -9,7 +10,7 @@ use colocate_figures::stats;
 /// All runs of a policy: draw by draw, seed by seed.
 #[derive(Clone, Copy)]
 pub(super) struct Grid<'a> {
-    pub runs: &'a [Run],
+    pub runs: &'a [RunSummary],
     pub seeds: usize,
 }
 
@@ -34,12 +35,12 @@ impl Grid<'_> {
         }
     }
 
-    fn spread(self, get: impl Fn(&Run) -> Option<f64>) -> Option<Spread> {
+    fn spread(self, get: impl Fn(&RunSummary) -> Option<f64>) -> Option<Spread> {
         self.column(get).spread()
     }
 
-    fn column(self, get: impl Fn(&Run) -> Option<f64>) -> Column {
-        Column { figures: self.runs.iter().map(get).collect(), seeds: self.seeds }
+    fn column(self, get: impl Fn(&RunSummary) -> Option<f64>) -> FigureColumn {
+        FigureColumn { figures: self.runs.iter().map(get).collect(), seeds: self.seeds }
     }
 
     fn metric(self, place: usize, base: Option<Self>) -> MetricFigures {
@@ -51,7 +52,7 @@ impl Grid<'_> {
 
 impl MetricFigures {
     /// Figures of a metric of a policy beside the baseline `base`; `None` for the baseline itself.
-    pub(crate) fn of(metric: Metric, own: &Column, base: Option<&Column>) -> Self {
+    pub(crate) fn of(metric: Metric, own: &FigureColumn, base: Option<&FigureColumn>) -> Self {
         let (ratio, verdict, unresolved) = own.beside(base, metric.less_is_better());
         Self { metric, value: own.spread(), ratio, verdict, unresolved }
     }
@@ -59,14 +60,14 @@ impl MetricFigures {
 
 /// A figure of all runs of a policy.
 #[derive(Clone, Debug)]
-pub(crate) struct Column {
+pub(crate) struct FigureColumn {
     /// Figures, draw by draw, seed by seed; `None` where a run has none.
     pub figures: Vec<Option<f64>>,
     /// Number of seeds.
     pub seeds: usize,
 }
 
-impl Column {
+impl FigureColumn {
     /// Means over the seeds: of the default draw, and the smallest and largest of all draws. `None`
     /// if a run has no figure.
     pub fn spread(&self) -> Option<Spread> {
@@ -111,8 +112,8 @@ impl Column {
         &self,
         base: Option<&Self>,
         less_is_better: bool,
-    ) -> (Option<Spread>, Verdict, Option<Unresolved>) {
-        let Some(base) = base else { return (None, Verdict::Baseline, None) };
+    ) -> (Option<Spread>, SimulatedVerdict, Option<Unresolved>) {
+        let Some(base) = base else { return (None, SimulatedVerdict::Baseline, None) };
         let ratio = self.ratio(base);
         let (verdict, unresolved) = self.judged(less_is_better, ratio);
         (ratio, verdict, unresolved)
@@ -123,16 +124,16 @@ impl Column {
         &self,
         less_is_better: bool,
         ratio: Option<Spread>,
-    ) -> (Verdict, Option<Unresolved>) {
+    ) -> (SimulatedVerdict, Option<Unresolved>) {
         let judged =
             ratio.map_or(Err(Unresolved::NotFinished), |ratio| self.judge(less_is_better, ratio));
         match judged {
             Ok(verdict) => (verdict, None),
-            Err(reason) => (Verdict::NotResolved, Some(reason)),
+            Err(reason) => (SimulatedVerdict::NotResolved, Some(reason)),
         }
     }
 
-    fn judge(&self, less_is_better: bool, ratio: Spread) -> Result<Verdict, Unresolved> {
+    fn judge(&self, less_is_better: bool, ratio: Spread) -> Result<SimulatedVerdict, Unresolved> {
         if self.seeds < 2 {
             return Err(Unresolved::OneSeed);
         }
@@ -146,7 +147,7 @@ impl Column {
             return Err(Unresolved::SignChanges);
         }
         let less = ratio.high < 1.0;
-        Ok(if less == less_is_better { Verdict::Better } else { Verdict::Worse })
+        Ok(if less == less_is_better { SimulatedVerdict::Better } else { SimulatedVerdict::Worse })
     }
 }
 
@@ -154,7 +155,7 @@ impl Spread {
     /// Spread of a figure over sets of assumptions, the default set first; `None` if a figure is
     /// missing.
     pub(crate) fn over_draws(figures: impl Iterator<Item = Option<f64>>) -> Option<Self> {
-        Column { figures: figures.collect(), seeds: 1 }.spread()
+        FigureColumn { figures: figures.collect(), seeds: 1 }.spread()
     }
 
     /// The first of `values`, with the range of all, widened at both ends by `reach`.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Summary of a simulated run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Run {
+pub struct RunSummary {
     /// Metrics, in the order of [`Metric::OF_SCENARIOS`]; `None` if the run did not end.
     pub metrics: [Option<f64>; 5],
     /// Slowdown of each job.
@@ -77,7 +77,7 @@ pub struct PortUsage {
     pub fullest: f64,
 }
 
-impl Run {
+impl RunSummary {
     /// Summary of `outcome`; with `usage` also the use of the machine.
     #[must_use]
     pub fn of(outcome: &Outcome, usage: bool) -> Self {

@@ -31,12 +31,12 @@ mod kept;
 pub(super) mod tests;
 
 pub(crate) use kept::together;
-pub use kept::{CacheUsage, PortUsage, Run, Usage};
+pub use kept::{CacheUsage, PortUsage, RunSummary, Usage};
 
 use crate::metric::Metric;
 use colocate_figures::stats::{Estimate, Interval};
 use colocate_sim::Method;
-pub(crate) use grid::Column;
+pub(crate) use grid::FigureColumn;
 use grid::Grid;
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +51,7 @@ pub const RESOLUTION: f64 = 0.05;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Settings {
+pub struct ComparisonSettings {
     /// Version of colocate.
     pub colocate: String,
     /// Name of the scenario.
@@ -138,7 +138,7 @@ impl From<Spread> for Estimate {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum SimulatedVerdict {
     /// The baseline itself.
     Baseline,
     /// Better, under all assumptions.
@@ -149,7 +149,7 @@ pub enum Verdict {
     NotResolved,
 }
 
-impl Verdict {
+impl SimulatedVerdict {
     /// Mark in tables; `~` for an unresolved difference.
     pub(crate) const fn mark(self) -> &'static str {
         match self {
@@ -204,7 +204,7 @@ pub struct MetricFigures {
     /// Ratio to the baseline with its interval; `None` for the baseline, and if runs did not end.
     pub ratio: Option<Spread>,
     /// Verdict.
-    pub verdict: Verdict,
+    pub verdict: SimulatedVerdict,
     /// Reason, if the difference is not resolved.
     pub unresolved: Option<Unresolved>,
 }
@@ -250,7 +250,7 @@ pub struct Simulated {
     #[cfg_attr(feature = "schema", schemars(extend("const" = true)))]
     pub simulated: bool,
     /// Settings of the comparison.
-    pub settings: Settings,
+    pub settings: ComparisonSettings,
     /// Smallest difference that counts as resolved.
     pub resolution: f64,
     /// Figures of each policy.
@@ -265,7 +265,7 @@ impl Simulated {
     /// # Panics
     /// If the number of runs is not that of `settings`, or the baseline is no policy.
     #[must_use]
-    pub fn of(settings: Settings, runs: &[Run]) -> Self {
+    pub fn of(settings: ComparisonSettings, runs: &[RunSummary]) -> Self {
         let each = settings.draws as usize * settings.seeds as usize;
         assert_eq!(runs.len(), settings.policies.len() * each, "a run for every combination");
         let place = settings.policies.iter().position(|policy| *policy == settings.baseline);
@@ -295,7 +295,7 @@ pub fn compared(
     base: usize,
     seeds: usize,
     jobs: usize,
-    runs: &[Run],
+    runs: &[RunSummary],
 ) -> Vec<PolicyFigures> {
     assert_eq!(runs.len() % policies.len(), 0, "equally many runs a policy");
     let each = runs.len() / policies.len();
@@ -308,7 +308,7 @@ pub fn compared(
     figures.collect()
 }
 
-fn notes(settings: &Settings, policies: &[PolicyFigures]) -> Vec<String> {
+fn notes(settings: &ComparisonSettings, policies: &[PolicyFigures]) -> Vec<String> {
     let mut notes = vec![
         "ranges and intervals hold what the model assumes against and what chance does, not what the \
          model leaves out: docs/method/validation.md says how far it was off where it could be checked"

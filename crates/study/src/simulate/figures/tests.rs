@@ -4,8 +4,8 @@ use super::*;
 use colocate_machine::printable;
 use proptest::prelude::*;
 
-pub(crate) fn settings(policies: &[&str], draws: u32, seeds: u32) -> Settings {
-    Settings {
+pub(crate) fn settings(policies: &[&str], draws: u32, seeds: u32) -> ComparisonSettings {
+    ComparisonSettings {
         colocate: "0.1.0".into(),
         scenario: "pair".into(),
         note: None,
@@ -23,7 +23,10 @@ pub(crate) fn settings(policies: &[&str], draws: u32, seeds: u32) -> Settings {
 }
 
 /// Every metric of every run is what `value(policy, draw, seed)` says.
-pub(crate) fn runs(settings: &Settings, value: impl Fn(usize, u32, u32) -> f64) -> Vec<Run> {
+pub(crate) fn runs(
+    settings: &ComparisonSettings,
+    value: impl Fn(usize, u32, u32) -> f64,
+) -> Vec<RunSummary> {
     let mut runs = Vec::new();
     for policy in 0..settings.policies.len() {
         for draw in 0..settings.draws {
@@ -39,7 +42,7 @@ pub(crate) fn runs(settings: &Settings, value: impl Fn(usize, u32, u32) -> f64) 
                     together: vec![vec![0.0, 1.0], vec![1.0, 0.0]],
                     ..Usage::default()
                 };
-                runs.push(Run {
+                runs.push(RunSummary {
                     metrics: [value; 5],
                     slowdowns: vec![value; 2],
                     progress: vec![Some(0.5); 2],
@@ -62,7 +65,7 @@ fn port_groups(seed: f64) -> Vec<PortUsage> {
     vec![group(&["add0", "add1"], 0.2 + 0.1 * seed, 0.4), group(&["load"], 0.75, 0.75)]
 }
 
-fn of(settings: &Settings, value: impl Fn(usize, u32, u32) -> f64) -> Simulated {
+fn of(settings: &ComparisonSettings, value: impl Fn(usize, u32, u32) -> f64) -> Simulated {
     Simulated::of(settings.clone(), &runs(settings, value))
 }
 
@@ -81,9 +84,9 @@ fn traced_by_hand() {
     close(ratio.value.ln(), -1.0);
     close(ratio.low.ln(), -1.430_265);
     close(ratio.high.ln(), -0.069_735);
-    assert_eq!(found.policies[1].metrics[0].verdict, Verdict::Better);
+    assert_eq!(found.policies[1].metrics[0].verdict, SimulatedVerdict::Better);
     // More throughput is better, less of it worse.
-    assert_eq!(found.policies[1].metrics[2].verdict, Verdict::Worse);
+    assert_eq!(found.policies[1].metrics[2].verdict, SimulatedVerdict::Worse);
     let value = found.policies[1].metrics[0].value.unwrap();
     close(value.value, (-1.0_f64).exp() * 0.1_f64.cosh());
     close(value.high, (-0.5_f64).exp() * 0.1_f64.cosh());
@@ -108,9 +111,9 @@ fn a_draw_that_disagrees_silences() {
         }
     };
     let agreed = &of(&settings, by_draw(0.89)).policies[1].metrics[0];
-    assert_eq!((agreed.verdict, agreed.unresolved), (Verdict::Better, None));
+    assert_eq!((agreed.verdict, agreed.unresolved), (SimulatedVerdict::Better, None));
     let silenced = &of(&settings, by_draw(1.01)).policies[1].metrics[0];
-    assert_eq!(silenced.verdict, Verdict::NotResolved);
+    assert_eq!(silenced.verdict, SimulatedVerdict::NotResolved);
     assert_eq!(silenced.unresolved, Some(Unresolved::SignChanges));
 }
 
@@ -158,7 +161,7 @@ proptest! {
             let resolved = draws > 1 && seeds > 1
                 && !(ratio.low..=ratio.high).contains(&1.0)
                 && (ratio.value - 1.0).abs() >= RESOLUTION;
-            prop_assert_eq!(resolved, metric.verdict != Verdict::NotResolved);
+            prop_assert_eq!(resolved, metric.verdict != SimulatedVerdict::NotResolved);
             prop_assert_eq!(resolved, metric.unresolved.is_none());
         }
     }

@@ -1,7 +1,7 @@
 //! Builds an experiment from a scenario file, check by check.
 
 use super::form::{
-    BarrierForm, FetchForm, File, JobForm, PhaseForm, StretchForm, ThreadForm, WaitForm,
+    BarrierForm, FetchForm, JobForm, PhaseForm, ScenarioForm, StretchForm, ThreadForm, WaitForm,
 };
 use super::kernel::kernel;
 use super::{
@@ -15,8 +15,8 @@ use colocate_model::Phase;
 use colocate_model::phase::Guesses;
 use colocate_policy::PolicySpec;
 use colocate_sim::{
-    Barrier, BarrierWait, Fetch, JobSpec, Kernel, MemorySpec, MemoryUse, Method, Pages, PhaseIdx,
-    PhaseSpec, PuEvent, Scenario, Serial, Stretch, ThreadSpec, Work,
+    Barrier, BarrierWait, Fetch, JobSpec, KernelScheduler, MemorySpec, MemoryUse, Method, Pages,
+    PhaseIdx, PhaseSegment, PhaseSpec, PuEvent, Scenario, Serial, ThreadSpec, TotalWork,
 };
 use std::collections::HashMap;
 use toml::Spanned;
@@ -60,7 +60,7 @@ impl Build<'_> {
     /// [`FileError`] with the first wrong value.
     pub(super) fn all(
         &self,
-        form: &File,
+        form: &ScenarioForm,
         read: &dyn Fn(&str) -> Result<Vec<Phase>, String>,
     ) -> Result<Experiment, FileError> {
         self.lines.name(&form.name)?;
@@ -83,7 +83,7 @@ impl Build<'_> {
             kernel: form
                 .kernel
                 .as_ref()
-                .map_or(Ok(Kernel::default()), |it| kernel(self.lines, it))?,
+                .map_or(Ok(KernelScheduler::default()), |it| kernel(self.lines, it))?,
         };
         Ok(Experiment {
             scenario,
@@ -98,7 +98,7 @@ impl Build<'_> {
     }
 
     /// The policies of the file, and the baseline among them.
-    fn policies(&self, form: &File) -> Result<(Vec<Contender>, Contender), FileError> {
+    fn policies(&self, form: &ScenarioForm) -> Result<(Vec<Contender>, Contender), FileError> {
         let policies = match &form.policies {
             None => POLICIES.map(named).to_vec(),
             Some(list) if list.get_ref().is_empty() || list.get_ref().len() > MAX_POLICIES => {
@@ -128,7 +128,7 @@ impl Build<'_> {
     }
 
     /// The PUs that the file allows, in the machine's order; `None` for all.
-    fn usable(&self, form: &File) -> Result<Option<Vec<PuNr>>, FileError> {
+    fn usable(&self, form: &ScenarioForm) -> Result<Option<Vec<PuNr>>, FileError> {
         let Some((place, cpus)) = cpus(form) else { return Ok(None) };
         if cpus.is_empty() {
             return Err(self.lines.misfit(place, "at least one CPU", "none"));
@@ -143,7 +143,11 @@ impl Build<'_> {
     }
 
     /// Hotplug events, one for each CPU.
-    fn events(&self, form: &File, usable: Option<&[PuNr]>) -> Result<Vec<PuEvent>, FileError> {
+    fn events(
+        &self,
+        form: &ScenarioForm,
+        usable: Option<&[PuNr]>,
+    ) -> Result<Vec<PuEvent>, FileError> {
         let known: PuSet = match usable {
             Some(usable) => usable.iter().copied().collect(),
             None => self.machine.pus.iter().map(|pu| pu.os).collect(),
@@ -224,7 +228,7 @@ impl Build<'_> {
     }
 
     /// Places of all phases by name; names must differ.
-    fn names<'f>(&self, form: &'f File) -> Result<Names<'f>, FileError> {
+    fn names<'f>(&self, form: &'f ScenarioForm) -> Result<Names<'f>, FileError> {
         let mut names = Names::new();
         for (place, phase) in form.phase.iter().enumerate() {
             let name = &phase.get_ref().name;
@@ -247,7 +251,7 @@ impl Build<'_> {
     }
 
     /// All jobs, copies included.
-    fn jobs(&self, form: &File, names: &Names<'_>) -> Result<Vec<JobSpec>, FileError> {
+    fn jobs(&self, form: &ScenarioForm, names: &Names<'_>) -> Result<Vec<JobSpec>, FileError> {
         let mut jobs = Vec::new();
         let mut tasks = 0;
         let mut stretches = 0;
@@ -406,10 +410,10 @@ impl Build<'_> {
         let thread = form.get_ref();
         let work = self.work(form)?;
         let course = match (&thread.phase, &thread.course) {
-            (Some(phase), None) if work != Work::Once => vec![Stretch {
+            (Some(phase), None) if work != TotalWork::Once => vec![PhaseSegment {
                 phase: self.named(phase, names)?,
                 instructions: match work {
-                    Work::Instructions(instructions) => instructions,
+                    TotalWork::Instructions(instructions) => instructions,
                     _ => WITHOUT_END,
                 },
                 sleep: Nanos::ZERO,
@@ -446,12 +450,12 @@ impl Build<'_> {
     }
 
     /// The work of a thread: its course once, instructions, or a time alone.
-    fn work(&self, form: &Spanned<ThreadForm>) -> Result<Work, FileError> {
+    fn work(&self, form: &Spanned<ThreadForm>) -> Result<TotalWork, FileError> {
         let thread = form.get_ref();
         match (&thread.instructions, &thread.alone_for) {
-            (None, None) => Ok(Work::Once),
-            (Some(count), None) => self.lines.some(count).map(Work::Instructions),
-            (None, time) => self.lines.time(time.as_ref(), Nanos::ZERO).map(Work::AloneFor),
+            (None, None) => Ok(TotalWork::Once),
+            (Some(count), None) => self.lines.some(count).map(TotalWork::Instructions),
+            (None, time) => self.lines.time(time.as_ref(), Nanos::ZERO).map(TotalWork::AloneFor),
             (Some(count), Some(_)) => {
                 Err(self.lines.misfit(count, "instructions or alone-for", "both"))
             }
@@ -462,7 +466,7 @@ impl Build<'_> {
         &self,
         form: &Spanned<StretchForm>,
         names: &Names<'_>,
-    ) -> Result<Stretch, FileError> {
+    ) -> Result<PhaseSegment, FileError> {
         let stretch = form.get_ref();
         let instructions = self.lines.some(&stretch.instructions)?;
         let sleep = stretch.sleep.as_ref().map_or(Nanos::ZERO, |sleep| sleep.0);
@@ -471,7 +475,7 @@ impl Build<'_> {
             return Err(self.lines.misfit(barrier, "sleep or a barrier", "both"));
         }
         let phase = self.named(&stretch.phase, names)?;
-        Ok(Stretch { phase, instructions, sleep, barrier: barrier.is_some() })
+        Ok(PhaseSegment { phase, instructions, sleep, barrier: barrier.is_some() })
     }
 
     /// Placement of memory: `first-touch`, `first-thread`, `interleaved` or `node N`.

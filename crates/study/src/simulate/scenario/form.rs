@@ -12,7 +12,7 @@ use toml::Spanned;
 /// A scenario file as written. Checked values have their place in the text, for messages.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(super) struct File {
+pub(super) struct ScenarioForm {
     pub version: Spanned<u32>,
     pub name: Spanned<String>,
     pub note: Option<String>,

@@ -3,7 +3,7 @@
 use super::form::{ForkForm, KernelForm, WakeForm};
 use super::{FileError, Lines};
 use colocate_machine::Bytes;
-use colocate_sim::{Fork, Kernel, NumaBalancing, PeriodicBalance, Wake};
+use colocate_sim::{Fork, KernelScheduler, NumaBalancing, PeriodicBalance, Wake};
 use toml::Spanned;
 
 /// Most parts of a slice. Chosen: finer than any slice needs.
@@ -12,9 +12,9 @@ const MAX_STAGGER: u32 = 1_000;
 const MAX_BUSY_FACTOR: u32 = 1_024;
 
 /// The settings of the file, with defaults for the rest.
-pub(super) fn kernel(lines: &Lines, form: &KernelForm) -> Result<Kernel, FileError> {
-    let default = Kernel::default();
-    Ok(Kernel {
+pub(super) fn kernel(lines: &Lines, form: &KernelForm) -> Result<KernelScheduler, FileError> {
+    let default = KernelScheduler::default();
+    Ok(KernelScheduler {
         slice: lines.step(form.slice.as_ref(), default.slice)?,
         stagger: lines.count(form.stagger.as_ref(), default.stagger, MAX_STAGGER)?,
         fork: fork(lines, form, default.fork)?,

@@ -40,7 +40,7 @@ use colocate_machine::cpulist::PuSet;
 use colocate_machine::{Machine, Nanos, Performance};
 use colocate_model::Phase;
 use colocate_sim::{Scenario, ScenarioError};
-use form::File;
+use form::ScenarioForm;
 pub(crate) use form::Text;
 use std::ops::Range;
 use thiserror::Error;
@@ -105,7 +105,7 @@ pub enum FileError {
 /// A scenario file, read but not yet checked against its machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScenarioFile {
-    form: File,
+    form: ScenarioForm,
     lines: Lines,
 }
 
@@ -292,6 +292,6 @@ impl Lines {
 }
 
 /// The PUs that the file allows, with their place; `None` if it names none.
-fn cpus(form: &File) -> Option<(&Spanned<Text<PuSet>>, &PuSet)> {
+fn cpus(form: &ScenarioForm) -> Option<(&Spanned<Text<PuSet>>, &PuSet)> {
     form.cpus.as_ref().map(|cpus| (cpus, &cpus.get_ref().0))
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use colocate_machine::described;
-use colocate_sim::{Barrier, BarrierWait, Fork, Method, Pages, PhaseIdx, Serial, Wake, Work};
+use colocate_sim::{Barrier, BarrierWait, Fork, Method, Pages, PhaseIdx, Serial, TotalWork, Wake};
 use expect_test::expect;
 use proptest::prelude::*;
 
@@ -100,9 +100,9 @@ fn everything_is_understood() {
     let names: Vec<&str> = scenario.jobs.iter().map(|job| job.name.as_str()).collect();
     assert_eq!(names, ["adder#1", "adder#2", "team", "both"]);
     assert_eq!(scenario.jobs[1].threads.len(), 3);
-    assert_eq!(scenario.jobs[1].threads[2].work, Work::AloneFor(Nanos::from_secs(2)));
+    assert_eq!(scenario.jobs[1].threads[2].work, TotalWork::AloneFor(Nanos::from_secs(2)));
     let main = &scenario.jobs[3].threads[0];
-    assert_eq!((main.name.as_str(), main.work), ("main", Work::Once));
+    assert_eq!((main.name.as_str(), main.work), ("main", TotalWork::Once));
     assert_eq!(main.course[1].phase, PhaseIdx(1));
     assert_eq!(main.course[1].sleep, Nanos::from_millis(1));
     assert!(matches!(main.pages, Pages::On(node) if node.idx() == 1));

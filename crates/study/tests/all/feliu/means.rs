@@ -5,8 +5,8 @@ use colocate_machine::Nanos;
 use colocate_model::Assumptions;
 use colocate_policy::schedule::Selected;
 use colocate_sim::{Platform, alone_of};
-use colocate_study::replication::definition::{Cells, Definition};
-use colocate_study::replication::{Cell, Study, Work, mixes};
+use colocate_study::replication::definition::{Cells, PolicyStudyDefinition};
+use colocate_study::replication::{Study, StudyCell, StudyCells, mixes};
 use std::fmt::{self, Display, Formatter};
 
 /// Means over the mixes.
@@ -26,7 +26,7 @@ pub struct Means {
 
 /// A scheduler, by name and settings, on some mixes of a study's first table.
 pub fn means(name: &str, places: &[usize], policy: &str) -> Means {
-    let definition = Definition::built_in(name).unwrap();
+    let definition = PolicyStudyDefinition::built_in(name).unwrap();
     let (machine, performance) = machine(&definition.machine);
     let draws = [Assumptions::default()];
     let study = Study {
@@ -36,14 +36,14 @@ pub fn means(name: &str, places: &[usize], policy: &str) -> Means {
         draws: &draws,
         seed: 0,
     };
-    let work = Work::new(study).unwrap();
+    let work = StudyCells::new(study).unwrap();
     let table = &work.tables()[0];
     let Cells::Mixes(form) = &table.part.cells else { panic!("mixes") };
     let platform = Platform::new(&machine, &performance, draws[0]).unwrap();
     let mut found = Means::default();
     let (mut quanta, mut estimates, mut solo) = (0.0, 0.0, 0.0);
     for cell in places.iter().map(|&place| &table.cells[place]) {
-        let Cell::Mix(mix) = cell else { panic!("a mix") };
+        let StudyCell::Mix(mix) = cell else { panic!("a mix") };
         let scenario = mixes::scenario(&study, form.programs_per_pu, work.programs(), mix, 0);
         let alone = alone_of(&platform, &scenario).unwrap();
         let mut full = Nanos::ZERO;

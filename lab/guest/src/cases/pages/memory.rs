@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
 /// The program `memory`, killed on drop.
-pub(super) struct Memory {
+pub(super) struct MemoryProgram {
     pub child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
@@ -17,7 +17,7 @@ pub(super) struct Memory {
     pub regions: Vec<String>,
 }
 
-impl Memory {
+impl MemoryProgram {
     /// Starts the program with regions on node 0.
     pub fn on_node_0(regions: &[&str]) -> anyhow::Result<Self> {
         Self::of_user(regions, 0)
@@ -118,7 +118,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for MemoryProgram {
     fn drop(&mut self) {
         // Errors are ignored: the process may have ended.
         let _ = self.child.kill();

@@ -2,19 +2,20 @@
 
 use super::super::super::Allocated;
 use super::super::super::asymmetric::testing::{
-    Placed, World, amp_4x12, halves, machines, parallel, serial,
+    ThreadOutcome, World, amp_4x12, halves, machines, parallel, serial,
 };
-use super::super::{ParallelismAware, Settings};
+use super::super::{ParallelismAware, ParallelismAwareSettings};
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 /// Moves cost nothing.
-const FREE: Settings = Settings { cost: 0.0, ..Settings::USUAL };
+const FREE: ParallelismAwareSettings =
+    ParallelismAwareSettings { cost: 0.0, ..ParallelismAwareSettings::USUAL };
 
 /// The thread on the fast core of three, each under a cache of its own, quantum by quantum, in a
 /// job that is parallel all the time.
-fn on_fast(settings: Settings, quanta: usize) -> Vec<u32> {
+fn on_fast(settings: ParallelismAwareSettings, quanta: usize) -> Vec<u32> {
     let mut world = World::new(halves("l3:3 core:1", &[0]), &[3]);
     world.quantum = Nanos::from_millis(1);
     let mut pa = ParallelismAware::new(settings);
@@ -41,7 +42,7 @@ fn on_fast(settings: Settings, quanta: usize) -> Vec<u32> {
 #[test]
 fn turns_by_hand() {
     assert_eq!(on_fast(FREE, 12), [0, 1, 2, 2, 0, 1, 1, 0, 2, 2, 0, 1]);
-    assert_eq!(on_fast(Settings::USUAL, 12), [0, 0, 0, 1, 1, 2, 2, 2, 2, 2, 1, 1]);
+    assert_eq!(on_fast(ParallelismAwareSettings::USUAL, 12), [0, 0, 0, 1, 1, 2, 2, 2, 2, 2, 1, 1]);
 }
 
 /// Two threads on two cores take turns as long as their phases are long; in phases of which 1 ms is
@@ -54,7 +55,7 @@ fn short_phases_are_left_alone() {
     assert!((margin(0.004, 1.0 / 3.0, 0.00105, 0.5) - 0.001_67).abs() < 1e-5);
     let mut world = World::new(halves("l3:2 core:1", &[0]), &[2]);
     world.quantum = Nanos::from_millis(1);
-    let mut pa = ParallelismAware::new(Settings::USUAL);
+    let mut pa = ParallelismAware::new(ParallelismAwareSettings::USUAL);
     for number in 0..30 {
         let shares = if number % 2 == 0 { parallel(2) } else { serial(2, 0) };
         let placed = world.quantum(&mut pa, &[shares]);
@@ -86,7 +87,7 @@ fn near_first() {
     let mut world = World::new(amp_4x12(), &[16]);
     let mut pa = ParallelismAware::new(FREE);
     for _ in 0..20 {
-        let placed: Vec<Placed> = world.quantum(&mut pa, &[parallel(16)]);
+        let placed: Vec<ThreadOutcome> = world.quantum(&mut pa, &[parallel(16)]);
         for placed in placed.iter().filter(|placed| placed.moved) {
             // Threads are created on the core of their number.
             let domain = |pu: u32| pu / 4;
