@@ -1,7 +1,7 @@
 //! Whose a mask is: masks of programs, of cpusets and of colocate, with `run` and `attach`, and what is restored of them.
 
 use crate::run_support::{
-    Cpuset, Scratch, allowed, await_that, child_called, exclusive, masks, original, text,
+    Cpuset, Scratch, allowed, await_that, child_called, children, exclusive, masks, original, text,
 };
 use crate::schedule_support::{signal, wait_until};
 use colocate_testing::skip::{installed, root, two_pus};
@@ -257,12 +257,9 @@ fn a_journal_of_another_time_namespace_is_left() {
         ])
         .arg(&busy);
     let mut shell = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-    let inner =
-        await_that("a namespace", || crate::run_support::children(shell.id()).into_iter().next());
+    let inner = await_that("a namespace", || children(shell.id()).into_iter().next());
     let program = await_that("the program", || {
-        crate::run_support::children(inner.unsigned_abs())
-            .into_iter()
-            .find(|pid| masks(*pid).len() == 3)
+        children(inner.unsigned_abs()).into_iter().find(|pid| masks(*pid).len() == 3)
     });
     let inside = |scratch: &Scratch| {
         let mut command = Command::new("nsenter");
@@ -461,7 +458,7 @@ fn a_program_that_forks_has_a_pu_for_each_process() {
         pids.len() == 2 && found == both()
     };
     let with_child = |pid: i32| {
-        let children = crate::run_support::children(pid.cast_unsigned());
+        let children = children(pid.cast_unsigned());
         [pid].into_iter().chain(children).collect::<Vec<_>>()
     };
 
@@ -483,4 +480,33 @@ fn a_program_that_forks_has_a_pu_for_each_process() {
     colocate.ended();
     with_child(pid).into_iter().for_each(|pid| signal("-KILL", pid));
     program.ended();
+}
+
+/// A thread with the mask of a creator that has ended meanwhile. Of its process only the first thread is left in the
+/// journal, with a mask of its own, as the lines of ended threads are used again.
+#[test]
+fn threads_created_at_the_end_keep_no_mask_beside_a_thread_with_its_own() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    need!(two_pus());
+    let chains = need!(scratch.program("chains", &[]));
+    for how in ["-INT", "-TERM", "-INT", "-TERM"] {
+        let mut first = Command::new(&chains).arg("12").stdin(Stdio::null()).spawn().unwrap();
+        let pid = first.id().cast_signed();
+        wait_until("all processes are there", || children(first.id()).len() == 11);
+        let mut colocate = attach(&scratch, scratch.colocate(), pid);
+        std::thread::sleep(Duration::from_millis(500));
+        signal(how, colocate.id().cast_signed());
+        let code = colocate.ended().code();
+        let pids: Vec<i32> = children(first.id()).into_iter().chain([pid]).collect();
+        pids.iter().for_each(|pid| signal("-USR1", *pid));
+        std::thread::sleep(Duration::from_millis(100));
+        let found: Vec<Vec<String>> = pids.iter().map(|pid| masks(*pid)).collect();
+        pids.iter().for_each(|pid| signal("-KILL", *pid));
+        first.ended();
+        assert_eq!(code, Some(0), "{}", said(&scratch));
+        let right = ["0".to_owned(), original()];
+        for found in found {
+            assert_eq!(found, right, "the first thread's own mask and all PUs; {how}");
+        }
+    }
 }
