@@ -274,28 +274,31 @@ impl<'a> BlossomSearch<'a> {
         self.closest_slack[base] = NEVER;
         self.evens.push(base);
         for u in vertices {
-            (0..self.nodes.n).for_each(|v| self.look_at(u, v));
+            self.look_from(u, base);
         }
     }
 
-    /// Considers the pair of the vertex `u`, which became even, and `v`. `u` may become the nearest
-    /// of `v` if that is not even, or give a better bridge to its node.
-    fn look_at(&mut self, u: usize, v: usize) {
-        let slack = self.slack(u, v);
-        if self.vertex_label[v] != Label::Even {
-            let is_free = self.vertex_label[v] == Label::Free;
-            let kept = if is_free { slack + self.raised } else { slack };
+    /// Considers all pairs of the vertex `u`, which became even, in the node of base `base`. `u` may
+    /// become the nearest of a vertex that is not even, or give a better bridge to its node.
+    fn look_from(&mut self, u: usize, base: usize) {
+        let costs = self.costs;
+        let own = self.price_now(u);
+        for (v, cost) in costs.row(u).iter().enumerate() {
+            let label = self.vertex_label[v];
+            let slack = 2 * cost - own - (self.price[v] + label.sign() * self.raised);
+            if label == Label::Even {
+                let other = self.nodes.base[self.nodes.outer[v]];
+                if other != base && slack < self.bridge_slack(base, other) {
+                    self.set_bridge(base, other, Some((u, v)));
+                }
+                continue;
+            }
+            let kept = if label == Label::Free { slack + self.raised } else { slack };
             if kept < self.nearest_slack[v] {
                 self.nearest_slack[v] = kept;
                 self.nearest[v] = u;
                 self.touch(v);
             }
-            return;
-        }
-        let base = self.nodes.base[self.nodes.outer[u]];
-        let other = self.nodes.base[self.nodes.outer[v]];
-        if other != base && slack < self.bridge_slack(base, other) {
-            self.set_bridge(base, other, Some((u, v)));
         }
     }
 

@@ -33,10 +33,11 @@ impl BlossomSearch<'_> {
             fresh.extend(vertices);
         }
         let node = self.nodes.add(circle, joints, self.raised);
-        // Before `look_at`, which compares with the bridges of the new node.
-        self.join_bridges(self.nodes.base[node], &evens);
+        // Before `look_from`, which compares with the bridges of the new node.
+        let base = self.nodes.base[node];
+        self.join_bridges(base, &evens);
         for u in fresh {
-            (0..self.nodes.n).for_each(|v| self.look_at(u, v));
+            self.look_from(u, base);
         }
     }
 
