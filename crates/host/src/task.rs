@@ -1,6 +1,7 @@
 //! A task as this host sees it: which one it is, where it is placed, and what it has done.
 
 use crate::placed::PlacedTimes;
+use crate::placement::ForkExemption;
 use colocate_act::affinity::Pinned;
 use colocate_act::thread::ManagedThread;
 use colocate_evidence::{Exemption, PlacementStatus, TaskId};
@@ -56,9 +57,8 @@ pub struct Placement {
     pub status: PlacementStatus,
     /// Reason that forbids a single PU; `None` if allowed.
     pub exempt: Option<Exemption>,
-    /// End of the ban on single PUs after the creation of a process; zero if the task never created
-    /// any.
-    pub forked_until: Nanos,
+    /// Ban on single PUs after the creation of a process.
+    pub forked: ForkExemption,
     /// Whether the program has set the original mask on the task while it was pinned.
     pub was_reset: bool,
     /// Times of placement, by mask.
@@ -72,7 +72,7 @@ impl Placement {
             target: Place::LeftToKernel,
             status: PlacementStatus::LeftToKernel,
             exempt: None,
-            forked_until: Nanos::ZERO,
+            forked: ForkExemption::default(),
             was_reset: false,
             times: PlacedTimes::default(),
         }

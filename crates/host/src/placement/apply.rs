@@ -225,7 +225,7 @@ impl Placing {
     /// Places a thread again that was exempt since it had created a process; later if it has created another one meanwhile.
     fn end_fork_exemption(&mut self, work: &mut HostState, id: TaskId) {
         let Some(task) = work.table.tasks.get_mut(id) else { return };
-        let until = task.placement.forked_until;
+        let until = task.placement.forked.until;
         if until > now() {
             return self.check_at(until, id);
         }

@@ -32,8 +32,8 @@ pub(crate) fn on_fork(placing: &mut Placing, work: &mut HostState, creation: Cre
     }
     let Some(id) = work.table.tasks.living(creator) else { return };
     let Some(task) = work.table.tasks.get_mut(id) else { return };
-    let until = rules::fork_exempt_until(placing.settle(), creation.at);
-    task.placement.forked_until = until;
+    task.placement.forked = task.placement.forked.after_fork(placing.settle(), creation.at);
+    let until = task.placement.forked.until;
     if rules::is_exemptible(task.placement.exempt, &task.placement.status) {
         placing.place(work, id, PlacementEvent::Forked, creation.at);
         placing.check_at(until, id);

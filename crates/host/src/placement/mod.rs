@@ -11,4 +11,4 @@ pub(crate) use adopt::{adopt, follow_all, leave_to_kernel};
 pub(crate) use apply::{Placing, note_filter};
 pub(crate) use creation::{hold_process, place_new};
 pub(crate) use events::{begin_program, on_exec, on_fork, on_storm};
-pub(crate) use rules::{PlacementEvent, after_reset};
+pub(crate) use rules::{ForkExemption, PlacementEvent, after_reset};

@@ -9,11 +9,10 @@ use colocate_evidence::{Exemption, PlacementStatus};
 use colocate_machine::Nanos;
 use colocate_policy::Place;
 
-/// Length of the exemption after a fork, in settle times. Chosen: ten seconds by default, and servers that save their memory from a
-/// forked process do so once a minute.
+/// Longest exemption after a fork, in settle times. Chosen: ten seconds by default, for programs that fork again and again.
 const FORK_EXEMPTION: u64 = 50;
-/// Least length of the exemption after a fork.
-const LEAST_FORK_EXEMPTION: Nanos = Nanos::from_secs(1);
+/// The least settle time for exemptions after a fork. Chosen: a new process is seen within a millisecond.
+const LEAST_SETTLE: Nanos = Nanos::from_millis(20);
 /// Part of the settle time that a program must have had as CPU time to have begun. Chosen: 20 ms by default, and runtimes count PUs in
 /// their first milliseconds.
 const BEGINS: u64 = 10;
@@ -247,9 +246,25 @@ pub(crate) fn is_pinned_as_wanted(wanted: Mark, mark: Mark, status: &PlacementSt
     wanted.is_put() && mark == wanted && *status == PlacementStatus::Placed
 }
 
-/// End of the exemption of a thread that forks at `at`.
-pub(crate) fn fork_exempt_until(settle: Nanos, at: Nanos) -> Nanos {
-    Nanos(settle.0 * FORK_EXEMPTION).max(LEAST_FORK_EXEMPTION) + at
+/// Exemption of a thread that has forked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ForkExemption {
+    /// End; zero if the thread has never forked.
+    pub until: Nanos,
+    /// Forks in a row.
+    forks: u32,
+}
+
+impl ForkExemption {
+    /// The exemption after another fork at `at`: a settle time, and twice as long each time if the thread forks again soon. A
+    /// program that starts its other half is not kept from its PU.
+    pub fn after_fork(self, settle: Nanos, at: Nanos) -> Self {
+        let settle = settle.max(LEAST_SETTLE).0;
+        let longest = settle * FORK_EXEMPTION;
+        let forks = if at < self.until + Nanos(longest) { self.forks } else { 0 };
+        let length = settle.saturating_mul(1 << forks.min(16)).min(longest);
+        Self { until: at + Nanos(length), forks: forks + 1 }
+    }
 }
 
 /// Start of a program, as seen on its first thread.

@@ -235,8 +235,20 @@ fn threads_that_forks_exempt() {
     assert!(is_exemptible(None, &placed));
     assert!(!is_exemptible(Some(GoMonitor), &placed), "exempt for good");
     assert!(!is_exemptible(None, &bound), "the program's mask stays");
-    assert_eq!(fork_exempt_until(SETTLE, NOW), NOW + Nanos::from_secs(10));
-    assert_eq!(fork_exempt_until(Nanos::ZERO, NOW), NOW + Nanos::from_secs(1));
+}
+
+/// Forks in a row: 0.2 s, 0.4 s and so on to 10 s; after another 10 s 0.2 s again.
+#[test]
+fn each_fork_in_a_row_exempts_for_twice_as_long() {
+    let mut forked = ForkExemption::default();
+    for length in [200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000] {
+        forked = forked.after_fork(SETTLE, NOW);
+        assert_eq!(forked.until, NOW + Nanos::from_millis(length));
+    }
+    let later = NOW + Nanos::from_secs(20);
+    assert_eq!(forked.after_fork(SETTLE, later).until, later + Nanos::from_millis(200));
+    let first = ForkExemption::default().after_fork(Nanos::ZERO, NOW);
+    assert_eq!(first.until, NOW + Nanos::from_millis(20));
 }
 
 #[test]
