@@ -30,7 +30,7 @@ use crate::pause::stop::Stop;
 use crate::pause::{How, freezer};
 use crate::rundir;
 use crate::sched_class::{ClassActuator, Policy};
-use crate::workload::JournalWorkload;
+use crate::workload::{JournalWorkload, nearest};
 use colocate_files::{Dir, FileError};
 use colocate_linux::clock::now;
 use colocate_linux::handle::ProcessHandle;
@@ -497,8 +497,8 @@ pub fn journals_of_user() -> Vec<FoundJournal> {
     private.flat_map(journals).collect()
 }
 
-/// Process of `pids` with threads placed by another living colocate, and the process of that
-/// colocate; the same process twice for a colocate among `pids`.
+/// Process of `pids` or a descendant with threads placed by another living colocate, and the process
+/// of that colocate; the same process twice for a colocate among `pids`.
 pub fn placed_by_another(pids: &BTreeSet<Pid>, proc: &Path) -> Option<(Pid, Pid)> {
     let working = journals_of_user()
         .into_iter()
@@ -507,8 +507,10 @@ pub fn placed_by_another(pids: &BTreeSet<Pid>, proc: &Path) -> Option<(Pid, Pid)
         if pids.contains(&journal.owner.pid) {
             return Some((journal.owner.pid, journal.owner.pid));
         }
+        let parent = |pid: Pid| Some(Stat::read(proc, pid, pid.first_thread())?.parent);
+        let is_of = |pid| nearest(pid, |pid| pids.contains(&pid), parent).is_some();
         let mut entries = journal.entries.iter();
-        let placed = entries.find(|entry| entry.mark.is_put() && pids.contains(&entry.pid))?;
+        let placed = entries.find(|entry| entry.mark.is_put() && is_of(entry.pid))?;
         Some((placed.pid, journal.owner.pid))
     })
 }

@@ -304,7 +304,7 @@ fn add_descendants(pids: &mut BTreeSet<Pid>, all: &HashMap<Pid, Stat>) {
 }
 
 /// The process itself if known, or its nearest known ancestor.
-fn nearest(
+pub(crate) fn nearest(
     pid: Pid,
     is_known: impl Fn(Pid) -> bool,
     parent: impl Fn(Pid) -> Option<Pid>,

@@ -66,6 +66,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         given.push(Given { name: cgroup_name(path), pids: members(&proc, path)? });
     }
     let pids: BTreeSet<Pid> = given.iter().flat_map(|it| &it.pids).copied().collect();
+    refuse_placed(&proc, &pids)?;
     let mut is_taken = descendants(&proc, &pids);
     let denied: Vec<Pid> =
         pids.difference(&is_taken).copied().filter(|pid| is_denied(&proc, *pid)).collect();
@@ -81,20 +82,6 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         .collect();
     let placed: Vec<Pid> =
         attached.iter().flat_map(|it| &it.processes).map(|it| it.pid()).collect();
-    let another = restore::placed_by_another(&placed.iter().copied().collect(), Path::new("/proc"));
-    if let Some((pid, colocate)) = another {
-        if pid == colocate {
-            let message =
-                format!("expected a program, found that process {pid} is a colocate at work");
-            return Err(Failure { code: exit::OURS, message }.into());
-        }
-        let message = format!(
-            "expected processes that no other colocate places, found that {} is placed by process {colocate}; end that first \
-             (kill {colocate})",
-            named(&proc, &[pid])
-        );
-        return Err(Failure { code: exit::OURS, message }.into());
-    }
     let mut first = vec![begins(args, &named(&proc, &placed))];
     if !denied.is_empty() {
         first.push(format!("left out, since {ANOTHER_USER}: {}", named(&proc, &denied)));
@@ -106,6 +93,22 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         ..launch::setup(Vec::new())?
     };
     run::follow(&args.options, &setup, programs, first)
+}
+
+/// Refuses processes that another colocate places, themselves or a descendant, and colocates.
+fn refuse_placed(proc: &Proc, pids: &BTreeSet<Pid>) -> anyhow::Result<()> {
+    let another = restore::placed_by_another(pids, Path::new("/proc"));
+    let Some((pid, colocate)) = another else { return Ok(()) };
+    let message = if pid == colocate {
+        format!("expected a program, found that process {pid} is a colocate at work")
+    } else {
+        format!(
+            "expected processes that no other colocate places, found that {} is placed by process {colocate}; end that first \
+             (kill {colocate})",
+            named(proc, &[pid])
+        )
+    };
+    Err(Failure { code: exit::OURS, message }.into())
 }
 
 /// A job as given on the command line.

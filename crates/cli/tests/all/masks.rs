@@ -447,6 +447,32 @@ fn a_program_that_another_colocate_places_is_refused() {
     assert_eq!(program.masks(), only(&original()));
 }
 
+/// The child is placed, its creator is not.
+#[test]
+fn a_program_whose_child_another_colocate_places_is_refused() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    need!(two_pus());
+    let busy = need!(scratch.program("busy", &["-pthread"]));
+    let script = format!("{} 2 1000000000 >/dev/null & wait", busy.display());
+    let mut shell = Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).spawn().unwrap();
+    let child = await_that("the child", || {
+        children(shell.id()).into_iter().find(|pid| masks(*pid).len() == 3)
+    });
+    let mut first = attach(&scratch, scratch.colocate(), child);
+    let is_placed = || masks(child).into_iter().collect::<BTreeSet<_>>() == both();
+    wait_until("it is placed", is_placed);
+    let mut second = scratch.colocate();
+    let pid = shell.id().to_string();
+    let second = second.args(["attach", "--for", "1", "-p", &pid]).output().unwrap();
+    let owner = format!("({child}) is placed by process {}; end that first", first.id());
+    signal("-TERM", first.id().cast_signed());
+    first.ended();
+    signal("-KILL", child);
+    shell.ended();
+    assert!(text(&second.stderr).contains(&owner), "{}", text(&second.stderr));
+    assert_eq!(second.status.code(), Some(125));
+}
+
 /// A process that has forked is placed after some time. Its PU is kept for it meanwhile, and its child has the other one.
 #[test]
 fn a_program_that_forks_has_a_pu_for_each_process() {
