@@ -111,7 +111,7 @@ fn parsed<C: Parser>(moved: &[(&str, &str)]) -> Result<C, ExitCode> {
 
 /// A line for a command or an option that has another name now.
 fn new_place(error: &clap::Error, moved: &[(&str, &str)]) -> Option<String> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<String> = std::env::args().skip(1).skip_while(|word| word == "help").collect();
     let option = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(option)) => Some(option.as_str()),
         _ => None,

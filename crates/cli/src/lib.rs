@@ -123,7 +123,7 @@ fn check_command(words: &[String], more: &[&str]) -> anyhow::Result<()> {
 /// watching.
 ///
 /// ```no_run
-/// use colocate_policy::plan::{Decision, Place, Plan, PlaceReason};
+/// use colocate_policy::plan::{Decision, Place, PlaceReason, Plan};
 /// use colocate_policy::table::{Cadence, PolicyRow};
 /// use colocate_policy::{Evidence, Policy};
 /// struct LastPu;

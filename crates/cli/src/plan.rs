@@ -86,7 +86,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if policy.has_prior(Prior::Speeds) && speeds.is_none() {
         return Err(usage(format!(
             "expected a machine of which it is described how fast it is (docs/reference/machines.md) with \
-             --policy {policy}, found {}",
+             --policy {policy}, found {}; `colocate calibrate` measures this machine",
             args.machine
         )));
     }

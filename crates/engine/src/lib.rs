@@ -3,7 +3,7 @@
 //! Pure: a host is a trait, and time is the host's clock.
 //!
 //! ```
-//! use colocate_engine::{Host, HostError, KnownJob, Request, Until, RunSettings, run};
+//! use colocate_engine::{Host, HostError, KnownJob, Request, RunSettings, Until, run};
 //! use colocate_evidence::{Grant, Observation, QuantumEnd, Refusal, SourceSet};
 //! use colocate_machine::{Machine, Nanos, PuNr, described};
 //! use colocate_policy::{Plan, PolicySpec};

@@ -25,7 +25,7 @@
 //! No call blocks on a FIFO for more than [`FIFO_LIMIT`].
 //! # Example
 //! ```
-//! use colocate_files::{Accept, MaxSize, FileMode, read_text, write};
+//! use colocate_files::{Accept, FileMode, MaxSize, read_text, write};
 //! # let folder = tempfile::tempdir()?;
 //! # let path = folder.path().join("report.json");
 //! write(&path, b"old", FileMode::Private)?;

@@ -124,8 +124,7 @@ pub struct Effect {
     /// Registers written.
     pub writes: Registers,
     /// Registers read whose values go to memory, for [`Transfer::Swap`], [`Transfer::CompareSwap`]
-    /// and
-    /// [`Transfer::SetBits`].
+    /// and [`Transfer::SetBits`].
     pub stored: Registers,
     /// Memory accesses.
     pub memory: Vec<MemoryAccess>,

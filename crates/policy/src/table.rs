@@ -9,6 +9,7 @@ use crate::row::Value;
 use crate::schedule;
 use colocate_machine::{Machine, PuIdx};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
@@ -220,7 +221,11 @@ impl FromStr for PolicySpec {
         let mut spec: Self = row.ok_or_else(|| SpecError::Name { found: name.to_owned() })?.into();
         // No settings are fine, but an empty list (`mix:`) is an error.
         let Some(settings) = settings else { return Ok(spec) };
-        let all = settings.split(':').all(|one| spec.read(one).is_some());
+        let mut names = BTreeSet::new();
+        let all = settings.split(':').all(|one| {
+            let name = one.split_once('=').map_or(one, |(name, _)| name);
+            names.insert(name) && spec.read(one).is_some()
+        });
         if all && spec.is_consistent() { Ok(spec) } else { Err(spec.wrong(settings)) }
     }
 }
@@ -381,6 +386,7 @@ mod tests {
             "parallelism-aware:confirm=0",
             "parallelism-aware:spare=maybe",
             "efficiency:gain=inf",
+            "random:seed=1:seed=2",
         ];
         for text in odd {
             let (name, settings) = text.split_once(':').unwrap();

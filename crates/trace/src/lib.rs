@@ -14,7 +14,7 @@
 //! # Example
 //! ```
 //! use colocate_trace::TraceFile;
-//! use colocate_trace::form::{Access, RecordBlock, TraceRecord, Records, header};
+//! use colocate_trace::form::{Access, RecordBlock, Records, TraceRecord, header};
 //!
 //! let read = Access { address: 0x1000, size_log2: 3, writes: false, instructions: 12 };
 //! let mut block = RecordBlock::new(0);

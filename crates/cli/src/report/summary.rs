@@ -198,6 +198,14 @@ pub struct SummaryFacts<'a> {
     pub needs: SourceSet,
 }
 
+fn placed_text(share: f64) -> String {
+    let percent = 100.0 * share;
+    if percent < 1.0 {
+        return "placed less than 1 % of the time".to_owned();
+    }
+    format!("placed {percent:.0} % of the time")
+}
+
 impl SummaryFacts<'_> {
     /// The summary.
     pub fn summary(&self) -> GainSummary {
@@ -222,7 +230,7 @@ impl SummaryFacts<'_> {
             let line = format!("not placed: {}", printable(&why.to_string()));
             return GainSummary { line, why_not: Some(why.name()), ..none };
         }
-        let placed = format!("placed {:.0} % of the time", 100.0 * share.unwrap_or(0.0));
+        let placed = placed_text(share.unwrap_or(0.0));
         let Some((gain, low, high)) = outcome.and_then(gain) else {
             let why = self.why_not_compared();
             let line = format!("not compared with the kernel alone ({why}), {placed}");
@@ -232,8 +240,13 @@ impl SummaryFacts<'_> {
         let to = percent(high);
         let is_resolved = none.comparisons >= LEAST_COMPARISONS && (low > 0.0 || high < 0.0);
         let unresolved = if is_resolved { "" } else { "not resolved: " };
+        // A loss while a policy was tried is not the run's.
+        let given_up = match verdict {
+            Some("costs-more" | "slows-a-job" | "over-budget") => "; then left to the kernel",
+            _ => "",
+        };
         let line = format!(
-            "{unresolved}{:+.1} % ({from} to {to}) over the kernel alone, {placed}",
+            "{unresolved}{:+.1} % ({from} to {to}) over the kernel alone, {placed}{given_up}",
             100.0 * gain
         );
         GainSummary { line, gain: Some(gain), gain_low: Some(low), gain_high: Some(high), ..none }
@@ -450,6 +463,9 @@ mod tests {
         assert!(text.starts_with("colocate: not resolved: +0.0 % (-1"), "{text}");
         let text = of(&[0.09, 0.10, 0.11]);
         assert!(text.starts_with("colocate: not resolved: +10.5 % (7.8 to 13.3)"), "{text}");
+        let text = line(placed(), &gave_up(&[-0.08, -0.09, -0.10, -0.11, -0.12]), WAKE_UPS);
+        assert_eq!(text, format!("{loss}; then left to the kernel"));
+        assert_eq!(placed_text(0.004), "placed less than 1 % of the time");
     }
 
     /// Comparisons of a guard that gave the policy up over its budget.

@@ -267,6 +267,9 @@ impl Report {
         let Some(wake_ups) = self.wake_ups.as_deref() else { return };
         let mut pairs: Vec<&WakeUps> = wake_ups.iter().filter(|pair| pair.count > 0).collect();
         pairs.sort_by_key(|pair| Reverse(pair.count));
+        if pairs.is_empty() {
+            return;
+        }
         let more = pairs.len().saturating_sub(MOST_PAIRS);
         pairs.truncate(MOST_PAIRS);
         let name = |id| self.task_name(id);

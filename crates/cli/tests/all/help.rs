@@ -45,10 +45,11 @@ fn earlier_names_say_the_new_one() {
         ("simulate", "`colocate-study simulate` now (`make study` builds it)"),
         ("move", "`colocate pages move` now"),
     ] {
-        let output =
-            std::process::Command::new(PROGRAM).args([earlier, "--help"]).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert_eq!(said, format!("colocate: `colocate {earlier}` is {now}\n"));
+        for words in [[earlier, "--help"], ["help", earlier]] {
+            let output = std::process::Command::new(PROGRAM).args(words).output().unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert_eq!(said, format!("colocate: `colocate {earlier}` is {now}\n"));
+        }
     }
 }

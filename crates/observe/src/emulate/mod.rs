@@ -54,7 +54,7 @@ pub struct EmulatedCommand<'a> {
     /// Folder for temporary files, such as `/tmp`.
     pub scratch: &'a Path,
     /// Whether the program starts with SIGPIPE ignored, as this process was started. Rust's runtime
-    /// and `std::process::EmulatedCommand` both reset this.
+    /// and `std::process::Command` both reset this.
     pub ignores_pipe: bool,
     /// Whether to record stretches of code; takes about a tenth longer.
     pub stretches: bool,
@@ -143,7 +143,7 @@ pub enum EmulateError {
 /// while the program runs, so no other thread may wait for signals meanwhile.
 ///
 /// # Errors
-/// If the program could not be started. A started program gives a [`EmulatedRun`], whose profile
+/// If the program could not be started. A started program gives an [`EmulatedRun`], whose profile
 /// may be refused.
 pub fn profile(
     emulator: &Emulator,
