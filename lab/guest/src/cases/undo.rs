@@ -80,13 +80,13 @@ fn no_journal() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// True if exactly `placed` tasks are placed. Tasks that create processes are left unpinned.
+/// True if exactly `placed` tasks are placed. Tasks whose processes execute programs are left unpinned.
 fn placed(tasks: &[LiveTask], placed: usize) -> bool {
     tasks.iter().filter(|task| task.is_placed()).count() == placed
 }
 
 /// The program `family` with seven tasks: two threads, two processes of two threads, and a process
-/// that has executed another program. All but the main thread, which creates processes, are placed.
+/// that has executed another program. All but the main thread, which starts a program, are placed.
 fn family(wrapper: &[String]) -> anyhow::Result<ColocateSession> {
     let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
     let mut session = ColocateSession::start_by(&wrapper, &AT_ONCE, &FAMILY)?;
@@ -127,11 +127,11 @@ pub fn after_the_programs_are_killed() -> anyhow::Result<()> {
     let programs = [&FAMILY[..], &[":::", "sleep", "1000"]].concat();
     let mut session = ColocateSession::start(&AT_ONCE, &programs)?;
     session.request("fork")?;
-    session.await_tasks("places", |tasks| tasks.len() == 4 && placed(tasks, 3))?;
+    session.await_tasks("places", |tasks| tasks.len() == 4 && placed(tasks, 4))?;
     let tasks = session.tasks();
     let sleep = tasks.iter().find(|task| task.program == "sleep").context("no sleep")?;
     send("-KILL", &[sleep.pid.to_string()]);
-    session.await_tasks("one program to be left", |tasks| tasks.len() == 3 && placed(tasks, 2))?;
+    session.await_tasks("one program to be left", |tasks| tasks.len() == 3 && placed(tasks, 3))?;
     let report = session.end()?;
     ensure!(report["jobs"][1]["status"] == 137, "found {report:#}");
     before.is_back(&session)
