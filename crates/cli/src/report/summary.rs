@@ -241,10 +241,10 @@ impl SummaryFacts<'_> {
         let is_resolved = none.comparisons >= LEAST_COMPARISONS && (low > 0.0 || high < 0.0);
         let unresolved = if is_resolved { "" } else { "not resolved: " };
         // A loss while a policy was tried is not the run's.
-        let given_up = match verdict {
-            Some("costs-more" | "slows-a-job" | "over-budget") => "; then left to the kernel",
-            _ => "",
-        };
+        let is_given_up = outcome.is_some_and(|outcome| {
+            outcome.verdict != Verdict::Undecided && !outcome.verdict.keeps()
+        });
+        let given_up = if is_given_up { "; then left to the kernel" } else { "" };
         let line = format!(
             "{unresolved}{:+.1} % ({from} to {to}) over the kernel alone, {placed}{given_up}",
             100.0 * gain
