@@ -160,8 +160,8 @@ const fn name_of(prior: Prior) -> &'static str {
 }
 
 fn setting(setting: &Setting) -> String {
-    let default = setting.default.to_string();
-    let default = if default.is_empty() { default } else { format!(", default {default}") };
+    let default = setting.default.as_ref();
+    let default = default.map_or_else(String::new, |value| format!(", default {value}"));
     format!("`{}`: {}{default}", setting.range(), setting.meaning)
 }
 

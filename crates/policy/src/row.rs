@@ -198,8 +198,10 @@ pub struct Setting {
     pub name: &'static str,
     /// Type and range of the value.
     pub kind: SettingKind,
-    /// Default value.
-    pub default: Preset,
+    /// Default value; `None`: the policy chooses.
+    pub default: Option<Value>,
+    /// A policy's name shows the value even if it is the default.
+    pub is_shown: bool,
     /// Effect, in some words.
     pub meaning: &'static str,
 }
@@ -221,21 +223,6 @@ pub enum SettingKind {
     Flag,
 }
 
-/// Default value of a setting.
-#[derive(Clone, Copy, Debug)]
-pub enum Preset {
-    /// Whole number.
-    Count(u64),
-    /// Number.
-    Number(f64),
-    /// Word.
-    Word(&'static str),
-    /// Default that a policy's name always shows.
-    Shown(&'static Self),
-    /// No default: the policy chooses.
-    Unset,
-}
-
 /// The value of a setting.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
@@ -251,24 +238,6 @@ pub enum Value {
     Set,
 }
 
-impl Preset {
-    pub(crate) fn value(self) -> Option<Value> {
-        Some(match self {
-            Self::Count(count) => Value::Count(count),
-            Self::Number(number) => Value::Number(number),
-            Self::Word(word) => Value::Word(word),
-            Self::Shown(preset) => return preset.value(),
-            Self::Unset => return None,
-        })
-    }
-}
-
-impl fmt::Display for Preset {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.value().map_or(Ok(()), |value| value.fmt(f))
-    }
-}
-
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -281,7 +250,37 @@ impl fmt::Display for Value {
     }
 }
 
+/// A text of a row.
+type Text = &'static str;
+
 impl Setting {
+    /// A setting, shown only if its value is not the default.
+    pub const fn new(name: Text, kind: SettingKind, default: Option<Value>, meaning: Text) -> Self {
+        Self { name, kind, default, is_shown: false, meaning }
+    }
+
+    /// A whole number, `least` or more.
+    pub const fn count(name: Text, least: u64, default: u64, meaning: Text) -> Self {
+        Self::new(name, SettingKind::Count(least), Some(Value::Count(default)), meaning)
+    }
+
+    /// A finite number, 0 or more.
+    pub(crate) const fn not_below_0(name: Text, default: f64, meaning: Text) -> Self {
+        let kind = SettingKind::Number("not below 0", |it| it.is_finite() && it >= 0.0);
+        Self::new(name, kind, Some(Value::Number(default)), meaning)
+    }
+
+    /// A word of the list, by default the first.
+    pub(crate) const fn word(name: Text, words: &'static [Text], meaning: Text) -> Self {
+        Self::new(name, SettingKind::Word(words), Some(Value::Word(words[0])), meaning)
+    }
+
+    /// The same setting, always shown.
+    pub(crate) const fn shown(mut self) -> Self {
+        self.is_shown = true;
+        self
+    }
+
     pub(crate) fn read(&self, text: &str) -> Option<Value> {
         match self.kind {
             SettingKind::Count(least) => {

@@ -5,7 +5,6 @@ use crate::paging;
 use crate::plan::{Plan, Task};
 use crate::policies;
 use crate::policy::Policy;
-use crate::row::Value;
 use crate::schedule;
 use colocate_machine::{Machine, PuIdx};
 use serde::{Deserialize, Serialize};
@@ -17,8 +16,8 @@ use std::sync::OnceLock;
 use thiserror::Error;
 
 pub use crate::row::{
-    Cadence, CoursePart, Knowledge, PolicyRow, Preset, Prior, Purpose, Setting, SettingKind,
-    SoloProfile, SoloProgress, Values, listed,
+    Cadence, CoursePart, Knowledge, PolicyRow, Prior, Purpose, Setting, SettingKind, SoloProfile,
+    SoloProgress, Value, Values, listed,
 };
 
 /// A policy with its settings, written `NAME` or `NAME:SETTING=VALUE:…`.
@@ -44,7 +43,7 @@ impl fmt::Debug for PolicySpec {
 impl From<&'static PolicyRow> for PolicySpec {
     /// The policy with its default settings.
     fn from(row: &'static PolicyRow) -> Self {
-        let values = row.settings.iter().map(|setting| setting.default.value()).collect();
+        let values = row.settings.iter().map(|setting| setting.default.clone()).collect();
         Self { row, values }
     }
 }
@@ -179,8 +178,7 @@ impl fmt::Display for PolicySpec {
                 write!(f, ":{}", setting.name)?;
                 continue;
             }
-            let shown = matches!(setting.default, Preset::Shown(_));
-            if shown || setting.default.value().as_ref() != Some(value) {
+            if setting.is_shown || setting.default.as_ref() != Some(value) {
                 write!(f, ":{}={value}", setting.name)?;
             }
         }
@@ -327,7 +325,7 @@ mod tests {
             let words = row.summary.split_whitespace().count();
             assert!((3..=14).contains(&words), "{}: {words} words", row.name);
             assert!(!row.source.is_empty());
-            let defaults = row.settings.iter().filter_map(|it| Some((it, it.default.value()?)));
+            let defaults = row.settings.iter().filter_map(|it| Some((it, it.default.clone()?)));
             for (setting, value) in defaults {
                 assert_eq!(setting.read(&value.to_string()), Some(value), "{}", setting.name);
             }

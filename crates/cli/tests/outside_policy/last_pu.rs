@@ -2,7 +2,7 @@
 
 use colocate_evidence::SourceSet;
 use colocate_policy::plan::{Decision, Place, PlaceReason, Plan};
-use colocate_policy::table::{Cadence, PolicyRow, Preset, Purpose, Setting, SettingKind};
+use colocate_policy::table::{Cadence, PolicyRow, Purpose, Setting};
 use colocate_policy::{Evidence, Policy, Task};
 
 pub static ROW: PolicyRow = PolicyRow {
@@ -10,12 +10,7 @@ pub static ROW: PolicyRow = PolicyRow {
     summary: "puts every task on the last usable PU",
     purpose: Purpose::Baseline,
     source: "a test",
-    settings: &[Setting {
-        name: "from-end",
-        kind: SettingKind::Count(0),
-        default: Preset::Count(0),
-        meaning: "PUs that are left out at the end",
-    }],
+    settings: &[Setting::count("from-end", 0, 0, "PUs that are left out at the end")],
     prior: &[],
     cadence: Cadence::Either,
     waits: false,

@@ -28,7 +28,7 @@
 
 use super::{Move, PageGroupUse, Paging, Rule, RuleInput, with_memory};
 use crate::rng::SplitMix64;
-use crate::row::{PolicyRow, Preset, Setting, SettingKind};
+use crate::row::{PolicyRow, Setting};
 use colocate_evidence::{Source, SourceSet};
 use colocate_machine::{Machine, NodeIdx};
 
@@ -37,12 +37,7 @@ pub static ROW: PolicyRow = PolicyRow {
     name: "carrefour",
     summary: "moves private page groups to their node, spreads shared ones",
     source: "Dashti et al., ASPLOS 2013, by samples, without replication",
-    settings: &[Setting {
-        name: "seed",
-        kind: SettingKind::Count(0),
-        default: Preset::Count(1),
-        meaning: "seed of what is drawn",
-    }],
+    settings: &[Setting::count("seed", 0, 1, "seed of what is drawn")],
     make: |values, _| Paging::by(Carrefour { rng: SplitMix64::new(values.count("seed").into()) }),
     ..PolicyRow::ONCE
 };

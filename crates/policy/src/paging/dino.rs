@@ -24,7 +24,7 @@
 use super::{Move, PageGroupKey, Paging, Rule, RuleInput, with_memory};
 use crate::evidence::{Evidence, Thread};
 use crate::plan::{Place, PlaceReason};
-use crate::row::{PolicyRow, Preset, Setting, SettingKind};
+use crate::row::{PolicyRow, Setting};
 use crate::schedule::allocate::rates;
 use colocate_evidence::{Source, SourceSet, TaskId};
 use colocate_machine::{NodeIdx, PuIdx, SharedPart};
@@ -35,12 +35,7 @@ pub static ROW: PolicyRow = PolicyRow {
     name: "dino",
     summary: "spreads threads with much memory traffic over nodes, with their pages",
     source: "Blagodurov et al., USENIX ATC 2011, by samples",
-    settings: &[Setting {
-        name: "k",
-        kind: SettingKind::Count(1),
-        default: Preset::Count(4096),
-        meaning: "pages of 4 KiB that move with one that is used",
-    }],
+    settings: &[Setting::count("k", 1, 4096, "pages of 4 KiB that move with one that is used")],
     make: |values, _| {
         // K pages of 4 KiB, half of them on either side.
         let reach = u64::from(values.count("k")) * 4096 / 2;

@@ -21,7 +21,7 @@
 //! - **Frozen**: a group moves at most so often until the counts are reset. -> test `frozen`
 
 use super::{Move, PageGroupKey, Paging, Rule, RuleInput, most};
-use crate::row::{PolicyRow, Preset, Setting, SettingKind};
+use crate::row::{PolicyRow, Setting};
 use std::collections::BTreeMap;
 
 /// Row in the table of policies.
@@ -30,10 +30,10 @@ pub static ROW: PolicyRow = PolicyRow {
     summary: "moves page groups that one node uses much, by competing counters",
     source: "Verghese et al., ASPLOS 1996, by samples",
     settings: &[
-        setting("trigger", 4, "samples from a node that make a group hot there"),
-        setting("sharing", 2, "samples from another node that make it shared"),
-        setting("migrate", 1, "moves after which it stays"),
-        setting("reset", 8, "periods after which counts are 0"),
+        Setting::count("trigger", 1, 4, "samples from a node that make a group hot there"),
+        Setting::count("sharing", 1, 2, "samples from another node that make it shared"),
+        Setting::count("migrate", 1, 1, "moves after which it stays"),
+        Setting::count("reset", 1, 8, "periods after which counts are 0"),
     ],
     make: |values, _| {
         Paging::by(Dpp {
@@ -47,10 +47,6 @@ pub static ROW: PolicyRow = PolicyRow {
     },
     ..PolicyRow::ONCE
 };
-
-const fn setting(name: &'static str, default: u64, meaning: &'static str) -> Setting {
-    Setting { name, kind: SettingKind::Count(1), default: Preset::Count(default), meaning }
-}
 
 #[derive(Debug)]
 struct Dpp {

@@ -17,7 +17,7 @@
 //! - **Again**: groups are marked again. -> test `again`
 
 use super::{Move, PERIOD, PageGroupKey, Paging, Rule, RuleInput, most};
-use crate::row::{PolicyRow, Preset, Setting, SettingKind};
+use crate::row::{PolicyRow, Setting};
 use colocate_machine::Nanos;
 use std::collections::BTreeMap;
 
@@ -26,12 +26,12 @@ pub static ROW: PolicyRow = PolicyRow {
     name: "next-touch",
     summary: "moves each page group once, to the node that uses it next",
     source: "Löf and Holmgren, ICS 2005, by samples",
-    settings: &[Setting {
-        name: "again",
-        kind: SettingKind::Count(0),
-        default: Preset::Count(0),
-        meaning: "seconds after which groups move once more; 0: never",
-    }],
+    settings: &[Setting::count(
+        "again",
+        0,
+        0,
+        "seconds after which groups move once more; 0: never",
+    )],
     make: |values, _| {
         let again = Some(values.count("again")).filter(|again| *again > 0);
         // Rules run once a period, so a mark cannot return sooner.

@@ -32,7 +32,7 @@ use crate::evidence::Evidence;
 use crate::places::UsableMachine;
 use crate::plan::{PlaceReason, Plan};
 use crate::policy::Policy;
-use crate::row::{Knowledge, PolicyRow, Preset, Purpose, Setting, SettingKind, Values};
+use crate::row::{Knowledge, PolicyRow, Purpose, Setting, Values};
 use colocate_evidence::{Sharing, Source, SourceSet, WakeUps};
 use colocate_machine::Nanos;
 use colocate_machine::calibrated::PuDistance;
@@ -60,15 +60,7 @@ pub static STATIC: PolicyRow = PolicyRow {
     name: "communication-static",
     summary: "as communication, once, by what was communicated at first",
     source: "Cruz et al., JPDC 2014",
-    settings: &[
-        Setting {
-            name: "after",
-            kind: SettingKind::Count(1),
-            default: Preset::Count(2),
-            meaning: "seconds after which tasks are placed",
-        },
-        SOURCE,
-    ],
+    settings: &[Setting::count("after", 1, 2, "seconds after which tasks are placed"), SOURCE],
     make: |values, known| {
         let after = Some(Nanos::from_secs(values.count("after").into()));
         Box::new(Communication { after, ..Communication::new(values, known) })
@@ -76,21 +68,13 @@ pub static STATIC: PolicyRow = PolicyRow {
     ..PolicyRow::ONCE
 };
 
-/// Source of communication.
-const SOURCE: Setting = Setting {
-    name: "source",
-    kind: SettingKind::Word(&["wake-ups", "sharing", "both"]),
-    default: Preset::Word("wake-ups"),
-    meaning: "what is taken for communication",
-};
-
-/// Measure of uneven communication.
-const HETEROGENEITY: Setting = Setting {
-    name: "heterogeneity",
-    kind: SettingKind::Word(&["scale-free", "published"]),
-    default: Preset::Word("scale-free"),
-    meaning: "measure of how unevenly pairs communicate",
-};
+const SOURCE: Setting =
+    Setting::word("source", &["wake-ups", "sharing", "both"], "what is taken for communication");
+const HETEROGENEITY: Setting = Setting::word(
+    "heterogeneity",
+    &["scale-free", "published"],
+    "measure of how unevenly pairs communicate",
+);
 
 /// Time between two decisions. Chosen: phases of programs last for seconds.
 pub const PERIOD: Nanos = Nanos::from_millis(500);

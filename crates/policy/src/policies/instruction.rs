@@ -43,7 +43,7 @@ use super::{MIX, Placement, PuChoice, own_cores, planned, spread_default};
 use crate::places::UsableMachine;
 use crate::plan::{MAX_PARTNERS, PlaceReason, Task};
 use crate::policy::by_rule;
-use crate::row::{PolicyRow, Preset, Purpose, Setting, SettingKind};
+use crate::row::{PolicyRow, Purpose, Setting, SettingKind};
 use crate::schedule::select::float;
 use colocate_evidence::TaskId;
 use colocate_machine::PuIdx;
@@ -57,18 +57,18 @@ pub static ROW: PolicyRow = PolicyRow {
     summary: "pairs tasks that do most with least of one class",
     source: "Serpa et al., Algorithm 1",
     settings: &[
-        Setting {
-            name: "key",
-            kind: SettingKind::Word(&["branch", "float", "int", "load", "store"]),
-            default: Preset::Unset,
-            meaning: "class to sort by; by default the one that varies most",
-        },
-        Setting {
-            name: "published",
-            kind: SettingKind::Flag,
-            default: Preset::Unset,
-            meaning: "as published: by numbers of instructions instead of shares",
-        },
+        Setting::new(
+            "key",
+            SettingKind::Word(&["branch", "float", "int", "load", "store"]),
+            None,
+            "class to sort by; by default the one that varies most",
+        ),
+        Setting::new(
+            "published",
+            SettingKind::Flag,
+            None,
+            "as published: by numbers of instructions instead of shares",
+        ),
     ],
     make: |values, _| {
         // The row accepts only names of classes.

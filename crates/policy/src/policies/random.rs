@@ -20,7 +20,7 @@ use crate::places::UsableMachine;
 use crate::plan::{DefaultPlacement, PlaceReason};
 use crate::policy::by_rule;
 use crate::rng::SplitMix64;
-use crate::row::{Cadence, PolicyRow, Preset, Purpose, Setting, SettingKind};
+use crate::row::{Cadence, PolicyRow, Purpose, Setting};
 use crate::schedule::allocate::seated;
 use crate::schedule::{self, Allocated, Quantum, Selected, select};
 use colocate_evidence::SourceSet;
@@ -31,12 +31,7 @@ pub static ROW: PolicyRow = PolicyRow {
     purpose: Purpose::Baseline,
     summary: "draws PUs, and where jobs wait also jobs",
     source: "a baseline",
-    settings: &[Setting {
-        name: "seed",
-        kind: SettingKind::Count(0),
-        default: Preset::Shown(&Preset::Count(0)),
-        meaning: "seed of the generator",
-    }],
+    settings: &[Setting::count("seed", 0, 0, "seed of the generator").shown()],
     cadence: Cadence::Either,
     waits: true,
     make: |values, _| {

@@ -64,9 +64,7 @@ use super::asymmetric::Messages;
 use super::{Allocated, COUNTERS, Quantum, QueuedJob, Selected, SelectedJob, Thread, select};
 use crate::plan::Plan;
 use crate::policy::{Policy, by_rule};
-use crate::row::{
-    Knowledge, PolicyRow, Preset, Prior, Purpose, Setting, SettingKind, SoloProfile, Values,
-};
+use crate::row::{Knowledge, PolicyRow, Prior, Purpose, Setting, SettingKind, SoloProfile, Values};
 use colocate_evidence::JobIdx;
 use std::collections::BTreeMap;
 
@@ -101,15 +99,7 @@ pub static IDAS: PolicyRow = PolicyRow {
     name: "idas",
     summary: "as mhas, with a penalty for jobs that suffer from traffic",
     source: "Feliu et al., TPDS 2014, Algorithm 3",
-    settings: &[
-        Setting {
-            name: "kappa",
-            kind: SettingKind::Number("not below 0", |kappa| kappa.is_finite() && kappa >= 0.0),
-            default: Preset::Shown(&Preset::Number(KAPPA)),
-            meaning: "scale of the penalties",
-        },
-        PUBLISHED,
-    ],
+    settings: &[Setting::not_below_0("kappa", KAPPA, "scale of the penalties").shown(), PUBLISHED],
     prior: &[Prior::Solo],
     make: |values, prior| by_average(values, prior, values.number("kappa"), balance),
     ..PolicyRow::EACH_QUANTUM
@@ -121,12 +111,11 @@ pub static BAS: PolicyRow = PolicyRow {
     purpose: Purpose::Recommended,
     summary: "balances traffic to memory, then to first caches, by the last quantum",
     source: "Feliu et al., IEEE TC 2016, Algorithm 4",
-    settings: &[Setting {
-        name: "oatr",
-        kind: SettingKind::Word(&[WAITING, DELIVERED]),
-        default: Preset::Word(WAITING),
-        meaning: "traffic that a quantum should have: the mean of what waits, or of what was delivered",
-    }],
+    settings: &[Setting::word(
+        "oatr",
+        &["waiting", DELIVERED],
+        "traffic that a quantum should have: the mean of what waits, or of what was delivered",
+    )],
     make: |values, _| match values.word("oatr") {
         Some(DELIVERED) => {
             let mut mean = Delivered::default();
@@ -159,14 +148,13 @@ pub static L1_DYNAMIC: PolicyRow = PolicyRow {
     ..PolicyRow::EACH_QUANTUM
 };
 
-const PUBLISHED: Setting = Setting {
-    name: "published",
-    kind: SettingKind::Flag,
-    default: Preset::Unset,
-    meaning: "as published: an average of all jobs, once, and rates as they were last",
-};
+const PUBLISHED: Setting = Setting::new(
+    "published",
+    SettingKind::Flag,
+    None,
+    "as published: an average of all jobs, once, and rates as they were last",
+);
 
-const WAITING: &str = "waiting";
 const DELIVERED: &str = "delivered";
 
 /// Places of the chosen jobs in the queue, with the reasons.

@@ -42,7 +42,7 @@ use super::phases::ASLEEP;
 use super::{Allocated, Quantum, QueuedJob, Scheduler, SelectedJob, Thread, leave_to_kernel};
 use crate::evidence::Evidence;
 use crate::plan::Plan;
-use crate::row::{PolicyRow, Preset, Setting, SettingKind};
+use crate::row::{PolicyRow, Setting};
 use colocate_evidence::{SourceSet, TaskId};
 use colocate_machine::Performance;
 use colocate_model::Phase;
@@ -57,12 +57,7 @@ pub static ROW: PolicyRow = PolicyRow {
     name: "efficiency",
     summary: "gives fast cores to the threads that gain most from them",
     source: "Fedorova et al., efficiency specialisation (ES)",
-    settings: &[Setting {
-        name: "gain",
-        kind: SettingKind::Number("not below 0", |gain| gain.is_finite() && gain >= 0.0),
-        default: Preset::Number(GAIN),
-        meaning: "gain below which a thread keeps its core",
-    }],
+    settings: &[Setting::not_below_0("gain", GAIN, "gain below which a thread keeps its core")],
     waits: false,
     make: |values, known| Box::new(Efficiency::new(values.number("gain"), demands(known))),
     ..PolicyRow::EACH_QUANTUM

@@ -35,7 +35,7 @@ use super::{
 };
 use crate::evidence::Evidence;
 use crate::plan::Plan;
-use crate::row::{PolicyRow, Preset, Purpose, Setting, SettingKind, Values};
+use crate::row::{PolicyRow, Purpose, Setting, SettingKind, Value, Values};
 use colocate_machine::PuIdx;
 
 /// Share of the contexts allotted by progress.
@@ -74,18 +74,19 @@ pub static PERF_FAIR: PolicyRow = PolicyRow {
     summary: "fills some contexts by progress, the others by traffic",
     source: "Feliu et al., IEEE TC 2017",
     settings: &[
-        Setting {
-            name: "share",
-            kind: SettingKind::Number("from 0 to less than 1", |share| (0.0..1.0).contains(&share)),
-            default: Preset::Shown(&Preset::Number(Mixing::PERF_FAIR.share)),
-            meaning: "share of the contexts that is always given by progress",
-        },
-        Setting {
-            name: "limit",
-            kind: SettingKind::Number("not below 1", |limit| limit >= 1.0),
-            default: Preset::Number(Mixing::PERF_FAIR.limit),
-            meaning: "unfairness above which all contexts are given by progress",
-        },
+        Setting::new(
+            "share",
+            SettingKind::Number("from 0 to less than 1", |share| (0.0..1.0).contains(&share)),
+            Some(Value::Number(Mixing::PERF_FAIR.share)),
+            "share of the contexts that is always given by progress",
+        )
+        .shown(),
+        Setting::new(
+            "limit",
+            SettingKind::Number("not below 1", |limit| limit >= 1.0),
+            Some(Value::Number(Mixing::PERF_FAIR.limit)),
+            "unfairness above which all contexts are given by progress",
+        ),
         VALID,
         DOUBT,
         APART,
@@ -97,24 +98,19 @@ pub static PERF_FAIR: PolicyRow = PolicyRow {
     ..PolicyRow::EACH_QUANTUM
 };
 
-const VALID: Setting = quanta(
+const VALID: Setting = Setting::count(
     "valid",
-    Estimating::USUAL.valid,
-    "for how many quanta an estimate is good, if nothing changes",
     1,
+    Estimating::USUAL.valid as u64,
+    "for how many quanta an estimate is good, if nothing changes",
 );
-const DOUBT: Setting = Setting {
-    name: "doubt",
-    kind: SettingKind::Number("not below 0", |doubt| doubt.is_finite() && doubt >= 0.0),
-    default: Preset::Number(Estimating::USUAL.doubt),
-    meaning: "how soon a job is estimated again that does something else",
-};
-const APART: Setting = quanta("apart", Estimating::USUAL.apart, "quanta between two estimates", 2);
-
-/// A setting that counts quanta, `least` or more.
-const fn quanta(name: &'static str, usual: u32, meaning: &'static str, least: u64) -> Setting {
-    Setting { name, kind: SettingKind::Count(least), default: Preset::Count(usual as u64), meaning }
-}
+const DOUBT: Setting = Setting::not_below_0(
+    "doubt",
+    Estimating::USUAL.doubt,
+    "how soon a job is estimated again that does something else",
+);
+const APART: Setting =
+    Setting::count("apart", 2, Estimating::USUAL.apart as u64, "quanta between two estimates");
 
 /// The settings of estimates, from the values given by the user.
 fn estimating(values: &Values<'_>) -> Estimating {

@@ -66,7 +66,7 @@ use super::{
 };
 use crate::evidence::Evidence;
 use crate::plan::Plan;
-use crate::row::{PolicyRow, Preset, Purpose, Setting, SettingKind};
+use crate::row::{PolicyRow, Purpose, Setting};
 use colocate_evidence::{JobIdx, SourceSet, TaskId};
 use colocate_machine::{Nanos, PuIdx};
 use sharing::{FastCoreTime, Sharer};
@@ -100,18 +100,16 @@ pub static ROW: PolicyRow = PolicyRow {
         SERIAL,
         PARALLEL,
         CONFIRM,
-        Setting {
-            name: "cost",
-            kind: SettingKind::Number("not below 0", |cost| cost.is_finite() && cost >= 0.0),
-            default: Preset::Number(ParallelismAwareSettings::USUAL.cost),
-            meaning: "weight of the cost of a move",
-        },
-        Setting {
-            name: "spare",
-            kind: SettingKind::Word(&["yes", "no"]),
-            default: Preset::Word("yes"),
-            meaning: "whether fast cores without a serial phase take turns",
-        },
+        Setting::not_below_0(
+            "cost",
+            ParallelismAwareSettings::USUAL.cost,
+            "weight of the cost of a move",
+        ),
+        Setting::word(
+            "spare",
+            &["yes", "no"],
+            "whether fast cores without a serial phase take turns",
+        ),
     ],
     waits: false,
     make: |values, _| {

@@ -42,12 +42,12 @@
 //!   -> tests `within_two_quanta`, `stops_are_seen_at_once`
 //! - **Unknown is no phase** -> test `unknown_is_no_phase`
 
-use super::sorted::Sorted;
 use super::{QueuedJob, Thread};
-use crate::row::{Preset, Setting, SettingKind, Values};
+use crate::row::{Setting, SettingKind, Value, Values};
 use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::Nanos;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Number of runnable threads below which a job is asleep. Chosen: the share of a quantum for which
 /// a thread has to be runnable to count as active in the loop of quanta.
@@ -129,37 +129,27 @@ impl Hysteresis {
     }
 }
 
-/// A setting that counts runnable threads.
-const fn runnable(
-    kind: SettingKind,
-    name: &'static str,
-    usual: f64,
-    meaning: &'static str,
-) -> Setting {
-    Setting { name, kind, default: Preset::Number(usual), meaning }
-}
-
 /// Setting for [`Hysteresis::serial`].
-pub(crate) const SERIAL: Setting = runnable(
-    SettingKind::Number("from 1", at_least_one),
+pub(crate) const SERIAL: Setting = Setting::new(
     "serial",
-    Hysteresis::USUAL.serial,
+    SettingKind::Number("from 1", at_least_one),
+    Some(Value::Number(Hysteresis::USUAL.serial)),
     "runnable threads up to which a phase is serial",
 );
 /// Setting for [`Hysteresis::parallel`].
-pub const PARALLEL: Setting = runnable(
-    SettingKind::NumberNotBelow("serial", "from 1", at_least_one),
+pub const PARALLEL: Setting = Setting::new(
     "parallel",
-    Hysteresis::USUAL.parallel,
+    SettingKind::NumberNotBelow("serial", "from 1", at_least_one),
+    Some(Value::Number(Hysteresis::USUAL.parallel)),
     "runnable threads from which a serial phase is over",
 );
 /// Setting for [`Hysteresis::confirm`].
-pub(crate) const CONFIRM: Setting = Setting {
-    name: "confirm",
-    kind: SettingKind::Count(1),
-    default: Preset::Count(Hysteresis::USUAL.confirm as u64),
-    meaning: "quanta for which a new phase must last before it counts",
-};
+pub(crate) const CONFIRM: Setting = Setting::count(
+    "confirm",
+    1,
+    Hysteresis::USUAL.confirm as u64,
+    "quanta for which a new phase must last before it counts",
+);
 
 /// Range of the thresholds.
 const fn at_least_one(number: f64) -> bool {
@@ -237,14 +227,14 @@ impl PhaseHistory {
 #[derive(Clone, Debug)]
 pub struct JobPhases {
     settings: Hysteresis,
-    jobs: Sorted<JobIdx, PhaseHistory>,
+    jobs: BTreeMap<JobIdx, PhaseHistory>,
 }
 
 impl JobPhases {
     /// Phases of no jobs.
     #[must_use]
     pub fn new(settings: Hysteresis) -> Self {
-        Self { settings, jobs: Sorted::default() }
+        Self { settings, jobs: BTreeMap::new() }
     }
 
     /// Takes in the jobs' last quantum, of length `took`. Jobs that are not in the queue are

@@ -55,13 +55,13 @@ pub mod solo;
 mod stacks;
 
 use super::allocate::{choices, on_cores, threads_of};
-use super::symbiotic_numa::{HomeNodes, classes};
+use super::symbiotic_numa::{HomeNodes, REMOTE_WEIGHT, classes};
 use super::{Allocated, Quantum, Scheduler, Selected, SelectedJob, Thread, select};
 use crate::evidence::Evidence;
 use crate::matching::{self, Predicted, exchange::improved};
 use crate::places::UsableMachine;
 use crate::plan::Plan;
-use crate::row::{Knowledge, PolicyRow, Preset, Prior, Purpose, Setting, SettingKind, Values};
+use crate::row::{Knowledge, PolicyRow, Prior, Purpose, Setting, SettingKind, Value, Values};
 use colocate_evidence::{Source, SourceSet};
 use colocate_machine::PuIdx;
 use colocate_model::CpiModel;
@@ -134,12 +134,7 @@ pub static NUMA: PolicyRow = PolicyRow {
         COST,
         WEIGHT_OF_NEW,
         LEAST_GAIN,
-        Setting {
-            name: "away",
-            kind: SettingKind::Number("not below 0", |away| away.is_finite() && away >= 0.0),
-            default: Preset::Number(super::symbiotic_numa::REMOTE_WEIGHT),
-            meaning: "weight of a longer migration to memory",
-        },
+        Setting::not_below_0("away", REMOTE_WEIGHT, "weight of a longer migration to memory"),
         MODEL,
     ],
     prior: &[Prior::CpiModel],
@@ -150,30 +145,25 @@ pub static NUMA: PolicyRow = PolicyRow {
     ..PolicyRow::EACH_QUANTUM
 };
 
-const COST: Setting = Setting {
-    name: "cost",
-    kind: SettingKind::Word(&["stp", "antt"]),
-    default: Preset::Word("stp"),
-    meaning: "what is to be small: lost throughput or the sum of slowdowns",
-};
-const WEIGHT_OF_NEW: Setting = Setting {
-    name: "weight",
-    kind: SettingKind::Number("above 0 and up to 1", |weight| weight > 0.0 && weight <= 1.0),
-    default: Preset::Number(WEIGHT),
-    meaning: "weight of a new stack beside what was known before",
-};
-const LEAST_GAIN: Setting = Setting {
-    name: "gain",
-    kind: SettingKind::Number("not below 0", |gain| gain.is_finite() && gain >= 0.0),
-    default: Preset::Number(GAIN),
-    meaning: "least gain for which groups change",
-};
-const MODEL: Setting = Setting {
-    name: "model",
-    kind: SettingKind::File,
-    default: Preset::Unset,
-    meaning: "coefficients that `colocate-study train cpi-model` wrote",
-};
+const COST: Setting = Setting::word(
+    "cost",
+    &["stp", "antt"],
+    "what is to be small: lost throughput or the sum of slowdowns",
+);
+const WEIGHT_OF_NEW: Setting = Setting::new(
+    "weight",
+    SettingKind::Number("above 0 and up to 1", |weight| weight > 0.0 && weight <= 1.0),
+    Some(Value::Number(WEIGHT)),
+    "weight of a new stack beside what was known before",
+);
+const LEAST_GAIN: Setting =
+    Setting::not_below_0("gain", GAIN, "least gain for which groups change");
+const MODEL: Setting = Setting::new(
+    "model",
+    SettingKind::File,
+    None,
+    "coefficients that `colocate-study train cpi-model` wrote",
+);
 
 /// Settings from the values given by the user.
 fn settings(values: &Values<'_>) -> SymbioticSettings {

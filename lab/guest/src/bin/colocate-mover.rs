@@ -4,7 +4,7 @@
 use colocate_evidence::{JobIdx, SourceSet};
 use colocate_machine::{Bytes, NodeNr, PuIdx};
 use colocate_policy::evidence::SelectedJob;
-use colocate_policy::table::{Cadence, PolicyRow, Preset, Purpose, Setting, SettingKind};
+use colocate_policy::table::{Cadence, PolicyRow, Purpose, Setting};
 use colocate_policy::why::{Allocated, Selected};
 use colocate_policy::{Evidence, PageMove, Plan, Policy};
 use std::process::ExitCode;
@@ -15,18 +15,8 @@ static ROW: PolicyRow = PolicyRow {
     purpose: Purpose::Baseline,
     source: "a test",
     settings: &[
-        Setting {
-            name: "node",
-            kind: SettingKind::Count(0),
-            default: Preset::Count(1),
-            meaning: "the node",
-        },
-        Setting {
-            name: "mib",
-            kind: SettingKind::Count(1),
-            default: Preset::Count(64),
-            meaning: "most that one order moves, MiB",
-        },
+        Setting::count("node", 0, 1, "the node"),
+        Setting::count("mib", 1, 64, "most that one order moves, MiB"),
     ],
     prior: &[],
     cadence: Cadence::EachQuantum,
