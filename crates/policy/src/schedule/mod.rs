@@ -26,7 +26,6 @@ mod parallelism_aware;
 pub mod phases;
 pub mod progress;
 pub(crate) mod select;
-mod sorted;
 mod symbiotic;
 mod symbiotic_numa;
 #[cfg(test)]

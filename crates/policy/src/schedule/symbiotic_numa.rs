@@ -26,7 +26,6 @@
 
 use super::Thread;
 use super::allocate::on_cores;
-use super::sorted::Sorted;
 use super::symbiotic::groups::{CoreGroups, pus_of_cores};
 use super::symbiotic::live::LiveThread;
 use crate::matching::{self, exchange::improved};
@@ -44,27 +43,29 @@ pub struct HomeNodes {
     /// `λ`.
     scale: f64,
     /// By thread: quanta on each node, by place in `Machine::nodes`.
-    ran: Sorted<TaskId, Vec<u64>>,
+    ran: BTreeMap<TaskId, Vec<u64>>,
 }
 
 impl HomeNodes {
     /// Home nodes of no threads. `scale` is `λ`, not below 0.
     pub fn new(scale: f64) -> Self {
-        Self { scale, ran: Sorted::default() }
+        Self { scale, ran: BTreeMap::new() }
     }
 
     /// Takes in the threads' nodes in the last quantum. Forgets threads that have ended.
     pub(super) fn note(&mut self, machine: &Machine, there: &[LiveThread<'_>]) {
-        self.ran.keep_only(there.iter().map(|there| there.thread.id), Vec::new);
-        for (there, ran) in there.iter().zip(self.ran.values_mut()) {
+        let after = there.iter().map(|LiveThread { thread, just_ran }| {
+            let mut ran = self.ran.remove(&thread.id).unwrap_or_default();
             // A new thread has an empty list.
             ran.resize(machine.nodes.len(), 0);
-            let last = there.thread.pu.filter(|_| there.just_ran);
-            let node = last.and_then(|pu| node_of(machine, pu));
+            let last = thread.pu.filter(|_| *just_ran);
+            let node = last.and_then(|pu| machine.cores[machine.core_of(pu).idx()].node);
             if let Some(quanta) = node.and_then(|node| ran.get_mut(node.idx())) {
                 *quanta += 1;
             }
-        }
+            (thread.id, ran)
+        });
+        self.ran = after.collect();
     }
 
     /// Home of a thread, the first of several nodes with the most quanta. `None` if the thread
@@ -203,11 +204,6 @@ fn farther(machine: &Machine, home: Option<NodeIdx>, node: Option<NodeIdx>) -> O
     let local = f64::from(*rows.get(home)?.get(home)?);
     let here = f64::from(*rows.get(node?.idx())?.get(home)?);
     (local > 0.0).then(|| (here / local - 1.0).max(0.0))
-}
-
-/// Node of a PU; `None` if unknown.
-fn node_of(machine: &Machine, pu: PuIdx) -> Option<NodeIdx> {
-    machine.cores[machine.core_of(pu).idx()].node
 }
 
 #[cfg(test)]

@@ -48,7 +48,6 @@ use super::asymmetric::{
 };
 use super::phases::{CONFIRM, Hysteresis, JobPhase, JobPhases, PARALLEL, SERIAL, hysteresis};
 use super::select::float;
-use super::sorted::Sorted;
 use super::{
     Allocated, Quantum, QuantumOutcome, QueuedJob, Scheduler, SelectedJob, leave_to_kernel,
 };
@@ -59,7 +58,7 @@ use colocate_evidence::{JobIdx, SourceSet, TaskId};
 use colocate_machine::{Nanos, Performance};
 use colocate_model::Phase;
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Quanta for which the thread of a new serial phase precedes all others. Chosen: the time until
 /// its time on fast cores is meaningful.
@@ -98,7 +97,7 @@ pub struct Utility {
     factors: Factors,
     phases: JobPhases,
     /// Quanta since a job entered its serial phase. Absent outside serial phases.
-    serial: Sorted<JobIdx, u32>,
+    serial: BTreeMap<JobIdx, u32>,
     /// Length of the last quantum.
     took: Nanos,
     turns: Rotation<TaskId>,
@@ -113,7 +112,7 @@ impl Utility {
         Self {
             factors: Factors::new(known),
             phases: JobPhases::new(hysteresis),
-            serial: Sorted::default(),
+            serial: BTreeMap::new(),
             took: Nanos::ZERO,
             turns: Rotation::default(),
             seated: BTreeSet::new(),

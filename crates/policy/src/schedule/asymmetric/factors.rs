@@ -19,13 +19,13 @@
 //! - **No thread is tried for ever** that shows no rates.
 //!   -> test `a_thread_without_rates_is_given_up`
 
-use super::super::sorted::Sorted;
 use super::super::{QueuedJob, SelectedJob};
 use super::cores::{Cores, clock};
 use colocate_evidence::TaskId;
 use colocate_machine::{Machine, Performance, PuIdx};
 use colocate_model::system::{Model, PlacedTask};
 use colocate_model::{Assumptions, Phase};
+use std::collections::BTreeMap;
 
 /// Weight of a new rate in the running average. Chosen: half, as for CPI stacks.
 pub(crate) const WEIGHT: f64 = 0.5;
@@ -50,7 +50,7 @@ pub struct Factors {
     known: Option<(Performance, Vec<Phase>)>,
     /// Predicted factors by job; `None` before the first quantum.
     predicted: Option<Vec<Option<f64>>>,
-    seen: Sorted<TaskId, Sampled>,
+    seen: BTreeMap<TaskId, Sampled>,
 }
 
 /// Rates of a thread, in instructions per cycle of the fastest kind of core.
@@ -99,10 +99,7 @@ impl Factors {
         let threads = queue.iter().flat_map(|job| &job.threads);
         let places = choices.iter().flat_map(|choice| &choice.places);
         for (thread, (pu, _)) in threads.zip(places) {
-            match self.seen.get_mut(&thread.id) {
-                Some(sampled) => sampled.placed = *pu,
-                None => self.seen.insert(thread.id, Sampled { placed: *pu, ..Sampled::default() }),
-            }
+            self.seen.entry(thread.id).or_default().placed = *pu;
         }
     }
 

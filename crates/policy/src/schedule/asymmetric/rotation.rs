@@ -20,13 +20,19 @@
 //! - **Late is not early**: a newcomer does not keep the others waiting.
 //!   -> test `newcomers_do_not_make_up`
 
-use super::super::sorted::Sorted;
 use colocate_machine::Nanos;
+use std::collections::BTreeMap;
 
 /// Time on fast cores by thread.
 #[derive(Clone, Debug)]
 pub struct Rotation<K> {
-    known: Sorted<K, RotationState>,
+    known: BTreeMap<K, RotationState>,
+}
+
+impl<K> Default for Rotation<K> {
+    fn default() -> Self {
+        Self { known: BTreeMap::new() }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,12 +43,6 @@ struct RotationState {
     competes: bool,
     /// Whether the thread has a seat in this quantum.
     seated: bool,
-}
-
-impl<K> Default for Rotation<K> {
-    fn default() -> Self {
-        Self { known: Sorted::default() }
-    }
 }
 
 impl<K: Copy + Ord> Rotation<K> {
@@ -60,7 +60,7 @@ impl<K: Copy + Ord> Rotation<K> {
             *new = RotationState { had: new.had.max(least), competes: true, ..*new };
         }
         self.known.values_mut().for_each(|known| known.competes = false);
-        self.known.set(competitors.iter().copied().zip(found.iter().copied()));
+        self.known.extend(competitors.iter().copied().zip(found.iter().copied()));
         let mut order: Vec<usize> = (0..competitors.len()).collect();
         // Of equal times the seated thread first, so that it stays.
         order.sort_by_key(|&at| (found[at].had, !found[at].seated));
@@ -71,12 +71,7 @@ impl<K: Copy + Ord> Rotation<K> {
     pub fn seat(&mut self, seated: impl IntoIterator<Item = K>) {
         self.known.values_mut().for_each(|known| known.seated = false);
         for key in seated {
-            match self.known.get_mut(&key) {
-                Some(known) => known.seated = true,
-                None => self
-                    .known
-                    .insert(key, RotationState { seated: true, ..RotationState::default() }),
-            }
+            self.known.entry(key).or_default().seated = true;
         }
     }
 

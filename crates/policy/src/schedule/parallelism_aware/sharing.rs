@@ -44,9 +44,9 @@
 use super::super::Thread;
 use super::super::asymmetric::cores::{Cores, Move};
 use super::super::select::float;
-use super::super::sorted::Sorted;
 use colocate_evidence::TaskId;
 use colocate_machine::{Nanos, PuIdx};
+use std::collections::BTreeMap;
 
 /// A thread of a parallel phase.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +77,7 @@ const REMEMBERED: u64 = 100;
 /// Time of threads on fast cores.
 #[derive(Clone, Debug, Default)]
 pub struct FastCoreTime {
-    known: Sorted<TaskId, Had>,
+    known: BTreeMap<TaskId, Had>,
     /// Quanta so far.
     quanta: u64,
 }
@@ -151,12 +151,9 @@ impl FastCoreTime {
         let least = if least.is_finite() { least } else { 0.0 };
         let had = found.into_iter().map(|(had, stayed)| if stayed { had } else { had.max(least) });
         let had: Vec<f64> = had.collect();
-        self.known.set(
-            sharers
-                .iter()
-                .zip(&had)
-                .map(|(sharer, &seconds)| (sharer.thread.id, Had { seconds, last: now })),
-        );
+        for (sharer, &seconds) in sharers.iter().zip(&had) {
+            self.known.insert(sharer.thread.id, Had { seconds, last: now });
+        }
         self.known.retain(|_, had| had.last + REMEMBERED >= now);
         self.quanta = now;
         had

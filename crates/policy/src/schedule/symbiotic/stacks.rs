@@ -2,11 +2,11 @@
 
 use super::live::{self, LiveThread};
 use crate::schedule::progress::slept;
-use crate::schedule::sorted::Sorted;
 use crate::schedule::{Thread, select};
 use colocate_evidence::TaskId;
 use colocate_model::CpiModel;
 use colocate_model::symbiosis::{CoreCoefficients, inverse, normalised};
+use std::collections::BTreeMap;
 
 /// Stacks alone by thread, and the groups that ran together last.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +19,7 @@ pub(super) struct StackTable {
     component_of: Vec<usize>,
     /// Number of components.
     components: usize,
-    known: Sorted<TaskId, ThreadStacks>,
+    known: BTreeMap<TaskId, ThreadStacks>,
     /// Groups of the last quantum, by core.
     together: Vec<Vec<TaskId>>,
     /// Number of quanta learned from.
@@ -98,7 +98,8 @@ impl StackTable {
     /// coefficients for as many threads as shared the fullest core; `None` if they do not give
     /// stacks alone.
     pub fn learn(&mut self, mode: Option<&CoreCoefficients>, there: &[LiveThread<'_>]) {
-        self.known.keep_only(there.iter().map(|there| there.thread.id), ThreadStacks::default);
+        let ids = there.iter().map(|there| there.thread.id);
+        self.known = ids.map(|id| (id, self.known.remove(&id).unwrap_or_default())).collect();
         self.quanta += 1;
         let together = std::mem::take(&mut self.together);
         for group in &together {
@@ -140,7 +141,11 @@ impl StackTable {
                     self.note(*id, stack).is_doubtful = false;
                 }
             }
-            None => group.iter().for_each(|id| self.entry(*id).is_doubtful = true),
+            None => {
+                for id in group {
+                    self.known.entry(*id).or_default().is_doubtful = true;
+                }
+            }
         }
     }
 
@@ -149,18 +154,10 @@ impl StackTable {
         self.together.iter().map(Vec::len).max().unwrap_or(0)
     }
 
-    /// The entry of a thread, added if absent.
-    fn entry(&mut self, id: TaskId) -> &mut ThreadStacks {
-        if self.known.get(&id).is_none() {
-            self.known.insert(id, ThreadStacks::default());
-        }
-        self.known.get_mut(&id).expect("it is there now")
-    }
-
     /// Averages a thread's stack alone with the known stack.
     pub fn note(&mut self, id: TaskId, stack: &[f64]) -> &mut ThreadStacks {
         let weight = self.weight;
-        let known = self.entry(id);
+        let known = self.known.entry(id).or_default();
         match &mut known.alone {
             None => known.alone = Some(stack.to_vec()),
             Some(old) => {
