@@ -18,9 +18,10 @@
 //! - **Shared stays**: a group that no node uses for most of the time stays.
 //!   -> test `shared_alike_stays`
 
-use super::{Move, PageGroupKey, Paging, Rule, RuleInput, most};
+use super::{PageGroupKey, PageGroupUse, Paging, Rule, most};
+use crate::evidence::Evidence;
 use crate::row::PolicyRow;
-use colocate_machine::{Bytes, NodeIdx};
+use colocate_machine::{Bytes, Machine, NodeIdx};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Row in the table of policies.
@@ -35,35 +36,30 @@ pub static ROW: PolicyRow = PolicyRow {
 /// Bytes scanned per task and period.
 const SCAN: Bytes = Bytes::mib(256);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct AutoNuma {
+    /// Bytes that may still move in this period.
+    budget: u64,
+    /// User of each group in its last period with samples.
     last: BTreeMap<PageGroupKey, Option<NodeIdx>>,
 }
 
 impl Rule for AutoNuma {
-    fn moves(&mut self, seen: &RuleInput<'_>) -> Vec<Move> {
-        let uses = seen.groups.iter().flat_map(|group| &group.new);
+    fn begin(&mut self, groups: &[PageGroupUse<'_>], _: &Evidence<'_>) {
+        let uses = groups.iter().flat_map(|group| &group.new);
         let tasks: BTreeSet<_> = uses.map(|one| one.task).collect();
-        let mut budget = SCAN.0.saturating_mul(tasks.len() as u64);
-        let mut moves = Vec::new();
-        for (place, group) in
-            seen.groups.iter().enumerate().filter(|(_, group)| group.samples() > 0)
-        {
-            let counts = group.by_node(seen.nodes());
-            let all = group.samples();
-            // Two samples drawn with replacement are both from the node with probability n² / N².
-            let user = most(&counts).filter(|node| 2 * counts[node.idx()].pow(2) > all.pow(2));
-            // The user of the last period with samples.
-            let before = self.last.insert(group.key(), user).flatten();
-            let Some(to) = user.filter(|_| before == user) else { continue };
-            let bytes = group.pages.bytes().0;
-            if group.pages.home().is_some_and(|home| home != to) && bytes <= budget {
-                budget -= bytes;
-                let why = format!("{} of {all} samples from there, twice", counts[to.idx()]);
-                moves.push(Move { group: place, to, why });
-            }
-        }
-        moves
+        self.budget = SCAN.0.saturating_mul(tasks.len() as u64);
+    }
+
+    fn target(&mut self, group: &PageGroupUse<'_>, _: &Machine) -> Option<(NodeIdx, String)> {
+        let all = Some(group.samples()).filter(|all| *all > 0)?;
+        // Two samples drawn with replacement are both from the node with probability n² / N².
+        let is_usual = |node: &NodeIdx| 2 * group.by_node[node.idx()].pow(2) > all.pow(2);
+        let user = most(&group.by_node).filter(is_usual);
+        let before = self.last.insert(group.key(), user).flatten();
+        let to = user.filter(|to| before == user && group.is_far(*to))?;
+        self.budget = self.budget.checked_sub(group.pages.bytes().0)?;
+        Some((to, format!("{} of {all} samples from there, twice", group.by_node[to.idx()])))
     }
 }
 

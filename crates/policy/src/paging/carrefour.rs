@@ -26,7 +26,8 @@
 //! - **Content**: where most is near nothing moves. -> test `near_enough`
 //! - **Idle memory**: below the MAPTU nothing moves. -> test `hardly_any_traffic`
 
-use super::{Move, PageGroupUse, Paging, Rule, RuleInput, with_memory};
+use super::{PageGroupUse, Paging, Rule, with_memory};
+use crate::evidence::Evidence;
 use crate::rng::SplitMix64;
 use crate::row::{PolicyRow, Setting};
 use colocate_evidence::{Source, SourceSet};
@@ -38,7 +39,10 @@ pub static ROW: PolicyRow = PolicyRow {
     summary: "moves private page groups to their node, spreads shared ones",
     source: "Dashti et al., ASPLOS 2013, by samples, without replication",
     settings: &[Setting::count("seed", 0, 1, "seed of what is drawn")],
-    make: |values, _| Paging::by(Carrefour { rng: SplitMix64::new(values.count("seed").into()) }),
+    make: |values, _| {
+        let rng = SplitMix64::new(values.count("seed").into());
+        Paging::by(Carrefour { rng, part: Vec::new(), interleaves: false, migrates: false })
+    },
     ..PolicyRow::ONCE
 };
 
@@ -49,54 +53,51 @@ const MOST_NEAR: f64 = 0.8;
 /// Imbalance above which shared groups are spread.
 const MOST_IMBALANCE: f64 = 0.35;
 
-#[derive(Debug)]
 struct Carrefour {
     rng: SplitMix64,
+    /// Share of samples served by each node.
+    part: Vec<f64>,
+    interleaves: bool,
+    migrates: bool,
 }
 
 impl Rule for Carrefour {
     const ALSO: SourceSet = SourceSet::of(&[Source::Counters]);
 
-    fn moves(&mut self, seen: &RuleInput<'_>) -> Vec<Move> {
-        if maptu(seen).is_some_and(|rate| rate < LEAST_MAPTU) {
-            return Vec::new();
-        }
-        let served = Served::of(seen);
+    fn begin(&mut self, groups: &[PageGroupUse<'_>], evidence: &Evidence<'_>) {
+        let machine = evidence.now.machine;
+        let is_idle = maptu(evidence).is_some_and(|rate| rate < LEAST_MAPTU);
+        let near = self.serve(groups, machine.nodes.len());
         // With all samples near, spreading would only move pages away from their users.
-        let interleaves = served.near < 1.0 && served.imbalance(seen.machine()) > MOST_IMBALANCE;
-        let migrates = served.near < MOST_NEAR;
-        let mut moves = Vec::new();
-        for (place, group) in seen.groups.iter().enumerate() {
-            let Some(home) = group.pages.home() else { continue };
-            let counts = group.by_node(seen.nodes());
-            // Two users are enough to know that a group is shared.
-            let mut users = (0..counts.len()).filter(|node| counts[*node] > 0).map(NodeIdx::new);
-            match (users.next(), users.next()) {
-                (Some(_), Some(_)) if interleaves => {
-                    if let Some(to) = self.draw(home, &served.part, seen.machine()) {
-                        moves.push(Move { group: place, to, why: "spread".to_owned() });
-                    }
-                }
-                (Some(to), None)
-                    if migrates && to != home && (group.samples() >= 2 || interleaves) =>
-                {
-                    moves.push(Move { group: place, to, why: "used from there only".to_owned() });
-                }
-                _ => {}
+        self.interleaves = !is_idle && near < 1.0 && self.imbalance(machine) > MOST_IMBALANCE;
+        self.migrates = !is_idle && near < MOST_NEAR;
+    }
+
+    fn target(&mut self, group: &PageGroupUse<'_>, machine: &Machine) -> Option<(NodeIdx, String)> {
+        let home = group.pages.home()?;
+        // Two users are enough to know that a group is shared.
+        let counts = group.by_node.iter().enumerate();
+        let mut users = counts.filter(|(_, count)| **count > 0).map(|(node, _)| NodeIdx::new(node));
+        match (users.next(), users.next()) {
+            (Some(_), Some(_)) if self.interleaves => {
+                Some((self.draw(home, machine)?, "spread".to_owned()))
             }
+            (Some(to), None) if self.migrates && (group.samples() >= 2 || self.interleaves) => {
+                Some((to, "used from there only".to_owned()))
+            }
+            _ => None,
         }
-        moves
     }
 }
 
 impl Carrefour {
     /// Draws the destination of a shared group, a node with memory; `None`: stays.
-    fn draw(&mut self, home: NodeIdx, part: &[f64], machine: &Machine) -> Option<NodeIdx> {
+    fn draw(&mut self, home: NodeIdx, machine: &Machine) -> Option<NodeIdx> {
         // The more samples the home serves, the likelier a group leaves.
-        if self.rng.unit() >= part[home.idx()] {
+        if self.rng.unit() >= self.part[home.idx()] {
             return None;
         }
-        let weights = part.iter().enumerate().map(|(node, part)| {
+        let weights = self.part.iter().enumerate().map(|(node, part)| {
             let may_be = node != home.idx() && machine.has_memory(NodeIdx::new(node));
             // The fewer samples a node serves, the likelier the group goes there.
             if may_be { 1.0 - part } else { 0.0 }
@@ -111,49 +112,30 @@ impl Carrefour {
         // Rounding can leave a rest beyond the last weight: the group then stays.
         drawn.map(NodeIdx::new)
     }
-}
 
-/// Memory accesses per microsecond of all threads; `None`: not counted.
-fn maptu(seen: &RuleInput<'_>) -> Option<f64> {
-    let threads = seen.evidence.now.queue.iter().flat_map(|job| &job.threads);
-    let mut rates = threads.filter_map(|thread| thread.traffic().memory).peekable();
-    // An empty sum would be 0, not unknown.
-    rates.peek()?;
-    Some(rates.sum())
-}
-
-/// Distribution of samples over serving nodes.
-struct Served {
-    /// Share of samples with a near page; 1 without samples.
-    near: f64,
-    /// Share of samples served by each node.
-    part: Vec<f64>,
-}
-
-impl Served {
-    fn of(seen: &RuleInput<'_>) -> Self {
-        let mut part = vec![0.0; seen.nodes()];
+    /// Takes in the samples served by each node. Returns the share of samples with a near page; 1
+    /// without samples.
+    fn serve(&mut self, groups: &[PageGroupUse<'_>], nodes: usize) -> f64 {
+        self.part = vec![0.0; nodes];
         let mut near = 0.0;
         let mut all = 0.0;
-        for PageGroupUse { pages, new } in &seen.groups {
+        for PageGroupUse { pages, new, .. } in groups {
             for one in new {
                 let samples = one.samples as f64;
                 all += samples;
                 near += samples * pages.on.get(one.node.idx()).copied().unwrap_or(0.0);
-                part.iter_mut().zip(&pages.on).for_each(|(sum, on)| *sum += samples * on);
+                self.part.iter_mut().zip(&pages.on).for_each(|(sum, on)| *sum += samples * on);
             }
         }
-        if all > 0.0 {
-            near /= all;
-            part.iter_mut().for_each(|sum| *sum /= all);
-        } else {
-            // Without samples nothing is known to be far.
-            near = 1.0;
+        // Without samples nothing is known to be far.
+        if all == 0.0 {
+            return 1.0;
         }
-        Self { near, part }
+        self.part.iter_mut().for_each(|sum| *sum /= all);
+        near / all
     }
 
-    /// Standard deviation over mean, over the nodes with memory.
+    /// Standard deviation over mean of the samples served, over the nodes with memory.
     fn imbalance(&self, machine: &Machine) -> f64 {
         let nodes = with_memory(machine);
         let parts = nodes.iter().map(|node| self.part[node.idx()]);
@@ -162,6 +144,14 @@ impl Served {
         let variance = parts.map(|part| (part - mean).powi(2)).sum::<f64>() / count;
         if mean > 0.0 { variance.sqrt() / mean } else { 0.0 }
     }
+}
+
+/// Memory accesses per microsecond of all threads; `None`: not counted.
+fn maptu(evidence: &Evidence<'_>) -> Option<f64> {
+    let threads = evidence.now.queue.iter().flat_map(|job| &job.threads);
+    let rates = threads.filter_map(|thread| thread.traffic().memory);
+    // A sum of no rates would be 0, not unknown.
+    rates.reduce(|sum, rate| sum + rate)
 }
 
 #[cfg(test)]
@@ -203,8 +193,13 @@ mod tests {
     fn nodes_without_memory_get_nothing() {
         let mut machine = machine("node:3 core:1");
         machine.nodes[1].memory = Some(colocate_machine::Bytes(0));
-        let mut carrefour = Carrefour { rng: SplitMix64::new(1) };
-        let mut draw = || carrefour.draw(NodeIdx::new(0), &[1.0, 0.0, 0.0], &machine);
+        let mut carrefour = Carrefour {
+            rng: SplitMix64::new(1),
+            part: vec![1.0, 0.0, 0.0],
+            interleaves: true,
+            migrates: true,
+        };
+        let mut draw = || carrefour.draw(NodeIdx::new(0), &machine);
         assert_eq!([draw(), draw(), draw(), draw()], [Some(NodeIdx::new(2)); 4]);
     }
 

@@ -21,14 +21,14 @@
 //!   -> test `intensive_threads_are_spread`
 //! - **Along**: the group and its neighbours go to the thread's node. -> test `pages_come_along`
 
-use super::{Move, PageGroupKey, Paging, Rule, RuleInput, with_memory};
+use super::{PageGroupKey, PageGroupUse, Paging, Rule, with_memory};
 use crate::evidence::{Evidence, Thread};
 use crate::plan::{Place, PlaceReason};
 use crate::row::{PolicyRow, Setting};
 use crate::schedule::allocate::rates;
 use colocate_evidence::{Source, SourceSet, TaskId};
-use colocate_machine::{NodeIdx, PuIdx, SharedPart};
-use std::collections::{BTreeMap, BTreeSet};
+use colocate_machine::{Machine, NodeIdx, PuIdx, SharedPart};
+use std::collections::BTreeMap;
 
 /// Row in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
@@ -39,32 +39,31 @@ pub static ROW: PolicyRow = PolicyRow {
     make: |values, _| {
         // K pages of 4 KiB, half of them on either side.
         let reach = u64::from(values.count("k")) * 4096 / 2;
-        Paging::by(Dino { reach, homes: BTreeMap::new(), moved: BTreeSet::new() })
+        Paging::by(Dino { reach, homes: BTreeMap::new(), moves: BTreeMap::new() })
     },
     ..PolicyRow::ONCE
 };
 
-#[derive(Debug)]
 struct Dino {
     /// Bytes on either side of a used page that move along.
     reach: u64,
     /// Node of each thread.
     homes: BTreeMap<TaskId, NodeIdx>,
-    /// Groups moved in the last period.
-    moved: BTreeSet<PageGroupKey>,
+    /// Groups that move in this period, and their destinations.
+    moves: BTreeMap<PageGroupKey, NodeIdx>,
 }
 
 impl Rule for Dino {
     const ALSO: SourceSet = SourceSet::of(&[Source::Counters]);
 
-    fn moves(&mut self, seen: &RuleInput<'_>) -> Vec<Move> {
-        self.spread(seen.evidence);
-        let mut to: BTreeMap<usize, NodeIdx> = BTreeMap::new();
-        for group in &seen.groups {
+    fn begin(&mut self, groups: &[PageGroupUse<'_>], evidence: &Evidence<'_>) {
+        self.spread(evidence);
+        let before = std::mem::take(&mut self.moves);
+        for group in groups {
             let user = group.new.iter().max_by_key(|one| one.samples);
             let Some(node) = user.and_then(|user| self.homes.get(&user.task)) else { continue };
             let range = group.pages.range;
-            for (place, other) in seen.groups.iter().enumerate() {
+            for other in groups {
                 let of = other.pages.range;
                 let is_near = other.pages.job == group.pages.job
                     // Ends are moved up rather than starts down, which could fall below address 0.
@@ -72,18 +71,21 @@ impl Rule for Dino {
                     && of.start < range.end.saturating_add(self.reach);
                 // A group's own samples take precedence over its neighbours'.
                 if is_near && (other.new.is_empty() || other.key() == group.key()) {
-                    to.insert(place, *node);
+                    self.moves.insert(other.key(), *node);
                 }
             }
         }
-        to.retain(|place, node| {
-            let group = &seen.groups[*place];
-            group.pages.home().is_some_and(|home| home != *node)
-                && !self.moved.contains(&group.key())
-        });
-        self.moved = to.keys().map(|place| seen.groups[*place].key()).collect();
-        let why = "a thread of that node uses it, or its neighbour";
-        to.into_iter().map(|(group, to)| Move { group, to, why: why.to_owned() }).collect()
+        for group in groups {
+            let stays = |node: &NodeIdx| before.contains_key(&group.key()) || !group.is_far(*node);
+            if self.moves.get(&group.key()).is_some_and(stays) {
+                self.moves.remove(&group.key());
+            }
+        }
+    }
+
+    fn target(&mut self, group: &PageGroupUse<'_>, _: &Machine) -> Option<(NodeIdx, String)> {
+        let to = self.moves.get(&group.key())?;
+        Some((*to, "a thread of that node uses it, or its neighbour".to_owned()))
     }
 
     fn places(&self, evidence: &Evidence<'_>) -> Vec<(TaskId, Place, PlaceReason)> {

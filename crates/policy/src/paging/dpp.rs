@@ -20,8 +20,10 @@
 //! - **Shared stays**: a group that two nodes use stays. -> test `shared_stays`
 //! - **Frozen**: a group moves at most so often until the counts are reset. -> test `frozen`
 
-use super::{Move, PageGroupKey, Paging, Rule, RuleInput, most};
+use super::{PageGroupKey, PageGroupUse, Paging, Rule, most};
+use crate::evidence::Evidence;
 use crate::row::{PolicyRow, Setting};
+use colocate_machine::{Machine, NodeIdx};
 use std::collections::BTreeMap;
 
 /// Row in the table of policies.
@@ -48,7 +50,6 @@ pub static ROW: PolicyRow = PolicyRow {
     ..PolicyRow::ONCE
 };
 
-#[derive(Debug)]
 struct Dpp {
     trigger: u64,
     sharing: u64,
@@ -60,33 +61,30 @@ struct Dpp {
 }
 
 impl Rule for Dpp {
-    fn moves(&mut self, seen: &RuleInput<'_>) -> Vec<Move> {
+    fn begin(&mut self, _: &[PageGroupUse<'_>], _: &Evidence<'_>) {
         // The reset also thaws groups that have reached the `migrate` limit.
         if self.periods == self.reset {
             self.periods = 0;
             self.counts.clear();
         }
         self.periods += 1;
-        let mut moves = Vec::new();
-        for (place, group) in
-            seen.groups.iter().enumerate().filter(|(_, group)| group.samples() > 0)
-        {
-            let (counts, moved) =
-                self.counts.entry(group.key()).or_insert_with(|| (vec![0; seen.nodes()], 0));
-            counts.iter_mut().zip(group.by_node(seen.nodes())).for_each(|(sum, new)| *sum += new);
-            let Some(to) = most(counts).filter(|to| counts[to.idx()] >= self.trigger) else {
-                continue;
-            };
-            let mut others = counts.iter().enumerate().filter(|(node, _)| *node != to.idx());
-            let is_shared = others.any(|(_, count)| *count >= self.sharing);
-            let is_far = group.pages.home().is_some_and(|home| home != to);
-            if is_far && !is_shared && *moved < self.migrate {
-                *moved += 1;
-                let why = format!("{} samples from there", counts[to.idx()]);
-                moves.push(Move { group: place, to, why });
-            }
+    }
+
+    fn target(&mut self, group: &PageGroupUse<'_>, _: &Machine) -> Option<(NodeIdx, String)> {
+        if group.samples() == 0 {
+            return None;
         }
-        moves
+        let none = || (vec![0; group.by_node.len()], 0);
+        let (counts, moved) = self.counts.entry(group.key()).or_insert_with(none);
+        counts.iter_mut().zip(&group.by_node).for_each(|(sum, new)| *sum += new);
+        let to = most(counts).filter(|to| counts[to.idx()] >= self.trigger)?;
+        let mut others = counts.iter().enumerate().filter(|(node, _)| *node != to.idx());
+        let is_shared = others.any(|(_, count)| *count >= self.sharing);
+        if !group.is_far(to) || is_shared || *moved >= self.migrate {
+            return None;
+        }
+        *moved += 1;
+        Some((to, format!("{} samples from there", counts[to.idx()])))
     }
 }
 

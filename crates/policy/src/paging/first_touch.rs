@@ -11,8 +11,9 @@
 //! # Properties
 //! - **Hands off**: no page is moved, and no task. -> test `hands_off`
 
-use super::{Move, Paging, Rule, RuleInput};
+use super::{PageGroupUse, Paging, Rule};
 use crate::row::{PolicyRow, Purpose};
+use colocate_machine::{Machine, NodeIdx};
 
 /// Row in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
@@ -24,12 +25,11 @@ pub static ROW: PolicyRow = PolicyRow {
     ..PolicyRow::ONCE
 };
 
-#[derive(Debug)]
 struct FirstTouch;
 
 impl Rule for FirstTouch {
-    fn moves(&mut self, _: &RuleInput<'_>) -> Vec<Move> {
-        Vec::new()
+    fn target(&mut self, _: &PageGroupUse<'_>, _: &Machine) -> Option<(NodeIdx, String)> {
+        None
     }
 }
 

@@ -14,8 +14,9 @@
 //! - **Even**: groups in a row are on different nodes. -> test `in_turn`
 //! - **Once**: a group that is there stays. -> test `in_turn`
 
-use super::{Move, Paging, Rule, RuleInput, with_memory};
+use super::{PageGroupUse, Paging, Rule, with_memory};
 use crate::row::{PolicyRow, Purpose};
+use colocate_machine::{Machine, NodeIdx};
 
 /// Row in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
@@ -27,21 +28,16 @@ pub static ROW: PolicyRow = PolicyRow {
     ..PolicyRow::ONCE
 };
 
-#[derive(Debug)]
 struct Interleave;
 
 impl Rule for Interleave {
-    fn moves(&mut self, seen: &RuleInput<'_>) -> Vec<Move> {
-        let nodes = with_memory(seen.machine());
-        let moves = seen.groups.iter().enumerate().filter_map(|(group, of)| {
-            // A group without bytes has no number; any node is right.
-            let number = of.pages.range.start / of.pages.bytes().0.max(1);
-            // Without nodes no remainder by 0; `get` then finds none.
-            let turn = usize::try_from(number % nodes.len().max(1) as u64).ok()?;
-            let to = *nodes.get(turn)?;
-            (of.pages.home()? != to).then(|| Move { group, to, why: "next in order".to_owned() })
-        });
-        moves.collect()
+    fn target(&mut self, group: &PageGroupUse<'_>, machine: &Machine) -> Option<(NodeIdx, String)> {
+        let nodes = with_memory(machine);
+        // A group without bytes has no number; any node is right.
+        let number = group.pages.range.start / group.pages.bytes().0.max(1);
+        // Without nodes no remainder by 0; `get` then finds none.
+        let turn = usize::try_from(number % nodes.len().max(1) as u64).ok()?;
+        Some((*nodes.get(turn)?, "next in order".to_owned()))
     }
 }
 

@@ -16,8 +16,9 @@
 //! - **To the most**: a group is where most of its samples are from. -> test `to_the_most`
 //! - **One sample is none**: -> test `one_sample_moves_nothing`
 
-use super::{Move, PageGroupKey, Paging, Rule, RuleInput, most};
+use super::{PageGroupKey, PageGroupUse, Paging, Rule, most};
 use crate::row::{PolicyRow, Purpose};
+use colocate_machine::{Machine, NodeIdx};
 use std::collections::BTreeMap;
 
 /// Row in the table of policies.
@@ -33,29 +34,24 @@ pub static ROW: PolicyRow = PolicyRow {
 /// Least number of samples that move a group. Chosen: a single sample says little.
 const LEAST: u64 = 2;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Kmaf {
     counts: BTreeMap<PageGroupKey, Vec<u64>>,
 }
 
 impl Rule for Kmaf {
-    fn moves(&mut self, seen: &RuleInput<'_>) -> Vec<Move> {
-        let mut moves = Vec::new();
-        for (place, group) in seen.groups.iter().enumerate() {
-            let counts = self.counts.entry(group.key()).or_insert_with(|| vec![0; seen.nodes()]);
-            for (sum, new) in counts.iter_mut().zip(group.by_node(seen.nodes())) {
-                // Rounded up, a single old sample never fades.
-                *sum = sum.div_ceil(2) + new;
-            }
-            let Some((to, home)) = most(counts).zip(group.pages.home()) else { continue };
-            let there = counts[to.idx()];
-            let here = counts[home.idx()];
-            if group.samples() > 0 && there >= LEAST && there > here {
-                let why = format!("{there} samples from there, {here} from its node");
-                moves.push(Move { group: place, to, why });
-            }
+    fn target(&mut self, group: &PageGroupUse<'_>, _: &Machine) -> Option<(NodeIdx, String)> {
+        let none = || vec![0; group.by_node.len()];
+        let counts = self.counts.entry(group.key()).or_insert_with(none);
+        for (sum, new) in counts.iter_mut().zip(&group.by_node) {
+            // Rounded up, a single old sample never fades.
+            *sum = sum.div_ceil(2) + new;
         }
-        moves
+        let to = most(counts)?;
+        let there = counts[to.idx()];
+        let here = counts[group.pages.home()?.idx()];
+        let moves = group.samples() > 0 && there >= LEAST && there > here;
+        moves.then(|| (to, format!("{there} samples from there, {here} from its node")))
     }
 }
 

@@ -45,69 +45,47 @@ pub(crate) static ROWS: &[&PolicyRow] = &[
 pub(crate) const PERIOD: Nanos = Nanos::from_secs(1);
 
 /// Page group with its use since the last decision.
-#[derive(Clone, Debug)]
-pub(crate) struct PageGroupUse<'a> {
-    pub pages: &'a PageGroup,
-    pub new: Vec<PageUse>,
+struct PageGroupUse<'a> {
+    pages: &'a PageGroup,
+    new: Vec<PageUse>,
+    /// Samples by node.
+    by_node: Vec<u64>,
 }
 
 impl PageGroupUse<'_> {
-    /// Identity of the group: job and start address.
-    pub fn key(&self) -> PageGroupKey {
-        (self.pages.job, self.pages.range.start)
-    }
-
-    /// Samples by node.
-    pub fn by_node(&self, nodes: usize) -> Vec<u64> {
-        let mut sums = vec![0; nodes];
-        for one in &self.new {
-            if let Some(sum) = sums.get_mut(one.node.idx()) {
-                *sum += one.samples;
-            }
-        }
-        sums
+    fn key(&self) -> PageGroupKey {
+        key(self.pages)
     }
 
     /// Samples from all nodes.
-    pub fn samples(&self) -> u64 {
+    fn samples(&self) -> u64 {
         self.new.iter().map(|one| one.samples).sum()
+    }
+
+    /// True if the home is known and is another node.
+    fn is_far(&self, node: NodeIdx) -> bool {
+        self.pages.home().is_some_and(|home| home != node)
     }
 }
 
 /// Identity of a page group: job and start address.
 pub(crate) type PageGroupKey = (JobIdx, u64);
 
-/// Input of a rule.
-pub(crate) struct RuleInput<'a> {
-    pub groups: Vec<PageGroupUse<'a>>,
-    pub evidence: &'a Evidence<'a>,
-}
-
-impl RuleInput<'_> {
-    pub fn machine(&self) -> &Machine {
-        self.evidence.now.machine
-    }
-
-    /// Number of nodes.
-    pub fn nodes(&self) -> usize {
-        self.machine().nodes.len()
-    }
-}
-
-/// Move of a group, by its index in [`RuleInput::groups`].
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Move {
-    pub group: usize,
-    pub to: NodeIdx,
-    pub why: String,
+/// Identity of a group.
+pub(crate) fn key(group: &PageGroup) -> PageGroupKey {
+    (group.job, group.range.start)
 }
 
 /// Rule for page moves.
-pub(crate) trait Rule {
+trait Rule {
     /// Evidence sources besides page use.
     const ALSO: SourceSet = SourceSet::NONE;
 
-    fn moves(&mut self, seen: &RuleInput<'_>) -> Vec<Move>;
+    /// Takes in all groups of a period.
+    fn begin(&mut self, _groups: &[PageGroupUse<'_>], _: &Evidence<'_>) {}
+
+    /// Node to which a group moves, unless it is the home, and the reason; `None`: the group stays.
+    fn target(&mut self, group: &PageGroupUse<'_>, machine: &Machine) -> Option<(NodeIdx, String)>;
 
     /// Places of tasks; all remaining tasks are left to the kernel.
     fn places(&self, _: &Evidence<'_>) -> Vec<(TaskId, Place, PlaceReason)> {
@@ -116,8 +94,7 @@ pub(crate) trait Rule {
 }
 
 /// Policy that applies a rule each period.
-#[derive(Debug)]
-pub(crate) struct Paging<R> {
+struct Paging<R> {
     rule: R,
     last: Option<Nanos>,
     before: BTreeMap<PageGroupKey, Vec<PageUse>>,
@@ -125,27 +102,31 @@ pub(crate) struct Paging<R> {
 }
 
 impl<R: Rule + 'static> Paging<R> {
-    pub fn by(rule: R) -> Box<dyn Policy> {
+    fn by(rule: R) -> Box<dyn Policy> {
         Box::new(Self { rule, last: None, before: BTreeMap::new(), orders: Orders::default() })
     }
 
     fn orders(&mut self, evidence: &Evidence<'_>) -> Vec<PageMove> {
+        let machine = evidence.now.machine;
         let all = evidence.reports.pages.as_deref().unwrap_or_default();
         let groups = all.iter().map(|pages| {
-            let before = self.before.get(&(pages.job, pages.range.start));
-            PageGroupUse { pages, new: since(&pages.uses, before.map_or(&[], Vec::as_slice)) }
+            let before = self.before.get(&key(pages));
+            let new = since(&pages.uses, before.map_or(&[], Vec::as_slice));
+            let mut by_node = vec![0; machine.nodes.len()];
+            for one in &new {
+                by_node.get_mut(one.node.idx()).into_iter().for_each(|sum| *sum += one.samples);
+            }
+            PageGroupUse { pages, new, by_node }
         });
         let groups: Vec<_> = groups.collect();
         // Replaced as a whole, so that groups of ended jobs are forgotten.
-        self.before =
-            all.iter().map(|group| ((group.job, group.range.start), group.uses.clone())).collect();
-        let seen = RuleInput { groups, evidence };
-        let moves = self.rule.moves(&seen);
-        let orders = moves.into_iter().map(|one| {
-            let os = seen.machine().nodes[one.to.idx()].os;
-            (seen.groups[one.group].pages, os, one.why)
+        self.before = all.iter().map(|group| (key(group), group.uses.clone())).collect();
+        self.rule.begin(&groups, evidence);
+        let moves = groups.iter().filter_map(|group| {
+            let (to, why) = self.rule.target(group, machine).filter(|(to, _)| group.is_far(*to))?;
+            Some((group.pages, machine.nodes[to.idx()].os, why))
         });
-        self.orders.give(evidence.at, orders)
+        self.orders.give(evidence.at, moves)
     }
 }
 
@@ -232,7 +213,7 @@ impl Orders {
 }
 
 /// Node with the largest count, the first among equals; `None` if all are 0.
-pub(crate) fn most(counts: &[u64]) -> Option<NodeIdx> {
+fn most(counts: &[u64]) -> Option<NodeIdx> {
     let most = counts.iter().copied().max().filter(|most| *most > 0)?;
     counts.iter().position(|count| *count == most).map(NodeIdx::new)
 }

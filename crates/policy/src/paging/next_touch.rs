@@ -16,9 +16,10 @@
 //! - **Once**: what comes later moves nothing. -> test `once`
 //! - **Again**: groups are marked again. -> test `again`
 
-use super::{Move, PERIOD, PageGroupKey, Paging, Rule, RuleInput, most};
+use super::{PERIOD, PageGroupKey, PageGroupUse, Paging, Rule, most};
+use crate::evidence::Evidence;
 use crate::row::{PolicyRow, Setting};
-use colocate_machine::Nanos;
+use colocate_machine::{Machine, Nanos, NodeIdx};
 use std::collections::BTreeMap;
 
 /// Row in the table of policies.
@@ -36,34 +37,31 @@ pub static ROW: PolicyRow = PolicyRow {
         let again = Some(values.count("again")).filter(|again| *again > 0);
         // Rules run once a period, so a mark cannot return sooner.
         let again = again.map(|again| Nanos::from_secs(again.into()).max(PERIOD));
-        Paging::by(NextTouch { again, touched: BTreeMap::new() })
+        Paging::by(NextTouch { again, now: Nanos::ZERO, touched: BTreeMap::new() })
     },
     ..PolicyRow::ONCE
 };
 
-#[derive(Debug)]
 struct NextTouch {
     again: Option<Nanos>,
+    now: Nanos,
     /// Time of the first use of each group since the group was marked.
     touched: BTreeMap<PageGroupKey, Nanos>,
 }
 
 impl Rule for NextTouch {
-    fn moves(&mut self, seen: &RuleInput<'_>) -> Vec<Move> {
-        let now = seen.evidence.at;
-        let mut moves = Vec::new();
-        for (place, group) in seen.groups.iter().enumerate() {
-            let Some(to) = most(&group.by_node(seen.nodes())) else { continue };
-            let touched = self.touched.get(&group.key());
-            if touched.is_some_and(|at| self.again.is_none_or(|again| now < *at + again)) {
-                continue;
-            }
-            self.touched.insert(group.key(), now);
-            if group.pages.home().is_some_and(|home| home != to) {
-                moves.push(Move { group: place, to, why: "used from there next".to_owned() });
-            }
+    fn begin(&mut self, _: &[PageGroupUse<'_>], evidence: &Evidence<'_>) {
+        self.now = evidence.at;
+    }
+
+    fn target(&mut self, group: &PageGroupUse<'_>, _: &Machine) -> Option<(NodeIdx, String)> {
+        let to = most(&group.by_node)?;
+        let touched = self.touched.get(&group.key());
+        if touched.is_some_and(|at| self.again.is_none_or(|again| self.now < *at + again)) {
+            return None;
         }
-        moves
+        self.touched.insert(group.key(), self.now);
+        Some((to, "used from there next".to_owned()))
     }
 }
 
