@@ -1,6 +1,6 @@
 //! Evidence: the input of a policy's decision.
 
-use crate::plan::{Decision, DefaultPlacement, Place, PlaceReason, Plan, Task};
+use crate::plan::{Decision, Place, PlaceReason, Plan, Task};
 use crate::why::{Allocated, Selected};
 use colocate_evidence::{JobIdx, PagesMoved, SourceReports, TaskId};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr, SharedPart};
@@ -11,9 +11,7 @@ use std::sync::Arc;
 /// Number of cache levels with request rates.
 pub const LEVELS: usize = 4;
 
-/// Memory requests of a thread in its last quantum on a PU, in transactions per microsecond.
-///
-/// `None`: not counted.
+/// Memory requests of a thread in its last quantum on a PU, in t/µs; `None`: not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Traffic {
     /// Requests to the cache of level 1, 2, …; level 1 counts loads and stores.
@@ -38,8 +36,7 @@ pub struct Rates {
     pub ipc: Option<f64>,
     /// Requests to each level of the memory hierarchy.
     pub traffic: Traffic,
-    /// CPI stack: shares of cycles by cause, in the order of `parts`, with sum 1. `None`: not
-    /// counted.
+    /// CPI stack: shares of cycles by cause, as `parts`, with sum 1; `None`: not counted.
     pub stack: Option<Vec<f64>>,
     /// Names of the parts of `stack`; empty where `stack` is `None`.
     pub parts: StackParts,
@@ -100,15 +97,13 @@ impl QueuedJob {
         self.sum(|traffic| traffic.memory)
     }
 
-    /// Requests of all threads to caches of `level`, in transactions per microsecond; `None` as for
-    /// [`Self::to_memory`].
+    /// Requests of all threads to caches of `level`, in t/µs; `None` as for [`Self::to_memory`].
     #[must_use]
     pub fn to_caches(&self, level: u8) -> Option<f64> {
         self.sum(|traffic| traffic.at(level))
     }
 
-    /// Sum of a rate over the threads that have run; `None` if a rate is not counted or no thread
-    /// has run.
+    /// Sum of a rate over the threads that have run; `None` as for [`Self::to_memory`].
     fn sum(&self, rate: impl Fn(&Traffic) -> Option<f64>) -> Option<f64> {
         let mut ran = self.threads.iter().filter_map(|thread| thread.ran.as_ref()).peekable();
         // An empty sum would be 0, not unknown.
@@ -147,8 +142,7 @@ pub struct QuantumOutcome<'a> {
     /// Duration: shorter than requested if a job ended. 0 if the quantum is no valid measurement,
     /// because all jobs were stopped meanwhile.
     pub took: Nanos,
-    /// Usage of the active jobs, in the order of jobs; empty if the quantum is no valid
-    /// measurement.
+    /// Usage of the active jobs, in their order; empty if the quantum is no valid measurement.
     pub did: &'a [JobUsage],
     /// A CPU quota throttled at least one job in the quantum.
     pub throttled: bool,
@@ -261,9 +255,13 @@ impl<'a> Evidence<'a> {
         let waiting = waiting.map(|task| (task, Place::Waiting, PlaceReason::NotSelected));
         let mut places: Vec<_> = self.places(choices).into_iter().chain(waiting).collect();
         places.sort_by_key(|place| place.0);
-        let name = |task| self.roster.name.map_or_else(|| "".into(), |name| name(task));
-        let decision = |(task, place, why)| Decision { task, name: name(task), place, why };
-        Plan { decisions: places.into_iter().map(decision).collect(), ..self.empty_plan() }
+        let decisions = places.into_iter().map(|place| self.decision(place)).collect();
+        Plan { decisions, ..self.empty_plan() }
+    }
+
+    fn decision(&self, (task, place, why): (TaskId, Place, PlaceReason)) -> Decision {
+        let name = self.roster.name.map_or_else(|| "".into(), |name| name(task));
+        Decision { task, name, place, why }
     }
 
     /// Place and reason of each thread of the chosen jobs.
@@ -277,7 +275,7 @@ impl<'a> Evidence<'a> {
             for (thread, (pu, allocated)) in by_job[at].threads.iter().zip(&choice.places) {
                 let (selected, allocated) = (choice.selected.clone(), allocated.clone());
                 let why = PlaceReason::Chosen { selected, allocated };
-                places.push((thread.id, self.place(*pu), why));
+                places.push((thread.id, Place::from(pu.map(|pu| self.number(pu))), why));
             }
         }
         places
@@ -289,34 +287,27 @@ impl<'a> Evidence<'a> {
         self.plan(&leave_to_kernel(self.now.queue))
     }
 
-    /// Plan with the given places. All remaining tasks are left to the kernel, also tasks created
-    /// later.
+    /// Plan with the given places. All other tasks, also later ones, are left to the kernel.
     #[must_use]
     pub fn plan_of_some(&self, places: impl Iterator<Item = (TaskId, Place, PlaceReason)>) -> Plan {
-        let name = |task| self.roster.name.map_or_else(|| "".into(), |name| name(task));
-        let put = |(task, place, why)| Decision { task, name: name(task), place, why };
-        let mut decisions: Vec<Decision> = places.map(put).collect();
+        let mut decisions: Vec<Decision> = places.map(|place| self.decision(place)).collect();
         let by_task = |decision: &Decision| decision.task;
         decisions.sort_by_key(by_task);
         let named = decisions.len();
         for task in self.tasks() {
             // Only the sorted front part: tasks appended here are not in order yet.
             if decisions[..named].binary_search_by_key(&task.id, by_task).is_err() {
-                let (name, place, why) =
-                    (task.name.as_str().into(), Place::LeftToKernel, PlaceReason::LeftToKernel);
-                decisions.push(Decision { task: task.id, name, place, why });
+                let why = PlaceReason::LeftToKernel;
+                let name = task.name.as_str().into();
+                decisions.push(Decision { task: task.id, name, place: Place::LeftToKernel, why });
             }
         }
         decisions.sort_by_key(by_task);
         let mut pus = self.now.pus.to_vec();
         pus.sort_unstable();
         pus.dedup();
-        Plan {
-            pus: pus.into_iter().map(|pu| self.number(pu)).collect(),
-            decisions,
-            default_placement: DefaultPlacement::LeaveToKernel,
-            ..self.empty_plan()
-        }
+        let pus = pus.into_iter().map(|pu| self.number(pu)).collect();
+        Plan { pus, decisions, ..self.empty_plan() }
     }
 
     /// Plan without a decision: all tasks are left to the kernel.
@@ -346,10 +337,6 @@ impl<'a> Evidence<'a> {
     #[must_use]
     pub fn sharing(&self, shared: SharedPart, pu: PuIdx) -> Place {
         Place::Sharing(shared, self.number(pu))
-    }
-
-    fn place(&self, pu: Option<PuIdx>) -> Place {
-        Place::from(pu.map(|pu| self.number(pu)))
     }
 
     fn number(&self, pu: PuIdx) -> PuNr {

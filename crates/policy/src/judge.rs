@@ -31,9 +31,8 @@ pub(crate) struct SlowdownPredictor<'a> {
 }
 
 impl<'a> SlowdownPredictor<'a> {
-    /// A judge of `tasks` on the core with the most usable PUs; the fastest kind among equals.
-    ///
-    /// `None` if no core is usable, or the model rejects these figures or demands.
+    /// A judge of `tasks` on the core with the most usable PUs, of several the fastest; `None` without a
+    /// usable core, or if the model rejects these figures or demands.
     pub fn new(
         places: &UsableMachine<'a>,
         performance: &'a Performance,
@@ -77,7 +76,8 @@ impl<'a> SlowdownPredictor<'a> {
         members.sort_by_key(|&task| (self.kinds[task], self.jobs[task]));
         let key: Vec<_> = members.iter().map(|&task| (self.kinds[task], self.jobs[task])).collect();
         if !self.together.contains_key(&key) {
-            let slowdowns = self.slowdowns(&key);
+            let rates = key.iter().zip(self.rates(&key));
+            let slowdowns = rates.map(|(&(kind, _), rate)| self.alone[kind] / rate).collect();
             self.together.insert(key.clone(), slowdowns);
         }
         let all: f64 = members.iter().map(|&task| self.weights[task]).sum();
@@ -88,11 +88,6 @@ impl<'a> SlowdownPredictor<'a> {
         });
         // Rounding may make a slowdown slightly less than 1.
         losses.sum::<f64>().max(0.0)
-    }
-
-    fn slowdowns(&self, tasks: &[(usize, u32)]) -> Vec<f64> {
-        let rates = self.rates(tasks);
-        tasks.iter().zip(rates).map(|(&(kind, _), rate)| self.alone[kind] / rate).collect()
     }
 
     fn rates(&self, tasks: &[(usize, u32)]) -> Vec<f64> {

@@ -1,6 +1,6 @@
 //! Usable PUs of a machine by core, and the orders in which policies fill the PUs.
 
-use colocate_machine::{CacheIdx, CacheKind, CoreIdx, KindIdx, Machine, PuIdx, PuNr};
+use colocate_machine::{CacheIdx, CoreIdx, KindIdx, Machine, PuIdx, PuNr};
 
 /// A core with at least one usable PU.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,8 +73,7 @@ impl<'a> UsableMachine<'a> {
         pus.iter().map(|&pu| self.nr(pu)).collect()
     }
 
-    /// Path to a PU: package, node, last-level cache, core and PU. `usize::MAX` for a missing node
-    /// or cache.
+    /// Path to a PU: package, node, last-level cache, core, PU. `usize::MAX`: no node or cache.
     pub fn path(&self, pu: PuIdx) -> [usize; 5] {
         let core_at = self.machine.core_of(pu);
         let core = &self.machine.cores[core_at.idx()];
@@ -87,7 +86,7 @@ impl<'a> UsableMachine<'a> {
     /// kind, each next core is in the package, then node, then last-level cache with the fewest
     /// cores so far.
     pub(crate) fn spread_cores(&self) -> Vec<usize> {
-        let caches = self.last_level_caches();
+        let paths = self.paths();
         let mut order = Vec::with_capacity(self.cores.len());
         let mut kinds: Vec<KindIdx> = self.cores.iter().map(|core| core.kind).collect();
         kinds.sort_unstable();
@@ -95,7 +94,7 @@ impl<'a> UsableMachine<'a> {
         // A later kind is faster.
         for kind in kinds.into_iter().rev() {
             let of_kind = (0..self.cores.len()).filter(|&at| self.cores[at].kind == kind).collect();
-            order.extend(interleave(of_kind, 0, &|level, at| self.domain(&caches, level, at)));
+            order.extend(interleave(of_kind, 0, &paths));
         }
         order
     }
@@ -118,10 +117,7 @@ impl<'a> UsableMachine<'a> {
     /// remaining tasks go to the next domains. PUs beyond the first `tasks` follow in logical
     /// order.
     pub(crate) fn close_pus(&self, tasks: usize) -> Vec<PuIdx> {
-        let caches = self.last_level_caches();
-        let mut order = self.closest((0..self.cores.len()).collect(), tasks, 0, &|level, at| {
-            self.domain(&caches, level, at)
-        });
+        let mut order = self.closest((0..self.cores.len()).collect(), tasks, 0, &self.paths());
         // A flag per PU, since `contains` would be quadratic on large machines.
         let mut taken = vec![false; self.machine.pus.len()];
         for pu in &order {
@@ -136,14 +132,14 @@ impl<'a> UsableMachine<'a> {
         cores: Vec<usize>,
         tasks: usize,
         level: usize,
-        domain: &impl Fn(usize, usize) -> usize,
+        paths: &[[usize; 5]],
     ) -> Vec<PuIdx> {
         let (Some(&first), true) = (cores.first(), tasks > 0) else { return Vec::new() };
-        // Below the last level there is a single core.
+        // Below the core there is a single one.
         if level > LEVELS {
             return self.cores[first].pus.iter().take(tasks).copied().collect();
         }
-        let mut groups = group_by(cores, |at| if level < LEVELS { domain(level, at) } else { at });
+        let mut groups = group_by(cores, |at| paths[at][level]);
         let mut order = Vec::new();
         while order.len() < tasks && !groups.is_empty() {
             let left = tasks - order.len();
@@ -156,42 +152,18 @@ impl<'a> UsableMachine<'a> {
             // `max_by_key` takes the last of equals; the second key makes it the first.
             let largest = (0..count).max_by_key(|&at| (rooms[at], count - at));
             let chosen = smallest.or(largest).expect("some group is left");
-            order.extend(self.closest(groups.remove(chosen), left, level + 1, domain));
+            order.extend(self.closest(groups.remove(chosen), left, level + 1, paths));
         }
         order
     }
 
-    /// Domain of core `at` at `level`: 0 package, 1 node, 2 last-level cache.
-    fn domain(&self, caches: &[usize], level: usize, at: usize) -> usize {
-        let core = &self.machine.cores[self.cores[at].core.idx()];
-        match level {
-            0 => core.package.idx(),
-            1 => core.node.map_or(usize::MAX, colocate_machine::NodeIdx::idx),
-            _ => caches[self.cores[at].pus[0].idx()],
-        }
-    }
-
-    /// Last-level cache of each PU of the machine; `usize::MAX`: no cache.
-    ///
-    /// Same result as [`Machine::last_level_cache`], for all PUs in one pass.
-    fn last_level_caches(&self) -> Vec<usize> {
-        let mut last = vec![(0, usize::MAX); self.machine.pus.len()];
-        for (index, cache) in self.machine.caches.iter().enumerate() {
-            // Instruction caches share no data.
-            if cache.kind == CacheKind::Instruction {
-                continue;
-            }
-            for pu in &cache.pus {
-                if let Some(best) = last.get_mut(pu.idx()).filter(|best| best.0 <= cache.level) {
-                    *best = (cache.level, index);
-                }
-            }
-        }
-        last.into_iter().map(|(_, index)| index).collect()
+    /// Path to the first PU of each usable core.
+    fn paths(&self) -> Vec<[usize; 5]> {
+        self.cores.iter().map(|core| self.path(core.pus[0])).collect()
     }
 }
 
-/// Levels of domains above the core that [`UsableMachine::domain`] distinguishes.
+/// Levels above the core in [`UsableMachine::path`].
 const LEVELS: usize = 3;
 
 /// Groups `items` by domain, domains in the order of first appearance.
@@ -209,18 +181,14 @@ fn group_by(items: Vec<usize>, domain: impl Fn(usize) -> usize) -> Vec<Vec<usize
 }
 
 /// Interleaves `items` round-robin over the domains of `level`, and recursively within each domain.
-fn interleave(
-    items: Vec<usize>,
-    level: usize,
-    domain: &impl Fn(usize, usize) -> usize,
-) -> Vec<usize> {
+fn interleave(items: Vec<usize>, level: usize, paths: &[[usize; 5]]) -> Vec<usize> {
     if level == LEVELS {
         return items;
     }
     let count = items.len();
-    let mut groups: Vec<_> = group_by(items, |at| domain(level, at))
+    let mut groups: Vec<_> = group_by(items, |at| paths[at][level])
         .into_iter()
-        .map(|group| interleave(group, level + 1, domain).into_iter())
+        .map(|group| interleave(group, level + 1, paths).into_iter())
         .collect();
     let mut order = Vec::with_capacity(count);
     while order.len() < count {

@@ -6,7 +6,6 @@ use colocate_machine::{Machine, Nanos, PuNr, SharedPart};
 use colocate_model::{Class, Mix, Phase};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -32,8 +31,7 @@ pub struct Task {
     /// Busy share: CPU time over life time, in 0 ..= 1; `None`: unknown. A mostly sleeping task
     /// puts little load on its core.
     pub busy: Option<f64>,
-    /// Instructions per core cycle while the task runs, preferably measured alone; `None`: not
-    /// counted.
+    /// Instructions per core cycle of run time, preferably measured alone; `None`: not counted.
     pub ipc: Option<f64>,
     /// Demand vector, if more than the mix is known.
     pub phase: Option<Phase>,
@@ -54,8 +52,7 @@ impl Task {
         self.ipc.filter(|ipc| ipc.is_finite() && *ipc > 0.0)
     }
 
-    /// Load of `class`: busy share × share of instructions, in 0 ..= 1; `None` if the class's share
-    /// is unknown.
+    /// Load of `class`: busy share × share of instructions, in 0 ..= 1; `None`: share unknown.
     #[must_use]
     pub fn load(&self, class: Class) -> Option<f64> {
         self.mix.get(class).map(|share| share.get() * self.weight())
@@ -98,22 +95,26 @@ impl Per {
 
 /// Reason of a task's place. Shown by `--explain`, counted in reports.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Error)]
 #[serde(tag = "why", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum PlaceReason {
     /// The policy leaves every task to the kernel.
+    #[error("left to the kernel")]
     LeftToKernel,
     /// Next PU in the order that the policy fills.
+    #[error("next in order, {order}")]
     NextInOrder {
         /// Name of the order, e.g. "hwloc logical order".
         order: String,
     },
     /// Drawn by a seeded generator.
+    #[error("drawn with seed {seed}")]
     Drawn {
         /// The seed.
         seed: u64,
     },
     /// Paired from both ends of the list sorted by `key` (Serpa et al., Algorithm 1).
+    #[error("rank {rank} by {key}, {}", beside(partners))]
     HeadAndTail {
         /// Instruction class of the sort.
         #[cfg_attr(
@@ -127,6 +128,7 @@ pub enum PlaceReason {
         partners: Vec<TaskId>,
     },
     /// Matched for the least overlap of the whole mixes of the tasks on a core.
+    #[error("least overlap{}, {overlap:.4} {}", if per.is_pair() { "" } else { " per cycle" }, beside(partners))]
     Matched {
         /// Overlap with the tasks on the same core.
         overlap: f64,
@@ -137,6 +139,7 @@ pub enum PlaceReason {
         partners: Vec<TaskId>,
     },
     /// Matched for the least slowdown on a core that the contention model predicts.
+    #[error("least predicted loss, {loss:.4} {}", beside(partners))]
     Modelled {
         /// Loss of the core's tasks, see the policy `symbiosis-model`. No unit.
         loss: f64,
@@ -145,6 +148,7 @@ pub enum PlaceReason {
     },
     /// Shares a PU with tasks that alternate with it by wake-ups. On separate PUs the wake-ups
     /// would cost more than running at the same time would gain.
+    #[error("takes turns with {}, on one PU all gain {gain:.3} s a second", named(partners))]
     TakesTurns {
         /// Alternating tasks on the PU, the first [`MAX_PARTNERS`] by ID.
         partners: Vec<TaskId>,
@@ -152,20 +156,26 @@ pub enum PlaceReason {
         gain: f64,
     },
     /// Near its communication partners.
+    #[error("near those that it communicates with, most with {partner}")]
     Near {
         /// Partner with the most communication.
         partner: TaskId,
     },
     /// On the node with most of the memory in use, or to which this memory moves.
+    #[error("near the memory that it uses")]
     NearPages,
     /// Core of its own: there are at least as many cores as tasks.
+    #[error("a core of its own")]
     OwnCore,
     /// Unknown mix, assumed to be the mean of the known mixes. The place is neither good nor bad
     /// for the tasks beside it.
+    #[error("mix not known, taken as average")]
     Unknown,
     /// Not selected for this quantum: the machine has more jobs than should run at once.
+    #[error("waits, others were selected for this quantum")]
     NotSelected,
     /// A scheduler selected the job for this quantum and allocated the PU.
+    #[error("{selected}; {allocated}")]
     Chosen {
         /// Reason of the job's selection.
         selected: Selected,
@@ -173,51 +183,13 @@ pub enum PlaceReason {
         allocated: Allocated,
     },
     /// Time-shared PU: the machine has more tasks than PUs.
+    #[error("takes turns with {} on its PU, {then}", tasks.saturating_sub(1))]
     TimeShared {
-        /// Number of tasks on this PU in the plan.
+        /// Number of tasks on this PU in the plan. A plan that was not made here may say 0.
         tasks: u32,
         /// Reason of this PU.
         then: Box<PlaceReason>,
     },
-}
-
-impl fmt::Display for PlaceReason {
-    /// The reason in words, one line.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::LeftToKernel => f.write_str("left to the kernel"),
-            Self::NextInOrder { order } => write!(f, "next in order, {order}"),
-            Self::Drawn { seed } => write!(f, "drawn with seed {seed}"),
-            Self::HeadAndTail { key, rank, partners } => {
-                write!(f, "rank {rank} by {key}, {}", beside(partners))
-            }
-            Self::Matched { overlap, per: Per::PairOfInstructions, partners } => {
-                write!(f, "least overlap, {overlap:.4} {}", beside(partners))
-            }
-            Self::Matched { overlap, per: Per::Cycle, partners } => {
-                write!(f, "least overlap per cycle, {overlap:.4} {}", beside(partners))
-            }
-            Self::Modelled { loss, partners } => {
-                write!(f, "least predicted loss, {loss:.4} {}", beside(partners))
-            }
-            Self::TakesTurns { partners, gain } => {
-                let names = named(partners);
-                write!(f, "takes turns with {names}, on one PU all gain {gain:.3} s a second")
-            }
-            Self::Near { partner } => {
-                write!(f, "near those that it communicates with, most with {partner}")
-            }
-            Self::NearPages => f.write_str("near the memory that it uses"),
-            Self::OwnCore => f.write_str("a core of its own"),
-            Self::Unknown => f.write_str("mix not known, taken as average"),
-            Self::NotSelected => f.write_str("waits, others were selected for this quantum"),
-            Self::Chosen { selected, allocated } => write!(f, "{selected}; {allocated}"),
-            Self::TimeShared { tasks, then } => {
-                // A plan that was not made here may say 0.
-                write!(f, "takes turns with {} on its PU, {then}", tasks.saturating_sub(1))
-            }
-        }
-    }
 }
 
 fn beside(partners: &[TaskId]) -> String {
@@ -489,8 +461,7 @@ impl Plan {
         chosen.collect()
     }
 
-    /// Plan with the initial places; threads without an initial place keep their place, and no
-    /// memory moves.
+    /// Plan with the initial places; other threads keep their place, and no memory moves.
     #[must_use]
     pub fn initially(&self) -> Self {
         let mut plan = Self { pages: Vec::new(), ..self.clone() };
@@ -517,13 +488,10 @@ impl Plan {
     /// # Errors
     /// [`PlanError::NoSuchPu`] with the first PU that is not online.
     pub fn check_against(&self, machine: &Machine) -> Result<(), PlanError> {
-        for decision in &self.decisions {
-            let named = decision.place.named_pu();
-            if let Some(pu) = named.filter(|&pu| machine.pu_by_os(pu).is_none()) {
-                return Err(PlanError::NoSuchPu { task: decision.task, pu });
-            }
-        }
-        Ok(())
+        let mut named =
+            self.decisions.iter().filter_map(|it| Some((it.task, it.place.named_pu()?)));
+        let missing = named.find(|(_, pu)| machine.pu_by_os(*pu).is_none());
+        missing.map_or(Ok(()), |(task, pu)| Err(PlanError::NoSuchPu { task, pu }))
     }
 
     /// Place of `task`; `None` without a decision. A job waits as a whole, so a task without a

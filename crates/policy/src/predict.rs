@@ -17,8 +17,7 @@ pub(crate) fn unit(tasks: &[&Task]) -> Per {
     if known { Per::Cycle } else { Per::PairOfInstructions }
 }
 
-/// Demand of each task in the unit of [`unit()`]; the mean of the known mixes replaces unknown
-/// classes.
+/// Demand of each task in the unit of [`unit()`]; an unknown class is the mean of the known.
 pub(crate) fn demands(tasks: &[&Task]) -> Vec<UnitDemand> {
     let assumed = overlap::mean_mix(tasks.iter().map(|task| &task.mix));
     let per = unit(tasks);

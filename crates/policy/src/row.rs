@@ -174,8 +174,7 @@ impl SoloProgress {
 pub struct Knowledge<'a> {
     /// Profiles of the jobs alone, by job.
     pub alone: &'a [SoloProfile],
-    /// Model of CPI stacks on a shared core of this machine; `None`: [`CpiModel::built_in`], fitted
-    /// on another machine.
+    /// Model of CPI stacks on a shared core; `None`: [`CpiModel::built_in`], of another machine.
     pub cpi: Option<&'a CpiModel>,
     /// Demand vectors by job, for the oracle and for speed-up factors.
     pub demands: &'a [Phase],
@@ -281,7 +280,11 @@ impl Setting {
         self
     }
 
-    pub(crate) fn read(&self, text: &str) -> Option<Value> {
+    /// The value that `text` says; `None` as a text is for a flag.
+    pub(crate) fn read(&self, text: Option<&str>) -> Option<Value> {
+        let Some(text) = text else {
+            return matches!(self.kind, SettingKind::Flag).then_some(Value::Set);
+        };
         match self.kind {
             SettingKind::Count(least) => {
                 text.parse().ok().filter(|count| *count >= least).map(Value::Count)
@@ -293,7 +296,7 @@ impl Setting {
                 words.iter().find(|word| **word == text).map(|it| Value::Word(it))
             }
             SettingKind::File => (!text.is_empty()).then(|| Value::File(PathBuf::from(text))),
-            // Flags have no `=VALUE`; `PolicySpec::read` sets them.
+            // Flags have no `=VALUE`.
             SettingKind::Flag => None,
         }
     }

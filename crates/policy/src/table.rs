@@ -96,26 +96,13 @@ impl PolicySpec {
     /// # Errors
     /// [`SpecError::Setting`] if the policy has no setting `name` or the value is not allowed.
     pub fn set(&mut self, name: &str, text: &str) -> Result<(), SpecError> {
-        self.put(name, text).ok_or_else(|| self.wrong(&format!("{name}={text}")))
+        self.put(name, Some(text)).ok_or_else(|| self.wrong(&format!("{name}={text}")))
     }
 
-    fn put(&mut self, name: &str, text: &str) -> Option<()> {
+    /// Sets `name` to `text`, or sets the flag `name`.
+    fn put(&mut self, name: &str, text: Option<&str>) -> Option<()> {
         let at = self.row.settings.iter().position(|setting| setting.name == name)?;
         self.values[at] = Some(self.row.settings[at].read(text)?);
-        Some(())
-    }
-
-    /// Parses one setting of a text, `NAME=VALUE` or a flag.
-    fn read(&mut self, one: &str) -> Option<()> {
-        if let Some((name, text)) = one.split_once('=') {
-            return self.put(name, text);
-        }
-        let at = self
-            .row
-            .settings
-            .iter()
-            .position(|it| it.name == one && matches!(it.kind, SettingKind::Flag))?;
-        self.values[at] = Some(Value::Set);
         Some(())
     }
 
@@ -211,21 +198,23 @@ impl FromStr for PolicySpec {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        let (name, settings) = match text.split_once(':') {
-            Some((name, settings)) => (name, Some(settings)),
-            None => (text, None),
-        };
+        let (name, settings) = at_first(text, ':');
         let row = rows().find(|row| row.name == name);
         let mut spec: Self = row.ok_or_else(|| SpecError::Name { found: name.to_owned() })?.into();
         // No settings are fine, but an empty list (`mix:`) is an error.
         let Some(settings) = settings else { return Ok(spec) };
         let mut names = BTreeSet::new();
         let all = settings.split(':').all(|one| {
-            let name = one.split_once('=').map_or(one, |(name, _)| name);
-            names.insert(name) && spec.read(one).is_some()
+            let (name, text) = at_first(one, '=');
+            names.insert(name) && spec.put(name, text).is_some()
         });
         if all && spec.is_consistent() { Ok(spec) } else { Err(spec.wrong(settings)) }
     }
+}
+
+/// `text` before and after the first `mark`; `None` without a mark.
+fn at_first(text: &str, mark: char) -> (&str, Option<&str>) {
+    text.split_once(mark).map_or((text, None), |(before, after)| (before, Some(after)))
 }
 
 impl TryFrom<String> for PolicySpec {
@@ -327,7 +316,7 @@ mod tests {
             assert!(!row.source.is_empty());
             let defaults = row.settings.iter().filter_map(|it| Some((it, it.default.clone()?)));
             for (setting, value) in defaults {
-                assert_eq!(setting.read(&value.to_string()), Some(value), "{}", setting.name);
+                assert_eq!(setting.read(Some(&value.to_string())), Some(value), "{}", setting.name);
             }
         }
     }

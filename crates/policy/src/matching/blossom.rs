@@ -100,8 +100,7 @@ struct Bridge {
 struct BlossomSearch<'a> {
     costs: &'a PairCosts,
     nodes: Nodes,
-    /// Amount by which the present search has raised prices of even vertices and lowered prices of
-    /// odd vertices, in half steps.
+    /// Rise of even and fall of odd vertices' prices in the present search, in half steps.
     raised: i64,
     /// `Y(v)`, in half steps, minus `raised` for an even vertex, plus `raised` for an odd vertex.
     price: Vec<i64>,

@@ -2,9 +2,8 @@
 
 use colocate_model::UnitDemand;
 
-/// Costs of all pairs of `n` vertices, in steps. The caller chooses the step size.
-///
-/// Integers, because the matching compares for equality ("tight" pairs).
+/// Costs of all pairs of `n` vertices, in steps of the caller's size. Integers, because the matching
+/// compares for equality ("tight" pairs).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairCosts {
     n: usize,
@@ -15,25 +14,7 @@ pub struct PairCosts {
 /// Largest cost, in steps. A sum over a million vertices stays far within 63 bits.
 pub const MAX_COST: i64 = 1 << 40;
 
-/// Rows and columns per tile of [`mirror`], so that the written cells stay in the L1 cache: cells
-/// of one column lie in different cache lines. Chosen: a line of 64 bytes holds eight cells.
-const TILE: usize = 16;
-
-/// Copies the cells above the diagonal of an `n` × `n` table to the mirrored places below.
-fn mirror(n: usize, cells: &mut [i64]) {
-    for rows in (0..n).step_by(TILE) {
-        for columns in (0..=rows).step_by(TILE) {
-            for a in rows..n.min(rows + TILE) {
-                for b in columns..a.min(columns + TILE) {
-                    cells[a * n + b] = cells[b * n + a];
-                }
-            }
-        }
-    }
-}
-
-/// `overlap` in whole steps, at `steps` steps for an overlap of 1. Rounded down, at most
-/// [`MAX_COST`].
+/// `overlap` at `steps` steps for an overlap of 1, rounded down, at most [`MAX_COST`].
 #[allow(clippy::cast_possible_truncation)] // saturates
 #[must_use]
 pub fn in_steps(overlap: f64, steps: f64) -> i64 {
@@ -41,19 +22,17 @@ pub fn in_steps(overlap: f64, steps: f64) -> i64 {
 }
 
 impl PairCosts {
-    /// Table for `n` vertices. `cost(a, b)` for `a < b` is in steps and is clamped to
-    /// 0 ..= [`MAX_COST`].
+    /// Table for `n` vertices. `cost(a, b)`, `a < b`, in steps, is clamped to 0 ..= [`MAX_COST`].
     #[must_use]
     pub fn new(n: usize, mut cost: impl FnMut(usize, usize) -> i64) -> Self {
         let mut cells = vec![0; n * n];
         for a in 0..n {
-            let row = &mut cells[a * n..(a + 1) * n];
-            for (b, cell) in row.iter_mut().enumerate().skip(a + 1) {
-                *cell = cost(a, b).clamp(0, MAX_COST);
+            for b in a + 1..n {
+                // Each cost is computed once, and both halves are filled for rows without gaps.
+                cells[a * n + b] = cost(a, b).clamp(0, MAX_COST);
+                cells[b * n + a] = cells[a * n + b];
             }
         }
-        // Each cost is computed once, and both halves are filled for rows without gaps.
-        mirror(n, &mut cells);
         Self { n, cells }
     }
 

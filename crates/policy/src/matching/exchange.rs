@@ -36,8 +36,7 @@ struct ExchangeSearch<'a, C> {
     /// By place: greatest number of members.
     rooms: &'a [usize],
     groups: Vec<Vec<usize>>,
-    /// By place: whether its group changed in the last pass. Two unchanged groups are not tried
-    /// again.
+    /// By place: whether its group changed in the last pass. Unchanged pairs are not tried again.
     before: Vec<bool>,
     /// By place: whether its group has changed in this pass.
     now: Vec<bool>,

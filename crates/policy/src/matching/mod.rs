@@ -22,8 +22,7 @@ pub fn minimum(costs: &PairCosts) -> Option<Vec<usize>> {
     if costs.vertices() <= EXACT_UP_TO { cheapest(costs) } else { by_exchange(costs) }
 }
 
-/// Partner of each vertex in a cheapest perfect matching, for any number of vertices. `None` if the
-/// number is odd.
+/// Partner of each vertex in a cheapest perfect matching; `None` for an odd number of vertices.
 #[must_use]
 pub fn cheapest(costs: &PairCosts) -> Option<Vec<usize>> {
     Some(blossom::cheapest(costs, &by_exchange(costs)?))
@@ -151,8 +150,7 @@ impl Predicted {
         !is_exact || blossom::prices(&self.costs, mate).iter().sum::<i64>() >= 2 * limit
     }
 
-    /// The cheapest pairs, as of [`minimum`], found from `mate`, which comes from
-    /// [`Self::none_below`].
+    /// The cheapest pairs, as of [`minimum`], from the `mate` of [`Self::none_below`].
     pub(crate) fn pairs(&self, mate: &[usize]) -> Vec<Vec<usize>> {
         if mate.len() > EXACT_UP_TO {
             return pairs_of(mate);

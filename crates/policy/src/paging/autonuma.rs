@@ -24,7 +24,6 @@ use crate::row::PolicyRow;
 use colocate_machine::{Bytes, Machine, NodeIdx};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Row in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
     name: "autonuma",
     summary: "moves page groups that the same far node uses twice in a row",

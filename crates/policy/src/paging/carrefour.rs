@@ -33,7 +33,6 @@ use crate::row::{PolicyRow, Setting};
 use colocate_evidence::{Source, SourceSet};
 use colocate_machine::{Machine, NodeIdx};
 
-/// Row in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
     name: "carrefour",
     summary: "moves private page groups to their node, spreads shared ones",
@@ -113,8 +112,7 @@ impl Carrefour {
         drawn.map(NodeIdx::new)
     }
 
-    /// Takes in the samples served by each node. Returns the share of samples with a near page; 1
-    /// without samples.
+    /// Takes in the samples served by each node. Returns the share with a near page; 1 without any.
     fn serve(&mut self, groups: &[PageGroupUse<'_>], nodes: usize) -> f64 {
         self.part = vec![0.0; nodes];
         let mut near = 0.0;

@@ -30,7 +30,6 @@ use colocate_evidence::{Source, SourceSet, TaskId};
 use colocate_machine::{Machine, NodeIdx, PuIdx, SharedPart};
 use std::collections::BTreeMap;
 
-/// Row in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
     name: "dino",
     summary: "spreads threads with much memory traffic over nodes, with their pages",

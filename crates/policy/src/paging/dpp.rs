@@ -26,7 +26,6 @@ use crate::row::{PolicyRow, Setting};
 use colocate_machine::{Machine, NodeIdx};
 use std::collections::BTreeMap;
 
-/// Row in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
     name: "dpp",
     summary: "moves page groups that one node uses much, by competing counters",

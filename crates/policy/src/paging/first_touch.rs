@@ -15,7 +15,6 @@ use super::{PageGroupUse, Paging, Rule};
 use crate::row::{PolicyRow, Purpose};
 use colocate_machine::{Machine, NodeIdx};
 
-/// Row in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
     name: "first-touch",
     purpose: Purpose::Baseline,

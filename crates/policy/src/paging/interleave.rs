@@ -18,7 +18,6 @@ use super::{PageGroupUse, Paging, Rule, with_memory};
 use crate::row::{PolicyRow, Purpose};
 use colocate_machine::{Machine, NodeIdx};
 
-/// Row in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
     name: "interleave",
     purpose: Purpose::Baseline,

@@ -21,7 +21,6 @@ use crate::row::{PolicyRow, Purpose};
 use colocate_machine::{Machine, NodeIdx};
 use std::collections::BTreeMap;
 
-/// Row in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
     name: "kmaf",
     purpose: Purpose::Recommended,

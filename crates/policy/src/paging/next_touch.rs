@@ -22,7 +22,6 @@ use crate::row::{PolicyRow, Setting};
 use colocate_machine::{Machine, Nanos, NodeIdx};
 use std::collections::BTreeMap;
 
-/// Row in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
     name: "next-touch",
     summary: "moves each page group once, to the node that uses it next",

@@ -37,7 +37,6 @@ use colocate_evidence::{Sharing, Source, SourceSet, WakeUps};
 use colocate_machine::Nanos;
 use colocate_machine::calibrated::PuDistance;
 
-/// Row in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
     name: "communication",
     purpose: Purpose::Recommended,
@@ -55,7 +54,6 @@ pub static ROW: PolicyRow = PolicyRow {
     ..PolicyRow::ONCE
 };
 
-/// The row of the policy that maps once.
 pub static STATIC: PolicyRow = PolicyRow {
     name: "communication-static",
     summary: "as communication, once, by what was communicated at first",
@@ -109,12 +107,13 @@ impl Policy for Communication {
             self.last = Some(evidence.at);
             // The first decision, not the start of the program.
             let begun = *self.begun.get_or_insert(evidence.at);
+            let new = self.since(evidence);
             match self.after {
-                Some(after) => {
-                    let new = self.since(evidence);
-                    self.pipeline.map_once(evidence.at >= begun + after, &new, &places);
+                Some(after) => self.pipeline.map_once(evidence.at >= begun + after, &new, &places),
+                None => {
+                    let piece = self.piece(evidence);
+                    self.pipeline.follow(&new, piece, &self.sums.tasks(), &places);
                 }
-                None => self.map(evidence, &places),
             }
         }
         self.plan(evidence)
@@ -134,15 +133,10 @@ impl Communication {
 
     /// Communication since the last call, in seconds.
     fn since(&mut self, evidence: &Evidence<'_>) -> Matrix {
-        let now = self.amounts(evidence);
+        let now = seen::seconds(self.wake_ups(evidence), self.wake_up, self.sharing(evidence));
         let new = seen::since(&now, &self.sums);
         self.sums = now;
         new
-    }
-
-    /// Communication since the tasks' creation, in seconds.
-    fn amounts(&self, evidence: &Evidence<'_>) -> Matrix {
-        seen::seconds(self.wake_ups(evidence), self.wake_up, self.sharing(evidence))
     }
 
     /// Wake-ups; empty if not a source.
@@ -166,12 +160,6 @@ impl Communication {
         let all: f64 = self.sums.pairs().map(|(_, amount)| amount).sum();
         // Without observations the amount is 0 as well.
         all / observations.max(1) as f64
-    }
-
-    fn map(&mut self, evidence: &Evidence<'_>, places: &UsableMachine<'_>) {
-        let new = self.since(evidence);
-        let piece = self.piece(evidence);
-        self.pipeline.follow(&new, piece, &self.sums.tasks(), places);
     }
 
     fn plan(&self, evidence: &Evidence<'_>) -> Plan {
@@ -289,7 +277,7 @@ mod tests {
         let known = Evidence { reports: &reports([1, 1]), ..Evidence::of_queue(now) };
         let later = Evidence { reports: &reports([1, 4]), ..Evidence::of_queue(now) };
         let between = |matrix: &Matrix| (1e3 * matrix.between(task(0), task(1))).round();
-        let amounts = |sources: &[Source]| between(&by(sources, None).amounts(&known));
+        let amounts = |sources: &[Source]| between(&by(sources, None).since(&known));
         let (woken, shared_both) = (Source::WakeUps, Source::Sharing);
         assert_eq!(amounts(&[woken]), 10.0);
         assert_eq!(amounts(&[shared_both]), 2_000.0);

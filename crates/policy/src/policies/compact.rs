@@ -22,7 +22,6 @@ use crate::policy::by_rule;
 use crate::row::{PolicyRow, Purpose};
 use colocate_evidence::SourceSet;
 
-/// Row in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
     name: "compact",
     purpose: Purpose::Baseline,

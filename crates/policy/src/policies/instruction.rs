@@ -50,7 +50,6 @@ use colocate_machine::PuIdx;
 use colocate_model::Class;
 use colocate_model::overlap::scarcity;
 
-/// Row in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
     name: "instruction",
     purpose: Purpose::Published,
@@ -85,7 +84,7 @@ pub(super) type Load = fn(&Task, Class) -> Option<f64>;
 fn place(places: &UsableMachine<'_>, tasks: &[&Task], key: Option<Class>, load: Load) -> Placement {
     let key = key.or_else(|| choose_key(tasks, load));
     if tasks.len() <= places.cores.len() {
-        return own_cores(places, tasks, |_| PlaceReason::OwnCore);
+        return own_cores(places, tasks);
     }
     let ranked = rank(tasks, key, load);
     let seats = deal(places, ranked.len());
@@ -98,9 +97,7 @@ fn place(places: &UsableMachine<'_>, tasks: &[&Task], key: Option<Class>, load: 
     Placement { choices, default_placement: spread_default(places) }
 }
 
-/// Class with the largest variance of load times scarcity; the first among equals.
-///
-/// `None` if no task's mix is known.
+/// Class of the largest variance of load × scarcity, the first of several; `None`: no mix known.
 pub(super) fn choose_key(tasks: &[&Task], load: Load) -> Option<Class> {
     let known = Class::ALL.into_iter().filter_map(|class| {
         let loads: Vec<f64> = tasks.iter().filter_map(|task| load(task, class)).collect();

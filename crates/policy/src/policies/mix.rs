@@ -66,7 +66,6 @@ use colocate_machine::PuIdx;
 use colocate_model::UnitDemand;
 use std::cmp::Reverse;
 
-/// Row in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
     name: "mix",
     purpose: Purpose::Recommended,
@@ -78,7 +77,7 @@ pub static ROW: PolicyRow = PolicyRow {
 
 pub(super) fn place(places: &UsableMachine<'_>, tasks: &[&Task]) -> Placement {
     if tasks.len() <= places.cores.len() {
-        return own_cores(places, tasks, |_| PlaceReason::OwnCore);
+        return own_cores(places, tasks);
     }
     let demands = demands(tasks);
     let (items, rest) = items(tasks, places.pus.len(), places.width() > 1);
@@ -252,8 +251,7 @@ fn seat(
     on_pu
 }
 
-/// Adds the tasks of an incomplete last round, one per core before two, least loaded cores and PUs
-/// first.
+/// Adds the tasks of an incomplete last round, one per core before two, least loaded PUs first.
 fn join_rest(
     places: &UsableMachine<'_>,
     tasks: &[&Task],

@@ -73,30 +73,22 @@ pub(crate) fn planned(
     note_sharing(&mut placement.choices, machine.pus.len());
     // No prediction unless every task has a PU.
     let seats: Option<Vec<PuIdx>> = placement.choices.iter().map(|choice| choice.pu).collect();
+    let decide = |(task, choice): (&&Task, PuChoice)| Decision {
+        task: task.id,
+        name: task.name.as_str().into(),
+        place: choice.pu.map(|pu| places.nr(pu)).into(),
+        why: choice.why,
+    };
     Plan {
         pus: places.nrs(&places.pus),
         predicted: seats.and_then(|seats| predict::sentence(&places, &tasks, &seats)),
-        decisions: tasks
-            .iter()
-            .zip(placement.choices)
-            .map(|(t, c)| decide(&places, t, c))
-            .collect(),
+        decisions: tasks.iter().zip(placement.choices).map(decide).collect(),
         default_placement: placement.default_placement,
         ..evidence.empty_plan()
     }
 }
 
-fn decide(places: &UsableMachine<'_>, task: &Task, choice: PuChoice) -> Decision {
-    Decision {
-        task: task.id,
-        name: task.name.as_str().into(),
-        place: choice.pu.map(|pu| places.nr(pu)).into(),
-        why: choice.why,
-    }
-}
-
-/// Plan of a policy that fills PUs in a fixed order called `name`, repeatedly for more tasks than
-/// PUs.
+/// Plan of a policy that fills PUs in a fixed order, `name`, again and again if tasks are more.
 fn in_order(
     evidence: &Evidence<'_>,
     name: &str,
@@ -131,11 +123,7 @@ fn note_sharing(choices: &mut [PuChoice], pus: usize) {
 ///
 /// Distant cores come first, fast kinds before slow kinds. On hybrid machines busier tasks choose
 /// before idler tasks.
-fn own_cores(
-    places: &UsableMachine<'_>,
-    tasks: &[&Task],
-    why: impl Fn(&Task) -> PlaceReason,
-) -> Placement {
+fn own_cores(places: &UsableMachine<'_>, tasks: &[&Task]) -> Placement {
     let mut by_turn: Vec<usize> = (0..tasks.len()).collect();
     if places.is_hybrid() {
         // Stable: equal weights keep the order of IDs.
@@ -143,7 +131,7 @@ fn own_cores(
     }
     let mut choices = vec![PuChoice { pu: None, why: PlaceReason::OwnCore }; tasks.len()];
     for (task, core) in by_turn.into_iter().zip(places.spread_cores()) {
-        choices[task] = PuChoice { pu: Some(places.cores[core].pus[0]), why: why(tasks[task]) };
+        choices[task].pu = Some(places.cores[core].pus[0]);
     }
     Placement { choices, default_placement: spread_default(places) }
 }

@@ -18,7 +18,6 @@ use crate::policy::by_rule;
 use crate::row::{Cadence, PolicyRow, Purpose};
 use colocate_evidence::SourceSet;
 
-/// Row in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
     name: "os",
     purpose: Purpose::Baseline,

@@ -25,7 +25,6 @@ use crate::schedule::allocate::seated;
 use crate::schedule::{self, Allocated, Quantum, Selected, select};
 use colocate_evidence::SourceSet;
 
-/// Row in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
     name: "random",
     purpose: Purpose::Baseline,

@@ -29,7 +29,6 @@ use crate::schedule::allocate::spread;
 use crate::schedule::select;
 use colocate_evidence::SourceSet;
 
-/// Row in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
     name: "round-robin",
     purpose: Purpose::Baseline,

@@ -26,7 +26,6 @@ use crate::policy::by_rule;
 use crate::row::{PolicyRow, Purpose};
 use colocate_evidence::SourceSet;
 
-/// Row in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
     name: "scatter",
     purpose: Purpose::Baseline,

@@ -40,7 +40,6 @@ use crate::predict::demands;
 use crate::row::{PolicyRow, Prior};
 use colocate_machine::Performance;
 
-/// Row in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
     name: "symbiosis-model",
     summary: "groups tasks that slow each other down least, by the model",
@@ -59,7 +58,7 @@ fn place(
     tasks: &[&Task],
 ) -> Placement {
     if tasks.len() <= places.cores.len() {
-        return own_cores(places, tasks, |_| PlaceReason::OwnCore);
+        return own_cores(places, tasks);
     }
     let judge =
         performance.and_then(|performance| SlowdownPredictor::new(places, performance, tasks));

@@ -17,14 +17,13 @@
 //! - **Stays**: the same threads are not moved. -> test `fast_first`
 //! - **As `os`** where cores are alike. -> test `alike_is_os`
 
-use super::asymmetric::{Messages, PuAssignment, choices, cores_of, free_places_of, threads_of};
+use super::asymmetric::{Messages, NO_SEAT, choices, cores_of, free_places_of, threads_of};
 use super::{Allocated, Quantum, Scheduler, SelectedJob, Thread, leave_to_kernel};
 use crate::evidence::Evidence;
 use crate::plan::Plan;
 use crate::row::{PolicyRow, Purpose};
 use colocate_evidence::SourceSet;
 
-/// Row of `all-fast-first` in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
     name: "all-fast-first",
     purpose: Purpose::Baseline,
@@ -53,9 +52,9 @@ impl Scheduler for AllFastFirst {
         let free = free_places_of(now.queue, |_| true);
         let to_place: Vec<&Thread> = free.iter().map(|&at| threads[at]).collect();
         let pus = cores.spread(&to_place, &cores.groups_fast_first(), &[]);
-        let mut places: Vec<Option<PuAssignment>> = vec![None; threads.len()];
-        for (at, pu) in free.into_iter().zip(pus) {
-            places[at] = pu.map(|pu| (pu, Allocated::FastFirst));
+        let mut places = vec![NO_SEAT; threads.len()];
+        for (at, pu) in free.into_iter().zip(pus).filter(|(_, pu)| pu.is_some()) {
+            places[at] = (pu, Allocated::FastFirst);
         }
         choices(now.queue, places)
     }

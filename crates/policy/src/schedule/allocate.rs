@@ -46,8 +46,7 @@ use std::cmp::Reverse;
 /// Function from a thread to its rate, t/µs; `None` if unknown.
 pub type RateFunction<'a> = &'a dyn Fn(&Thread) -> Option<f64>;
 
-/// Rates of the threads, t/µs. An unknown rate counts as the mean of the known, an inconspicuous
-/// rank.
+/// Rates of the threads, t/µs. An unknown rate is the mean of the known, an inconspicuous rank.
 pub(crate) fn rates(threads: &[&Thread], rate: RateFunction<'_>) -> Vec<f64> {
     let rates: Vec<Option<f64>> = threads.iter().map(|thread| rate(thread)).collect();
     let known: Vec<f64> = rates.iter().flatten().copied().collect();
@@ -101,11 +100,30 @@ pub fn spread(now: &Quantum<'_>, chosen: Vec<(usize, Selected)>) -> Vec<Selected
     seated(now, chosen, |threads| in_order(&order, threads), |_| Allocated::Next)
 }
 
-/// One PU of `order` for each thread, from the first on. A thread whose last PU is among them keeps
-/// it.
+/// One of the first PUs of `order` for each thread: its last PU if among them, else the next free.
 pub fn in_order(order: &[PuIdx], threads: &[&Thread]) -> Vec<PuIdx> {
-    let needed = &order[..threads.len().min(order.len())];
-    stay(threads, needed)
+    let mut free = order[..threads.len().min(order.len())].to_vec();
+    let mut kept: Vec<Option<PuIdx>> = Vec::with_capacity(threads.len());
+    for thread in threads {
+        let place = free.iter().position(|pu| Some(*pu) == thread.pu);
+        kept.push(place.map(|place| free.remove(place)));
+    }
+    // Only after the threads that stay, so that no other thread gets their PUs.
+    let mut next = free.into_iter();
+    kept.into_iter().filter_map(|kept| kept.or_else(|| next.next())).collect()
+}
+
+/// PUs of threads in groups. The members of a group take PUs of its order, see [`in_order`].
+pub(super) fn grouped<'a>(
+    threads: &[&Thread],
+    groups: impl Iterator<Item = (&'a Vec<usize>, &'a [PuIdx])>,
+) -> Vec<PuIdx> {
+    let mut found = vec![PuIdx(0); threads.len()];
+    for (group, order) in groups {
+        let members: Vec<&Thread> = group.iter().map(|&at| threads[at]).collect();
+        group.iter().zip(in_order(order, &members)).for_each(|(&at, pu)| found[at] = pu);
+    }
+    found
 }
 
 /// PUs with balanced requests at the shared levels; see the module.
@@ -119,15 +137,9 @@ pub fn balanced(machine: &Machine, pus: &[PuIdx], threads: &[&Thread]) -> Vec<Pu
         let rates = rates(threads, &|thread| thread.traffic().at(level));
         parts = parts.into_iter().flat_map(|part| divided(part, &over, &rates)).collect();
     }
-    let mut found = vec![PuIdx(0); threads.len()];
-    for part in parts {
-        let members: Vec<&Thread> = part.threads.iter().map(|&at| threads[at]).collect();
-        let spread = UsableMachine::new(machine, &part.pus).spread_pus();
-        for (&at, pu) in part.threads.iter().zip(in_order(&spread, &members)) {
-            found[at] = pu;
-        }
-    }
-    found
+    let orders: Vec<Vec<PuIdx>> =
+        parts.iter().map(|part| UsableMachine::new(machine, &part.pus).spread_pus()).collect();
+    grouped(threads, parts.iter().map(|part| &part.threads).zip(orders.iter().map(Vec::as_slice)))
 }
 
 /// Levels with a cache over more than one of the PUs, last level first.
@@ -147,8 +159,7 @@ fn data_caches(machine: &Machine) -> impl Iterator<Item = &Cache> {
     machine.caches.iter().filter(|cache| cache.kind != CacheKind::Instruction)
 }
 
-/// By PU of the machine: number of its data cache of a level, the first of several; `usize::MAX`
-/// without such a cache.
+/// By PU of the machine: number of its first data cache of a level; `usize::MAX` without one.
 fn caches_over(machine: &Machine, level: u8) -> Vec<usize> {
     let mut over = vec![usize::MAX; machine.pus.len()];
     for (number, cache) in data_caches(machine).filter(|cache| cache.level == level).enumerate() {
@@ -223,11 +234,10 @@ pub(crate) fn most_with_least(
         ends.flatten().collect()
     });
     let groups: Vec<Vec<usize>> = groups.collect();
-    on_cores(&places, threads, &groups)
+    on_cores(&places, threads, &groups, &vec![0; groups.len()])
 }
 
-/// Number of threads for each usable core, `threads` in all: as even as room allows, the first
-/// cores fewer.
+/// Number of threads for each usable core: as even as room allows, the first cores fewer.
 fn members(places: &UsableMachine<'_>, threads: usize) -> Vec<usize> {
     let cores = &places.cores;
     let mut members = vec![0; cores.len()];
@@ -246,50 +256,32 @@ fn members(places: &UsableMachine<'_>, threads: usize) -> Vec<usize> {
 }
 
 /// PUs of the threads in `groups`. `groups[n]` fits on the `n`-th usable core; another group takes
-/// this core only if both have the same room. A group goes to the core where most of its members
-/// last ran.
+/// this core only if both have the same room and class. A group goes to the core where most of its
+/// members last ran.
 pub(crate) fn on_cores(
     places: &UsableMachine<'_>,
     threads: &[&Thread],
     groups: &[Vec<usize>],
+    classes: &[usize],
 ) -> Vec<PuIdx> {
     let cores = &places.cores;
-    let core_of = cores_of(places, threads, groups);
-    let mut found = vec![PuIdx(0); threads.len()];
-    for (group, core) in groups.iter().zip(core_of) {
-        let Some(core) = core else { continue };
-        let members: Vec<&Thread> = group.iter().map(|&at| threads[at]).collect();
-        for (&at, pu) in group.iter().zip(in_order(&cores[core].pus, &members)) {
-            found[at] = pu;
-        }
-    }
-    found
-}
-
-/// The core of each group, as a place among the usable cores.
-fn cores_of(
-    places: &UsableMachine<'_>,
-    threads: &[&Thread],
-    groups: &[Vec<usize>],
-) -> Vec<Option<usize>> {
-    let cores = &places.cores;
-    let room: Vec<usize> = cores.iter().map(|core| core.pus.len()).collect();
+    let are_alike =
+        |a: usize, b: usize| cores[a].pus.len() == cores[b].pus.len() && classes[a] == classes[b];
     let mut core_of = vec![None; groups.len()];
     let mut free = vec![true; cores.len()];
     for (_, group, core) in by_members(places, threads, groups) {
-        if core_of[group].is_none() && free[core] && room[core] == room[group] {
+        if core_of[group].is_none() && free[core] && are_alike(core, group) {
             core_of[group] = Some(core);
             free[core] = false;
         }
     }
     // Groups that were nowhere take the remaining cores in order.
-    for (group, core) in core_of.iter_mut().enumerate() {
-        if core.is_none() {
-            *core = (0..cores.len()).find(|&at| free[at] && room[at] == room[group]);
-            core.iter().for_each(|&at| free[at] = false);
-        }
+    for (group, core) in core_of.iter_mut().enumerate().filter(|(_, core)| core.is_none()) {
+        *core = (0..cores.len()).find(|&at| free[at] && are_alike(at, group));
+        core.iter().for_each(|&at| free[at] = false);
     }
-    core_of
+    let seated = groups.iter().zip(core_of);
+    grouped(threads, seated.filter_map(|(group, core)| Some((group, &cores[core?].pus[..]))))
 }
 
 /// Number of members of each group that last ran on each core, most first: number, group, core.
@@ -315,19 +307,6 @@ fn by_members(
 fn last_core(places: &UsableMachine<'_>, thread: &Thread) -> Option<usize> {
     let core = places.machine.pus.get(thread.pu?.idx())?.core;
     places.cores.binary_search_by_key(&core, |usable| usable.core).ok()
-}
-
-/// A PU of `room` for each thread: its last PU if free, else the next.
-fn stay(threads: &[&Thread], room: &[PuIdx]) -> Vec<PuIdx> {
-    let mut free = room.to_vec();
-    let mut kept: Vec<Option<PuIdx>> = Vec::with_capacity(threads.len());
-    for thread in threads {
-        let place = free.iter().position(|pu| Some(*pu) == thread.pu);
-        kept.push(place.map(|place| free.remove(place)));
-    }
-    // Only after the threads that stay, so that no other thread gets their PUs.
-    let mut next = free.into_iter();
-    kept.into_iter().filter_map(|kept| kept.or_else(|| next.next())).collect()
 }
 
 #[cfg(test)]
@@ -496,8 +475,11 @@ mod tests {
             let mut next = order.into_iter().filter(|at| *at < refs.len());
             let some = |core: &crate::places::UsableCore| next.by_ref().take(core.pus.len()).collect();
             let groups: Vec<Vec<usize>> = places.cores.iter().map(some).collect();
-            let found = cores_of(&places, &refs, &groups);
-            prop_assert_eq!(found, reference_tests::cores_of(&places, &refs, &groups));
+            let found = on_cores(&places, &refs, &groups, &vec![0; groups.len()]);
+            for (group, core) in groups.iter().zip(reference_tests::cores_of(&places, &refs, &groups)) {
+                let pus = &places.cores[core.expect("a core for each")].pus;
+                prop_assert!(group.iter().all(|&at| pus.contains(&found[at])));
+            }
         }
 
         #[test]

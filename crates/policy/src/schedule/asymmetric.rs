@@ -25,29 +25,20 @@ pub(super) fn demands(known: &Knowledge<'_>) -> Option<(Performance, Vec<Phase>)
     Some((known.performance?.clone(), known.demands.to_vec()))
 }
 
-/// A PU and the reason for the choice.
-pub(super) type PuAssignment = (PuIdx, Allocated);
+/// PU and reason of a thread; `None`: not pinned.
+pub(super) type Seat = (Option<PuIdx>, Allocated);
 
-/// Choices that run all jobs. `seats` are in the order of the queue and of the jobs' threads; a
-/// thread without a seat is left to the kernel.
-pub(super) fn choices(queue: &[QueuedJob], seats: Vec<Option<PuAssignment>>) -> Vec<SelectedJob> {
-    let places = seats.into_iter().map(|seat| match seat {
-        Some((pu, why)) => (Some(pu), why),
-        None => (None, Allocated::LeftToKernel),
-    });
-    choices_as(queue, places)
-}
+/// Seat of a thread that is left to the kernel.
+pub(super) const NO_SEAT: Seat = (None, Allocated::LeftToKernel);
 
-/// [`choices`] with a reason for threads without a PU too.
-pub(super) fn choices_as(
-    queue: &[QueuedJob],
-    mut places: impl Iterator<Item = (Option<PuIdx>, Allocated)>,
-) -> Vec<SelectedJob> {
+/// Choices that run all jobs. `seats` are in the order of the queue and of the jobs' threads.
+pub(super) fn choices(queue: &[QueuedJob], seats: Vec<Seat>) -> Vec<SelectedJob> {
+    let mut seats = seats.into_iter();
     let choices = queue.iter().map(|job| SelectedJob {
         job: job.job,
         selected: Selected::Room,
-        // `by_ref`: each job takes the next places of the same iterator.
-        places: places.by_ref().take(job.threads.len()).collect(),
+        // `by_ref`: each job takes the next seats of the same iterator.
+        places: seats.by_ref().take(job.threads.len()).collect(),
     });
     choices.collect()
 }
@@ -68,19 +59,12 @@ pub(super) fn cores_of(now: &Quantum<'_>, messages: &mut Messages) -> Option<Cor
     Some(cores)
 }
 
-/// Places of the threads whose jobs fulfil `is`, among all threads of the queue.
-pub(super) fn places_of(queue: &[QueuedJob], mut is: impl FnMut(&QueuedJob) -> bool) -> Vec<usize> {
-    let flags = queue.iter().flat_map(|job| std::iter::repeat_n(is(job), job.threads.len()));
-    flags.enumerate().filter_map(|(at, is)| is.then_some(at)).collect()
-}
-
-/// [`places_of`] without bound threads, whose programs chose their PUs.
-pub(super) fn free_places_of(
-    queue: &[QueuedJob],
-    is: impl FnMut(&QueuedJob) -> bool,
-) -> Vec<usize> {
-    let threads = threads_of(queue);
-    places_of(queue, is).into_iter().filter(|&at| !threads[at].bound).collect()
+/// Places of the threads whose jobs fulfil `is`, among all threads of the queue. Without bound
+/// threads, whose programs chose their PUs.
+pub(super) fn free_places_of(queue: &[QueuedJob], is: impl Fn(&QueuedJob) -> bool) -> Vec<usize> {
+    let threads = queue.iter().flat_map(|job| job.threads.iter().map(move |thread| (job, thread)));
+    let free = threads.enumerate().filter(|(_, (job, thread))| is(job) && !thread.bound);
+    free.map(|(at, _)| at).collect()
 }
 
 /// Puts the first threads of `ranked` on the fast cores and spreads the rest of `ranked` over the
@@ -91,26 +75,26 @@ pub(super) fn fast_for(
     threads: &[&Thread],
     ranked: &[usize],
     why: impl Fn(usize) -> Allocated,
-) -> Vec<Option<PuAssignment>> {
+) -> Vec<Seat> {
     let fast: Vec<usize> = cores.fast().collect();
     let first = &ranked[..ranked.len().min(fast.len())];
     let members: Vec<&Thread> = first.iter().map(|&at| threads[at]).collect();
-    let mut places: Vec<Option<PuAssignment>> = vec![None; threads.len()];
+    let mut places = vec![NO_SEAT; threads.len()];
     let mut taken = Vec::with_capacity(first.len());
     for (&at, core) in first.iter().zip(cores.seats(&members, &fast, &|_, _| true)) {
         let Some(core) = core else { continue };
         let pu = cores.pu_for(threads[at], core);
-        places[at] = Some((pu, why(at)));
+        places[at] = (Some(pu), why(at));
         taken.push((core, pu));
     }
     let mut others: Vec<usize> =
-        ranked.iter().copied().filter(|&at| places[at].is_none()).collect();
+        ranked.iter().copied().filter(|&at| places[at].0.is_none()).collect();
     // In the order of the queue, so that changes of rank alone move no thread.
     others.sort_unstable();
     let rest: Vec<&Thread> = others.iter().map(|&at| threads[at]).collect();
     let pus = cores.spread(&rest, &cores.groups_beside(&taken), &taken);
-    for (at, pu) in others.into_iter().zip(pus) {
-        places[at] = pu.map(|pu| (pu, Allocated::OffFast));
+    for (at, pu) in others.into_iter().zip(pus).filter(|(_, pu)| pu.is_some()) {
+        places[at] = (pu, Allocated::OffFast);
     }
     places
 }

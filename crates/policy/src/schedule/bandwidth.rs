@@ -61,7 +61,7 @@
 
 use super::allocate::{self, RateFunction, seated, spread};
 use super::asymmetric::Messages;
-use super::{Allocated, COUNTERS, Quantum, QueuedJob, Selected, SelectedJob, Thread, select};
+use super::{Allocated, COUNTERS, Quantum, QueuedJob, Selected, SelectedJob, select};
 use crate::plan::Plan;
 use crate::policy::{Policy, by_rule};
 use crate::row::{Knowledge, PolicyRow, Prior, Purpose, Setting, SettingKind, SoloProfile, Values};
@@ -72,7 +72,6 @@ use std::collections::BTreeMap;
 /// each t/µs has the mean traffic reserved once more.
 const KAPPA: f64 = 100.0;
 
-/// Row of `mmas` in the table of policies.
 pub static MMAS: PolicyRow = PolicyRow {
     name: "mmas",
     summary: "keeps traffic to memory close to its known average",
@@ -83,7 +82,6 @@ pub static MMAS: PolicyRow = PolicyRow {
     ..PolicyRow::EACH_QUANTUM
 };
 
-/// Row of `mhas` in the table of policies.
 pub static MHAS: PolicyRow = PolicyRow {
     name: "mhas",
     summary: "balances traffic at each level of the memory hierarchy",
@@ -94,7 +92,6 @@ pub static MHAS: PolicyRow = PolicyRow {
     ..PolicyRow::EACH_QUANTUM
 };
 
-/// Row of `idas` in the table of policies.
 pub static IDAS: PolicyRow = PolicyRow {
     name: "idas",
     summary: "as mhas, with a penalty for jobs that suffer from traffic",
@@ -105,7 +102,6 @@ pub static IDAS: PolicyRow = PolicyRow {
     ..PolicyRow::EACH_QUANTUM
 };
 
-/// Row of `bas` in the table of policies.
 pub static BAS: PolicyRow = PolicyRow {
     name: "bas",
     purpose: Purpose::Recommended,
@@ -126,7 +122,6 @@ pub static BAS: PolicyRow = PolicyRow {
     ..PolicyRow::EACH_QUANTUM
 };
 
-/// Row of `l1-static` in the table of policies.
 pub static L1_STATIC: PolicyRow = PolicyRow {
     name: "l1-static",
     summary: "pairs most with least first-cache traffic, by runs alone",
@@ -139,12 +134,11 @@ pub static L1_STATIC: PolicyRow = PolicyRow {
     ..PolicyRow::EACH_QUANTUM
 };
 
-/// Row of `l1-dynamic` in the table of policies.
 pub static L1_DYNAMIC: PolicyRow = PolicyRow {
     name: "l1-dynamic",
     summary: "pairs most with least first-cache traffic, by the last quantum",
     source: "Feliu et al., PACT 2013, Algorithm 6",
-    make: |_, _| by_rates(by_last_quantum),
+    make: |_, _| by_rates(|now| pair_by_last_quantum(now, select::all_or_first(now))),
     ..PolicyRow::EACH_QUANTUM
 };
 
@@ -252,8 +246,7 @@ fn select(now: &Quantum<'_>, known: &[SoloPenalty]) -> Chosen {
     by_demand(now, known, ideal(now, known), throttle(now, known))
 }
 
-/// Jobs with a total traffic of about `wanted` t/µs. `throttle` is the share of their traffic alone
-/// that jobs get.
+/// Jobs with about `wanted` t/µs in all. `throttle`: share of their traffic alone that jobs get.
 fn by_demand(now: &Quantum<'_>, known: &[SoloPenalty], wanted: f64, throttle: f64) -> Chosen {
     select::by_traffic(now.queue, now.pus.len(), wanted, |job| {
         let alone = of(known, job);
@@ -297,7 +290,7 @@ fn by_last_average(now: &Quantum<'_>, oatr: f64) -> Vec<SelectedJob> {
     // With room for all jobs there is nothing to select.
     let chosen = select::all(now.queue, contexts)
         .unwrap_or_else(|| select::by_traffic(now.queue, contexts, oatr, QueuedJob::to_memory));
-    pair(now, chosen, &to_first_cache)
+    pair_by_last_quantum(now, chosen)
 }
 
 /// `OATR` of the waiting jobs, t/µs; 0 if no job's traffic is known.
@@ -317,8 +310,7 @@ struct Delivered {
 }
 
 impl Delivered {
-    /// Takes in the last quantum and returns the mean, t/µs. Before the first, `OATR` of waiting
-    /// jobs.
+    /// Takes in the last quantum. The mean, t/µs; before the first, `OATR` of waiting jobs.
     fn next(&mut self, now: &Quantum<'_>) -> f64 {
         let ran = now.queue.iter().filter(|job| job.just_ran);
         let known: Vec<f64> = ran.filter_map(QueuedJob::to_memory).collect();
@@ -333,13 +325,7 @@ impl Delivered {
     }
 }
 
-/// Choices of `l1-dynamic`.
-fn by_last_quantum(now: &Quantum<'_>) -> Vec<SelectedJob> {
-    pair(now, select::all_or_first(now), &to_first_cache)
-}
-
-/// Choices of `l1-static`. `rates`: by job, requests of all its threads to the first cache alone,
-/// t/µs.
+/// Choices of `l1-static`. `rates`: by job, requests of all threads to the first cache, t/µs.
 fn by_runs_alone(now: &Quantum<'_>, rates: &[Option<f64>]) -> Vec<SelectedJob> {
     let threads: BTreeMap<JobIdx, usize> =
         now.queue.iter().map(|job| (job.job, job.threads.len())).collect();
@@ -351,14 +337,9 @@ fn by_runs_alone(now: &Quantum<'_>, rates: &[Option<f64>]) -> Vec<SelectedJob> {
     })
 }
 
-/// Requests of a thread to its first cache in its last quantum, t/µs.
-fn to_first_cache(thread: &Thread) -> Option<f64> {
-    thread.traffic().at(1)
-}
-
 /// Places the chosen jobs by [`allocate::most_with_least`], with the rates of the last quantum.
 pub(super) fn pair_by_last_quantum(now: &Quantum<'_>, chosen: Chosen) -> Vec<SelectedJob> {
-    pair(now, chosen, &to_first_cache)
+    pair(now, chosen, &|thread| thread.traffic().at(1))
 }
 
 /// Places the chosen jobs by [`allocate::most_with_least`].
@@ -393,6 +374,7 @@ fn balance(now: &Quantum<'_>, chosen: Chosen) -> Vec<SelectedJob> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Thread;
     use super::super::testing::{chosen, queue, traffic};
     use super::*;
     use crate::evidence::{Evidence, Rates};
@@ -565,7 +547,7 @@ mod tests {
         let of = |rate: f64| ([Some(rate), None, None, None], 1.0);
         let queue = traffic([9.0, 1.0, 5.0, 7.0].map(of));
         let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
-        let dynamic = by_last_quantum(&now);
+        let dynamic = pair_by_last_quantum(&now, select::all_or_first(&now));
         let fixed = by_runs_alone(&now, &[1.0, 9.0, 5.0, 7.0].map(Some));
         assert_eq!(chosen(&dynamic), [(0, 0), (1, 1), (2, 3), (3, 2)]);
         assert_eq!(chosen(&fixed), [(0, 1), (1, 0), (2, 3), (3, 2)]);

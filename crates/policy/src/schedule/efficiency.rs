@@ -39,7 +39,7 @@ use super::asymmetric::{
     Messages, RATES_AND_PHASES, choices, cores_of, demands, fast_for, free_places_of, threads_of,
 };
 use super::phases::ASLEEP;
-use super::{Allocated, Quantum, QueuedJob, Scheduler, SelectedJob, Thread, leave_to_kernel};
+use super::{Allocated, Quantum, Scheduler, SelectedJob, Thread, leave_to_kernel};
 use crate::evidence::Evidence;
 use crate::plan::Plan;
 use crate::row::{PolicyRow, Setting};
@@ -52,7 +52,6 @@ use std::collections::BTreeSet;
 /// and rates from quantum to quantum that `symbiotic` assumes.
 pub const GAIN: f64 = 0.05;
 
-/// Row of `efficiency` in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
     name: "efficiency",
     summary: "gives fast cores to the threads that gain most from them",
@@ -103,8 +102,7 @@ impl Efficiency {
         explored.into_iter().chain(known).chain(sent_off).collect()
     }
 
-    /// Factor of a thread for the order; 1 if unknown. The factor of an incumbent is raised by
-    /// `gain`.
+    /// Factor of a thread for the order; 1 if unknown, and raised by `gain` for an incumbent.
     fn weight(&self, id: TaskId) -> f64 {
         let stays = if self.seated.contains(&id) { 1.0 + self.gain } else { 1.0 };
         self.factors.of(id).unwrap_or(1.0) * stays
@@ -117,11 +115,6 @@ impl Efficiency {
                 || self.factors.of(thread.id).is_some()
         })
     }
-}
-
-/// Whether a job competes for fast cores. A job of unknown state does.
-fn is_active(job: &QueuedJob) -> bool {
-    job.runnable.is_none_or(|runnable| runnable >= ASLEEP)
 }
 
 impl Scheduler for Efficiency {
@@ -141,7 +134,10 @@ impl Scheduler for Efficiency {
             return leave_to_kernel(now.queue);
         }
         let fast = cores.fast().count();
-        let ranked = self.ranked(&threads, &free_places_of(now.queue, is_active), fast);
+        // A job of unknown state competes, too.
+        let active =
+            free_places_of(now.queue, |job| job.runnable.is_none_or(|count| count >= ASLEEP));
+        let ranked = self.ranked(&threads, &active, fast);
         let places =
             fast_for(&cores, &threads, &ranked, |at| match self.factors.of(threads[at].id) {
                 Some(factor) => Allocated::Gains { factor },

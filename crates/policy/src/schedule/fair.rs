@@ -28,12 +28,13 @@
 //!   -> test `mixing_by_hand`
 
 use super::allocate::choices;
-use super::progress::{self, Estimating, ProgressTable, ordered};
+use super::progress::{Estimating, ProgressTable, ordered};
 use super::{
     Allocated, Quantum, QuantumOutcome, QueuedJob, Scheduler, Selected, SelectedJob, bandwidth,
     select,
 };
 use crate::evidence::Evidence;
+use crate::places::UsableMachine;
 use crate::plan::Plan;
 use crate::row::{PolicyRow, Purpose, Setting, SettingKind, Value, Values};
 use colocate_machine::PuIdx;
@@ -143,18 +144,13 @@ impl Fair {
         &self.table
     }
 
-    /// Places in the queue, least progress first.
-    fn by_progress(&self, queue: &[QueuedJob]) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..queue.len()).collect();
-        order.sort_by_cached_key(|&at| ordered(self.table.rank(queue[at].job)));
-        order
-    }
-
     /// The jobs of least progress that fit on `room` contexts.
     fn least(&self, now: &Quantum<'_>, room: usize) -> Vec<(usize, Selected)> {
+        let mut order: Vec<usize> = (0..now.queue.len()).collect();
+        order.sort_by_cached_key(|&at| ordered(self.table.rank(now.queue[at].job)));
         let mut left = room;
         let mut chosen = Vec::new();
-        for at in self.by_progress(now.queue) {
+        for at in order {
             let width = now.queue[at].width(now.pus.len());
             // The first job always runs: with less `room` than its width it would never have a
             // turn.
@@ -184,9 +180,9 @@ impl Fair {
 
     /// A quantum in which the job at place `solo` has the machine to itself, one thread per core.
     fn estimate(now: &Quantum<'_>, solo: usize) -> Vec<SelectedJob> {
-        let cores = progress::cores(now);
+        let cores = UsableMachine::new(now.machine, now.pus).cores;
         let width = now.queue[solo].width(cores.len());
-        let mine: Vec<PuIdx> = cores[..width].iter().map(|core| core[0]).collect();
+        let mine: Vec<PuIdx> = cores[..width].iter().map(|core| core.pus[0]).collect();
         choices(now, vec![(solo, Selected::Estimated)], &mine, |_| Allocated::OwnCores)
     }
 }

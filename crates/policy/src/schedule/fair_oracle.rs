@@ -23,7 +23,6 @@ use crate::row::{PolicyRow, Prior, Purpose, SoloProgress};
 use colocate_evidence::JobIdx;
 use std::collections::BTreeMap;
 
-/// Row of `fair-oracle` in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
     name: "fair-oracle",
     purpose: Purpose::Simulated,

@@ -32,7 +32,7 @@
 
 mod branch;
 
-use super::allocate::{in_order, seated};
+use super::allocate::{grouped, seated};
 use super::symbiotic::groups::{CoreGroups, staying};
 use super::{Allocated, Quantum, Scheduler, SelectedJob, Thread, select};
 use crate::evidence::Evidence;
@@ -48,7 +48,6 @@ use colocate_model::system::{Model, PlacedTask, Solver};
 use colocate_model::{Assumptions, Mix, Phase};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Row of `oracle` in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
     name: "oracle",
     purpose: Purpose::Simulated,
@@ -65,8 +64,7 @@ pub(crate) const EXHAUSTIVE: usize = 8;
 /// Most placements tried. Chosen: some seconds.
 pub const MOST: usize = 20_000;
 
-/// Most threads for branch and bound. Chosen: with more threads it proves next to nothing in its
-/// time.
+/// Most threads for branch and bound. Chosen: with more it proves next to nothing in its time.
 pub(crate) const BOUNDED: usize = 12;
 
 /// Least gain for which a thread moves, as a share: ten times the error of the model's search. A
@@ -84,7 +82,7 @@ const MOST_LOSSES: usize = 50_000;
 type ThreadsAndPus = (Vec<TaskId>, Vec<PuNr>);
 
 /// Scheduler of `oracle`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Oracle {
     performance: Option<Performance>,
     /// By job; all threads of a job have its demand.
@@ -116,10 +114,7 @@ struct Searches {
 impl Oracle {
     /// An oracle with the demands of each job. Without `performance` no thread moves.
     pub fn new(performance: Option<Performance>, demands: Vec<Phase>) -> Self {
-        let found = BTreeMap::new();
-        let losses = BTreeMap::new();
-        let searches = Searches::default();
-        Self { performance, demands, found, last: None, losses, searches }
+        Self { performance, demands, ..Self::default() }
     }
 
     /// Groups by usable core: the best, or the present ones if the best gains too little.
@@ -156,6 +151,22 @@ impl Oracle {
         self.last = Some((key, stay, found.clone()));
         found
     }
+
+    /// Summary of the work so far.
+    fn state(&self) -> String {
+        if self.performance.is_none() {
+            return "nothing is known of the machine's speed: no thread moves".to_owned();
+        }
+        let Searches { all, bounded, gap, matched } = self.searches;
+        let gap = gap * 100.0;
+        let bounded = match bounded {
+            0 => String::new(),
+            times => format!(" or bounded {times} times, at most {gap:.2} % below the best"),
+        };
+        format!(
+            "all placements were tried {all} times{bounded}; for too many threads they were matched, {matched} times"
+        )
+    }
 }
 
 impl Searches {
@@ -187,34 +198,16 @@ impl Searches {
     }
 }
 
-impl Oracle {
-    /// Summary of the work so far.
-    fn state(&self) -> String {
-        match &self.performance {
-            None => "nothing is known of the machine's speed: no thread moves".to_owned(),
-            Some(_) => {
-                let Searches { all, bounded, gap, matched } = self.searches;
-                let bounded = match bounded {
-                    0 => String::new(),
-                    times => format!(
-                        " or bounded {times} times, at most {:.2} % below the best",
-                        gap * 100.0
-                    ),
-                };
-                format!(
-                    "all placements were tried {all} times{bounded}; for too many threads they were matched, {matched} times"
-                )
-            }
-        }
-    }
-}
-
 impl Scheduler for Oracle {
     const NEEDS: SourceSet = SourceSet::NONE;
 
     fn choose(&mut self, now: &Quantum<'_>) -> Vec<SelectedJob> {
         let places = UsableMachine::new(now.machine, now.pus);
-        let place = |it: &[&Thread]| seats(&places, it, &self.groups(&places, it));
+        // A group stays on the core for which it was found, since cores differ by their surroundings.
+        let place = |it: &[&Thread]| {
+            let orders = places.cores.iter().map(|core| &core.pus[..]);
+            grouped(it, self.groups(&places, it).iter().zip(orders))
+        };
         seated(now, select::all_or_first(now), place, |_| Allocated::Next)
     }
 
@@ -223,20 +216,7 @@ impl Scheduler for Oracle {
     }
 }
 
-/// PUs of the threads. A group stays on the core for which it was found, since cores differ by
-/// their surroundings. A thread keeps its PU on its core.
-fn seats(places: &UsableMachine<'_>, threads: &[&Thread], groups: &[Vec<usize>]) -> Vec<PuIdx> {
-    let mut found = vec![PuIdx(0); threads.len()];
-    for (core, group) in places.cores.iter().zip(groups) {
-        let members: Vec<&Thread> = group.iter().map(|&at| threads[at]).collect();
-        let seats = in_order(&core.pus, &members);
-        group.iter().zip(seats).for_each(|(&at, pu)| found[at] = pu);
-    }
-    found
-}
-
-/// Groups by matching, as `symbiosis-model`; `None` if the model lacks input or cores differ in
-/// PUs.
+/// Groups by matching, as `symbiosis-model`; `None` without input or if cores differ in PUs.
 fn matched(
     places: &UsableMachine<'_>,
     performance: &Performance,
@@ -288,8 +268,7 @@ struct Whole<'a> {
 }
 
 impl<'a> Whole<'a> {
-    /// A judge of these threads; `None` if the machine or a demand is unknown or cannot be
-    /// modelled.
+    /// A judge of these threads; `None` if the machine or a demand cannot be modelled.
     fn new(
         places: &'a UsableMachine<'a>,
         performance: &'a Performance,
@@ -309,19 +288,15 @@ impl<'a> Whole<'a> {
             .map(|kind| machine.cores.iter().find(|core| core.kind.idx() == kind))
             .map(|core| core.map(|core| core.pus[0]))
             .collect();
-        let mut alone = Vec::with_capacity(demands.len());
-        for of_kind in &demands {
-            let mut rates = Vec::with_capacity(of_kind.len());
-            for (pu, demand) in first_of_kind.iter().zip(of_kind) {
-                // No thread runs on a kind without cores, so any rate will do.
-                let rate = pu.map_or(1.0, |pu| {
-                    let seat = PlacedTask { pu, demand, pages: &[], space: 0 };
-                    model.alone(&seat).instructions_per_second
-                });
-                rates.push(rate);
-            }
-            alone.push(rates);
-        }
+        let rate = |(pu, demand): (&Option<PuIdx>, &Demand)| {
+            let seat = PlacedTask { pu: (*pu)?, demand, pages: &[], space: 0 };
+            Some(model.alone(&seat).instructions_per_second)
+        };
+        // No thread runs on a kind without cores, so any rate will do.
+        let rates = |of_kind: &Vec<Demand>| -> Vec<f64> {
+            first_of_kind.iter().zip(of_kind).map(|each| rate(each).unwrap_or(1.0)).collect()
+        };
+        let alone = demands.iter().map(rates).collect();
         let spaces = threads.iter().map(|thread| thread.id.job.0).collect();
         Some(Self { places, model, demands, alone, spaces })
     }
@@ -378,15 +353,7 @@ impl<'a> Whole<'a> {
             all.push(groups.clone());
             return all.len() <= MOST;
         }
-        let mut seen = BTreeSet::new();
-        for core in 0..groups.len() {
-            if groups[core].len() >= self.places.cores[core].pus.len() {
-                continue;
-            }
-            // Alike empty cores give alike placements.
-            if groups[core].is_empty() && !seen.insert(self.surroundings(core, groups)) {
-                continue;
-            }
+        for core in self.free(groups) {
             groups[core].push(at);
             let few = self.each(at + 1, groups, all);
             groups[core].pop();
@@ -395,6 +362,16 @@ impl<'a> Whole<'a> {
             }
         }
         true
+    }
+
+    /// Cores with room. Alike empty cores give alike placements, so only the first is among them.
+    fn free(&self, groups: &[Vec<usize>]) -> Vec<usize> {
+        let mut seen = BTreeSet::new();
+        let cores =
+            (0..groups.len()).filter(|&at| groups[at].len() < self.places.cores[at].pus.len());
+        let is_new =
+            |&at: &usize| !groups[at].is_empty() || seen.insert(self.surroundings(at, groups));
+        cores.filter(is_new).collect()
     }
 
     /// Characteristics of an empty core: its kind and room, and for every cache, node and package
@@ -416,8 +393,7 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// The cores under each cache of a core, nearest first, then the cores of its node and of its
-/// package.
+/// The cores under each cache of a core, nearest first, then those of its node and its package.
 fn domains(machine: &Machine, core: CoreIdx) -> Vec<BTreeSet<CoreIdx>> {
     let first = machine.cores[core.idx()].pus[0];
     let caches = machine.caches.iter().filter(|cache| cache.pus.contains(&first));

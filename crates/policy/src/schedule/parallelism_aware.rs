@@ -57,9 +57,11 @@ pub mod sharing;
 use super::asymmetric::cores::{Cores, Move};
 use super::asymmetric::rotation::Rotation;
 use super::asymmetric::{
-    Messages, NO_PHASES, PHASES, PuAssignment, choices_as, cores_of, places_of, threads_of,
+    Messages, NO_PHASES, NO_SEAT, PHASES, Seat, choices, cores_of, threads_of,
 };
-use super::phases::{CONFIRM, Hysteresis, JobPhase, JobPhases, PARALLEL, SERIAL, hysteresis};
+use super::phases::{
+    CONFIRM, Hysteresis, JobPhase, JobPhases, PARALLEL, PhaseHistory, SERIAL, hysteresis,
+};
 use super::select::float;
 use super::{
     Allocated, Quantum, QuantumOutcome, QueuedJob, Scheduler, SelectedJob, Thread, leave_to_kernel,
@@ -90,7 +92,6 @@ impl ParallelismAwareSettings {
     pub const USUAL: Self = Self { hysteresis: Hysteresis::USUAL, cost: 1.0, spare: true };
 }
 
-/// Row of `parallelism-aware` in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
     name: "parallelism-aware",
     purpose: Purpose::Recommended,
@@ -166,9 +167,9 @@ struct Seating<'a> {
     cores: &'a Cores,
     threads: Vec<&'a Thread>,
     /// PUs of threads that are kept there.
-    seats: Vec<Option<PuAssignment>>,
+    seats: Vec<Seat>,
     /// PUs of threads that are moved there, and then left to the kernel.
-    begin: Vec<Option<PuAssignment>>,
+    begin: Vec<Seat>,
     /// Fast cores of serial threads, with the threads' PUs.
     taken: Vec<(usize, PuIdx)>,
 }
@@ -191,26 +192,21 @@ impl ParallelismAware {
         }
     }
 
+    /// Phases of the job of a free thread, if the present phase is `phase`.
+    fn in_phase(&self, thread: &Thread, phase: JobPhase) -> Option<&PhaseHistory> {
+        let seen = self.phases.of(thread.id.job).filter(|_| !thread.bound);
+        seen.filter(|seen| seen.phase == phase)
+    }
+
     /// Serial threads in the order of the queue.
-    fn candidates<'a>(&self, queue: &'a [QueuedJob]) -> Vec<SerialThread<'a>> {
-        let mut found = Vec::new();
-        let mut before = 0;
-        for job in queue {
-            let seen = self.phases.of(job.job).filter(|seen| seen.phase == JobPhase::Serial);
-            let serial = seen.and_then(|seen| seen.thread);
-            let mut threads = job.threads.iter();
-            let place = threads.position(|thread| Some(thread.id) == serial && !thread.bound);
-            if let Some((seen, place)) = seen.zip(place) {
-                found.push(SerialThread {
-                    job: job.job,
-                    thread: &job.threads[place],
-                    at: before + place,
-                    left: seen.left().as_secs_f64(),
-                });
-            }
-            before += job.threads.len();
-        }
-        found
+    fn candidates<'a>(&self, threads: &[&'a Thread]) -> Vec<SerialThread<'a>> {
+        let found = threads.iter().enumerate().filter_map(|(at, &thread)| {
+            let seen = self.in_phase(thread, JobPhase::Serial)?;
+            let left = seen.left().as_secs_f64();
+            let is_serial = seen.thread == Some(thread.id);
+            is_serial.then_some(SerialThread { job: thread.id.job, thread, at, left })
+        });
+        found.collect()
     }
 
     /// Fast cores of candidates: (candidate, core).
@@ -259,50 +255,52 @@ impl ParallelismAware {
     }
 
     /// Rotates the spare fast cores among the threads of parallel phases.
-    fn share(&mut self, queue: &[QueuedJob], places: &mut Seating<'_>) {
+    fn share(&mut self, places: &mut Seating<'_>) {
         let mut sharers = Vec::new();
         // By sharer: its place among all threads.
         let mut at = Vec::new();
-        let mut before = 0;
-        for job in queue {
-            let seen = self.phases.of(job.job).filter(|seen| seen.phase == JobPhase::Parallel);
-            let free = job.threads.iter().enumerate().filter(|(_, thread)| !thread.bound);
-            for (place, thread) in free.filter(|_| seen.is_some()) {
-                // The filter has left only known phases: the default is not used.
-                let (expected, left) = seen.map_or((0.0, 0.0), |seen| {
-                    (seen.expected().as_secs_f64(), seen.left().as_secs_f64())
-                });
-                sharers.push(Sharer { thread, expected, left });
-                at.push(before + place);
-            }
-            before += job.threads.len();
+        for (place, &thread) in places.threads.iter().enumerate() {
+            let Some(seen) = self.in_phase(thread, JobPhase::Parallel) else { continue };
+            let expected = seen.expected().as_secs_f64();
+            sharers.push(Sharer { thread, expected, left: seen.left().as_secs_f64() });
+            at.push(place);
         }
         let cores = places.cores;
         let shared: Vec<usize> = cores.fast().filter(|core| !places.is_taken(*core)).collect();
         let mut busy = vec![false; cores.all.len()];
-        let active = places_of(queue, |job| !self.phases.sleeps(job.job));
         // A core with only sleeping threads is free.
-        let on = active.into_iter().filter_map(|at| cores.of(places.threads[at]));
-        on.for_each(|core| busy[core] = true);
+        let active = places.threads.iter().filter(|thread| !self.phases.sleeps(thread.id.job));
+        active.filter_map(|thread| cores.of(thread)).for_each(|core| busy[core] = true);
         let turns =
             self.sharing.turns(cores, &sharers, (&shared, &busy), self.took, self.settings.cost);
         for change in turns {
             let why = if change.fast { Allocated::FastTurn } else { Allocated::OffFast };
             self.turns += u64::from(change.fast);
-            places.begin[at[change.sharer]] = Some((change.to, why));
+            places.begin[at[change.sharer]] = (Some(change.to), why);
         }
+    }
+
+    /// Summary of the work so far.
+    fn state(&self) -> String {
+        format!(
+            "{} serial phases have fast cores now; fast cores were given {} times, {} of them across last-level caches, and {} times to threads of parallel phases",
+            self.seated.len(),
+            self.given,
+            self.crossings,
+            self.turns
+        )
     }
 
     /// The PUs of all threads for which one is chosen.
     fn places<'a>(&mut self, now: &Quantum<'a>, cores: &'a Cores) -> Seating<'a> {
         let mut places = Seating::new(cores, now.queue);
-        let candidates = self.candidates(now.queue);
+        let candidates = self.candidates(&places.threads);
         // Serial phases first: only the fast cores that remain rotate.
         for (candidate, core) in self.seat_serial(cores, &candidates) {
             places.seat(candidates[candidate].at, core);
         }
         if self.settings.spare {
-            self.share(now.queue, &mut places);
+            self.share(&mut places);
         }
         if !places.taken.is_empty() {
             places.clear_serial_cores(&|thread: &Thread| {
@@ -318,7 +316,7 @@ impl<'a> Seating<'a> {
     /// No PU is chosen yet.
     fn new(cores: &'a Cores, queue: &'a [QueuedJob]) -> Self {
         let threads = threads_of(queue);
-        let none = vec![None; threads.len()];
+        let none = vec![NO_SEAT; threads.len()];
         Self { cores, threads, seats: none.clone(), begin: none, taken: Vec::new() }
     }
 
@@ -330,7 +328,7 @@ impl<'a> Seating<'a> {
     /// Gives a fast core to a serial thread.
     fn seat(&mut self, at: usize, core: usize) {
         let pu = self.cores.pu_for(self.threads[at], core);
-        self.seats[at] = Some((pu, Allocated::SerialPhase));
+        self.seats[at] = (Some(pu), Allocated::SerialPhase);
         self.taken.push((core, pu));
     }
 
@@ -339,7 +337,7 @@ impl<'a> Seating<'a> {
     /// new PUs.
     fn clear_serial_cores(&mut self, leaves: &dyn Fn(&Thread) -> bool) {
         let others: Vec<usize> = (0..self.threads.len())
-            .filter(|&at| self.seats[at].is_none() && leaves(self.threads[at]))
+            .filter(|&at| self.seats[at].0.is_none() && leaves(self.threads[at]))
             .collect();
         // A thread of unknown state may want a whole core.
         let wanted = others.iter().map(|&at| self.threads[at].runnable.unwrap_or(1.0));
@@ -349,36 +347,24 @@ impl<'a> Seating<'a> {
         let moved: Vec<Thread> = others.iter().map(|&at| self.after_turns(at)).collect();
         let rest: Vec<&Thread> = moved.iter().collect();
         let pus = self.cores.spread(&rest, &self.cores.groups_beside(&self.taken), &self.taken);
-        for ((&at, pu), thread) in others.iter().zip(pus).zip(&moved) {
+        let each = others.iter().zip(pus).zip(&moved);
+        for ((&at, pu), thread) in each.filter(|((_, pu), _)| pu.is_some()) {
             if wanted > room {
                 // A thread is moved or kept, never both.
-                self.begin[at] = None;
-                self.seats[at] = pu.map(|pu| (pu, Allocated::OffFast));
+                self.begin[at] = NO_SEAT;
+                self.seats[at] = (pu, Allocated::OffFast);
             } else if self.cores.of(thread).is_some_and(|core| self.is_taken(core)) {
-                self.begin[at] = pu.map(|pu| (pu, Allocated::OffFast));
+                self.begin[at] = (pu, Allocated::OffFast);
             }
         }
     }
 
     /// The thread at the PU where the rotation has moved it.
     fn after_turns(&self, at: usize) -> Thread {
-        let pu = self.begin[at].as_ref().map(|(pu, _)| *pu).or(self.threads[at].pu);
+        let pu = self.begin[at].0.or(self.threads[at].pu);
         let Thread { id, runnable, bound, .. } = *self.threads[at];
         // Rates do not matter for the choice of a place.
         Thread { id, ran: None, pu, runnable, bound }
-    }
-}
-
-impl ParallelismAware {
-    /// Summary of the work so far.
-    fn state(&self) -> String {
-        format!(
-            "{} serial phases have fast cores now; fast cores were given {} times, {} of them across last-level caches, and {} times to threads of parallel phases",
-            self.seated.len(),
-            self.given,
-            self.crossings,
-            self.turns
-        )
     }
 }
 
@@ -394,9 +380,8 @@ impl Scheduler for ParallelismAware {
         self.begin.clear();
         self.phases.update(now.queue, self.took);
         // Forget jobs that have ended.
-        let mut there: Vec<JobIdx> = now.queue.iter().map(|job| job.job).collect();
-        there.sort_unstable();
-        self.serial.retain(|job| there.binary_search(job).is_ok());
+        let there: BTreeSet<JobIdx> = now.queue.iter().map(|job| job.job).collect();
+        self.serial.retain(|job| there.contains(job));
         let Some(cores) = cores_of(now, &mut self.messages) else {
             // Time on fast cores counts only while there are any.
             self.serial.seat([]);
@@ -408,13 +393,11 @@ impl Scheduler for ParallelismAware {
         }
         let Seating { threads, seats, begin, .. } = self.places(now, &cores);
         let put = threads.iter().zip(&begin);
-        self.begin = put.filter_map(|(it, seat)| Some((it.id, seat.as_ref()?.0))).collect();
-        let places = seats.into_iter().zip(begin).map(|places| match places {
-            (Some((pu, why)), _) => (Some(pu), why),
-            (None, Some((_, why))) => (None, why),
-            (None, None) => (None, Allocated::LeftToKernel),
-        });
-        choices_as(now.queue, places)
+        self.begin = put.filter_map(|(it, seat)| Some((it.id, seat.0?))).collect();
+        let kept = seats.into_iter().zip(begin);
+        let seat =
+            |(kept, (_, moved)): (Seat, Seat)| if kept.0.is_some() { kept } else { (None, moved) };
+        choices(now.queue, kept.map(seat).collect())
     }
 
     fn describe(&mut self, plan: &mut Plan, evidence: &Evidence<'_>) {

@@ -178,8 +178,7 @@ pub struct PhaseHistory {
     pub changes: u64,
     /// By kind of phase except sleep: number of finished phases, and their total time.
     past: [(u32, Nanos); 3],
-    /// A change that is not confirmed yet, and the number of quanta in a row that showed the
-    /// change.
+    /// A change that is not confirmed yet, and the number of quanta in a row that showed it.
     pending: Option<(JobPhase, u32)>,
     /// Number of steady threads in the last quantum; `None` if others were runnable much.
     steady: Option<u32>,
@@ -253,8 +252,7 @@ impl JobPhases {
         self.jobs = after.collect();
     }
 
-    /// Phases of a job; `None` before its first quantum and while its number of runnable threads is
-    /// unknown.
+    /// Phases of a job; `None` before its first quantum or with [`QueuedJob::runnable`] unknown.
     #[must_use]
     pub fn of(&self, job: JobIdx) -> Option<&PhaseHistory> {
         self.jobs.get(&job)

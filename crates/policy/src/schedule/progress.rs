@@ -62,8 +62,9 @@
 mod samples;
 
 use super::{Quantum, QuantumOutcome, QueuedJob, Thread, select};
+use crate::places::UsableMachine;
 use colocate_evidence::JobIdx;
-use colocate_machine::{Nanos, PuIdx};
+use colocate_machine::Nanos;
 use samples::{JobSamples, Signature, signature};
 use std::collections::BTreeMap;
 
@@ -86,8 +87,7 @@ pub const NOISE: f64 = 0.05;
 pub struct Estimating {
     /// `n`: quanta for which an estimate is valid, if the job does not change.
     pub valid: u32,
-    /// Doubt added by a quantum, for a distance of 1 from the samples beyond the tolerated
-    /// distance.
+    /// Doubt added by a quantum, for a distance of 1 from the samples beyond the tolerated.
     pub doubt: f64,
     /// `A`: least number of quanta from the last estimate to a renewed estimate; at least 2.
     pub apart: u32,
@@ -117,16 +117,14 @@ pub struct JobProgress {
     begun: f64,
     /// Whether the job ever ran.
     has_run: bool,
-    /// Over quanta before the first estimate: seconds with a counted speed, and the sum of speed ×
-    /// seconds.
+    /// Before the first estimate: seconds with a counted speed, and the sum of speed × seconds.
     unjudged: (f64, f64),
     /// Whether the job had cores of its own without a counted speed, or slept there.
     uncounted: bool,
 }
 
 impl JobProgress {
-    /// Progress for comparison with other jobs, in seconds: as if the job had been there from the
-    /// start.
+    /// Progress for comparison, in seconds: as if the job had been there from the start.
     #[must_use]
     pub fn rank(&self) -> f64 {
         self.begun + self.done
@@ -156,12 +154,6 @@ impl JobProgress {
         }
     }
 
-    /// Takes in a quantum of `seconds` with cores of its own through which the job slept.
-    fn slept_alone(&mut self, seconds: f64) {
-        self.done += seconds;
-        self.uncounted = true;
-    }
-
     /// Takes in a quantum of `seconds` beside other jobs; `ran` is signature and speed.
     fn ran_beside(&mut self, ran: Option<(Signature, f64)>, seconds: f64, settings: &Estimating) {
         let alone = ran.and_then(|(signature, _)| self.samples.nearest(&signature));
@@ -184,8 +176,7 @@ impl JobProgress {
         self.uncounted &= ran.is_none();
     }
 
-    /// Need of an estimate, due from 1 on. Infinite without a sample; 0 if a speed cannot be
-    /// counted.
+    /// Need of an estimate, due from 1 on; infinite without a sample, 0 without a countable speed.
     fn need(&self) -> f64 {
         if self.uncounted {
             0.0
@@ -204,8 +195,7 @@ pub struct ProgressTable {
     settings: Estimating,
     /// Job chosen to have cores of its own in the last quantum.
     solo: Option<JobIdx>,
-    /// Jobs with more threads than PUs in the last quantum, and the number of PUs shared by the
-    /// threads.
+    /// Jobs with more threads than PUs in the last quantum, and the number of these PUs.
     turns: BTreeMap<JobIdx, usize>,
     /// Length of the last quantum, in seconds; `None` if unknown.
     took: Option<f64>,
@@ -301,7 +291,10 @@ impl ProgressTable {
             match alone {
                 // Too short to be judged.
                 true if !enough => known.done += took,
-                true if job.threads.iter().all(slept) => known.slept_alone(took),
+                true if job.threads.iter().all(slept) => {
+                    known.done += took;
+                    known.uncounted = true;
+                }
                 true => known.ran_alone(ran, took),
                 false => known.ran_beside(ran, took, &self.settings),
             }
@@ -380,7 +373,7 @@ impl ProgressTable {
         let first = first?.0;
         let job = &now.queue[first];
         self.since = 0;
-        self.let_take_turns([job], cores(now).len());
+        self.let_take_turns([job], UsableMachine::new(now.machine, now.pus).cores.len());
         self.solo = Some(job.job);
         Some(first)
     }
@@ -407,14 +400,7 @@ impl ProgressTable {
     }
 }
 
-/// Usable PUs by core, in logical order.
-pub(super) fn cores(now: &Quantum<'_>) -> Vec<Vec<PuIdx>> {
-    let cores = now.pus.chunk_by(|a, b| now.machine.core_of(*a) == now.machine.core_of(*b));
-    cores.map(<[PuIdx]>::to_vec).collect()
-}
-
-/// Sort key of a number. Negative numbers and NaN count as 0; bits of other numbers are in their
-/// order.
+/// Sort key of a number: its bits are in its order. Negative numbers and NaN count as 0.
 pub(super) fn ordered(number: f64) -> u64 {
     number.max(0.0).to_bits()
 }

@@ -68,9 +68,9 @@ pub(super) fn fill(
         // May be below 0 after jobs with much traffic; then the least traffic is nearest.
         let wanted = traffic / float(left);
         let fitting = (0..jobs.len()).filter(|&at| waiting[at] && jobs[at].width <= left);
+        let distance = |at: usize| (wanted - jobs[at].each).abs();
         // The first of equal distances wins, which is nearest to the head.
-        let nearest =
-            fitting.min_by(|&a, &b| jobs[a].distance(wanted).total_cmp(&jobs[b].distance(wanted)));
+        let nearest = fitting.min_by(|&a, &b| distance(a).total_cmp(&distance(b)));
         let Some(at) = nearest else { break };
         traffic -= jobs[at].demand();
         left -= jobs[at].width;
@@ -93,11 +93,6 @@ impl JobCandidate {
     /// Traffic of the job, t/µs.
     fn demand(&self) -> f64 {
         self.each * float(self.width)
-    }
-
-    /// Distance between the wanted traffic of a context and that of a thread, t/µs.
-    fn distance(&self, wanted: f64) -> f64 {
-        (wanted - self.each).abs()
     }
 }
 

@@ -49,14 +49,13 @@
 //! [`inverse`]: colocate_model::symbiosis::inverse
 
 pub(super) mod groups;
-pub(super) mod live;
 mod pairs;
 pub mod solo;
 mod stacks;
 
 use super::allocate::{choices, on_cores, threads_of};
 use super::symbiotic_numa::{HomeNodes, REMOTE_WEIGHT, classes};
-use super::{Allocated, Quantum, Scheduler, Selected, SelectedJob, Thread, select};
+use super::{Allocated, Quantum, QueuedJob, Scheduler, Selected, SelectedJob, Thread, select};
 use crate::evidence::Evidence;
 use crate::matching::{self, Predicted, exchange::improved};
 use crate::places::UsableMachine;
@@ -113,7 +112,6 @@ pub const GAIN: f64 = 0.01;
 /// Evidence needed from the host.
 const STACKS: SourceSet = SourceSet::of(&[Source::Counters, Source::Stacks]);
 
-/// Row of `symbiotic` in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
     name: "symbiotic",
     purpose: Purpose::Recommended,
@@ -125,7 +123,6 @@ pub static ROW: PolicyRow = PolicyRow {
     ..PolicyRow::EACH_QUANTUM
 };
 
-/// Row of `symbiotic-numa` in the table of policies.
 pub static NUMA: PolicyRow = PolicyRow {
     name: "symbiotic-numa",
     summary: "as symbiotic, and weighs where memory is",
@@ -140,7 +137,7 @@ pub static NUMA: PolicyRow = PolicyRow {
     prior: &[Prior::CpiModel],
     make: |values, known| {
         let homes = HomeNodes::new(values.number("away"));
-        Box::new(Symbiotic::with_homes(cpi_model(known), settings(values), homes))
+        Box::new(Symbiotic::new(cpi_model(known), settings(values)).with_homes(homes))
     },
     ..PolicyRow::EACH_QUANTUM
 };
@@ -216,13 +213,9 @@ impl Symbiotic {
         Self { settings, model, table, ration, homes: None, changed: 0, stayed: 0 }
     }
 
-    /// A scheduler with home nodes: `symbiotic-numa`.
-    pub(crate) fn with_homes(
-        model: CpiModel,
-        settings: SymbioticSettings,
-        homes: HomeNodes,
-    ) -> Self {
-        Self { homes: Some(homes), ..Self::new(model, settings) }
+    /// The scheduler with home nodes: `symbiotic-numa`.
+    pub(crate) fn with_homes(self, homes: HomeNodes) -> Self {
+        Self { homes: Some(homes), ..self }
     }
 
     /// Groups of threads by usable core, and whether they differ from the present groups.
@@ -267,19 +260,6 @@ impl Symbiotic {
         };
         if before - judge.total(&best) > worth { (best, true) } else { (stay, false) }
     }
-
-    /// The PU of each thread.
-    fn seats(
-        &self,
-        places: &UsableMachine<'_>,
-        threads: &[&Thread],
-        groups: &CoreGroups,
-    ) -> Vec<PuIdx> {
-        match &self.homes {
-            Some(homes) => homes.seats(places, threads, groups),
-            None => on_cores(places, threads, groups),
-        }
-    }
 }
 
 /// Judge of groups by their predicted costs.
@@ -290,14 +270,12 @@ struct GroupJudge<'a> {
     stacks: Vec<&'a [f64]>,
     /// Slowdowns and costs of all pairs; `None` where not needed.
     pairs: Option<PairSlowdowns>,
-    /// By thread and usable core: slowdown added by the distance from the thread's memory. Empty if
-    /// not needed.
+    /// By thread and usable core: slowdown by the distance from its memory; empty if not needed.
     away: Vec<Vec<f64>>,
 }
 
 impl GroupJudge<'_> {
-    /// Slowdown of a thread on a core: `beside` its neighbours, at least 1, plus the distance's
-    /// part.
+    /// Slowdown of a thread on a core: `beside` neighbours, at least 1, plus the distance's part.
     fn slowdown(&self, core: usize, at: usize, beside: f64) -> f64 {
         beside.max(1.0) + self.away.get(at).map_or(0.0, |of_core| of_core[core])
     }
@@ -379,6 +357,19 @@ impl GroupJudge<'_> {
     }
 }
 
+/// A thread of the queue, and whether its job ran in the last quantum.
+pub(super) type LiveThread<'a> = (&'a Thread, bool);
+
+/// All threads of the queue, in the order of their ids; of equal ids only the first.
+pub(super) fn live_threads(queue: &[QueuedJob]) -> Vec<LiveThread<'_>> {
+    let threads = queue.iter().flat_map(|job| job.threads.iter().map(|it| (it, job.just_ran)));
+    let mut found: Vec<LiveThread<'_>> = threads.collect();
+    // Queues are runs of sorted threads, which this sort makes use of.
+    found.sort_by_key(|(thread, _)| thread.id);
+    found.dedup_by_key(|(thread, _)| thread.id);
+    found
+}
+
 /// Whether all cores are on one node.
 fn is_near(places: &UsableMachine<'_>) -> bool {
     classes(places).windows(2).all(|two| two[0] == two[1])
@@ -390,8 +381,7 @@ fn own_core<'a>(alone: &'a [SoloThread], thread: &Thread) -> Option<&'a SoloThre
 }
 
 impl Symbiotic {
-    /// Groups by usable core, the predicted slowdown of each thread, and whether the groups are
-    /// new.
+    /// Groups by usable core, predicted slowdown of each thread, and whether the groups are new.
     fn predict(
         &self,
         places: &UsableMachine<'_>,
@@ -417,8 +407,7 @@ impl Symbiotic {
         (groups, slowdowns, changed)
     }
 
-    /// By thread and usable core: slowdown added by the distance from the thread's memory. Empty
-    /// without home nodes or distances.
+    /// [`GroupJudge::away`]; empty without home nodes or distances.
     fn away(
         &self,
         places: &UsableMachine<'_>,
@@ -436,8 +425,7 @@ impl Symbiotic {
         away.collect()
     }
 
-    /// Threads that run alone on a core to show their stacks alone. Jobs without room leave
-    /// `chosen`.
+    /// Threads that run alone to show their stacks alone. Jobs without room leave `chosen`.
     fn alone(
         &mut self,
         now: &Quantum<'_>,
@@ -473,7 +461,7 @@ impl Scheduler for Symbiotic {
     const NEEDS: SourceSet = STACKS;
 
     fn learn(&mut self, now: &Quantum<'_>) {
-        let there = live::all(now.queue);
+        let there = live_threads(now.queue);
         let fullest = self.table.fullest();
         // Coefficients that do not invert well would teach wrong stacks.
         let is_good = self.model.is_well_conditioned(fullest);
@@ -514,7 +502,9 @@ impl Scheduler for Symbiotic {
         let pus = in_queue.iter().map(|thread| own_core(&alone, thread).map(|alone| alone.pu));
         // Every other thread gets its PU from `seats` below.
         let mut pus: Vec<PuIdx> = pus.map(|pu| pu.unwrap_or(PuIdx(0))).collect();
-        let seats = self.seats(&places, &threads, &groups);
+        // Groups of threads with homes take cores of their own nodes only.
+        let nodes = if self.homes.is_some() { classes(&places) } else { vec![0; groups.len()] };
+        let seats = on_cores(&places, &threads, &groups, &nodes);
         order.iter().zip(seats).for_each(|(&at, pu)| pus[at] = pu);
         let all: usize = chosen.iter().map(|(at, _)| now.queue[*at].threads.len()).sum();
         // Threads that share a PU one after the other show stacks beside no particular neighbours.

@@ -25,13 +25,12 @@
 //! - **Never worse** than staying, by its own prediction. -> test `never_worse_than_staying`
 
 use super::Thread;
-use super::allocate::on_cores;
+use super::symbiotic::LiveThread;
 use super::symbiotic::groups::{CoreGroups, pus_of_cores};
-use super::symbiotic::live::LiveThread;
 use crate::matching::{self, exchange::improved};
 use crate::places::UsableMachine;
 use colocate_evidence::TaskId;
-use colocate_machine::{Machine, NodeIdx, PuIdx};
+use colocate_machine::{Machine, NodeIdx};
 use std::collections::BTreeMap;
 
 /// Default of `λ`, see the module: a longer way counts as the distances say.
@@ -54,7 +53,7 @@ impl HomeNodes {
 
     /// Takes in the threads' nodes in the last quantum. Forgets threads that have ended.
     pub(super) fn note(&mut self, machine: &Machine, there: &[LiveThread<'_>]) {
-        let after = there.iter().map(|LiveThread { thread, just_ran }| {
+        let after = there.iter().map(|(thread, just_ran)| {
             let mut ran = self.ran.remove(&thread.id).unwrap_or_default();
             // A new thread has an empty list.
             ran.resize(machine.nodes.len(), 0);
@@ -68,8 +67,7 @@ impl HomeNodes {
         self.ran = after.collect();
     }
 
-    /// Home of a thread, the first of several nodes with the most quanta. `None` if the thread
-    /// never ran.
+    /// Home of a thread, the first of several nodes with the most quanta; `None`: it never ran.
     fn of(&self, id: TaskId) -> Option<NodeIdx> {
         let ran = self.ran.get(&id)?;
         let most = ran.iter().copied().max().filter(|most| *most > 0)?;
@@ -87,8 +85,7 @@ impl HomeNodes {
         farther.map(|farther| self.scale * memory * farther).collect()
     }
 
-    /// Groups by usable core, steps 1 to 3. All usable cores have as many PUs. `cost` is the cost
-    /// of a group on a core.
+    /// Groups by usable core, steps 1 to 3. All cores have as many PUs; `cost`: of a group there.
     pub(super) fn groups(
         &self,
         places: &UsableMachine<'_>,
@@ -117,8 +114,7 @@ impl HomeNodes {
         improved(groups, &pus_of_cores(places), &classes(places), cost)
     }
 
-    /// Threads by node, in the order of the nodes: at home while there is room, else where most is
-    /// left.
+    /// Threads by node, in their order: at home while there is room, else where most is left.
     fn at_home(
         &self,
         places: &UsableMachine<'_>,
@@ -150,31 +146,6 @@ impl HomeNodes {
         }
         members
     }
-
-    /// A PU for each thread. Groups take cores of their own nodes only.
-    pub(super) fn seats(
-        &self,
-        places: &UsableMachine<'_>,
-        threads: &[&Thread],
-        groups: &CoreGroups,
-    ) -> Vec<PuIdx> {
-        let mut found = vec![PuIdx(0); threads.len()];
-        for cores in by_node(places).values() {
-            let pus: Vec<PuIdx> =
-                cores.iter().flat_map(|&core| places.cores[core].pus.clone()).collect();
-            let members: Vec<usize> =
-                cores.iter().flat_map(|&core| groups[core].iter().copied()).collect();
-            let mut next = 0..members.len();
-            let own: CoreGroups = cores
-                .iter()
-                .map(|&core| next.by_ref().take(groups[core].len()).collect())
-                .collect();
-            let own_threads: Vec<&Thread> = members.iter().map(|&at| threads[at]).collect();
-            let seats = on_cores(&UsableMachine::new(places.machine, &pus), &own_threads, &own);
-            members.iter().zip(seats).for_each(|(&at, pu)| found[at] = pu);
-        }
-        found
-    }
 }
 
 /// Places among the usable cores, by node; `None` is an unknown node.
@@ -196,8 +167,7 @@ pub(super) fn classes(places: &UsableMachine<'_>) -> Vec<usize> {
     nodes.map(|node| node.map_or(usize::MAX, NodeIdx::idx)).collect()
 }
 
-/// Distance from `node` to the memory of `home`, over the local distance, less 1; not below 0.
-/// `None` if unknown.
+/// Distance from `node` to the memory of `home` over the local one, less 1, at least 0, if known.
 fn farther(machine: &Machine, home: Option<NodeIdx>, node: Option<NodeIdx>) -> Option<f64> {
     let rows = &machine.distances.as_ref()?.rows;
     let home = home?.idx();
@@ -209,13 +179,13 @@ fn farther(machine: &Machine, home: Option<NodeIdx>, node: Option<NodeIdx>) -> O
 #[cfg(test)]
 mod tests {
     use super::super::symbiotic::tests::{knowing, model, on_core, stacks};
-    use super::super::symbiotic::{Symbiotic, SymbioticSettings, live};
+    use super::super::symbiotic::{Symbiotic, SymbioticSettings, live_threads};
     use super::super::testing::{chosen, queue};
     use super::super::{Quantum, QueuedJob, Scheduler};
     use super::*;
     use crate::rng::SplitMix64;
     use crate::testing::machine;
-    use colocate_machine::Distances;
+    use colocate_machine::{Distances, PuIdx};
     use proptest::prelude::*;
 
     const EAGER: SymbioticSettings = SymbioticSettings { gain: 0.0, ..SymbioticSettings::USUAL };
@@ -248,7 +218,7 @@ mod tests {
         let (model, stacks) = (model(&mut rng), stacks(&mut rng, 8));
         let (pus, queue) = (all(machine), settled(machine));
         let now = Quantum { number: 0, machine, pus: &pus, queue: &queue };
-        let new = Symbiotic::with_homes(model, EAGER, HomeNodes::new(scale));
+        let new = Symbiotic::new(model, EAGER).with_homes(HomeNodes::new(scale));
         let groups = on_core(machine, &knowing(new, &stacks).choose(&now));
         let away = |(core, group): (usize, &Vec<usize>)| {
             group.iter().filter(|&&job| job % 2 != core / 2).count()
@@ -263,7 +233,7 @@ mod tests {
         let (pus, queue) = (all(&machine), settled(&machine));
         let places = UsableMachine::new(&machine, &pus);
         let mut homes = HomeNodes::new(0.5);
-        homes.note(&machine, &live::all(&queue));
+        homes.note(&machine, &live_threads(&queue));
         let found = homes.away(&places, queue[1].threads[0].id, 0.3);
         for (found, wanted) in found.iter().zip([0.15, 0.15, 0.0, 0.0]) {
             assert!((found - wanted).abs() < 1e-12, "{found}");
@@ -292,7 +262,7 @@ mod tests {
             let (pus, queue) = (all(&machine), queue(&vec![0.0; count]));
             let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
             let plain = Symbiotic::new(model.clone(), EAGER);
-            let numa = Symbiotic::with_homes(model, EAGER, HomeNodes::new(1.0));
+            let numa = Symbiotic::new(model, EAGER).with_homes(HomeNodes::new(1.0));
             let plain = chosen(&knowing(plain, &stacks).choose(&now));
             prop_assert_eq!(chosen(&knowing(numa, &stacks).choose(&now)), plain);
         }
@@ -305,7 +275,7 @@ mod tests {
             let (model, stacks) = (model(&mut rng), stacks(&mut rng, 8));
             let (pus, queue) = (all(&machine), settled(&machine));
             let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
-            let new = Symbiotic::with_homes(model.clone(), SymbioticSettings::USUAL, HomeNodes::new(1.0));
+            let new = Symbiotic::new(model.clone(), SymbioticSettings::USUAL).with_homes(HomeNodes::new(1.0));
             let groups = on_core(&machine, &knowing(new, &stacks).choose(&now));
             let stay: Vec<Vec<usize>> = (0..4).map(|c| vec![c % 2 * 4 + c / 2, c % 2 * 4 + c / 2 + 2]).collect();
             let cost = |groups: &[Vec<usize>]| -> f64 {

@@ -73,14 +73,12 @@ enum UtilityClass {
     Boosted,
 }
 
-/// Utility factor `UF` of a thread, see the module: `factor` is SF, `runnable` is N, `fast` is
-/// N_FC.
+/// Utility factor `UF`, see the module: `factor` is SF, `runnable` is N, `fast` is N_FC.
 pub fn utility(factor: f64, runnable: f64, fast: usize) -> f64 {
     let crowd = (runnable.max(1.0) - (float(fast) - 1.0)).max(1.0);
     (factor - 1.0) / (crowd * crowd) + 1.0
 }
 
-/// Row of `utility` in the table of policies.
 pub static ROW: PolicyRow = PolicyRow {
     name: "utility",
     summary: "gives fast cores to the threads of greatest utility factor",
@@ -186,13 +184,6 @@ impl Utility {
         self.seated.clear();
         leave_to_kernel(now.queue)
     }
-
-    /// Forgets the time on fast cores of threads that have ended.
-    fn keep_turns(&mut self, ids: &[TaskId]) {
-        let mut there = ids.to_vec();
-        there.sort_unstable();
-        self.turns.retain(|id| there.binary_search(id).is_ok());
-    }
 }
 
 impl Scheduler for Utility {
@@ -217,7 +208,9 @@ impl Scheduler for Utility {
         let fast = cores.fast().count();
         let classes = self.classes(now.queue, fast, cores.ratio);
         let ranked = self.ranked(now, &ids, &classes);
-        self.keep_turns(&ids);
+        // Forget threads that have ended.
+        let there: BTreeSet<TaskId> = ids.iter().copied().collect();
+        self.turns.retain(|id| there.contains(id));
         let places =
             fast_for(&cores, &threads, &ranked, |at| Allocated::Useful { utility: classes[at].0 });
         self.seated = ranked.iter().take(fast).map(|&at| ids[at]).collect();

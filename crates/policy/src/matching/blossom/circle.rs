@@ -41,8 +41,7 @@ impl BlossomSearch<'_> {
         }
     }
 
-    /// Merges the bridges of the even nodes of bases `parts` into those of the blossom of base
-    /// `base`.
+    /// Merges the bridges of the even nodes of bases `parts` into those of their blossom's base.
     fn join_bridges(&mut self, base: usize, parts: &[usize]) {
         // `seen` marks the parts; marks of earlier walks differ.
         self.nodes.walk += 1;

@@ -3,7 +3,7 @@
 use super::NONE;
 
 /// A blossom: an odd circle of nodes, each joined to the next by a tight pair.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Blossom {
     /// Nodes of the circle; the node with the base is first.
     pub circle: Vec<usize>,
@@ -71,8 +71,7 @@ impl Nodes {
         found
     }
 
-    /// Adds an even blossom, the parts of which are even; `raised` is that of the search. Returns
-    /// its node.
+    /// Adds an even blossom of even parts; `raised` is that of the search. Returns its node.
     pub fn add(&mut self, circle: Vec<usize>, joints: Vec<(usize, usize)>, raised: i64) -> usize {
         let base = self.base[circle[0]];
         // All nodes of the circle are even; their prices stay what they are from now on.
@@ -110,8 +109,7 @@ impl Nodes {
     pub fn take(&mut self, node: usize) -> Blossom {
         self.shells.retain(|&shell| shell != node);
         self.unused.push(node);
-        let empty = Blossom { circle: Vec::new(), joints: Vec::new(), price: 0 };
-        let taken = std::mem::replace(&mut self.blossoms[node - self.n], empty);
+        let taken = std::mem::take(&mut self.blossoms[node - self.n]);
         for &part in &taken.circle {
             self.parent[part] = NONE;
             if part >= self.n {

@@ -54,8 +54,7 @@ const MOST: f64 = 0.9;
 const CROWDED: f64 = 1.35;
 /// Runnable share of a task that occupies a core. Chosen.
 const BUSY: f64 = 0.3;
-/// Largest factor by which leaving a crowded node may increase far time. Chosen: a crowded
-/// controller costs more.
+/// Largest increase of far time by leaving a crowded node. Chosen: a crowded controller costs more.
 const FARTHER: f64 = 1.5;
 /// Use below this time, in seconds, is dropped: the task has ended or uses other memory.
 const NONE_S: f64 = 1e-4;
@@ -256,8 +255,7 @@ impl Pages {
         sums
     }
 
-    /// Holds the group's main user on its node, if the group moves to this node and the node has
-    /// room.
+    /// Holds the group's main user on its node, if the group moves there and there is room.
     fn hold_user(&mut self, key: PageGroupKey, to: NodeIdx, machine: &Machine) {
         let known = self.groups.get(&key);
         let most = known.and_then(|known| {

@@ -107,7 +107,7 @@ pub(crate) fn most_with_least(
         }
         groups.push(group);
     }
-    on_cores(&places, threads, &groups)
+    on_cores(&places, threads, &groups, &vec![0; groups.len()])
 }
 
 /// Which core each group gets, by a table of all groups and all cores.

@@ -30,14 +30,14 @@ use super::super::Thread;
 use super::super::select::float;
 use crate::places::UsableMachine;
 use colocate_machine::{Bytes, Cache, CacheIdx, CacheKind, CoreKind, Machine, PuIdx};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Least speed of a fast core. Chosen: processors with favoured cores of one build, a few percent
 /// apart, count as alike. The large cores of three-kind processors (a capacity of 800 to 900 of
 /// 1024) are fast.
 pub(crate) const FAST: f64 = 0.75;
 
-/// Ratio of the fastest kind's speed to the other kinds', if neither capacities nor clocks are
-/// known. Chosen.
+/// The fastest kind's speed over the others' without known capacities and clocks. Chosen.
 pub(crate) const ASSUMED_RATIO: f64 = 1.5;
 
 /// Rate at which caches are refilled, in bytes per second. Chosen: lines of 64 bytes with a latency
@@ -62,13 +62,6 @@ pub struct AsymmetricCore {
     own: f64,
     /// Seconds to refill the core's share of the last-level cache.
     shared: f64,
-}
-
-impl AsymmetricCore {
-    /// Seconds to refill the core's caches after a move.
-    fn refill_after(&self, crossing: bool) -> f64 {
-        self.own + if crossing { self.shared } else { 0.0 }
-    }
 }
 
 /// Gain and cost of a thread's move to another core.
@@ -131,14 +124,12 @@ impl Cores {
         self.order.iter().copied().filter(|&core| self.all[core].fast)
     }
 
-    /// Place of the core of the thread's last PU; `None` if the thread never ran or the PU is not
-    /// usable.
+    /// Place of the thread's last core; `None` if it never ran or its PU is not usable.
     pub fn of(&self, thread: &Thread) -> Option<usize> {
         *self.at.get(thread.pu?.idx())?
     }
 
-    /// Gain and cost of a thread's move to core `to`. All 0 for a thread without a usable last
-    /// core.
+    /// Gain and cost of a thread's move to core `to`; 0 for a thread without a usable last core.
     pub fn migration(&self, thread: &Thread, to: usize) -> Move {
         let Some(from) = self.of(thread).filter(|&from| from != to) else {
             return Move { gain: 0.0, cost: 0.0, crossing: false };
@@ -148,7 +139,8 @@ impl Cores {
         // Two cores without a cache are not under the same one.
         let crossing = from.domain.is_none() || from.domain != to.domain;
         let slow = if from.fast { 1.0 / self.ratio } else { from.speed };
-        let cost = from.refill_after(crossing) + to.refill_after(crossing);
+        let refill = |core: &AsymmetricCore| core.own + if crossing { core.shared } else { 0.0 };
+        let cost = refill(from) + refill(to);
         Move { gain: 1.0 - slow / to.speed, cost, crossing }
     }
 
@@ -187,25 +179,18 @@ impl Cores {
     /// first PUs of all other cores, then their second PUs and so on, last the siblings on taken
     /// cores.
     pub(crate) fn groups_beside(&self, taken: &[(usize, PuIdx)]) -> Vec<Vec<usize>> {
-        let mut others = vec![0; self.all.len()];
-        let mut siblings = vec![0; self.all.len()];
-        for (at, core) in self.all.iter().enumerate() {
-            if taken.iter().any(|(taken, _)| *taken == at) {
-                // One PU of a taken core has its thread.
-                siblings[at] = core.pus.len() - 1;
-            } else {
-                others[at] = core.pus.len();
-            }
-        }
-        let mut groups = self.groups_of(&others);
-        groups.extend(self.groups_of(&siblings));
+        let is_taken = |at: usize| taken.iter().any(|(taken, _)| *taken == at);
+        let mut groups = self.groups_of(|at| if is_taken(at) { 0 } else { self.all[at].pus.len() });
+        // One PU of a taken core has its thread.
+        groups
+            .extend(self.groups_of(|at| if is_taken(at) { self.all[at].pus.len() - 1 } else { 0 }));
         groups
     }
 
     /// The cores with a first PU, the cores with a second PU and so on; `pus` is a count by core.
-    fn groups_of(&self, pus: &[usize]) -> Vec<Vec<usize>> {
-        let most = pus.iter().copied().max().unwrap_or(0);
-        let group = |n: usize| self.order.iter().copied().filter(|&core| pus[core] > n).collect();
+    fn groups_of(&self, pus: impl Fn(usize) -> usize) -> Vec<Vec<usize>> {
+        let most = (0..self.all.len()).map(&pus).max().unwrap_or(0);
+        let group = |n: usize| self.order.iter().copied().filter(|&core| pus(core) > n).collect();
         (0..most).map(group).collect()
     }
 
@@ -253,7 +238,7 @@ impl Cores {
         wanted
     }
 
-    /// `count` cores of a group: first cores with more threads than `wanted`, then cores in whose
+    /// `count` cores of a group: first those with more threads than `wanted`, then those in whose
     /// domains a thread has to leave a core.
     fn nearest(
         &self,
@@ -272,36 +257,22 @@ impl Cores {
             return chosen;
         }
         let others = chosen.split_off(stay);
-        let domains = self.all.iter().filter_map(|core| core.domain).map(CacheIdx::idx).max();
-        // By domain: threads that have to leave their cores.
-        let mut over = vec![0_usize; domains.map_or(0, |most| most + 1)];
-        for core in 0..self.all.len() {
+        // Threads that have to leave their cores.
+        let mut over: BTreeMap<CacheIdx, usize> = BTreeMap::new();
+        for (core, it) in self.all.iter().enumerate() {
             let stays = wanted[core] + usize::from(chosen.contains(&core));
             let leaves = there[core].saturating_sub(stays);
-            self.domain_of(core).iter().for_each(|&domain| over[domain] += leaves);
+            it.domain.iter().for_each(|domain| *over.entry(*domain).or_default() += leaves);
         }
-        let mut near = Vec::new();
-        let mut far = Vec::new();
-        for core in others {
-            match self.domain_of(core).filter(|&domain| over[domain] > 0) {
-                Some(domain) => {
-                    over[domain] -= 1;
-                    near.push(core);
-                }
-                None => far.push(core),
-            }
-        }
+        let (near, far): (Vec<_>, Vec<_>) = others.into_iter().partition(|&core| {
+            let left = self.all[core].domain.and_then(|domain| over.get_mut(&domain));
+            left.is_some_and(take)
+        });
         chosen.extend(near.into_iter().chain(far).take(count - stay));
         chosen
     }
 
-    /// Number of a core's last-level cache.
-    fn domain_of(&self, core: usize) -> Option<usize> {
-        self.all[core].domain.map(CacheIdx::idx)
-    }
-
-    /// The core of each thread: its own while a place is `left`, else one of its domain, else the
-    /// next.
+    /// Core of each thread: its own if a place is `left`, else one of its domain, else the next.
     fn kept_and_moved(
         &self,
         cores: &[Option<usize>],
@@ -309,29 +280,24 @@ impl Cores {
         mut left: Vec<usize>,
     ) -> Vec<Option<usize>> {
         let mut on: Vec<Option<usize>> =
-            cores.iter().map(|core| core.filter(|&core| take(&mut left, core))).collect();
+            cores.iter().map(|core| core.filter(|&core| take(&mut left[core]))).collect();
         // Each core once, at its first place in the groups.
-        let mut order: Vec<usize> = Vec::new();
-        let mut listed = vec![false; self.all.len()];
-        for &core in groups.iter().flatten() {
-            if !std::mem::replace(&mut listed[core], true) {
-                order.push(core);
-            }
-        }
+        let mut listed = BTreeSet::new();
+        let mut order: Vec<usize> = groups.iter().flatten().copied().collect();
+        order.retain(|core| listed.insert(*core));
         for near in [true, false] {
             for (place, from) in on.iter_mut().zip(cores).filter(|(place, _)| place.is_none()) {
                 let domain = from.and_then(|from| self.all[from].domain);
                 let order = order.iter().copied();
                 let mut fitting = order
                     .filter(|&core| !near || domain.is_some() && self.all[core].domain == domain);
-                *place = fitting.find(|&core| take(&mut left, core));
+                *place = fitting.find(|&core| take(&mut left[core]));
             }
         }
         on
     }
 
-    /// The PU of each thread on its core: its last PU if no fuller than an even share, else the
-    /// emptiest.
+    /// PU of each thread on its core: its last if no fuller than an even share, or the emptiest.
     fn on_pus(
         &self,
         threads: &[&Thread],
@@ -364,10 +330,10 @@ impl Cores {
     }
 }
 
-/// Takes a place of a core. False if none is left.
-fn take(left: &mut [usize], core: usize) -> bool {
-    let room = left[core] > 0;
-    left[core] -= usize::from(room);
+/// Takes one of the places left. False if none is.
+fn take(left: &mut usize) -> bool {
+    let room = *left > 0;
+    *left -= usize::from(room);
     room
 }
 
@@ -382,8 +348,7 @@ fn speeds(kinds: &[CoreKind], used: &[usize]) -> Vec<f64> {
     })
 }
 
-/// By kind: its value over the greatest value of the kinds in use. `None` if any of the kinds in
-/// use has no value.
+/// By kind: its value over the greatest of the kinds in use; `None` if one of these has none.
 fn relative(
     kinds: &[CoreKind],
     used: &[usize],

@@ -30,8 +30,7 @@ use std::collections::BTreeMap;
 /// Weight of a new rate in the running average. Chosen: half, as for CPI stacks.
 pub(crate) const WEIGHT: f64 = 0.5;
 
-/// Quanta without a rate after which no rate is expected. Chosen: the first rate of a thread may be
-/// lost.
+/// Quanta without a rate after which none is expected. Chosen: a thread's first rate may be lost.
 pub(crate) const BLIND: u32 = 2;
 
 /// Kind of core on which a thread's rate is missing.

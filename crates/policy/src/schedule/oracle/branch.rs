@@ -112,16 +112,9 @@ impl Branch<'_> {
         thread: usize,
         groups: &mut [Vec<usize>],
     ) -> Vec<(f64, usize)> {
-        let mut seen = BTreeSet::new();
         let mut children = Vec::new();
         let rest = self.rest(depth + 1);
-        for core in 0..groups.len() {
-            let is_full = groups[core].len() >= self.judge.places.cores[core].pus.len();
-            if is_full
-                || groups[core].is_empty() && !seen.insert(self.judge.surroundings(core, groups))
-            {
-                continue;
-            }
+        for core in self.judge.free(groups) {
             // The children of a node are all judged, even beyond the limit.
             self.left = self.left.saturating_sub(1);
             groups[core].push(thread);

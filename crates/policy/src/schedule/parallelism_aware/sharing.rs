@@ -233,8 +233,7 @@ impl SharingRound<'_> {
     }
 }
 
-/// `m`, the lead in seconds on fast cores at which a holder makes room; see the module for the
-/// terms.
+/// `m`, the lead in seconds on fast cores at which a holder makes room; see the module.
 fn margin(expected: f64, each: f64, cost: f64, gain: f64) -> f64 {
     (cost * expected * each / gain).sqrt()
 }

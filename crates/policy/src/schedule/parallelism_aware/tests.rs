@@ -230,7 +230,7 @@ proptest! {
             let on: BTreeSet<_> = serial.iter().map(|pu| world.machine.core_of(*pu)).collect();
             prop_assert_eq!(on.len(), serial.len(), "two on one core");
             prop_assert!(serial.iter().all(|pu| world.is_fast(*pu)));
-            let candidates = pa.candidates(&world.queue(&shares)).len();
+            let candidates = pa.candidates(&threads_of(&world.queue(&shares))).len();
             let seats = if cores.are_alike() { 0 } else { cores.fast().count().min(candidates) };
             prop_assert_eq!(serial.len(), seats);
             // No thread begins where a serial thread is.
@@ -260,7 +260,7 @@ proptest! {
             world.quantum(&mut pa, &shares);
         }
         let fast = Cores::new(&world.machine, &world.pus).fast().count();
-        prop_assume!(pa.candidates(&world.queue(&shares)).len() <= fast);
+        prop_assume!(pa.candidates(&threads_of(&world.queue(&shares))).len() <= fast);
         for _ in 0..5 {
             let placed = world.quantum(&mut pa, &shares);
             prop_assert!(placed.iter().all(|placed| !placed.moved), "{:?}", placed);
@@ -282,7 +282,7 @@ proptest! {
             for _ in 0..4 {
                 let placed = world.quantum(&mut pa, &shares);
                 phases.insert(phases_of(&pa));
-                crowded |= pa.candidates(&world.queue(&shares)).len() > fast;
+                crowded |= pa.candidates(&threads_of(&world.queue(&shares))).len() > fast;
                 for placed in placed.iter().filter(|placed| placed.moved) {
                     *moves.entry(placed.id).or_default() += 1;
                 }

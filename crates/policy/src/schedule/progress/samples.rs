@@ -45,8 +45,7 @@ const SECOND: f64 = 0.5;
 /// Least difference between samples at a level, as a share of the largest requests.
 const DIFFERENCE: f64 = 0.1;
 
-/// Requests per instruction to the levels nearest to the core, up to a constant factor; `None` if
-/// fewer levels are counted.
+/// Requests per instruction to the nearest levels, up to a factor; `None`: fewer are counted.
 pub(super) type Signature = [Option<f64>; NEAREST];
 
 /// Signature of a job in its last quantum, at `speed` instructions per cycle.
@@ -104,8 +103,7 @@ impl JobSamples {
         is_new
     }
 
-    /// Point nearest to a signature, of all samples and segments between two; `None` without
-    /// samples.
+    /// Point nearest to a signature, of samples and segments between two; `None` without samples.
     pub fn nearest(&self, to: &Signature) -> Option<Nearest> {
         let largest = self.scale(to);
         let differ = self.differ(&largest);

@@ -21,8 +21,7 @@ fn rooms(places: &UsableMachine<'_>, threads: usize) -> Vec<usize> {
     pus.map(|pus| if is_shared_out { pus.min(share) } else { pus }).collect()
 }
 
-/// The present groups: threads on their last cores as far as there is room, the others on the
-/// emptiest.
+/// The present groups: threads on their last cores while there is room, or on the emptiest.
 pub(in crate::schedule) fn staying(places: &UsableMachine<'_>, threads: &[&Thread]) -> CoreGroups {
     let cores = &places.cores;
     let rooms = rooms(places, threads.len());

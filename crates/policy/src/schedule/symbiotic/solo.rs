@@ -119,8 +119,7 @@ fn wanting<'a>(
     found
 }
 
-/// The core where the thread last ran, else the first that no thread has alone; `None` without
-/// such.
+/// The core where the thread last ran, else the first that no thread has alone, if any.
 fn core_for(places: &UsableMachine<'_>, thread: &Thread, taken: &[SoloThread]) -> Option<usize> {
     let cores = &places.cores;
     let last = thread.pu.and_then(|pu| cores.iter().position(|core| core.pus.contains(&pu)));

@@ -1,6 +1,6 @@
 //! Known stacks of threads alone.
 
-use super::live::{self, LiveThread};
+use super::LiveThread;
 use crate::schedule::progress::slept;
 use crate::schedule::{Thread, select};
 use colocate_evidence::TaskId;
@@ -98,7 +98,7 @@ impl StackTable {
     /// coefficients for as many threads as shared the fullest core; `None` if they do not give
     /// stacks alone.
     pub fn learn(&mut self, mode: Option<&CoreCoefficients>, there: &[LiveThread<'_>]) {
-        let ids = there.iter().map(|there| there.thread.id);
+        let ids = there.iter().map(|(thread, _)| thread.id);
         self.known = ids.map(|id| (id, self.known.remove(&id).unwrap_or_default())).collect();
         self.quanta += 1;
         let together = std::mem::take(&mut self.together);
@@ -108,8 +108,9 @@ impl StackTable {
             let shown: Option<Vec<Vec<f64>>> = group
                 .iter()
                 .map(|id| {
-                    let found = live::find(there, *id).filter(|found| found.just_ran)?;
-                    self.shown(found.thread)
+                    let at = there.binary_search_by_key(id, |(thread, _)| thread.id).ok()?;
+                    let (thread, just_ran) = there[at];
+                    self.shown(thread).filter(|_| just_ran)
                 })
                 .collect();
             if let Some(shown) = shown {

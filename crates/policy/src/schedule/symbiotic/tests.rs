@@ -472,7 +472,7 @@ proptest! {
         for kind in ["symbiotic", "symbiotic-numa"] {
             let new = match kind {
                 "symbiotic" => Symbiotic::new(model.clone(), SymbioticSettings::USUAL),
-                _ => Symbiotic::with_homes(model.clone(), SymbioticSettings::USUAL, HomeNodes::new(1.0)),
+                _ => Symbiotic::new(model.clone(), SymbioticSettings::USUAL).with_homes(HomeNodes::new(1.0)),
             };
             let mut scheduler = knowing(new, &stacks);
             let choices = scheduler.choose(&quantum(&machine, &pus, &queue));
