@@ -59,7 +59,7 @@ impl Policies {
                 listed(&names),
                 spec.name()
             )),
-            Err(SpecError::Name { found }) => {
+            Err(SpecError::Name(found)) => {
                 let meant = did_you_mean(&found, &names);
                 Err(format!("expected {}, found policy {found:?}{meant}", listed(&names)))
             }

@@ -19,22 +19,14 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum ForecastError {
     /// A task has no PU of its own.
-    #[error("task {task} has no PU of its own: the model is of tasks that run all the time")]
-    NoPuOfItsOwn {
-        /// First task without a PU of its own.
-        task: TaskId,
-    },
+    #[error("task {0} has no PU of its own: the model is of tasks that run all the time")]
+    NoPuOfItsOwn(TaskId),
     /// The machine cannot be modelled.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// A demand vector is not possible on this machine.
-    #[error("demand of task {task}: {reason}")]
-    Phase {
-        /// The task.
-        task: TaskId,
-        /// Defect of the demand vector.
-        reason: PhaseError,
-    },
+    /// A task's demand vector is not possible on this machine.
+    #[error("demand of task {0}: {1}")]
+    Phase(TaskId, PhaseError),
 }
 
 /// Slowdown of each task over all `assumptions`, in the order of `plan`'s decisions.
@@ -99,7 +91,7 @@ fn own_pus(machine: &Machine, plan: &Plan) -> Result<Vec<PuIdx>, ForecastError> 
         let pu = decision.place.pu().and_then(|pu| machine.pu_by_os(pu));
         // A second task on the PU finds the flag set.
         pu.filter(|pu| !std::mem::replace(&mut taken[pu.idx()], true))
-            .ok_or(ForecastError::NoPuOfItsOwn { task: decision.task })
+            .ok_or(ForecastError::NoPuOfItsOwn(decision.task))
     });
     pus.collect()
 }
@@ -122,7 +114,7 @@ fn demands(
         }
         let demand = model
             .demand(&phases[phase], pu)
-            .map_err(|reason| ForecastError::Phase { task: decision.task, reason })?;
+            .map_err(|reason| ForecastError::Phase(decision.task, reason))?;
         known.insert((phase, kind), demand.clone());
         Ok(demand)
     });

@@ -361,39 +361,19 @@ pub enum PlanError {
     #[error("expected a plan (docs/schemas/plan.json), found: {0}")]
     Malformed(#[from] serde_json::Error),
     /// The plan has another format version.
-    #[error("expected a plan of version {VERSION}, found version {found}; plan again")]
-    Version {
-        /// Version in the text.
-        found: u64,
-    },
-    /// The plan names a PU that is not online.
+    #[error("expected a plan of version {VERSION}, found version {0}; plan again")]
+    Version(u64),
+    /// A task of the plan is on a PU that is not online.
+    #[error("expected a plan for this machine, found task {0} on {1}, which is not online here")]
+    NoSuchPu(TaskId, PuNr),
+    /// Decisions are not in the order of task IDs, or a task has two: task and task before.
     #[error(
-        "expected a plan for this machine, found task {task} on {pu}, which is not online here"
+        "expected one decision a task in the order of job and thread, found task {0} after {1}"
     )]
-    NoSuchPu {
-        /// The task.
-        task: TaskId,
-        /// The missing PU.
-        pu: PuNr,
-    },
-    /// Decisions are not in the order of task IDs, or a task has two decisions.
-    #[error(
-        "expected one decision a task in the order of job and thread, found task {task} after {before}"
-    )]
-    OutOfOrder {
-        /// Task out of order.
-        task: TaskId,
-        /// Preceding task.
-        before: TaskId,
-    },
-    /// A job cannot wait in part.
-    #[error("expected all tasks of job {} to wait or none, found {waits} waiting and {runs} not", .waits.job.0)]
-    PartlyWaiting {
-        /// A task that waits.
-        waits: TaskId,
-        /// A task of the same job that does not wait.
-        runs: TaskId,
-    },
+    OutOfOrder(TaskId, TaskId),
+    /// A job cannot wait in part: a task that waits, and one that does not.
+    #[error("expected all tasks of job {job} to wait or none, found {0} waiting and {1} not", job = .0.job.0)]
+    PartlyWaiting(TaskId, TaskId),
 }
 
 impl Plan {
@@ -411,12 +391,12 @@ impl Plan {
         // The version first: another version may fail with a misleading error about its shape.
         let head: PlanHeader = serde_json::from_str(text)?;
         if head.version != u64::from(VERSION) {
-            return Err(PlanError::Version { found: head.version });
+            return Err(PlanError::Version(head.version));
         }
         let plan: Self = serde_json::from_str(text)?;
         let mut pairs = plan.decisions.windows(2).map(|pair| (pair[0].task, pair[1].task));
         match pairs.find(|(before, task)| before >= task) {
-            Some((before, task)) => Err(PlanError::OutOfOrder { task, before }),
+            Some((before, task)) => Err(PlanError::OutOfOrder(task, before)),
             None => plan.waiting().map(|_| plan),
         }
     }
@@ -433,7 +413,7 @@ impl Plan {
             let running = of_job.iter().find(|decision| decision.place != Place::Waiting);
             match (waiting, running) {
                 (Some(waits), Some(runs)) => {
-                    return Err(PlanError::PartlyWaiting { waits: waits.task, runs: runs.task });
+                    return Err(PlanError::PartlyWaiting(waits.task, runs.task));
                 }
                 (Some(waits), None) => jobs.push(waits.task.job),
                 (None, _) => {}
@@ -491,7 +471,7 @@ impl Plan {
         let mut named =
             self.decisions.iter().filter_map(|it| Some((it.task, it.place.named_pu()?)));
         let missing = named.find(|(_, pu)| machine.pu_by_os(*pu).is_none());
-        missing.map_or(Ok(()), |(task, pu)| Err(PlanError::NoSuchPu { task, pu }))
+        missing.map_or(Ok(()), |(task, pu)| Err(PlanError::NoSuchPu(task, pu)))
     }
 
     /// Place of `task`; `None` without a decision. A job waits as a whole, so a task without a

@@ -113,7 +113,7 @@ impl PolicySpec {
             1 => ranges[0].clone(),
             _ => format!("{}, a colon between two", ranges.join("; ")),
         };
-        SpecError::Setting { policy: self.row.name, expected, found: found.to_owned() }
+        SpecError::Setting(self.row.name, expected, found.to_owned())
     }
 
     /// True if all [`SettingKind::NumberNotBelow`] constraints hold.
@@ -177,21 +177,12 @@ impl fmt::Display for PolicySpec {
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum SpecError {
     /// No policy has this name.
-    #[error("expected {}, found policy {found:?}{}", listed(&names()), did_you_mean(found, &names()))]
-    Name {
-        /// Name in the text.
-        found: String,
-    },
-    /// The policy has no such setting, or the value is not allowed.
-    #[error("expected {policy} with {expected}, found {found:?}")]
-    Setting {
-        /// Name of the policy.
-        policy: &'static str,
-        /// Settings of the policy, with ranges.
-        expected: String,
-        /// Setting in the text.
-        found: String,
-    },
+    #[error("expected {all}, found policy {0:?}{meant}", all = listed(&names()), meant = did_you_mean(.0, &names()))]
+    Name(String),
+    /// The policy has no such setting, or the value is not allowed: policy, its settings with
+    /// ranges, setting in the text.
+    #[error("expected {0} with {1}, found {2:?}")]
+    Setting(&'static str, String, String),
 }
 
 impl FromStr for PolicySpec {
@@ -200,7 +191,7 @@ impl FromStr for PolicySpec {
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let (name, settings) = at_first(text, ':');
         let row = rows().find(|row| row.name == name);
-        let mut spec: Self = row.ok_or_else(|| SpecError::Name { found: name.to_owned() })?.into();
+        let mut spec: Self = row.ok_or_else(|| SpecError::Name(name.to_owned()))?.into();
         // No settings are fine, but an empty list (`mix:`) is an error.
         let Some(settings) = settings else { return Ok(spec) };
         let mut names = BTreeSet::new();

@@ -79,19 +79,15 @@ pub(super) fn place(places: &UsableMachine<'_>, tasks: &[&Task]) -> Placement {
     if tasks.len() <= places.cores.len() {
         return own_cores(places, tasks);
     }
-    let demands = demands(tasks);
-    let (items, rest) = items(tasks, places.pus.len(), places.width() > 1);
-    let asked: Vec<UnitDemand> =
-        items.iter().map(|item| demand_of(item, tasks, &demands)).collect();
-    let groups = groups(places, tasks, &items, &asked);
-    let (on_pu, mut choices) = seated(places, tasks, &items, groups, rest);
-    explain(places, tasks, &demands, &on_pu, &mut choices);
+    let items = Items::new(places, tasks);
+    let (on_pu, mut choices) = items.seated(items.groups());
+    items.explain(&on_pu, &mut choices);
     Placement { choices, default_placement: spread_default(places) }
 }
 
 /// Items of tasks, at most `pus`, and the tasks left over after the full rounds. With `siblings`,
 /// similar tasks share an item if the work stays balanced.
-pub(super) fn items(tasks: &[&Task], pus: usize, siblings: bool) -> (Vec<Vec<usize>>, Vec<usize>) {
+fn items(tasks: &[&Task], pus: usize, siblings: bool) -> (Vec<Vec<usize>>, Vec<usize>) {
     let mut order: Vec<usize> = (0..tasks.len()).collect();
     if tasks.len() <= pus {
         return (order.into_iter().map(|task| vec![task]).collect(), Vec::new());
@@ -132,165 +128,160 @@ fn work(some: impl Iterator<Item = usize>, tasks: &[&Task]) -> f64 {
     some.map(|task| tasks[task].weight()).sum()
 }
 
-pub(super) fn demand_of(item: &[usize], tasks: &[&Task], demands: &[UnitDemand]) -> UnitDemand {
-    taking_turns(item.iter().map(|&task| (demands[task], tasks[task].weight())))
-}
-
-/// Groups of items, one per core in no particular order; each group fits a core of its own.
-pub(super) fn groups(
-    places: &UsableMachine<'_>,
-    tasks: &[&Task],
-    items: &[Vec<usize>],
-    asked: &[UnitDemand],
-) -> Vec<Vec<usize>> {
-    // Matching forms pairs; on cores without siblings one of each pair is a dummy.
-    let width = places.width().max(2);
-    let overlap = |group: &[usize]| within(group.iter().map(|&at| asked[at]));
-    if width == 2 {
-        return matching::in_groups(asked.len(), places.cores.len(), width, overlap);
-    }
-    let groups = exchanged(asked, dealt(places, tasks, items));
-    // Matching makes groups of one size, which smaller cores cannot hold.
-    if places.cores.iter().any(|core| core.pus.len() < width) {
-        return groups;
-    }
-    let matched = matching::in_groups(asked.len(), places.cores.len(), width, overlap);
-    let matched = exchanged(asked, matched);
-    let total = |groups: &[Vec<usize>]| groups.iter().map(|group| overlap(group)).sum::<f64>();
-    if total(&groups) < total(&matched) { groups } else { matched }
-}
-
-/// Groups of the same sizes after exchanges that lower the overlap within groups.
-fn exchanged(asked: &[UnitDemand], groups: Vec<Vec<usize>>) -> Vec<Vec<usize>> {
-    let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
-    exchange::improved(groups, &sizes, &vec![0; sizes.len()], |_, group| {
-        within(group.iter().map(|&at| asked[at]))
-    })
-}
-
-/// Items by core in the serpentine of `instruction`; an item ranks as its first task.
-pub(super) fn dealt(
-    places: &UsableMachine<'_>,
-    tasks: &[&Task],
-    items: &[Vec<usize>],
-) -> Vec<Vec<usize>> {
-    let mut rank = vec![0; tasks.len()];
-    for (at, task) in
-        instruction::rank(tasks, choose_key(tasks, Task::load), Task::load).into_iter().enumerate()
-    {
-        rank[task] = at;
-    }
-    let mut heaviest_first: Vec<usize> = (0..items.len()).collect();
-    heaviest_first.sort_by_key(|&item| Reverse(rank[items[item][0]]));
-    let mut groups = vec![Vec::new(); places.machine.cores.len()];
-    for (item, pu) in heaviest_first.into_iter().zip(instruction::deal(places, items.len())) {
-        groups[places.machine.core_of(pu).idx()].push(item);
-    }
-    groups.retain(|group| !group.is_empty());
-    groups
-}
-
-/// Gives each group a core and each leftover task a PU. Returns the tasks of each PU, and the
-/// choice of each task with [`PlaceReason::Unknown`] as its reason.
-pub(super) fn seated(
-    places: &UsableMachine<'_>,
-    tasks: &[&Task],
-    items: &[Vec<usize>],
-    groups: Vec<Vec<usize>>,
+/// Tasks in items, see the module.
+pub(super) struct Items<'a> {
+    pub places: &'a UsableMachine<'a>,
+    pub tasks: &'a [&'a Task],
+    /// Tasks of each item, at most as many items as PUs.
+    pub items: Vec<Vec<usize>>,
+    /// Tasks beyond the full rounds.
     rest: Vec<usize>,
-) -> (Vec<Vec<usize>>, Vec<PuChoice>) {
-    let mut on_pu = seat(places, tasks, items, groups);
-    join_rest(places, tasks, rest, &mut on_pu);
-    let mut choices = vec![PuChoice { pu: None, why: PlaceReason::Unknown }; tasks.len()];
-    for (pu, sitting) in on_pu.iter().enumerate() {
-        for &task in sitting {
-            choices[task].pu = Some(PuIdx::new(pu));
-        }
-    }
-    (on_pu, choices)
+    /// Demand of each task.
+    demands: Vec<UnitDemand>,
+    /// Demand of each item.
+    asked: Vec<UnitDemand>,
 }
 
-/// Gives each group a core with enough room. Returns the tasks of each PU.
-fn seat(
-    places: &UsableMachine<'_>,
-    tasks: &[&Task],
-    items: &[Vec<usize>],
-    groups: Vec<Vec<usize>>,
-) -> Vec<Vec<usize>> {
-    let mut groups: Vec<Vec<usize>> =
-        groups.into_iter().filter(|group| !group.is_empty()).collect();
-    for group in &mut groups {
-        group.sort_by_key(|&item| &items[item]);
+impl<'a> Items<'a> {
+    pub fn new(places: &'a UsableMachine<'a>, tasks: &'a [&'a Task]) -> Self {
+        let (items, rest) = items(tasks, places.pus.len(), places.width() > 1);
+        let mut all =
+            Self { places, tasks, items, rest, demands: demands(tasks), asked: Vec::new() };
+        all.asked = all.items.iter().map(|item| all.demand_of(item)).collect();
+        all
     }
-    groups.sort_by(|a, b| {
-        // Only where cores differ does a busy group gain by choosing first.
-        let busier = if places.is_hybrid() {
-            let [of_a, of_b] = [a, b]
-                .map(|group| work(group.iter().flat_map(|&item| &items[item]).copied(), tasks));
-            of_b.total_cmp(&of_a)
-        } else {
-            std::cmp::Ordering::Equal
+
+    fn demand_of(&self, item: &[usize]) -> UnitDemand {
+        taking_turns(item.iter().map(|&task| (self.demands[task], self.tasks[task].weight())))
+    }
+
+    /// Overlap within a group of items.
+    fn overlap(&self, group: &[usize]) -> f64 {
+        within(group.iter().map(|&at| self.asked[at]))
+    }
+
+    /// Groups of items, one per core in no particular order; each group fits a core of its own.
+    pub fn groups(&self) -> Vec<Vec<usize>> {
+        let cores = &self.places.cores;
+        // Matching forms pairs; on cores without siblings one of each pair is a dummy.
+        let width = self.places.width().max(2);
+        let match_all =
+            || matching::in_groups(self.items.len(), cores.len(), width, |it| self.overlap(it));
+        if width == 2 {
+            return match_all();
+        }
+        let groups = self.exchanged(self.dealt());
+        // Matching makes groups of one size, which smaller cores cannot hold.
+        if cores.iter().any(|core| core.pus.len() < width) {
+            return groups;
+        }
+        let matched = self.exchanged(match_all());
+        let total = |all: &[Vec<usize>]| all.iter().map(|group| self.overlap(group)).sum::<f64>();
+        if total(&groups) < total(&matched) { groups } else { matched }
+    }
+
+    /// Groups of the same sizes after exchanges that lower the overlap within groups.
+    fn exchanged(&self, groups: Vec<Vec<usize>>) -> Vec<Vec<usize>> {
+        let sizes: Vec<usize> = groups.iter().map(Vec::len).collect();
+        exchange::improved(groups, &sizes, &vec![0; sizes.len()], |_, group| self.overlap(group))
+    }
+
+    /// Items by core in the serpentine of `instruction`; an item ranks as its first task.
+    pub fn dealt(&self) -> Vec<Vec<usize>> {
+        let machine = self.places.machine;
+        let ranked = instruction::rank(self.tasks, choose_key(self.tasks, Task::load), Task::load);
+        let mut rank = vec![0; self.tasks.len()];
+        ranked.into_iter().enumerate().for_each(|(at, task)| rank[task] = at);
+        let mut heaviest_first: Vec<usize> = (0..self.items.len()).collect();
+        heaviest_first.sort_by_key(|&item| Reverse(rank[self.items[item][0]]));
+        let seats = instruction::deal(self.places, self.items.len());
+        let mut groups = vec![Vec::new(); machine.cores.len()];
+        for (item, pu) in heaviest_first.into_iter().zip(seats) {
+            groups[machine.core_of(pu).idx()].push(item);
+        }
+        groups.retain(|group| !group.is_empty());
+        groups
+    }
+
+    /// Gives each group a core and each leftover task a PU. Returns the tasks of each PU, and the
+    /// choice of each task with [`PlaceReason::Unknown`] as its reason.
+    pub fn seated(&self, groups: Vec<Vec<usize>>) -> (Vec<Vec<usize>>, Vec<PuChoice>) {
+        let mut on_pu = self.seat(groups);
+        self.join_rest(&mut on_pu);
+        let mut choices = vec![PuChoice { pu: None, why: PlaceReason::Unknown }; self.tasks.len()];
+        for (pu, sitting) in on_pu.iter().enumerate() {
+            sitting.iter().for_each(|&task| choices[task].pu = Some(PuIdx::new(pu)));
+        }
+        (on_pu, choices)
+    }
+
+    /// Gives each group a core with enough room. Returns the tasks of each PU.
+    fn seat(&self, mut groups: Vec<Vec<usize>>) -> Vec<Vec<usize>> {
+        let places = self.places;
+        groups.retain(|group| !group.is_empty());
+        for group in &mut groups {
+            group.sort_by_key(|&item| &self.items[item]);
+        }
+        let busy = |group: &[usize]| -> f64 {
+            // Only where cores differ does a busy group gain by choosing first.
+            let some = group.iter().filter(|_| places.is_hybrid());
+            work(some.flat_map(|&item| &self.items[item]).copied(), self.tasks)
         };
-        b.len().cmp(&a.len()).then(busier).then_with(|| items[a[0]].cmp(&items[b[0]]))
-    });
-    let mut free: Vec<usize> = (0..places.cores.len()).collect();
-    free.sort_by_key(|&at| (Reverse(places.cores[at].kind), at));
-    let mut on_pu = vec![Vec::new(); places.machine.pus.len()];
-    for group in groups {
-        // Group sizes fall, so a core with room for this group has room for all later groups, and a
-        // core is always left.
-        let chosen = free
-            .iter()
-            .position(|&at| places.cores[at].pus.len() >= group.len())
-            .expect("as many large cores as large groups");
-        let core = free.remove(chosen);
-        for (&pu, item) in places.cores[core].pus.iter().zip(group) {
-            on_pu[pu.idx()].extend(&items[item]);
+        groups.sort_by(|a, b| {
+            let busier = busy(b).total_cmp(&busy(a));
+            let first = || self.items[a[0]].cmp(&self.items[b[0]]);
+            b.len().cmp(&a.len()).then(busier).then_with(first)
+        });
+        let mut free: Vec<usize> = (0..places.cores.len()).collect();
+        free.sort_by_key(|&at| (Reverse(places.cores[at].kind), at));
+        let mut on_pu = vec![Vec::new(); places.machine.pus.len()];
+        for group in groups {
+            // Group sizes fall, so a core with room for this group has room for all later groups,
+            // and a core is always left.
+            let mut rooms = free.iter().map(|&at| places.cores[at].pus.len());
+            let chosen = rooms.position(|room| room >= group.len());
+            let core = free.remove(chosen.expect("as many large cores as large groups"));
+            for (&pu, item) in places.cores[core].pus.iter().zip(group) {
+                on_pu[pu.idx()].extend(&self.items[item]);
+            }
+        }
+        on_pu
+    }
+
+    /// Adds the tasks of an incomplete last round, one per core before two, least loaded PUs first.
+    fn join_rest(&self, on_pu: &mut [Vec<usize>]) {
+        let of_pus: Vec<f64> =
+            on_pu.iter().map(|on| work(on.iter().copied(), self.tasks)).collect();
+        let mut cores: Vec<Vec<PuIdx>> =
+            self.places.cores.iter().map(|core| core.pus.clone()).collect();
+        for pus in &mut cores {
+            pus.sort_by(|a, b| of_pus[a.idx()].total_cmp(&of_pus[b.idx()]));
+        }
+        let of_core = |pus: &[PuIdx]| pus.iter().map(|pu| of_pus[pu.idx()]).sum::<f64>();
+        cores.sort_by(|a, b| of_core(a).total_cmp(&of_core(b)));
+        let turns =
+            (0..self.places.width()).flat_map(|n| cores.iter().filter_map(move |pus| pus.get(n)));
+        for (task, pu) in self.rest.iter().zip(turns) {
+            on_pu[pu.idx()].push(*task);
         }
     }
-    on_pu
-}
 
-/// Adds the tasks of an incomplete last round, one per core before two, least loaded PUs first.
-fn join_rest(
-    places: &UsableMachine<'_>,
-    tasks: &[&Task],
-    rest: Vec<usize>,
-    on_pu: &mut [Vec<usize>],
-) {
-    let of_pus: Vec<f64> = on_pu.iter().map(|on| work(on.iter().copied(), tasks)).collect();
-    let mut cores: Vec<Vec<PuIdx>> = places.cores.iter().map(|core| core.pus.clone()).collect();
-    for pus in &mut cores {
-        pus.sort_by(|a, b| of_pus[a.idx()].total_cmp(&of_pus[b.idx()]));
-    }
-    cores.sort_by(|a, b| {
-        let [of_a, of_b] = [a, b].map(|pus| pus.iter().map(|pu| of_pus[pu.idx()]).sum::<f64>());
-        of_a.total_cmp(&of_b)
-    });
-    let turns = (0..places.width()).flat_map(|n| cores.iter().filter_map(move |pus| pus.get(n)));
-    for (task, pu) in rest.into_iter().zip(turns) {
-        on_pu[pu.idx()].push(task);
-    }
-}
-
-fn explain(
-    places: &UsableMachine<'_>,
-    tasks: &[&Task],
-    demands: &[UnitDemand],
-    on_pu: &[Vec<usize>],
-    choices: &mut [PuChoice],
-) {
-    let partners = partners(places, tasks, choices);
-    let per = unit(tasks);
-    let asked: Vec<UnitDemand> = on_pu.iter().map(|item| demand_of(item, tasks, demands)).collect();
-    for (task, choice) in choices.iter_mut().enumerate() {
-        let Some(pu) = choice.pu.filter(|_| !tasks[task].mix.is_unknown()) else { continue };
-        let core = &places.machine.cores[places.machine.core_of(pu).idx()];
-        // Tasks on the same PU do not run at the same time and do not overlap.
-        let others = core.pus.iter().filter(|&&other| other != pu);
-        let beside = others.fold(UnitDemand::NONE, |sum, other| sum + asked[other.idx()]);
-        let overlap = demands[task].overlap(&beside);
-        choice.why = PlaceReason::Matched { overlap, per, partners: partners[task].clone() };
+    fn explain(&self, on_pu: &[Vec<usize>], choices: &mut [PuChoice]) {
+        let machine = self.places.machine;
+        let partners = partners(self.places, self.tasks, choices);
+        let per = unit(self.tasks);
+        let asked: Vec<UnitDemand> = on_pu.iter().map(|item| self.demand_of(item)).collect();
+        for (task, choice) in choices.iter_mut().enumerate() {
+            let Some(pu) = choice.pu.filter(|_| !self.tasks[task].mix.is_unknown()) else {
+                continue;
+            };
+            let core = &machine.cores[machine.core_of(pu).idx()];
+            // Tasks on the same PU do not run at the same time and do not overlap.
+            let others = core.pus.iter().filter(|&&other| other != pu);
+            let beside = others.fold(UnitDemand::NONE, |sum, other| sum + asked[other.idx()]);
+            let overlap = self.demands[task].overlap(&beside);
+            choice.why = PlaceReason::Matched { overlap, per, partners: partners[task].clone() };
+        }
     }
 }
 

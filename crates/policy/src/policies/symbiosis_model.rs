@@ -29,14 +29,13 @@
 //! - **Without figures** of the machine's speed it is `mix`. -> test `without_figures_it_is_mix`
 
 use super::instruction::partners;
-use super::mix::{self, dealt, groups, items};
+use super::mix::{self, Items};
 use super::{MIX, Placement, PuChoice, own_cores, planned, spread_default};
 use crate::judge::SlowdownPredictor;
 use crate::matching;
 use crate::places::UsableMachine;
 use crate::plan::{PlaceReason, Task};
 use crate::policy::by_rule;
-use crate::predict::demands;
 use crate::row::{PolicyRow, Prior};
 use colocate_machine::Performance;
 
@@ -63,30 +62,21 @@ fn place(
     let judge =
         performance.and_then(|performance| SlowdownPredictor::new(places, performance, tasks));
     let Some(mut judge) = judge else { return mix::place(places, tasks) };
-    let (items, rest) = items(tasks, places.pus.len(), places.width() > 1);
-    let groups = best(places, tasks, &items, &mut judge);
-    let (on_pu, mut choices) = mix::seated(places, tasks, &items, groups, rest);
-    explain(places, tasks, &on_pu, &mut judge, &mut choices);
+    let items = Items::new(places, tasks);
+    let (on_pu, mut choices) = items.seated(best(&items, &mut judge));
+    explain(&items, &on_pu, &mut judge, &mut choices);
     Placement { choices, default_placement: spread_default(places) }
 }
 
 /// Groups with the least loss, of those by matching, `mix` and `instruction`.
-fn best(
-    places: &UsableMachine<'_>,
-    tasks: &[&Task],
-    items: &[Vec<usize>],
-    judge: &mut SlowdownPredictor<'_>,
-) -> Vec<Vec<usize>> {
-    let demands = demands(tasks);
-    let asked: Vec<_> = items.iter().map(|item| mix::demand_of(item, tasks, &demands)).collect();
-    let mut found = vec![groups(places, tasks, items, &asked), dealt(places, tasks, items)];
+fn best(items: &Items<'_>, judge: &mut SlowdownPredictor<'_>) -> Vec<Vec<usize>> {
+    let mut found = vec![items.groups(), items.dealt()];
+    let cores = items.places.cores.len();
+    let width = items.places.width().max(2);
     // Matching of more than pairs makes groups of one size.
-    if places.is_even() || places.width() <= 2 {
-        let width = places.width().max(2);
-        let count = places.cores.len();
-        found.push(matching::in_groups(items.len(), count, width, |group| {
-            loss(group, items, judge)
-        }));
+    if items.places.is_even() || width == 2 {
+        let count = items.items.len();
+        found.push(matching::in_groups(count, cores, width, |group| loss(group, items, judge)));
     }
     let totals: Vec<f64> = found
         .iter()
@@ -98,19 +88,18 @@ fn best(
 }
 
 /// Loss of a group of items, each counted by its first task.
-fn loss(group: &[usize], items: &[Vec<usize>], judge: &mut SlowdownPredictor<'_>) -> f64 {
-    judge.loss(&group.iter().map(|&item| items[item][0]).collect::<Vec<_>>())
+fn loss(group: &[usize], items: &Items<'_>, judge: &mut SlowdownPredictor<'_>) -> f64 {
+    judge.loss(&group.iter().map(|&item| items.items[item][0]).collect::<Vec<_>>())
 }
 
 fn explain(
-    places: &UsableMachine<'_>,
-    tasks: &[&Task],
+    items: &Items<'_>,
     on_pu: &[Vec<usize>],
     judge: &mut SlowdownPredictor<'_>,
     choices: &mut [PuChoice],
 ) {
-    let partners = partners(places, tasks, choices);
-    for core in &places.cores {
+    let partners = partners(items.places, items.tasks, choices);
+    for core in &items.places.cores {
         // An item counts by its first task, as in `loss`.
         let sitting: Vec<usize> =
             core.pus.iter().filter_map(|pu| on_pu[pu.idx()].first().copied()).collect();
