@@ -4,7 +4,6 @@
 
 use crate::places::UsableMachine;
 use crate::plan::Task;
-use crate::schedule::select::float;
 use colocate_machine::{Performance, PuIdx};
 use colocate_model::phase::Demand;
 use colocate_model::system::{Model, PlacedTask};
@@ -81,7 +80,7 @@ impl<'a> SlowdownPredictor<'a> {
             self.together.insert(key.clone(), slowdowns);
         }
         let all: f64 = members.iter().map(|&task| self.weights[task]).sum();
-        let others = float(members.len() - 1);
+        let others = (members.len() - 1) as f64;
         let losses = members.iter().zip(&self.together[&key]).map(|(&task, slowdown)| {
             let weight = self.weights[task];
             (slowdown - 1.0) * weight * (all - weight) / others

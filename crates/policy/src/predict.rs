@@ -5,7 +5,6 @@
 
 use crate::places::UsableMachine;
 use crate::plan::{Per, Task};
-use crate::schedule::select::float;
 use colocate_machine::PuIdx;
 use colocate_model::{UnitDemand, overlap};
 
@@ -83,7 +82,7 @@ pub(crate) fn sentence(
         return None;
     }
     let demands = demands(tasks);
-    let cores = float(places.cores.len());
+    let cores = places.cores.len() as f64;
     let mine = total_overlap(places, tasks, &demands, seats) / cores;
     // Round-robin in logical order, as the policy of this name.
     let baseline: Vec<PuIdx> = places.pus.iter().cycle().take(tasks.len()).copied().collect();
@@ -110,7 +109,7 @@ pub(crate) fn better_than_chance(
 ) -> Option<f64> {
     let demands = demands(tasks);
     let by_chance = by_chance(places, &demands, seats)?;
-    Some((by_chance - total_overlap(places, tasks, &demands, seats)) / float(places.cores.len()))
+    Some((by_chance - total_overlap(places, tasks, &demands, seats)) / places.cores.len() as f64)
 }
 
 /// Expected overlap of a random placement on the PUs of `seats`.
@@ -126,10 +125,10 @@ fn by_chance(places: &UsableMachine<'_>, demands: &[UnitDemand], seats: &[PuIdx]
             return None;
         }
     }
-    let n = float(demands.len());
+    let n = demands.len() as f64;
     let in_use = places.cores.iter().map(|core| core.pus.iter().filter(|pu| used[pu.idx()]));
     let pairs: f64 =
-        in_use.map(|pus| float(pus.count())).map(|used| used * (used - 1.0) / 2.0).sum();
+        in_use.map(|pus| pus.count() as f64).map(|used| used * (used - 1.0) / 2.0).sum();
     (demands.len() > 1).then(|| pairs * within(demands.iter().copied()) / (n * (n - 1.0) / 2.0))
 }
 

@@ -28,7 +28,7 @@ pub struct PolicyRow {
     /// The policy may let jobs wait if it decides each quantum.
     pub waits: bool,
     /// Constructor.
-    pub make: fn(&Values<'_>, &Knowledge<'_>) -> Box<dyn Policy>,
+    pub make: fn(&PolicySpec, &Knowledge<'_>) -> Box<dyn Policy>,
 }
 
 impl PolicyRow {
@@ -318,19 +318,17 @@ impl Setting {
     }
 }
 
-/// Values of a policy's settings; `None` for a setting without value or default.
-#[derive(Clone, Copy, Debug)]
-pub struct Values<'a> {
-    row: &'static PolicyRow,
-    values: &'a [Option<Value>],
+/// A policy with its settings, written `NAME` or `NAME:SETTING=VALUE:…`.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PolicySpec {
+    pub(crate) row: &'static PolicyRow,
+    /// In the order of the row's settings; `None` for a setting without value or default.
+    pub(crate) values: Vec<Option<Value>>,
 }
 
-impl<'a> Values<'a> {
-    pub(crate) const fn new(row: &'static PolicyRow, values: &'a [Option<Value>]) -> Self {
-        Self { row, values }
-    }
-
-    fn get(&self, name: &str) -> Option<&'a Value> {
+impl PolicySpec {
+    fn get(&self, name: &str) -> Option<&Value> {
         let at = self.row.settings.iter().position(|setting| setting.name == name);
         self.values[at.expect("a row reads its own settings")].as_ref()
     }
@@ -344,10 +342,7 @@ impl<'a> Values<'a> {
         u32::try_from(self.long(name)).unwrap_or(u32::MAX)
     }
 
-    /// Value of the whole number `name`.
-    ///
-    /// # Panics
-    /// As [`Self::count`].
+    /// Value of the whole number `name`. Panics as [`Self::count`].
     #[must_use]
     pub fn long(&self, name: &str) -> u64 {
         match self.get(name) {
@@ -356,10 +351,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Value of the number `name`.
-    ///
-    /// # Panics
-    /// As [`Self::count`].
+    /// Value of the number `name`. Panics as [`Self::count`].
     #[must_use]
     pub fn number(&self, name: &str) -> f64 {
         match self.get(name) {

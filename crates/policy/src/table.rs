@@ -7,7 +7,6 @@ use crate::policies;
 use crate::policy::Policy;
 use crate::schedule;
 use colocate_machine::{Machine, PuIdx};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
@@ -16,17 +15,9 @@ use std::sync::OnceLock;
 use thiserror::Error;
 
 pub use crate::row::{
-    Cadence, CoursePart, Knowledge, PolicyRow, Prior, Purpose, Setting, SettingKind, SoloProfile,
-    SoloProgress, Value, Values, listed,
+    Cadence, CoursePart, Knowledge, PolicyRow, PolicySpec, Prior, Purpose, Setting, SettingKind,
+    SoloProfile, SoloProgress, Value, listed,
 };
-
-/// A policy with its settings, written `NAME` or `NAME:SETTING=VALUE:…`.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct PolicySpec {
-    row: &'static PolicyRow,
-    values: Vec<Option<Value>>,
-}
 
 impl PartialEq for PolicySpec {
     fn eq(&self, other: &Self) -> bool {
@@ -118,10 +109,9 @@ impl PolicySpec {
 
     /// True if all [`SettingKind::NumberNotBelow`] constraints hold.
     fn is_consistent(&self) -> bool {
-        let values = Values::new(self.row, &self.values);
         self.row.settings.iter().all(|setting| match setting.kind {
             SettingKind::NumberNotBelow(other, ..) => {
-                values.number(setting.name) >= values.number(other)
+                self.number(setting.name) >= self.number(other)
             }
             _ => true,
         })
@@ -130,7 +120,7 @@ impl PolicySpec {
     /// Creates the policy with prior knowledge.
     #[must_use]
     pub fn policy(&self, known: &Knowledge<'_>) -> Box<dyn Policy> {
-        (self.row.make)(&Values::new(self.row, &self.values), known)
+        (self.row.make)(self, known)
     }
 
     /// Creates the policy without prior knowledge.

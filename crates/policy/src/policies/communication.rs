@@ -32,7 +32,7 @@ use crate::evidence::Evidence;
 use crate::places::UsableMachine;
 use crate::plan::{PlaceReason, Plan};
 use crate::policy::Policy;
-use crate::row::{Knowledge, PolicyRow, Purpose, Setting, Values};
+use crate::row::{Knowledge, PolicyRow, PolicySpec, Purpose, Setting};
 use colocate_evidence::{Sharing, Source, SourceSet, WakeUps};
 use colocate_machine::Nanos;
 use colocate_machine::calibrated::PuDistance;
@@ -121,7 +121,7 @@ impl Policy for Communication {
 }
 
 impl Communication {
-    fn new(values: &Values<'_>, known: &Knowledge<'_>) -> Self {
+    fn new(values: &PolicySpec, known: &Knowledge<'_>) -> Self {
         let sources: &[Source] = match values.word("source") {
             Some("sharing") => &[Source::Sharing],
             Some("both") => &[Source::WakeUps, Source::Sharing],

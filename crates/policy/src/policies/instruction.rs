@@ -44,7 +44,6 @@ use crate::places::UsableMachine;
 use crate::plan::{MAX_PARTNERS, PlaceReason, Task};
 use crate::policy::by_rule;
 use crate::row::{PolicyRow, Purpose, Setting, SettingKind};
-use crate::schedule::select::float;
 use colocate_evidence::TaskId;
 use colocate_machine::PuIdx;
 use colocate_model::Class;
@@ -109,7 +108,7 @@ pub(super) fn choose_key(tasks: &[&Task], load: Load) -> Option<Class> {
 
 fn mean(values: &[f64]) -> f64 {
     // Of no values 0, not 0 / 0.
-    values.iter().sum::<f64>() / float(values.len().max(1))
+    values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
 fn variance(values: &[f64]) -> f64 {

@@ -37,7 +37,6 @@
 //! - **Stays**: the same threads with the same rates stay. -> test `stays`
 //! - **Unknown is a mean one** -> test `unknown_counts_as_the_mean`
 
-use super::select::float;
 use super::{Allocated, Quantum, QueuedJob, Selected, SelectedJob, Thread};
 use crate::places::UsableMachine;
 use colocate_machine::{Cache, CacheKind, Machine, PuIdx};
@@ -51,7 +50,7 @@ pub(crate) fn rates(threads: &[&Thread], rate: RateFunction<'_>) -> Vec<f64> {
     let rates: Vec<Option<f64>> = threads.iter().map(|thread| rate(thread)).collect();
     let known: Vec<f64> = rates.iter().flatten().copied().collect();
     let sum = known.iter().fold(0.0, |sum, each| sum + each);
-    let mean = if known.is_empty() { 0.0 } else { sum / float(known.len()) };
+    let mean = if known.is_empty() { 0.0 } else { sum / known.len() as f64 };
     rates.into_iter().map(|rate| rate.unwrap_or(mean)).collect()
 }
 
@@ -131,15 +130,15 @@ pub fn balanced(machine: &Machine, pus: &[PuIdx], threads: &[&Thread]) -> Vec<Pu
     let places = UsableMachine::new(machine, pus);
     let all = (0..threads.len()).collect();
     // The last level first: its parts are divided by the next level.
-    let mut parts = vec![MachinePart { pus: places.pus.to_vec(), threads: all }];
+    let mut parts = vec![(places.pus.to_vec(), all)];
     for level in shared_levels(machine, &places.pus) {
         let over = caches_over(machine, level);
         let rates = rates(threads, &|thread| thread.traffic().at(level));
         parts = parts.into_iter().flat_map(|part| divided(part, &over, &rates)).collect();
     }
     let orders: Vec<Vec<PuIdx>> =
-        parts.iter().map(|part| UsableMachine::new(machine, &part.pus).spread_pus()).collect();
-    grouped(threads, parts.iter().map(|part| &part.threads).zip(orders.iter().map(Vec::as_slice)))
+        parts.iter().map(|(pus, _)| UsableMachine::new(machine, pus).spread_pus()).collect();
+    grouped(threads, parts.iter().map(|(_, threads)| threads).zip(orders.iter().map(Vec::as_slice)))
 }
 
 /// Levels with a cache over more than one of the PUs, last level first.
@@ -171,26 +170,23 @@ fn caches_over(machine: &Machine, level: u8) -> Vec<usize> {
     over
 }
 
-/// A part of the machine and places of the threads to run there.
-struct MachinePart {
-    pus: Vec<PuIdx>,
-    threads: Vec<usize>,
-}
+/// PUs of a part of the machine, and places of the threads to run there.
+type MachinePart = (Vec<PuIdx>, Vec<usize>);
 
 /// Divides a part by its caches of a level; PUs without a cache are the last part. `over` is from
 /// [`caches_over`], `rates` is by thread.
 fn divided(part: MachinePart, over: &[usize], rates: &[f64]) -> Vec<MachinePart> {
-    let rooms = rooms(part.pus, over);
-    let mut waiting = part.threads;
+    let (pus, mut waiting) = part;
+    let rooms = rooms(pus, over);
     let total = waiting.iter().map(|&at| rates[at]).fold(0.0, |sum, each| sum + each);
-    let average = total / float(rooms.len());
+    let average = total / rooms.len() as f64;
     let mut pus_left = rooms.iter().map(Vec::len).sum();
     let mut parts = Vec::with_capacity(rooms.len());
     for pus in rooms {
         // The share of the PUs, rounded up: with fewer threads than PUs no part gets too many.
         let share = (waiting.len() * pus.len()).div_ceil(pus_left);
         pus_left -= pus.len();
-        parts.push(MachinePart { pus, threads: nearest(&mut waiting, share, average, rates) });
+        parts.push((pus, nearest(&mut waiting, share, average, rates)));
     }
     parts
 }
@@ -200,7 +196,7 @@ fn nearest(waiting: &mut Vec<usize>, count: usize, mut traffic: f64, rates: &[f6
     let mut taken = Vec::with_capacity(count);
     for left in (1..=count).rev() {
         // An even share of what is left: after a thread of high rate, lower rates are wanted.
-        let wanted = traffic / float(left);
+        let wanted = traffic / left as f64;
         let distances = waiting.iter().map(|&at| (wanted - rates[at]).abs()).enumerate();
         let Some((place, _)) = distances.min_by(|a, b| a.1.total_cmp(&b.1)) else { break };
         let at = waiting.remove(place);

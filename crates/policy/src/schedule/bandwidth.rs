@@ -64,7 +64,9 @@ use super::asymmetric::Messages;
 use super::{Allocated, COUNTERS, Quantum, QueuedJob, Selected, SelectedJob, select};
 use crate::plan::Plan;
 use crate::policy::{Policy, by_rule};
-use crate::row::{Knowledge, PolicyRow, Prior, Purpose, Setting, SettingKind, SoloProfile, Values};
+use crate::row::{
+    Knowledge, PolicyRow, PolicySpec, Prior, Purpose, Setting, SettingKind, SoloProfile,
+};
 use colocate_evidence::JobIdx;
 use std::collections::BTreeMap;
 
@@ -203,7 +205,7 @@ fn are_all<'a, T: PartialEq + 'a>(values: impl Iterator<Item = &'a T>, value: &T
 
 /// A policy that selects by averages of runs alone.
 fn by_average(
-    values: &Values<'_>,
+    values: &PolicySpec,
     prior: &Knowledge<'_>,
     kappa: f64,
     allocate: fn(&Quantum<'_>, Chosen) -> Vec<SelectedJob>,
@@ -233,7 +235,7 @@ fn known(alone: &[SoloProfile], kappa: f64) -> Vec<SoloPenalty> {
 /// Mean of a value over all jobs; 0 without jobs.
 fn mean(alone: &[SoloProfile], of: fn(&SoloProfile) -> f64) -> f64 {
     let sum = alone.iter().map(of).fold(0.0, |sum, each| sum + each);
-    sum / select::float(alone.len().max(1))
+    sum / alone.len().max(1) as f64
 }
 
 /// Profile of a job; `None` if unknown.
@@ -278,10 +280,10 @@ fn ideal(now: &Quantum<'_>, known: &[SoloPenalty]) -> f64 {
     let mut asked = 0.0;
     for job in now.queue {
         let Some((alone, penalty)) = of(known, job) else { continue };
-        time += alone.seconds * select::float(job.width(contexts));
+        time += alone.seconds * job.width(contexts) as f64;
         asked += (alone.memory + penalty) * alone.seconds;
     }
-    if time > 0.0 { asked / time * select::float(contexts) } else { 0.0 }
+    if time > 0.0 { asked / time * contexts as f64 } else { 0.0 }
 }
 
 /// Choices of `bas`. `oatr` is in t/µs.
@@ -297,7 +299,7 @@ fn by_last_average(now: &Quantum<'_>, oatr: f64) -> Vec<SelectedJob> {
 pub(super) fn oatr(queue: &[QueuedJob], contexts: usize) -> f64 {
     let demands: Vec<Option<f64>> = queue.iter().map(QueuedJob::to_memory).collect();
     let mean = select::mean_of_a_thread(queue, contexts, &demands);
-    mean.unwrap_or(0.0) * select::float(contexts)
+    mean.unwrap_or(0.0) * contexts as f64
 }
 
 /// `OATR` as the mean of the delivered traffic.
@@ -333,7 +335,7 @@ fn by_runs_alone(now: &Quantum<'_>, rates: &[Option<f64>]) -> Vec<SelectedJob> {
         let job = thread.id.job;
         let all = rates.get(job.0 as usize).copied().flatten()?;
         // The threads are those of queued jobs, so the default is not used.
-        Some(all / select::float(threads.get(&job).copied().unwrap_or(1)))
+        Some(all / threads.get(&job).copied().unwrap_or(1) as f64)
     })
 }
 
@@ -581,7 +583,7 @@ mod tests {
             .map(|memory| SoloProfile { memory, seconds: 1.0, ..SoloProfile::default() })
             .to_vec();
         let knowledge = Knowledge { alone: &jobs, ..Knowledge::default() };
-        let mut policy = crate::PolicySpec::named("mmas:published").policy(&knowledge);
+        let mut policy = PolicySpec::named("mmas:published").policy(&knowledge);
         let mut second = |queue: &[QueuedJob]| -> Vec<PlaceReason> {
             let now = Quantum { number: 0, machine: &machine, pus: &pus, queue };
             let plan = policy.decide(&Evidence::of_queue(now));
@@ -625,7 +627,7 @@ mod tests {
         for (name, expected) in
             [("bas", vec![NO_TRAFFIC, NO_REQUESTS]), ("l1-dynamic", vec![NO_REQUESTS])]
         {
-            let mut policy = crate::PolicySpec::named(name).plain();
+            let mut policy = PolicySpec::named(name).plain();
             let mut said = |queue: &[QueuedJob]| {
                 let now = Quantum { number: 0, machine: &machine, pus: &pus, queue };
                 policy.decide(&Evidence::of_queue(now)).messages

@@ -36,7 +36,7 @@ use super::{
 use crate::evidence::Evidence;
 use crate::places::UsableMachine;
 use crate::plan::Plan;
-use crate::row::{PolicyRow, Purpose, Setting, SettingKind, Value, Values};
+use crate::row::{PolicyRow, PolicySpec, Purpose, Setting, SettingKind, Value};
 use colocate_machine::PuIdx;
 
 /// Share of the contexts allotted by progress.
@@ -114,7 +114,7 @@ const APART: Setting =
     Setting::count("apart", 2, Estimating::USUAL.apart as u64, "quanta between two estimates");
 
 /// The settings of estimates, from the values given by the user.
-fn estimating(values: &Values<'_>) -> Estimating {
+fn estimating(values: &PolicySpec) -> Estimating {
     Estimating {
         valid: values.count("valid"),
         doubt: values.number("doubt"),
@@ -171,7 +171,7 @@ impl Fair {
         }
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         // a share of the contexts
-        let room = (select::float(contexts) * self.mixing.share).ceil() as usize;
+        let room = (contexts as f64 * self.mixing.share).ceil() as usize;
         // At least one context, or the least progress would not count at a share of 0.
         let chosen = self.least(now, room.clamp(1, contexts));
         let wanted = bandwidth::oatr(now.queue, contexts);

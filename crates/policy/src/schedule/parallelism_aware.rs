@@ -62,7 +62,6 @@ use super::asymmetric::{
 use super::phases::{
     CONFIRM, Hysteresis, JobPhase, JobPhases, PARALLEL, PhaseHistory, SERIAL, hysteresis,
 };
-use super::select::float;
 use super::{
     Allocated, Quantum, QuantumOutcome, QueuedJob, Scheduler, SelectedJob, Thread, leave_to_kernel,
 };
@@ -342,7 +341,7 @@ impl<'a> Seating<'a> {
         // A thread of unknown state may want a whole core.
         let wanted = others.iter().map(|&at| self.threads[at].runnable.unwrap_or(1.0));
         let wanted = wanted.fold(0.0, |sum, each| sum + each);
-        let room = float(self.cores.all.len() - self.taken.len());
+        let room = (self.cores.all.len() - self.taken.len()) as f64;
         // Where the rotation of spare fast cores has moved the threads.
         let moved: Vec<Thread> = others.iter().map(|&at| self.after_turns(at)).collect();
         let rest: Vec<&Thread> = moved.iter().collect();

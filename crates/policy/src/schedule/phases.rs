@@ -43,7 +43,7 @@
 //! - **Unknown is no phase** -> test `unknown_is_no_phase`
 
 use super::{QueuedJob, Thread};
-use crate::row::{Setting, SettingKind, Value, Values};
+use crate::row::{PolicySpec, Setting, SettingKind, Value};
 use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::Nanos;
 use serde::{Deserialize, Serialize};
@@ -157,7 +157,7 @@ const fn at_least_one(number: f64) -> bool {
 }
 
 /// Thresholds from the values given by the user.
-pub(crate) fn hysteresis(values: &Values<'_>) -> Hysteresis {
+pub(crate) fn hysteresis(values: &PolicySpec) -> Hysteresis {
     Hysteresis {
         serial: values.number("serial"),
         parallel: values.number("parallel"),

@@ -61,7 +61,7 @@
 
 mod samples;
 
-use super::{Quantum, QuantumOutcome, QueuedJob, Thread, select};
+use super::{Quantum, QuantumOutcome, QueuedJob, Thread};
 use crate::places::UsableMachine;
 use colocate_evidence::JobIdx;
 use colocate_machine::Nanos;
@@ -219,9 +219,9 @@ pub fn speed(job: &QueuedJob, turns: Option<usize>) -> Option<f64> {
     if known.is_empty() {
         return None;
     }
-    let threads = select::float(known.len());
+    let threads = known.len() as f64;
     // Threads that share PUs run one after the other, and each rate is of its own time only.
-    let share = turns.map_or(1.0, |pus| (select::float(pus) / threads).min(1.0));
+    let share = turns.map_or(1.0, |pus| (pus as f64 / threads).min(1.0));
     Some(known.into_iter().sum::<f64>() * share)
 }
 
@@ -279,7 +279,7 @@ impl ProgressTable {
             known.there += took;
             // A job that was not chosen may have run on idle PUs.
             if !job.just_ran {
-                let each = select::float(job.threads.len().max(1));
+                let each = job.threads.len().max(1) as f64;
                 // A quantum counts at most its own length.
                 known.done += (self.used.get(&job.job).unwrap_or(&0.0) / each).min(took);
                 continue;

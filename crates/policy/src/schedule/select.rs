@@ -66,7 +66,7 @@ pub(super) fn fill(
     }
     while left > 0 {
         // May be below 0 after jobs with much traffic; then the least traffic is nearest.
-        let wanted = traffic / float(left);
+        let wanted = traffic / left as f64;
         let fitting = (0..jobs.len()).filter(|&at| waiting[at] && jobs[at].width <= left);
         let distance = |at: usize| (wanted - jobs[at].each).abs();
         // The first of equal distances wins, which is nearest to the head.
@@ -92,7 +92,7 @@ struct JobCandidate {
 impl JobCandidate {
     /// Traffic of the job, t/µs.
     fn demand(&self) -> f64 {
-        self.each * float(self.width)
+        self.each * self.width as f64
     }
 }
 
@@ -109,7 +109,7 @@ fn candidates(
     jobs.map(|(job, demand)| {
         // A job of more threads than contexts takes all contexts.
         let width = job.width(contexts);
-        let each = demand.map_or(mean, |demand| demand / float(width));
+        let each = demand.map_or(mean, |demand| demand / width as f64);
         JobCandidate { width, each, is_known: demand.is_some() }
     })
     .collect()
@@ -125,7 +125,7 @@ pub(super) fn mean_of_a_thread(
     let (threads, traffic) = known.fold((0, 0.0), |(threads, traffic), (job, demand)| {
         (threads + job.width(contexts), traffic + demand)
     });
-    (threads > 0).then(|| traffic / float(threads))
+    (threads > 0).then(|| traffic / threads as f64)
 }
 
 /// All jobs if they fit together, else the jobs from the head on that fit.
@@ -157,11 +157,6 @@ pub fn fitting(
 pub fn all(queue: &[QueuedJob], contexts: usize) -> Option<Vec<(usize, Selected)>> {
     let wanted: usize = queue.iter().map(|job| job.threads.len()).sum();
     (wanted <= contexts).then(|| (0..queue.len()).map(|at| (at, Selected::Room)).collect())
-}
-
-/// A count as a number to calculate with.
-pub(crate) fn float(count: usize) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]
@@ -224,7 +219,7 @@ mod tests {
         let (mut bw, mut cpu) = (wanted - rates[0], contexts - 1);
         let mut chosen = vec![0];
         while cpu > 0 && chosen.len() < rates.len() {
-            let fitness = |p: usize| 1.0 / (bw / float(cpu) - rates[p]).abs();
+            let fitness = |p: usize| 1.0 / (bw / cpu as f64 - rates[p]).abs();
             let mut best: Option<usize> = None;
             for p in (0..rates.len()).filter(|p| !chosen.contains(p)) {
                 if best.is_none_or(|best| fitness(p) > fitness(best)) {

@@ -60,23 +60,20 @@ use crate::evidence::Evidence;
 use crate::matching::{self, Predicted, exchange::improved};
 use crate::places::UsableMachine;
 use crate::plan::Plan;
-use crate::row::{Knowledge, PolicyRow, Prior, Purpose, Setting, SettingKind, Value, Values};
+use crate::row::{Knowledge, PolicyRow, PolicySpec, Prior, Purpose, Setting, SettingKind, Value};
 use colocate_evidence::{Source, SourceSet};
 use colocate_machine::PuIdx;
 use colocate_model::CpiModel;
 use colocate_model::symbiosis::CoreCoefficients;
 use groups::{CoreGroups, pus_of_cores, staying};
 use pairs::PairSlowdowns;
-use serde::{Deserialize, Serialize};
 use solo::{Ration, SoloThread};
 use stacks::StackTable;
 
 /// Quantity to minimise over the threads' slowdowns `S`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Objective {
     /// `Σ 1 − 1/S`: lost throughput.
-    #[default]
     Stp,
     /// `Σ S − 1`: added turnaround time.
     Antt,
@@ -95,8 +92,8 @@ impl Objective {
     /// Total STP of `threads` threads, or the sum of their slowdowns.
     fn whole(self, threads: usize, cost: f64) -> f64 {
         match self {
-            Self::Stp => select::float(threads) - cost,
-            Self::Antt => select::float(threads) + cost,
+            Self::Stp => threads as f64 - cost,
+            Self::Antt => threads as f64 + cost,
         }
     }
 }
@@ -163,7 +160,7 @@ const MODEL: Setting = Setting::new(
 );
 
 /// Settings from the values given by the user.
-fn settings(values: &Values<'_>) -> SymbioticSettings {
+fn settings(values: &PolicySpec) -> SymbioticSettings {
     let aim = if values.word("cost") == Some("antt") { Objective::Antt } else { Objective::Stp };
     SymbioticSettings { aim, weight: values.number("weight"), gain: values.number("gain") }
 }
@@ -329,7 +326,7 @@ impl GroupJudge<'_> {
     fn predicted(&self, places: &UsableMachine<'_>) -> Option<Predicted> {
         let pairs = self.pairs.as_ref().filter(|_| places.width() <= 2)?;
         let threads = self.stacks.len();
-        let cost = Predicted::new(2 * places.cores.len(), pairs.most(), |a, b| {
+        let cost = Predicted::new(2 * places.cores.len(), pairs.most, |a, b| {
             // The places behind the threads are empty.
             if b < threads { pairs.cost(a, b) } else { 0.0 }
         });
@@ -515,7 +512,7 @@ impl Scheduler for Symbiotic {
             let groups = groups.map(|group| group.iter().map(|&at| threads[at].id).collect());
             groups.chain(alone.iter().map(|alone| vec![alone.thread])).collect()
         };
-        self.table.ran_together(neighbours);
+        self.table.together = neighbours;
         choices(now, chosen, &pus, |thread| {
             // `threads` are in the order of their ids.
             let at = threads.binary_search_by_key(&thread.id, |thread| thread.id);

@@ -47,7 +47,6 @@ use super::asymmetric::{
     threads_of,
 };
 use super::phases::{CONFIRM, Hysteresis, JobPhase, JobPhases, PARALLEL, SERIAL, hysteresis};
-use super::select::float;
 use super::{
     Allocated, Quantum, QuantumOutcome, QueuedJob, Scheduler, SelectedJob, leave_to_kernel,
 };
@@ -75,7 +74,7 @@ enum UtilityClass {
 
 /// Utility factor `UF`, see the module: `factor` is SF, `runnable` is N, `fast` is N_FC.
 pub fn utility(factor: f64, runnable: f64, fast: usize) -> f64 {
-    let crowd = (runnable.max(1.0) - (float(fast) - 1.0)).max(1.0);
+    let crowd = (runnable.max(1.0) - (fast as f64 - 1.0)).max(1.0);
     (factor - 1.0) / (crowd * crowd) + 1.0
 }
 

@@ -2,7 +2,6 @@
 //! it.
 
 use super::super::Thread;
-use super::super::select::float;
 use super::{RateFunction, in_order, on_cores};
 use crate::places::UsableMachine;
 use colocate_machine::{Cache, CacheKind, Machine, PuIdx};
@@ -61,7 +60,7 @@ fn divided(
     // All threads show traffic to a level, or none does.
     let rate = |at: usize| threads[at].traffic().at(level).unwrap_or(0.0);
     let all = waiting.iter().fold(0.0, |sum, &at| sum + rate(at));
-    let average = all / float(rooms.len());
+    let average = all / rooms.len() as f64;
     let mut left: usize = rooms.iter().map(Vec::len).sum();
     let mut parts = Vec::new();
     for room in rooms {
@@ -69,7 +68,7 @@ fn divided(
         left -= room.len();
         let (mut traffic, mut taken) = (average, Vec::new());
         for still in (1..=share.min(waiting.len())).rev() {
-            let wanted = traffic / float(still);
+            let wanted = traffic / still as f64;
             let mut best = 0;
             for place in 1..waiting.len() {
                 if (wanted - rate(waiting[place])).abs() < (wanted - rate(waiting[best])).abs() {

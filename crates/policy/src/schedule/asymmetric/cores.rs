@@ -27,7 +27,6 @@
 //! - **Still**: threads that were spread are not moved by the same input. -> test `even_and_still`
 
 use super::super::Thread;
-use super::super::select::float;
 use crate::places::UsableMachine;
 use colocate_machine::{Bytes, Cache, CacheIdx, CacheKind, CoreKind, Machine, PuIdx};
 use std::collections::{BTreeMap, BTreeSet};
@@ -387,7 +386,7 @@ fn seconds_to_fill(machine: &Machine, cache: &Cache) -> f64 {
     // PUs are in logical order, so the PUs of a core are adjacent.
     cores.dedup();
     let size = cache.size.unwrap_or(ASSUMED_CACHE);
-    size.0 as f64 / float(cores.len().max(1)) / REFILL
+    size.0 as f64 / cores.len().max(1) as f64 / REFILL
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@
 //! - **Best**: as good as the best of all placements, and what it says of the gap is true if it
 //!   stops. -> test `as_good_as_all` of [`super`]
 
-use super::Whole;
+use super::{CoreGroups, Whole};
 use std::collections::BTreeSet;
 
 /// Most partial placements judged. Chosen: each takes 0.1 to 1 ms.
@@ -27,16 +27,9 @@ pub(super) const NODES: usize = 2_000;
 /// Least gain that counts, as a share: the error of the model's search.
 pub(super) const TOLERANCE: f64 = 1e-4;
 
-/// Result of the search.
-pub(super) struct SearchResult {
-    /// The best placement found: threads by usable core.
-    pub groups: Vec<Vec<usize>>,
-    /// Share by which the STP of the best placement may be greater, at most.
-    pub gap: f64,
-}
-
-/// The best placement of all threads within `nodes` partial placements, no worse than `start`.
-pub(super) fn best(judge: &Whole<'_>, start: Vec<Vec<usize>>, nodes: usize) -> SearchResult {
+/// The best placement of all threads within `nodes` partial placements, no worse than `start`, and
+/// the share by which the STP of the best of all may be greater, at most.
+pub(super) fn best(judge: &Whole<'_>, start: CoreGroups, nodes: usize) -> (CoreGroups, f64) {
     let threads = judge.demands.len();
     let beside = most_beside_one(judge);
     let mut order: Vec<usize> = (0..threads).collect();
@@ -51,7 +44,7 @@ pub(super) fn best(judge: &Whole<'_>, start: Vec<Vec<usize>>, nodes: usize) -> S
     // `TOLERANCE` at least: branches within it were dropped.
     // Where nothing was left untried `open` is 0.
     let gap = (search.open / search.known - 1.0).max(TOLERANCE);
-    SearchResult { groups: search.best, gap }
+    (search.best, gap)
 }
 
 /// State of the search.

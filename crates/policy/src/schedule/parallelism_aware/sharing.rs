@@ -43,7 +43,6 @@
 
 use super::super::Thread;
 use super::super::asymmetric::cores::{Cores, Move};
-use super::super::select::float;
 use colocate_evidence::TaskId;
 use colocate_machine::{Nanos, PuIdx};
 use std::collections::BTreeMap;
@@ -119,7 +118,7 @@ impl FastCoreTime {
         cost: f64,
     ) -> Vec<Change> {
         let had = self.note(cores, sharers, took.as_secs_f64());
-        let each = float(shared.len()) / float(sharers.len().max(1));
+        let each = shared.len() as f64 / sharers.len().max(1) as f64;
         let done = vec![false; sharers.len()];
         let half = took.as_secs_f64() / 2.0;
         // A thread has at most one fast core at a time.

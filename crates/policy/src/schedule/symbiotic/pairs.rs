@@ -27,7 +27,7 @@ pub(super) struct PairSlowdowns {
     /// Cost of both threads of a pair, row by row; only the cells with the row below the column.
     costs: Vec<f64>,
     /// Greatest cost of a pair; 0 without pairs.
-    most: f64,
+    pub most: f64,
 }
 
 impl PairSlowdowns {
@@ -110,11 +110,6 @@ impl PairSlowdowns {
     pub fn cost(&self, a: usize, b: usize) -> f64 {
         self.costs[a.min(b) * self.n + a.max(b)]
     }
-
-    /// Greatest cost of a pair.
-    pub fn most(&self) -> f64 {
-        self.most
-    }
 }
 
 #[cfg(test)]
@@ -138,7 +133,7 @@ mod tests {
                     let cost = aim.cost(each[0]) + aim.cost(each[1]);
                     prop_assert!((pairs.slowdown(a, b) - each[0]).abs() < 1e-12);
                     prop_assert!(a == b || (pairs.cost(a, b) - cost).abs() < 1e-12);
-                    prop_assert!(a == b || pairs.cost(a, b) <= pairs.most());
+                    prop_assert!(a == b || pairs.cost(a, b) <= pairs.most);
                 }
             }
         }

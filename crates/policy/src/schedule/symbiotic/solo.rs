@@ -28,7 +28,7 @@
 
 use super::stacks::StackTable;
 use crate::places::UsableMachine;
-use crate::schedule::{Quantum, Selected, Thread, select};
+use crate::schedule::{Quantum, Selected, Thread};
 use colocate_evidence::TaskId;
 use colocate_machine::PuIdx;
 
@@ -69,8 +69,8 @@ impl Ration {
     ) -> Vec<SoloThread> {
         let contexts = places.pus.len();
         // At most a quarter of the contexts at once, but always enough for one core.
-        let most = (select::float(contexts) / 4.0).max(select::float(places.width()));
-        self.credit = (self.credit + SHARE * select::float(contexts)).min(most);
+        let most = (contexts as f64 / 4.0).max(places.width() as f64);
+        self.credit = (self.credit + SHARE * contexts as f64).min(most);
         let threads: usize = chosen.iter().map(|(at, _)| now.queue[*at].threads.len()).sum();
         let mut found = Vec::new();
         // With a core for each thread all are alone; with more threads than contexts, PUs are
@@ -83,7 +83,7 @@ impl Ration {
             let pus = &places.cores[core].pus;
             // The thread itself takes one of the core's contexts.
             // The price of a thread alone: the other PUs of its core stay empty.
-            let empty = select::float(pus.len() - 1);
+            let empty = (pus.len() - 1) as f64;
             if self.credit < empty {
                 break;
             }

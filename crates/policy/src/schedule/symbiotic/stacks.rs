@@ -1,8 +1,8 @@
 //! Known stacks of threads alone.
 
 use super::LiveThread;
+use crate::schedule::Thread;
 use crate::schedule::progress::slept;
-use crate::schedule::{Thread, select};
 use colocate_evidence::TaskId;
 use colocate_model::CpiModel;
 use colocate_model::symbiosis::{CoreCoefficients, inverse, normalised};
@@ -21,7 +21,7 @@ pub(super) struct StackTable {
     components: usize,
     known: BTreeMap<TaskId, ThreadStacks>,
     /// Groups of the last quantum, by core.
-    together: Vec<Vec<TaskId>>,
+    pub together: Vec<Vec<TaskId>>,
     /// Number of quanta learned from.
     quanta: u64,
 }
@@ -87,11 +87,6 @@ impl StackTable {
         let mut stack = vec![0.0; self.components];
         host.iter().zip(&self.component_of).for_each(|(part, &at)| stack[at] += part);
         normalised(&stack)
-    }
-
-    /// Takes in the groups of the next quantum.
-    pub(crate) fn ran_together(&mut self, groups: Vec<Vec<TaskId>>) {
-        self.together = groups;
     }
 
     /// Takes in the stacks of the last quantum. Forgets threads that have ended. `mode` has the
@@ -177,7 +172,7 @@ impl StackTable {
         let all = mean.iter().fold(0.0, |sum, each| sum + each);
         for each in &mut mean {
             // Normalised: the shares of a stack add up to 1.
-            *each = if all > 0.0 { *each / all } else { 1.0 / select::float(self.components) };
+            *each = if all > 0.0 { *each / all } else { 1.0 / self.components as f64 };
         }
         mean
     }
