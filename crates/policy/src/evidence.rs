@@ -5,6 +5,7 @@ use crate::why::{Allocated, Selected};
 use colocate_evidence::{JobIdx, PagesMoved, SourceReports, TaskId};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr, SharedPart};
 use colocate_model::stack::StackParts;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -291,18 +292,13 @@ impl<'a> Evidence<'a> {
     #[must_use]
     pub fn plan_of_some(&self, places: impl Iterator<Item = (TaskId, Place, PlaceReason)>) -> Plan {
         let mut decisions: Vec<Decision> = places.map(|place| self.decision(place)).collect();
-        let by_task = |decision: &Decision| decision.task;
-        decisions.sort_by_key(by_task);
-        let named = decisions.len();
-        for task in self.tasks() {
-            // Only the sorted front part: tasks appended here are not in order yet.
-            if decisions[..named].binary_search_by_key(&task.id, by_task).is_err() {
-                let why = PlaceReason::LeftToKernel;
-                let name = task.name.as_str().into();
-                decisions.push(Decision { task: task.id, name, place: Place::LeftToKernel, why });
-            }
-        }
-        decisions.sort_by_key(by_task);
+        let named: BTreeSet<TaskId> = decisions.iter().map(|decision| decision.task).collect();
+        let left = self.tasks().into_iter().filter(|task| !named.contains(&task.id));
+        decisions.extend(left.map(|task| {
+            let why = PlaceReason::LeftToKernel;
+            Decision { task: task.id, name: task.name.into(), place: Place::LeftToKernel, why }
+        }));
+        decisions.sort_by_key(|decision| decision.task);
         let mut pus = self.now.pus.to_vec();
         pus.sort_unstable();
         pus.dedup();

@@ -49,25 +49,32 @@ pub fn slowdowns(
         let task = tasks.iter().find(|task| task.id == decision.task);
         unnamed(task.map_or_else(Phase::default, Task::demanded))
     }));
+    // Alike tasks have one demand, and one rate alone, on all cores of a kind.
+    let kind = |pu: PuIdx| machine.cores[machine.core_of(pu).idx()].kind;
+    let keys: Vec<(usize, KindIdx)> = of.into_iter().zip(pus.iter().map(|&pu| kind(pu))).collect();
     let mut found: Vec<Slowdown> = Vec::new();
     for assumed in assumptions {
         let model = Model::new(machine, performance, *assumed)?;
-        let demands = demands(&model, (&phases, &of), plan, &pus)?;
-        let seats: Vec<PlacedTask<'_>> = plan
-            .decisions
-            .iter()
-            .zip(&demands)
-            .zip(&pus)
-            .map(|((it, demand), &pu)| PlacedTask { pu, demand, pages: &[], space: it.task.job.0 })
-            .collect();
-        let together = model.predict(&seats);
-        // Alone, tasks that are alike are equally fast on all cores of a kind.
-        let mut alone: HashMap<(usize, KindIdx), f64> = HashMap::new();
-        for (place, (seat, rate)) in seats.iter().zip(&together.tasks).enumerate() {
-            let kind = machine.cores[machine.core_of(seat.pu).idx()].kind;
-            let alone = alone.entry((of[place], kind));
-            let alone = alone.or_insert_with(|| model.alone(seat).instructions_per_second);
-            note(&mut found, place, *alone / rate.instructions_per_second);
+        let mut known: HashMap<(usize, KindIdx), (Demand, f64)> = HashMap::new();
+        for ((it, &pu), &key) in plan.decisions.iter().zip(&pus).zip(&keys) {
+            if known.contains_key(&key) {
+                continue;
+            }
+            let demand = model.demand(&phases[key.0], pu);
+            let demand = demand.map_err(|reason| ForecastError::Phase(it.task, reason))?;
+            let seat = PlacedTask { pu, demand: &demand, pages: &[], space: it.task.job.0 };
+            let alone = model.alone(&seat).instructions_per_second;
+            known.insert(key, (demand, alone));
+        }
+        let seats = plan.decisions.iter().zip(&pus).zip(&keys).map(|((it, &pu), key)| PlacedTask {
+            pu,
+            demand: &known[key].0,
+            pages: &[],
+            space: it.task.job.0,
+        });
+        let together = model.predict(&seats.collect::<Vec<_>>());
+        for (place, (key, rate)) in keys.iter().zip(&together.tasks).enumerate() {
+            note(&mut found, place, known[key].1 / rate.instructions_per_second);
         }
     }
     Ok(found)
@@ -94,31 +101,6 @@ fn own_pus(machine: &Machine, plan: &Plan) -> Result<Vec<PuIdx>, ForecastError> 
             .ok_or(ForecastError::NoPuOfItsOwn(decision.task))
     });
     pus.collect()
-}
-
-/// Demand of each decision's task; `of` is the task's index in `phases`. Equal phases have equal
-/// demands on all cores of a kind.
-fn demands(
-    model: &Model<'_>,
-    (phases, of): (&[Phase], &[usize]),
-    plan: &Plan,
-    pus: &[PuIdx],
-) -> Result<Vec<Demand>, ForecastError> {
-    let machine = model.machine();
-    let mut known: HashMap<(usize, KindIdx), Demand> = HashMap::new();
-    let demands = plan.decisions.iter().zip(of).zip(pus).map(|((decision, &phase), &pu)| {
-        let kind = machine.cores[machine.core_of(pu).idx()].kind;
-        // A demand depends on the core's kind only, so one solution serves all its cores.
-        if let Some(demand) = known.get(&(phase, kind)) {
-            return Ok(demand.clone());
-        }
-        let demand = model
-            .demand(&phases[phase], pu)
-            .map_err(|reason| ForecastError::Phase(decision.task, reason))?;
-        known.insert((phase, kind), demand.clone());
-        Ok(demand)
-    });
-    demands.collect()
 }
 
 #[cfg(test)]

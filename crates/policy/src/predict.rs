@@ -132,6 +132,16 @@ fn by_chance(places: &UsableMachine<'_>, demands: &[UnitDemand], seats: &[PuIdx]
     (demands.len() > 1).then(|| pairs * within(demands.iter().copied()) / (n * (n - 1.0) / 2.0))
 }
 
+/// Arithmetic mean; of no values 0, not 0 / 0.
+pub(crate) fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+pub(crate) fn variance(values: &[f64]) -> f64 {
+    let mean_value = mean(values);
+    mean(&values.iter().map(|v| (v - mean_value).powi(2)).collect::<Vec<_>>())
+}
+
 #[cfg(test)]
 mod tests {
     use crate::testing::check;

@@ -28,6 +28,7 @@
 
 use super::{PageGroupUse, Paging, Rule, with_memory};
 use crate::evidence::Evidence;
+use crate::predict::{mean, variance};
 use crate::rng::SplitMix64;
 use crate::row::{PolicyRow, Setting};
 use colocate_evidence::{Source, SourceSet};
@@ -136,11 +137,9 @@ impl Carrefour {
     /// Standard deviation over mean of the samples served, over the nodes with memory.
     fn imbalance(&self, machine: &Machine) -> f64 {
         let nodes = with_memory(machine);
-        let parts = nodes.iter().map(|node| self.part[node.idx()]);
-        let count = nodes.len().max(1) as f64;
-        let mean = parts.clone().sum::<f64>() / count;
-        let variance = parts.map(|part| (part - mean).powi(2)).sum::<f64>() / count;
-        if mean > 0.0 { variance.sqrt() / mean } else { 0.0 }
+        let parts: Vec<f64> = nodes.iter().map(|node| self.part[node.idx()]).collect();
+        let mean = mean(&parts);
+        if mean > 0.0 { variance(&parts).sqrt() / mean } else { 0.0 }
     }
 }
 

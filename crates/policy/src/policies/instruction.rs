@@ -43,6 +43,7 @@ use super::{MIX, Placement, PuChoice, own_cores, planned, spread_default};
 use crate::places::UsableMachine;
 use crate::plan::{MAX_PARTNERS, PlaceReason, Task};
 use crate::policy::by_rule;
+use crate::predict::{mean, variance};
 use crate::row::{PolicyRow, Purpose, Setting, SettingKind};
 use colocate_evidence::TaskId;
 use colocate_machine::PuIdx;
@@ -104,16 +105,6 @@ pub(super) fn choose_key(tasks: &[&Task], load: Load) -> Option<Class> {
     });
     // `max_by` would take the last among equals.
     known.reduce(|best, next| if next.1 > best.1 { next } else { best }).map(|(class, _)| class)
-}
-
-fn mean(values: &[f64]) -> f64 {
-    // Of no values 0, not 0 / 0.
-    values.iter().sum::<f64>() / values.len().max(1) as f64
-}
-
-fn variance(values: &[f64]) -> f64 {
-    let mean_value = mean(values);
-    mean(&values.iter().map(|v| (v - mean_value).powi(2)).collect::<Vec<_>>())
 }
 
 /// Indexes into `tasks`, least load first.

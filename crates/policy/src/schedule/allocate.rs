@@ -39,6 +39,7 @@
 
 use super::{Allocated, Quantum, QueuedJob, Selected, SelectedJob, Thread};
 use crate::places::UsableMachine;
+use crate::predict::mean;
 use colocate_machine::{Cache, CacheKind, Machine, PuIdx};
 use std::cmp::Reverse;
 
@@ -49,8 +50,7 @@ pub type RateFunction<'a> = &'a dyn Fn(&Thread) -> Option<f64>;
 pub(crate) fn rates(threads: &[&Thread], rate: RateFunction<'_>) -> Vec<f64> {
     let rates: Vec<Option<f64>> = threads.iter().map(|thread| rate(thread)).collect();
     let known: Vec<f64> = rates.iter().flatten().copied().collect();
-    let sum = known.iter().fold(0.0, |sum, each| sum + each);
-    let mean = if known.is_empty() { 0.0 } else { sum / known.len() as f64 };
+    let mean = mean(&known);
     rates.into_iter().map(|rate| rate.unwrap_or(mean)).collect()
 }
 
@@ -288,8 +288,11 @@ fn by_members(
 ) -> Vec<(Reverse<usize>, usize, usize)> {
     let mut known = Vec::new();
     for (group, members) in groups.iter().enumerate() {
-        let mut were: Vec<usize> =
-            members.iter().filter_map(|&at| last_core(places, threads[at])).collect();
+        let last_core = |&at: &usize| {
+            let core = places.machine.pus.get(threads[at].pu?.idx())?.core;
+            places.cores.binary_search_by_key(&core, |usable| usable.core).ok()
+        };
+        let mut were: Vec<usize> = members.iter().filter_map(last_core).collect();
         were.sort_unstable();
         let runs = were.chunk_by(|a, b| a == b);
         // `Reverse`: most members first, then by group and core, so that the order is definite.
@@ -297,12 +300,6 @@ fn by_members(
     }
     known.sort_unstable();
     known
-}
-
-/// Core of a thread's last PU, as a place among the usable cores.
-fn last_core(places: &UsableMachine<'_>, thread: &Thread) -> Option<usize> {
-    let core = places.machine.pus.get(thread.pu?.idx())?.core;
-    places.cores.binary_search_by_key(&core, |usable| usable.core).ok()
 }
 
 #[cfg(test)]

@@ -64,6 +64,7 @@ use super::asymmetric::Messages;
 use super::{Allocated, COUNTERS, Quantum, QueuedJob, Selected, SelectedJob, select};
 use crate::plan::Plan;
 use crate::policy::{Policy, by_rule};
+use crate::predict::mean;
 use crate::row::{
     Knowledge, PolicyRow, PolicySpec, Prior, Purpose, Setting, SettingKind, SoloProfile,
 };
@@ -224,18 +225,12 @@ fn by_average(
 
 /// Profiles of the jobs, with penalties of the scale `kappa`.
 fn known(alone: &[SoloProfile], kappa: f64) -> Vec<SoloPenalty> {
-    let loss = mean(alone, |job| job.loss);
-    let traffic = mean(alone, |job| job.memory);
+    let loss = mean(&alone.iter().map(|job| job.loss).collect::<Vec<_>>());
+    let traffic = mean(&alone.iter().map(|job| job.memory).collect::<Vec<_>>());
     // No job reserves more than the largest traffic alone.
     let most = alone.iter().map(|job| job.memory).fold(0.0, f64::max);
     let jobs = alone.iter();
     jobs.map(|job| (*job, (kappa * (job.loss - loss).max(0.0) * traffic).min(most))).collect()
-}
-
-/// Mean of a value over all jobs; 0 without jobs.
-fn mean(alone: &[SoloProfile], of: fn(&SoloProfile) -> f64) -> f64 {
-    let sum = alone.iter().map(of).fold(0.0, |sum, each| sum + each);
-    sum / alone.len().max(1) as f64
 }
 
 /// Profile of a job; `None` if unknown.

@@ -28,7 +28,7 @@
 //!   -> test `mixing_by_hand`
 
 use super::allocate::choices;
-use super::progress::{Estimating, ProgressTable, ordered};
+use super::progress::{Estimating, JobProgress, ProgressTable, ordered};
 use super::{
     Allocated, Quantum, QuantumOutcome, QueuedJob, Scheduler, Selected, SelectedJob, bandwidth,
     select,
@@ -147,7 +147,8 @@ impl Fair {
     /// The jobs of least progress that fit on `room` contexts.
     fn least(&self, now: &Quantum<'_>, room: usize) -> Vec<(usize, Selected)> {
         let mut order: Vec<usize> = (0..now.queue.len()).collect();
-        order.sort_by_cached_key(|&at| ordered(self.table.rank(now.queue[at].job)));
+        let rank = |at: usize| self.table.of(now.queue[at].job).map_or(0.0, JobProgress::rank);
+        order.sort_by_cached_key(|&at| ordered(rank(at)));
         let mut left = room;
         let mut chosen = Vec::new();
         for at in order {

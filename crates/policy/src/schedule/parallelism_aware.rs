@@ -296,7 +296,10 @@ impl ParallelismAware {
         let candidates = self.candidates(&places.threads);
         // Serial phases first: only the fast cores that remain rotate.
         for (candidate, core) in self.seat_serial(cores, &candidates) {
-            places.seat(candidates[candidate].at, core);
+            let at = candidates[candidate].at;
+            let pu = cores.pu_for(places.threads[at], core);
+            places.seats[at] = (Some(pu), Allocated::SerialPhase);
+            places.taken.push((core, pu));
         }
         if self.settings.spare {
             self.share(&mut places);
@@ -322,13 +325,6 @@ impl<'a> Seating<'a> {
     /// Whether a serial thread has the core.
     fn is_taken(&self, core: usize) -> bool {
         self.taken.iter().any(|(taken, _)| *taken == core)
-    }
-
-    /// Gives a fast core to a serial thread.
-    fn seat(&mut self, at: usize, core: usize) {
-        let pu = self.cores.pu_for(self.threads[at], core);
-        self.seats[at] = (Some(pu), Allocated::SerialPhase);
-        self.taken.push((core, pu));
     }
 
     /// Moves the threads for which `leaves` is true off the cores of serial threads. With a core

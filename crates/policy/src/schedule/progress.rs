@@ -133,7 +133,7 @@ impl JobProgress {
     /// Whether there is a sample of the job.
     #[must_use]
     pub fn is_estimated(&self) -> bool {
-        !self.samples.is_empty()
+        !self.samples.0.is_empty()
     }
 
     /// Takes in a quantum of `seconds` with cores of its own; `ran` is signature and speed.
@@ -251,11 +251,6 @@ impl ProgressTable {
     #[must_use]
     pub fn of(&self, job: JobIdx) -> Option<&JobProgress> {
         self.jobs.get(&job)
-    }
-
-    /// Progress of a job for comparison with others, in seconds; 0 for an unknown job.
-    pub(super) fn rank(&self, job: JobIdx) -> f64 {
-        self.of(job).map_or(0.0, JobProgress::rank)
     }
 
     /// Takes in the length of the last quantum and the CPU times. Unknown lengths count as 1 s.

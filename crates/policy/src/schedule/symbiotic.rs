@@ -238,7 +238,8 @@ impl Symbiotic {
             return (stay, false);
         }
         // Each thread has one neighbour, and nodes do not matter.
-        let is_plain = threads.len() == 2 * cores && (self.homes.is_none() || is_near(places));
+        let is_near = || classes(places).windows(2).all(|two| two[0] == two[1]);
+        let is_plain = threads.len() == 2 * cores && (self.homes.is_none() || is_near());
         let best = match (&self.homes, predicted) {
             _ if !places.is_even() => {
                 let rooms = pus_of_cores(places);
@@ -365,11 +366,6 @@ pub(super) fn live_threads(queue: &[QueuedJob]) -> Vec<LiveThread<'_>> {
     found.sort_by_key(|(thread, _)| thread.id);
     found.dedup_by_key(|(thread, _)| thread.id);
     found
-}
-
-/// Whether all cores are on one node.
-fn is_near(places: &UsableMachine<'_>) -> bool {
-    classes(places).windows(2).all(|two| two[0] == two[1])
 }
 
 /// The core of a thread that runs alone on it.

@@ -59,7 +59,7 @@ pub(super) fn signature(job: &QueuedJob, speed: f64) -> Signature {
 
 /// Signature of a quantum alone, and the cycles per instruction there.
 #[derive(Clone, Debug, PartialEq)]
-struct QuantumSample {
+pub(super) struct QuantumSample {
     signature: Signature,
     cycles: f64,
 }
@@ -83,7 +83,7 @@ pub(super) struct Nearest {
 
 /// Samples of a job, at most [`MOST`].
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct JobSamples(Vec<QuantumSample>);
+pub(super) struct JobSamples(pub Vec<QuantumSample>);
 
 impl JobSamples {
     /// Adds a sample. True if its signature is new.
@@ -120,11 +120,6 @@ impl JobSamples {
         // always.
         let off = nearest.distance(to, &largest);
         Some(Nearest { cycles: nearest.cycles, off })
-    }
-
-    /// Whether there is no sample.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 
     /// Range of the samples at each level, at least [`DIFFERENCE`] of the largest requests.
