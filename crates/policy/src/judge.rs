@@ -91,11 +91,11 @@ impl<'a> SlowdownPredictor<'a> {
 
     fn rates(&self, tasks: &[(usize, u32)]) -> Vec<f64> {
         let seats = tasks.iter().zip(&self.siblings);
-        let seats = seats.map(|(&(kind, job), &pu)| PlacedTask {
+        let seats = seats.map(|(&(kind, space), &pu)| PlacedTask {
             pu,
             demand: &self.demands[kind],
             pages: &[],
-            space: job,
+            space,
         });
         let found = self.model.predict(&seats.collect::<Vec<_>>());
         found.tasks.iter().map(|task| task.instructions_per_second).collect()

@@ -34,7 +34,6 @@ pub mod evidence;
 pub mod forecast;
 mod judge;
 pub mod matching;
-pub mod pages;
 mod paging;
 pub mod places;
 pub mod plan;
@@ -50,7 +49,8 @@ pub mod why;
 
 pub use colocate_model::rng;
 pub use evidence::Evidence;
-pub use pages::PageMove;
-pub use plan::{Decision, DefaultPlacement, Per, Place, PlaceReason, Plan, PlanError, Task};
+pub use plan::{
+    Decision, DefaultPlacement, PageMove, Per, Place, PlaceReason, Plan, PlanError, Task,
+};
 pub use policy::Policy;
 pub use table::{Knowledge, PolicySpec, SoloProfile, SpecError};

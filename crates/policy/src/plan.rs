@@ -1,8 +1,8 @@
 //! A plan: place of every task, reason of every decision, predicted effect.
 
-use crate::pages::PageMove;
 use crate::why::{Allocated, Selected};
-use colocate_machine::{Machine, Nanos, PuNr, SharedPart};
+use colocate_evidence::AddressRange;
+use colocate_machine::{Bytes, Machine, Nanos, NodeNr, PuNr, SharedPart};
 use colocate_model::{Class, Mix, Phase};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -352,6 +352,24 @@ impl Default for Plan {
             lasts: None,
         }
     }
+}
+
+/// Order to move memory of a job to a node, carried out once when its plan is applied.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PageMove {
+    /// Job whose memory moves, of all its processes.
+    pub job: JobIdx,
+    /// Address ranges to move; empty: all memory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranges: Vec<AddressRange>,
+    /// Destination by kernel node number.
+    pub to: NodeNr,
+    /// Upper bound of the bytes moved.
+    pub budget: Bytes,
+    /// Reason, in one line.
+    pub why: String,
 }
 
 /// Reason why a text is not a plan for this machine.

@@ -21,8 +21,7 @@ mod next_touch;
 pub(crate) mod testing;
 
 use crate::evidence::Evidence;
-use crate::pages::PageMove;
-use crate::plan::{Place, PlaceReason, Plan};
+use crate::plan::{PageMove, Place, PlaceReason, Plan};
 use crate::policy::Policy;
 use crate::row::PolicyRow;
 use colocate_evidence::{JobIdx, PageGroup, PageUse, PagesMoved, Source, SourceSet, TaskId};

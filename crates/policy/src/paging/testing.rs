@@ -1,7 +1,7 @@
 //! Page groups whose use is known, under a policy: for tests only.
 
 use crate::evidence::{Evidence, Quantum};
-use crate::pages::PageMove;
+use crate::plan::PageMove;
 use crate::table::PolicySpec;
 use crate::testing::machine;
 use colocate_evidence::{

@@ -293,8 +293,7 @@ fn by_last_average(now: &Quantum<'_>, oatr: f64) -> Vec<SelectedJob> {
 /// `OATR` of the waiting jobs, t/µs; 0 if no job's traffic is known.
 pub(super) fn oatr(queue: &[QueuedJob], contexts: usize) -> f64 {
     let demands: Vec<Option<f64>> = queue.iter().map(QueuedJob::to_memory).collect();
-    let mean = select::mean_of_a_thread(queue, contexts, &demands);
-    mean.unwrap_or(0.0) * contexts as f64
+    select::mean_of_a_thread(queue, contexts, &demands) * contexts as f64
 }
 
 /// `OATR` as the mean of the delivered traffic.

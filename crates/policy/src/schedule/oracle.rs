@@ -224,13 +224,9 @@ fn matched(
     threads: &[&Thread],
     losses: &mut Losses,
 ) -> Option<CoreGroups> {
-    let tasks = threads.iter().map(|thread| Task {
-        id: thread.id,
-        name: String::new(),
-        mix: Mix::default(),
-        busy: None,
-        ipc: None,
-        phase: demands.get(thread.id.job.0 as usize).cloned(),
+    let tasks = threads.iter().map(|Thread { id, .. }| {
+        let phase = demands.get(id.job.0 as usize).cloned();
+        Task { id: *id, name: String::new(), mix: Mix::default(), busy: None, ipc: None, phase }
     });
     let tasks: Vec<Task> = tasks.collect();
     let tasks: Vec<&Task> = tasks.iter().collect();
@@ -312,11 +308,9 @@ impl<'a> Whole<'a> {
         for (core, group) in self.places.cores.iter().zip(groups) {
             seated.extend(group.iter().zip(&core.pus).map(|(&at, &pu)| (at, pu, core.kind.idx())));
         }
-        let seats = seated.iter().map(|&(at, pu, kind)| PlacedTask {
-            pu,
-            demand: &self.demands[at][kind],
-            pages: &[],
-            space: self.spaces[at],
+        let seats = seated.iter().map(|&(at, pu, kind)| {
+            let demand = &self.demands[at][kind];
+            PlacedTask { pu, demand, pages: &[], space: self.spaces[at] }
         });
         let seats: Vec<PlacedTask<'_>> = seats.collect();
         let found = Solver::new(&self.model).predict(&seats);

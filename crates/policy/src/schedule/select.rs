@@ -54,78 +54,49 @@ pub(super) fn fill(
     wanted: f64,
     demand: impl Fn(&QueuedJob) -> Option<f64>,
 ) -> Vec<(usize, Selected)> {
-    let jobs = candidates(queue, contexts, demand);
+    let demands: Vec<Option<f64>> = queue.iter().map(demand).collect();
+    let mean = mean_of_a_thread(queue, contexts, &demands);
+    // A job of more threads than contexts takes all contexts.
+    let width = |at: usize| queue[at].width(contexts);
+    // Traffic of each thread of a job, t/µs.
+    let each = |at: usize| demands[at].map_or(mean, |demand| demand / width(at) as f64);
     let mut traffic = wanted;
     let mut left = contexts;
     let mut waiting = vec![true; queue.len()];
     for &(at, _) in &chosen {
-        traffic -= jobs[at].demand();
+        traffic -= each(at) * width(at) as f64;
         // A job chosen before may have more threads than there are contexts.
-        left = left.saturating_sub(jobs[at].width);
+        left = left.saturating_sub(width(at));
         waiting[at] = false;
     }
     while left > 0 {
         // May be below 0 after jobs with much traffic; then the least traffic is nearest.
         let wanted = traffic / left as f64;
-        let fitting = (0..jobs.len()).filter(|&at| waiting[at] && jobs[at].width <= left);
-        let distance = |at: usize| (wanted - jobs[at].each).abs();
+        let fitting = (0..queue.len()).filter(|&at| waiting[at] && width(at) <= left);
+        let distance = |at: usize| (wanted - each(at)).abs();
         // The first of equal distances wins, which is nearest to the head.
         let nearest = fitting.min_by(|&a, &b| distance(a).total_cmp(&distance(b)));
         let Some(at) = nearest else { break };
-        traffic -= jobs[at].demand();
-        left -= jobs[at].width;
+        traffic -= each(at) * width(at) as f64;
+        left -= width(at);
         waiting[at] = false;
-        let known = Selected::Traffic { wanted, has: jobs[at].each };
-        chosen.push((at, if jobs[at].is_known { known } else { Selected::TrafficUnknown }));
+        let known = Selected::Traffic { wanted, has: each(at) };
+        chosen.push((at, if demands[at].is_some() { known } else { Selected::TrafficUnknown }));
     }
     chosen
 }
 
-/// Contexts and traffic of a job, if chosen.
-struct JobCandidate {
-    width: usize,
-    /// Traffic of each of its threads, t/µs.
-    each: f64,
-    is_known: bool,
-}
-
-impl JobCandidate {
-    /// Traffic of the job, t/µs.
-    fn demand(&self) -> f64 {
-        self.each * self.width as f64
-    }
-}
-
-/// Candidates in the order of the queue. Unknown traffic counts as the mean of the known.
-fn candidates(
-    queue: &[QueuedJob],
-    contexts: usize,
-    demand: impl Fn(&QueuedJob) -> Option<f64>,
-) -> Vec<JobCandidate> {
-    let demands: Vec<Option<f64>> = queue.iter().map(demand).collect();
-    // 0 if no traffic is known: all jobs are then alike.
-    let mean = mean_of_a_thread(queue, contexts, &demands).unwrap_or(0.0);
-    let jobs = queue.iter().zip(demands);
-    jobs.map(|(job, demand)| {
-        // A job of more threads than contexts takes all contexts.
-        let width = job.width(contexts);
-        let each = demand.map_or(mean, |demand| demand / width as f64);
-        JobCandidate { width, each, is_known: demand.is_some() }
-    })
-    .collect()
-}
-
-/// Mean traffic of a thread over all jobs of known traffic, t/µs. `None` without such a job.
+/// Mean traffic of a thread over all jobs of known traffic, t/µs; 0 without such a job.
 pub(super) fn mean_of_a_thread(
     queue: &[QueuedJob],
     contexts: usize,
     demands: &[Option<f64>],
-) -> Option<f64> {
+) -> f64 {
     let known = queue.iter().zip(demands).filter_map(|(job, demand)| Some((job, (*demand)?)));
     let (threads, traffic) = known.fold((0, 0.0), |(threads, traffic), (job, demand)| {
         (threads + job.width(contexts), traffic + demand)
     });
-    (threads > 0).then(|| traffic / threads as f64)
+    if threads > 0 { traffic / threads as f64 } else { 0.0 }
 }
 
 /// All jobs if they fit together, else the jobs from the head on that fit.

@@ -35,9 +35,9 @@
 //!   -> test `moves_get_dearer`
 
 use crate::evidence::Evidence;
-use crate::pages::PageMove;
 use crate::paging::{Orders, PageGroupKey, since, with_memory};
 use crate::places::UsableMachine;
+use crate::plan::PageMove;
 use colocate_evidence::{PageGroup, PageUse, TaskId};
 use colocate_machine::{Machine, Nanos, NodeIdx, NodeNr};
 use std::collections::BTreeMap;
