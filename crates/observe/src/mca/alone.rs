@@ -1,6 +1,8 @@
 //! Cycles of a block alone, and the cycles of its dependencies.
 
-use super::{BlockDemand, Instruction, Mca, McaError, TargetProcessor};
+use super::{
+    BlockDemand, Each, Instruction, McaError, McaRegion, TABLE, TargetProcessor, TargetRun,
+};
 use std::collections::BTreeMap;
 
 /// Dispatch width of an unlimited front end: wider than any processor's.
@@ -8,8 +10,7 @@ const WIDE: u32 = 64;
 /// Instructions of the shorter run: several times any reorder buffer, so the difference to the
 /// longer run is of the steady state.
 const LEAST_INSTRUCTIONS: usize = 2048;
-/// Cycles that suffice for the shorter run, even with fewer instructions: each instruction then
-/// waits for another.
+/// Cycles that suffice for the shorter run: with few instructions, each waits for another.
 const MOST_CYCLES: usize = 8_192;
 /// Rounds of the shorter run. A few rounds of a long block still reach the steady state.
 const ROUNDS: std::ops::RangeInclusive<usize> = 4..=512;
@@ -70,109 +71,67 @@ impl SoloTimings {
     }
 }
 
-impl Mca {
-    /// Times each of `codes`: unchanged, with a wide front end, and with half of the reorder
-    /// buffer.
-    pub(super) fn alone(
-        &self,
-        target: &TargetProcessor,
-        codes: &[Vec<String>],
-    ) -> Result<Vec<Result<SoloTimings, McaError>>, McaError> {
-        let as_it_is = self.rounds(target, &[], codes)?;
-        let wide = self.rounds(target, &[&format!("--dispatch={WIDE}")], codes)?;
-        let divided = self.divided(target, codes)?;
-        let all = as_it_is.into_iter().zip(wide).zip(divided);
-        Ok(all
-            .map(|((as_it_is, wide), divided)| {
-                Ok(SoloTimings { as_it_is: as_it_is?, wide: wide?.cycles, divided })
-            })
-            .collect())
+impl TargetRun<'_> {
+    /// Times each of `codes` unchanged, with a wide front end, and with half a reorder buffer.
+    pub(super) fn alone(&self, codes: &[Vec<String>]) -> Each<SoloTimings> {
+        let as_it_is = self.rounds(&[], codes)?;
+        let wide = self.rounds(&[&format!("--dispatch={WIDE}")], codes)?;
+        let all = as_it_is.into_iter().zip(wide).zip(self.divided(codes)?);
+        let timings = all.map(|((as_it_is, wide), divided)| {
+            Ok(SoloTimings { as_it_is: as_it_is?, wide: wide?.cycles, divided })
+        });
+        Ok(timings.collect())
     }
 
-    fn divided(
-        &self,
-        target: &TargetProcessor,
-        codes: &[Vec<String>],
-    ) -> Result<Vec<Option<f64>>, McaError> {
-        let texts = texts(target, codes);
-        let nothing = self.regions(target, &[super::TABLE], &[NOTHING.to_owned()])?.regions;
+    fn divided(&self, codes: &[Vec<String>]) -> Result<Vec<Option<f64>>, McaError> {
+        let nothing = self.regions(&[TABLE], &[NOTHING.to_owned()])?.regions;
         let divides = matches!(&nothing[..],
             [Ok(region)] if region.slots() == [1] && region.pressure(0).is_empty());
         if !divides {
             return Ok(vec![None; codes.len()]);
         }
-        let tables = self.regions(target, &[super::TABLE], &texts)?.regions;
-        let spread: Vec<Vec<String>> = codes
-            .iter()
-            .zip(&tables)
-            .map(|(code, table)| {
-                spread(code, &table.as_ref().map_or(Vec::new(), super::McaRegion::slots))
-            })
-            .collect();
-        let timed = self.rounds(target, &[&format!("--dispatch={WIDE}")], &spread)?;
+        let tables = self.regions(&[TABLE], &texts(self.target, codes))?.regions;
+        let slots = tables.iter().map(|table| table.as_ref().map_or(Vec::new(), McaRegion::slots));
+        let spread: Vec<Vec<String>> =
+            codes.iter().zip(slots).map(|(code, slots)| spread(code, &slots)).collect();
+        let timed = self.rounds(&[&format!("--dispatch={WIDE}")], &spread)?;
         Ok(timed.into_iter().map(|timed| timed.ok().map(|timed| timed.cycles)).collect())
     }
 
     /// Steady state of each of `codes` as a loop. Codes of similar length share runs.
-    pub(super) fn rounds(
-        &self,
-        target: &TargetProcessor,
-        arguments: &[&str],
-        codes: &[Vec<String>],
-    ) -> Result<Vec<Result<Timed, McaError>>, McaError> {
+    pub(super) fn rounds(&self, arguments: &[&str], codes: &[Vec<String>]) -> Each<Timed> {
         let arguments: &[&str] = &[arguments, &TIMES_ONLY].concat();
-        let pilot = self.iterate(target, arguments, &texts(target, codes), PILOT as usize)?;
+        let pilot = self.iterate(arguments, &texts(self.target, codes), PILOT as usize)?;
         let mut by_rounds: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (at, (code, pilot)) in codes.iter().zip(&pilot).enumerate() {
-            let cycles = pilot.as_ref().ok().and_then(|region| region.cycles()).unwrap_or_default();
+            let cycles = pilot.as_ref().map_or(0, |region| region.summary.cycles);
             by_rounds.entry(enough(code.len(), cycles)).or_default().push(at);
         }
         let mut all: Vec<_> = codes.iter().map(|_| Err(McaError::Empty)).collect();
         for (rounds, places) in by_rounds {
             let codes: Vec<Vec<String>> = places.iter().map(|&at| codes[at].clone()).collect();
-            for (at, timed) in places.iter().zip(self.timed(target, arguments, &codes, rounds)?) {
-                all[*at] = timed;
+            let texts = texts(self.target, &codes);
+            let short = self.iterate(arguments, &texts, rounds)?;
+            let long = self.iterate(arguments, &texts, LONGER * rounds)?;
+            for ((at, short), long) in places.into_iter().zip(short).zip(long) {
+                all[at] = short.and_then(|short| Ok(steady(&short, &long?, rounds)));
             }
         }
         Ok(all)
     }
 
-    fn timed(
-        &self,
-        target: &TargetProcessor,
-        arguments: &[&str],
-        codes: &[Vec<String>],
-        rounds: usize,
-    ) -> Result<Vec<Result<Timed, McaError>>, McaError> {
-        let texts = texts(target, codes);
-        let short = self.iterate(target, arguments, &texts, rounds)?;
-        let long = self.iterate(target, arguments, &texts, LONGER * rounds)?;
-        let pairs = short.into_iter().zip(long);
-        Ok(pairs.map(|(short, long)| Ok(steady(&short?, &long?, rounds))).collect())
-    }
-
     /// Simulates `rounds` rounds of each of `texts`.
-    fn iterate(
-        &self,
-        target: &TargetProcessor,
-        arguments: &[&str],
-        texts: &[String],
-        rounds: usize,
-    ) -> Result<Vec<Result<super::McaRegion, McaError>>, McaError> {
+    fn iterate(&self, arguments: &[&str], texts: &[String], rounds: usize) -> Each<McaRegion> {
         let iterations = format!("--iterations={rounds}");
-        Ok(self.regions(target, &[arguments, &[iterations.as_str()]].concat(), texts)?.regions)
+        Ok(self.regions(&[arguments, &[iterations.as_str()]].concat(), texts)?.regions)
     }
 }
 
 /// Steady state of a loop by runs of `rounds` and [`LONGER`] times `rounds` rounds: the difference
 /// has neither the filling nor the draining of the pipeline.
-fn steady(short: &super::McaRegion, long: &super::McaRegion, rounds: usize) -> Timed {
-    let short_cycles = short.cycles().unwrap_or_default() as f64;
-    let long_cycles = long.cycles().unwrap_or_default() as f64;
-    Timed {
-        cycles: (long_cycles - short_cycles) / ((LONGER - 1) * rounds) as f64,
-        width: short.width().unwrap_or_default(),
-    }
+fn steady(short: &McaRegion, long: &McaRegion, rounds: usize) -> Timed {
+    let cycles = long.summary.cycles as f64 - short.summary.cycles as f64;
+    Timed { cycles: cycles / ((LONGER - 1) * rounds) as f64, width: short.summary.width }
 }
 
 /// `code` with as many no-operations after each instruction as the instruction has slots.

@@ -62,8 +62,7 @@ impl Ports {
 const NEAR: f64 = 1e-4;
 /// Limit of sets tried for one instruction, each in some nanoseconds.
 const MOST_TRIES: usize = 1_000_000;
-/// Limit of searched ports of one instruction, without resources of several units: they have 2 to
-/// that power sets.
+/// Limit of searched single-unit ports of one instruction: they have 2 to that power sets.
 const MOST_PORTS: usize = 12;
 /// Limit of different answers.
 const MOST_ANSWERS: usize = 100;
@@ -166,8 +165,7 @@ impl MicroOpSearch {
         }
     }
 
-    /// Finds all answers with as few unknown sets as possible. Returns whether the search was
-    /// complete.
+    /// Finds all answers with the fewest unknown sets; returns whether the search was complete.
     fn run(&mut self, average: &[f64], taken: &[(usize, f64)]) -> bool {
         for unknown in 0..=taken.len() {
             self.go(&mut average.to_vec(), taken, &mut Vec::new(), unknown);

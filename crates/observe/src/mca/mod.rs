@@ -89,8 +89,7 @@ pub struct Instruction {
     pub text: String,
     /// Front-end slots.
     pub slots: u32,
-    /// Distinct sets of alternative ports by name, and cycles for which one port of the set is
-    /// taken.
+    /// Distinct sets of alternative ports by name, and cycles taken of one port of the set.
     pub ports: Vec<(Vec<String>, f64)>,
     /// Whether the sets are certain; if not, one set is larger than the truth.
     pub certain: bool,
@@ -173,19 +172,16 @@ impl Mca {
     /// # Errors
     /// [`McaError::UnknownCpu`], [`McaError::Start`] or [`McaError::Printed`] for all blocks;
     /// [`McaError::Refused`] or [`McaError::Empty`] for a block.
-    pub fn analyse(
-        &self,
-        target: &TargetProcessor,
-        blocks: &[&str],
-    ) -> Result<Vec<Result<BlockDemand, McaError>>, McaError> {
+    pub fn analyse(&self, target: &TargetProcessor, blocks: &[&str]) -> Each<BlockDemand> {
+        let run = TargetRun { program: &self.program, target };
         let texts: Vec<String> = blocks.iter().map(|text| target.marked(text)).collect();
         // The table prints each instruction in LLVM's syntax, without directives and comments.
-        let table = self.regions(target, &[TABLE], &texts)?;
+        let table = run.regions(&[TABLE], &texts)?;
         let read = table.regions.iter().flatten().collect::<Vec<_>>();
-        let uses = self.uses(target, &read)?;
+        let uses = run.uses(&read)?;
         let codes: Vec<Vec<String>> =
             read.iter().map(|region| region.instructions.clone()).collect();
-        let mut alone = self.alone(target, &codes)?.into_iter();
+        let mut alone = run.alone(&codes)?.into_iter();
         let figures = table.regions.into_iter().map(|region| {
             let region = region?;
             let alone = alone.next().unwrap_or(Err(McaError::Empty))?;
@@ -195,28 +191,31 @@ impl Mca {
         Ok(figures.collect())
     }
 
-    /// Cycles per round of each of `codes` as an endless loop; a code is a list of instructions in
-    /// the default syntax.
+    /// Cycles per round of each of `codes`, instructions in default syntax, as an endless loop.
     ///
     /// # Errors
     /// As [`analyse`](Self::analyse).
-    pub fn cycles(
-        &self,
-        target: &TargetProcessor,
-        codes: &[Vec<String>],
-    ) -> Result<Vec<Result<f64, McaError>>, McaError> {
-        let timed = self.rounds(target, &[], codes)?;
+    pub fn cycles(&self, target: &TargetProcessor, codes: &[Vec<String>]) -> Each<f64> {
+        let timed = TargetRun { program: &self.program, target }.rounds(&[], codes)?;
         Ok(timed.into_iter().map(|timed| timed.map(|timed| timed.cycles)).collect())
     }
+}
 
+/// Result for each of several texts, or the error of all.
+pub type Each<T> = Result<Vec<Result<T, McaError>>, McaError>;
+
+/// Runs of the program for one processor.
+struct TargetRun<'a> {
+    program: &'a Path,
+    target: &'a TargetProcessor,
+}
+
+impl TargetRun<'_> {
     /// Port usage of each different instruction of `regions`, by its text.
-    fn uses(
-        &self,
-        target: &TargetProcessor,
-        regions: &[&McaRegion],
-    ) -> Result<BTreeMap<String, groups::Uses>, McaError> {
+    fn uses(&self, regions: &[&McaRegion]) -> Result<BTreeMap<String, groups::Uses>, McaError> {
+        let target = self.target;
         let probes = probes(target).iter().map(|text| target.marked(text));
-        let probes = self.regions(target, &[TABLE], &probes.collect::<Vec<_>>())?.regions;
+        let probes = self.regions(&[TABLE], &probes.collect::<Vec<_>>())?.regions;
         let mut averages: BTreeMap<&str, Vec<(usize, f64)>> = BTreeMap::new();
         for region in regions.iter().copied().chain(probes.iter().flatten()) {
             for (at, text) in region.instructions.iter().enumerate() {
@@ -224,7 +223,7 @@ impl Mca {
             }
         }
         let texts = averages.keys().map(|text| target.marked(text));
-        let once = self.regions(target, &["--iterations=1"], &texts.collect::<Vec<_>>())?;
+        let once = self.regions(&["--iterations=1"], &texts.collect::<Vec<_>>())?;
         let ports = ports(&once.resources);
         let taken = once.regions.iter().map(|region| Some(region.as_ref().ok()?.pressure(0)));
         let taken: Vec<Option<Vec<(usize, f64)>>> = taken.collect();
@@ -245,31 +244,30 @@ impl Mca {
         }
     }
 
-    /// Runs the program on `texts`, each a region. A refused text does not stop the others: the
-    /// rest is run again in halves.
-    fn regions(
-        &self,
-        target: &TargetProcessor,
-        arguments: &[&str],
-        texts: &[String],
-    ) -> Result<Regions, McaError> {
-        let mut all = vec![format!("-mtriple={}", target.triple), format!("-mcpu={}", target.cpu)];
-        // The text of a report is the key of an instruction, so its syntax is fixed.
-        all.push("--output-asm-variant=0".to_owned());
-        all.extend(arguments.iter().map(|&argument| argument.to_owned()));
+    /// Runs the program on `texts`, each a region. If a text is refused, the rest runs in halves.
+    fn regions(&self, arguments: &[&str], texts: &[String]) -> Result<Regions, McaError> {
         if texts.is_empty() {
             return Ok(Regions::default());
         }
+        let halves = || {
+            let (first, second) = texts.split_at(texts.len() / 2);
+            Ok(self.regions(arguments, first)?.and(self.regions(arguments, second)?))
+        };
         let size: usize = texts.iter().map(String::len).sum();
         if size > MOST_INPUT && texts.len() > 1 {
-            return self.halves(target, arguments, texts);
+            return halves();
         }
+        let TargetProcessor { triple, cpu } = self.target;
+        let mut all = vec![format!("-mtriple={triple}"), format!("-mcpu={cpu}")];
+        // The text of a report is the key of an instruction, so its syntax is fixed.
+        all.push("--output-asm-variant=0".to_owned());
+        all.extend(arguments.iter().map(|&argument| argument.to_owned()));
         let input: String =
             texts.iter().enumerate().map(|(at, text)| TargetProcessor::region(at, text)).collect();
-        match run::report(&self.program, &all, &input) {
+        match run::report(self.program, &all, &input) {
             Ok(report) => Ok(Regions::of(report, texts.len())),
             // The message names no region; halving finds the refused text.
-            Err(McaError::Refused(..)) if texts.len() > 1 => self.halves(target, arguments, texts),
+            Err(McaError::Refused(..)) if texts.len() > 1 => halves(),
             Err(refused @ McaError::Refused(..)) => {
                 let none = texts[0].lines().all(|line| line.trim().is_empty());
                 let error = if none { McaError::Empty } else { refused };
@@ -278,21 +276,9 @@ impl Mca {
             Err(error) => Err(error),
         }
     }
-
-    fn halves(
-        &self,
-        target: &TargetProcessor,
-        arguments: &[&str],
-        texts: &[String],
-    ) -> Result<Regions, McaError> {
-        let (first, second) = texts.split_at(texts.len() / 2);
-        let first = self.regions(target, arguments, first)?;
-        Ok(first.and(self.regions(target, arguments, second)?))
-    }
 }
 
-/// Limit of assembly text for one run, in bytes. A report is some twenty times as long, and is held
-/// in memory.
+/// Limit of one run's text, in bytes. The report, held in memory, is some twenty times as long.
 const MOST_INPUT: usize = 256 << 10;
 
 const TABLE: &str = "--instruction-tables";
@@ -344,8 +330,7 @@ impl TargetProcessor {
     }
 }
 
-/// Instructions that together show most sets of ports alone. Any processor of the architecture has
-/// them, so none is refused.
+/// Instructions, known to any processor of the architecture, that show most sets of ports alone.
 fn probes(target: &TargetProcessor) -> &'static [&'static str] {
     const X86: &[&str] = &[
         "addq %rax, %rcx",

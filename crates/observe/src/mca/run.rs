@@ -39,7 +39,8 @@ pub struct McaRegion {
     #[serde(rename = "ResourcePressureView", default)]
     pressure: PressureView,
     #[serde(rename = "SummaryView", default)]
-    summary: Option<McaSummary>,
+    /// All 0 without a simulation.
+    pub summary: McaSummary,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -70,12 +71,15 @@ struct Pressure {
     cycles: f64,
 }
 
-#[derive(Debug, Deserialize)]
-struct McaSummary {
+/// Simulation of a region.
+#[derive(Debug, Default, Deserialize)]
+pub struct McaSummary {
+    /// Simulated cycles from the first dispatch to the last retirement.
     #[serde(rename = "TotalCycles")]
-    cycles: u64,
+    pub cycles: u64,
+    /// Slots per cycle.
     #[serde(rename = "DispatchWidth")]
-    width: u32,
+    pub width: u32,
 }
 
 impl McaRegion {
@@ -88,17 +92,6 @@ impl McaRegion {
     pub fn pressure(&self, at: usize) -> Vec<(usize, f64)> {
         let entries = self.pressure.list.iter().filter(|entry| entry.instruction == at);
         entries.map(|entry| (entry.resource, entry.cycles)).filter(|(_, c)| *c > 0.0).collect()
-    }
-
-    /// Simulated cycles from the first dispatch to the last retirement; `None` without a
-    /// simulation.
-    pub fn cycles(&self) -> Option<u64> {
-        self.summary.as_ref().map(|summary| summary.cycles)
-    }
-
-    /// Slots per cycle; `None` without a simulation.
-    pub fn width(&self) -> Option<u32> {
-        self.summary.as_ref().map(|summary| summary.width)
     }
 }
 
@@ -141,8 +134,7 @@ fn with_input(program: &Path, arguments: &[String], input: &str) -> io::Result<O
     let stdin = child.stdin.take();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            // A program that exits without reading all reports the reason itself, so the write
-            // error is dropped.
+            // A program that exits early reports the reason itself, so the write error is dropped.
             stdin.map(|mut stdin| stdin.write_all(input.as_bytes()))
         });
         child.wait_with_output()
