@@ -1,7 +1,5 @@
 //! Exemptions: reasons why a thread must not be pinned to one PU.
 
-use std::fmt;
-
 /// Reason why a thread must not be pinned to one PU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exemption {
@@ -15,8 +13,7 @@ pub enum Exemption {
     JustForked,
     /// The process of the thread creates threads faster than they can be followed.
     Storm,
-    /// The creator of the thread's process had ended before the process was seen, so only the record of its creation says that it
-    /// belongs to a job.
+    /// The creator of the thread's process ended before the process was seen: only the record of its creation tells its job.
     Orphan,
     /// A sched_ext scheduler is loaded, under which threads are not pinned to one PU, and no smaller part of the machine has several
     /// PUs.
@@ -41,11 +38,5 @@ impl Exemption {
             }
             Self::MaskReset => "its program has set all PUs again",
         }
-    }
-}
-
-impl fmt::Display for Exemption {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.reason())
     }
 }

@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Reason for the end of a quantum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QuantumEnd {
     /// The quantum's time is over.
+    #[default]
     Elapsed,
     /// The set of usable PUs has changed; `Host::machine` and `Host::usable` have the new state.
     MachineChanged,
@@ -20,11 +21,12 @@ pub enum QuantumEnd {
 }
 
 /// Status of a task's placement.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PlacementStatus {
     /// On its PU, as confirmed by the host.
     Placed,
     /// Left to the kernel by the plan or its default placement.
+    #[default]
     LeftToKernel,
     /// Waiting under the plan: the task does not run, or only fills idle PUs, where the host lets
     /// waiting jobs fill them.
@@ -76,7 +78,7 @@ pub struct TaskCounts {
 }
 
 /// State and counts of a task since its creation.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SeenTask {
     /// Task ID.
     pub id: TaskId,
@@ -97,8 +99,7 @@ pub struct SeenTask {
     pub instructions: Option<u64>,
     /// Core cycles of the task since creation; `None` if the host does not count them.
     pub cycles: Option<u64>,
-    /// The larger of two counts: voluntary waits, and system calls that read or write. `None` if
-    /// unknown.
+    /// Larger of two counts: voluntary waits, and calls that read or write. `None` if unknown.
     pub switches: Option<u64>,
     /// Further counts; `None` without any. Boxed, as few tasks have counts where threads are many.
     pub counts: Option<Box<TaskCounts>>,
@@ -118,24 +119,7 @@ impl SeenTask {
     /// New task without any counts, created at `created` on the host's clock.
     #[must_use]
     pub fn new(id: TaskId, name: Arc<str>, created: Nanos) -> Self {
-        Self {
-            id,
-            name,
-            created,
-            ended: None,
-            cpu_time: None,
-            waited: None,
-            spun: None,
-            instructions: None,
-            cycles: None,
-            switches: None,
-            counts: None,
-            mix: None,
-            target: Place::LeftToKernel,
-            status: PlacementStatus::LeftToKernel,
-            allowed: Arc::default(),
-            last_ran: None,
-        }
+        Self { id, name, created, ..Self::default() }
     }
 
     /// Whether the task lives.
@@ -177,7 +161,7 @@ pub struct JobEnd {
 }
 
 /// State at the end of a quantum.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observation {
     /// The host's clock at the end of the quantum; 0 is the launch.
     pub at: Nanos,
@@ -194,18 +178,10 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// An observation without tasks at time 0, with every report unknown: the state before the
-    /// launch.
+    /// State before the launch: no tasks at time 0, every report unknown.
     #[must_use]
-    pub const fn empty() -> Self {
-        Self {
-            at: Nanos::ZERO,
-            end: QuantumEnd::Elapsed,
-            tasks: Vec::new(),
-            ended: Vec::new(),
-            moved: Vec::new(),
-            reports: SourceReports::NONE,
-        }
+    pub fn empty() -> Self {
+        Self::default()
     }
 
     /// Ended jobs. Their tasks may live on.

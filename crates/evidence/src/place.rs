@@ -28,8 +28,7 @@ impl Place {
         }
     }
 
-    /// The PU named by the place: a single PU, or a member of a shared part; `None` if the place
-    /// names no PU.
+    /// The PU named by the place: its only PU, or a member of its shared part; `None` without one.
     #[must_use]
     pub const fn named_pu(self) -> Option<PuNr> {
         match self {

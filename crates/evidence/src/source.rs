@@ -142,8 +142,7 @@ impl SourceSet {
     }
 }
 
-/// Reports of sources about several tasks at once; `None` for a source without reports on this
-/// host.
+/// Reports about several tasks at once; `None` for a source without reports on this host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SourceReports {
     /// Wake-ups since the start of the source, without forgotten tasks.
