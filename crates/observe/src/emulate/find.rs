@@ -33,8 +33,7 @@ impl SearchPaths {
         Self { qemu: None, plugin: None, beside, cache }
     }
 
-    /// Candidates for QEMU, in order: in the cache folder, then in `lib/colocate` beside an
-    /// installed program.
+    /// Candidates for QEMU, in order: the cache folder, `lib/colocate` beside an installed program.
     fn qemus(&self) -> Vec<PathBuf> {
         let name = concat_arch("qemu-");
         if let Some(one) = &self.qemu {

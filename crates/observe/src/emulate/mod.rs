@@ -29,7 +29,7 @@ pub use demand::phases;
 pub use find::{EmulationFailure, Emulator, SearchPaths, available};
 pub use phased::Phased;
 pub use program::{Loadable, NotLoadable};
-pub use run::RunError;
+pub use run::EmulateError;
 pub use trace::{Branches, Trace, TraceError, parse};
 
 use crate::code::{Stretch, of_trace};
@@ -58,8 +58,7 @@ pub struct EmulatedCommand<'a> {
     pub ignores_pipe: bool,
     /// Whether to record stretches of code; takes about a tenth longer.
     pub stretches: bool,
-    /// Whether to count misses of caches of any size, and branch predictions; takes several times
-    /// as long.
+    /// Whether to count misses of caches of any size, and branch predictions; several times slower.
     pub misses: bool,
     /// Largest number of phases of one thread's run; needs stretches and misses.
     pub phases: Option<usize>,
@@ -75,8 +74,7 @@ pub struct EmulatedRun {
     pub status: ExitStatus,
     /// Profile of the threads, or the reason for its absence.
     pub profile: Result<Profile, ProfileRefusal>,
-    /// Stretches of code, if requested and if there is a profile; threads that ran little have
-    /// none.
+    /// Stretches of code, if requested and if there is a profile; none of threads that ran little.
     pub stretches: Vec<Stretch>,
     /// Cache misses of each thread, in the profile's order, if requested.
     pub misses: Vec<Option<MissCounts>>,
@@ -124,17 +122,6 @@ pub enum Loss {
     /// Killed, or unable to write to the folder for temporary files.
     #[error("was killed or could not write its counts")]
     Killed,
-}
-
-/// Reason why a program could not be run.
-#[derive(Debug, Error)]
-pub enum EmulateError {
-    /// File that QEMU cannot load.
-    #[error(transparent)]
-    NotLoadable(#[from] NotLoadable),
-    /// Program that could not be started or waited for.
-    #[error(transparent)]
-    Run(#[from] RunError),
 }
 
 /// Runs a program under QEMU and counts the instructions of its threads.
@@ -220,8 +207,7 @@ fn in_order(traces: &[Trace]) -> Vec<(usize, usize)> {
     for (process, trace) in traces.iter().enumerate() {
         all.extend((0..trace.threads.len()).map(|at| (process, at)));
     }
-    // The threads of a process are in order already; the stable sort keeps it where times are
-    // equal.
+    // The threads of a process are in order already, which a stable sort keeps at equal times.
     all.sort_by_key(|(process, thread)| traces[*process].threads[*thread].start_ns);
     all
 }

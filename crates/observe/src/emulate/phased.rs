@@ -63,8 +63,7 @@ struct Merged {
     cycles: [f64; PRICES.len()],
 }
 
-/// At most `most` phases of the thread with the most instructions; `None` if its intervals were not
-/// counted.
+/// At most `most` phases of the thread with most instructions; `None` without counted intervals.
 pub(super) fn of(traces: &[Trace], most: usize) -> Option<Phased> {
     let order = in_order(traces);
     let (thread, &(process, at)) = order
@@ -126,8 +125,7 @@ fn merge(mut phases: Vec<Merged>, most: usize) -> Vec<Merged> {
     phases
 }
 
-/// Pair of phases with the least error when merged, and the error in cycles; `None` for fewer than
-/// two.
+/// Pair of phases with the least error when merged, and that error in cycles; `None` without two.
 fn least_error(phases: &[Merged]) -> Option<(f64, [usize; 2])> {
     let pairs = (0..phases.len()).flat_map(|a| (a + 1..phases.len()).map(move |b| [a, b]));
     let errors = pairs.map(|[a, b]| (phases[a].error_with(&phases[b]), [a, b]));

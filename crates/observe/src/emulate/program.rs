@@ -78,8 +78,7 @@ fn read_code(path: &Path) -> io::Result<(Vec<u8>, Metadata)> {
 
 /// Runs `script` under the interpreter named in its first line, after `#!`.
 ///
-/// The kernel passes the rest of the line as one argument, then the script's path instead of its
-/// name.
+/// The kernel passes the rest of the line as one argument, then the script's path for its name.
 fn interpreted(script: &Loadable, line: &[u8]) -> Option<Loadable> {
     let line = line.split(|byte| *byte == b'\n').next()?.trim_ascii();
     let end = line.iter().position(|byte| matches!(byte, b' ' | b'\t')).unwrap_or(line.len());

@@ -2,10 +2,9 @@
 
 #![allow(unsafe_code)] // signal, kill
 
-use super::{EmulatedCommand, Emulator, Loadable, trace::hex};
-use colocate_linux::SysError;
+use super::{EmulatedCommand, Emulator, Loadable, NotLoadable, trace::hex};
 use colocate_linux::poll::wait_readable;
-use colocate_linux::signal;
+use colocate_linux::{SysError, signal};
 use rustix::process::{self, PidfdFlags, Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -19,7 +18,10 @@ use thiserror::Error;
 
 /// Reason why a program could not be run.
 #[derive(Debug, Error)]
-pub enum RunError {
+pub enum EmulateError {
+    /// File that QEMU cannot load.
+    #[error(transparent)]
+    NotLoadable(#[from] NotLoadable),
     /// Folder for temporary files that cannot be used.
     #[error("cannot make a folder in {}: {}", .0.display(), .1)]
     Scratch(PathBuf, #[source] io::Error),
@@ -32,11 +34,11 @@ pub enum RunError {
 }
 
 /// New folder in `parent`, accessible to this user only and removed on drop.
-pub fn scratch(parent: &Path) -> Result<TempDir, RunError> {
+pub fn scratch(parent: &Path) -> Result<TempDir, EmulateError> {
     // Absolute: the program may change its working folder before its counts are written.
     let made = std::path::absolute(parent)
         .and_then(|parent| tempfile::Builder::new().prefix("colocate-").tempdir_in(parent));
-    made.map_err(|source| RunError::Scratch(parent.to_owned(), source))
+    made.map_err(|source| EmulateError::Scratch(parent.to_owned(), source))
 }
 
 /// Signals meant for the program.
@@ -57,7 +59,7 @@ pub fn run(
     loadable: &Loadable,
     command: EmulatedCommand<'_>,
     folder: &Path,
-) -> Result<ExitStatus, RunError> {
+) -> Result<ExitStatus, EmulateError> {
     let signals = signal::signalfd(&PASSED_ON)?;
     // Blocked before the start, so no signal is lost between start and wait.
     let before = signal::block(&PASSED_ON)?;
@@ -76,7 +78,7 @@ pub fn run(
             Ok(())
         });
     }
-    let started = qemu.spawn().map_err(|source| RunError::Start(emulator.qemu.clone(), source));
+    let started = qemu.spawn().map_err(|source| EmulateError::Start(emulator.qemu.clone(), source));
     let status = started.and_then(|mut child| Ok(wait(&mut child, signals.as_fd())?));
     signal::set_mask(&before);
     status
@@ -90,8 +92,7 @@ fn arguments(
     folder: &Path,
 ) -> Vec<OsString> {
     let mut plugin = b"file=".to_vec();
-    // A comma ends a value unless it is doubled. The values after it are in hexadecimal for that
-    // reason.
+    // A comma ends a value unless doubled. For that reason later values are in hexadecimal.
     for byte in emulator.plugin.as_os_str().as_bytes() {
         plugin.extend(if *byte == b',' { &b",,"[..] } else { std::slice::from_ref(byte) });
     }
@@ -131,8 +132,7 @@ fn not_an_option(path: &Path) -> OsString {
     }
 }
 
-/// Disables core files: QEMU would write the program's memory into the working folder, under its
-/// own name.
+/// Disables core files: QEMU would write the program's memory, in the working folder.
 fn no_core_file() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Core);
     let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum });
@@ -141,8 +141,7 @@ fn no_core_file() {
 /// Waits for `child`, forwarding signals.
 fn wait(child: &mut Child, signals: BorrowedFd<'_>) -> Result<ExitStatus, SysError> {
     let pid = process::Pid::from_child(child);
-    // Without pidfds (Linux before 5.3) signals are not forwarded until the exit, but the exit is
-    // seen.
+    // Without pidfds (Linux before 5.3) no signal is forwarded, but the exit is seen.
     let Ok(end) = process::pidfd_open(pid, PidfdFlags::empty()) else {
         return child.wait().map_err(wait_failed);
     };
