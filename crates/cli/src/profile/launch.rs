@@ -247,7 +247,7 @@ fn processor(cpuinfo: &Path) -> Option<String> {
     if let Some(line) = text.lines().find(|line| line.starts_with("model name")) {
         return Some(line.split_once(':')?.1.trim().to_owned());
     }
-    let cpu = cpu::from_cpuinfo(&text).first()?.cpu;
+    let cpu = cpu::from_cpuinfo(&text).first()?.1;
     (cpu != Cpu::Other).then(|| cpu.to_string())
 }
 

@@ -1,6 +1,5 @@
 //! Countable events of this machine, determined by trials.
 
-use super::cpu::Cpu;
 use super::events::{EventCode, Reading};
 use super::extras::{self, ExtraEvents};
 use super::open::{OpenGroup, Spec, Start};
@@ -12,16 +11,14 @@ use super::sysfs::{CorePmu, core_pmus};
 use super::trial::{CountedGrouping, try_out};
 
 pub use super::trial::CounterSet;
-use colocate_linux::SysError;
-use colocate_linux::Tid;
+use colocate_linux::{SysError, Tid};
 use colocate_model::Class;
 use colocate_model::stack::StackParts;
 use perf_event_open_sys::bindings as c;
 use std::path::Path;
 use thiserror::Error;
 
-/// Reason why threads cannot be counted here, with the kernel's error. `colocate doctor` names the
-/// cause and the remedy.
+/// Reason why threads cannot be counted, with the kernel's error. `colocate doctor` has the remedy.
 #[derive(Debug, Error)]
 pub enum PmuError {
     /// No counters of the cores in this folder of sysfs.
@@ -66,8 +63,7 @@ pub struct Counters {
     pub notes: Vec<String>,
     /// Reason why requested CPI stacks are missing; `None` if they are not.
     pub no_stacks: Option<String>,
-    /// Whether the machine has no other PMU of cores, used or not. If false, a thread may run where
-    /// no counter counts.
+    /// Whether no other PMU of cores exists, used or not; if false, threads may run uncounted.
     pub(super) alone: bool,
 }
 
@@ -87,7 +83,10 @@ impl Counters {
             let generic = Spec { kind: c::PERF_TYPE_HARDWARE, config: INSTRUCTIONS };
             return match try_alone(generic) {
                 // A kernel without sysfs entries whose counters work.
-                Ok(()) => Self::planned(&[unlisted()], set),
+                Ok(()) => {
+                    let (name, kind) = ("cpu".to_owned(), c::PERF_TYPE_RAW);
+                    Self::planned(&[CorePmu { name, kind, ..CorePmu::default() }], set)
+                }
                 Err(source) => {
                     let devices = sys.join("bus/event_source/devices").display().to_string();
                     Err(PmuError::None(devices, source))
@@ -128,8 +127,7 @@ impl Counters {
             _ => None,
         };
         match first {
-            // The kernel accepts an event whose counter is taken; only a trial shows that it never
-            // counts.
+            // The kernel accepts an event with a taken counter; only a trial shows that.
             Some(pmu) if found.pmus.is_empty() => Err(PmuError::Taken(pmu, busy())),
             _ => Ok(found),
         }
@@ -177,8 +175,7 @@ impl Counters {
         counters
     }
 
-    /// Parts of the CPI stacks of these counters; `None` without stacks, or if the kinds of cores
-    /// have different parts.
+    /// Parts of the CPI stacks; `None` without stacks, or if kinds of cores have different parts.
     #[must_use]
     pub fn stack_parts(&self) -> Option<StackParts> {
         let mut parts = self.pmus.iter().map(|pmu| pmu.stack.map(|plan| plan.table.parts));
@@ -236,21 +233,7 @@ impl Counters {
 fn try_alone(spec: Spec) -> Result<(), SysError> {
     OpenGroup::open(&[spec], Tid(0), Start::Now).map(drop)
 }
-/// Core PMU of a kernel without a list of PMUs.
-fn unlisted() -> CorePmu {
-    CorePmu {
-        name: "cpu".to_owned(),
-        kind: c::PERF_TYPE_RAW,
-        cpus: None,
-        cpu: Cpu::Other,
-        family: None,
-        listed: std::collections::BTreeSet::new(),
-        slots: None,
-    }
-}
-
-/// Runs `work` on a core of `pmu`; in a new thread bound to it if the machine has several kinds of
-/// cores.
+/// Runs `work` on a core of `pmu`: with several kinds of cores, in a new thread bound to it.
 fn on_its_cores(
     pmu: &CorePmu,
     alone: bool,
@@ -309,6 +292,7 @@ fn notes(pmu: &CorePmu, plan: &Grouping) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pmu::cpu::Cpu;
     use crate::pmu::plan::{grouping, wanted};
     use crate::pmu::specs::counts;
     use crate::pmu::table::{self, EventCode};
@@ -316,7 +300,7 @@ mod tests {
 
     fn pmu(cpu: Cpu, name: &str, kind: u32) -> CorePmu {
         let family = table::family(cpu, name);
-        CorePmu { name: name.to_owned(), kind, cpus: None, cpu, family, ..unlisted() }
+        CorePmu { name: name.to_owned(), kind, cpu, family, ..CorePmu::default() }
     }
 
     const P_CORE: Cpu = Cpu::Intel { family: 6, model: 151 };

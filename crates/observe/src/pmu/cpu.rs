@@ -1,9 +1,10 @@
 //! Processor model of each PU, from `/proc/cpuinfo`.
 
+use colocate_machine::PuNr;
 use std::fmt;
 
 /// A processor model, in its vendor's numbering.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Cpu {
     /// Intel, by the family and model of `CPUID` leaf 1, extended fields included.
     Intel {
@@ -32,6 +33,7 @@ pub enum Cpu {
         generation: u32,
     },
     /// Another processor, or unknown.
+    #[default]
     Other,
 }
 
@@ -49,27 +51,13 @@ impl fmt::Display for Cpu {
     }
 }
 
-/// A processor listed by the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// The kernel's CPU number.
-    pub number: u32,
-    /// Processor model.
-    pub cpu: Cpu,
-}
-
-/// Processors in the text of `/proc/cpuinfo`, in the file's order.
+/// Processors in the text of `/proc/cpuinfo`, in the file's order, by the kernel's numbers.
 ///
 /// An incomplete block gives [`Cpu::Other`]; no text makes this fail.
 #[must_use]
-pub fn from_cpuinfo(text: &str) -> Vec<Listed> {
+pub fn from_cpuinfo(text: &str) -> Vec<(PuNr, Cpu)> {
     let blocks = text.split("\n\n").map(Fields);
-    blocks
-        .filter_map(|block| {
-            let number = block.number("processor")?;
-            Some(Listed { number, cpu: block.cpu() })
-        })
-        .collect()
+    blocks.filter_map(|block| Some((PuNr(block.number("processor")?), block.cpu()))).collect()
 }
 
 /// A block of `name : value` lines.
@@ -126,7 +114,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: &[(u32, Cpu)]) {
-        let found: Vec<_> = from_cpuinfo(text).iter().map(|l| (l.number, l.cpu)).collect();
+        let found: Vec<_> = from_cpuinfo(text).iter().map(|l| (l.0.0, l.1)).collect();
         assert_eq!(found, expected);
     }
 

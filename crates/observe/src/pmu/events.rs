@@ -137,15 +137,6 @@ impl Extra {
     }
 }
 
-/// Event of a component on a family of processors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExtraRow {
-    /// Component.
-    pub extra: Extra,
-    /// Event.
-    pub code: EventCode,
-}
-
 /// Limit of the events of a CPI stack.
 pub const MOST_EVENTS: usize = 6;
 

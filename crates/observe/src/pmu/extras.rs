@@ -11,7 +11,7 @@
 use super::events::{Bundle, EventCode, EventGroup, EventKind, PmuEvent, Reading, Role};
 use super::table::Family;
 
-pub use super::events::{Extra, ExtraRow};
+pub use super::events::Extra;
 use colocate_machine::Bytes;
 use colocate_model::phase::Known;
 use colocate_model::{MissCurve, Phase, Profile, Share, ThreadProfile};
@@ -25,8 +25,8 @@ pub fn wanted(family: Option<&Family>, has: impl Fn(EventCode) -> bool) -> Vec<B
     let Some(family) = family else {
         return vec![bundle(Extra::BranchMisses, EventKind::Generic(BRANCH_MISSES))];
     };
-    let listed = family.extras.iter().filter(|row| has(row.code));
-    listed.map(|row| bundle(row.extra, EventKind::Raw(row.code))).collect()
+    let listed = family.extras.iter().filter(|(_, code)| has(*code));
+    listed.map(|&(extra, code)| bundle(extra, EventKind::Raw(code))).collect()
 }
 
 fn bundle(extra: Extra, source: EventKind) -> Bundle {
@@ -160,8 +160,7 @@ fn curve(extras: &Extras, caches: &[(u8, Bytes)]) -> Option<(MissCurve, Vec<u8>)
     let mut points: Vec<(u8, Bytes, f64)> = Vec::new();
     for &(level, size) in caches {
         let Some(found) = extras.get(Extra::Misses(level)) else { continue };
-        // Events of different levels count slightly different things; a larger cache is never taken
-        // to miss more.
+        // Levels' events count slightly different things; larger caches never miss more.
         let figure = points.last().map_or(found.figure, |(_, _, before)| found.figure.min(*before));
         points.push((level, size, figure));
     }

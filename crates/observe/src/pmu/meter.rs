@@ -32,8 +32,7 @@ use super::open::{OpenGroup, Start};
 use super::plan::{EventGroup, ROLES, Role};
 use super::scale::{ENOUGH, counted, due, is_enough};
 use super::stack::{StackPlan, of_readings};
-use colocate_linux::SysError;
-use colocate_linux::Tid;
+use colocate_linux::{SysError, Tid};
 use colocate_machine::Nanos;
 use colocate_model::Stack;
 
@@ -245,8 +244,7 @@ impl PmuSums {
         }
     }
 
-    /// Whether the figure at `place` is counted at all: it was known once, or its counter was free
-    /// for long enough.
+    /// Whether the figure at `place` is counted: once known, or its counter free for long enough.
     fn counts(&self, place: usize, groups: &[EventGroup], alone: bool) -> bool {
         let due = due(&self.latest, alone);
         let mut pairs = groups.iter().zip(&self.latest);

@@ -7,8 +7,7 @@
 
 use super::events::Reading;
 use crate::perf::{Attr, PerfEvent};
-use colocate_linux::SysError;
-use colocate_linux::Tid;
+use colocate_linux::{SysError, Tid};
 
 /// An event in perf's form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +62,7 @@ impl OpenGroup {
 
     /// Counts so far; works after the thread's exit, too.
     pub fn read(&self) -> Result<Reading, SysError> {
-        // Layout of PERF_FORMAT_GROUP: number of events, time enabled, time running, then the
-        // counts.
+        // Layout of PERF_FORMAT_GROUP: number of events, time enabled, time running, counts.
         let mut words = vec![0; 3 + self.0.len()];
         self.0[0].read(&mut words)?;
         let counts = words.split_off(3);

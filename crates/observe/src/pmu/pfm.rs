@@ -22,13 +22,8 @@ pub enum PfmError {
     #[error("pfm_initialize: {0}")]
     Start(String),
     /// Event unknown to the library, or unknown on this processor.
-    #[error("pfm_get_os_event_encoding of {event}: {reason}")]
-    Unknown {
-        /// Name of the event.
-        event: String,
-        /// The library's message.
-        reason: String,
-    },
+    #[error("pfm_get_os_event_encoding of {0}: {1}")]
+    Unknown(String, String),
 }
 
 /// `PFM_OS_PERF_EVENT` of `enum pfm_os_t`: fill in an attribute structure of perf.
@@ -105,7 +100,8 @@ impl Pfm {
 
     /// perf's `config` of the raw event `event`, written `pmu::NAME:MASK…`.
     pub fn config(&self, event: &str) -> Result<u64, PfmError> {
-        let name = CString::new(event).map_err(|error| unknown(event, error.to_string()))?;
+        let unknown = |reason| PfmError::Unknown(event.to_owned(), reason);
+        let name = CString::new(event).map_err(|error| unknown(error.to_string()))?;
         let mut attr = perf_event_attr::default();
         let mut arg = EncodeArg {
             attr: &raw mut attr,
@@ -122,7 +118,7 @@ impl Pfm {
         let code = unsafe {
             (self.encode)(name.as_ptr(), USER_LEVEL, OS_PERF_EVENT, (&raw mut arg).cast())
         };
-        if code == SUCCESS { Ok(attr.config) } else { Err(unknown(event, self.reason(code))) }
+        if code == SUCCESS { Ok(attr.config) } else { Err(unknown(self.reason(code))) }
     }
 
     fn reason(&self, code: c_int) -> String {
@@ -131,10 +127,6 @@ impl Pfm {
         // SAFETY: `text` ends in a zero byte and is never freed.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
-}
-
-fn unknown(event: &str, reason: String) -> PfmError {
-    PfmError::Unknown { event: event.to_owned(), reason }
 }
 
 fn symbol(library: *mut c_void, name: &CStr) -> Result<*mut c_void, PfmError> {
@@ -195,7 +187,7 @@ mod tests {
         let mut families = 0;
         for family in table::all().iter().filter(|family| !family.pfm.is_empty()) {
             let codes = family.rows.iter().flat_map(|row| &row.codes).copied();
-            let codes = codes.chain(family.extras.iter().map(|row| row.code));
+            let codes = codes.chain(family.extras.iter().map(|row| row.1));
             // Names in small letters are the kernel's.
             let is_pfms = |code: &EventCode| code.name.chars().all(|c| !c.is_lowercase());
             let stack = family.stack.map_or(&[][..], |table| &table.events).iter().copied();
@@ -235,7 +227,7 @@ mod tests {
         let pfm = Pfm::get().unwrap();
         // Intel's list: MEM_INST_RETIRED.ALL_LOADS is event D0H, umask 81H.
         assert_eq!(pfm.config("MEM_INST_RETIRED:ALL_LOADS"), Ok(0x81d0));
-        assert!(matches!(pfm.config("LS_DISPATCH"), Err(PfmError::Unknown { .. })));
+        assert!(matches!(pfm.config("LS_DISPATCH"), Err(PfmError::Unknown(..))));
     }
 
     #[test]
@@ -248,6 +240,6 @@ mod tests {
             error.to_string(),
             "pfm_get_os_event_encoding of no_such_pmu::NO_SUCH_EVENT: event not found"
         );
-        assert!(matches!(pfm.config("a\0b"), Err(PfmError::Unknown { .. })));
+        assert!(matches!(pfm.config("a\0b"), Err(PfmError::Unknown(..))));
     }
 }

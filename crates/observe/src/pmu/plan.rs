@@ -7,7 +7,7 @@
 
 use super::events::Extra;
 use super::stack;
-use super::table::{Base, Family, INST_SPEC};
+use super::table::{Family, INST_SPEC};
 
 pub use super::events::{Bundle, EventCode, EventGroup, EventKind, PmuEvent, Role};
 use colocate_model::Class;
@@ -34,21 +34,18 @@ pub fn wanted(family: Option<&Family>, has: impl Fn(EventCode) -> bool) -> Vec<B
         return vec![cycles, vec![generic(Role::Class(Class::Branch), BRANCHES)]];
     };
     let listed = family.rows.iter().filter(|row| {
-        let base = (row.base == Base::Begun).then_some(INST_SPEC);
+        let base = row.begun.then_some(INST_SPEC);
         row.codes.iter().copied().chain(base).all(&has)
     });
     let rows = listed.map(|row| {
-        let base = match row.base {
-            Base::Retired => Role::Instructions,
-            Base::Begun => Role::Begun,
-        };
+        let base = if row.begun { Role::Begun } else { Role::Instructions };
         let whole = PmuEvent { role: Role::Begun, base, source: EventKind::Raw(INST_SPEC) };
         let parts = row.codes.iter().map(|&code| PmuEvent {
             role: Role::Class(row.class),
             base,
             source: EventKind::Raw(code),
         });
-        (row.base == Base::Begun).then_some(whole).into_iter().chain(parts).collect()
+        row.begun.then_some(whole).into_iter().chain(parts).collect()
     });
     std::iter::once(cycles).chain(rows).collect()
 }

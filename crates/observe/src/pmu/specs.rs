@@ -5,8 +5,7 @@ use super::events::{EventKind, PmuEvent};
 use super::open::{OpenGroup, Spec, Start};
 use super::pfm::Pfm;
 use super::sysfs::CorePmu;
-use colocate_linux::SysError;
-use colocate_linux::Tid;
+use colocate_linux::{SysError, Tid};
 use perf_event_open_sys::bindings as c;
 use std::time::{Duration, Instant};
 

@@ -145,14 +145,10 @@ pub fn of_readings(
     let mut counts = [0.0; MOST_EVENTS];
     for (place, (to, _)) in (0..).zip(counts.iter_mut().zip(&plan.table.events)) {
         let count = counted(Role::Stack(place), groups, readings, alone);
-        *to = float(count.ok_or(NoStack::NotCounted)?);
+        *to = count.ok_or(NoStack::NotCounted)? as f64;
     }
     let cycles = counted(Role::Cycles, groups, readings, alone).ok_or(NoStack::NotCounted)?;
-    of_counts(plan, counts, float(cycles))
-}
-
-fn float(count: u64) -> f64 {
-    count as f64
+    of_counts(plan, counts, cycles as f64)
 }
 
 /// CPI stack of scaled `counts`, in the order of the table's events, over `cycles`.
@@ -169,7 +165,7 @@ pub fn of_counts(
         return Err(NoStack::NotCounted);
     }
     let retired = retired(plan.table.formula).map_or(1.0, |place| events[place]);
-    let nothing_retires = retired == 0.0 && cycles >= float(ENOUGH);
+    let nothing_retires = retired == 0.0 && cycles >= ENOUGH as f64;
     if nothing_retires || events.iter().all(|count| *count == 0.0) {
         return Err(NoStack::Silent);
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// PMU of all cores, or of a kind of cores.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct CorePmu {
     /// Name: `cpu`, `cpu_core`, `armv8_cortex_a72`, …
     pub name: String,
@@ -53,7 +53,7 @@ pub fn core_pmus(proc: &Path, sys: &Path) -> Vec<CorePmu> {
     pmus
 }
 
-fn core_pmu(device: &Path, processors: &[cpu::Listed]) -> Option<CorePmu> {
+fn core_pmu(device: &Path, processors: &[(PuNr, Cpu)]) -> Option<CorePmu> {
     let name = device.file_name()?.to_str()?.to_owned();
     let cpus = text(device, "cpus").and_then(|list| PuSet::parse_list(&list).ok());
     let cpus = cpus.filter(|cpus| !cpus.is_empty());
@@ -63,10 +63,8 @@ fn core_pmu(device: &Path, processors: &[cpu::Listed]) -> Option<CorePmu> {
     }
     let kind = text(device, "type")?.trim().parse().ok()?;
     // All cores of a PMU are of one model, so the first is enough.
-    let own = processors
-        .iter()
-        .find(|listed| cpus.as_ref().is_none_or(|cpus| cpus.contains(PuNr(listed.number))));
-    let cpu = own.map_or(Cpu::Other, |listed| listed.cpu);
+    let is_own = |pu| cpus.as_ref().is_none_or(|cpus| cpus.contains(pu));
+    let cpu = processors.iter().find(|(pu, _)| is_own(*pu)).map_or(Cpu::Other, |(_, cpu)| *cpu);
     let family = table::family(cpu, &name);
     let events = kernel::names(&device.join("events")).unwrap_or_default();
     let listed = events.into_iter().filter_map(|event| event.into_string().ok()).collect();

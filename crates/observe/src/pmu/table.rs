@@ -1,7 +1,7 @@
 //! Events of each family of processors: `events.toml`, read once.
 
 use super::cpu::Cpu;
-use super::events::{Extra, ExtraRow, StackTable};
+use super::events::{Extra, StackTable};
 use colocate_model::Class;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -22,17 +22,6 @@ pub enum CountUnit {
     Elements,
 }
 
-/// Whole that a class is a share of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Base {
-    /// Instructions retired: perf's generic event `instructions`.
-    #[default]
-    Retired,
-    /// Instructions started, mispredicted paths included: Arm's `INST_SPEC`.
-    Begun,
-}
-
 /// Events of a class on a family.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,9 +33,10 @@ pub struct ClassEvents {
     /// Meaning of a count.
     #[serde(default)]
     pub unit: CountUnit,
-    /// Whole of the share.
+    /// Whether the class is a share of the instructions started, mispredicted paths included
+    /// ([`INST_SPEC`]), not of those retired.
     #[serde(default)]
-    pub base: Base,
+    pub begun: bool,
 }
 
 /// Family of processors with the same events.
@@ -61,16 +51,15 @@ pub struct Family {
     /// Row for each countable class.
     pub rows: Vec<ClassEvents>,
     /// Other countable components of a demand vector.
-    pub extras: Vec<ExtraRow>,
-    /// Events of a CPI stack; `None` without known events. Arm's table depends on the events that
-    /// the kernel lists.
+    pub extras: Vec<(Extra, EventCode)>,
+    /// Events of a CPI stack, if known. Arm's table depends on the events that the kernel lists.
     pub stack: Option<&'static StackTable>,
     /// Caveat for readers of the figures, one sentence; empty if none.
     pub caveat: String,
     models: Models,
 }
 
-/// Arm's `INST_SPEC`, the whole of [`Base::Begun`].
+/// Arm's `INST_SPEC`, the whole of classes with [`ClassEvents::begun`].
 pub const INST_SPEC: EventCode = EventCode { name: "INST_SPEC", config: 0x1b };
 
 /// Form of `events.toml`.
@@ -157,9 +146,9 @@ static TABLES: LazyLock<Tables> = LazyLock::new(|| {
     Tables { families: families.collect(), stacks }
 });
 
-fn extra_rows(codes: &BTreeMap<String, EventCode>) -> Vec<ExtraRow> {
+fn extra_rows(codes: &BTreeMap<String, EventCode>) -> Vec<(Extra, EventCode)> {
     let listed = Extra::ALL.into_iter();
-    listed.filter_map(|extra| Some(ExtraRow { extra, code: *codes.get(extra.name())? })).collect()
+    listed.filter_map(|extra| Some((extra, *codes.get(extra.name())?))).collect()
 }
 
 /// All families of the table.
@@ -255,7 +244,7 @@ mod tests {
             return "unknown".to_owned();
         };
         let codes: Vec<String> = row.codes.iter().map(|c| format!("{:#x}", c.config)).collect();
-        let base = if row.base == Base::Begun { " of begun" } else { "" };
+        let base = if row.begun { " of begun" } else { "" };
         let unit = match row.unit {
             CountUnit::Instructions => "",
             CountUnit::MicroOps => " (micro-ops)",
@@ -276,8 +265,8 @@ mod tests {
         text += EXTRAS_HEAD;
         for family in all() {
             let cell = |extra| {
-                let row = family.extras.iter().find(|row| row.extra == extra);
-                row.map_or("unknown".to_owned(), |row| format!("{:#x}", row.code.config))
+                let row = family.extras.iter().find(|row| row.0 == extra);
+                row.map_or("unknown".to_owned(), |row| format!("{:#x}", row.1.config))
             };
             let cells: Vec<String> = Extra::ALL.into_iter().map(cell).collect();
             text += &format!("| {} | {} |\n", family.name, cells.join(" | "));

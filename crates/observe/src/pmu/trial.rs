@@ -101,8 +101,7 @@ fn check(
     }
 }
 
-/// Time limit of a trial. Chosen: a million instructions take a millisecond, and a turn 20 times as
-/// long.
+/// Limit of a trial. Chosen: a million instructions take a millisecond, a turn 20 times as long.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Marks the stack's events of a group that count anything in a million instructions, by index.

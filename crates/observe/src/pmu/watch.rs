@@ -5,11 +5,10 @@ use super::extras::{ExtraEvents, Extras};
 use super::open::Start;
 use crate::event::TaskEvent;
 use crate::lifecycle::{LifecycleEvents, LifecycleOptions};
-use colocate_linux::SysError;
 use colocate_linux::clock::now;
 use colocate_linux::limits::Descriptors;
 use colocate_linux::proc::Proc;
-use colocate_linux::{Pid, Tid};
+use colocate_linux::{Pid, SysError, Tid};
 use colocate_machine::Nanos;
 use colocate_model::{Mix, Share, ThreadProfile};
 use std::collections::HashMap;
@@ -265,8 +264,7 @@ impl ProcessCounters {
         self.finish_all().0
     }
 
-    /// As [`ProcessCounters::finish`], with each thread's other components of demand vectors, and
-    /// their events.
+    /// As [`ProcessCounters::finish`], with other components of demand vectors, and their events.
     #[must_use]
     pub fn finish_all(mut self) -> (CountedThreads, Vec<Extras>, ExtraEvents) {
         self.pump();

@@ -274,7 +274,7 @@ proptest! {
         let readings = [reading(1_000, 1_000, &[1_000_000, frontend, backend])];
         let plan = plan(table::stack("arm-cycles"), 0.0);
         let stack = of_readings(&plan, &groups, &readings, true).unwrap();
-        prop_assert!((stack.cycles()[0] - float(frontend)).abs() < 1e-3);
+        prop_assert!((stack.cycles()[0] - frontend as f64).abs() < 1e-3);
         prop_assert!(stack.off() < 1e-9);
     }
 
