@@ -1,7 +1,9 @@
 //! From an answer of the kernel to the cause and to the commands that remedy it.
 
+use super::place::or_unknown;
 use super::probe::Errno;
 use super::{FailureCause, Fix, Own, SystemFacts, Tier};
+use caps::Capability;
 
 /// Level of `kernel.perf_event_paranoid` up to which every user may watch its own processes at user
 /// level. Kernels of Debian and Ubuntu (and Android) have levels 3 and 4, which forbid this too and
@@ -25,7 +27,7 @@ pub fn perf_refused(errno: Errno, place: &SystemFacts, own: &Own) -> FailureCaus
         ),
         (libc::ENOSYS, Some(_)) => filtered("perf_event_open", errno, place),
         (libc::EACCES | libc::EPERM, Some(level))
-            if level > OPEN_TO_OWNERS && !place.may_watch_at_any_level() =>
+            if level > OPEN_TO_OWNERS && !place.capable(Capability::CAP_SYS_ADMIN) =>
         {
             paranoid(level, place, own)
         }
@@ -33,7 +35,7 @@ pub fn perf_refused(errno: Errno, place: &SystemFacts, own: &Own) -> FailureCaus
             filtered("perf_event_open", errno, place)
         }
         (libc::EACCES | libc::EPERM, level) => {
-            let level = level.map_or("unknown".to_owned(), |level| level.to_string());
+            let level = or_unknown(level.as_ref());
             FailureCause::of(format!(
                 "the kernel answered {errno} although kernel.perf_event_paranoid is {level} and no \
                  seccomp filter is in force: a security module (SELinux, AppArmor) forbids it; its \
@@ -95,11 +97,13 @@ fn paranoid(level: i32, place: &SystemFacts, own: &Own) -> FailureCause {
         "expected kernel.perf_event_paranoid of at most {OPEN_TO_OWNERS}, found {level}{beyond}"
     ));
     let cause = with_setting(cause, place, "kernel.perf_event_paranoid", "2");
-    match place.user {
-        // In a container without its capabilities.
-        Some(0) => cause,
-        _ => cause.with(Fix::instead(place.as_root(&format!("{} ARGUMENTS", own.program)))),
-    }
+    let run = place.as_root(&format!("{} ARGUMENTS", own.program));
+    unless_root(cause, place, Fix::instead(run))
+}
+
+/// Adds `fix`, but for root in a container without its capabilities.
+fn unless_root(cause: FailureCause, place: &SystemFacts, fix: Fix) -> FailureCause {
+    if place.user == Some(0) { cause } else { cause.with(fix) }
 }
 
 /// A seccomp filter answered in the kernel's stead.
@@ -154,7 +158,7 @@ pub fn descriptors(place: &SystemFacts) -> FailureCause {
 
 /// Rings of the default size may not be locked.
 pub fn mlock(place: &SystemFacts) -> FailureCause {
-    let found = place.mlock_kb.map_or("unknown".to_owned(), |kb| kb.to_string());
+    let found = or_unknown(place.mlock_kb.as_ref());
     let cause = FailureCause::of(format!(
         "expected kernel.perf_event_mlock_kb of at least 516, found {found}, or other programs have \
          used it up; small rings lose records when threads are created in bursts"
@@ -187,10 +191,8 @@ pub fn with_setting(
     ];
     // Containers show these settings read-only, except privileged ones.
     let outside = place.container.is_some() && place.tier() < Tier::Root;
-    fixes
-        .into_iter()
-        .map(|fix| if outside { fix.noting("outside of the container") } else { fix })
-        .fold(cause, FailureCause::with)
+    let note = |fix: Fix| if outside { fix.noting("outside of the container") } else { fix };
+    fixes.into_iter().map(note).fold(cause, FailureCause::with)
 }
 
 /// Command that adds `line` to `file`.
@@ -213,24 +215,15 @@ fn give(place: &SystemFacts, own: &Own, capabilities: &str) -> Fix {
 /// Cause for a missing capability reserved for root: with the capability in colocate's file, every
 /// user of the file could change objects of different users.
 pub fn only_root(why: &str, place: &SystemFacts, own: &Own) -> FailureCause {
-    match place.user {
-        // In a container without its capabilities.
-        Some(0) => FailureCause::of(why),
-        _ => FailureCause::of(why)
-            .with(Fix::now(place.as_root(&format!("{} ARGUMENTS", own.program)))),
-    }
+    let run = place.as_root(&format!("{} ARGUMENTS", own.program));
+    unless_root(FailureCause::of(why), place, Fix::now(run))
 }
 
-/// Cause for the refusal of eBPF programs. The capabilities are effective only while colocate uses
-/// its own program.
+/// Cause of refused eBPF. The capabilities are effective only while colocate's program is used.
 pub fn no_ebpf(place: &SystemFacts, own: &Own) -> FailureCause {
     let cause =
         only_root("expected CAP_BPF and CAP_PERFMON, found one of them missing", place, own);
-    match place.user {
-        // In a container without its capabilities.
-        Some(0) => cause,
-        _ => cause.with(give(place, own, "cap_bpf,cap_perfmon")),
-    }
+    unless_root(cause, place, give(place, own, "cap_bpf,cap_perfmon"))
 }
 
 /// Additions of the tiers above the present tier, and the command for each.

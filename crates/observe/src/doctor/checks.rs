@@ -3,65 +3,55 @@
 use super::finding::{Check, Finding, Inputs, live_code, numa_calls, ring_refused};
 use super::place::Cgroups;
 use super::probe::{Errno, Probe, Probes};
-use super::{Capability, FailureCause, Fix, Own, Section, SystemFacts, advice};
+use super::{FailureCause, Fix, Own, Section, SystemFacts, advice};
 use crate::sources;
+use caps::Capability;
 use colocate_evidence::Source;
 
-/// Row: a capability and its check.
-struct CapabilityCheck {
-    name: &'static str,
-    what: &'static str,
-    check: Check,
-}
-
-const fn row(name: &'static str, what: &'static str, check: Check) -> CapabilityCheck {
-    CapabilityCheck { name, what, check }
-}
+/// Row: name and purpose of a capability, and its check.
+type CapabilityCheck = (&'static str, &'static str, Check);
 
 const PLACING: &[CapabilityCheck] = &[
-    row("affinity", "pin this user's tasks to PUs", affinity),
-    row("other-tasks", "pin other users' tasks", other_tasks),
-    row("thread-creation", "see every thread creation at once", lifecycle),
-    row("processes", "find threads in /proc", processes),
-    row("cpuset", "place whole groups of processes", cpuset),
-    row("freezer", "pause groups of processes", freezer),
-    row("scheduler", "the kernel's own scheduler decides when tasks run", sched_ext),
+    ("affinity", "pin this user's tasks to PUs", affinity),
+    ("other-tasks", "pin other users' tasks", other_tasks),
+    ("thread-creation", "see every thread creation at once", lifecycle),
+    ("processes", "find threads in /proc", processes),
+    ("cpuset", "place whole groups of processes", cpuset),
+    ("freezer", "pause groups of processes", freezer),
+    ("scheduler", "the kernel's own scheduler decides when tasks run", sched_ext),
 ];
 
 const WATCHING: &[CapabilityCheck] = &[
-    row("live-code", "read code that JIT compilers make", live_code),
-    row("event-names", "codes of hardware events from libpfm4", event_names),
-    row("emulate", "exact counts under QEMU", emulate),
-    row("calibration", "predict with this machine's own speeds and costs", calibration),
+    ("live-code", "read code that JIT compilers make", live_code),
+    ("event-names", "codes of hardware events from libpfm4", event_names),
+    ("emulate", "exact counts under QEMU", emulate),
+    ("calibration", "predict with this machine's own speeds and costs", calibration),
 ];
 
 const MEMORY: &[CapabilityCheck] = &[
-    row("numa-calls", "ask where pages are, and move them", numa_calls),
-    row("other-memory", "read other users' code for samples, and move their pages", other_memory),
-    row("pages-stay", "pages stay where they are put", numa_balancing),
-    row("user-faults", "see which pages are written, by userfaultfd", user_faults),
-    row("page-scan", "find written pages quickly", page_scan),
+    ("numa-calls", "ask where pages are, and move them", numa_calls),
+    ("other-memory", "read other users' code for samples, and move their pages", other_memory),
+    ("pages-stay", "pages stay where they are put", numa_balancing),
+    ("user-faults", "see which pages are written, by userfaultfd", user_faults),
+    ("page-scan", "find written pages quickly", page_scan),
 ];
 
 const UPKEEP: &[CapabilityCheck] = &[
-    row("files", "keep counters and run states open", files),
-    row("journal", "put masks back after kill -9", journal),
+    ("files", "keep counters and run states open", files),
+    ("journal", "put masks back after kill -9", journal),
 ];
 
 /// The row of a source of evidence.
 const fn of_source(source: Source) -> CapabilityCheck {
-    row(source.name(), source.reports(), sources::check(source))
+    (source.name(), source.reports(), sources::check(source))
 }
 
 /// All checks, in the order of the output.
 pub fn all(place: &SystemFacts, probes: &dyn Probes, own: &Own) -> Vec<Section> {
     let inputs = Inputs { place, probes, own };
     let section = |title, rows: &[CapabilityCheck]| {
-        let found = |row: &CapabilityCheck| Capability {
-            name: row.name,
-            what: row.what,
-            ..(row.check)(&inputs)
-        };
+        let found =
+            |&(name, what, check): &CapabilityCheck| Finding { name, what, ..check(&inputs) };
         Section { title, capabilities: rows.iter().map(found).collect() }
     };
     vec![
@@ -85,7 +75,8 @@ fn affinity(inputs: &Inputs<'_>) -> Finding {
 
 fn other_tasks(inputs: &Inputs<'_>) -> Finding {
     let probe = (Probe::AffinityOfOthers, "sched_setaffinity of process 1");
-    inputs.of_others(probe, ("CAP_SYS_NICE", inputs.place.may_place_all()), |_| None)
+    let may = inputs.place.capable(Capability::CAP_SYS_NICE);
+    inputs.of_others(probe, ("CAP_SYS_NICE", may), |_| None)
 }
 
 fn lifecycle(inputs: &Inputs<'_>) -> Finding {
@@ -128,9 +119,7 @@ fn groups(inputs: &Inputs<'_>, needs: Option<&str>) -> Finding {
     let found = format!("version 2 at {point}");
     let own = own.as_ref().filter(|own| own.ours);
     if *v2_read_only {
-        let why =
-            "expected a mount that may be written to, as containers do not have; run needs none";
-        return Finding::no(format!("{found}, mounted read-only"), FailureCause::of(why));
+        return read_only(&found);
     }
     let Some(own) = own.filter(|_| inputs.place.user != Some(0)) else {
         return groups_of_root(inputs, found, inputs.place.cgroups.v2_refuses);
@@ -143,20 +132,21 @@ fn groups(inputs: &Inputs<'_>, needs: Option<&str>) -> Finding {
     Finding::no(found, FailureCause::of(why).with(Fix::now(format!("echo +{needs} | {tee}"))))
 }
 
+fn read_only(found: &str) -> Finding {
+    let why = "expected a mount that may be written to, as containers do not have; run needs none";
+    Finding::no(format!("{found}, mounted read-only"), why)
+}
+
 /// Control groups that only root may change, as all of version 1 and some of version 2. `refuses`
 /// is the kernel's error on creating a group.
 fn groups_of_root(inputs: &Inputs<'_>, found: String, refuses: Option<Errno>) -> Finding {
     match (refuses, inputs.place.user) {
         (Some(Errno(libc::EROFS)), _) => {
-            let why = "expected a mount that may be written to, as containers do not have; run needs none";
-            return Finding::no(format!("{found}, mounted read-only"), FailureCause::of(why));
+            return read_only(&found);
         }
         (Some(errno), Some(0)) => {
             let why = "expected groups that this user may change, found those of another user namespace; run needs none";
-            return Finding::no(
-                format!("{found}, not to be changed ({errno})"),
-                FailureCause::of(why),
-            );
+            return Finding::no(format!("{found}, not to be changed ({errno})"), why);
         }
         (None, Some(0)) => return Finding::yes(found),
         _ => {}
@@ -174,11 +164,11 @@ fn cpuset(inputs: &Inputs<'_>) -> Finding {
         }
         (Some(v2), None) => Finding::no(
             format!("version 2 at {v2} without the controller"),
-            FailureCause::of(format!("expected cpuset in {v2}/cgroup.controllers; run needs none")),
+            format!("expected cpuset in {v2}/cgroup.controllers; run needs none"),
         ),
         (None, None) => Finding::no(
             "no control groups are mounted",
-            FailureCause::of("expected a cgroup2 or cpuset mount; run needs none"),
+            "expected a cgroup2 or cpuset mount; run needs none",
         ),
     }
 }
@@ -193,7 +183,7 @@ fn freezer(inputs: &Inputs<'_>) -> Finding {
         }
         (None, None) => Finding::no(
             "no control groups are mounted",
-            FailureCause::of("expected a cgroup2 or freezer mount; signals pause single processes"),
+            "expected a cgroup2 or freezer mount; signals pause single processes",
         ),
     }
 }
@@ -204,10 +194,8 @@ fn sched_ext(inputs: &Inputs<'_>) -> Finding {
         Some("disabled") => Finding::yes("sched_ext is there and unused"),
         Some(state) => Finding::partly(
             format!("sched_ext is {state}"),
-            FailureCause::of(
-                "a sched_ext scheduler is loaded; it keeps to affinity masks, but decides by rules \
-                 of its own when threads run",
-            ),
+            "a sched_ext scheduler is loaded; it keeps to affinity masks, but decides by rules of \
+             its own when threads run",
         ),
     }
 }
@@ -240,7 +228,7 @@ fn emulate(inputs: &Inputs<'_>) -> Finding {
 }
 
 fn other_memory(inputs: &Inputs<'_>) -> Finding {
-    let may = inputs.place.may_read_all_memory();
+    let may = inputs.place.capable(Capability::CAP_SYS_PTRACE);
     let probe = (Probe::MovePagesOfOthers, "move_pages of another process");
     inputs.of_others(probe, ("CAP_SYS_PTRACE", may), |errno| {
         let is_for_want = errno.0 == libc::EPERM && !may && !inputs.place.filtered();
@@ -291,8 +279,8 @@ const FILES_WANTED: u64 = 4096;
 
 fn files(inputs: &Inputs<'_>) -> Finding {
     let Some((soft, hard)) = inputs.place.descriptors else {
-        let cause = FailureCause::of("the limit on open files is not known");
-        return Finding::partly("/proc/self/limits cannot be read", cause);
+        let why = "the limit on open files is not known";
+        return Finding::partly("/proc/self/limits cannot be read", why);
     };
     let found = format!("limit {soft}, may be raised to {hard}");
     // The soft limit is raised when it is reached; only the hard one stops us.

@@ -23,13 +23,13 @@ impl Finding {
     }
 
     /// Finding of a capability that does not work.
-    pub(crate) fn no(found: impl Into<String>, cause: FailureCause) -> Self {
-        Self { status: Status::No, cause: Some(cause), ..Self::yes(found) }
+    pub(crate) fn no(found: impl Into<String>, cause: impl Into<FailureCause>) -> Self {
+        Self { status: Status::No, cause: Some(cause.into()), ..Self::yes(found) }
     }
 
     /// Finding of a capability that works with a limit.
-    pub(crate) fn partly(found: impl Into<String>, cause: FailureCause) -> Self {
-        Self { status: Status::Partly, cause: Some(cause), ..Self::yes(found) }
+    pub(crate) fn partly(found: impl Into<String>, cause: impl Into<FailureCause>) -> Self {
+        Self { status: Status::Partly, cause: Some(cause.into()), ..Self::yes(found) }
     }
 }
 

@@ -100,6 +100,12 @@ pub struct FailureCause {
     pub fixes: Vec<Fix>,
 }
 
+impl<T: Into<String>> From<T> for FailureCause {
+    fn from(why: T) -> Self {
+        Self::of(why)
+    }
+}
+
 impl FailureCause {
     /// A cause without a remedy.
     #[must_use]
@@ -151,8 +157,7 @@ pub enum Tier {
     OwnProcess,
     /// Also counting events of other users' programs, by `CAP_PERFMON`.
     Perfmon,
-    /// Also placing other users' tasks, and moving pages shared by several processes, by
-    /// `CAP_SYS_NICE`.
+    /// Also placing other users' tasks, and moving shared pages, by `CAP_SYS_NICE`.
     SysNice,
     /// Everything.
     Root,
@@ -190,8 +195,7 @@ pub struct Own {
     pub journal: Result<String, String>,
     /// QEMU that loads our plugin, or the reason for its absence.
     pub emulator: Result<String, String>,
-    /// Counters of CPI stacks, as reported by [`crate::pmu::stacks`], or the reason for their
-    /// absence.
+    /// Counters of CPI stacks by [`crate::pmu::stacks`], or the reason for their absence.
     pub stacks: Result<String, String>,
     /// Policies, with the evidence needed by each on this machine.
     pub policies: Vec<Needs>,

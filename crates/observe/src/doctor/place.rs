@@ -5,6 +5,7 @@ use caps::Capability;
 use colocate_files::cgroup::Memberships;
 use colocate_files::kernel::{self, Mount};
 use rustix::fs::{Access, AtFlags};
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -132,7 +133,8 @@ impl SystemFacts {
         }
     }
 
-    fn capable(&self, capability: Capability) -> bool {
+    /// Whether this process has `capability`, or may take it for watching.
+    pub(crate) fn capable(&self, capability: Capability) -> bool {
         self.capabilities & capability.bitmask() != 0
     }
 
@@ -142,28 +144,10 @@ impl SystemFacts {
         self.capable(Capability::CAP_PERFMON) || self.capable(Capability::CAP_SYS_ADMIN)
     }
 
-    /// Whether this process is exempt from `kernel.perf_event_paranoid`.
-    #[must_use]
-    pub fn may_watch_at_any_level(&self) -> bool {
-        self.capable(Capability::CAP_SYS_ADMIN)
-    }
-
-    /// Whether this user may place other users' tasks.
-    #[must_use]
-    pub fn may_place_all(&self) -> bool {
-        self.capable(Capability::CAP_SYS_NICE)
-    }
-
-    /// Whether this user may read other users' memory, as required by `move_pages`.
-    #[must_use]
-    pub fn may_read_all_memory(&self) -> bool {
-        self.capable(Capability::CAP_SYS_PTRACE)
-    }
-
     /// Privileges of this process.
     #[must_use]
     pub fn tier(&self) -> Tier {
-        match (self.user, self.may_place_all(), self.may_watch_all()) {
+        match (self.user, self.capable(Capability::CAP_SYS_NICE), self.may_watch_all()) {
             (Some(0), true, true) => Tier::Root,
             (_, true, _) => Tier::SysNice,
             (_, false, true) => Tier::Perfmon,
@@ -187,7 +171,7 @@ impl SystemFacts {
     #[must_use]
     pub fn facts(&self) -> Vec<Fact> {
         let tier = self.tier().name();
-        let user = self.user.map_or("unknown".to_owned(), |user| user.to_string());
+        let user = or_unknown(self.user.as_ref());
         let seccomp = match self.seccomp {
             Some(0) => "no filter",
             Some(1) => "strict mode",
@@ -195,7 +179,6 @@ impl SystemFacts {
             _ => "unknown",
         };
         let below = if self.virtual_machine { "a virtual machine" } else { "no hypervisor seen" };
-        let nodes = self.nodes.map_or("unknown".to_owned(), |count| count.to_string());
         let container = match self.container {
             Some(kind) => format!("{kind}, by the traces it leaves"),
             None => "none seen".to_owned(),
@@ -204,7 +187,7 @@ impl SystemFacts {
             Fact { name: "kernel", value: or_unknown(self.kernel.as_ref()) },
             Fact { name: "user", value: format!("{user}, tier {tier}") },
             Fact { name: "cpus allowed", value: or_unknown(self.cpus_allowed.as_ref()) },
-            Fact { name: "numa nodes", value: nodes },
+            Fact { name: "numa nodes", value: or_unknown(self.nodes.as_ref()) },
             Fact { name: "machine", value: below.to_owned() },
             Fact { name: "container", value: container },
             Fact { name: "seccomp", value: seccomp.to_owned() },
@@ -241,8 +224,8 @@ fn container(root: &Path) -> Option<&'static str> {
     }
 }
 
-fn or_unknown(value: Option<&String>) -> String {
-    value.cloned().unwrap_or("unknown".to_owned())
+pub(super) fn or_unknown(value: Option<&impl ToString>) -> String {
+    value.map_or("unknown".to_owned(), ToString::to_string)
 }
 
 /// Whether the file at `path` contains `name`.
@@ -282,15 +265,8 @@ fn descriptors(limits: &str) -> Option<(u64, u64)> {
 }
 
 fn count_nodes(entries: fs::ReadDir) -> usize {
-    entries
-        .flatten()
-        .filter(|entry| {
-            entry.file_name().to_str().is_some_and(|name| {
-                let number = name.strip_prefix("node");
-                number.is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()))
-            })
-        })
-        .count()
+    let number = |name: &OsStr| name.to_str()?.strip_prefix("node")?.parse::<u32>().ok();
+    entries.flatten().filter(|entry| number(&entry.file_name()).is_some()).count()
 }
 
 fn cgroups(root: &Path, mounts: &str, own: &str, user: Option<u32>) -> Cgroups {
@@ -396,7 +372,7 @@ mod tests {
         assert_eq!(place.distribution.as_deref(), Some("rocky rhel fedora"));
         assert_eq!(place.container, Some("Docker"));
         assert_eq!(place.tier(), Tier::SysNice);
-        assert!(place.may_watch_all() && place.may_place_all());
+        assert!(place.may_watch_all() && place.capable(Capability::CAP_SYS_NICE));
         assert_eq!(place.descriptors, Some((1024, 524_288)));
         assert_eq!(place.paranoid, Some(-1));
         assert!(place.virtual_machine && place.hides_processes);

@@ -44,13 +44,11 @@ impl fmt::Display for Errno {
 pub enum Probe {
     /// `sched_setaffinity` on a child, to its present mask, and reading the mask back.
     Affinity,
-    /// Permission for `sched_setaffinity` on process 1. The call has a mask that the kernel refuses
-    /// after the permission check.
+    /// `sched_setaffinity` on process 1, with a mask that is refused after the permission check.
     AffinityOfOthers,
     /// Software event that counts the calling thread, read once.
     CountTime,
-    /// Hardware event `instructions` on the calling thread, until it has counted; `EBUSY` if every
-    /// counter is in use.
+    /// `instructions` on the calling thread, until counted; `EBUSY` if every counter is in use.
     CountInstructions,
     /// All events of the backend `pmu` at once; `EBUSY` if they have to be multiplexed.
     CountTogether,
@@ -60,8 +58,7 @@ pub enum Probe {
     TaskEventsSmall,
     /// Samples of the instruction pointer on a child, inherited.
     Samples,
-    /// Loading and attaching the eBPF program that counts wake-ups; `ENOEXEC` if this build has
-    /// none.
+    /// Loading and attaching the eBPF program for wake-ups; `ENOEXEC` if this build has none.
     LoadEbpf,
     /// Samples of the tracepoint `sched:sched_waking` on each PU; `ENOENT` if tracefs is not
     /// mounted, `ENXIO` if this is not the first PID namespace, whose numbers samples have.
