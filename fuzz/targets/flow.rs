@@ -54,5 +54,5 @@ fuzz_target!(|data: &[u8]| {
     if let Some(mut drawn) = AnalysedCode::of(judged, at, &mut budget) {
         let _ = drawn.judge(at, &|target| target & 1 == 0, &mut budget);
     }
-    let _ = live::code_around(isa, start, code, at, &mut StepBudget::of(live::MOST_STEPS));
+    let _ = live::code_around(judged, at, &mut StepBudget::of(live::MOST_STEPS));
 });

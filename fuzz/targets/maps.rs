@@ -3,7 +3,7 @@
 
 use colocate_linux::Pid;
 use colocate_linux::proc::code_maps;
-use colocate_observe::sample::maps::{Origin, Spaces};
+use colocate_observe::sample::maps::{CodeLocation, Spaces};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -16,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
         }
         // One without an address changes nothing.
         let is_some = map.start < map.end;
-        if let Origin::File(file, offset_b) = spaces.origin(pid, map.start)
+        if let CodeLocation::File(file, offset_b) = spaces.origin(pid, map.start)
             && is_some
         {
             let known = spaces.file(file).expect("it is mapped");

@@ -14,7 +14,7 @@ fuzz_target!(|data: &[u8]| {
         read += whole.len();
         let _ = record.at();
         match record {
-            PerfRecord::Map { by, map } => {
+            PerfRecord::Map(by, map) => {
                 assert!(map.path.len() < whole.len() && !map.path.contains(&0));
                 spaces.map(by.pid, &map, FileId::of_record(whole));
             }

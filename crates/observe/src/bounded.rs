@@ -16,8 +16,7 @@ const MOST_B: u64 = 1 << 26;
 /// Bytes of a string, at most.
 const LONGEST_STRING_B: u64 = 4096;
 
-/// Input for [`object`], limited to 64 MiB. Reads beyond the limit fail like reads beyond the end
-/// of the file.
+/// Input for [`object`], limited to 64 MiB. Reads beyond fail like those beyond the file's end.
 pub struct BoundedFile {
     file: File,
     length_b: u64,
@@ -33,12 +32,6 @@ impl BoundedFile {
     pub fn of(file: File) -> std::io::Result<Self> {
         let length_b = file.metadata()?.len();
         Ok(Self { file, length_b, left_b: Cell::new(MOST_B), pieces: Arena::new() })
-    }
-}
-
-impl std::fmt::Debug for BoundedFile {
-    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        to.debug_struct("BoundedFile").field("file", &self.file).finish_non_exhaustive()
     }
 }
 

@@ -21,11 +21,9 @@ pub enum TaskEvent {
         pid: Pid,
         /// The thread.
         tid: Tid,
-        /// Process of the creator: the task's own process for a further thread, another process for
-        /// a first thread.
+        /// Process of the creator: the task's own for a further thread, another for a first thread.
         parent_pid: Pid,
-        /// Creator thread, or the thread that takes over the task's number; if unknown, the first
-        /// thread of `parent_pid`.
+        /// Creator, or thread that takes over the number; else the first thread of `parent_pid`.
         parent_tid: Tid,
         /// Whether the task was found in `/proc`, which does not show the creator thread.
         found: bool,

@@ -12,8 +12,7 @@ use std::path::Path;
 /// Bytes searched for a build ID: linkers put notes before the code. Chosen.
 const HEAD_B: u64 = 1 << 20;
 
-/// Maximum size of a file identified by a hash of its content, in bytes. Chosen: seconds of
-/// hashing.
+/// Largest file identified by a hash of its content, in bytes. Chosen: seconds of hashing.
 const MOST_B: u64 = 1 << 30;
 
 /// Identity of the regular file at `path`: `build-id:HEX` with a build ID from the linker, else
@@ -46,8 +45,7 @@ pub fn of_file(path: &Path) -> io::Result<String> {
     }
 }
 
-/// Build ID in the notes of an executable with the first bytes `head`. An empty note identifies
-/// nothing.
+/// Build ID in the notes of an executable with the first bytes `head`; not an empty one.
 fn build_id<Elf: FileHeader<Endian = Endianness>>(head: &[u8]) -> Option<&[u8]> {
     let header = Elf::parse(head).ok()?;
     let endian = header.endian().ok()?;

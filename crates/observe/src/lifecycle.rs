@@ -37,11 +37,9 @@ pub use storm::BURST;
 
 use crate::event::TaskEvent;
 use crate::perf::{PerfRecord, SampleId};
-use colocate_linux::SysError;
-use colocate_linux::affinity;
 use colocate_linux::clock::now;
 use colocate_linux::proc::{Proc, online_cpus};
-use colocate_linux::{Pid, Tid};
+use colocate_linux::{Pid, SysError, Tid, affinity};
 use colocate_machine::PuNr;
 use order::EventOrder;
 use reports::TaskRings;
@@ -96,8 +94,7 @@ const RING_PAGES: usize = 16;
 /// shorter-lived threads mask and CPU time are not read.
 const READ_LATER: Duration = Duration::from_millis(100);
 
-/// Time between two reads of the rings in a storm. Chosen: a ring has room for the creations of
-/// several times as long.
+/// Time between two reads in a storm. Chosen: a ring has room for several times as long.
 const READ_IN_STORM: Duration = Duration::from_millis(10);
 
 /// Maximum number of ring reads until every watched task has events of its own. Chosen: meanwhile a
@@ -111,7 +108,10 @@ const MOST_TO_OPEN: usize = 64;
 /// Watcher of the tasks of one or more programs.
 #[derive(Debug)]
 pub struct LifecycleEvents {
-    source: LifecycleSource,
+    /// Reports of the kernel, if used.
+    reports: Option<TaskRings>,
+    /// Reason for the lack of reports, unless the options request none.
+    without_perf: Option<SysError>,
     proc: Proc,
     order: EventOrder,
     /// Events found when watching began.
@@ -126,22 +126,6 @@ pub struct LifecycleEvents {
     has_uncovered_cpus: bool,
 }
 
-#[derive(Debug)]
-enum LifecycleSource {
-    Perf(TaskRings),
-    Proc { why: Option<SysError> },
-}
-
-impl LifecycleSource {
-    /// Reports of the kernel, if used.
-    const fn reports(&self) -> Option<&TaskRings> {
-        match self {
-            Self::Perf(reports) => Some(reports),
-            Self::Proc { .. } => None,
-        }
-    }
-}
-
 impl LifecycleEvents {
     /// Watches process `pid` and its descendants from now on.
     ///
@@ -154,13 +138,12 @@ impl LifecycleEvents {
     /// known. A process that is gone is reported as ended.
     #[must_use]
     pub fn watch(pid: Pid, options: &LifecycleOptions) -> Self {
-        let source = match (!options.without_perf).then(|| TaskRings::open(options)) {
-            Some(Ok(reports)) => LifecycleSource::Perf(reports),
-            Some(Err(why)) => LifecycleSource::Proc { why: Some(why) },
-            None => LifecycleSource::Proc { why: None },
-        };
+        let opened = (!options.without_perf).then(|| TaskRings::open(options)).transpose();
+        let (reports, without_perf) =
+            opened.map_or_else(|why| (None, Some(why)), |reports| (reports, None));
         let mut lifecycle = Self {
-            source,
+            reports,
+            without_perf,
             scans: Scans::new(options.proc.check().err()),
             next_read: Instant::now(),
             proc: options.proc.clone(),
@@ -182,23 +165,22 @@ impl LifecycleEvents {
         self.add_all(&[pid]);
     }
 
-    /// Adds these processes and their descendants to the watched tasks. A single scan of `/proc`
-    /// finds all their tasks.
+    /// Adds these processes and their descendants, found by a single scan of `/proc`.
     pub fn add_all(&mut self, pids: &[Pid]) {
         // Processes watched before have their events, and so has all that they create.
         let before: BTreeSet<Pid> = self.order.tree.processes().collect();
         pids.iter().for_each(|pid| self.order.tree.add(*pid));
         self.scan_below(pids);
-        if self.source.reports().is_some_and(TaskRings::of_every_task) {
+        if self.reports.as_ref().is_some_and(TaskRings::of_every_task) {
             return;
         }
         let mut late = false;
         for process in self.order.tree.processes().filter(|process| !before.contains(process)) {
-            let LifecycleSource::Perf(reports) = &mut self.source else { break };
+            let Some(reports) = &mut self.reports else { break };
             match reports.open_on(&self.proc, process, &mut self.bytes) {
                 Ok(all) => late |= !all,
                 Err(why) => {
-                    self.source = LifecycleSource::Proc { why: Some(why) };
+                    (self.reports, self.without_perf) = (None, Some(why));
                     late = true;
                 }
             }
@@ -216,17 +198,17 @@ impl LifecycleEvents {
         let mut watched = BTreeSet::new();
         for _ in 0..READS_TO_LEAVE {
             self.read_in_order(events);
-            let LifecycleSource::Perf(reports) = &mut self.source else { return };
+            let Some(reports) = &mut self.reports else { return };
             let new: Vec<Tid> =
                 self.order.tree.tasks().filter(|tid| watched.insert(*tid)).collect();
             if new.is_empty() {
-                return reports.leave_others(&mut self.bytes);
+                break;
             }
             if !reports.open_also(new) {
                 return;
             }
         }
-        if let LifecycleSource::Perf(reports) = &mut self.source {
+        if let Some(reports) = &mut self.reports {
             reports.leave_others(&mut self.bytes);
         }
     }
@@ -244,19 +226,17 @@ impl LifecycleEvents {
         }
     }
 
-    /// Records the end of these threads of a reaped process, whatever `/proc` or the kernel
-    /// reports.
+    /// Records the end of a reaped process's threads, whatever `/proc` or the kernel reports.
     pub fn reaped(&mut self, tids: impl IntoIterator<Item = Tid>) {
         for tid in tids {
             self.order.tree.forget(tid);
         }
     }
 
-    /// Forgets a process added by [`LifecycleEvents::add`] after its end and its descendants' ends,
-    /// and closes its descriptors.
+    /// Forgets an added process after its end and its descendants', and closes its descriptors.
     pub fn forget(&mut self, pid: Pid) {
-        if let LifecycleSource::Perf(reports) = &mut self.source {
-            reports.close(pid.first_thread());
+        if let Some(reports) = &mut self.reports {
+            reports.rings.detach(pid.first_thread());
         }
         self.order.storms.forget(pid);
     }
@@ -271,7 +251,7 @@ impl LifecycleEvents {
     /// programs 4 % of its time (virtual machine with 2 PUs). Without permission to watch every
     /// task, events do not wait.
     pub fn set_prompt(&mut self, is_prompt: bool) {
-        if let LifecycleSource::Perf(reports) = &mut self.source {
+        if let Some(reports) = &mut self.reports {
             reports.set_prompt(is_prompt);
         }
     }
@@ -285,9 +265,10 @@ impl LifecycleEvents {
     /// the per-task events. The CPU-wide event is lost when its CPU goes offline; per-task events
     /// replace it.
     pub fn set_allowed_cpus(&mut self, cpus: impl IntoIterator<Item = PuNr>) -> Vec<PuNr> {
-        let LifecycleSource::Perf(reports) = &self.source else { return Vec::new() };
+        let Some(reports) = &self.reports else { return Vec::new() };
         let cpus: Vec<PuNr> = cpus.into_iter().collect();
-        let uncovered = cpus.iter().copied().filter(|cpu| !reports.has(*cpu)).collect::<Vec<_>>();
+        let uncovered =
+            cpus.iter().copied().filter(|cpu| !reports.rings.has(*cpu)).collect::<Vec<_>>();
         self.has_uncovered_cpus = !uncovered.is_empty();
         if reports.of_every_task() && self.allowed.iter().any(|cpu| !cpus.contains(cpu)) {
             let mut first = std::mem::take(&mut self.first);
@@ -303,17 +284,13 @@ impl LifecycleEvents {
 
     /// Whether some creations and ends are only visible in `/proc`.
     fn needs_proc(&self) -> bool {
-        self.has_uncovered_cpus || self.source.reports().is_none()
+        self.has_uncovered_cpus || self.reports.is_none()
     }
 
-    /// Reason for the use of `/proc` instead of kernel events; `None` if events are used, or if the
-    /// options request none.
+    /// Reason for the use of `/proc` instead of kernel events; `None` if they are used or unwanted.
     #[must_use]
     pub fn without_perf(&self) -> Option<&SysError> {
-        match &self.source {
-            LifecycleSource::Perf(_) => None,
-            LifecycleSource::Proc { why } => why.as_ref(),
-        }
+        self.without_perf.as_ref()
     }
 
     /// Reason why `/proc` is unusable; `None` if usable.
@@ -326,19 +303,18 @@ impl LifecycleEvents {
     /// when each new thread would wake the reader.
     #[must_use]
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
-        let reports = self.source.reports().filter(|_| !self.reads_by_time());
+        let reports = self.reports.as_ref().filter(|_| !self.reads_by_time());
         reports.map(TaskRings::fds).unwrap_or_default()
     }
 
-    /// Maximum sleep of a reader that misses nothing, unless [`LifecycleEvents::fds`] wake it;
-    /// `None` if they always do.
+    /// Longest sleep of a reader unless [`LifecycleEvents::fds`] wake it; `None` if they always do.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
         // Events that were read already make no descriptor readable.
         if !self.first.is_empty() || self.order.has_newer {
             return Some(Duration::ZERO);
         }
-        let waits = self.source.reports().is_some_and(|reports| !reports.is_prompt());
+        let waits = self.reports.as_ref().is_some_and(|reports| !reports.is_prompt);
         let read = (self.reads_by_time() || waits).then_some(self.next_read);
         let next = [self.scans.next, read].into_iter().flatten().min();
         next.map(|next| next.saturating_duration_since(Instant::now()))
@@ -355,8 +331,8 @@ impl LifecycleEvents {
     pub fn drain(&mut self, events: &mut Vec<TaskEvent>) {
         events.append(&mut self.first);
         self.read_in_order(events);
-        let may_leave = |reports: &TaskRings| reports.has_many_others() && reports.may_leave();
-        if self.source.reports().is_some_and(may_leave)
+        let may_leave = |reports: &TaskRings| reports.has_many_others() && !reports.stays;
+        if self.reports.as_ref().is_some_and(may_leave)
             && self.order.tree.tasks().nth(MOST_TO_OPEN).is_none()
         {
             self.leave_others(events);
@@ -380,7 +356,7 @@ impl LifecycleEvents {
 
     /// Whether the rings are read at intervals, and no event wakes a reader.
     fn reads_by_time(&self) -> bool {
-        self.order.storms.is_any() || self.source.reports().is_some_and(TaskRings::has_many_others)
+        self.order.storms.is_any() || self.reports.as_ref().is_some_and(TaskRings::has_many_others)
     }
 }
 

@@ -51,12 +51,10 @@ struct KnownTask {
     hidden: Option<Tid>,
 }
 
-/// Number of threads below which their children are read, and the machine's processes are not
-/// counted. Chosen.
+/// Threads below which children are read without counting the machine's processes. Chosen.
 const FEW_THREADS: usize = 32;
 
-/// Number of readings of a thread's name: at first it is its creator's name, and soon after its
-/// own. Chosen.
+/// Readings of a thread's name: at first it is its creator's, and soon its own. Chosen.
 const NAMES_READ: u8 = 3;
 
 impl Tree {
@@ -155,8 +153,7 @@ impl Tree {
         }
     }
 
-    /// Time of the last scan that found the end of a thread of a living process; `None` if no scan
-    /// did.
+    /// Time of the last scan that missed a thread of a living process; `None` if no scan did.
     pub fn lost_thread(&self, pid: Pid) -> Option<Nanos> {
         self.processes.get(&pid)?.lost_thread
     }

@@ -185,8 +185,7 @@ fn share_of(work: Option<&PortWork>, kind: WorkKind) -> f64 {
     let Some(PortWork::Kinds(kinds)) = work else { return 0.0 };
     kinds.iter().find(|(of, _)| *of == kind).map_or(0.0, |(_, share)| *share)
 }
-/// Kinds of work whose units some of LLVM's tables lack: the table of Golden Cove starts a division
-/// in every cycle.
+/// Kinds of work whose units some tables of LLVM lack: Golden Cove's starts a division each cycle.
 const DIVISIONS: [WorkKind; 2] = [WorkKind::IntDiv, WorkKind::FloatDiv];
 
 /// Front-end cycles of a taken jump. The next fetch address is known only when the jump has been

@@ -118,8 +118,7 @@ pub fn of_trace(trace: &Trace, order_of: impl Fn(i32) -> Option<u32>) -> Vec<Str
     stretches.collect()
 }
 
-/// Converts a stretch of a process; `weight` is the number of instructions of `thread` that the
-/// stretch represents.
+/// Converts a stretch, which represents `weight` instructions of `thread`.
 pub fn of_one(
     trace: &Trace,
     stretch: &trace::BlockSequence,

@@ -21,8 +21,7 @@ use std::collections::BTreeMap;
 /// Budget per outgoing edge: four look-ups in maps.
 const STEPS_A_WAY: u64 = 200;
 
-/// Walks along `flows` until the walk has `length` instructions, no edge continues, or `budget` is
-/// spent.
+/// Walks along `flows` up to `length` instructions, until no edge continues or `budget` is spent.
 pub fn walk(
     graph: &Graph,
     flows: &Flows,

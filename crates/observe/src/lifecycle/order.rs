@@ -2,7 +2,7 @@
 //! what it created.
 
 use super::storm::{EventTreatment, Storms};
-use super::{LifecycleEvents, LifecycleSource, event};
+use super::{LifecycleEvents, event};
 use crate::event::TaskEvent;
 use crate::perf::{PerfRecord, parse};
 use crate::tree::Tree;
@@ -20,8 +20,7 @@ const READS_FOR_ORDER: usize = 4;
 /// meanwhile the executing thread may wait for a PU, on a busy machine for several time slices.
 const EXEC_TAKES: Nanos = Nanos::from_secs(1);
 
-/// Maximum time for which an event waits for earlier events. Chosen: earlier events are in the
-/// rings already.
+/// Maximum wait of an event for earlier events. Chosen: these are in the rings already.
 const KEPT_EARLY: Nanos = Nanos::from_secs(1);
 
 /// Watched tasks, and the events that wait for earlier ones.
@@ -58,7 +57,7 @@ impl LifecycleEvents {
             // reaped.
             self.scans.later();
         }
-        if let LifecycleSource::Perf(reports) = &mut self.source
+        if let Some(reports) = &mut self.reports
             && reports.of_every_task()
         {
             reports.pass_over(drop_others(&mut self.order.early, begun));
@@ -75,17 +74,16 @@ impl LifecycleEvents {
         }
     }
 
-    /// Moves the rings' records to `early`, in the order of time, and returns the number of records
-    /// dropped by the kernel.
+    /// Moves the rings' records to `early`, by time; returns the number that the kernel dropped.
     ///
     /// If some may be missing, `/proc` is scanned at once and periodically from then on: a task
     /// that ends during a scan is still listed, and nothing else reports its end.
     fn read_rings(&mut self) -> u64 {
-        let LifecycleSource::Perf(reports) = &mut self.source else { return 0 };
+        let Some(reports) = &mut self.reports else { return 0 };
         let full = reports.take(&mut self.bytes);
         let mut lost = 0;
         for record in parse(&self.bytes) {
-            if let PerfRecord::Lost { count } = record {
+            if let PerfRecord::Lost(count) = record {
                 lost += count;
             }
             self.order.early.extend(event(&record));
@@ -154,8 +152,7 @@ impl EventOrder {
         root_ended
     }
 
-    /// Whether the creation of the event's task, or of its creator's process, has not been
-    /// read yet.
+    /// Whether the creation of the event's task, or of its creator's process, is still unread.
     fn is_early(&self, event: &TaskEvent) -> bool {
         match event {
             TaskEvent::Ended { tid, .. } | TaskEvent::Named { tid, .. } => !self.tree.has(*tid),
@@ -190,8 +187,7 @@ impl EventOrder {
         }
     }
 
-    /// Events found by a scan of `/proc`, with renewed first threads for processes that lost
-    /// threads by an exec.
+    /// Events found in `/proc`, with new first threads of processes that lost threads by an exec.
     ///
     /// Any of the lost threads may have executed the program and have the first thread's number
     /// now. `/proc` shows a thread with this number, as before; the kernel's records would report
@@ -209,14 +205,7 @@ impl EventOrder {
                 self.exec_after_loss(event).filter(|(_, _, tid)| !is_created(&found, *tid))
             {
                 all.push(TaskEvent::Ended { at, pid, tid });
-                all.push(TaskEvent::Created {
-                    at,
-                    pid,
-                    tid,
-                    parent_pid: pid,
-                    parent_tid: tid,
-                    found: true,
-                });
+                all.push(found_alone(at, pid));
             }
             all.push(event.clone());
         }
@@ -250,8 +239,7 @@ impl EventOrder {
     pub(super) fn add_unread(&mut self, pid: Pid, at: Nanos, events: &mut Vec<TaskEvent>) {
         let tid = pid.first_thread();
         if !self.tree.has(tid) && exists(pid, tid) {
-            let created =
-                TaskEvent::Created { at, pid, tid, parent_pid: pid, parent_tid: tid, found: true };
+            let created = found_alone(at, pid);
             self.tree.learn(&created);
             events.push(created);
         }
@@ -261,6 +249,12 @@ impl EventOrder {
 /// Whether an event ends a task or may end further threads of its process.
 fn is_end(event: &TaskEvent) -> bool {
     matches!(event, TaskEvent::Ended { .. } | TaskEvent::Named { exec: true, .. })
+}
+
+/// First thread of a process, found without its creator.
+fn found_alone(at: Nanos, pid: Pid) -> TaskEvent {
+    let tid = pid.first_thread();
+    TaskEvent::Created { at, pid, tid, parent_pid: pid, parent_tid: tid, found: true }
 }
 
 fn is_created(found: &[TaskEvent], of: Tid) -> bool {

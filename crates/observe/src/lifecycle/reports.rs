@@ -2,11 +2,9 @@
 
 use super::LifecycleOptions;
 use crate::perf::{Attr, PerfRecord, Rings, parse};
-use colocate_linux::SysError;
 use colocate_linux::limits::Descriptors;
 use colocate_linux::proc::Proc;
-use colocate_linux::{Pid, Tid};
-use colocate_machine::PuNr;
+use colocate_linux::{Pid, SysError, Tid};
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -25,21 +23,19 @@ const LATER: u32 = 32 << 10;
 #[derive(Debug)]
 pub(super) struct TaskRings {
     /// A reader is woken at each of their records.
-    rings: Rings,
+    pub rings: Rings,
     /// Rings of system-wide records while no reader has to be woken at once; disabled otherwise.
     lazy: Option<Rings>,
-    is_prompt: bool,
+    /// Whether each event wakes a reader.
+    pub is_prompt: bool,
     /// Number of records of unwatched tasks, and the beginning of the count.
     of_others: (usize, Instant),
     /// Whether opening per-task events has failed.
-    stays: bool,
+    pub stays: bool,
 }
 
 impl TaskRings {
     /// Opens system-wide events if permitted, and otherwise no event yet.
-    ///
-    /// # Errors
-    /// As [`Rings::map`].
     pub fn open(options: &LifecycleOptions) -> Result<Self, SysError> {
         let cpus = &options.cpus;
         let pages = options.ring_pages;
@@ -57,9 +53,6 @@ impl TaskRings {
     }
 
     /// Opens events on all threads of a process; whether the kernel will report the end of each.
-    ///
-    /// # Errors
-    /// As [`attach_all`].
     pub fn open_on(
         &mut self,
         proc: &Proc,
@@ -70,14 +63,13 @@ impl TaskRings {
         attach_all(&mut self.rings, &attr, proc, pid, bytes)
     }
 
-    /// Opens events on these threads beside the system-wide events. After a failure the system-wide
-    /// events stay for good.
+    /// Opens events on these threads, too. After a failure the system-wide events stay for good.
     pub fn open_also(&mut self, tids: Vec<Tid>) -> bool {
         let attr = Attr::task_events(AT_ONCE).inherited();
         let rings = &mut self.rings;
         let done = tids.into_iter().try_for_each(|tid| attach(rings, &attr, tid).map(drop));
         if done.is_err() {
-            self.rings.detach_all();
+            self.rings.detach_if(|_| true);
             self.stays = true;
         }
         done.is_ok()
@@ -91,16 +83,6 @@ impl TaskRings {
         self.is_prompt = true;
         // Where one cannot be switched off, others are passed over as before.
         let _ = self.rings.end_every();
-    }
-
-    /// Closes the events of a thread.
-    pub fn close(&mut self, tid: Tid) {
-        self.rings.detach(tid);
-    }
-
-    /// Whether each event wakes a reader.
-    pub fn is_prompt(&self) -> bool {
-        self.is_prompt
     }
 
     /// Sets whether each event wakes a reader, where every task is reported.
@@ -117,11 +99,6 @@ impl TaskRings {
     pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
         let lazy = self.lazy.as_ref().filter(|_| !self.is_prompt);
         lazy.unwrap_or(&self.rings).fds().collect()
-    }
-
-    /// Whether `cpu` has a ring.
-    pub fn has(&self, cpu: PuNr) -> bool {
-        self.rings.has(cpu)
     }
 
     /// As [`Rings::take`].
@@ -145,25 +122,17 @@ impl TaskRings {
         self.of_others.0 += count;
     }
 
-    /// Whether events may be opened on each watched task.
-    pub fn may_leave(&self) -> bool {
-        !self.stays
-    }
-
     /// Whether records of unwatched tasks are so frequent that per-task events cost less.
     pub fn has_many_others(&self) -> bool {
         self.of_every_task() && self.of_others.0 > MOST_OF_OTHERS
     }
 }
 
-/// Opens `attr` on every thread of `pid`, including threads created meanwhile; `bytes` collects
-/// incoming records.
+/// Opens `attr` on all threads of `pid`, also new ones; `bytes` collects incoming records.
 ///
 /// Returns whether the kernel will report the end of each thread. An exiting thread cannot be
 /// watched any more, but `/proc` lists it until its memory is freed.
-///
-/// # Errors
-/// As [`Rings::attach`], except that ended threads are skipped.
+/// Ended threads are skipped.
 pub(crate) fn attach_all(
     rings: &mut Rings,
     attr: &Attr,

@@ -11,8 +11,7 @@ const FIRST_SCAN_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum time between two scans after a loss. Chosen: no thread takes longer to end.
 const LONGEST_SCAN_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Inverse of the maximum CPU share of scanning `/proc`, in parts of a core. Chosen: half of the
-/// share for all watching.
+/// Inverse of the largest share of a core for scans. Chosen: half of the share for all watching.
 const SCAN_SHARE: u32 = 100;
 
 /// Schedule of the scans.

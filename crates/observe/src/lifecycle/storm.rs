@@ -18,16 +18,13 @@ use colocate_linux::{Pid, Tid};
 use colocate_machine::Nanos;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Threads that may be created at once without being a storm. Chosen: pools have as many threads as
-/// PUs, or a few times as many.
+/// Threads created at once without a storm. Chosen: pools have one or a few for each PU.
 pub const BURST: u64 = 1_000;
 
-/// Minimum lifetime of a thread in a storm to be reported. Chosen: shorter-lived threads are not
-/// worth placing.
+/// Lifetime from which a thread of a storm is reported. Chosen: below, placing is not worth it.
 const LIVED: Nanos = Nanos::from_millis(100);
 
-/// Time between two reports of long-lived threads of a storm: a batch costs readers less than
-/// single reports. Chosen.
+/// Time between two reports of a storm's threads: a batch costs readers less. Chosen.
 const LATE_EVERY: Nanos = Nanos::from_millis(500);
 
 /// Rate limit with a burst: a generic cell rate algorithm.

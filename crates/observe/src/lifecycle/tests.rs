@@ -20,7 +20,8 @@ fn lifecycle() -> LifecycleEvents {
     let mut order = EventOrder::new(None);
     order.tree.learn(&created(0, 10, 10, 1));
     LifecycleEvents {
-        source: LifecycleSource::Proc { why: None },
+        reports: None,
+        without_perf: None,
         proc: Proc::default(),
         order,
         first: Vec::new(),

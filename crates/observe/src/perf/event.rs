@@ -2,9 +2,7 @@
 
 #![allow(unsafe_code)] // perf_event_open and its ioctls
 
-use colocate_linux::SysError;
-use colocate_linux::Tid;
-use colocate_linux::privilege;
+use colocate_linux::{SysError, Tid, privilege};
 use colocate_machine::PuNr;
 use perf_event_open_sys as sys;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

@@ -12,5 +12,5 @@ pub use record::{
     split,
 };
 pub(crate) use ring::Ring;
-pub(crate) use rings::Rings;
+pub(crate) use rings::{EVERY, Rings};
 pub(crate) use tracepoint::{Tracepoint, TracepointError, TracepointRecord};

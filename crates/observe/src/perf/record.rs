@@ -39,13 +39,8 @@ pub enum PerfRecord<'a> {
         /// Whether an exec set the name.
         exec: bool,
     },
-    /// Executable mapping of a process.
-    Map {
-        /// Thread that created the mapping.
-        by: SampleId,
-        /// The mapping.
-        map: ExecutableMapping<'a>,
-    },
+    /// Executable mapping of a process, created by a thread.
+    Map(SampleId, ExecutableMapping<'a>),
     /// Sample of the instruction pointer.
     Sample {
         /// Running thread.
@@ -59,17 +54,9 @@ pub enum PerfRecord<'a> {
         rest: &'a [u8],
     },
     /// Event count at a thread's exit.
-    Count {
-        /// Thread.
-        of: SampleId,
-        /// Count.
-        value: u64,
-    },
-    /// Records dropped from a full ring.
-    Lost {
-        /// Number of records.
-        count: u64,
-    },
+    Count(SampleId, u64),
+    /// Number of records dropped from a full ring.
+    Lost(u64),
     /// Record of another type, or malformed.
     Other,
 }
@@ -83,8 +70,7 @@ pub struct ExecutableMapping<'a> {
     pub length_b: u64,
     /// Offset of the mapping in the file, in bytes.
     pub offset_b: u64,
-    /// Path of the file; a name in brackets, or one that begins with `//`, for memory without a
-    /// file.
+    /// Path of the file; for memory without one, a name in brackets or beginning with `//`.
     pub path: &'a [u8],
 }
 
@@ -134,10 +120,10 @@ impl PerfRecord<'_> {
             Self::Fork { created: of, .. }
             | Self::Exit(of)
             | Self::Comm { of, .. }
-            | Self::Map { by: of, .. }
+            | Self::Map(of, _)
             | Self::Sample { of, .. }
-            | Self::Count { of, .. } => Some(of),
-            Self::Lost { .. } | Self::Other => None,
+            | Self::Count(of, _) => Some(of),
+            Self::Lost(_) | Self::Other => None,
         }
     }
 }
@@ -180,10 +166,8 @@ fn record(kind: u32, misc: u16, body: &[u8]) -> Option<PerfRecord<'_>> {
             let offset_b = fields.u64()?;
             // Device, inode, generation, protection and flags are not used here.
             fields.skip(32)?;
-            PerfRecord::Map {
-                by,
-                map: ExecutableMapping { start, length_b, offset_b, path: fields.text() },
-            }
+            let path = fields.text();
+            PerfRecord::Map(by, ExecutableMapping { start, length_b, offset_b, path })
         }
         c::PERF_RECORD_SAMPLE => {
             let ip = fields.u64()?;
@@ -196,20 +180,19 @@ fn record(kind: u32, misc: u16, body: &[u8]) -> Option<PerfRecord<'_>> {
         c::PERF_RECORD_READ => {
             let at = fields.trailing_stamp()?.at;
             let of = SampleId { at, pid: Pid(fields.i32()?), tid: Tid(fields.i32()?) };
-            PerfRecord::Count { of, value: fields.u64()? }
+            PerfRecord::Count(of, fields.u64()?)
         }
         c::PERF_RECORD_LOST => {
             // The event's ID.
             fields.skip(8)?;
-            PerfRecord::Lost { count: fields.u64()? }
+            PerfRecord::Lost(fields.u64()?)
         }
-        c::PERF_RECORD_LOST_SAMPLES => PerfRecord::Lost { count: fields.u64()? },
+        c::PERF_RECORD_LOST_SAMPLES => PerfRecord::Lost(fields.u64()?),
         _ => PerfRecord::Other,
     })
 }
 
-/// User-mode registers in the rest of a sample, in the order of their numbers; none for kernel
-/// threads.
+/// User-mode registers in a sample's rest, in the order of their numbers; none of kernel threads.
 fn registers(rest: &[u8]) -> impl Iterator<Item = u64> {
     let mut fields = Fields(rest);
     // CPU and padding, then the ABI: 0 (PERF_SAMPLE_REGS_ABI_NONE) without registers.
@@ -221,8 +204,7 @@ fn registers(rest: &[u8]) -> impl Iterator<Item = u64> {
 /// Number of general registers before the instruction pointer in the kernel's numbering of x86-64.
 const BEFORE_IP: usize = 8;
 
-/// User-mode instruction pointer of a sample, if requested: the end of the system call for a sample
-/// in the kernel.
+/// User-mode instruction pointer, if requested: in the kernel, the end of the system call.
 pub fn caller(rest: &[u8]) -> Option<u64> {
     // The number of registers shows which were requested.
     match registers(rest).count() {
@@ -264,8 +246,7 @@ pub struct Accessed {
 /// instructions, and without an address.
 pub fn accessed(rest: &[u8]) -> Option<Accessed> {
     let mut fields = Fields(rest);
-    // The address, the CPU, the source of the data (`union perf_mem_data_src` of
-    // linux/perf_event.h).
+    // Address, CPU, source (`union perf_mem_data_src` of linux/perf_event.h).
     let address = fields.u64().filter(|address| *address != 0)?;
     fields.skip(8)?;
     let source = fields.u64()?;
@@ -391,7 +372,7 @@ mod tests {
         let map =
             ExecutableMapping { start: 0x1000, length_b: 0x2000, offset_b: 0x3000, path: b"/a/b" };
         let record = bytes(c::PERF_RECORD_MMAP2, 0, &body);
-        assert_eq!(only(&record), PerfRecord::Map { by: of(5), map });
+        assert_eq!(only(&record), PerfRecord::Map(of(5), map));
     }
 
     #[test]
@@ -463,14 +444,11 @@ mod tests {
     fn final_count_and_losses() {
         let body = [&[10, 11][..], &wide(1234), &stamp(5)].concat();
         let record = bytes(c::PERF_RECORD_READ, 0, &body);
-        assert_eq!(only(&record), PerfRecord::Count { of: of(5), value: 1234 });
+        assert_eq!(only(&record), PerfRecord::Count(of(5), 1234));
         let body = [&wide(7)[..], &wide(3), &stamp(5)].concat();
-        assert_eq!(only(&bytes(c::PERF_RECORD_LOST, 0, &body)), PerfRecord::Lost { count: 3 });
+        assert_eq!(only(&bytes(c::PERF_RECORD_LOST, 0, &body)), PerfRecord::Lost(3));
         let body = [&wide(4)[..], &stamp(5)].concat();
-        assert_eq!(
-            only(&bytes(c::PERF_RECORD_LOST_SAMPLES, 0, &body)),
-            PerfRecord::Lost { count: 4 }
-        );
+        assert_eq!(only(&bytes(c::PERF_RECORD_LOST_SAMPLES, 0, &body)), PerfRecord::Lost(4));
     }
 
     #[test]
@@ -479,7 +457,7 @@ mod tests {
         all.extend(bytes(c::PERF_RECORD_EXIT, 0, &[10]));
         all.extend(bytes(c::PERF_RECORD_LOST_SAMPLES, 0, &wide(4)));
         let found: Vec<PerfRecord<'_>> = parse(&all).collect();
-        assert_eq!(found, [PerfRecord::Other, PerfRecord::Other, PerfRecord::Lost { count: 4 }]);
+        assert_eq!(found, [PerfRecord::Other, PerfRecord::Other, PerfRecord::Lost(4)]);
     }
 
     #[test]

@@ -66,8 +66,7 @@ impl Ring {
         self.data_b
     }
 
-    /// Appends all waiting records to `into` and frees their room in the ring. Returns the number
-    /// of bytes appended.
+    /// Appends all waiting records to `into`, freeing their room; returns the number of bytes.
     pub fn take(&mut self, into: &mut Vec<u8>) -> usize {
         let before = into.len();
         // Acquire: makes the kernel's writes before its move of the head visible. Only this process

@@ -6,8 +6,7 @@
 //! permission, on this process, and is never enabled; or it reports every task.
 
 use super::{Attr, PerfEvent, Ring};
-use colocate_linux::SysError;
-use colocate_linux::{Pid, Tid};
+use colocate_linux::{Pid, SysError, Tid};
 use colocate_machine::PuNr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use std::sync::Arc;
 const ROOM_FOR_AN_END_B: usize = 256;
 
 /// Instead of a TID: every thread that runs on the event's CPU (perf_event_open(2)).
-const EVERY: Tid = Tid(-1);
+pub const EVERY: Tid = Tid(-1);
 
 /// Rings of some CPUs, and the events that write to them.
 #[derive(Debug)]
@@ -59,20 +58,6 @@ impl Rings {
         Ok(Self { every: true, ..Self::map_for(attr, EVERY, cpus, pages)? })
     }
 
-    /// As [`Rings::map_every`], with the events `others` as well.
-    ///
-    /// # Errors
-    /// As [`Rings::map_every`].
-    pub fn map_every_of(
-        (first, others): (&Attr, &[Attr]),
-        cpus: &[PuNr],
-        pages: usize,
-    ) -> Result<Self, SysError> {
-        let mut rings = Self::map_every(first, cpus, pages)?;
-        others.iter().try_for_each(|attr| rings.attach(attr, EVERY))?;
-        Ok(rings)
-    }
-
     fn map_for(attr: &Attr, of: Tid, cpus: &[PuNr], pages: usize) -> Result<Self, SysError> {
         let mut rings = Self {
             carriers: Vec::new(),
@@ -107,18 +92,12 @@ impl Rings {
     }
 
     /// Stops reports of every task; attached events go on. Records already written stay.
-    ///
-    /// # Errors
-    /// As [`Rings::switch`].
     pub fn end_every(&mut self) -> Result<(), SysError> {
         self.every = false;
         self.switch(false)
     }
 
     /// Enables or disables the reports of every task.
-    ///
-    /// # Errors
-    /// The kernel's.
     pub fn switch(&self, on: bool) -> Result<(), SysError> {
         self.carriers.iter().try_for_each(|(_, ring)| ring.event().switch(on))
     }
@@ -148,17 +127,13 @@ impl Rings {
         Ok(())
     }
 
-    /// Closes all events; their records stay in the rings.
-    pub fn detach_all(&mut self) {
-        self.detach_if(|_| true);
-    }
-
     /// Closes the events opened for thread `tid`, with their inherited copies.
     pub fn detach(&mut self, tid: Tid) {
         self.detach_if(|of| of == tid);
     }
 
-    fn detach_if(&mut self, closes: impl Fn(Tid) -> bool) {
+    /// Closes the events of these threads; their records stay in the rings.
+    pub fn detach_if(&mut self, closes: impl Fn(Tid) -> bool) {
         let counts = self.counts_lost;
         let lost = &mut self.lost.0;
         self.events.retain(|(tid, event)| {

@@ -37,21 +37,11 @@ pub enum TracepointError {
     #[error("tracefs is not mounted at /sys/kernel/tracing")]
     NotMounted,
     /// Unreadable file.
-    #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// Path of the file.
-        path: PathBuf,
-        /// The kernel's error.
-        source: io::Error,
-    },
-    /// Malformed file.
-    #[error("{}: expected {expected}, found none", path.display())]
-    Malformed {
-        /// Path of the file.
-        path: PathBuf,
-        /// Expected content.
-        expected: &'static str,
-    },
+    #[error("cannot read {}: {}", .0.display(), .1)]
+    Read(PathBuf, #[source] io::Error),
+    /// Malformed file, and its expected content.
+    #[error("{}: expected {}, found none", .0.display(), .1)]
+    Malformed(PathBuf, &'static str),
 }
 
 impl TracepointError {
@@ -59,8 +49,8 @@ impl TracepointError {
     pub fn errno(&self) -> i32 {
         match self {
             Self::NotMounted => libc::ENOENT,
-            Self::Read { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
-            Self::Malformed { .. } => libc::EINVAL,
+            Self::Read(_, source) => source.raw_os_error().unwrap_or(libc::EIO),
+            Self::Malformed(..) => libc::EINVAL,
         }
     }
 }
@@ -91,15 +81,14 @@ pub enum TracepointRecord {
 }
 
 impl Tracepoint {
-    /// Finds the tracepoint `event`, e.g. `sched/sched_waking`, in a tracefs mounted at one of
-    /// `places`.
+    /// Finds the tracepoint `event`, e.g. `sched/sched_waking`, in a tracefs at one of `places`.
     ///
     /// # Errors
     /// [`TracepointError`]; by default tracefs is readable by root only.
     pub fn find(places: &[&Path], event: &str) -> Result<Self, TracepointError> {
         for place in places {
             match Self::read(&place.join("events").join(event)) {
-                Err(TracepointError::Read { source, .. })
+                Err(TracepointError::Read(_, source))
                     if source.kind() == io::ErrorKind::NotFound => {}
                 found => return found,
             }
@@ -110,14 +99,14 @@ impl Tracepoint {
     fn read(folder: &Path) -> Result<Self, TracepointError> {
         let path = folder.join("id");
         let id = read_text(&path)?.trim().parse().ok();
-        let id = id.ok_or(TracepointError::Malformed { path, expected: "a number" })?;
+        let id = id.ok_or(TracepointError::Malformed(path, "a number"))?;
         let path = folder.join("format");
         let format = read_text(&path)?;
         let flags = "unsigned char common_flags";
         let flags_at = offset(&format, flags, size_of::<u8>())
-            .ok_or_else(|| TracepointError::Malformed { path: path.clone(), expected: flags })?;
+            .ok_or_else(|| TracepointError::Malformed(path.clone(), flags))?;
         let pid_at = offset(&format, "pid_t pid", size_of::<i32>())
-            .ok_or(TracepointError::Malformed { path, expected: "pid_t pid" })?;
+            .ok_or(TracepointError::Malformed(path, "pid_t pid"))?;
         Ok(Self { id, flags_at, pid_at })
     }
 
@@ -171,8 +160,7 @@ impl Tracepoint {
 }
 
 fn read_text(path: &Path) -> Result<String, TracepointError> {
-    kernel::read_text(path)
-        .map_err(|source| TracepointError::Read { path: path.to_owned(), source })
+    kernel::read_text(path).map_err(|source| TracepointError::Read(path.to_owned(), source))
 }
 /// Whether the thread of a sample is in a system call, by its sampled registers: ABI, then result
 /// register. Kernel threads have no registers.
@@ -180,8 +168,7 @@ fn is_in_system_call(mut registers: Fields<'_>) -> bool {
     registers.u64().is_some_and(|abi| abi != 0) && registers.u64() == Some(IN_SYSTEM_CALL)
 }
 
-/// Offset of a field of `size` bytes in the data of a tracepoint, by the tracepoint's `format`
-/// file.
+/// Offset of a field of `size` bytes in a tracepoint's data, by its `format` file.
 fn offset(format: &str, field: &str, size: usize) -> Option<usize> {
     format.lines().find_map(|line| {
         let mut parts = line.trim().strip_prefix("field:")?.split(';').map(str::trim);

@@ -253,8 +253,7 @@ impl Clock {
         self.period == period && self.contents.covers(contents) && self.cpus == watch.cpus
     }
 
-    /// Adds process `pid` to a subscriber. Returns whether the kernel will report the exit of each
-    /// thread.
+    /// Adds process `pid` to a subscriber; whether the kernel will report the exit of each thread.
     fn add(&mut self, id: u32, pid: Pid) -> Result<bool, SysError> {
         if self.subscribers.len() > 1 {
             // The process may have inherited events that another subscriber has opened, as the
@@ -323,8 +322,7 @@ impl Clock {
         self.close_unused();
         self.subscribers.insert(id, stopped);
         self.take(Nanos(u64::MAX));
-        // The kernel reports a loss with the next record, so losses at the very end are only in the
-        // counts.
+        // The kernel reports a loss with the next record: the last losses are only in the counts.
         self.count_lost(0);
         if let Some(stopped) = self.subscribers.get_mut(&id) {
             stopped.added.clear();
@@ -339,8 +337,7 @@ impl Clock {
             self.subscribers.values_mut().for_each(|subscriber| subscriber.queued.full = true);
         }
         let mut records: Vec<(&[u8], PerfRecord<'_>)> = split(bytes).collect();
-        // The rings are read one after the other, and a record may be newer than one of a later
-        // ring.
+        // The rings are read one after the other: a record may be newer than one of a later ring.
         records.sort_by_key(|(_, record)| record.at());
         for (whole, record) in records {
             // Records without a time, as of losses, are older than any.
@@ -354,7 +351,7 @@ impl Clock {
 
     fn deliver(&mut self, whole: &[u8], record: &PerfRecord<'_>) {
         match record {
-            PerfRecord::Lost { count } => self.count_lost(*count),
+            PerfRecord::Lost(count) => self.count_lost(*count),
             PerfRecord::Fork { created, parent_pid, .. } if created.pid != *parent_pid => {
                 if let Some(of) = self.events_of.get(parent_pid) {
                     self.events_of.insert(created.pid, *of);
@@ -443,8 +440,7 @@ impl Subscription {
         Self { clock, id, period, with_kernel, proc }
     }
 
-    /// Adds process `pid` and all that it creates. Returns whether the kernel will report the exit
-    /// of each thread.
+    /// As [`Clock::add`]: process `pid` and all that it creates.
     pub fn add(&self, pid: Pid) -> Result<bool, SysError> {
         lock(&self.clock).add(self.id, pid)
     }

@@ -28,8 +28,7 @@ pub const MOST_STEPS: u64 = 500_000_000;
 /// Length limit of an unwind table, in bytes. Chosen: eight times LLVM 22's, the largest found.
 const LARGEST_UNWIND_B: u64 = 1 << 26;
 
-/// Limit of a file's functions, by unwind table and by symbols each: 64 MiB. Chosen: thirteen times
-/// those of LLVM 22.
+/// Limit of functions by unwind table and by symbols each: 64 MiB. Chosen: 13 times LLVM 22's.
 const MOST_FUNCTIONS: usize = 1 << 21;
 
 /// Limit of the CIEs (common information entries) of an unwind table, some 10 MB. Chosen: linkers
@@ -122,8 +121,7 @@ impl Tables {
         function.contains(&address).then(|| function.clone())
     }
 
-    /// Bytes of `file` at `addresses`, at most `most_b`; fewer at the end of a segment, none
-    /// outside of segments.
+    /// Bytes of `file` at `addresses` as far as their segment, at most `most_b`.
     #[must_use]
     pub fn bytes(
         &self,
@@ -360,8 +358,7 @@ impl<R: ReadAt + ?Sized> TableReader<'_, R> {
         Some(found)
     }
 
-    /// Adds the function ranges of a symbol table to `found`; symbols without a size are empty
-    /// ranges.
+    /// Adds the ranges of a symbol table's functions to `found`, empty ones without a size.
     fn symbol_ranges(
         &mut self,
         table: ElfTable,

@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 /// A file of code, as the kernel distinguishes files of the same path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
-    /// Major and minor device number, as in mappings; on btrfs and overlayfs `stat` reports another
-    /// device.
+    /// Major and minor device number, as in mappings; `stat` on btrfs and overlayfs has another.
     pub device: (u32, u32),
     /// Inode number on the device.
     pub inode: u64,
@@ -20,8 +19,7 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// File mapped by the record `whole`, a `PERF_RECORD_MMAP2` with its header. `None` if the
-    /// record is truncated.
+    /// File mapped by `whole`, a `PERF_RECORD_MMAP2` with its header; `None` if truncated.
     #[must_use]
     pub fn of_record(whole: &[u8]) -> Option<Self> {
         // Offset 40: after the header, pid, tid, address, length and offset.
@@ -43,8 +41,7 @@ impl FileId {
         Self { device: map.device, inode: map.inode, generation: None }
     }
 
-    /// Whether both may be the same file. Wrong only if the inode was reused and one generation is
-    /// unknown.
+    /// Whether both may be one file. Wrong only for a reused inode with an unknown generation.
     #[must_use]
     pub fn is_like(self, other: Self) -> bool {
         let known = self.generation.zip(other.generation);

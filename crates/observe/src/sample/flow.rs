@@ -142,8 +142,7 @@ impl Graph {
 /// and the largest function of Debian 12's CPython and node is below 200 KiB.
 pub const MOST_BLOCKS: usize = 1 << 18;
 
-/// Budget per instruction with its decoding, and per block and edge: measured on functions of 10^5
-/// jumps.
+/// Budget per instruction decoded, and per block and edge: measured on functions of 10^5 jumps.
 pub const STEPS_AN_INSTRUCTION: u64 = 60;
 const STEPS_A_BLOCK: u64 = 200;
 const STEPS_AN_EDGE: u64 = 60;
@@ -346,8 +345,7 @@ impl Nest {
         Some(block)
     }
 
-    /// Adds the loop of `header`; `rest` are the sources of its back edges. All inner loops are
-    /// known.
+    /// Adds the loop of `header`, with known inner loops; `rest` are sources of its back edges.
     fn add(
         &mut self,
         header: BlockIdx,

@@ -7,9 +7,8 @@ use crate::event::TaskEvent;
 use crate::perf::{PerfRecord, SampleId, split};
 use crate::pmu::Start;
 use crate::tree::Tree;
-use colocate_linux::Pid;
-use colocate_linux::SysError;
 use colocate_linux::clock::now;
+use colocate_linux::{Pid, SysError};
 use std::collections::BTreeSet;
 
 /// Samples of processes and their future children.
@@ -91,8 +90,7 @@ impl FollowedSamples {
     /// Updates the mappings and waiting processes by a record; `whole` is the record's bytes.
     pub fn follow(&mut self, whole: &[u8], record: &PerfRecord<'_>) {
         match record {
-            // The record of a new thread has its process as both; only a new process copies
-            // mappings.
+            // A new thread's record has its process as both; only a new process copies mappings.
             PerfRecord::Fork { created, parent_pid, .. } if created.pid != *parent_pid => {
                 self.spaces.fork(*parent_pid, created.pid);
                 // A child of a process before its exec has not executed its program either.
@@ -104,7 +102,7 @@ impl FollowedSamples {
                 self.waiting.remove(&of.pid);
                 self.spaces.clear(of.pid);
             }
-            PerfRecord::Map { by, map } => self.spaces.map(by.pid, map, FileId::of_record(whole)),
+            PerfRecord::Map(by, map) => self.spaces.map(by.pid, map, FileId::of_record(whole)),
             _ => {}
         }
     }

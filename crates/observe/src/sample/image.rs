@@ -44,8 +44,7 @@ impl Image {
         self.file.metadata().is_ok_and(|metadata| metadata.nlink() > 0)
     }
 
-    /// Bytes at `addresses`, at most 1 MiB; fewer at the end of a segment, none outside of
-    /// segments.
+    /// Bytes at `addresses` as far as their segment, at most 1 MiB.
     #[must_use]
     pub fn bytes(&self, addresses: Range<u64>) -> Vec<u8> {
         self.tables.bytes(&self.file, addresses, LONGEST_B)

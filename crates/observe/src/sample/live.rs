@@ -4,9 +4,8 @@ use super::budget::StepBudget;
 use super::flow::{BlockIdx, Graph, LoopIdx, STEPS_AN_INSTRUCTION};
 use super::shares::Shares;
 use colocate_isa::{ClassCounts, Decoded, Decoder, Isa};
-use colocate_linux::Pid;
-use colocate_linux::foreign;
 use colocate_linux::proc::Proc;
+use colocate_linux::{Pid, foreign};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes read after a sampled instruction. Chosen: a longer loop is rarely innermost.
@@ -18,6 +17,17 @@ pub const BEHIND_B: usize = 2048;
 /// full traversal and of one loop, if every instruction has one byte; many jumps that lead nowhere
 /// cost more.
 pub const MOST_STEPS: u64 = 1_000_000;
+
+/// Consecutive machine code.
+#[derive(Clone, Copy, Debug)]
+pub struct CodeBytes<'a> {
+    /// Instruction set.
+    pub isa: Isa,
+    /// Address of the first byte.
+    pub start: u64,
+    /// Machine code.
+    pub bytes: &'a [u8],
+}
 
 /// Reads up to `bytes.len()` bytes of the memory of `pid` at `address`; returns the number read.
 fn read(pid: Pid, address: u64, bytes: &mut [u8]) -> usize {
@@ -35,8 +45,7 @@ fn read(pid: Pid, address: u64, bytes: &mut [u8]) -> usize {
 /// [`AHEAD_B`] after it, as far as mapped; `None` if `ip` is unreadable.
 #[must_use]
 pub fn around(pid: Pid, ip: u64) -> Option<(u64, Vec<u8>)> {
-    // A read that begins in an unmapped page fails as a whole, so the part before `ip` is a
-    // separate read.
+    // A read that begins in an unmapped page fails as a whole, so `ip` begins a read of its own.
     let mut ahead = vec![0; AHEAD_B];
     let got = read(pid, ip, &mut ahead);
     ahead.truncate(got);
@@ -52,18 +61,11 @@ pub fn around(pid: Pid, ip: u64) -> Option<(u64, Vec<u8>)> {
     Some((start, bytes))
 }
 
-/// Mix of the code around a sample at `ip`, in `bytes` at address `start`: the innermost loop, or
-/// else the code up to the next unconditional jump. `None` if nothing can be decoded within
-/// `budget`.
+/// Mix of `code` around a sample at `ip`: the innermost loop, or else the code up to the next
+/// unconditional jump. `None` if nothing can be decoded within `budget`.
 #[must_use]
-pub fn shares_around(
-    isa: Isa,
-    start: u64,
-    bytes: &[u8],
-    ip: u64,
-    budget: &mut StepBudget,
-) -> Option<Shares> {
-    let (_, graph) = code_around(isa, start, bytes, ip, budget)?;
+pub fn shares_around(code: CodeBytes<'_>, ip: u64, budget: &mut StepBudget) -> Option<Shares> {
+    let (_, graph) = code_around(code, ip, budget)?;
     let all: Vec<BlockIdx> = (0..graph.blocks.len()).collect();
     let innermost = graph.blocks[graph.block_at(ip)?].innermost;
     let mut counts = ClassCounts::default();
@@ -73,22 +75,20 @@ pub fn shares_around(
     Shares::of(&counts)
 }
 
-/// Instructions of the outermost loop around `ip`, in the order of addresses, with their graph;
-/// `bytes` lie at `start`. Without a loop: the code from `ip` to the next unconditional jump.
+/// Instructions of the outermost loop around `ip`, in the order of addresses, with their graph.
+/// Without a loop: the code from `ip` to the next unconditional jump.
 ///
 /// On x86 the instruction boundaries before `ip` are unknown. But each instruction of a loop is
 /// reachable from each other one, so jumps are followed from `ip` on. The loop's entry is unknown,
-/// too, and taken to be its lowest address. `None` if `ip` is not in `bytes`, or if `budget` is
+/// too, and taken to be its lowest address. `None` if `ip` is not in `code`, or if `budget` is
 /// spent.
 #[must_use]
 pub fn code_around(
-    isa: Isa,
-    start: u64,
-    bytes: &[u8],
+    code: CodeBytes<'_>,
     ip: u64,
     budget: &mut StepBudget,
 ) -> Option<(Vec<Decoded>, Graph)> {
-    let mut code = reached(isa, start, bytes, ip, budget)?;
+    let mut code = reached(code, ip, budget)?;
     let seen = BTreeSet::from([ip]);
     let graph = Graph::of(&code, &seen, budget)?;
     // Outer loops come before their inner loops.
@@ -107,19 +107,13 @@ fn is_inside(graph: &Graph, of: LoopIdx, address: u64) -> bool {
     graph.block_at(address).is_some_and(|block| graph.is_inside(block, of))
 }
 /// Instructions reachable from `ip`, in the order of addresses; `None` if there are none.
-fn reached(
-    isa: Isa,
-    start: u64,
-    bytes: &[u8],
-    ip: u64,
-    budget: &mut StepBudget,
-) -> Option<Vec<Decoded>> {
+fn reached(code: CodeBytes<'_>, ip: u64, budget: &mut StepBudget) -> Option<Vec<Decoded>> {
     let mut found = BTreeMap::new();
     let mut rest = vec![ip];
     while let Some(from) = rest.pop() {
-        let skip = from.checked_sub(start).and_then(|skip| usize::try_from(skip).ok());
-        let Some(bytes) = skip.and_then(|skip| bytes.get(skip..)) else { continue };
-        for instruction in Decoder::new(isa, bytes, from) {
+        let skip = from.checked_sub(code.start).and_then(|skip| usize::try_from(skip).ok());
+        let Some(bytes) = skip.and_then(|skip| code.bytes.get(skip..)) else { continue };
+        for instruction in Decoder::new(code.isa, bytes, from) {
             budget.spend(STEPS_AN_INSTRUCTION)?;
             // The code from here on has been decoded already.
             if found.insert(instruction.ip, instruction).is_some() {
@@ -152,8 +146,16 @@ mod tests {
     use super::*;
 
     /// Addresses of the instructions found around `ip` in `bytes` at 0x1000, and that of the innermost loop's header.
+    fn x86(bytes: &[u8]) -> CodeBytes<'_> {
+        CodeBytes { isa: Isa::X86_64, start: 0x1000, bytes }
+    }
+
     fn around(isa: Isa, bytes: &[u8], ip: u64) -> (Vec<u64>, Option<u64>) {
-        let found = code_around(isa, 0x1000, bytes, ip, &mut StepBudget::of(MOST_STEPS));
+        let found = code_around(
+            CodeBytes { isa, start: 0x1000, bytes },
+            ip,
+            &mut StepBudget::of(MOST_STEPS),
+        );
         let (code, graph) = found.unwrap_or_default();
         let innermost = graph.block_at(ip).and_then(|block| graph.blocks[block].innermost);
         let header = |of: LoopIdx| graph.blocks[graph.loops[of].header].start - 0x1000;
@@ -225,8 +227,7 @@ mod tests {
 
     #[test]
     fn outside_of_what_was_read() {
-        let around =
-            |ip| code_around(Isa::X86_64, 0x1000, &X86, ip, &mut StepBudget::of(MOST_STEPS));
+        let around = |ip| code_around(x86(&X86), ip, &mut StepBudget::of(MOST_STEPS));
         assert!(around(0x900).is_none());
         assert!(around(0x2000).is_none());
     }
@@ -242,10 +243,10 @@ mod tests {
             bytes.extend([0x74, back.cast_unsigned()]);
         }
         let mut budget = StepBudget::of(MOST_STEPS);
-        let found = code_around(Isa::X86_64, 0x1000, &bytes, 0x1000, &mut budget);
+        let found = code_around(x86(&bytes), 0x1000, &mut budget);
         assert!(found.is_some() || budget.left() == 0);
         let mut budget = StepBudget::of(MOST_STEPS / 100);
-        assert!(code_around(Isa::X86_64, 0x1000, &bytes, 0x1000, &mut budget).is_none());
+        assert!(code_around(x86(&bytes), 0x1000, &mut budget).is_none());
         assert_eq!(budget.left(), 0);
     }
 

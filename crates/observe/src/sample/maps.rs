@@ -12,21 +12,20 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileIdx(u32);
 
-/// Source of an instruction.
+/// Location in a program's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Origin {
+pub enum CodeLocation {
     /// File, and byte offset in the file.
     File(FileIdx, u64),
-    /// Memory without a file: a JIT compiler's, the vdso, or a file that is gone.
-    Memory,
+    /// Process, and address in memory: a JIT compiler's, the vdso's, or of a file that is gone.
+    Memory(Pid, u64),
 }
 
 /// Executable mappings of each process.
 #[derive(Debug, Default)]
 pub struct Spaces {
     files: BTreeMap<FileIdx, CodeFile>,
-    /// Files by path; files of the same path have replaced each other, or are in different mount
-    /// namespaces.
+    /// Files by path; those of one path replaced each other, or are in different mount namespaces.
     by_path: BTreeMap<PathBuf, Vec<FileIdx>>,
     /// Number of file indices given out.
     given: u32,
@@ -84,7 +83,21 @@ impl Spaces {
         let path = String::from_utf8_lossy(map.path);
         let end = map.start.saturating_add(map.length_b);
         let file = self.file_of(&path, id);
-        self.insert(pid, map.start, end, map.offset_b, (file, &path));
+        if map.start >= end {
+            return;
+        }
+        let space = Arc::make_mut(self.spaces.entry(pid).or_default());
+        make_room(space, map.start, end);
+        let vdso = path == "[vdso]";
+        // Memory without a file is the default, so it is not stored.
+        if file.is_none() && !vdso {
+            return;
+        }
+        // All at once: code without a known mapping is read from memory.
+        if space.len() >= MOST_PIECES {
+            space.clear();
+        }
+        space.insert(map.start, MapSegment { end, offset_b: map.offset_b, file, vdso });
     }
 
     /// Records all mappings of process `pid` listed in `/proc`. Opens none of the files.
@@ -96,8 +109,10 @@ impl Spaces {
 
     /// Records a mapping of process `pid` listed in `/proc`.
     pub fn found(&mut self, pid: Pid, map: &CodeMap) {
-        let file = self.file_of(&map.path, Some(FileId::of_map(map)));
-        self.insert(pid, map.start, map.end, map.offset_b, (file, &map.path));
+        let CodeMap { start, offset_b, .. } = *map;
+        let (length_b, path) = (map.end.saturating_sub(start), map.path.as_bytes());
+        let mapping = ExecutableMapping { start, length_b, offset_b, path };
+        self.map(pid, &mapping, Some(FileId::of_map(map)));
     }
 
     /// Forgets files that no process has mapped.
@@ -112,15 +127,14 @@ impl Spaces {
         self.files_b = self.files.values().map(|file| cost_b(&file.path)).sum();
     }
 
-    /// Source of the instruction at `ip` of process `pid`; [`Origin::Memory`] without a known
-    /// mapping.
+    /// Source of the code at `ip`; [`CodeLocation::Memory`] without a known mapping.
     #[must_use]
-    pub fn origin(&self, pid: Pid, ip: u64) -> Origin {
+    pub fn origin(&self, pid: Pid, ip: u64) -> CodeLocation {
         match self.piece_at(pid, ip) {
             Some((start, MapSegment { offset_b, file: Some(file), .. })) => {
-                Origin::File(*file, (ip - start).saturating_add(*offset_b))
+                CodeLocation::File(*file, (ip - start).saturating_add(*offset_b))
             }
-            _ => Origin::Memory,
+            _ => CodeLocation::Memory(pid, ip),
         }
     }
 
@@ -147,31 +161,6 @@ impl Spaces {
     pub(crate) fn ids_of(&self, path: &Path) -> impl Iterator<Item = FileId> {
         let files = self.by_path.get(path).into_iter().flatten();
         files.filter_map(|file| self.files.get(file)?.id)
-    }
-
-    fn insert(
-        &mut self,
-        pid: Pid,
-        start: u64,
-        end: u64,
-        offset_b: u64,
-        (file, path): (Option<FileIdx>, &str),
-    ) {
-        if start >= end {
-            return;
-        }
-        let space = Arc::make_mut(self.spaces.entry(pid).or_default());
-        make_room(space, start, end);
-        let vdso = path == "[vdso]";
-        // Memory without a file is the default, so it is not stored.
-        if file.is_none() && !vdso {
-            return;
-        }
-        // All at once: code without a known mapping is read from memory.
-        if space.len() >= MOST_PIECES {
-            space.clear();
-        }
-        space.insert(start, MapSegment { end, offset_b, file, vdso });
     }
 
     /// Index of the file at `path`. `None` for memory without a file, and beyond the memory limit:
@@ -260,15 +249,15 @@ mod tests {
             ExecutableMapping { start: 0x1000, length_b: 0x1000, offset_b: 0, path: b"/a.out" };
         spaces.map(Pid(pid), &map, Some(FileId { device: (8, 1), inode, generation }));
         match spaces.origin(Pid(pid), 0x1000) {
-            Origin::File(file, 0) => file,
+            CodeLocation::File(file, 0) => file,
             other => panic!("{other:?}"),
         }
     }
 
     fn origin(spaces: &Spaces, pid: i32, ip: u64) -> Option<(String, u64)> {
         match spaces.origin(Pid(pid), ip) {
-            Origin::File(file, at) => Some((spaces.file(file)?.display().to_string(), at)),
-            Origin::Memory => None,
+            CodeLocation::File(file, at) => Some((spaces.file(file)?.display().to_string(), at)),
+            CodeLocation::Memory(..) => None,
         }
     }
 
@@ -334,7 +323,7 @@ mod tests {
         let third = file(&mut spaces, 4, 50, Some(9));
         assert!(first != second && second != third && third != first);
         assert_eq!(file(&mut spaces, 5, 51, Some(8)), second);
-        assert_eq!(spaces.origin(Pid(1), 0x1000), Origin::File(first, 0));
+        assert_eq!(spaces.origin(Pid(1), 0x1000), CodeLocation::File(first, 0));
     }
 
     /// `/proc` shows no generation. It is learnt from the next process that maps the file.

@@ -56,13 +56,12 @@ use crate::tree::Tree;
 use budget::StepBudget;
 use clock::{Contents, SETTLED};
 use colocate_isa::Isa;
-use colocate_linux::SysError;
 use colocate_linux::clock::now;
 use colocate_linux::proc::Proc;
-use colocate_linux::{Pid, Tid};
+use colocate_linux::{Pid, SysError, Tid};
 use colocate_machine::Nanos;
 use followed::FollowedSamples;
-use maps::Origin;
+use maps::CodeLocation;
 use shares::Shares;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -319,7 +318,7 @@ impl Sampler {
             PerfRecord::Sample { of, ip, user, .. } if !self.followed.is_waiting(of.pid) => {
                 self.file_sample(of, *ip, *user);
             }
-            PerfRecord::Count { of, value } => self.threads.final_cpu_time(of.tid, Nanos(*value)),
+            PerfRecord::Count(of, value) => self.threads.final_cpu_time(of.tid, Nanos(*value)),
             _ => {}
         }
     }
@@ -349,11 +348,11 @@ impl Sampler {
             return;
         }
         match self.followed.spaces.origin(pid, ip) {
-            Origin::File(file, offset) => {
+            CodeLocation::File(file, offset) => {
                 let site = self.weigher.site(file, offset);
                 self.threads.at_site(tid, site);
             }
-            Origin::Memory => self.threads.in_memory(tid, live_shares(pid, ip)),
+            CodeLocation::Memory(pid, ip) => self.threads.in_memory(tid, live_shares(pid, ip)),
         }
     }
 
@@ -368,7 +367,8 @@ impl Sampler {
 fn live_shares(pid: Pid, ip: u64) -> Option<Shares> {
     let (start, bytes) = live::around(pid, ip)?;
     let budget = &mut StepBudget::of(live::MOST_STEPS);
-    live::shares_around(Isa::native()?, start, &bytes, ip, budget)
+    let code = live::CodeBytes { isa: Isa::native()?, start, bytes: &bytes };
+    live::shares_around(code, ip, budget)
 }
 
 #[cfg(test)]

@@ -45,8 +45,7 @@ const CORRECTIONS: usize = 8;
 /// optimised code. Large functions get fewer rounds.
 const MOST_FOLLOWED: usize = 2_000_000;
 
-/// Limit of blocks on all ways together, 32 MiB. Chosen: a function of 10^4 blocks in one loop of
-/// 400 cases has as many.
+/// Limit of blocks on all ways, 32 MiB. Chosen: as of 10^4 blocks in one loop of 400 cases.
 const MOST_ALONG: usize = 1 << 22;
 
 /// Budget per edge or block followed. Measured with [`MOST_FOLLOWED`].
@@ -74,8 +73,7 @@ struct FlowPath {
     rate: f64,
 }
 
-/// Rate of each block of `graph`; `hits[i]` are the hits of block `i`. 0 for unreachable blocks.
-/// `None` if `budget` is spent.
+/// Rate of each block of `graph` by its `hits`, 0 if unreachable; `None` if `budget` is spent.
 #[must_use]
 pub fn rates(graph: &Graph, hits: &[u64], budget: &mut StepBudget) -> Option<Vec<f64>> {
     ways(graph, hits, budget).map(|(_, rates)| rates)
@@ -161,8 +159,7 @@ struct PathSearch<'a> {
     place: Vec<usize>,
     /// Targets of back edges, each with its sources in the graph's order.
     back: BTreeMap<BlockIdx, Vec<BlockIdx>>,
-    /// Blocks and edges followed by one search; with many indirect jumps far more than
-    /// [`PathSearch::edges`].
+    /// Steps of one search; with many indirect jumps far more than [`PathSearch::edges`].
     cost: usize,
 }
 
@@ -260,8 +257,7 @@ impl<'a> PathSearch<'a> {
         best
     }
 
-    /// Path to `end` in the result of [`PathSearch::paths`] from index `first` on; `None` unless
-    /// its cost is negative.
+    /// Path to `end` in [`PathSearch::paths`] from index `first` on, if of negative cost.
     fn walk(
         &self,
         paths: &[(f64, Option<BlockIdx>)],

@@ -73,12 +73,8 @@ pub(super) struct SampledThreads {
 
 #[derive(Debug)]
 struct SampledThread {
-    pid: Pid,
-    process: u32,
-    tid: Tid,
-    name: String,
-    created: Nanos,
-    ended: Option<Nanos>,
+    /// State so far; its `samples` are those in live code.
+    seen: ThreadSamples,
     /// CPU time used before sampling began.
     cpu_time_before: Nanos,
     /// Part of the kernel's final count that is older than the sampling.
@@ -86,9 +82,6 @@ struct SampledThread {
     cpu_time: CpuTime,
     sites: HashMap<SiteIdx, u32>,
     live: Shares,
-    live_samples: u64,
-    unreadable: u64,
-    in_kernel: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -108,11 +101,10 @@ impl SampledThreads {
                 self.add_thread(*at, *pid, *tid, *parent_tid, *found, proc);
             }
             TaskEvent::Named { pid, tid, name, at, .. } => {
-                // An exec by another thread renames it to the process's TID; the name record is the
-                // first to mention it.
+                // An exec by another thread gives it the process's TID, first in this record.
                 self.add_thread(*at, *pid, *tid, *tid, true, proc);
                 if let Some(place) = self.alive.get(tid) {
-                    self.all[*place].name.clone_from(name);
+                    self.all[*place].seen.name.clone_from(name);
                 }
             }
             TaskEvent::Ended { at, tid, .. } => self.ended(*at, *tid),
@@ -125,7 +117,7 @@ impl SampledThreads {
         if self.alive.contains_key(&tid) {
             return;
         }
-        let creator = self.alive.get(&parent).map(|place| self.all[*place].name.clone());
+        let creator = self.alive.get(&parent).map(|place| self.all[*place].seen.name.clone());
         let is_new = creator.is_some() && !found;
         let before = if is_new { None } else { proc.cpu_time(pid, tid) };
         // A new thread has its creator's name, and may be gone from /proc already.
@@ -136,26 +128,30 @@ impl SampledThreads {
         });
         process.1 += 1;
         self.alive.insert(tid, self.all.len());
-        self.all.push(SampledThread {
+        let seen = ThreadSamples {
             pid,
             process: process.0,
             tid,
             name: name.unwrap_or_default(),
             created: at,
             ended: None,
+            cpu_time: None,
+            samples: 0,
+            unattributed: 0,
+            in_kernel: 0,
+            mix: Mix::default(),
+        };
+        self.all.push(SampledThread {
+            seen,
             cpu_time_before: before.unwrap_or_default(),
             counted_before: Nanos::ZERO,
             cpu_time: CpuTime::Unknown,
             sites: HashMap::new(),
             live: Shares::default(),
-            live_samples: 0,
-            unreadable: 0,
-            in_kernel: 0,
         });
     }
 
-    /// Leaves out the earlier CPU time of threads just found: events that another sampler has opened
-    /// before have counted it.
+    /// Leaves out the earlier CPU time of found threads, counted by events of another sampler.
     pub(super) fn leave_out_earlier(&mut self, found: &[TaskEvent]) {
         for event in found {
             if let TaskEvent::Created { tid, .. } = event
@@ -169,12 +165,12 @@ impl SampledThreads {
     pub(super) fn ended(&mut self, at: Nanos, tid: Tid) {
         let Some(place) = self.alive.remove(&tid) else { return };
         let thread = &mut self.all[place];
-        thread.ended = Some(at);
+        thread.seen.ended = Some(at);
         self.ending.insert(tid, place);
-        if let Some(process) = self.processes.get_mut(&thread.pid) {
+        if let Some(process) = self.processes.get_mut(&thread.seen.pid) {
             process.1 -= 1;
             if process.1 == 0 {
-                self.processes.remove(&thread.pid);
+                self.processes.remove(&thread.seen.pid);
             }
         }
     }
@@ -193,7 +189,7 @@ impl SampledThreads {
     }
 
     pub(super) fn living(&self) -> Vec<(Tid, Nanos)> {
-        self.alive.iter().map(|(tid, place)| (*tid, self.all[*place].created)).collect()
+        self.alive.iter().map(|(tid, place)| (*tid, self.all[*place].seen.created)).collect()
     }
 
     /// Thread that has the number `tid`, or had it last.
@@ -213,15 +209,15 @@ impl SampledThreads {
         match shares {
             Some(shares) => {
                 thread.live.add(&shares, 1);
-                thread.live_samples += 1;
+                thread.seen.samples += 1;
             }
-            None => thread.unreadable += 1,
+            None => thread.seen.unattributed += 1,
         }
     }
 
     pub(super) fn in_kernel(&mut self, tid: Tid) {
         if let Some(thread) = self.get(tid) {
-            thread.in_kernel += 1;
+            thread.seen.in_kernel += 1;
         }
     }
 
@@ -240,7 +236,8 @@ impl SampledThreads {
     pub(super) fn read_cpu_times(&mut self, proc: &Proc) {
         // Only a main thread stays a zombie until its process is reaped.
         let zombies = self.ending.iter();
-        let zombies = zombies.filter(|(tid, place)| self.all[**place].pid.first_thread() == **tid);
+        let zombies =
+            zombies.filter(|(tid, place)| self.all[**place].seen.pid.first_thread() == **tid);
         let read = self.alive.iter().chain(zombies);
         let read: Vec<(Tid, usize)> = read.map(|(tid, place)| (*tid, *place)).collect();
         for (tid, place) in read {
@@ -248,7 +245,7 @@ impl SampledThreads {
             if matches!(thread.cpu_time, CpuTime::Final(_)) {
                 continue;
             }
-            if let Some(time) = proc.cpu_time(thread.pid, tid) {
+            if let Some(time) = proc.cpu_time(thread.seen.pid, tid) {
                 let used = time.saturating_sub(thread.cpu_time_before);
                 thread.cpu_time = CpuTime::Read(used, thread.all_samples());
             }
@@ -274,36 +271,26 @@ impl SampledThreads {
 impl SampledThread {
     fn all_samples(&self) -> u64 {
         let at_sites: u64 = self.sites.values().map(|count| u64::from(*count)).sum();
-        at_sites + self.live_samples + self.unreadable + self.in_kernel
+        at_sites + self.seen.samples + self.seen.unattributed + self.seen.in_kernel
     }
 
     fn samples(&self, weigher: &Weigher, period: Nanos) -> ThreadSamples {
         let mut shares = self.live;
-        let mut samples = self.live_samples;
-        let mut unattributed = self.unreadable;
+        let mut seen = self.seen.clone();
         for (site, count) in &self.sites {
             match weigher.shares(*site) {
                 Some(found) => {
                     shares.add(found, u64::from(*count));
-                    samples += u64::from(*count);
+                    seen.samples += u64::from(*count);
                 }
-                None => unattributed += u64::from(*count),
+                None => seen.unattributed += u64::from(*count),
             }
         }
-        let enough = samples >= LEAST_SAMPLES;
-        ThreadSamples {
-            pid: self.pid,
-            process: self.process,
-            tid: self.tid,
-            name: self.name.clone(),
-            created: self.created,
-            ended: self.ended,
-            cpu_time: self.cpu_time(period),
-            samples,
-            unattributed,
-            in_kernel: self.in_kernel,
-            mix: if enough { shares.mix() } else { Mix::default() },
+        seen.cpu_time = self.cpu_time(period);
+        if seen.samples >= LEAST_SAMPLES {
+            seen.mix = shares.mix();
         }
+        seen
     }
 
     fn cpu_time(&self, period: Nanos) -> Option<Nanos> {

@@ -20,12 +20,12 @@
 use super::budget::StepBudget;
 use super::flow::{BlockIdx, Graph, LoopIdx};
 use super::image::Image;
-use super::live;
+use super::live::{self, CodeBytes};
 use super::maps::{FileIdx, Spaces};
 use super::rates::{Flows, flows, rates};
 use super::shares::Shares;
 use crate::code::{LENGTH, Stretch, Weight, spread, walk};
-use colocate_isa::{Decoder, Isa};
+use colocate_isa::Decoder;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -43,8 +43,7 @@ pub struct Weigher {
     images: BTreeMap<FileIdx, Image>,
 }
 
-/// Limit of files open from pass to pass. Chosen: more than most programs have; other files are
-/// read again at each pass.
+/// Files open from pass to pass. Chosen: more than most programs have; others are read again.
 const KEPT: usize = 64;
 
 /// Limit of the functions of open files, 64 MiB. Chosen: twenty times those of LLVM 22.
@@ -82,8 +81,7 @@ impl Weigher {
         site
     }
 
-    /// Mix that a sample at `site` represents, as of the last [`Weigher::weigh`]; `None` if the
-    /// code could not be decoded.
+    /// Mix of a sample at `site`, as of the last [`Weigher::weigh`]; `None` if it was not decoded.
     pub fn shares(&self, site: SiteIdx) -> Option<&Shares> {
         self.sites[site.0 as usize].shares.as_ref()
     }
@@ -130,8 +128,7 @@ impl Weigher {
         }
     }
 
-    /// Sampled functions of a file, those with the most hits first. Sites outside of functions are
-    /// weighed here.
+    /// Sampled functions of a file, most hits first. Weighs sites outside of functions.
     fn functions(
         &mut self,
         image: &Image,
@@ -208,8 +205,7 @@ impl Weigher {
         budget: &mut StepBudget,
     ) -> Vec<Stretch> {
         let mut masses = Vec::new();
-        // End of each function's masses. Functions are decoded twice, so only one at a time is in
-        // memory.
+        // End of each function's masses. Decoded twice, only one function is in memory.
         let mut ends: Vec<(FunctionId, usize)> = Vec::new();
         // The second pass decodes the chosen functions again.
         let first = budget.left() / 2;
@@ -251,7 +247,7 @@ impl Weigher {
         spaces: &Spaces,
         budget: &mut StepBudget,
         wants: impl Fn(&FunctionId) -> bool,
-        mut visit: impl FnMut(FunctionId, &FunctionFlow, &mut StepBudget),
+        mut visit: impl FnMut(FunctionId, &FunctionFlow<'_>, &mut StepBudget),
     ) {
         self.each_file(spaces, budget, |weigher, file, image, sites, budget| {
             for function in weigher.functions(image, sites, budget) {
@@ -264,9 +260,9 @@ impl Weigher {
                     let (graph, hits) = weigher.drawn(image, &function, budget)?;
                     let flows = flows(&graph, &hits, budget)?;
                     let bytes = image.bytes(function.range.clone());
-                    let start = function.range.start;
-                    let flow = FunctionFlow { isa: image.tables.isa, bytes, start, graph, flows };
-                    visit(id, &flow, budget);
+                    let (isa, start) = (image.tables.isa, function.range.start);
+                    let code = CodeBytes { isa, start, bytes: &bytes };
+                    visit(id, &FunctionFlow { code, graph, flows }, budget);
                     Some(())
                 });
             }
@@ -278,15 +274,13 @@ impl Weigher {
 type FunctionId = (FileIdx, u64);
 
 /// Function with the rates of its blocks and edges.
-struct FunctionFlow {
-    isa: Isa,
-    bytes: Vec<u8>,
-    start: u64,
+struct FunctionFlow<'a> {
+    code: CodeBytes<'a>,
     graph: Graph,
     flows: Flows,
 }
 
-impl FunctionFlow {
+impl FunctionFlow<'_> {
     /// Samples that each block represents.
     fn masses(&self) -> impl Iterator<Item = f64> {
         let blocks = self.graph.blocks.iter().zip(&self.flows.blocks);
@@ -305,20 +299,20 @@ impl FunctionFlow {
         let code = walked.into_iter().filter_map(|block| {
             let block = &self.graph.blocks[block];
             let inside = block.start..block.end;
-            Some((block.start, instructions(self.isa, &self.bytes, self.start, inside)?))
+            Some((block.start, instructions(self.code, inside)?))
         });
         let code: Vec<_> = code.collect();
         let blocks = code.iter().map(|(address, code)| (*address, &code[..]));
-        Stretch::of(self.isa, None, Weight::Time(each), blocks)
+        Stretch::of(self.code.isa, None, Weight::Time(each), blocks)
     }
 }
 
-/// Bytes of each instruction in the address range `inside`; `bytes` begin at address `start`.
-fn instructions(isa: Isa, bytes: &[u8], start: u64, inside: Range<u64>) -> Option<Vec<Vec<u8>>> {
-    let from = usize::try_from(inside.start - start).ok()?;
-    let to = usize::try_from(inside.end - start).ok()?;
-    let block = bytes.get(from..to)?;
-    let decoded = Decoder::new(isa, block, inside.start);
+/// Bytes of each instruction in the address range `inside`.
+fn instructions(code: CodeBytes<'_>, inside: Range<u64>) -> Option<Vec<Vec<u8>>> {
+    let from = usize::try_from(inside.start - code.start).ok()?;
+    let to = usize::try_from(inside.end - code.start).ok()?;
+    let block = code.bytes.get(from..to)?;
+    let decoded = Decoder::new(code.isa, block, inside.start);
     let cut = decoded.map(|found| {
         let from = usize::try_from(found.ip - inside.start).ok()?;
         block.get(from..from + usize::from(found.len)).map(<[u8]>::to_vec)
@@ -342,7 +336,8 @@ fn alone(image: &Image, address: u64, budget: &mut StepBudget) -> Option<Shares>
         .map(|start| (start, image.bytes(start..address.saturating_add(live::AHEAD_B as u64))))
         .into_iter()
         .find(|(_, bytes)| !bytes.is_empty())?;
-    live::shares_around(image.tables.isa, start, &bytes, address, budget)
+    let code = CodeBytes { isa: image.tables.isa, start, bytes: &bytes };
+    live::shares_around(code, address, budget)
 }
 
 /// Largest ratio of an instruction's hits to the mean of the others without waiting: the
@@ -388,8 +383,7 @@ fn units(graph: &Graph, hits: &[u64], rates: &[f64]) -> HashMap<Option<LoopIdx>,
 }
 
 impl WeighedLoop {
-    /// Mix that each of the `hits` samples of an instruction with rate `rate` represents; `None`
-    /// without samples.
+    /// Mix of each of `hits` samples of an instruction with rate `rate`; `None` without samples.
     fn of_sample(&self, hits: u32, rate: f64) -> Option<Shares> {
         let hits = f64::from(hits);
         let others_hits = self.hits - hits;
@@ -409,7 +403,7 @@ mod tests {
     use super::super::file::FileId;
     use super::super::flow::tests::{PLENTY, graph};
     use super::super::image::tests::{CODE_B, open_in, program};
-    use super::super::maps::Origin;
+    use super::super::maps::CodeLocation;
     use super::*;
     use crate::perf::ExecutableMapping;
     use colocate_linux::Pid;
@@ -465,7 +459,9 @@ mod tests {
             path: path.as_os_str().as_encoded_bytes(),
         };
         spaces.map(Pid(1), &map, Some(FileId { device: (0, 0), inode, generation: Some(1) }));
-        let Origin::File(file, at) = spaces.origin(Pid(1), 0x10_0000 + CODE_B) else { panic!() };
+        let CodeLocation::File(file, at) = spaces.origin(Pid(1), 0x10_0000 + CODE_B) else {
+            panic!()
+        };
         weigher.site(file, at)
     }
 

@@ -1,8 +1,7 @@
 //! Next memory access of an instruction.
 
 use colocate_isa::operand::{Operand, next_access};
-use colocate_linux::Pid;
-use colocate_linux::foreign;
+use colocate_linux::{Pid, foreign};
 use std::collections::HashMap;
 
 /// Limit of cached instructions: some 1 MiB. Chosen.

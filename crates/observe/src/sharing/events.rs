@@ -9,12 +9,10 @@ use crate::perf::Attr;
 use colocate_files::kernel;
 use std::path::Path;
 
-/// Latency threshold of sampled loads, in cycles. Chosen: the perf tool's default, above a hit in
-/// the second-level cache.
+/// Least latency of sampled loads, in cycles. Chosen: perf's default, above a second-level hit.
 const LEAST_CYCLES: u64 = 30;
 
-/// Term for counting operations instead of cycles (`cnt_ctl`, AMD's Processor Programming
-/// Reference).
+/// Counts operations, not cycles (`cnt_ctl`, AMD's Processor Programming Reference).
 const OPERATIONS: &str = "cnt_ctl=1";
 
 /// Memory-access sampling events of a processor.
@@ -26,8 +24,7 @@ pub(super) struct MemoryEvents {
     pub attrs: Vec<Attr>,
 }
 
-/// Events listed under `sys` (usually `/sys`), at `rate_hz` samples per second; `None` if none is
-/// listed.
+/// Events under `sys` (usually `/sys`), at `rate_hz` samples per second; `None` without any.
 pub(super) fn find(sys: &Path, rate_hz: u32) -> Option<MemoryEvents> {
     let devices = sys.join("bus/event_source/devices");
     intel(&devices.join("cpu"), rate_hz).or_else(|| amd(&devices.join("ibs_op"), rate_hz))
@@ -87,8 +84,7 @@ fn configuration(device: &Path, terms: &str) -> Option<[u64; 2]> {
     Some(words)
 }
 
-/// Spreads `value` over bit ranges such as `0-7,32-35`, lowest bits first; `None` on
-/// overflow.
+/// Spreads `value` over bit ranges such as `0-7,32-35`, lowest first; `None` on overflow.
 fn placed(mut value: u64, bits: &str) -> Option<u64> {
     let mut word = 0;
     for range in bits.split(',') {

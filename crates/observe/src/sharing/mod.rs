@@ -20,15 +20,14 @@ mod events;
 pub mod groups;
 pub mod table;
 
-use crate::perf::{Accessed, Attr, PerfRecord, Rings, accessed, general_registers, parse};
+use crate::perf::{Accessed, Attr, EVERY, PerfRecord, Rings, accessed, general_registers, parse};
 use crate::pmu::Start;
 use crate::sample::RATES_HZ;
 use crate::sample::clock::{Clocks, Contents, Subscription, period};
 use crate::sample::followed::FollowedSamples;
 use code::OperandCache;
-use colocate_linux::SysError;
 use colocate_linux::clock::now;
-use colocate_linux::{Pid, Tid};
+use colocate_linux::{Pid, SysError, Tid};
 use colocate_machine::{Nanos, PuNr};
 use groups::RegionSamples;
 use std::collections::BTreeMap;
@@ -52,8 +51,8 @@ const CODE_FOR: Nanos = Nanos::from_secs(5);
 pub struct AccessSampler {
     samples: SamplingScope,
     means: Means,
-    /// Sampling period.
-    period: Nanos,
+    /// Sampling period of a thread, in CPU time.
+    pub(crate) period: Nanos,
     cpus: Vec<PuNr>,
     code: OperandCache,
     table: SharingTable,
@@ -121,8 +120,7 @@ impl AccessSampler {
         }
     }
 
-    /// Adds process `pid` and all its future children. With [`Start::AtExec`] the process waits
-    /// before its exec.
+    /// Adds process `pid` and all its future children, with [`Start::AtExec`] before its exec.
     ///
     /// # Errors
     /// As [`crate::perf::PerfEvent::open`].
@@ -202,12 +200,6 @@ impl AccessSampler {
         }
         false
     }
-
-    /// Sampling period of a thread, in CPU time.
-    #[must_use]
-    pub const fn period(&self) -> Nanos {
-        self.period
-    }
 }
 
 impl SamplingScope {
@@ -230,7 +222,11 @@ impl SamplingScope {
         let Some((first, others)) = attrs.split_first() else {
             return Err(SysError::of("perf_event_open", libc::ENOENT));
         };
-        let rings = Rings::map_every_of((first, others), &clocks.watch.cpus, RING_PAGES);
+        let rings =
+            Rings::map_every(first, &clocks.watch.cpus, RING_PAGES).and_then(|mut rings| {
+                others.iter().try_for_each(|attr| rings.attach(attr, EVERY))?;
+                Ok(rings)
+            });
         rings.map(Self::OfAll).or_else(|_| Self::of_each(clocks.subscribe_to(attrs, period)))
     }
 

@@ -30,8 +30,7 @@ pub struct SharingTable {
     sums: BTreeMap<(Tid, Tid), SharedTime>,
 }
 
-/// Time for which a thread used memory that another thread had used, and the samples it is
-/// estimated from.
+/// Time of using memory that another thread had used, and the samples behind it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedTime {
     /// CPU time.

@@ -1,9 +1,9 @@
 //! Samples of the memory accesses of tasks: the time for which tasks use the same memory, and the pages that each uses.
 
 use super::page_groups::PageGroups;
-use super::{Backend, NewTask, QuantumTasks, TaskRef, TaskUsage};
+use super::{Backend, NewTask, QuantumTasks, TaskRef, TaskUsage, of_samples};
 use crate::doctor::finding::{Finding, Inputs, live_code, numa_calls, ring_refused, samples};
-use crate::doctor::{FailureCause, Probe, Status};
+use crate::doctor::{Probe, Status};
 use crate::pmu::Start;
 use crate::sample::Clocks;
 use crate::sharing::AccessSampler;
@@ -121,11 +121,7 @@ impl Accesses {
 
 impl Backend for Accesses {
     fn provider(&self) -> Provider {
-        Provider {
-            name: self.sampler.name(),
-            cost: format!("{} samples for each second of CPU time", self.rate_hz),
-            limits: Vec::new(),
-        }
+        of_samples(self.sampler.name(), self.rate_hz)
     }
 
     fn watch(&mut self, pid: Pid, start: Start) -> Result<(), Refusal> {
@@ -159,7 +155,7 @@ impl Backend for Accesses {
         let groups = std::mem::take(&mut self.groups);
         if let Some(pages) = &mut self.pages {
             let sampled = groups.into_iter().map(|((group, task), count)| (group, task, count));
-            quantum.reports.pages = Some(pages.report(quantum, sampled, self.sampler.period()));
+            quantum.reports.pages = Some(pages.report(quantum, sampled, self.sampler.period));
         }
     }
 }
@@ -168,14 +164,13 @@ impl Backend for Accesses {
 pub(super) fn check(inputs: &Inputs<'_>) -> Finding {
     if !cfg!(target_arch = "x86_64") {
         let why = "which address an instruction accesses is worked out for x86-64 only";
-        return Finding::no("another processor".to_owned(), FailureCause::of(why));
+        return Finding::no("another processor", why);
     }
     let samples = samples(inputs);
     if samples.status == Status::Yes { live_code(inputs) } else { samples }
 }
 
-/// Samples on each PU, and the nodes of pages: per-thread samples alone cost programs with frequent
-/// switches too much.
+/// Samples on each PU, and pages' nodes: per-thread samples cost frequent switches too much.
 pub(super) fn check_pages(inputs: &Inputs<'_>) -> Finding {
     let samples = check(inputs);
     if samples.status != Status::Yes {

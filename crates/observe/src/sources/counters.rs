@@ -1,14 +1,12 @@
 //! What the processor counts of each task: instructions, cycles, requests to caches and memory, CPI stacks.
 
 use super::{Backend, NewTask, TaskRef, TaskUsage};
-use crate::doctor::advice;
 use crate::doctor::finding::{Finding, Inputs};
-use crate::doctor::{FailureCause, Probe};
+use crate::doctor::{Probe, advice};
 use crate::pmu::{CounterSet, Counters, Meter, Metered, PmuError, Start};
 use colocate_evidence::{Provider, Refusal, TaskId};
-use colocate_linux::SysError;
-use colocate_linux::Tid;
 use colocate_linux::limits::Descriptors;
+use colocate_linux::{SysError, Tid};
 use colocate_machine::{CacheKind, Machine, Nanos, PuNr};
 use colocate_model::stack::StackParts;
 use std::collections::HashMap;
@@ -163,10 +161,8 @@ pub(super) fn check_stacks(inputs: &Inputs<'_>) -> Finding {
         Ok(found) => Finding::yes(found),
         Err(why) => Finding::no(
             why,
-            FailureCause::of(
-                "expected counters of stalls (docs/reference/pmu.md); without them symbiotic needs \
-                 --machine-speeds and demand vectors, and nothing else needs them",
-            ),
+            "expected counters of stalls (docs/reference/pmu.md); without them symbiotic needs \
+             --machine-speeds and demand vectors, and nothing else needs them",
         ),
     }
 }

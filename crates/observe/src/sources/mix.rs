@@ -3,12 +3,11 @@
 //! A thread of its own takes the samples in and decodes files, which can take long; new tasks are
 //! placed meanwhile.
 
-use super::{Backend, QuantumTasks};
+use super::{Backend, QuantumTasks, of_samples};
 use crate::sample::{CountedThreads, SampleOptions, Sampler, Start, ThreadSamples};
 use colocate_evidence::{JobIdx, Provider};
-use colocate_linux::SysError;
 use colocate_linux::poll::{is_readable, wait_readable};
-use colocate_linux::{Pid, Tid};
+use colocate_linux::{Pid, SysError, Tid};
 use colocate_machine::Nanos;
 use colocate_model::Mix;
 use std::collections::HashMap;
@@ -24,8 +23,7 @@ const SNAPSHOT_EVERY: (Nanos, Nanos) = (Nanos::from_millis(500), Nanos::from_sec
 /// Chosen: 2 % of a PU while jobs are watched, unless the maximum interval gives less.
 const SNAPSHOT_SHARE: u64 = 50;
 
-/// Delay before jobs are sampled, unless their end is requested earlier. Chosen: five samples at
-/// the default rate.
+/// Delay before sampling, unless its end comes first. Chosen: five samples at the default rate.
 const OPENED_AFTER: Duration = Duration::from_millis(20);
 
 /// Maximum difference between two observers' timestamps of a thread's creation. Chosen: thread
@@ -138,8 +136,7 @@ impl Mixes {
         }
     }
 
-    /// Descriptor that becomes readable when the pending reply has come; `None` without a pending
-    /// reply.
+    /// Descriptor that becomes readable with the pending reply; `None` without one.
     #[must_use]
     pub fn awaited(&self) -> Option<BorrowedFd<'_>> {
         self.worker
@@ -178,8 +175,7 @@ impl Mixes {
 
 impl Backend for Mixes {
     fn provider(&self) -> Provider {
-        let cost = format!("{} samples for each second of CPU time", self.rate_hz);
-        Provider { name: "perf events: instruction pointers", cost, limits: Vec::new() }
+        of_samples("perf events: instruction pointers", self.rate_hz)
     }
 
     fn report(&mut self, quantum: &mut QuantumTasks<'_>) {
@@ -242,8 +238,7 @@ impl Worker {
     }
 }
 
-/// Opens events on the jobs. Returns the sampled jobs, and a line per failed job unless it has just
-/// ended.
+/// Opens events. Returns the sampled jobs, and a line per failed job that has not just ended.
 fn open(jobs: Vec<(JobIdx, Pid, Sampler)>) -> (Vec<(JobIdx, Sampler)>, Vec<String>) {
     let mut samplers = Vec::new();
     let mut trouble = Vec::new();

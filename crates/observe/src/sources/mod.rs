@@ -68,8 +68,7 @@ pub struct FollowedTasks {
     pub tasks: Vec<NewTask>,
 }
 
-/// Started source of evidence: receives every watched task, and reports on all tasks at the end of
-/// a quantum.
+/// Started source of evidence: receives every watched task, and reports on all at a quantum's end.
 ///
 /// Each method but [`Backend::provider`] does nothing by default.
 pub trait Backend: fmt::Debug {
@@ -122,8 +121,7 @@ pub trait Backend: fmt::Debug {
         Ok(())
     }
 
-    /// Adds reports on the tasks at the end of a quantum, after the usage of each was read. Forgets
-    /// all further tasks.
+    /// Adds reports at the end of a quantum, after each task's reading; forgets all further tasks.
     fn report(&mut self, _quantum: &mut QuantumTasks<'_>) {}
 
     /// Takes the new lines for the user.
@@ -132,16 +130,20 @@ pub trait Backend: fmt::Debug {
     }
 }
 
-/// Remembered tasks at the end of a quantum, in the order of their IDs, with room for reports on
-/// them.
+/// Provider of samples for each second of CPU time.
+fn of_samples(name: &'static str, rate_hz: u32) -> Provider {
+    let cost = format!("{rate_hz} samples for each second of CPU time");
+    Provider { name, cost, limits: Vec::new() }
+}
+
+/// Remembered tasks at the end of a quantum, by their IDs, with room for reports on them.
 #[derive(Debug)]
 pub struct QuantumTasks<'a> {
     /// The end of the quantum, on the kernel's clock.
     pub at: Nanos,
     /// The machine.
     pub machine: &'a Machine,
-    /// Processes and threads of `tasks` in the same order, with their creation on the kernel's
-    /// clock.
+    /// Processes and threads of `tasks` in their order, with creation times of the kernel's clock.
     pub threads: &'a [(TaskRef, Nanos)],
     /// The tasks, with their usage.
     pub tasks: &'a mut [SeenTask],
@@ -206,8 +208,7 @@ impl TaskUsage {
         self.cpu_time = self.cpu_time.max(Some(time));
     }
 
-    /// Updates the counts. After the end of counting, the instructions stay known and the remaining
-    /// counts do not.
+    /// Updates the counts. After their end only the instructions stay known.
     pub fn note_counted(&mut self, counted: Option<Metered>) {
         let Some(counted) = counted else {
             if let Some(counted) = &mut self.counted {

@@ -14,8 +14,7 @@ use std::collections::BTreeMap;
 /// Pages of a group whose places are queried. Chosen: threads touch memory in long stretches.
 const QUERIED: u64 = 8;
 
-/// Time between two queries of the groups' nodes. Chosen: the interval of the policies that move
-/// pages.
+/// Time between two queries of nodes. Chosen: the interval of policies that move pages.
 const QUERY_EVERY: Nanos = Nanos::from_secs(1);
 
 /// Maximum number of known groups, the most recently used. Chosen: 32 GiB.
@@ -80,8 +79,7 @@ impl PageGroups {
         sum.writes += count.writes;
     }
 
-    /// Forgets tasks outside the quantum, groups without a remaining use, and beyond the limit the
-    /// least recently used groups.
+    /// Forgets tasks outside the quantum, unused groups, and beyond the limit the oldest.
     fn keep(&mut self, mut is_kept: impl FnMut(TaskId) -> bool) {
         for group in self.groups.values_mut() {
             group.uses.retain(|(task, _), _| is_kept(*task));
@@ -134,8 +132,7 @@ impl PageGroups {
     }
 }
 
-/// Node with the memory nearest to a PU. For a node without memory it is another node, where the
-/// kernel puts pages.
+/// Node with the memory nearest to a PU, where the kernel puts pages; maybe not the PU's own.
 fn node_of(pu: PuNr, machine: &Machine, memory: &[Option<NodeIdx>]) -> Option<NodeIdx> {
     let core = machine.core_of(machine.pu_by_os(pu)?);
     memory[machine.cores[core.idx()].node?.idx()]

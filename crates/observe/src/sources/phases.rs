@@ -4,14 +4,12 @@
 //! The kernel's own sums of a running thread are up to a tick short, which is 4 ms on many kernels.
 
 use super::run_states::SchedulerTimes;
-use crate::doctor::advice;
 use crate::doctor::finding::{Finding, Inputs};
-use crate::doctor::{FailureCause, Probe};
+use crate::doctor::{FailureCause, Probe, advice};
 use colocate_ebpf::{EbpfError, EbpfProgram, Follow, SchedulingState, TaskTimes};
 use colocate_evidence::{JobIdx, Provider, Refusal};
-use colocate_linux::Tid;
 use colocate_linux::clock::now;
-use colocate_linux::privilege;
+use colocate_linux::{Tid, privilege};
 use colocate_machine::Nanos;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::BorrowedFd;

@@ -3,7 +3,6 @@
 //! Adding a wait for a PU that goes on costs nothing but remembering the state of tasks whose
 //! PU is read anyway, and a task that sleeps is not read at all ([`colocate_linux::accounting`]).
 
-use crate::doctor::FailureCause;
 use crate::doctor::finding::{Finding, Inputs};
 use colocate_evidence::Provider;
 use colocate_linux::accounting::{ProcessClock, RunqueueWait};
@@ -29,7 +28,7 @@ pub const WANT_OF_ROOM: [i32; 3] = [libc::EMFILE, libc::ENFILE, libc::ENOMEM];
 pub struct RunStates<K> {
     /// Whether times are read.
     on: bool,
-    of: HashMap<K, OfTask>,
+    of: HashMap<K, PolledTimes>,
     /// Processes with several threads, and the number of the last poll that included each.
     clocks: HashMap<Pid, (ProcessClock, u64)>,
     polls: u64,
@@ -43,17 +42,12 @@ pub struct RunStates<K> {
 struct PolledTimes {
     /// File of the sums; `None` while closed.
     file: Option<RunTime>,
+    /// Error of reading the times (errno), if any.
+    failure: Option<i32>,
     waits: RunqueueWait,
     last: Option<SchedulerTimes>,
     /// Wait before the task's exact times, which begin later, were known.
     before: Option<Nanos>,
-}
-
-#[derive(Debug, Default)]
-struct OfTask {
-    times: PolledTimes,
-    /// Error of reading the times (errno), if any.
-    failure: Option<i32>,
 }
 
 /// Times of a task since its creation.
@@ -180,19 +174,19 @@ impl<K: Copy + Eq + Hash> RunStates<K> {
         if !self.on {
             return None;
         }
-        let of = self.of.entry(task).or_default();
-        let was_open = of.times.file.is_some();
-        let before = of.times.last();
+        let times = self.of.entry(task).or_default();
+        let was_open = times.file.is_some();
+        let before = times.last.unwrap_or_default();
         let read = match exact {
-            Some(exact) => Some(of.times.take(exact)),
+            Some(exact) => Some(times.take(exact)),
             None => {
-                of.open((pid, tid), proc);
-                of.times.read(at)
+                times.open((pid, tid), proc);
+                times.read(at)
             }
         };
         // The file stays open if there is room for it.
-        of.times.file.take_if(|_| !was_open && self.open >= self.most_open);
-        self.open += usize::from(!was_open && of.times.file.is_some());
+        times.file.take_if(|_| !was_open && self.open >= self.most_open);
+        self.open += usize::from(!was_open && times.file.is_some());
         let read = read?;
         if let Some(clock) = self.clocks.get_mut(&pid) {
             clock.0.add(read.times.cpu_time.saturating_sub(before.cpu_time));
@@ -200,18 +194,17 @@ impl<K: Copy + Eq + Hash> RunStates<K> {
         Some(read)
     }
 
-    /// Records whether a living task was runnable when its state was sampled, at `at` or later and
-    /// after [`RunStates::read`].
+    /// Whether a task was runnable when sampled, at `at` or later and after [`RunStates::read`].
     pub fn could_run(&mut self, task: K, could: bool, at: Nanos) {
         if let Some(of) = self.of.get_mut(&task) {
-            of.times.could_run(could, at);
+            of.waits.could_run(could, at);
         }
     }
 
     /// Forgets an ended task.
     pub fn ended(&mut self, task: K) {
         let of = self.of.remove(&task);
-        self.open -= usize::from(of.is_some_and(|of| of.times.file.is_some()));
+        self.open -= usize::from(of.is_some_and(|of| of.file.is_some()));
     }
 }
 
@@ -223,13 +216,7 @@ pub fn provider() -> Provider {
 }
 
 impl PolledTimes {
-    /// Times as last read; zero before the first reading.
-    fn last(&self) -> SchedulerTimes {
-        self.last.unwrap_or_default()
-    }
-
-    /// Reads the times at `at`, on the kernel's clock; `None` if the thread has ended or the file
-    /// is closed.
+    /// Reads the times at `at`, on the kernel's clock; `None` if ended or without a file.
     fn read(&mut self, at: Nanos) -> Option<Read> {
         let (cpu_time, waited) = self.file.as_ref()?.read_both()?;
         let waited = self.waits.read((cpu_time, waited), at);
@@ -245,7 +232,7 @@ impl PolledTimes {
     /// Updates the times without a decrease: the sum of a running thread may be read too high, as
     /// steal time is known later.
     fn note(&mut self, times: SchedulerTimes) -> Read {
-        let last = self.last();
+        let last = self.last.unwrap_or_default();
         let times = SchedulerTimes {
             cpu_time: times.cpu_time.max(last.cpu_time),
             waited: times.waited.max(last.waited),
@@ -254,22 +241,14 @@ impl PolledTimes {
         Read { times, sleeps }
     }
 
-    /// Records whether the task was runnable when its state was sampled, at `at` or later and after
-    /// [`PolledTimes::read`].
-    fn could_run(&mut self, could: bool, at: Nanos) {
-        self.waits.could_run(could, at);
-    }
-}
-
-impl OfTask {
     /// Opens the task's file, unless open or refused.
     fn open(&mut self, (pid, tid): (Pid, Tid), proc: &Path) {
         let is_final = self.failure.is_some_and(|errno| !WANT_OF_ROOM.contains(&errno));
-        if self.times.file.is_some() || is_final {
+        if self.file.is_some() || is_final {
             return;
         }
         match RunTime::open(proc, pid, tid) {
-            Ok(file) => (self.times.file, self.failure) = (Some(file), None),
+            Ok(file) => (self.file, self.failure) = (Some(file), None),
             Err(why) => self.failure = Some(why.raw_os_error().unwrap_or(0)),
         }
     }
@@ -281,7 +260,7 @@ pub(super) fn check(inputs: &Inputs<'_>) -> Finding {
         return Finding::yes("/proc/self/schedstat is there");
     }
     let why = "expected a kernel with CONFIG_SCHED_INFO, found no /proc/self/schedstat";
-    Finding::no("/proc/self/schedstat is missing", FailureCause::of(why))
+    Finding::no("/proc/self/schedstat is missing", why)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Taking a sample in takes a microsecond. What the code at a new address does is judged by a thread of its own, which reads
 //! files. Until its verdict comes, as a rule by the next poll, samples there are kept.
 
-use super::{Backend, QuantumTasks};
+use super::{Backend, QuantumTasks, of_samples};
 use crate::pmu::Start;
 use crate::sample::Clocks;
 use crate::spin::judge::CodeJudge;
@@ -11,9 +11,8 @@ use crate::spin::loops::CodeVerdict;
 use crate::spin::spun::{self, Spun};
 use crate::spin::{Question, SampledSite, Share, SpinSampler};
 use colocate_evidence::{JobIdx, Provider, Refusal, TaskId};
-use colocate_linux::SysError;
 use colocate_linux::clock::now;
-use colocate_linux::{Pid, Tid};
+use colocate_linux::{Pid, SysError, Tid};
 use colocate_machine::Nanos;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
@@ -85,12 +84,12 @@ impl<K: Copy + Eq + Hash> Spinning<K> {
         self.sampler.forget(pid);
     }
 
-    /// Processes the samples. `tasks` are the living tasks that may have run, with their times
-    /// until now.
+    /// Processes the samples. `tasks` are those that live and may have run, with their times.
     pub fn poll(&mut self, tasks: impl Iterator<Item = (Tid, K, spun::RunAndWaitTime)>) {
         let shares = self.take();
         // Where samples are not taken in the kernel, they do not share all of the time.
-        let most = (!self.sampler.with_kernel()).then(|| self.sampler.period());
+        let samples = &self.sampler.followed.samples;
+        let most = (!samples.with_kernel).then_some(samples.period);
         for (tid, id, now) in tasks {
             let share = shares.get(&tid).copied();
             if share.is_none() && !self.of.contains_key(&id) {
@@ -103,8 +102,7 @@ impl<K: Copy + Eq + Hash> Spinning<K> {
         }
     }
 
-    /// Activities of the threads since the last call, as far as judged. Does not wait for the
-    /// judgement.
+    /// Activities of the threads since the last call, as far as judged by now.
     fn take(&mut self) -> BTreeMap<Tid, Share> {
         while let Ok((site, verdict)) = self.answers.try_recv() {
             self.sampler.learn(site, verdict);
@@ -136,11 +134,7 @@ impl<K: Copy + Eq + Hash> Spinning<K> {
 
 impl Backend for Spinning {
     fn provider(&self) -> Provider {
-        Provider {
-            name: "perf events: instruction pointers and the code there",
-            cost: format!("{} samples for each second of CPU time", self.rate_hz),
-            limits: Vec::new(),
-        }
+        of_samples("perf events: instruction pointers and the code there", self.rate_hz)
     }
 
     fn watch(&mut self, pid: Pid, start: Start) -> Result<(), Refusal> {

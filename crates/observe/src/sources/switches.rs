@@ -6,7 +6,6 @@
 //! of what it reads, so the larger of the two is taken.
 
 use super::{Backend, TaskRef, TaskUsage};
-use crate::doctor::FailureCause;
 use crate::doctor::finding::{Finding, Inputs};
 use colocate_evidence::{Provider, TaskId};
 use colocate_files::kernel;
@@ -122,10 +121,7 @@ pub(super) fn check(inputs: &Inputs<'_>) -> Finding {
         return Finding::yes("/proc/self/io is there");
     }
     let why = "expected a kernel with CONFIG_TASK_IO_ACCOUNTING, found no /proc/self/io";
-    Finding::partly(
-        "/proc/self/io is missing: calls that read and write are unknown",
-        FailureCause::of(why),
-    )
+    Finding::partly("/proc/self/io is missing: calls that read and write are unknown", why)
 }
 
 #[cfg(test)]

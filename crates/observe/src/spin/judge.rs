@@ -21,8 +21,7 @@ const LONGEST_FUNCTION_B: u64 = 1 << 16;
 /// more than the hot code of a program.
 const KEPT: usize = 1 << 18;
 
-/// Limit of open files. Chosen: more than the hot files of a program; a build runs thousands of
-/// programs in sequence.
+/// Limit of open files. Chosen: more than a program's hot files; a build runs thousands.
 const KEPT_OPEN: usize = 128;
 
 /// Limit of cached function entries of open files, 64 MiB. Chosen: twenty times those of LLVM 22.
@@ -110,14 +109,12 @@ impl CodeJudge {
     fn instead(&mut self, question: &Question) -> Option<CodeSource> {
         let CodeSource::File(file, _) = &question.source else { return None };
         let (pid, ip) = question.of;
-        // Programs of 32 bits have all code below this address; decoded as 64-bit code it would be
-        // wrong.
+        // 32-bit programs, which 64-bit decoding misreads, have all code below this address.
         let may_be_32 = ip <= u64::from(u32::MAX);
         (!self.open(file) && !may_be_32).then(|| CodeSource::in_memory(pid, ip))?
     }
 
-    /// Opens a file, unless its cached image is unchanged on disk. False if the file cannot be
-    /// opened.
+    /// Opens a file, unless its cached image is unchanged on disk; false if it cannot be opened.
     fn open(&mut self, file: &CodeFile) -> bool {
         if self.images.get(file).is_some_and(Image::is_unchanged) {
             return true;
@@ -195,8 +192,7 @@ impl CodeJudge {
         if let Some(verdict) = known.and_then(|f| f.judge(ip, &relaxed, &mut self.budget)) {
             return Some(verdict);
         }
-        // A new function, or a block that no known edge reaches although it runs (e.g. by a jump
-        // table).
+        // A new function, or a running block that no known edge reaches (e.g. by a jump table).
         let bytes = image.bytes(range.clone());
         let code = CodeBytes { isa: image.tables.isa, start: range.start, bytes: &bytes };
         // The sampled instruction is an entry of the graph, so its block is reachable.
@@ -246,7 +242,7 @@ mod tests {
     use super::*;
     use crate::sample::file::FileId;
     use crate::sample::image::tests::{CODE_B, open_in, program};
-    use crate::sample::maps::{FileIdx, Origin, Spaces};
+    use crate::sample::maps::{FileIdx, Spaces};
     use std::os::unix::fs::MetadataExt;
     use std::path::Path;
 
@@ -264,7 +260,7 @@ mod tests {
         let map =
             crate::perf::ExecutableMapping { start: 0, length_b: 1, offset_b: 0, path: b"/a" };
         spaces.map(pid, &map, None);
-        let Origin::File(file, _) = spaces.origin(pid, 0) else { panic!() };
+        let CodeLocation::File(file, _) = spaces.origin(pid, 0) else { panic!() };
         file
     }
 

@@ -49,6 +49,7 @@ mod values;
 use crate::sample::budget::StepBudget;
 use crate::sample::flow::{BasicBlock, BlockIdx, Graph, LoopIdx};
 use crate::sample::live;
+pub use crate::sample::live::CodeBytes;
 use colocate_isa::effect::{Address, Effect, Registers, Transfer, effect};
 use colocate_isa::{Decoded, Decoder, Flow, Isa, system};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -102,19 +103,7 @@ impl CodeVerdict {
     }
 }
 
-/// Code to judge: consecutive instructions, entered at the first.
-#[derive(Clone, Copy, Debug)]
-pub struct CodeBytes<'a> {
-    /// Instruction set.
-    pub isa: Isa,
-    /// Address of the first byte.
-    pub start: u64,
-    /// Machine code.
-    pub bytes: &'a [u8],
-}
-
-/// Predicate on a function's address: whether the function does little more than execute a hint;
-/// see [`relaxes`].
+/// Whether the function at an address does little more than execute a hint; see [`relaxes`].
 pub type Relaxes<'a> = &'a dyn Fn(u64) -> bool;
 
 /// Code with its control-flow graph and loops; caches a verdict for each block.
@@ -130,8 +119,7 @@ pub struct AnalysedCode {
 }
 
 impl AnalysedCode {
-    /// Builds the graph of `code`. `ip` is an instruction of `code` that is known to run. `None` if
-    /// `budget` is spent.
+    /// Graph of `code`, whose instruction at `ip` is known to run. `None` if `budget` is spent.
     #[must_use]
     pub fn of(code: CodeBytes<'_>, ip: u64, budget: &mut StepBudget) -> Option<Self> {
         let decoded: Vec<Decoded> = Decoder::new(code.isa, code.bytes, code.start).collect();
@@ -139,11 +127,10 @@ impl AnalysedCode {
         Some(Self::with(code, decoded, graph))
     }
 
-    /// Builds the graph of `code` around `ip`, without known instruction boundaries; see
-    /// [`live::code_around`].
+    /// Graph of `code` around `ip`, without known boundaries; see [`live::code_around`].
     #[must_use]
     pub fn around(code: CodeBytes<'_>, ip: u64, budget: &mut StepBudget) -> Option<Self> {
-        let (decoded, graph) = live::code_around(code.isa, code.start, code.bytes, ip, budget)?;
+        let (decoded, graph) = live::code_around(code, ip, budget)?;
         Some(Self::with(code, decoded, graph))
     }
 
@@ -164,8 +151,7 @@ impl AnalysedCode {
         self.decoded.len()
     }
 
-    /// Verdict on a thread sampled at `ip`; `None` if `ip` is not known to run, or if `budget` is
-    /// spent.
+    /// Verdict at `ip`; `None` if `ip` is not known to run, or if `budget` is spent.
     pub fn judge(
         &mut self,
         ip: u64,
@@ -228,8 +214,7 @@ const LONGEST_WITH_HINT: u64 = 1_000;
 /// instructions are decoded again, and their writes inserted into sets.
 const STEPS_A_BLOCK: u64 = 1_000;
 
-/// Whether `code`, a whole function, does little more than execute a hint: few instructions and no
-/// loop.
+/// Whether `code`, a whole function, only executes a hint: few instructions and no loop.
 #[must_use]
 pub fn relaxes(code: CodeBytes<'_>) -> bool {
     let mut decoded = Decoder::new(code.isa, code.bytes, code.start).take(SHORT);
@@ -242,8 +227,7 @@ pub fn relaxes(code: CodeBytes<'_>) -> bool {
     hints && ends
 }
 
-/// Whether `code`, a whole function, does little more than yield the PU: few instructions, no loop,
-/// and a call of `sched_yield`.
+/// Whether `code`, a whole function, only calls `sched_yield`: few instructions and no loop.
 #[must_use]
 pub fn gives_way(code: CodeBytes<'_>) -> bool {
     let before_a_jump = Decoder::new(code.isa, code.bytes, code.start)
@@ -253,8 +237,7 @@ pub fn gives_way(code: CodeBytes<'_>) -> bool {
     ends.any(|end| code.bytes.get(..end).is_some_and(|bytes| system::gives_way(code.isa, bytes)))
 }
 
-/// Length limit, in instructions, of a function that only hints. Chosen: GCC's without optimisation
-/// has five.
+/// Longest function that only hints, in instructions. Chosen: unoptimised, GCC's has five.
 const SHORT: usize = 8;
 
 impl CodeBytes<'_> {
@@ -386,8 +369,7 @@ impl LoopAnalysis<'_> {
         }
     }
 
-    /// Whether a path from `here` back to itself leaves all values unchanged and ends by a value
-    /// that other threads write.
+    /// Whether a path from `here` to itself changes no value and ends by one that others write.
     ///
     /// The loop calls nothing and writes only stack slots and, on other paths, locks.
     fn repeats(&self, steps: &Steps, here: BlockIdx) -> bool {

@@ -19,14 +19,14 @@ pub mod loops;
 mod sites;
 pub mod spun;
 
+pub use crate::sample::maps::CodeLocation;
+
 use crate::perf::{PerfRecord, SampleId, caller};
 use crate::pmu::Start;
 use crate::sample::clock::{Clocks, Contents};
 use crate::sample::followed::FollowedSamples;
-use crate::sample::maps::{FileIdx, Origin};
-use colocate_linux::SysError;
 use colocate_linux::clock::now;
-use colocate_linux::{Pid, Tid};
+use colocate_linux::{Pid, SysError, Tid};
 use colocate_machine::Nanos;
 use judge::CodeSource;
 use loops::CodeVerdict;
@@ -36,8 +36,7 @@ use std::collections::BTreeMap;
 /// Default sampling rate, per second of CPU time. Its cost is in docs/results/spinning.md.
 pub const DEFAULT_RATE_HZ: u32 = 250;
 
-/// Lifetime of a verdict on code in memory, and of the verdict "unreadable". Chosen: a JIT compiler
-/// may have replaced the code.
+/// Lifetime of verdicts on code in memory, and of "unreadable". Chosen: JIT compilers replace code.
 const MEMORY_FOR: Nanos = Nanos::from_secs(1);
 
 /// Time after which verdicts on file code are renewed and unmapped files forgotten. Chosen: a
@@ -63,15 +62,6 @@ pub enum ThreadMode {
     Calling,
 }
 
-/// Location in a program's code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CodeLocation {
-    /// File, and byte offset in the file.
-    File(FileIdx, u64),
-    /// Process, and address in its memory.
-    Memory(Pid, u64),
-}
-
 /// Request to judge code.
 #[derive(Clone, Debug)]
 pub struct Question {
@@ -95,8 +85,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Part of `time` that the thread waited; unreadable code counts as work. `None` without
-    /// samples.
+    /// Part of `time` spent waiting; unreadable code counts as work. `None` without samples.
     #[must_use]
     pub fn of(self, time: Nanos) -> Option<Nanos> {
         let all = [self.waits, self.works, self.unknown].map(u128::from).into_iter().sum();
@@ -117,7 +106,7 @@ impl Share {
 /// Samples the instruction pointers of the threads of one or more programs.
 #[derive(Debug)]
 pub struct SpinSampler {
-    followed: FollowedSamples,
+    pub(crate) followed: FollowedSamples,
     sites: Sites,
     questions: Vec<Question>,
     forget_memory: Nanos,
@@ -176,18 +165,6 @@ impl SpinSampler {
         self.followed.samples.events()
     }
 
-    /// Sampling period of a thread, in CPU time.
-    #[must_use]
-    pub fn period(&self) -> Nanos {
-        self.followed.samples.period
-    }
-
-    /// Whether time in the kernel is sampled, too.
-    #[must_use]
-    pub fn with_kernel(&self) -> bool {
-        self.followed.samples.with_kernel
-    }
-
     /// Records all samples in the rings. Reads no files; see [`SpinSampler::questions`].
     pub fn drain(&mut self) {
         let begun = now();
@@ -203,8 +180,7 @@ impl SpinSampler {
         let Self { followed, sites, questions, .. } = self;
         followed.each(|followed, record| {
             if let PerfRecord::Sample { of, ip, user, rest } = record {
-                // A sample in the kernel has the user-mode instruction pointer: the end of the
-                // system call.
+                // In the kernel, the user-mode instruction pointer is the system call's end.
                 let calling = || caller(rest).map(|caller| (caller, ThreadMode::Calling));
                 let at = if *user { Some((*ip, ThreadMode::Running)) } else { calling() };
                 questions.extend(file_sample(followed, sites, of, at));
@@ -243,10 +219,7 @@ fn file_sample(
         sites.works(of.tid);
         return None;
     };
-    let place = match followed.spaces.origin(of.pid, ip) {
-        Origin::File(file, offset_b) => CodeLocation::File(file, offset_b),
-        Origin::Memory => CodeLocation::Memory(of.pid, ip),
-    };
+    let place = followed.spaces.origin(of.pid, ip);
     let site = SampledSite { place, seen };
     if !sites.sample(site, of.tid) {
         return None;

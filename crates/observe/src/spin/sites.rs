@@ -148,7 +148,7 @@ mod tests {
         let map =
             crate::perf::ExecutableMapping { start: 0, length_b: 16, offset_b: 0, path: b"/a" };
         spaces.map(Pid(1), &map, None);
-        let crate::sample::maps::Origin::File(file, _) = spaces.origin(Pid(1), 8) else { panic!() };
+        let CodeLocation::File(file, _) = spaces.origin(Pid(1), 8) else { panic!() };
         let in_file =
             |at| SampledSite { place: CodeLocation::File(file, at), seen: ThreadMode::Running };
         let mut sites = Sites::default();

@@ -68,8 +68,7 @@ impl Value {
 type AbstractState = Vec<Value>;
 
 impl WriteLocations {
-    /// Places that these instructions write; `None` if they write other memory, or more than 128
-    /// places.
+    /// Places that these instructions write; `None` for other memory, or more than 128 places.
     pub fn of(steps: &Steps) -> Option<Self> {
         let all = steps.values().flatten().flatten();
         let written = all.clone().fold(Registers::NONE, |sum, step| sum | step.writes);
@@ -171,8 +170,7 @@ impl WriteLocations {
     }
 
     fn step(&self, step: &Effect, state: &mut AbstractState, followed: &mut RoundValues) {
-        // The flags of a conditional move only choose between its values; they are no input of the
-        // result.
+        // The flags of a conditional move choose between its values, but are no input.
         let chooses = step.way == Transfer::Copy && !step.writes.is_empty();
         let reads = if chooses { step.reads.without(Registers::FLAGS) } else { step.reads };
         let mut sources: Vec<Value> = self.values(state, reads).collect();
@@ -192,8 +190,7 @@ impl WriteLocations {
             let compares = step.way == Transfer::CompareSwap;
             let stored = if compares { step.reads } else { step.stored };
             let stored = self.values(state, stored).fold(CONSTANT, Value::with);
-            // The exchanged register holds the old memory value: `xchg [lock], eax; test eax, eax;
-            // jne` again.
+            // The register then holds the old value: `xchg [lock], eax; test eax, eax; jne`.
             let own = step.way == Transfer::Swap && step.stored.without(step.writes).is_empty();
             followed.stored.push((stored, own));
         }
@@ -238,8 +235,7 @@ pub(super) struct RoundValues {
 }
 
 impl RoundValues {
-    /// Whether the round leaves no state, not even a count, and another round depends on a fresh
-    /// value.
+    /// Whether no state is left, not even a count, and another round depends on a fresh value.
     pub fn repeats(&self) -> bool {
         self.back.iter().all(|value| value.from == 0) && self.verdict() == CodeVerdict::Asks
     }
