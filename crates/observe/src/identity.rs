@@ -5,7 +5,6 @@ use object::Endianness;
 use object::elf::{ELF_NOTE_GNU, FileHeader32, FileHeader64, NT_GNU_BUILD_ID};
 use object::read::elf::{FileHeader, ProgramHeader};
 use sha2::{Digest, Sha256};
-use std::fmt::Write;
 use std::io::{self, Read, Seek};
 use std::path::Path;
 
@@ -26,7 +25,7 @@ pub fn of_file(path: &Path) -> io::Result<String> {
     (&file).take(HEAD_B).read_to_end(&mut head)?;
     let id = build_id::<FileHeader64<Endianness>>(&head);
     if let Some(id) = id.or_else(|| build_id::<FileHeader32<Endianness>>(&head)) {
-        return Ok(hex("build-id:", id));
+        return Ok(format!("build-id:{}", hex(id)));
     }
     if metadata.len() > MOST_B {
         let what = format!("expected at most {MOST_B} bytes, found {}", metadata.len());
@@ -39,7 +38,7 @@ pub fn of_file(path: &Path) -> io::Result<String> {
     let mut left = file.take(MOST_B);
     loop {
         match left.read(&mut piece)? {
-            0 => return Ok(hex("sha256:", &digest.finalize())),
+            0 => return Ok(format!("sha256:{}", hex(&digest.finalize()))),
             length => digest.update(&piece[..length]),
         }
     }
@@ -62,12 +61,9 @@ fn build_id<Elf: FileHeader<Endian = Endianness>>(head: &[u8]) -> Option<&[u8]> 
     })
 }
 
-fn hex(kind: &str, bytes: &[u8]) -> String {
-    bytes.iter().fold(kind.to_owned(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+/// `bytes` as pairs of hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -125,6 +121,6 @@ mod tests {
         let content = std::fs::read(&own).unwrap();
         let file = object::File::parse(&content[..]).unwrap();
         let Some(id) = file.build_id().unwrap() else { skip!(BuildIds, "this program has none") };
-        assert_eq!(of_file(&own).unwrap(), hex("build-id:", id));
+        assert_eq!(of_file(&own).unwrap(), format!("build-id:{}", hex(id)));
     }
 }

@@ -221,7 +221,7 @@ impl LifecycleEvents {
         if self.scans.without_proc.is_none() {
             self.order.tree.scan_below(&self.proc, pids, at, &mut self.first);
         }
-        if self.scans.without_proc.is_some() || self.order.tree.has_unread() {
+        if self.scans.without_proc.is_some() || self.order.tree.unread {
             pids.iter().for_each(|pid| self.order.add_unread(*pid, at, &mut self.first));
         }
     }

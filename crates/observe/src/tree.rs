@@ -20,7 +20,7 @@ pub struct Tree {
     tasks: BTreeMap<Tid, KnownTask>,
     processes: BTreeMap<Pid, TreeProcess>,
     /// Whether the last scan failed to read a possibly living process.
-    unread: bool,
+    pub unread: bool,
 }
 
 #[derive(Debug)]
@@ -90,11 +90,6 @@ impl Tree {
         if let Some(name) = known.name.clone() {
             events.push(TaskEvent::Named { at, pid, tid, name, exec: false });
         }
-    }
-
-    /// Whether the last scan failed to read a possibly living process.
-    pub fn has_unread(&self) -> bool {
-        self.unread
     }
 
     /// Whether thread `tid` is known to live.

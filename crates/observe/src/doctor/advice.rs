@@ -11,13 +11,6 @@ use caps::Capability;
 /// 6.12). In mainline kernels, levels above 2 mean the same as 2.
 const OPEN_TO_OWNERS: i32 = 2;
 
-/// Cause of the refusal of an event with a ring on a child; `own_event` is whether an event without
-/// a ring can be opened on this thread.
-pub fn ring_refused(errno: Errno, own_event: bool, place: &SystemFacts, own: &Own) -> FailureCause {
-    // The room for rings is used up: mmap says so with the number of a missing permission.
-    if errno.0 == libc::EPERM && own_event { mlock(place) } else { perf_refused(errno, place, own) }
-}
-
 /// Cause of a refused `perf_event_open` for an event without a hardware counter.
 pub fn perf_refused(errno: Errno, place: &SystemFacts, own: &Own) -> FailureCause {
     match (errno.0, place.paranoid) {

@@ -90,8 +90,11 @@ impl Inputs<'_> {
 
 /// Cause of a refused ring of records.
 pub(crate) fn ring_refused(inputs: &Inputs<'_>, errno: Errno) -> FailureCause {
-    let own_event = inputs.probes.run(Probe::CountTime).is_ok();
-    advice::ring_refused(errno, own_event, inputs.place, inputs.own)
+    // The room for rings is used up: mmap says so with the number of a missing permission.
+    match errno.0 == libc::EPERM && inputs.probes.run(Probe::CountTime).is_ok() {
+        true => advice::mlock(inputs.place),
+        false => advice::perf_refused(errno, inputs.place, inputs.own),
+    }
 }
 
 /// Samples of instruction pointers.

@@ -16,14 +16,13 @@ pub fn phases(
 ) -> Vec<Phase> {
     let by = profile.processor.as_deref().unwrap_or("QEMU");
     let counts = misses.iter().map(Option::as_ref).chain(std::iter::repeat(None));
-    let threads = profile.threads.iter().zip(counts);
-    let mut phases: Vec<Phase> = threads
-        .map(|(thread, counts)| phase(phase_name(profile, thread), thread, counts, by))
-        .collect();
-    for ((phase, thread), branches) in phases.iter_mut().zip(&profile.threads).zip(branches) {
-        phase.branch_misses = branch_misses(thread, branches.as_ref(), by);
-    }
-    phases
+    let branches = branches.iter().map(Option::as_ref).chain(std::iter::repeat(None));
+    let threads = profile.threads.iter().zip(counts).zip(branches);
+    let phases = threads.map(|((thread, counts), branches)| Phase {
+        branch_misses: branch_misses(thread, branches, by),
+        ..phase(phase_name(profile, thread), thread, counts, by)
+    });
+    phases.collect()
 }
 
 /// Name of a thread's phase: with the thread's order if there are several.

@@ -35,7 +35,7 @@ impl SearchPaths {
 
     /// Candidates for QEMU, in order: the cache folder, `lib/colocate` beside an installed program.
     fn qemus(&self) -> Vec<PathBuf> {
-        let name = concat_arch("qemu-");
+        let name = format!("qemu-{}", std::env::consts::ARCH);
         if let Some(one) = &self.qemu {
             return vec![one.clone()];
         }
@@ -70,10 +70,6 @@ impl SearchPaths {
 fn path_in(variable: &impl Fn(&str) -> Option<OsString>, name: &str) -> Option<PathBuf> {
     variable(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
-fn concat_arch(prefix: &str) -> String {
-    format!("{prefix}{}", std::env::consts::ARCH)
-}
-
 /// A QEMU and a plugin for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Emulator {
@@ -183,7 +179,7 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         let places = places(folder.path());
-        let qemu = folder.path().join("qemu").join(concat_arch("qemu-"));
+        let qemu = folder.path().join("qemu").join(format!("qemu-{}", std::env::consts::ARCH));
         let why = available(&places).unwrap_err();
         assert!(matches!(&why, EmulationFailure::NoQemu(looked) if looked[0] == qemu), "{why}");
         assert!(why.to_string().contains("`make tracer`"), "{why}");

@@ -285,7 +285,7 @@ fn read_folder(folder: &Path) -> Result<Vec<Trace>, ProfileRefusal> {
     }
     if let Some(found) = traces.iter().flat_map(|trace| &trace.unsupported).next() {
         let mnemonic = colocate_isa::mnemonic(&found.bytes).unwrap_or_else(|| "?".into());
-        let instruction = format!("{mnemonic} ({})", trace::hex(&found.bytes));
+        let instruction = format!("{mnemonic} ({})", crate::identity::hex(&found.bytes));
         return Err(ProfileRefusal::Unsupported(found.address, instruction));
     }
     traces.sort_by_key(|trace| trace.start_ns);

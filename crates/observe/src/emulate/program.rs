@@ -53,7 +53,8 @@ pub fn inspect(path: &Path, argv: &[OsString]) -> Result<Loadable, NotLoadable> 
     let mut loadable = Loadable { executable: path.to_owned(), argv: argv.to_vec() };
     // One round more than interpreters: the last one reads the executable.
     for _ in 0..=MOST_INTERPRETERS {
-        let (head, metadata) = read_head(&loadable.executable)?;
+        let (head, metadata) = read_head(&loadable.executable)
+            .map_err(|source| NotLoadable::Read(loadable.executable.clone(), source))?;
         let Some(line) = head.strip_prefix(b"#!") else {
             check_rights(&loadable.executable, &metadata)?;
             check_executable(&loadable.executable, &head)?;
@@ -65,11 +66,7 @@ pub fn inspect(path: &Path, argv: &[OsString]) -> Result<Loadable, NotLoadable> 
     Err(NotLoadable::TooManyInterpreters(path.to_owned()))
 }
 
-fn read_head(path: &Path) -> Result<(Vec<u8>, Metadata), NotLoadable> {
-    read_code(path).map_err(|source| NotLoadable::Read(path.to_owned(), source))
-}
-
-fn read_code(path: &Path) -> io::Result<(Vec<u8>, Metadata)> {
+fn read_head(path: &Path) -> io::Result<(Vec<u8>, Metadata)> {
     let LargeFile { file, metadata } = open_code(path)?;
     let mut head = Vec::new();
     file.take(FIRST_LINE_B as u64).read_to_end(&mut head)?;

@@ -2,7 +2,8 @@
 
 #![allow(unsafe_code)] // signal, kill
 
-use super::{EmulatedCommand, Emulator, Loadable, NotLoadable, trace::hex};
+use super::{EmulatedCommand, Emulator, Loadable, NotLoadable};
+use crate::identity::hex;
 use colocate_linux::poll::wait_readable;
 use colocate_linux::{SysError, signal};
 use rustix::process::{self, PidfdFlags, Resource, Rlimit, getrlimit, setrlimit};

@@ -138,11 +138,6 @@ pub fn isa(trace: &Trace) -> Isa {
     if trace.target == "x86_64" { Isa::X86_64 } else { Isa::Aarch64 }
 }
 
-/// `bytes` as pairs of hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -43,13 +43,13 @@ impl TaskRings {
         let every = Rings::map_every(&attr, cpus, pages);
         let rings = every.or_else(|_| Rings::map(&attr, cpus, pages))?;
         let later = Attr::task_events(LATER).disabled();
-        let lazy = rings.of_every_task().then(|| Rings::map_every(&later, cpus, pages).ok());
+        let lazy = rings.every.then(|| Rings::map_every(&later, cpus, pages).ok());
         let of_others = (0, Instant::now());
         Ok(Self { rings, lazy: lazy.flatten(), is_prompt: true, of_others, stays: false })
     }
 
     pub fn of_every_task(&self) -> bool {
-        self.rings.of_every_task()
+        self.rings.every
     }
 
     /// Opens events on all threads of a process; whether the kernel will report the end of each.

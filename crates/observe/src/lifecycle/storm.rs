@@ -27,29 +27,11 @@ const LIVED: Nanos = Nanos::from_millis(100);
 /// Time between two reports of a storm's threads: a batch costs readers less. Chosen.
 const LATE_EVERY: Nanos = Nanos::from_millis(500);
 
-/// Rate limit with a burst: a generic cell rate algorithm.
-#[derive(Clone, Copy, Debug, Default)]
-struct RateLimit {
-    /// Theoretical arrival time: the time at which all events would have happened at the rate.
-    even: Nanos,
-}
-
-impl RateLimit {
-    /// Records an event at `at` and returns whether it is within the limit. Events beyond the limit
-    /// count as well, so none is allowed while too many happen.
-    fn allows(&mut self, at: Nanos, every: Nanos, at_once: u64) -> bool {
-        let most = at + Nanos(every.0.saturating_mul(at_once));
-        let next = self.even.max(at) + every;
-        // The cap bounds the time from the last creation to the end of the storm.
-        self.even = next.min(most + LIVED);
-        next <= most
-    }
-}
-
 /// Threads of one given process and its descendants.
 #[derive(Debug, Default)]
 struct Family {
-    created: RateLimit,
+    /// Theoretical arrival time: the time at which all creations would have happened at the rate.
+    even: Nanos,
     /// Next report of hidden threads.
     next_late: Nanos,
     /// Unreported threads with the times of their creation, oldest first.
@@ -60,6 +42,17 @@ struct Family {
 }
 
 impl Family {
+    /// Records a creation at `at` and returns whether it is within the rate and its burst, by a
+    /// generic cell rate algorithm. Those beyond count as well, so none is allowed while too many
+    /// happen.
+    fn allows(&mut self, at: Nanos, every: Nanos) -> bool {
+        let most = at + Nanos(every.0.saturating_mul(BURST));
+        let next = self.even.max(at) + every;
+        // The cap bounds the time from the last creation to the end of the storm.
+        self.even = next.min(most + LIVED);
+        next <= most
+    }
+
     fn end(&mut self) {
         self.is_on = false;
         self.creators.clear();
@@ -106,7 +99,7 @@ impl Storms {
     pub fn created(&mut self, root: Pid, pid: Pid, tid: Tid, at: Nanos) -> EventTreatment {
         let Some(every) = self.every else { return EventTreatment::Report };
         let family = self.of.entry(root).or_default();
-        let may = family.created.allows(at, every, BURST);
+        let may = family.allows(at, every);
         // As long as others wait, they are first.
         if may && family.hidden.is_empty() {
             family.end();
@@ -142,7 +135,7 @@ impl Storms {
                     due.push(tid);
                 }
             }
-            let is_over = self.every.is_none() || family.created.even <= at;
+            let is_over = self.every.is_none() || family.even <= at;
             if family.hidden.is_empty() && is_over {
                 family.end();
             }

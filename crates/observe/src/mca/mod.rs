@@ -262,8 +262,9 @@ impl TargetRun<'_> {
         // The text of a report is the key of an instruction, so its syntax is fixed.
         all.push("--output-asm-variant=0".to_owned());
         all.extend(arguments.iter().map(|&argument| argument.to_owned()));
-        let input: String =
-            texts.iter().enumerate().map(|(at, text)| TargetProcessor::region(at, text)).collect();
+        // LLVM 19 misses names in marks that begin with `//`, the usual comment of Arm's assemblers.
+        let mark = |(at, text)| format!("# LLVM-MCA-BEGIN r{at}\n{text}\n# LLVM-MCA-END r{at}\n");
+        let input: String = texts.iter().enumerate().map(mark).collect();
         match run::report(self.program, &all, &input) {
             Ok(report) => Ok(Regions::of(report, texts.len())),
             // The message names no region; halving finds the refused text.
@@ -313,12 +314,6 @@ impl Regions {
 }
 
 impl TargetProcessor {
-    /// A region with `text`, marked by comments. LLVM 19 does not see names in marks that begin
-    /// with `//`, the usual comment of Arm's assemblers.
-    fn region(at: usize, text: &str) -> String {
-        format!("# LLVM-MCA-BEGIN r{at}\n{text}\n# LLVM-MCA-END r{at}\n")
-    }
-
     /// `text` after the assembler's directives.
     fn marked(&self, text: &str) -> String {
         let syntax = if self.is("x86_64") { ".att_syntax\n" } else { "" };

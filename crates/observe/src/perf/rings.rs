@@ -23,7 +23,7 @@ pub const EVERY: Tid = Tid(-1);
 pub struct Rings {
     carriers: Vec<(PuNr, Ring)>,
     /// Whether the carriers report every task.
-    every: bool,
+    pub every: bool,
     /// Events, with the threads for which they were opened.
     events: Vec<(Tid, PerfEvent)>,
     /// Whether the kernel counts dropped records (Linux 6.0).
@@ -84,11 +84,6 @@ impl Rings {
             Some(error) if rings.carriers.is_empty() => Err(error),
             _ => Ok(rings),
         }
-    }
-
-    /// Whether the rings report every task.
-    pub fn of_every_task(&self) -> bool {
-        self.every
     }
 
     /// Stops reports of every task; attached events go on. Records already written stay.

@@ -2,10 +2,9 @@
 
 use colocate_files::LargeFile;
 use colocate_linux::foreign;
-use colocate_linux::proc::CodeMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A file of code, as the kernel distinguishes files of the same path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,12 +32,6 @@ impl FileId {
             inode: u64::from_ne_bytes(*inode),
             generation: Some(u64::from_ne_bytes(*generation)),
         })
-    }
-
-    /// File of a mapping listed in `/proc`.
-    #[must_use]
-    pub fn of_map(map: &CodeMap) -> Self {
-        Self { device: map.device, inode: map.inode, generation: None }
     }
 
     /// Whether both may be one file. Wrong only for a reused inode with an unknown generation.
@@ -72,12 +65,6 @@ impl CodeFile {
         let is_it = self.id.is_none_or(|id| id.inode == metadata.ino()) && metadata.len() > 0;
         is_it.then_some(file)
     }
-
-    /// Path for messages.
-    #[must_use]
-    pub fn display(&self) -> std::path::Display<'_> {
-        Path::new(&self.path).display()
-    }
 }
 
 #[cfg(test)]
@@ -85,6 +72,7 @@ pub(crate) mod tests {
     use super::*;
     use std::io::Read as _;
     use std::os::fd::{AsRawFd, FromRawFd};
+    use std::path::Path;
 
     fn id(device: (u32, u32), inode: u64, generation: Option<u64>) -> FileId {
         FileId { device, inode, generation }

@@ -47,7 +47,7 @@ impl Image {
     /// Bytes at `addresses` as far as their segment, at most 1 MiB.
     #[must_use]
     pub fn bytes(&self, addresses: Range<u64>) -> Vec<u8> {
-        self.tables.bytes(&self.file, addresses, LONGEST_B)
+        self.tables.bytes(&self.file, addresses, LONGEST_FUNCTION_B)
     }
 }
 
@@ -55,8 +55,9 @@ fn stamp(metadata: &Metadata) -> FileVersion {
     (metadata.len(), metadata.mtime(), metadata.mtime_nsec())
 }
 
-/// Length limit of one read, in bytes: the longest function with plausible bounds.
-const LONGEST_B: u64 = super::weigh::LONGEST_FUNCTION_B;
+/// Length limit of a function and of one read, in bytes; a longer range is taken for wrong bounds.
+/// Chosen: the largest function of Debian 12's CPython and node is below 200 KiB.
+pub(super) const LONGEST_FUNCTION_B: u64 = 1 << 20;
 
 #[cfg(test)]
 pub(crate) mod tests {

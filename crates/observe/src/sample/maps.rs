@@ -109,10 +109,10 @@ impl Spaces {
 
     /// Records a mapping of process `pid` listed in `/proc`.
     pub fn found(&mut self, pid: Pid, map: &CodeMap) {
-        let CodeMap { start, offset_b, .. } = *map;
+        let CodeMap { start, offset_b, device, inode, .. } = *map;
         let (length_b, path) = (map.end.saturating_sub(start), map.path.as_bytes());
         let mapping = ExecutableMapping { start, length_b, offset_b, path };
-        self.map(pid, &mapping, Some(FileId::of_map(map)));
+        self.map(pid, &mapping, Some(FileId { device, inode, generation: None }));
     }
 
     /// Forgets files that no process has mapped.
@@ -256,7 +256,9 @@ mod tests {
 
     fn origin(spaces: &Spaces, pid: i32, ip: u64) -> Option<(String, u64)> {
         match spaces.origin(Pid(pid), ip) {
-            CodeLocation::File(file, at) => Some((spaces.file(file)?.display().to_string(), at)),
+            CodeLocation::File(file, at) => {
+                Some((spaces.file(file)?.path.display().to_string(), at))
+            }
             CodeLocation::Memory(..) => None,
         }
     }

@@ -1,6 +1,6 @@
 //! Sums of instruction-class shares.
 
-use colocate_isa::{Class as IsaClass, ClassCounts};
+use colocate_isa::ClassCounts;
 use colocate_model::{Class, Mix, Share};
 
 /// Weighted sums of shares, and their total weight.
@@ -34,27 +34,11 @@ impl Shares {
     /// Mean mix; all unknown if the weight is 0.
     pub fn mix(&self) -> Mix {
         let mut mix = Mix::default();
-        for (class, sum) in CLASSES.into_iter().zip(self.of) {
+        // The decoder's counts have the order of the model's classes, as in `Mix::from_counts`.
+        for (class, sum) in Class::ALL.into_iter().zip(self.of) {
             // Rounding can carry a sum of shares past its weight.
             mix.set(class, Share::new((sum / self.weight).min(1.0)));
         }
         mix
     }
 }
-
-/// Classes of the model, in the order of the decoder's counts.
-const CLASSES: [Class; 5] = {
-    let mut classes = Class::ALL;
-    let mut place = 0;
-    while place < IsaClass::ALL.len() {
-        classes[place] = match IsaClass::ALL[place] {
-            IsaClass::Branch => Class::Branch,
-            IsaClass::Float => Class::Float,
-            IsaClass::Int => Class::Int,
-            IsaClass::Load => Class::Load,
-            IsaClass::Store => Class::Store,
-        };
-        place += 1;
-    }
-    classes
-};

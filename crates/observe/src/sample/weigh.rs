@@ -19,7 +19,7 @@
 
 use super::budget::StepBudget;
 use super::flow::{BlockIdx, Graph, LoopIdx};
-use super::image::Image;
+use super::image::{Image, LONGEST_FUNCTION_B};
 use super::live::{self, CodeBytes};
 use super::maps::{FileIdx, Spaces};
 use super::rates::{Flows, flows, rates};
@@ -60,10 +60,6 @@ struct HitSite {
     hits: u32,
     shares: Option<Shares>,
 }
-
-/// Length limit of a function, in bytes; a longer range is taken for wrong bounds. Chosen: the
-/// largest function of Debian 12's CPython and node is below 200 KiB.
-pub(super) const LONGEST_FUNCTION_B: u64 = 1 << 20;
 
 impl Weigher {
     /// Counts a hit at offset `offset_b` of `file`; returns its site.

@@ -50,7 +50,10 @@ const CODE_FOR: Nanos = Nanos::from_secs(5);
 #[derive(Debug)]
 pub struct AccessSampler {
     samples: SamplingScope,
-    means: Means,
+    /// Sampling method, for messages.
+    pub(crate) name: &'static str,
+    /// Whether registers and the decoded instruction give the access, not events of the processor.
+    by_registers: bool,
     /// Sampling period of a thread, in CPU time.
     pub(crate) period: Nanos,
     cpus: Vec<PuNr>,
@@ -69,15 +72,6 @@ enum SamplingScope {
     OfEach(Box<FollowedSamples>),
 }
 
-/// Method of sampling an access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Means {
-    /// Processor events of this name.
-    Events(&'static str),
-    /// Registers, and the decoded instruction.
-    Registers,
-}
-
 impl AccessSampler {
     /// Creates a sampler that samples no process yet. Its rate is `rate_hz` per second of each
     /// thread's CPU time, on the CPUs of `clocks` only.
@@ -90,18 +84,21 @@ impl AccessSampler {
         let period = period(rate_hz);
         let by_events = events::find(Path::new("/sys"), rate_hz).and_then(|events| {
             let samples = SamplingScope::by_events(&events.attrs, period, clocks).ok()?;
-            Some((samples, Means::Events(events.name)))
+            Some((samples, events.name))
         });
-        let (samples, means) = match by_events {
+        let by_registers = by_events.is_none();
+        let (samples, name) = match by_events {
             Some(found) => found,
             None if cfg!(target_arch = "x86_64") => {
-                (SamplingScope::by_clock(rate_hz, clocks)?, Means::Registers)
+                let name = "perf events: registers, and the code that uses them";
+                (SamplingScope::by_clock(rate_hz, clocks)?, name)
             }
             None => return Err(SysError::of("perf_event_open", libc::EOPNOTSUPP)),
         };
         Ok(Self {
             samples,
-            means,
+            name,
+            by_registers,
             period,
             cpus: clocks.watch.cpus.clone(),
             code: OperandCache::default(),
@@ -109,15 +106,6 @@ impl AccessSampler {
             groups: RegionSamples::new(),
             forget_code: now() + CODE_FOR,
         })
-    }
-
-    /// Sampling method, for messages.
-    #[must_use]
-    pub const fn name(&self) -> &'static str {
-        match self.means {
-            Means::Events(name) => name,
-            Means::Registers => "perf events: registers, and the code that uses them",
-        }
     }
 
     /// Adds process `pid` and all its future children, with [`Start::AtExec`] before its exec.
@@ -144,12 +132,12 @@ impl AccessSampler {
             self.code = OperandCache::default();
             self.forget_code = now() + CODE_FOR;
         }
-        let Self { samples, means, period, code, table, groups, .. } = self;
+        let Self { samples, by_registers, period, code, table, groups, .. } = self;
         let mut file = |record: &PerfRecord<'_>| match record {
             PerfRecord::Sample { of, ip, user: true, rest } if is_watched(of.tid) => {
-                let found = match means {
-                    Means::Events(_) => accessed(rest),
-                    Means::Registers => next_access(code, of.pid, *ip, rest),
+                let found = match by_registers {
+                    true => next_access(code, of.pid, *ip, rest),
+                    false => accessed(rest),
                 };
                 if let Some(access) = found {
                     groups::count(groups, of.pid, of.tid, &access);
@@ -194,11 +182,9 @@ impl AccessSampler {
             return true;
         }
         let rings = SamplingScope::clock_of_all(self.period, &self.cpus);
-        if let (Means::Registers, Ok(rings)) = (self.means, rings) {
-            self.samples = SamplingScope::OfAll(rings);
-            return true;
-        }
-        false
+        let Some(rings) = rings.ok().filter(|_| self.by_registers) else { return false };
+        self.samples = SamplingScope::OfAll(rings);
+        true
     }
 }
 

@@ -84,30 +84,6 @@ impl Accesses {
         Ok(())
     }
 
-    /// Adds the samples since the call before.
-    fn take(&mut self) {
-        let of = &self.of;
-        self.sampler.drain(|tid| of.contains_key(&tid));
-        for ((tid, with), of) in self.sampler.take() {
-            // One that was never followed, as in a storm of threads.
-            let (Some(task), Some(with)) = (self.of.get(&tid), self.of.get(&with)) else {
-                continue;
-            };
-            *self.sums.entry((*task, *with)).or_default() += of;
-        }
-        for (group, counts) in self.sampler.take_groups() {
-            for (tid, count) in counts {
-                let Some(task) = self.of.get(&tid) else { continue };
-                let sum = self.groups.entry((group, *task)).or_default();
-                sum.samples += count.samples;
-                sum.writes += count.writes;
-            }
-        }
-        for tid in self.ended.drain(..) {
-            self.of.remove(&tid);
-        }
-    }
-
     fn sharing(&mut self, quantum: &QuantumTasks<'_>) -> Vec<Sharing> {
         self.sums.retain(|(task, with), _| {
             quantum.find(*task).is_some() && quantum.find(*with).is_some()
@@ -121,7 +97,7 @@ impl Accesses {
 
 impl Backend for Accesses {
     fn provider(&self) -> Provider {
-        of_samples(self.sampler.name(), self.rate_hz)
+        of_samples(self.sampler.name, self.rate_hz)
     }
 
     fn watch(&mut self, pid: Pid, start: Start) -> Result<(), Refusal> {
@@ -144,7 +120,26 @@ impl Backend for Accesses {
     }
 
     fn drain(&mut self) -> Result<(), String> {
-        self.take();
+        let of = &self.of;
+        self.sampler.drain(|tid| of.contains_key(&tid));
+        for ((tid, with), of) in self.sampler.take() {
+            // One that was never followed, as in a storm of threads.
+            let (Some(task), Some(with)) = (self.of.get(&tid), self.of.get(&with)) else {
+                continue;
+            };
+            *self.sums.entry((*task, *with)).or_default() += of;
+        }
+        for (group, counts) in self.sampler.take_groups() {
+            for (tid, count) in counts {
+                let Some(task) = self.of.get(&tid) else { continue };
+                let sum = self.groups.entry((group, *task)).or_default();
+                sum.samples += count.samples;
+                sum.writes += count.writes;
+            }
+        }
+        for tid in self.ended.drain(..) {
+            self.of.remove(&tid);
+        }
         Ok(())
     }
 

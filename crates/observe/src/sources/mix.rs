@@ -30,15 +30,6 @@ const OPENED_AFTER: Duration = Duration::from_millis(20);
 /// numbers are not reused as fast on any machine.
 const SAME_CREATION: Nanos = Nanos::from_secs(1);
 
-/// Evidence about one thread.
-#[derive(Clone, Copy, Debug)]
-struct ThreadMix {
-    tid: Tid,
-    created: Nanos,
-    mix: Mix,
-    cpu_time: Option<Nanos>,
-}
-
 /// Requests to the watching thread, a byte each: report the samples so far; or report them, end the
 /// watching, and report the results worth keeping.
 const SNAPSHOT: u8 = b's';
@@ -47,7 +38,7 @@ const STOP: u8 = b'q';
 /// Reply of the watching thread.
 #[derive(Debug, Default)]
 struct WatchReply {
-    seen: Vec<ThreadMix>,
+    seen: Vec<ThreadSamples>,
     counted: Vec<(JobIdx, CountedThreads)>,
     /// Lines for the user.
     trouble: Vec<String>,
@@ -72,7 +63,7 @@ pub struct Mixes {
     rate_hz: u32,
     done: Vec<(JobIdx, CountedThreads)>,
     trouble: Vec<String>,
-    seen: HashMap<Tid, Vec<ThreadMix>>,
+    seen: HashMap<Tid, Vec<ThreadSamples>>,
     /// Time of the last request by [`Mixes::follow`], and interval to the next.
     last_snapshot: Nanos,
     rests: Nanos,
@@ -162,7 +153,7 @@ impl Mixes {
     /// Mix and CPU time of thread `tid`, created at `created`; `None` if it was not watched.
     #[must_use]
     pub fn of(&self, tid: Tid, created: Nanos) -> Option<(Mix, Option<Nanos>)> {
-        let apart = |seen: &&ThreadMix| seen.created.0.abs_diff(created.0);
+        let apart = |seen: &&ThreadSamples| seen.created.0.abs_diff(created.0);
         let nearest = self.seen.get(&tid)?.iter().min_by_key(apart)?;
         (apart(&nearest) <= SAME_CREATION.0).then_some((nearest.mix, nearest.cpu_time))
     }
@@ -302,15 +293,10 @@ fn serve(
 }
 
 /// Mixes of the samples so far.
-fn snapshot(samplers: &mut [(JobIdx, Sampler)]) -> Vec<ThreadMix> {
+fn snapshot(samplers: &mut [(JobIdx, Sampler)]) -> Vec<ThreadSamples> {
     let threads = samplers.iter_mut().flat_map(|(_, sampler)| {
         sampler.drain();
         sampler.snapshot()
     });
-    threads
-        .map(|thread| {
-            let ThreadSamples { tid, created, mix, cpu_time, .. } = thread;
-            ThreadMix { tid, created, mix, cpu_time }
-        })
-        .collect()
+    threads.collect()
 }

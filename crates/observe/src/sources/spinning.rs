@@ -9,12 +9,12 @@ use crate::sample::Clocks;
 use crate::spin::judge::CodeJudge;
 use crate::spin::loops::CodeVerdict;
 use crate::spin::spun::{self, Spun};
-use crate::spin::{Question, SampledSite, Share, SpinSampler};
+use crate::spin::{Question, SampledSite, SpinSampler};
 use colocate_evidence::{JobIdx, Provider, Refusal, TaskId};
 use colocate_linux::clock::now;
 use colocate_linux::{Pid, SysError, Tid};
 use colocate_machine::Nanos;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -84,9 +84,17 @@ impl<K: Copy + Eq + Hash> Spinning<K> {
         self.sampler.forget(pid);
     }
 
-    /// Processes the samples. `tasks` are those that live and may have run, with their times.
+    /// Processes the samples, as far as judged by now. `tasks` are those that live and may have run, with their times.
     pub fn poll(&mut self, tasks: impl Iterator<Item = (Tid, K, spun::RunAndWaitTime)>) {
-        let shares = self.take();
+        while let Ok((site, verdict)) = self.answers.try_recv() {
+            self.sampler.learn(site, verdict);
+        }
+        self.sampler.drain();
+        for question in self.sampler.questions() {
+            // If the thread has died, nothing new is judged, and stays unknown.
+            let _ = self.questions.send(question);
+        }
+        let shares = self.sampler.take();
         // Where samples are not taken in the kernel, they do not share all of the time.
         let samples = &self.sampler.followed.samples;
         let most = (!samples.with_kernel).then_some(samples.period);
@@ -100,19 +108,6 @@ impl<K: Copy + Eq + Hash> Spinning<K> {
             spun.add(share.unwrap_or_default(), did, most);
             *before = now;
         }
-    }
-
-    /// Activities of the threads since the last call, as far as judged by now.
-    fn take(&mut self) -> BTreeMap<Tid, Share> {
-        while let Ok((site, verdict)) = self.answers.try_recv() {
-            self.sampler.learn(site, verdict);
-        }
-        self.sampler.drain();
-        for question in self.sampler.questions() {
-            // If the thread has died, nothing new is judged, and stays unknown.
-            let _ = self.questions.send(question);
-        }
-        self.sampler.take()
     }
 
     /// Spin time of a task; `None` if its code is unreadable, so that no sample is conclusive. Zero

@@ -171,7 +171,7 @@ impl CodeJudge {
     fn in_file(&mut self, file: &CodeFile, offset_b: u64) -> Option<CodeVerdict> {
         let image = self.images.get(file)?;
         let ip = image.tables.address(offset_b)?;
-        let relaxed = |target: u64| is_relaxed(image, target);
+        let relaxed = |target: u64| is_short(image, target, relaxes);
         let function = image.tables.function(ip);
         let Some(range) = function.filter(|range| range.end - range.start <= LONGEST_FUNCTION_B)
         else {
@@ -181,7 +181,7 @@ impl CodeJudge {
             return around(code, ip, &relaxed, &mut self.budget);
         };
         // The sample is in the function of the hint itself, which a loop calls.
-        if is_relaxed(image, range.start) {
+        if is_short(image, range.start, relaxes) {
             return Some(CodeVerdict::Hints);
         }
         if is_short(image, range.start, gives_way) {
@@ -207,11 +207,6 @@ impl CodeJudge {
         self.functions.insert(key, drawn);
         Some(verdict.unwrap_or(CodeVerdict::Works(WorkReason::NoLoop)))
     }
-}
-
-/// Whether a short function that starts at `address` only executes a spin hint.
-fn is_relaxed(image: &Image, address: u64) -> bool {
-    is_short(image, address, relaxes)
 }
 
 /// Whether a function of at most 64 bytes starts at `address` and `holds` is true of its code.
