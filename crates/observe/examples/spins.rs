@@ -65,7 +65,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 fn place(source: &CodeSource) -> String {
     match source {
-        CodeSource::File(path, offset_b) => format!("{}+{offset_b:#x}", path.display()),
+        CodeSource::File(file, offset_b) => format!("{}+{offset_b:#x}", file.path.display()),
         CodeSource::Memory { ip, .. } => format!("memory {ip:#x}"),
     }
 }
