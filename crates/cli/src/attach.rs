@@ -1,16 +1,14 @@
 //! `colocate attach`: places the threads of running programs, and restores their masks.
 
-use crate::exit::{self, Failure};
 use crate::report::ProgramInfo;
 use crate::{args, launch, policies, run};
-use anyhow::Context;
+use anyhow::{Context, anyhow, bail};
 use colocate_act::affinity::FILTERED;
 use colocate_act::restore;
 use colocate_files::{Dir, MaxSize, kernel};
 use colocate_host::{Attached, Setup};
-use colocate_linux::ProcessHandle;
 use colocate_linux::proc::Proc;
-use colocate_linux::{Pid, affinity};
+use colocate_linux::{Pid, ProcessHandle, affinity};
 use colocate_machine::Nanos;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
@@ -41,15 +39,11 @@ pub struct Args {
     cgroup: Vec<PathBuf>,
 
     /// Place them for so many seconds only; the programs run on [range: 0.01-31536000]
-    #[arg(long = "for", value_name = "S", value_parser = place_time)]
+    #[arg(long = "for", value_name = "S", value_parser = |text: &str| args::seconds(text, 0.01..=31_536_000.0))]
     place_for: Option<Nanos>,
 
     #[command(flatten)]
     options: run::RunOptions,
-}
-
-fn place_time(text: &str) -> Result<Nanos, String> {
-    args::seconds(text, 0.01..=31_536_000.0)
 }
 
 /// Runs `colocate attach`.
@@ -58,14 +52,16 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     args.options.output.as_deref().map_or(Ok(()), colocate_files::has_place)?;
     let proc = Proc::default();
     for &pid in &args.pid {
-        unfit(&proc, Pid(pid)).map_or(Ok(()), |why| Err(refused(&proc, Pid(pid), why)))?;
+        unfit(&proc, Pid(pid)).map_or(Ok(()), |found| Err(refused(&found)))?;
     }
     let mut given: Vec<Given> =
-        args.pid.iter().map(|pid| Given::process(&proc, Pid(*pid))).collect();
+        args.pid.iter().map(|&pid| (name(&proc, Pid(pid)), vec![Pid(pid)])).collect();
     for path in &args.cgroup {
-        given.push(Given { name: cgroup_name(path), pids: members(&proc, path)? });
+        // The last component; the whole path if it has none.
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        given.push((name, members(&proc, path)?));
     }
-    let pids: BTreeSet<Pid> = given.iter().flat_map(|it| &it.pids).copied().collect();
+    let pids: BTreeSet<Pid> = given.iter().flat_map(|(_, pids)| pids).copied().collect();
     refuse_placed(&proc, &pids)?;
     let mut is_taken = descendants(&proc, &pids);
     let denied: Vec<Pid> =
@@ -99,41 +95,25 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 fn refuse_placed(proc: &Proc, pids: &BTreeSet<Pid>) -> anyhow::Result<()> {
     let another = restore::placed_by_another(pids, Path::new("/proc"));
     let Some((pid, colocate)) = another else { return Ok(()) };
-    let message = if pid == colocate {
-        format!("expected a program, found that process {pid} is a colocate at work")
-    } else {
-        format!(
-            "expected processes that no other colocate places, found that {} is placed by process {colocate}; end that first \
-             (kill {colocate})",
-            named(proc, &[pid])
-        )
-    };
-    Err(Failure { code: exit::OURS, message }.into())
-}
-
-/// A job as given on the command line.
-struct Given {
-    name: String,
-    pids: Vec<Pid>,
-}
-
-impl Given {
-    fn process(proc: &Proc, pid: Pid) -> Self {
-        Self { name: name(proc, pid), pids: vec![pid] }
+    if pid == colocate {
+        bail!("expected a program, found that process {pid} is a colocate at work");
     }
+    bail!(
+        "expected processes that no other colocate places, found that {} is placed by process {colocate}; end that first \
+         (kill {colocate})",
+        named(proc, &[pid])
+    )
 }
 
-/// Last component of the cgroup's path; the whole path if it has none.
-fn cgroup_name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
-}
+/// A job as given on the command line: its name and its processes.
+type Given = (String, Vec<Pid>);
 
 /// The jobs, without the processes in `is_taken`: descendants (part of their ancestors' jobs) and
 /// unplaceable processes. A process given twice is of the first job; a process that has ended
 /// meanwhile is of no job.
 fn jobs(given: Vec<Given>, mut is_taken: BTreeSet<Pid>) -> Vec<Attached> {
     let mut jobs = Vec::new();
-    for Given { name, mut pids } in given {
+    for (name, mut pids) in given {
         pids.retain(|pid| is_taken.insert(*pid));
         let opened = pids.iter().map(|pid| ProcessHandle::open(Path::new("/proc"), *pid));
         let processes: Vec<_> = opened.flatten().map(Arc::new).collect();
@@ -148,21 +128,17 @@ fn jobs(given: Vec<Given>, mut is_taken: BTreeSet<Pid>) -> Vec<Attached> {
 /// once.
 fn descendants(proc: &Proc, pids: &BTreeSet<Pid>) -> BTreeSet<Pid> {
     let mut parents: HashMap<Pid, Option<Pid>> = HashMap::new();
-    let mut parent_of =
-        |pid: Pid| *parents.entry(pid).or_insert_with(|| Some(proc.state_and_parent(pid).ok()?.1));
-    let mut has_creator = |pid: Pid| {
-        let mut creator = parent_of(pid);
-        for _ in 0..MOST_CREATORS {
-            match creator {
-                Some(pid) if pids.contains(&pid) => return true,
-                // 0 is no process: the parent of init, or one outside of this PID namespace.
-                Some(pid) if pid.0 > 0 => creator = parent_of(pid),
-                _ => return false,
-            }
-        }
-        false
+    let mut has_creator = |pid: &Pid| {
+        let parent_of = |pid: &Pid| *parents.entry(*pid).or_insert_with(|| parent(proc, *pid));
+        let creators = std::iter::successors(Some(*pid), parent_of).skip(1).take(MOST_CREATORS);
+        creators.into_iter().any(|pid| pids.contains(&pid))
     };
-    pids.iter().copied().filter(|pid| has_creator(*pid)).collect()
+    pids.iter().copied().filter(|pid| has_creator(pid)).collect()
+}
+
+/// Parent of a process. 0 is no process: the parent of init, or one outside of this PID namespace.
+fn parent(proc: &Proc, pid: Pid) -> Option<Pid> {
+    Some(proc.state_and_parent(pid).ok()?.1).filter(|pid| pid.0 > 0)
 }
 
 /// A line on the placement that begins, and its end.
@@ -196,16 +172,15 @@ const ANOTHER_USER: &str = "another user's threads may not be placed (EPERM)";
 
 fn all_denied(proc: &Proc, pids: &[Pid]) -> anyhow::Error {
     let named = named(proc, pids);
-    let message = if pids.is_empty() {
-        "expected processes that live, found that all have ended".to_owned()
+    if pids.is_empty() {
+        anyhow!("expected processes that live, found that all have ended")
     } else if affinity::is_filtered() {
-        format!("no thread of {named} can be placed: {FILTERED}")
+        anyhow!("no thread of {named} can be placed: {FILTERED}")
     } else {
-        format!(
+        anyhow!(
             "expected processes of this user, found {named}: {ANOTHER_USER}; run colocate as that user or with CAP_SYS_NICE"
         )
-    };
-    Failure { code: exit::OURS, message }.into()
+    }
 }
 
 /// Whether the kernel allows this user to place neither the process nor any of its descendants.
@@ -218,9 +193,9 @@ fn is_denied(proc: &Proc, pid: Pid) -> bool {
 /// Programs in a cgroup of version 2 or 1 and in its children. Kernel threads and processes that
 /// have ended meanwhile are left out.
 fn members(proc: &Proc, path: &Path) -> anyhow::Result<Vec<Pid>> {
-    let cgroup = Dir::open(path).map_err(|why| anyhow::anyhow!(why.line()))?;
+    let cgroup = Dir::open(path).map_err(|why| anyhow!(why.line()))?;
     if !cgroup.holds("cgroup.procs") {
-        anyhow::bail!("{}: expected a cgroup, found no cgroup.procs", path.display());
+        bail!("{}: expected a cgroup, found no cgroup.procs", path.display());
     }
     let mut pids = Vec::new();
     add_members(&cgroup, DEEPEST, &mut pids).with_context(|| path.display().to_string())?;
@@ -228,19 +203,19 @@ fn members(proc: &Proc, path: &Path) -> anyhow::Result<Vec<Pid>> {
     for pid in pids {
         match unfit(proc, pid) {
             None => fit.push(pid),
-            Some(Unfit::CreatedUs) => return Err(refused(proc, pid, Unfit::CreatedUs)),
-            Some(Unfit::Absent | Unfit::OfKernel) => {}
+            Some(found) if has_created_us(proc, pid) => return Err(refused(&found)),
+            Some(_) => {}
         }
     }
     if fit.is_empty() {
-        anyhow::bail!("{}: expected processes in the cgroup, found none", path.display());
+        bail!("{}: expected processes in the cgroup, found none", path.display());
     }
     Ok(fit)
 }
 
 fn add_members(cgroup: &Dir, deepest: usize, pids: &mut Vec<Pid>) -> anyhow::Result<()> {
     let text = cgroup.read_text("cgroup.procs", MaxSize::bytes(kernel::LIMIT_B));
-    let text = text.map_err(|why| anyhow::anyhow!(why.line()))?;
+    let text = text.map_err(|why| anyhow!(why.line()))?;
     pids.extend(text.lines().filter_map(|line| line.parse().ok()).map(Pid));
     for inner in cgroup.names(usize::MAX).unwrap_or_default() {
         // A cgroup that was removed meanwhile was empty; a file is no cgroup.
@@ -252,37 +227,19 @@ fn add_members(cgroup: &Dir, deepest: usize, pids: &mut Vec<Pid>) -> anyhow::Res
 }
 
 /// Reason why a process cannot be placed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unfit {
-    /// The process has no living thread.
-    Absent,
-    /// The process is a kernel thread.
-    OfKernel,
-    /// The process is colocate itself or an ancestor, so colocate would place itself, too.
-    CreatedUs,
-}
-
-fn unfit(proc: &Proc, pid: Pid) -> Option<Unfit> {
-    let us = Pid(std::process::id().cast_signed());
+fn unfit(proc: &Proc, pid: Pid) -> Option<String> {
     if proc.living_thread(pid).is_none() {
-        Some(Unfit::Absent)
-    } else if pid == us || creators(proc, us).contains(&pid) {
-        Some(Unfit::CreatedUs)
-    } else if proc.is_of_kernel(pid) == Some(true) {
-        Some(Unfit::OfKernel)
+        Some(absent(proc, pid))
+    } else if has_created_us(proc, pid) {
+        Some(format!("that {pid} has created colocate itself"))
     } else {
-        None
+        let is_of_kernel = proc.is_of_kernel(pid) == Some(true);
+        is_of_kernel.then(|| format!("that {pid} is a thread of the kernel"))
     }
 }
 
-fn refused(proc: &Proc, pid: Pid, why: Unfit) -> anyhow::Error {
-    let found = match why {
-        Unfit::Absent => absent(proc, pid),
-        Unfit::OfKernel => format!("that {pid} is a thread of the kernel"),
-        Unfit::CreatedUs => format!("that {pid} has created colocate itself"),
-    };
-    let message = format!("expected a process that runs a program, found {found}");
-    Failure { code: exit::OURS, message }.into()
+fn refused(found: &str) -> anyhow::Error {
+    anyhow!("expected a process that runs a program, found {found}")
 }
 
 /// State of a process without a living thread, for a message.
@@ -293,10 +250,10 @@ pub fn absent(proc: &Proc, pid: Pid) -> String {
     }
 }
 
-fn creators(proc: &Proc, pid: Pid) -> Vec<Pid> {
-    // 0 is no process: the parent of init, or one outside of this PID namespace.
-    let parent = |pid: &Pid| Some(proc.state_and_parent(*pid).ok()?.1).filter(|pid| pid.0 > 0);
-    std::iter::successors(parent(&pid), parent).collect()
+/// Whether the process is colocate itself or an ancestor: colocate would place itself, too.
+fn has_created_us(proc: &Proc, pid: Pid) -> bool {
+    let us = Pid(std::process::id().cast_signed());
+    std::iter::successors(Some(us), |pid| parent(proc, *pid)).any(|creator| creator == pid)
 }
 
 fn name(proc: &Proc, pid: Pid) -> String {

@@ -15,11 +15,10 @@ mod parts;
 mod text;
 mod units;
 
-use crate::idle;
 use crate::measure::beside::{KernelBench, LocalBench};
 use crate::measure::harness::{self, by_cell, rounds};
 use crate::measure::scenarios;
-use crate::{exit, input, output};
+use crate::{exit, idle, input, output};
 use anyhow::Context;
 use cells::{Cell, Lengths, ThisMachine};
 use colocate_files::{Dir, FileMode, kernel};

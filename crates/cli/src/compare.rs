@@ -23,7 +23,7 @@ use colocate_figures::state::{FinishedRun, MOST_REPETITIONS, Quiet};
 use colocate_figures::{order, plot, table};
 use colocate_machine::printable;
 use file::Measurement;
-use launch::{Ended, Launcher};
+use launch::Launcher;
 use session::ComparisonSession;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -114,7 +114,7 @@ pub struct Args {
 /// Runs `colocate compare`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     // Held to the end of the comparison.
-    let _alone = if args.not_alone { None } else { Some(idle::ComparisonLock::take()?) };
+    let _alone = if args.not_alone { None } else { Some(idle::take_lock()?) };
     let stop = stop_flag()?;
     let Some(path) = &args.file else {
         return compare(ComparisonSession::open(args)?, Vec::new(), args, stop);
@@ -183,7 +183,7 @@ impl RunningComparison {
         let started_unix_s = input::unix_seconds();
         let files = self.session.files(number, &policy);
         let ended = self.launcher.run(&policy, slot.block, &files)?;
-        let Ended::Done(jobs, scores) = ended else { return Err(self.stopped()) };
+        let Some((jobs, scores)) = ended else { return Err(self.stopped()) };
         let run = FinishedRun { block: slot.block, policy, started_unix_s, before, jobs, scores };
         match run.failed_job() {
             None => Ok(run),
@@ -206,13 +206,12 @@ impl RunningComparison {
 
     fn stopped(&self) -> anyhow::Error {
         let state = &self.session.state;
-        let message = format!(
+        exit::stopped(format!(
             "stopped after {} of {} runs; go on with `{}`",
             state.runs.len(),
             state.settings.total_runs(),
             self.session.resume_command,
-        );
-        exit::stopped(message)
+        ))
     }
 
     fn show(&self, slot: order::Slot) {

@@ -8,34 +8,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// Compiles C; the program moves its pages to its threads
-///
-/// Runs clang with its arguments as they are, the compiler pass, and the runtime. Programs get calls before loops, with what these
-/// loops access; on machines with several NUMA nodes the runtime moves pages to the node of the thread that is about to use them, if
-/// that pays (docs/guide/compile.md). -Rpass=spm says where calls are, -Rpass-missed=spm why not. Exit status: clang's.
+// The commands say what they do: they differ in the compiler only.
 #[derive(clap::Args)]
-pub struct CArgs {
+pub struct Args {
     /// What clang gets
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARG")]
-    args: Vec<OsString>,
-}
-
-/// Compiles C++; the program moves its pages to its threads
-///
-/// As colocate cc.
-#[derive(clap::Args)]
-pub struct CxxArgs {
-    /// What clang++ gets
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARG")]
-    args: Vec<OsString>,
-}
-
-/// Compiles Fortran; the program moves its pages to its threads
-///
-/// As colocate cc.
-#[derive(clap::Args)]
-pub struct FortranArgs {
-    /// What flang gets
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARG")]
     args: Vec<OsString>,
 }
@@ -44,23 +20,9 @@ pub struct FortranArgs {
 const MAJORS: [u32; 6] = [19, 20, 21, 18, 17, 16];
 const RUNTIME: &str = "libcolocate_spm_rt.a";
 
-/// Runs `colocate cc`.
-pub fn c(args: &CArgs) -> anyhow::Result<ExitCode> {
-    compile(&["clang"], &args.args)
-}
-
-/// Runs `colocate c++`.
-pub fn cxx(args: &CxxArgs) -> anyhow::Result<ExitCode> {
-    compile(&["clang++"], &args.args)
-}
-
-/// Runs `colocate fc`.
-pub fn fortran(args: &FortranArgs) -> anyhow::Result<ExitCode> {
-    // Before LLVM 20 the compiler is called flang-new.
-    compile(&["flang", "flang-new"], &args.args)
-}
-
-fn compile(names: &[&str], args: &[OsString]) -> anyhow::Result<ExitCode> {
+/// Runs the newest compiler of one of these `names`.
+pub fn main(names: &[&str], args: &Args) -> anyhow::Result<ExitCode> {
+    let args = &args.args;
     let found = find(names)?;
     let jobs = jobs(&found, args);
     let mut command = Command::new(&found.compiler);

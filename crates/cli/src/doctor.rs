@@ -1,10 +1,6 @@
 //! `colocate doctor`.
 
-use crate::date;
-use crate::exit;
-use crate::idle;
-use crate::output;
-use crate::run;
+use crate::{date, exit, idle, output, run};
 use colocate_act::rundir;
 use colocate_machine::read;
 use colocate_observe::doctor::real::LocalMachine;

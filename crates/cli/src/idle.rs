@@ -1,5 +1,6 @@
 //! A quiet machine: one comparison at a time, and the load of other programs.
 
+use anyhow::anyhow;
 use colocate_figures::state::Quiet;
 use colocate_files::kernel::read_text as kernel_text;
 use std::io;
@@ -18,25 +19,17 @@ const NAME: &[u8] = b"colocate-compare";
 const LOOKS: u32 = 4;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(25);
 
-/// Lock of the only comparison on this machine.
-pub struct ComparisonLock(#[allow(dead_code)] UnixListener); // held, never read
-
-impl ComparisonLock {
-    /// Takes the machine's lock.
-    pub fn take() -> anyhow::Result<Self> {
-        let bound = SocketAddr::from_abstract_name(NAME)
-            .and_then(|address| UnixListener::bind_addr(&address));
-        let message = match bound {
-            Ok(listener) => return Ok(Self(listener)),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                "another `colocate compare` is running on this machine, and both would disturb \
-                 each other: wait until it has ended, or say --not-alone"
-                    .to_owned()
-            }
-            Err(error) => format!("cannot make sure that no other comparison is running: {error}"),
-        };
-        Err(anyhow::Error::msg(message))
-    }
+/// Takes the lock of the only comparison on this machine, held until the result is dropped.
+pub fn take_lock() -> anyhow::Result<UnixListener> {
+    let bound =
+        SocketAddr::from_abstract_name(NAME).and_then(|name| UnixListener::bind_addr(&name));
+    bound.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => anyhow!(
+            "another `colocate compare` is running on this machine, and both would disturb each \
+             other: wait until it has ended, or say --not-alone"
+        ),
+        _ => anyhow!("cannot make sure that no other comparison is running: {error}"),
+    })
 }
 
 /// Load of other programs: the least of several polls.
@@ -44,14 +37,9 @@ pub fn look(proc: &Path) -> Quiet {
     let mut least = Quiet::default();
     for _ in 0..LOOKS {
         // If the file cannot be read, the load is unknown.
-        let text = kernel_text(&proc.join("loadavg")).unwrap_or_default();
-        let now = parse_loadavg(&text);
-        least = Quiet {
-            others_runnable: least
-                .others_runnable
-                .map_or(now.others_runnable, |least| now.others_runnable.map(|now| now.min(least))),
-            load_1min: now.load_1min,
-        };
+        let now = parse_loadavg(&kernel_text(&proc.join("loadavg")).unwrap_or_default());
+        let known = [least.others_runnable, now.others_runnable].into_iter().flatten();
+        least = Quiet { others_runnable: known.min(), load_1min: now.load_1min };
         // No poll can find less.
         if least.others_runnable == Some(0) {
             break;
@@ -119,18 +107,10 @@ fn parse_loadavg(text: &str) -> Quiet {
     }
 }
 
-/// A file of `/proc/sys/kernel`; `None` if unreadable.
-fn kernel_field(proc: &Path, name: &str) -> Option<String> {
-    kernel_text(&proc.join("sys/kernel").join(name)).ok()
-}
-
 /// Name and release of the kernel; `None` if `/proc` does not report them.
 pub fn kernel(proc: &Path) -> Option<String> {
-    Some(format!(
-        "{} {}",
-        kernel_field(proc, "ostype")?.trim(),
-        kernel_field(proc, "osrelease")?.trim()
-    ))
+    let field = |name: &str| kernel_text(&proc.join("sys/kernel").join(name)).ok();
+    Some(format!("{} {}", field("ostype")?.trim(), field("osrelease")?.trim()))
 }
 
 #[cfg(test)]

@@ -82,10 +82,22 @@ enum ColocateCommand {
     Compare(compare::Args),
     Calibrate(calibrate::Args),
     AdviseThreads(threads::Args),
-    Cc(compile::CArgs),
-    #[command(name = "c++")]
-    Cxx(compile::CxxArgs),
-    Fc(compile::FortranArgs),
+    /// Compiles C; the program moves its pages to its threads
+    ///
+    /// Runs clang with its arguments as they are, the compiler pass, and the runtime. Programs get calls before loops, with what these
+    /// loops access; on machines with several NUMA nodes the runtime moves pages to the node of the thread that is about to use them, if
+    /// that pays (docs/guide/compile.md). -Rpass=spm says where calls are, -Rpass-missed=spm why not. Exit status: clang's.
+    Cc(compile::Args),
+    /// Compiles C++; the program moves its pages to its threads
+    ///
+    /// As colocate cc.
+    #[command(name = "c++", mut_arg("args", |arg| arg.help("What clang++ gets")))]
+    Cxx(compile::Args),
+    /// Compiles Fortran; the program moves its pages to its threads
+    ///
+    /// As colocate cc.
+    #[command(mut_arg("args", |arg| arg.help("What flang gets")))]
+    Fc(compile::Args),
     Restore(restore::Args),
     #[command(hide = true)]
     Generate(generate::Args),
@@ -169,9 +181,10 @@ pub fn main_with(more: &'static [&'static PolicyRow]) -> ExitCode {
         ColocateCommand::Pages(args) => pages::main(&args),
         ColocateCommand::Calibrate(args) => calibrate::main(&args),
         ColocateCommand::Compare(args) => compare::main(&args),
-        ColocateCommand::Cc(args) => compile::c(&args),
-        ColocateCommand::Cxx(args) => compile::cxx(&args),
-        ColocateCommand::Fc(args) => compile::fortran(&args),
+        ColocateCommand::Cc(args) => compile::main(&["clang"], &args),
+        ColocateCommand::Cxx(args) => compile::main(&["clang++"], &args),
+        // Before LLVM 20 the compiler is called flang-new.
+        ColocateCommand::Fc(args) => compile::main(&["flang", "flang-new"], &args),
         ColocateCommand::AdviseThreads(args) => threads::main(&args),
         ColocateCommand::Generate(args) => generate::main::<Cli>(&args, EXAMPLES),
     };

@@ -20,7 +20,7 @@ use console::Term;
 use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
 use std::fs::File;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -29,23 +29,6 @@ pub use progress::Bar;
 pub use redraw::Redraw;
 pub use scroll_region::{Frame, room};
 pub use thread::OutputThread;
-
-/// A standard stream for colocate's own output.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Stream {
-    /// Standard output.
-    Out,
-    /// Standard error.
-    Err,
-}
-
-/// Whether a stream is a terminal.
-pub fn is_terminal(stream: Stream) -> bool {
-    match stream {
-        Stream::Out => std::io::stdout().is_terminal(),
-        Stream::Err => std::io::stderr().is_terminal(),
-    }
-}
 
 /// Size of a terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,9 +39,8 @@ pub struct TerminalSize {
     pub columns: usize,
 }
 
-/// Size of the terminal on a stream; `None` if unknown.
-pub fn size(stream: Stream) -> Option<TerminalSize> {
-    let term = if stream == Stream::Out { Term::stdout() } else { Term::stderr() };
+/// Size of a terminal; `None` if unknown.
+pub fn size(term: &Term) -> Option<TerminalSize> {
     term.size_checked()
         .map(|(lines, columns)| TerminalSize { lines: lines.into(), columns: columns.into() })
 }
@@ -153,7 +135,7 @@ impl OwnStderr {
     /// in the foreground, e.g. a shell with colocate in the background (tcgetpgrp(3)).
     pub fn drawable(&self) -> Option<TerminalSize> {
         let is_ours = tcgetpgrp(&self.0).is_ok_and(|foreground| foreground == getpgrp());
-        is_ours.then(|| size(Stream::Err)).flatten()
+        is_ours.then(|| size(&Term::stderr())).flatten()
     }
 
     /// Writes text in a single piece. Control sequences are allowed; names are escaped already.

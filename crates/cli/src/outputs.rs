@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 /// A file with the format of its content.
 pub struct Output<'a> {
     path: &'a Path,
-    form: Form,
+    /// Format of the content.
+    pub form: Form,
     mode: FileMode,
 }
 
@@ -49,16 +50,6 @@ pub fn of(paths: &[PathBuf], json: bool, mode: FileMode) -> anyhow::Result<Vec<O
 }
 
 impl Output<'_> {
-    /// Whether the format is a picture.
-    pub fn is_picture(&self) -> bool {
-        self.form == Form::Picture
-    }
-
-    /// Format of the content.
-    pub fn form(&self) -> Form {
-        self.form
-    }
-
     /// Writes the content that `content` returns for the format.
     pub fn write(
         &self,

@@ -3,21 +3,20 @@
 mod demand;
 
 use crate::exit::usage;
-use crate::input;
-use crate::output;
 use crate::policies::{self, Policies};
+use crate::{input, output};
 use anyhow::Context;
 use colocate_engine::known::{KnownJob, is_worth_a_place, tasks_to_plan};
 use colocate_evidence::{JobIdx, Source, SourceSet, TaskId};
 use colocate_figures::table::aligned;
 use colocate_machine::cpulist::PuSet;
-use colocate_machine::printable;
-use colocate_machine::{Machine, Nanos, PuIdx, PuNr, read};
+use colocate_machine::{Machine, Nanos, PuIdx, PuNr, printable, read};
 use colocate_model::{Assumptions, Profile, Ranges};
-use colocate_policy::forecast;
 use colocate_policy::plan::Slowdown;
 use colocate_policy::table::{Prior, listed};
-use colocate_policy::{Decision, DefaultPlacement, Knowledge, Place, Plan, PolicySpec, Task};
+use colocate_policy::{
+    Decision, DefaultPlacement, Knowledge, Place, Plan, PolicySpec, Task, forecast,
+};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

@@ -5,7 +5,6 @@
 
 mod backend;
 mod demand;
-mod keep;
 mod launch;
 mod table;
 
@@ -64,7 +63,7 @@ pub struct Args {
     rate: u32,
 
     /// Watch for so many seconds only; the program runs on [range: 0.01-31536000]
-    #[arg(long = "for", value_name = "S", value_parser = watch_time)]
+    #[arg(long = "for", value_name = "S", value_parser = |text: &str| args::seconds(text, 0.01..=31_536_000.0))]
     watch_for: Option<Nanos>,
 
     /// Print the table also when there is an output file
@@ -90,10 +89,6 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-fn watch_time(text: &str) -> Result<Nanos, String> {
-    args::seconds(text, 0.01..=31_536_000.0)
-}
-
 /// Runs `colocate profile`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.show {
@@ -101,7 +96,10 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     for path in args.output.iter().chain(&args.phase) {
-        keep::check(path)?;
+        // Fails before the program runs if the profile could not be written.
+        if path != Path::new("-") {
+            colocate_files::try_write(path)?;
+        }
     }
     sees_enough(args)?;
     let core = args.demand.as_deref().map(DemandCore::find).transpose()?;
@@ -116,7 +114,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.phase {
         let phases = phases(&mut watched, core.as_ref())?;
         let course = std::mem::take(&mut watched.course);
-        keep::write(path, &text_of(path, PhaseFile { course, ..PhaseFile::new(phases) }))?;
+        keep(path, &text_of(path, PhaseFile { course, ..PhaseFile::new(phases) }))?;
     }
     report(args, &watched.profile)?;
     // A status has eight bits; `env` and `timeout` cut it, too.
@@ -181,10 +179,23 @@ fn report(args: &Args, profile: &Profile) -> anyhow::Result<()> {
     } else if !args.quiet {
         profile.notes.iter().for_each(|note| output::remark(note));
     }
-    args.output.as_ref().map_or(Ok(()), |path| keep::write(path, &profile.to_json()))
+    args.output.as_ref().map_or(Ok(()), |path| keep(path, &profile.to_json()))
 }
 
 fn read(path: &Path) -> anyhow::Result<Profile> {
     let text = input::text(path, input::limit(Profile::MAX_BYTES))?;
     Profile::from_json(&text).with_context(|| path.display().to_string())
+}
+
+/// Writes `text` to `path`; if that fails, to the folder for temporary files, else to standard
+/// output.
+fn keep(path: &Path, text: &str) -> anyhow::Result<()> {
+    let Err(error) = output::write_private(Some(path), text) else { return Ok(()) };
+    let name = format!("colocate-profile-{}.json", std::process::id());
+    let instead = std::env::temp_dir().join(name);
+    if output::write_private(Some(&instead), text).is_ok() {
+        return Err(error.context(format!("the profile is in {} instead", instead.display())));
+    }
+    output::write(None, text)?;
+    Err(error.context("the profile went to standard output instead"))
 }

@@ -6,19 +6,16 @@ pub mod counts;
 pub mod summary;
 pub mod text;
 
-use crate::timeline::PhaseInterval;
 use colocate_engine::{Host, IssuedPlan};
 use colocate_evidence::{
     Grant, Observation, SeenTask, Sharing, Source, SourceSet, TaskId, WakeUps,
 };
-use colocate_figures::gantt::{self, Busy, GanttInput, PhaseSpan};
-use colocate_host::{LinuxHost, TaskRecord};
+use colocate_figures::gantt::{self, GanttInput, PhaseSpan};
+use colocate_host::{LinuxHost, RunTotals, TaskRecord};
 use colocate_linux::{Pid, Tid};
-use colocate_machine::printable;
 use colocate_machine::read::{self, Sysfs};
-use colocate_machine::{CpuQuota, Machine, Nanos, PuNr, PuSet, SharedPart};
+use colocate_machine::{CpuQuota, Machine, Nanos, PuNr, PuSet, SharedPart, printable};
 use colocate_model::{Backend, Mix};
-use colocate_policy::schedule::phases::JobPhase;
 use colocate_policy::{PlaceReason, Plan};
 use counts::{JobCounts, WorkloadCounts};
 use serde::Serialize;
@@ -81,19 +78,9 @@ pub struct Report {
     plans: Vec<PlanReport>,
     /// Caveats for the reader, one line each.
     pub notes: Vec<String>,
+    /// Inputs of the summary beside the rest of the report.
     #[serde(skip)]
-    basis: Basis,
-}
-
-/// Inputs of the summary beside the rest of the report.
-#[derive(Default)]
-struct Basis {
-    /// Time with at least one placed thread.
-    placed: Nanos,
-    has_given_up: bool,
-    is_attached: bool,
-    /// Processes that wake the tasks and are not watched, most wake-ups first.
-    wakers: Vec<i32>,
+    host: RunTotals,
 }
 
 /// Machine of the run.
@@ -288,8 +275,7 @@ struct Evidence {
 pub struct HostTotals {
     machine: MachineReport,
     threads_created: Creation,
-    host: colocate_host::RunTotals,
-    basis: Basis,
+    host: RunTotals,
 }
 
 impl HostTotals {
@@ -313,12 +299,6 @@ impl HostTotals {
                 pinned_at_creation: created.waited.count(),
                 waited_median_ns: created.waited.percentile(50),
                 waited_p99_ns: created.waited.percentile(99),
-            },
-            basis: Basis {
-                placed: totals.placed,
-                has_given_up: totals.has_given_up,
-                is_attached: totals.is_attached,
-                wakers: totals.outside_wakers.iter().map(|pid| pid.0).collect(),
             },
             host: totals,
         }
@@ -378,7 +358,7 @@ impl Report {
             evidence: grants.iter().map(Evidence::of).collect(),
             plans: Vec::new(),
             notes: Vec::new(),
-            basis: totals.basis,
+            host: totals.host,
         }
     }
 
@@ -438,7 +418,13 @@ impl Report {
         let timelines =
             self.jobs.iter().enumerate().filter_map(|(job, of)| Some((job, of.counts.as_ref()?)));
         for (job, JobCounts { phases: timeline, .. }) in timelines {
-            phases.extend(timeline.stretches.iter().filter_map(|it| phase_span(job, it)));
+            let stretches = timeline.stretches.iter();
+            phases.extend(stretches.map(|it| PhaseSpan {
+                job,
+                phase: it.phase,
+                from: it.from,
+                to: it.to,
+            }));
             phases_cut |= timeline.is_cut();
         }
         let cut = match (counts.is_cut(), phases_cut) {
@@ -465,16 +451,6 @@ impl Report {
             axis: "time since the launch",
         })
     }
-}
-
-/// A stretch of a job's timeline for the picture; `None` while the job is asleep.
-fn phase_span(job: usize, stretch: &PhaseInterval) -> Option<PhaseSpan> {
-    let busy = match stretch.phase {
-        JobPhase::Serial => Busy::Serial,
-        JobPhase::Parallel => Busy::Parallel,
-        JobPhase::Asleep => return None,
-    };
-    Some(PhaseSpan { job, busy, from: stretch.from, to: stretch.to })
 }
 
 impl JobReport {
@@ -584,13 +560,13 @@ pub(crate) mod tests {
         let totals = HostTotals {
             machine: MachineReport::of(&counts.machine, &usable),
             threads_created: Creation { seen_by: "perf", created: 3, ..Creation::default() },
-            host: colocate_host::RunTotals {
+            host: RunTotals {
                 most_living: 3,
                 runs: vec![1, 12, 0],
                 first_processes: [71, 72].map(Pid).to_vec(),
                 // A child of the second one's was not waited for.
                 known_cpu_times: vec![Nanos::from_millis(80), Nanos::from_millis(120)],
-                ..colocate_host::RunTotals::default()
+                ..RunTotals::default()
             },
             ..HostTotals::default()
         };

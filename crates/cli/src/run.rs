@@ -65,7 +65,7 @@ pub struct Args {
     /// Time that a process's first thread is left alone, so that the program counts the PUs that it
     /// may use and not the one it is put on, in ms [range: 0-60000]
     #[arg(long, value_name = "MS", default_value_t = SETTLE_MS,
-        value_parser = settle_time)]
+        value_parser = |text: &str| args::millis(text, 0..=60_000))]
     settle_ms: u64,
 
     /// Run programs that were not seen before once more, first, to learn what they do; that run's
@@ -98,7 +98,7 @@ pub struct RunOptions {
     pub seed: Option<u64>,
 
     /// Time to watch programs that were not seen before, in s [range: 0.1-60]
-    #[arg(long, value_name = "S", default_value = "2", value_parser = watch_time)]
+    #[arg(long, value_name = "S", default_value = "2", value_parser = |text: &str| args::seconds(text, 0.1..=60.0))]
     pub watch_s: Nanos,
 
     /// Count which threads wake which, and report it; costs up to a microsecond for each wake-up (docs/reference/wake-ups.md)
@@ -189,14 +189,6 @@ impl RunOptions {
             without: SourceSet::NONE,
         }
     }
-}
-
-fn settle_time(text: &str) -> Result<u64, String> {
-    args::millis(text, 0..=60_000)
-}
-
-fn watch_time(text: &str) -> Result<Nanos, String> {
-    args::seconds(text, 0.1..=60.0)
 }
 
 /// Runs `colocate run`.

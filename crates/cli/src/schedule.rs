@@ -155,7 +155,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 
     let names: Vec<String> = workload.jobs.iter().map(|job| job.name.clone()).collect();
     let fills = args.waiting == Meanwhile::Fill;
-    let picture = outputs.iter().any(|o| o.is_picture());
+    let picture = outputs.iter().any(|output| output.form == Form::Picture);
     let mut counts = WorkloadCounts::new(machine.clone(), &names, fills, picture);
     let estimate = estimator.as_mut().map(|estimator| estimator as &mut dyn Estimate);
     let mut observer = Observer {
@@ -408,9 +408,9 @@ fn aside(
     if outputs.is_empty() {
         return (!args.quiet).then_some(default);
     }
-    let mut kept = outputs.iter().zip(written).filter(|(output, _)| !output.is_picture());
+    let mut kept = outputs.iter().zip(written).filter(|(output, _)| output.form != Form::Picture);
     let lost = written.iter().any(Result::is_err) && !kept.any(|(_, written)| written.is_ok());
-    let form = outputs.iter().map(outputs::Output::form).find(|form| *form != Form::Picture);
+    let form = outputs.iter().map(|output| output.form).find(|form| *form != Form::Picture);
     lost.then(|| form.unwrap_or(default))
 }
 

@@ -10,10 +10,9 @@ mod regions;
 mod report;
 mod runs;
 
-use crate::args;
-use crate::output;
 use crate::run::jobs;
 use crate::stop::stop_flag;
+use crate::{args, output};
 use advice::Most;
 use anyhow::Context;
 use colocate_files::FileMode;
@@ -44,7 +43,7 @@ pub struct Args {
 
     /// Time that all runs may take together, in s [range: 1-86400]
     #[arg(long, value_name = "S", default_value_t = 60, conflicts_with = "apply",
-        value_parser = limit_time)]
+        value_parser = |text: &str| args::whole_seconds(text, 1..=86_400))]
     limit_s: u32,
 
     /// Most threads [range: 1-4096] [default: what is allowed]
@@ -62,10 +61,6 @@ pub struct Args {
     /// The program
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
-}
-
-fn limit_time(text: &str) -> Result<u32, String> {
-    args::whole_seconds(text, 1..=86_400)
 }
 
 /// Runs `colocate advise-threads`.

@@ -9,10 +9,8 @@ mod samples;
 mod shown;
 mod watch;
 
-use crate::args;
-use crate::output;
 use crate::stop::stop_flag;
-use crate::timeline;
+use crate::{args, output, timeline};
 use anyhow::{Context, ensure};
 use colocate_linux::clock::{now, process_time};
 use colocate_linux::poll::wait_readable;

@@ -2,9 +2,8 @@
 
 use crate::{calibrate, output};
 use colocate_machine::exact::Exact;
-use colocate_machine::printable;
 use colocate_machine::read::KnownMachine;
-use colocate_machine::{picture, read, speeds};
+use colocate_machine::{picture, printable, read, speeds};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

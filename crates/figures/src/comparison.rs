@@ -150,19 +150,21 @@ fn policy_figures(state: &StudyState, policy: &str) -> PolicyFigures {
     let scores = state.settings.scores.iter().enumerate();
     PolicyFigures {
         policy: policy.to_owned(),
-        slowest_seconds: Summary::of(
-            &runs.iter().copied().map(slowest_seconds).collect::<Vec<_>>(),
-        ),
+        slowest_seconds: summary(&runs, slowest_seconds),
         ratio,
-        verdict: match change(state, policy, ratio) {
-            Change::Baseline => ComparisonVerdict::Baseline,
-            Change::Lower => ComparisonVerdict::Faster,
-            Change::Higher => ComparisonVerdict::Slower,
-            Change::Unresolved => ComparisonVerdict::NotResolved,
-        },
+        verdict: verdict(
+            state,
+            policy,
+            ratio,
+            [ComparisonVerdict::Faster, ComparisonVerdict::Slower],
+        ),
         jobs: (0..state.settings.jobs.len()).map(|job| job_figures(state, &runs, job)).collect(),
         scores: scores.map(|(place, _)| score_figures(state, policy, &runs, place)).collect(),
     }
+}
+
+fn summary(runs: &[&FinishedRun], value: impl Fn(&FinishedRun) -> f64) -> Option<Summary> {
+    Summary::of(&runs.iter().map(|run| value(run)).collect::<Vec<_>>())
 }
 
 fn slowest_seconds(run: &FinishedRun) -> f64 {
@@ -178,28 +180,22 @@ fn score_figures(
     let score = &state.settings.scores[place];
     // `StudyState` checks that each run has a value of every score.
     let ratio = ratio(state, policy, |run| run.scores[place]);
+    let of_direction = match score.better {
+        Better::Less => [ComparisonVerdict::Better, ComparisonVerdict::Worse],
+        Better::More => [ComparisonVerdict::Worse, ComparisonVerdict::Better],
+    };
     ScoreFigures {
         name: score.name.clone(),
-        values: Summary::of(&runs.iter().map(|run| run.scores[place]).collect::<Vec<_>>()),
+        values: summary(runs, |run| run.scores[place]),
         ratio,
-        verdict: match (change(state, policy, ratio), score.better) {
-            (Change::Baseline, _) => ComparisonVerdict::Baseline,
-            (Change::Lower, Better::Less) | (Change::Higher, Better::More) => {
-                ComparisonVerdict::Better
-            }
-            (Change::Lower, Better::More) | (Change::Higher, Better::Less) => {
-                ComparisonVerdict::Worse
-            }
-            (Change::Unresolved, _) => ComparisonVerdict::NotResolved,
-        },
+        verdict: verdict(state, policy, ratio, of_direction),
     }
 }
 
 fn job_figures(state: &StudyState, runs: &[&FinishedRun], job: usize) -> JobFigures {
-    let seconds: Vec<f64> = runs.iter().map(|run| run.jobs[job].wall_ns.as_secs_f64()).collect();
     JobFigures {
         command: state.settings.jobs[job].command.join(" "),
-        seconds: Summary::of(&seconds),
+        seconds: summary(runs, |run| run.jobs[job].wall_ns.as_secs_f64()),
     }
 }
 
@@ -228,20 +224,18 @@ fn ratio(
     geometric_estimate(&ratios.collect::<Vec<_>>())
 }
 
-/// Resolved direction of a ratio.
-enum Change {
-    Baseline,
-    Lower,
-    Higher,
-    Unresolved,
-}
-
-fn change(state: &StudyState, policy: &str, ratio: Option<Estimate>) -> Change {
+/// Verdict on a ratio: `lower` or `higher` where it is resolved.
+fn verdict(
+    state: &StudyState,
+    policy: &str,
+    ratio: Option<Estimate>,
+    [lower, higher]: [ComparisonVerdict; 2],
+) -> ComparisonVerdict {
     match ratio.and_then(|ratio| ratio.interval) {
-        _ if policy == state.settings.baseline => Change::Baseline,
-        Some(interval) if interval.high < 1.0 => Change::Lower,
-        Some(interval) if interval.low > 1.0 => Change::Higher,
-        _ => Change::Unresolved,
+        _ if policy == state.settings.baseline => ComparisonVerdict::Baseline,
+        Some(interval) if interval.high < 1.0 => lower,
+        Some(interval) if interval.low > 1.0 => higher,
+        _ => ComparisonVerdict::NotResolved,
     }
 }
 

@@ -5,8 +5,8 @@
 
 use crate::plot::{Area, label};
 use colocate_evidence::{JobIdx, TaskId, TaskSpan};
-use colocate_machine::printable;
-use colocate_machine::{Machine, Nanos, PuIdx};
+use colocate_machine::{Machine, Nanos, PuIdx, printable};
+use colocate_policy::schedule::phases::JobPhase;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 use std::error::Error;
@@ -43,7 +43,7 @@ pub struct GanttInput<'a> {
     pub jobs: &'a [String],
     /// Intervals of threads on PUs.
     pub spans: &'a [TaskSpan],
-    /// Serial and parallel phases of jobs, drawn below the PUs; may be empty.
+    /// Phases of jobs, drawn below the PUs; may be empty.
     pub phases: &'a [PhaseSpan],
     /// Duration of the run.
     pub lasted: Nanos,
@@ -51,26 +51,17 @@ pub struct GanttInput<'a> {
     pub axis: &'a str,
 }
 
-/// A serial or parallel phase of a job.
+/// A phase of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhaseSpan {
     /// Index of the job in [`GanttInput::jobs`].
     pub job: usize,
-    /// Kind of phase.
-    pub busy: Busy,
+    /// Kind of phase: a thin line where serial, a thick one where parallel, nothing where asleep.
+    pub phase: JobPhase,
     /// Beginning, since the start of the run.
     pub from: Nanos,
     /// End, since the start of the run.
     pub to: Nanos,
-}
-
-/// Kind of phase of a job that is not asleep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Busy {
-    /// About one runnable thread; drawn as a thin line.
-    Serial,
-    /// More runnable threads; drawn as a thick line.
-    Parallel,
 }
 
 /// Draws a run as an SVG document.
@@ -175,7 +166,11 @@ fn phase_rows(run: &GanttInput<'_>) -> Vec<Vec<TaskBar>> {
     let mut by_job: Vec<Vec<TaskSpan>> = vec![Vec::new(); run.jobs.len().min(MOST_NAMED)];
     for phase in run.phases.iter().filter(|phase| phase.to > phase.from) {
         let Some(spans) = by_job.get_mut(phase.job) else { continue };
-        let order = if phase.busy == Busy::Parallel { PARALLEL } else { 0 };
+        let order = match phase.phase {
+            JobPhase::Asleep => continue,
+            JobPhase::Serial => 0,
+            JobPhase::Parallel => PARALLEL,
+        };
         // Each job has a row of its own, so the task needs no job number.
         let task = TaskId { job: JobIdx(0), order };
         spans.push(TaskSpan { task, pu: PuIdx::new(0), from: phase.from, to: phase.to });
@@ -361,20 +356,20 @@ mod tests {
     fn the_phase_that_lasts_longest_wins_a_pixel() {
         let (_, text) = colocate_machine::described::MACHINES[1];
         let machine = colocate_machine::described::from_toml(text).unwrap().machine;
-        let phase = |job, busy, from: u64, to: u64| PhaseSpan {
+        let phase = |job, phase, from: u64, to: u64| PhaseSpan {
             job,
-            busy,
+            phase,
             from: Nanos(from),
             to: Nanos(to),
         };
         let mut phases: Vec<PhaseSpan> = (0..1_000)
             .flat_map(|n| {
                 let (from, change, to) = (1_000 * n, 1_000 * n + 900, 1_000 * n + 1_000);
-                [phase(0, Busy::Serial, from, change), phase(0, Busy::Parallel, change, to)]
+                [phase(0, JobPhase::Serial, from, change), phase(0, JobPhase::Parallel, change, to)]
             })
             .collect();
-        phases.push(phase(1, Busy::Parallel, 0, 500_000));
-        phases.push(phase(1, Busy::Serial, 900_000, 1_000_000));
+        phases.push(phase(1, JobPhase::Parallel, 0, 500_000));
+        phases.push(phase(1, JobPhase::Serial, 900_000, 1_000_000));
         let jobs = ["a", "b", "c"].map(str::to_owned);
         let drawn = GanttInput {
             heading: ["", ""],

@@ -319,7 +319,6 @@ impl StudyState {
     /// version is checked before the shape.
     pub fn from_json(text: &str) -> Result<Self, StateError> {
         // Only the version: another version may have other fields.
-        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[derive(Deserialize)]
         struct StateHeader {
             version: u64,

@@ -163,13 +163,15 @@ pub fn deviation(values: &[f64]) -> Option<f64> {
 /// Arithmetic mean with its 95 % Student-t interval.
 #[must_use]
 pub fn mean_estimate(values: &[f64]) -> Option<Estimate> {
-    let value = mean(values)?;
-    let interval = deviation(values).and_then(|spread| {
-        // Two-sided: 2.5 % lie beyond each end.
-        let t = t_quantile(0.975, count(values) - 1.0)?;
-        Some(Interval::around(value, t * spread / count(values).sqrt()))
-    });
-    Some(Estimate { value, interval })
+    Some(Estimate { value: mean(values)?, interval: mean_interval(values, 0.95) })
+}
+
+/// Student-t interval of the arithmetic mean; `None` for fewer than two values.
+fn mean_interval(values: &[f64], confidence: f64) -> Option<Interval> {
+    let spread = deviation(values)?;
+    // Two-sided: half of the rest lies beyond each end.
+    let t = t_quantile(f64::midpoint(confidence, 1.0), count(values) - 1.0)?;
+    Some(Interval::around(mean(values)?, t * spread / count(values).sqrt()))
 }
 
 /// Geometric mean with its 95 % interval: Student-t on the logarithms, transformed back.
@@ -181,18 +183,13 @@ pub fn geometric_estimate(values: &[f64]) -> Option<Estimate> {
     Some(Estimate { value: logs.value.exp(), interval: logs.interval.map(Interval::exp) })
 }
 
-/// Interval of the geometric mean as in [`geometric_estimate`], with another `confidence` than
-/// 0.95.
+/// Interval of the geometric mean as in [`geometric_estimate`], with another `confidence` than 0.95.
 ///
 /// `None` for fewer than two values, a value that is not finite and above 0, or a `confidence`
 /// outside 0 to 1.
 #[must_use]
 pub fn geometric_interval(values: &[f64], confidence: f64) -> Option<Interval> {
-    let logs = logarithms(values)?;
-    let spread = deviation(&logs)?;
-    // Two-sided: half of the rest lies beyond each end.
-    let t = t_quantile(f64::midpoint(confidence, 1.0), count(values) - 1.0)?;
-    Some(Interval::around(mean(&logs)?, t * spread / count(values).sqrt()).exp())
+    mean_interval(&logarithms(values)?, confidence).map(Interval::exp)
 }
 
 /// Interval of the ratio of two geometric means, `values` over `base`, with this `confidence`, such

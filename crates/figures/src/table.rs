@@ -83,30 +83,15 @@ pub fn seconds(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// Values of a row, with the ratio to the baseline.
-struct RatioCell {
-    values: Option<Summary>,
-    ratio: Option<Estimate>,
-    is_baseline: bool,
-    verdict: String,
+/// Values of a row, their ratio to the baseline, and the verdict, also in words.
+type RatioCell = (Option<Summary>, Option<Estimate>, ComparisonVerdict, String);
+
+fn slowest(of: &PolicyFigures) -> RatioCell {
+    (of.slowest_seconds, of.ratio, of.verdict, verdict(of))
 }
 
-fn slowest(figures: &PolicyFigures) -> RatioCell {
-    RatioCell {
-        values: figures.slowest_seconds,
-        ratio: figures.ratio,
-        is_baseline: figures.verdict == ComparisonVerdict::Baseline,
-        verdict: verdict(figures),
-    }
-}
-
-fn score_column(figures: &ScoreFigures) -> RatioCell {
-    RatioCell {
-        values: figures.values,
-        ratio: figures.ratio,
-        is_baseline: figures.verdict == ComparisonVerdict::Baseline,
-        verdict: plain_verdict(figures.verdict).to_owned(),
-    }
+fn score_column(of: &ScoreFigures) -> RatioCell {
+    (of.values, of.ratio, of.verdict, plain_verdict(of.verdict).to_owned())
 }
 
 fn rows(found: &Comparison, column: impl Fn(&PolicyFigures) -> RatioCell) -> Vec<Vec<String>> {
@@ -115,7 +100,8 @@ fn rows(found: &Comparison, column: impl Fn(&PolicyFigures) -> RatioCell) -> Vec
         ["policy", "runs", "mean", "95 % interval", "median", &ratio_head, "95 % interval", ""];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for figures in &found.policies {
-        let RatioCell { values, ratio, is_baseline, verdict } = column(figures);
+        let (values, ratio, verdict, in_words) = column(figures);
+        let is_baseline = verdict == ComparisonVerdict::Baseline;
         let relative = ratio.map_or_else(unknown, |ratio| three_decimals(ratio.value));
         rows.push(vec![
             figures.policy.clone(),
@@ -125,7 +111,7 @@ fn rows(found: &Comparison, column: impl Fn(&PolicyFigures) -> RatioCell) -> Vec
             values.map_or_else(unknown, |s| seconds(s.median)),
             if is_baseline { "1".to_owned() } else { relative },
             range(ratio.and_then(|ratio| ratio.interval), three_decimals),
-            verdict,
+            in_words,
         ]);
     }
     rows

@@ -2,7 +2,9 @@
 
 use super::cells::{Cell, cache_sizes};
 use crate::measure::scenarios::SmtBenchReport;
-use colocate_figures::stats::{Estimate, geometric_estimate, mean_estimate, without_outliers};
+use colocate_figures::stats::{
+    Estimate, Interval, geometric_estimate, mean_estimate, without_outliers,
+};
 use colocate_machine::calibrated::{Calibration, Figure, Latency, PuDistance, Quantity, levels};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, PuNr};
@@ -70,16 +72,21 @@ fn is_share(what: &Quantity) -> bool {
     matches!(what, Quantity::Away { .. } | Quantity::Steal { .. } | Quantity::ShareOfPu { .. })
 }
 
+/// A figure with the ends of its interval. With equal values these may be off by a last digit.
+pub fn of(what: Quantity, value: f64, interval: Interval, unix_s: u64, source: String) -> Figure {
+    let low = interval.low.min(value);
+    let high = interval.high.max(value);
+    Figure { unit: what.unit(), what, value, low, high, unix_s, source }
+}
+
 /// A figure of at least two positive `values`; shares of time may be 0.
 fn figure(what: Quantity, values: &[f64], unix_s: u64, source: String) -> Option<Figure> {
     let share = is_share(&what);
     let Estimate { value, interval } =
         if share { mean_estimate(values)? } else { geometric_estimate(values)? };
-    let interval = interval?;
     // The interval of a share may reach below 0.
-    let low = interval.low.clamp(0.0, value);
-    let high = interval.high.max(value);
-    Some(Figure { unit: what.unit(), what, value, low, high, unix_s, source })
+    let interval = interval.map(|it| Interval { low: it.low.max(0.0), ..it })?;
+    Some(of(what, value, interval, unix_s, source))
 }
 
 /// Values of [`Cell::Visit`]: portions of work per second of wall time, and of CPU time; share of
@@ -185,15 +192,8 @@ fn capacities(cells: &[Cell], taken: &[CellSamples], unix_s: u64) -> Vec<Figure>
         let [value, low, high] =
             [value, interval.high.max(value), interval.low.clamp(far, value)].map(f64::recip);
         // Not finite: no load had to wait.
-        value.is_finite().then(|| Figure {
-            unit: what.unit(),
-            what,
-            value,
-            low,
-            high,
-            unix_s,
-            source: source(cell),
-        })
+        let interval = Interval { low, high };
+        value.is_finite().then(|| of(what, value, interval, unix_s, source(cell)))
     };
     cells.iter().zip(taken).filter_map(of_node).collect()
 }
@@ -245,10 +245,9 @@ pub fn lines(to: &mut Calibration, machine: &Machine, latencies: &[Latency], uni
             format!("{how}; median, least and most of {} pair(s) and all rounds", all.len());
         let what = Quantity::LinePass { pair };
         let value = all[all.len() / 2].ns;
-        let most = all.iter().map(|latency| latency.most_ns).fold(value, f64::max);
-        let low = all[0].ns;
-        let high = most;
-        to.figures.insert(0, Figure { unit: what.unit(), what, value, low, high, unix_s, source });
+        let high = all.iter().map(|latency| latency.most_ns).fold(value, f64::max);
+        let interval = Interval { low: all[0].ns, high };
+        to.figures.push(of(what, value, interval, unix_s, source));
     }
     to.figures.sort_by(|a, b| a.what.cmp(&b.what));
 }
@@ -257,14 +256,10 @@ pub fn lines(to: &mut Calibration, machine: &Machine, latencies: &[Latency], uni
 pub fn beside(report: &SmtBenchReport, pus: [u32; 2], unix_s: u64) -> Vec<Figure> {
     let cell = |cell: &crate::measure::scenarios::MatrixCell| {
         let Estimate { value, interval } = cell.time?;
-        let interval = interval?;
         let what =
             Quantity::Beside { kernel: cell.kernel.to_string(), beside: cell.beside.to_string() };
         let source = format!("SMT-Bench on PUs {} and {}, 3 rounds", pus[0], pus[1]);
-        // With equal times the ends of the interval may be off by a last digit.
-        let low = interval.low.min(value);
-        let high = interval.high.max(value);
-        Some(Figure { unit: what.unit(), what, value, low, high, unix_s, source })
+        Some(of(what, value, interval?, unix_s, source))
     };
     report.matrix.iter().filter_map(cell).collect()
 }

@@ -5,6 +5,7 @@ use colocate_figures::table::aligned;
 use colocate_machine::calibrated::{Calibration, Figure, Quantity};
 use colocate_machine::{PuNr, PuSet, printable};
 use std::fmt::Write;
+use std::mem::discriminant;
 
 /// Most PUs with rows of their own.
 const EACH: usize = 8;
@@ -20,9 +21,9 @@ pub fn text(found: &Calibration, sources: bool) -> String {
     );
     let head = ["figure", "value", "95 % interval", "source"];
     let mut rows = vec![head[..3 + usize::from(sources)].iter().map(ToString::to_string).collect()];
-    for row in rows_of(&found.figures) {
-        let Figure { what, unit, value, low, high, source, .. } = &row.figure;
-        let name = row.pus.map_or_else(|| what.to_string(), |pus| many(what, &pus));
+    for (figure, pus) in rows_of(&found.figures) {
+        let Figure { what, unit, value, low, high, source, .. } = &figure;
+        let name = pus.map_or_else(|| what.to_string(), |pus| many(what, &pus));
         let mut cells: Vec<String> = vec![
             printable(&name).into_owned(),
             unit.text(*value),
@@ -32,23 +33,14 @@ pub fn text(found: &Calibration, sources: bool) -> String {
         rows.push(cells);
     }
     text.push_str(&aligned(&rows));
-    for line in &found.disagreements {
-        let _ = writeln!(text, "measured otherwise: {}", printable(line));
-    }
-    for line in &found.absent {
-        let _ = writeln!(text, "absent: {}", printable(line));
+    for (what, lines) in [("measured otherwise", &found.disagreements), ("absent", &found.absent)] {
+        lines.iter().for_each(|line| text += &format!("{what}: {}\n", printable(line)));
     }
     for assumed in found.assumed.iter().filter(|_| sources) {
         let _ =
             writeln!(text, "assumed: {}: {}", printable(&assumed.key), printable(&assumed.source));
     }
     text
-}
-
-/// A row: one figure, or the figures of many PUs from the least to the most.
-struct FigureRow {
-    figure: Figure,
-    pus: Option<PuSet>,
 }
 
 /// PUs of a figure that each PU has, or each of many pairs of PUs; none for other figures.
@@ -66,17 +58,14 @@ fn pus_of(what: &Quantity) -> Vec<PuNr> {
     }
 }
 
-/// Whether both figures are of one kind, maybe of different PUs.
-fn is_alike(a: &Quantity, b: &Quantity) -> bool {
-    std::mem::discriminant(a) == std::mem::discriminant(b)
-}
-
-fn rows_of(figures: &[Figure]) -> Vec<FigureRow> {
-    let mut rows: Vec<FigureRow> = Vec::new();
-    for group in figures.chunk_by(|a, b| !pus_of(&a.what).is_empty() && is_alike(&a.what, &b.what))
-    {
+/// A row for each figure, or for the figures of many PUs from the least to the most.
+fn rows_of(figures: &[Figure]) -> Vec<(Figure, Option<PuSet>)> {
+    let mut rows = Vec::new();
+    // Of one kind, maybe of different PUs.
+    let is_alike = |a: &Figure, b: &Figure| discriminant(&a.what) == discriminant(&b.what);
+    for group in figures.chunk_by(|a, b| !pus_of(&a.what).is_empty() && is_alike(a, b)) {
         if group.len() <= EACH {
-            rows.extend(group.iter().map(|figure| FigureRow { figure: figure.clone(), pus: None }));
+            rows.extend(group.iter().map(|figure| (figure.clone(), None)));
             continue;
         }
         let mut values: Vec<f64> = group.iter().map(|figure| figure.value).collect();
@@ -86,7 +75,7 @@ fn rows_of(figures: &[Figure]) -> Vec<FigureRow> {
         figure.value = values[values.len() / 2];
         figure.high = values[values.len() - 1];
         let pus = group.iter().flat_map(|figure| pus_of(&figure.what)).collect();
-        rows.push(FigureRow { figure, pus: Some(pus) });
+        rows.push((figure, Some(pus)));
     }
     rows
 }

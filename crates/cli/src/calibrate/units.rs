@@ -95,13 +95,11 @@ pub fn figures(
     let found = pairs.iter().filter_map(|&(pu, other)| {
         let what = Quantity::SharedUnits { pu: PuNr(pu), other: PuNr(other) };
         let (estimate, interval) = decisive(&search.slowdown((pu, other)))?;
-        let low = interval.low.min(estimate.value);
-        let high = interval.high.max(estimate.value);
         let source = format!(
             "{} and {} beside themselves, in steps of load-dep; the loop that is slowed most, 99.9 %",
             PROBES[0], PROBES[1]
         );
-        Some(Figure { unit: what.unit(), what, value: estimate.value, low, high, unix_s, source })
+        Some(super::figures::of(what, estimate.value, interval, unix_s, source))
     });
     Ok(found.collect())
 }

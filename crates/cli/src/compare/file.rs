@@ -76,11 +76,9 @@ impl WorkloadForm {
 
     fn with(&self, key: &str, value: &str) -> Self {
         let key = format!("{{{key}}}");
-        let programs = self.programs.iter().map(|program| match program {
-            ProgramCommand::Shell(text) => ProgramCommand::Shell(text.replace(&key, value)),
-            ProgramCommand::Words(words) => {
-                ProgramCommand::Words(words.iter().map(|word| word.replace(&key, value)).collect())
-            }
+        let programs = self.programs.iter().map(|program| {
+            let words = program.command().into_iter().map(|word| word.replace(&key, value));
+            ProgramCommand::Words(words.collect())
         });
         let name = self.name.replace(&key, value);
         Self { name, programs: programs.collect(), ..self.clone() }

@@ -12,8 +12,7 @@ use crate::run::server::Server;
 use anyhow::{Context, bail};
 use colocate_figures::state::{AttachPeriod, JobTime};
 use colocate_files::FileMode;
-use colocate_linux::Pid;
-use colocate_linux::sys;
+use colocate_linux::{Pid, sys};
 use colocate_machine::Nanos;
 use serde::Deserialize;
 use std::ffi::OsString;
@@ -34,14 +33,6 @@ pub struct Launcher {
     pause: Duration,
     environment: Vec<(&'static str, OsString)>,
     stop: &'static AtomicBool,
-}
-
-/// End of a run.
-pub enum Ended {
-    /// Every program has ended, successfully or not: times, and scores if all succeeded.
-    Done(Vec<JobTime>, Vec<f64>),
-    /// A signal arrived, and the programs have ended.
-    Stopped,
 }
 
 impl Launcher {
@@ -67,10 +58,16 @@ impl Launcher {
         })
     }
 
-    /// Runs the workload once in the way that `policy` names.
-    pub fn run(&self, policy: &str, block: u32, files: &RunFiles) -> anyhow::Result<Ended> {
+    /// Runs the workload once in the way that `policy` names, to the end of every program: times,
+    /// and scores if all succeeded. `None` if a signal arrived; the programs have ended then, too.
+    pub fn run(
+        &self,
+        policy: &str,
+        block: u32,
+        files: &RunFiles,
+    ) -> anyhow::Result<Option<(Vec<JobTime>, Vec<f64>)>> {
         if self.stop.load(Ordering::Relaxed) {
-            return Ok(Ended::Stopped);
+            return Ok(None);
         }
         std::thread::sleep(self.pause);
         // If colocate left no report, the report of an earlier attempt would be taken for its own.
@@ -82,13 +79,12 @@ impl Launcher {
             RunMethod::Attach(words) => self.beside(&[], Some(&words), files)?,
             RunMethod::Launch(words) => self.placed(&words, files)?,
         };
-        let Some(result) = result else { return Ok(Ended::Stopped) };
-        if result.jobs.iter().any(|job| job.status != 0) {
-            return Ok(Ended::Done(result.jobs, Vec::new()));
-        }
-        let scores = self.scores.iter().map(|source| source.read(&result, files));
+        let Some(result) = result else { return Ok(None) };
+        let succeeded = result.jobs.iter().all(|job| job.status == 0);
+        let scores = self.scores.iter().filter(|_| succeeded);
+        let scores = scores.map(|source| source.read(&result, files));
         let scores = scores.collect::<anyhow::Result<_>>()?;
-        Ok(Ended::Done(result.jobs, scores))
+        Ok(Some((result.jobs, scores)))
     }
 
     /// Runs the programs behind the words of `prefix`, beside `colocate attach` if its words are
@@ -170,7 +166,8 @@ impl Launcher {
         command.args(self.server.words()).arg("--").args(self.commands.join(&":::".to_owned()));
         let begun = Instant::now();
         let child = start_into(&mut command, &output).context("cannot start colocate")?;
-        let Some(ends) = self.wait_for(&[child], &[])? else { return Ok(None) };
+        let ends = children::wait_all(&[child], &[], self.stop, ask_to_end, || Ok(()))?;
+        let Some(ends) = ends else { return Ok(None) };
         let status = ends[0].waited.status;
         let jobs = if has_jobs {
             read_report(&files.report, self.commands.len()).with_context(|| {
@@ -187,13 +184,6 @@ impl Launcher {
         let mut command = Command::new(program);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
-    }
-
-    /// Waits for all `children`; returns their ends in their order, or `None` if a signal stops the
-    /// run. Once all children in `until` (if any) have ended, the remaining children are
-    /// terminated.
-    fn wait_for(&self, children: &[Pid], until: &[usize]) -> anyhow::Result<Option<Vec<ChildEnd>>> {
-        children::wait_all(children, until, self.stop, ask_to_end, || Ok(()))
     }
 }
 

@@ -14,8 +14,6 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// Separator of programs on the command line.
-const SEPARATOR: &str = ":::";
 /// Finished runs, in the directory of the comparison.
 const STATE: &str = "state.json";
 
@@ -33,17 +31,15 @@ pub struct ComparisonSession {
 impl ComparisonSession {
     /// Begins the comparison requested by `args`, or resumes the one in its directory.
     pub fn open(args: &Args) -> anyhow::Result<Self> {
-        let dir = args.output.clone();
-        let begun = read_state(&dir.join(STATE))?;
-        if begun.is_none() && args.resume {
-            let dir = dir.display();
-            return Err(anyhow!("expected a comparison to resume in {dir}, found none"));
-        }
-        let resumed = begun.as_ref().filter(|_| args.resume).map(|begun| &begun.settings);
-        let settings = asked(args, resumed)?;
-        let resume_command =
-            format!("colocate compare --resume -o {}", word(&dir.to_string_lossy()));
-        Self::of(dir, begun, args.resume, settings, resume_command)
+        let dir = word(&args.output.to_string_lossy());
+        let resume_command = format!("colocate compare --resume -o {dir}");
+        Self::begin(args.output.clone(), args.resume, resume_command, |begun| {
+            if begun.is_none() && args.resume {
+                let dir = args.output.display();
+                return Err(anyhow!("expected a comparison to resume in {dir}, found none"));
+            }
+            asked(args, begun.filter(|_| args.resume))
+        })
     }
 
     /// Begins the comparison of `settings` in `dir`, or resumes it where there is one.
@@ -53,19 +49,25 @@ impl ComparisonSession {
         args: &Args,
         resume_command: String,
     ) -> anyhow::Result<Self> {
-        let begun = read_state(&dir.join(STATE))?;
-        Self::of(dir, begun, args.resume, settings, resume_command)
+        Self::begin(dir, args.resume, resume_command, |_| Ok(settings))
     }
 
-    fn of(
+    /// `settings` gets those of the comparison in `dir`, if there is one.
+    fn begin(
         dir: PathBuf,
-        begun: Option<StudyState>,
         resume: bool,
-        settings: StudySettings,
         resume_command: String,
+        settings: impl FnOnce(Option<&StudySettings>) -> anyhow::Result<StudySettings>,
     ) -> anyhow::Result<Self> {
+        let begun = read_state(&dir.join(STATE))?;
+        let settings = settings(begun.as_ref().map(|begun| &begun.settings))?;
         let state = match begun {
-            Some(begun) if resume => resumed(begun, &settings, &dir)?,
+            Some(begun) if resume => {
+                // The programs must be unchanged, too.
+                let same = begun.settings.check_same(&settings);
+                same.with_context(|| format!("cannot go on with {}", dir.join(STATE).display()))?;
+                begun
+            }
             None => StudyState::new(settings),
             Some(_) => {
                 return Err(anyhow!(
@@ -129,22 +131,13 @@ fn read_state(path: &Path) -> anyhow::Result<Option<StudyState>> {
         .with_context(|| format!("cannot go on with {}", path.display()))
 }
 
-/// `begun`, if it has these settings and the programs are unchanged.
-fn resumed(begun: StudyState, settings: &StudySettings, dir: &Path) -> anyhow::Result<StudyState> {
-    begun
-        .settings
-        .check_same(settings)
-        .with_context(|| format!("cannot go on with {}", dir.join(STATE).display()))?;
-    Ok(begun)
-}
-
 /// The settings in `args`, with those of `begun` or the defaults for the rest.
 fn asked(args: &Args, begun: Option<&StudySettings>) -> anyhow::Result<StudySettings> {
-    let commands = match begun {
+    let commands: Vec<Vec<String>> = match begun {
         Some(begun) if args.command.is_empty() => {
             begun.jobs.iter().map(|job| job.command.clone()).collect()
         }
-        _ => split(&args.command),
+        _ => args.command.split(|word| word == jobs::SEPARATOR).map(<[String]>::to_vec).collect(),
     };
     let jobs = commands.into_iter().map(job).collect::<anyhow::Result<Vec<_>>>()?;
     args.server.check_words(jobs.len())?;
@@ -178,11 +171,6 @@ fn asked(args: &Args, begun: Option<&StudySettings>) -> anyhow::Result<StudySett
     };
     settings.check().map_err(|error| usage(error.to_string()))?;
     Ok(settings)
-}
-
-/// The commands on a command line, separated by `:::`.
-fn split(words: &[String]) -> Vec<Vec<String>> {
-    words.split(|word| word == SEPARATOR).map(<[String]>::to_vec).collect()
 }
 
 /// The program of `command`, with its identity.

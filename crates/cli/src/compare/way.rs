@@ -40,17 +40,13 @@ impl RunMethod {
 
 /// `policy` with `seed`, if the policy has this setting and no setting is given.
 fn seeded(policy: &str, seed: u64) -> String {
-    if policy.contains(':') {
-        policy.to_owned()
-    } else {
-        with_seed(policy, seed).unwrap_or(policy.to_owned())
-    }
-}
-
-fn with_seed(policy: &str, seed: u64) -> Option<String> {
-    let mut spec: PolicySpec = policy.parse().ok()?;
-    spec.set("seed", &seed.to_string()).ok()?;
-    Some(spec.to_string())
+    let with_seed = || {
+        let mut spec: PolicySpec = policy.parse().ok()?;
+        spec.set("seed", &seed.to_string()).ok()?;
+        Some(spec.to_string())
+    };
+    let has_setting = policy.contains(':');
+    (!has_setting).then(with_seed).flatten().unwrap_or_else(|| policy.to_owned())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //!   remark. The same holds after a change of the terminal's size, since lines may be wrapped.
 //!   -> test `a_shell_writes_in_between`
 
-use super::{Stream, TerminalSize, is_terminal, remark, size};
+use super::{TerminalSize, remark, size};
 use anyhow::Context;
 use colocate_linux::signal;
 use colocate_machine::printable;
@@ -28,16 +28,17 @@ impl Redraw {
     /// The terminal of standard output; `None` for files and pipes, and for a terminal that moves
     /// no cursor (`TERM=dumb`).
     pub fn of_stdout() -> anyhow::Result<Option<Self>> {
-        if !is_terminal(Stream::Out) || console::is_dumb() {
+        let term = Term::buffered_stdout();
+        if !term.is_term() || console::is_dumb() {
             return Ok(None);
         }
         let resumed = signal::continued_flag().context("cannot catch signals")?;
-        Ok(Some(Self { term: Term::buffered_stdout(), resumed, last: None }))
+        Ok(Some(Self { term, resumed, last: None }))
     }
 
     /// Size of the terminal; 80 by 24 if unknown.
     pub fn size(&self) -> TerminalSize {
-        size(Stream::Out).unwrap_or(TerminalSize { lines: 24, columns: 80 })
+        size(&self.term).unwrap_or(TerminalSize { lines: 24, columns: 80 })
     }
 
     /// Draws a table, with its lines cut to the terminal's width. A table higher than the terminal

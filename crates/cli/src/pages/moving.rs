@@ -4,17 +4,15 @@ use super::process;
 use crate::exit::{Failure, OURS};
 use crate::{args, children, output};
 use anyhow::bail;
-use colocate_act::pages::AddressSpan;
 use colocate_act::pages::live::{
     self, Drift, HugeMoves, MovableProcess, MoveEnd, MoveRequest, Moved,
 };
 use colocate_act::pages::nodes::{TargetWord, list, target};
-use colocate_act::pages::pace;
 use colocate_act::pages::status::PageCounts;
 use colocate_act::pages::work::{Batched, PageTarget};
+use colocate_act::pages::{AddressSpan, pace};
 use colocate_linux::{Pid, sys};
-use colocate_machine::printable;
-use colocate_machine::{Bytes, Nanos, NodeNr};
+use colocate_machine::{Bytes, Nanos, NodeNr, printable};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -60,16 +58,12 @@ pub struct Args {
     /// Seconds to watch whether kernel.numa_balancing moves pages away again, if it is on; ends
     /// early once it is clear [range: 0-3600]
     #[arg(long, value_name = "S", default_value_t = 5,
-        value_parser = watch_time)]
+        value_parser = |text: &str| args::whole_seconds(text, 0..=3600))]
     watch: u32,
 
     /// Print JSON (docs/schemas/move.json)
     #[arg(long)]
     json: bool,
-}
-
-fn watch_time(text: &str) -> Result<u32, String> {
-    args::whole_seconds(text, 0..=3600)
 }
 
 /// Results of moving a process's memory. Pages are counted in small pages, also within huge pages.

@@ -3,13 +3,13 @@
 
 use super::Report;
 use colocate_engine::guard::{Outcome, Verdict};
-use colocate_evidence::{Exemption, PlacementStatus, Source, SourceSet, WakeUps};
+use colocate_evidence::{Exemption, PlacementStatus, SourceSet, WakeUps};
 use colocate_figures::stats::t_quantile;
+use colocate_linux::Pid;
 use colocate_machine::{Nanos, printable};
 use colocate_policy::{DefaultPlacement, Plan};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// Wake-ups a second from which on tasks communicate. Chosen: the guard's threshold for partners,
 /// about the rate at which two tasks share a PU under `auto`.
@@ -50,7 +50,7 @@ pub enum Comparing {
 #[derive(Clone, Debug, Serialize)]
 pub struct GainSummary {
     /// The summary in one line.
-    line: String,
+    pub line: String,
     /// Progress of the programs while placed over their progress under the kernel alone, less 1;
     /// `None` if not measured.
     gain: Option<f64>,
@@ -75,119 +75,50 @@ pub struct GainSummary {
     why_not: Option<&'static str>,
 }
 
-/// Reason why nothing was placed, or why the placement was not compared with the kernel alone.
-#[derive(Clone, Debug, PartialEq)]
-pub enum WhyNot {
-    /// The policy leaves all threads to the kernel.
-    PlacesNone,
-    /// All programs were left unpinned for good.
-    GivenUp,
-    /// All busy threads have masks of their own.
-    PinnedByProgram,
-    /// No busy thread may be pinned to one PU.
-    Exempt(String),
-    /// The kernel refused to set a mask.
-    Refused(String),
-    /// Evidence that the policy needs was refused.
-    NoEvidence { source: Source, why: String, remedy: &'static str },
-    /// The run ended before anything was seen, placed or compared.
-    TooShort(Nanos),
-    /// The wakers of the programs' threads are not watched: their processes, where known, and
-    /// whether the programs were attached to.
-    WakersOutside(Vec<i32>, bool),
-    /// All PUs are busy, among others with wakers and their wakees.
-    PusAreBusy(usize),
-    /// The kernel already runs wakers and wakees on a common PU.
-    TogetherAlready,
-    /// Wakers and their wakees run at the same time.
-    RunTogether,
-    /// Hardly any thread wakes another.
-    NothingCommunicates,
-    /// The policy found nothing to gain.
-    NothingToGain,
-    /// Every quantum was the policy's: no guard.
-    NoGuard,
-    /// The policy has no guard.
-    Unguarded,
-    /// A CPU quota throttled the programs in all quanta.
-    Throttled,
-    /// The guard gave the policy up for the cost of its quanta, after this many comparisons.
-    OverBudget(u32),
+/// Reason why nothing was placed, or why the placement was not compared with the kernel alone: its
+/// name in the JSON, and its text.
+type WhyNot = (&'static str, String);
+
+fn why(name: &'static str, text: impl Into<String>) -> WhyNot {
+    (name, text.into())
 }
 
-impl WhyNot {
-    /// Its name in the JSON.
-    const fn name(&self) -> &'static str {
-        match self {
-            Self::PlacesNone => "places-none",
-            Self::GivenUp => "given-up",
-            Self::PinnedByProgram => "pinned-by-program",
-            Self::Exempt(_) => "exempt",
-            Self::Refused(_) => "refused",
-            Self::NoEvidence { .. } => "no-evidence",
-            Self::TooShort(_) => "too-short",
-            Self::WakersOutside(..) => "wakers-outside",
-            Self::PusAreBusy(_) => "pus-are-busy",
-            Self::TogetherAlready => "together-already",
-            Self::RunTogether => "run-together",
-            Self::NothingCommunicates => "nothing-communicates",
-            Self::NothingToGain => "nothing-to-gain",
-            Self::NoGuard => "no-guard",
-            Self::Unguarded => "unguarded",
-            Self::Throttled => "throttled",
-            Self::OverBudget(_) => "over-budget",
-        }
-    }
+/// The run ended before anything was seen, placed or compared.
+fn too_short(turnaround: Nanos) -> WhyNot {
+    why("too-short", format!("the run was too short ({turnaround})"))
 }
 
-impl fmt::Display for WhyNot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::PlacesNone => f.write_str("the policy leaves every thread to the kernel"),
-            Self::GivenUp => {
-                f.write_str("every program was left to the kernel for good, as a note says")
-            }
-            Self::PinnedByProgram => f.write_str("masks are set by the program or by its owner"),
-            Self::Exempt(why) | Self::Refused(why) => f.write_str(why),
-            Self::NoEvidence { source, why, remedy } => {
-                write!(f, "cannot report {}, because {why}; {remedy}", source.reports())
-            }
-            Self::TooShort(time) => write!(f, "the run was too short ({time})"),
-            Self::WakersOutside(pids, attached) => wakers_outside(pids, *attached, f),
-            Self::PusAreBusy(1) => f.write_str("there is one PU only"),
-            Self::PusAreBusy(2) => f.write_str("both PUs are busy"),
-            Self::PusAreBusy(pus) => write!(f, "all {pus} PUs are busy"),
-            Self::TogetherAlready => {
-                f.write_str("the kernel has the threads that wake each other on one PU already")
-            }
-            Self::RunTogether => f.write_str("threads that wake each other run at the same time"),
-            Self::NothingCommunicates => {
-                f.write_str("nothing communicates: hardly a thread wakes another one")
-            }
-            Self::NothingToGain => f.write_str("the policy found nothing to gain"),
-            Self::NoGuard => f.write_str("--no-guard, so no quantum was the kernel's"),
-            Self::Unguarded => f.write_str("the policy runs without a guard"),
-            Self::Throttled => f.write_str("a CPU quota throttled the programs"),
-            Self::OverBudget(count) => {
-                let plural = if *count == 1 { "" } else { "s" };
-                write!(f, "the guard's budget was spent after {count} comparison{plural}")
-            }
-        }
-    }
+/// A CPU quota throttled the programs in all quanta.
+fn throttled() -> WhyNot {
+    why("throttled", "a CPU quota throttled the programs")
 }
 
-fn wakers_outside(pids: &[i32], is_attached: bool, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    f.write_str(
-        "the wakers are outside: wake-ups come from interrupts or processes that are not watched",
-    )?;
+/// All PUs are busy, among others with wakers and their wakees.
+fn pus_are_busy(pus: usize) -> WhyNot {
+    let text = match pus {
+        1 => "there is one PU only".to_owned(),
+        2 => "both PUs are busy".to_owned(),
+        _ => format!("all {pus} PUs are busy"),
+    };
+    why("pus-are-busy", text)
+}
+
+/// The wakers of the programs' threads are not watched: their processes, where known.
+fn wakers_outside(pids: &[Pid], is_attached: bool) -> WhyNot {
     let named: Vec<String> = pids.iter().take(MOST_NAMED).map(|pid| format!("-p {pid}")).collect();
-    match (named.is_empty(), is_attached) {
-        (true, _) => Ok(()),
-        (false, true) => write!(f, " (add {})", named.join(" ")),
-        (false, false) => {
-            write!(f, " (start them in the same run, or attach to both with {})", named.join(" "))
-        }
-    }
+    let named = named.join(" ");
+    let remedy = match (named.is_empty(), is_attached) {
+        (true, _) => String::new(),
+        (false, true) => format!(" (add {named})"),
+        (false, false) => format!(" (start them in the same run, or attach to both with {named})"),
+    };
+    let text =
+        "the wakers are outside: wake-ups come from interrupts or processes that are not watched";
+    why("wakers-outside", text.to_owned() + &remedy)
+}
+
+fn nothing_to_gain() -> WhyNot {
+    why("nothing-to-gain", "the policy found nothing to gain")
 }
 
 /// Facts of a report from which its summary is made.
@@ -214,27 +145,26 @@ impl SummaryFacts<'_> {
             Comparing::Guard(outcome) => Some(outcome),
             Comparing::NoGuard | Comparing::Unguarded => None,
         };
-        let verdict = outcome.map(|outcome| outcome.verdict.name());
         let none = GainSummary {
             line: String::new(),
             gain: None,
             gain_low: None,
             gain_high: None,
             comparisons: outcome.map_or(0, |outcome| outcome.compared.count),
-            verdict,
+            verdict: outcome.map(|outcome| outcome.verdict.name()),
             placed_share: share,
             why_not: None,
         };
         if self.placed() == Nanos::ZERO {
-            let why = self.why_not_placed();
-            let line = format!("not placed: {}", printable(&why.to_string()));
-            return GainSummary { line, why_not: Some(why.name()), ..none };
+            let (name, why) = self.why_not_placed();
+            let line = format!("not placed: {}", printable(&why));
+            return GainSummary { line, why_not: Some(name), ..none };
         }
         let placed = placed_text(share.unwrap_or(0.0));
         let Some((gain, low, high)) = outcome.and_then(gain) else {
-            let why = self.why_not_compared();
+            let (name, why) = self.why_not_compared();
             let line = format!("not compared with the kernel alone ({why}), {placed}");
-            return GainSummary { line, why_not: Some(why.name()), ..none };
+            return GainSummary { line, why_not: Some(name), ..none };
         };
         let from = percent(low);
         let to = percent(high);
@@ -253,7 +183,7 @@ impl SummaryFacts<'_> {
     }
 
     fn placed(&self) -> Nanos {
-        self.report.basis.placed
+        self.report.host.placed
     }
 
     fn placed_share(&self) -> Option<f64> {
@@ -263,47 +193,49 @@ impl SummaryFacts<'_> {
 
     fn why_not_compared(&self) -> WhyNot {
         match self.comparing {
-            Comparing::NoGuard => WhyNot::NoGuard,
-            Comparing::Unguarded => WhyNot::Unguarded,
-            Comparing::Guard(outcome) if outcome.throttled > 0 => WhyNot::Throttled,
+            Comparing::NoGuard => why("no-guard", "--no-guard, so no quantum was the kernel's"),
+            Comparing::Unguarded => why("unguarded", "the policy runs without a guard"),
+            Comparing::Guard(outcome) if outcome.throttled > 0 => throttled(),
             Comparing::Guard(outcome) if outcome.verdict == Verdict::OverBudget => {
-                WhyNot::OverBudget(outcome.compared.count)
+                let count = outcome.compared.count;
+                let plural = if count == 1 { "" } else { "s" };
+                let text = format!("the guard's budget was spent after {count} comparison{plural}");
+                why("over-budget", text)
             }
-            Comparing::Guard(_) => WhyNot::TooShort(self.report.turnaround_ns),
+            Comparing::Guard(_) => too_short(self.report.turnaround_ns),
         }
     }
 
     fn why_not_placed(&self) -> WhyNot {
         let report = self.report;
-        if report.basis.has_given_up {
-            return WhyNot::GivenUp;
+        if report.host.has_given_up {
+            return why(
+                "given-up",
+                "every program was left to the kernel for good, as a note says",
+            );
         }
         if let Some(why) = self.common_status() {
             return why;
         }
-        if let Some(evidence) = report
-            .evidence
-            .iter()
-            .find(|it: &&super::Evidence| self.needs.has(it.source) && it.refused.is_some())
+        let mut needed = report.evidence.iter().filter(|it| self.needs.has(it.source));
+        if let Some((source, refused, remedy)) =
+            needed.find_map(|it| Some((it.source, it.refused.as_ref()?, it.remedy)))
         {
-            let why = evidence.refused.clone();
-            let remedy = evidence.remedy.unwrap_or_default();
-            return WhyNot::NoEvidence {
-                source: evidence.source,
-                why: why.unwrap_or_default(),
-                remedy,
-            };
+            let remedy = remedy.unwrap_or_default();
+            let what = source.reports();
+            let text = format!("cannot report {what}, because {refused}; {remedy}");
+            return why("no-evidence", text);
         }
         if matches!(self.comparing, Comparing::Guard(outcome) if outcome.throttled > 0) {
-            return WhyNot::Throttled;
+            return throttled();
         }
         let plans_a_place = self.plans_a_place();
         if !plans_a_place && self.needs == SourceSet::NONE {
-            return WhyNot::PlacesNone;
+            return why("places-none", "the policy leaves every thread to the kernel");
         }
         // A planned place that no thread ever had came too late.
         if report.turnaround_ns < SHORT || plans_a_place {
-            return WhyNot::TooShort(report.turnaround_ns);
+            return too_short(report.turnaround_ns);
         }
         self.why_nothing_communicates()
     }
@@ -326,11 +258,11 @@ impl SummaryFacts<'_> {
         let detail = detail.unwrap_or_default().to_owned();
         // A report has only the text of a status.
         if status == PlacementStatus::PinnedByProgram.describe().0 {
-            Some(WhyNot::PinnedByProgram)
+            Some(why("pinned-by-program", "masks are set by the program or by its owner"))
         } else if status == PlacementStatus::Exempt(Exemption::Orphan).describe().0 {
-            Some(WhyNot::Exempt(detail))
+            Some(why("exempt", detail))
         } else if status == PlacementStatus::Trouble(String::new()).describe().0 {
-            Some(WhyNot::Refused(detail))
+            Some(why("refused", detail))
         } else {
             None
         }
@@ -339,25 +271,27 @@ impl SummaryFacts<'_> {
     /// Reason why a policy based on wake-ups places nothing.
     fn why_nothing_communicates(&self) -> WhyNot {
         let report = self.report;
-        let Some(wake_ups) = &report.wake_ups else { return WhyNot::NothingToGain };
+        let Some(wake_ups) = &report.wake_ups else { return nothing_to_gain() };
         let inside = WakeUpRates::of(wake_ups, true);
         let outside = WakeUpRates::of(wake_ups, false);
         let seconds = report.turnaround_ns.as_secs_f64();
         let pus = report.machine.usable.len();
         if pus < 2 {
-            WhyNot::PusAreBusy(pus)
+            pus_are_busy(pus)
         } else if inside.count.max(outside.count) < COMMUNICATES * seconds {
-            WhyNot::NothingCommunicates
+            let text = "nothing communicates: hardly a thread wakes another one";
+            why("nothing-communicates", text)
         } else if outside.count > inside.count {
-            WhyNot::WakersOutside(report.basis.wakers.clone(), report.basis.is_attached)
+            wakers_outside(&report.host.outside_wakers, report.host.is_attached)
         } else if inside.same_pu >= TOGETHER * inside.count {
-            WhyNot::TogetherAlready
+            let text = "the kernel has the threads that wake each other on one PU already";
+            why("together-already", text)
         } else if self.are_busy(pus) {
-            WhyNot::PusAreBusy(pus)
+            pus_are_busy(pus)
         } else if inside.both_ran >= RUN_TOGETHER * seconds {
-            WhyNot::RunTogether
+            why("run-together", "threads that wake each other run at the same time")
         } else {
-            WhyNot::NothingToGain
+            nothing_to_gain()
         }
     }
 
@@ -414,26 +348,19 @@ fn percent(part: f64) -> String {
     format!("{:.1}", 100.0 * part)
 }
 
-impl GainSummary {
-    /// The summary in one line.
-    pub fn line(&self) -> &str {
-        &self.line
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::tests::{of_two_quanta, report};
     use super::*;
     use colocate_engine::guard::{Compared, Verdict};
-    use colocate_evidence::{JobIdx, TaskId};
+    use colocate_evidence::{JobIdx, Source, TaskId};
 
     const WAKE_UPS: SourceSet = SourceSet::of(&[Source::WakeUps]);
 
     /// Of a run of 0.25 s with threads placed for half of it.
     fn placed() -> Report {
         let mut report = report(&mut of_two_quanta());
-        report.basis.placed = Nanos::from_millis(125);
+        report.host.placed = Nanos::from_millis(125);
         report
     }
 
@@ -543,10 +470,10 @@ mod tests {
 
     #[test]
     fn outside_wakers_are_named() {
-        let why = WhyNot::WakersOutside(vec![4711, 12], true);
-        assert!(why.to_string().ends_with("not watched (add -p 4711 -p 12)"), "{why}");
-        let why = WhyNot::WakersOutside(vec![4711], false);
+        let (_, why) = wakers_outside(&[4711, 12].map(Pid), true);
+        assert!(why.ends_with("not watched (add -p 4711 -p 12)"), "{why}");
+        let (_, why) = wakers_outside(&[Pid(4711)], false);
         let remedy = "not watched (start them in the same run, or attach to both with -p 4711)";
-        assert!(why.to_string().ends_with(remedy), "{why}");
+        assert!(why.ends_with(remedy), "{why}");
     }
 }

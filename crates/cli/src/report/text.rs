@@ -153,7 +153,7 @@ impl Report {
     fn head(&self) -> String {
         let mut text = String::new();
         if let Some(summary) = &self.summary {
-            let _ = writeln!(text, "colocate: {}", summary.line());
+            let _ = writeln!(text, "colocate: {}", summary.line);
         }
         let _ = write!(text, "policy {}", printable(&self.policy));
         // Writing to a string cannot fail.

@@ -6,7 +6,7 @@ use colocate_model::{Profile, ProfiledProgram};
 use std::ffi::{OsStr, OsString};
 
 /// Word between two commands.
-const SEPARATOR: &str = ":::";
+pub const SEPARATOR: &str = ":::";
 
 /// A command and facts known about its program.
 pub struct JobCommand {

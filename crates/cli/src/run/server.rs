@@ -18,16 +18,12 @@ pub struct Server {
     ready: Option<Probe>,
 
     /// Time that the server may take to be ready; then all programs are ended, in s [default: 30, range: 0.1-3600]
-    #[arg(long, value_name = "S", requires = "ready", value_parser = ready_time)]
+    #[arg(long, value_name = "S", requires = "ready", value_parser = |text: &str| args::seconds(text, 0.1..=3600.0))]
     ready_s: Option<Nanos>,
 
     /// End the others when program N, counted from 0, has ended: SIGTERM, and SIGKILL after 10 s
     #[arg(long, value_name = "N")]
     until: Option<u32>,
-}
-
-fn ready_time(text: &str) -> Result<Nanos, String> {
-    args::seconds(text, 0.1..=3600.0)
 }
 
 impl Server {

@@ -2,13 +2,12 @@
 
 use super::progress::{Goal, HostReports};
 use crate::columns::{TableColumn, rows, seconds};
-use crate::output::{self, Frame, Stream, TerminalSize, room};
+use crate::output::{self, Frame, TerminalSize, room};
 use crate::report::counts::{JobCounts, JobState, WorkloadCounts};
 use crate::report::text::{ipc, memory, mostly};
 use colocate_figures::table::aligned;
-use colocate_machine::Nanos;
-use colocate_machine::printable;
-use console::truncate_str;
+use colocate_machine::{Nanos, printable};
+use console::{Term, truncate_str};
 use std::fmt::Write;
 
 /// Least time between two drawings. Chosen: four a second, as fast as one reads.
@@ -32,7 +31,7 @@ type ProgressRow<'a> = (&'a JobCounts, String);
 impl Live {
     /// A table of jobs with these goals; never drawn if `quiet`.
     pub fn new(quiet: bool, goals: Vec<Goal>) -> Self {
-        let draws = !quiet && output::is_terminal(Stream::Err) && !console::is_dumb();
+        let draws = !quiet && Term::stderr().is_term() && !console::is_dumb();
         Self { draws, next: Nanos::ZERO, goals }
     }
 
@@ -41,7 +40,7 @@ impl Live {
         if !self.draws || counts.at < self.next {
             return None;
         }
-        let size = output::size(Stream::Err)?;
+        let size = output::size(&Term::stderr())?;
         self.next = counts.at + EVERY;
         Some(Frame { text: table(counts, &self.goals, reports, size), size })
     }
@@ -91,11 +90,9 @@ fn table(
     if let Some(state) = &counts.state {
         let _ = writeln!(text, "{}", printable(state));
     }
-    text.trim_end()
-        .lines()
-        .map(|line| truncate_str(&printable(line), size.columns, "…").into_owned())
-        .collect::<Vec<String>>()
-        .join("\n")
+    let lines = text.trim_end().lines();
+    let cut = lines.map(|line| truncate_str(&printable(line), size.columns, "…").into_owned());
+    cut.collect::<Vec<_>>().join("\n")
 }
 
 /// One row a job; columns without any known figure are left out.
