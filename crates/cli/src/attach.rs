@@ -124,8 +124,7 @@ fn jobs(given: Vec<Given>, mut is_taken: BTreeSet<Pid>) -> Vec<Attached> {
     jobs
 }
 
-/// Processes of `pids` that descend from another of `pids`. The parent of each process is read
-/// once.
+/// Processes of `pids` that descend from another of them. Each parent is read once.
 fn descendants(proc: &Proc, pids: &BTreeSet<Pid>) -> BTreeSet<Pid> {
     let mut parents: HashMap<Pid, Option<Pid>> = HashMap::new();
     let mut has_creator = |pid: &Pid| {
@@ -190,8 +189,7 @@ fn is_denied(proc: &Proc, pid: Pid) -> bool {
         && proc.children(pid).into_iter().all(|child| is_denied(proc, child))
 }
 
-/// Programs in a cgroup of version 2 or 1 and in its children. Kernel threads and processes that
-/// have ended meanwhile are left out.
+/// Living programs in a cgroup of version 2 or 1 and in its children; no threads of the kernel.
 fn members(proc: &Proc, path: &Path) -> anyhow::Result<Vec<Pid>> {
     let cgroup = Dir::open(path).map_err(|why| anyhow!(why.line()))?;
     if !cgroup.holds("cgroup.procs") {

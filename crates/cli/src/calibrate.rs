@@ -17,9 +17,9 @@ mod units;
 
 use crate::measure::beside::{KernelBench, LocalBench};
 use crate::measure::harness::{self, by_cell, rounds};
-use crate::measure::scenarios;
+use crate::measure::scenarios::{self, MeasurementSettings};
 use crate::{exit, idle, input, output};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use cells::{Cell, Lengths, ThisMachine};
 use colocate_files::{Dir, FileMode, kernel};
 use colocate_machine::calibrated::{
@@ -81,8 +81,7 @@ pub struct Args {
 
 /// Seed of the order of measurements.
 const SEED: u64 = 1;
-/// Most pairs of PUs between which a line is passed: all pairs of 128 PUs. Of more PUs, a random
-/// subset.
+/// Most pairs of PUs between which a line is passed: all of 128 PUs, of more a random subset.
 const MOST_PAIRS: usize = 8_192;
 /// Rounds of passing lines, before and after: more for few pairs.
 const fn line_rounds(pairs: usize) -> u32 {
@@ -141,13 +140,13 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 /// Measurements that are known well enough to keep them; any with `--force`.
 fn known_well(args: &Args, machine: &Machine) -> anyhow::Result<Exact> {
     let exact = measured(args, machine)?;
-    match widest_speed(&exact).filter(|_| !args.force) {
-        Some(wide) => anyhow::bail!(
+    if let Some(wide) = widest_speed(&exact).filter(|_| !args.force) {
+        bail!(
             "expected speeds that are known to a factor of {WIDE}, found {wide}: nothing is kept; measure again while \
              little else runs, or keep it with --force"
-        ),
-        None => Ok(exact),
+        );
     }
+    Ok(exact)
 }
 
 /// The machine of the file at `path`, checked to have the processor and the PUs of `here`.
@@ -172,9 +171,9 @@ fn imported(path: &Path, here: &Machine) -> anyhow::Result<Exact> {
         return Err(wrong("the PUs", &ours.to_string(), &found.to_string()));
     }
     if performance.is_none() && calibration.is_none() {
-        let path = path.display();
-        anyhow::bail!(
-            "{path}: expected measurements, as `colocate calibrate` keeps them, found a machine without any"
+        bail!(
+            "{}: expected measurements, as `colocate calibrate` keeps them, found a machine without any",
+            path.display()
         );
     }
     Ok(Exact { performance, calibration, ..Exact::new(machine, None) })
@@ -194,13 +193,10 @@ fn forget(machine: &Machine) -> anyhow::Result<ExitCode> {
     let had_some = path.exists();
     colocate_files::remove_if_exists(&path)?;
     colocate_files::remove_if_exists(&costs)?;
-    let shown = path.display().to_string();
-    let shown = printable(&shown);
     let done = if had_some { "removed" } else { "there is no" };
-    output::write(None, &format!("{done} {shown}\n"))?;
+    output::write(None, &format!("{done} {}\n", printable(&path.display().to_string())))?;
     if let Ok(Some((other, _))) = kept::find(machine) {
-        let other = other.display().to_string();
-        output::remark(&format!("{} remains, of another user: it is used", printable(&other)));
+        output::remark(&format!("{} remains, of another user: it is used", other.display()));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -212,13 +208,13 @@ const BUSY: f64 = 0.1;
 /// Refuses to measure while other programs are busy.
 fn refuse_busy() -> anyhow::Result<()> {
     let busy = idle::busy_pus(Path::new("/proc"), Duration::from_secs(1));
-    match busy.filter(|busy| *busy > BUSY) {
-        None => Ok(()),
-        Some(busy) => anyhow::bail!(
+    if let Some(busy) = busy.filter(|busy| *busy > BUSY) {
+        bail!(
             "expected an idle machine, found other programs that keep {busy:.2} PUs busy: all commands would use figures \
              that they disturbed; wait for their end, or measure with --force"
-        ),
+        );
     }
+    Ok(())
 }
 
 /// Widest ratio of an interval's ends at which speeds are kept. Chosen: with the default of seven
@@ -248,9 +244,8 @@ fn measured(args: &Args, reported: &Machine) -> anyhow::Result<Exact> {
     let kept = kept.and_then(|(_, exact)| exact.calibration).map_or(Vec::new(), |it| it.figures);
     let others = idle::look(Path::new("/proc")).others_runnable.filter(|&others| others > 0);
     if let Some(others) = others {
-        output::remark(&format!(
-            "{others} other tasks run: on an idle machine figures are known better"
-        ));
+        let what = "other tasks run: on an idle machine figures are known better";
+        output::remark(&format!("{others} {what}"));
     }
     let usable = harness::usable()?;
     let usable: Vec<u32> =
@@ -294,9 +289,8 @@ fn measured(args: &Args, reported: &Machine) -> anyhow::Result<Exact> {
     // Again, since `sharing` began with the reported kinds.
     let differing = kinds::measured(&mut machine, &usable, &taken[..visits], said);
     calibration.disagreements.extend(differing);
-    calibration
-        .figures
-        .extend(kept.into_iter().filter(|it| !is_chosen(CalibrationPart::of(&it.what))));
+    let kept = kept.into_iter().filter(|it| !is_chosen(CalibrationPart::of(&it.what)));
+    calibration.figures.extend(kept);
     if !unusable.is_empty() {
         let text = format!("PUs {unusable}: outside of the affinity mask or cpuset");
         calibration.absent.push(text);
@@ -317,8 +311,7 @@ fn measured(args: &Args, reported: &Machine) -> anyhow::Result<Exact> {
     Ok(Exact { performance: speeds, calibration, ..Exact::new(machine, None) })
 }
 
-/// Measures which of the `usable` PUs share execution units. `machines` say which of many PUs are
-/// on one core.
+/// Measures which `usable` PUs share execution units; `machines` say which are on one core.
 fn shared_units(
     to: &mut Calibration,
     machines: [&Machine; 2],
@@ -387,17 +380,14 @@ fn lines(
     let repeat = line_rounds(cells.len());
     here.lengths.of_pairs(cells.len() * repeat as usize);
     let taken = by_cell(rounds(here, &cells, repeat, random, false)?, cells.len());
-    Ok(cells
-        .iter()
-        .zip(&taken)
-        .filter_map(|(cell, samples): (&Cell, &Vec<Vec<Option<f64>>>)| {
-            let Cell::Line([a, b]) = *cell else { return None };
-            let all = || samples.iter().filter_map(|sample| sample[0]);
-            let ns = all().reduce(f64::min)?;
-            let most_ns = all().reduce(f64::max)?;
-            Some(Latency { pus: (PuNr(a), PuNr(b)), ns, most_ns })
-        })
-        .collect())
+    let latency = |(cell, samples): (&Cell, &figures::CellSamples)| {
+        let Cell::Line([a, b]) = *cell else { return None };
+        let all = || samples.iter().filter_map(|sample| sample[0]);
+        let ns = all().reduce(f64::min)?;
+        let most_ns = all().reduce(f64::max)?;
+        Some(Latency { pus: (PuNr(a), PuNr(b)), ns, most_ns })
+    };
+    Ok(cells.iter().zip(&taken).filter_map(latency).collect())
 }
 
 /// The least and the most of `before` and `after`.
@@ -422,13 +412,8 @@ fn matrix(
         calibration.absent.push("interference of siblings: no two usable PUs share a core".into());
         return Ok(());
     };
-    let settings = scenarios::MeasurementSettings {
-        pus,
-        share_core: Some(true),
-        seconds: 0.01,
-        repeat: 3,
-        seed: SEED,
-    };
+    let share_core = Some(true);
+    let settings = MeasurementSettings { pus, share_core, seconds: 0.01, repeat: 3, seed: SEED };
     let report = scenarios::measure(bench, settings, &Kernel::PAPER.map(KernelSpec::from))?;
     calibration.figures.extend(figures::beside(&report, pus, calibration.started_unix_s));
     Ok(())

@@ -114,8 +114,7 @@ pub fn wait_all(
     Ok((!stopped).then(|| ends.into_iter().flatten().collect()))
 }
 
-/// Signals that end a command. Signals inherited as ignored, as nohup does with SIGHUP, stay
-/// ignored.
+/// Signals that end a command, but for those inherited as ignored, as nohup does with SIGHUP.
 pub fn asking_signals() -> Vec<i32> {
     let asking = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
     asking.into_iter().filter(|&signal| !sys::is_ignored(signal)).collect()

@@ -1,6 +1,6 @@
 //! Tables as text.
 
-use colocate_machine::Nanos;
+use colocate_machine::{Nanos, PuNr};
 
 /// A column of a table: its name, whether it is shown, and the cell of a row.
 pub type TableColumn<'a, R> = (&'a str, bool, &'a dyn Fn(&R) -> String);
@@ -22,4 +22,16 @@ pub fn seconds(time: Option<Nanos>) -> String {
 /// Text for an unknown value.
 pub fn unknown() -> String {
     "?".to_owned()
+}
+
+/// The first four PUs; `…` for the rest.
+pub fn few(pus: &[PuNr]) -> String {
+    let more = (pus.len() > 4).then(|| "…".to_owned());
+    let shown = pus.iter().take(4).map(|pu| pu.0.to_string()).chain(more);
+    shown.collect::<Vec<_>>().join(" ")
+}
+
+/// `1 thread`, `2 threads`.
+pub fn threads(count: usize) -> String {
+    format!("{count} thread{}", if count == 1 { "" } else { "s" })
 }

@@ -30,8 +30,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
-/// Policies compared by default: the kernel alone, `auto`, one task a core, and the policy based on
-/// instruction mixes.
+/// Policies compared by default: the kernel, `auto`, one task a core, and by instruction mixes.
 const POLICIES: &str = "os,auto,scatter,mix";
 /// Default number of runs under each policy. Chosen: ten give an interval of 0.7 standard
 /// deviations to either side (Student's t, 9 degrees of freedom: 2.26 / √10).

@@ -36,11 +36,8 @@ pub fn main(names: &[&str], args: &Args) -> anyhow::Result<ExitCode> {
     };
     // Returns only on failure.
     let why = command.exec();
-    Err(exit::Failure {
-        code: exit::CANNOT_EXECUTE,
-        message: format!("{}: {why}", found.compiler.display()),
-    }
-    .into())
+    let message = format!("{}: {why}", found.compiler.display());
+    Err(exit::Failure { code: exit::CANNOT_EXECUTE, message }.into())
 }
 
 /// Compiler option to load the pass.
@@ -127,10 +124,8 @@ fn quoted(text: &str) -> Option<(String, &str)> {
 /// The arguments without `--`, to append options. `--` stays if it is the value of an option, as in
 /// `-o --`: without the word, the compiler would have other jobs.
 fn open_ended(found: &Toolchain, args: &[OsString], jobs: &[DriverJob]) -> Vec<OsString> {
-    let without = without_separator(args);
-    without
-        .filter(|without| lengths(&self::jobs(found, without)) == lengths(jobs))
-        .unwrap_or_else(|| args.to_vec())
+    let has_same_jobs = |args: &Vec<OsString>| lengths(&self::jobs(found, args)) == lengths(jobs);
+    without_separator(args).filter(has_same_jobs).unwrap_or_else(|| args.to_vec())
 }
 
 /// Number of words of each job.
@@ -141,20 +136,12 @@ fn lengths(jobs: &[DriverJob]) -> Vec<usize> {
 /// The arguments without the first `--`; `None` if `--` is missing.
 fn without_separator(args: &[OsString]) -> Option<Vec<OsString>> {
     let at = args.iter().position(|arg| arg == "--")?;
-    Some(
-        args[..at]
-            .iter()
-            .cloned()
-            .chain(args[at + 1..].iter().map(|arg: &OsString| {
-                // After `--` even a name with a dash is a file.
-                if arg.as_encoded_bytes().starts_with(b"-") {
-                    joined("./", Path::new(arg))
-                } else {
-                    arg.clone()
-                }
-            }))
-            .collect(),
-    )
+    // After `--` even a name with a dash is a file.
+    let file = |arg: &OsString| match arg.as_encoded_bytes() {
+        [b'-', ..] => joined("./", Path::new(arg)),
+        _ => arg.clone(),
+    };
+    Some(args[..at].iter().cloned().chain(args[at + 1..].iter().map(file)).collect())
 }
 
 /// Additional arguments for a link. With thin link-time optimisation, the linker runs the pass.

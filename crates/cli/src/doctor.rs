@@ -39,10 +39,9 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// Paths and state of colocate's own files on this machine.
 fn own(place: &SystemFacts) -> Own {
-    let program = std::env::current_exe()
-        .map_or_else(|_| "colocate".to_owned(), |path| path.display().to_string());
+    let program = std::env::current_exe().map(|path| path.display().to_string());
     Own {
-        program,
+        program: program.unwrap_or_else(|_| "colocate".to_owned()),
         journal: journal(place),
         emulator: emulator(),
         stacks: pmu::stacks(),
@@ -57,19 +56,15 @@ fn policies() -> Vec<Needs> {
     let shares_cores = machine.as_ref().is_some_and(|machine| machine.smt_width() > 1);
     let has_nodes = machine.as_ref().is_some_and(|machine| machine.nodes.len() > 1);
     let known = Knowledge { shares_cores, has_nodes, ..Knowledge::default() };
-    table::all()
-        .map(|spec| Needs {
-            name: spec.name(),
-            is_default: spec.name() == run::DEFAULT_POLICY,
-            sources: spec.policy(&known).needs(),
-        })
-        .collect()
+    let needs = table::all().map(|spec| Needs {
+        name: spec.name(),
+        is_default: spec.name() == run::DEFAULT_POLICY,
+        sources: spec.policy(&known).needs(),
+    });
+    needs.collect()
 }
 
-/// Number, date and file of the figures that `colocate calibrate` has kept of this machine.
-///
-/// # Errors
-/// If there are no figures, or the recorded kernel is not the running kernel.
+/// Number, date and file of the kept figures of this machine, unless of another kernel.
 fn measured() -> Result<String, String> {
     let machine = read::reported().map_err(|why| why.to_string())?;
     let (path, kept) =
@@ -86,9 +81,6 @@ fn measured() -> Result<String, String> {
 }
 
 /// Folder of the journal that restores masks after a crash.
-///
-/// # Errors
-/// If the user is unknown, or no candidate folder can be used.
 fn journal(place: &SystemFacts) -> Result<String, String> {
     let user = place.user.ok_or("the user is not known: /proc/self/status cannot be read")?;
     let candidates = rundir::candidates(std::env::var_os("XDG_RUNTIME_DIR").as_deref(), user);
@@ -96,9 +88,6 @@ fn journal(place: &SystemFacts) -> Result<String, String> {
 }
 
 /// Version and path of the QEMU, and path of the plugin, for `profile --backend emulate`.
-///
-/// # Errors
-/// If QEMU or the plugin is missing or cannot be used.
 fn emulator() -> Result<String, String> {
     let found = available(&SearchPaths::from_env(|name| std::env::var_os(name)));
     let found = found.map_err(|why| why.to_string())?;

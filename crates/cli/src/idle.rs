@@ -49,8 +49,7 @@ pub fn look(proc: &Path) -> Quiet {
     least
 }
 
-/// PUs kept busy by other programs while this process sleeps for `during`; `None` if the kernel
-/// does not report it.
+/// PUs kept busy by others while this process sleeps for `during`; `None` if not reported.
 pub fn busy_pus(proc: &Path, during: Duration) -> Option<f64> {
     let before = ticks(proc)?;
     sleep(during);
@@ -65,24 +64,20 @@ fn ticks(proc: &Path) -> Option<(u64, u64, u32)> {
     parse_stat(&kernel_text(&proc.join("stat")).ok()?)
 }
 
-/// Reads `/proc/stat`: busy ticks of all PUs, all ticks, and the number of PUs. Stolen time counts
-/// as busy.
+/// Reads `/proc/stat`: busy ticks of all PUs, stolen ones included, all ticks, and number of PUs.
 fn parse_stat(text: &str) -> Option<(u64, u64, u32)> {
     let ticks = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     // Fields: user, nice, system, idle, iowait, irq, softirq, steal; guest time is part of user and
     // nice.
-    let ticks: Option<Vec<u64>> =
-        ticks.split_whitespace().take(8).map(|it| it.parse().ok()).collect();
-    let ticks = ticks.filter(|ticks| ticks.len() == 8)?;
+    let ticks = ticks.split_whitespace().take(8).map(|it| it.parse().ok());
+    let ticks: Vec<u64> = ticks.collect::<Option<_>>()?;
+    let ticks: [u64; 8] = ticks.try_into().ok()?;
     let all: u64 = ticks.iter().sum();
     // All but idle and iowait.
     let busy = all - ticks[3] - ticks[4];
-    let pus = text
-        .lines()
-        // `cpu ` with a space is the sum of all PUs.
-        .filter(|line: &&str| line.strip_prefix("cpu").is_some_and(|it| !it.starts_with(' ')))
-        .count();
-    Some((busy, all, u32::try_from(pus).ok()?))
+    // `cpu ` with a space is the sum of all PUs.
+    let is_pu = |line: &&str| line.strip_prefix("cpu").is_some_and(|it| !it.starts_with(' '));
+    Some((busy, all, u32::try_from(text.lines().filter(is_pu).count()).ok()?))
 }
 
 /// A warning if further programs run.

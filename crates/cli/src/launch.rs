@@ -4,7 +4,7 @@ use crate::output::{self, Frame, OutputThread};
 use crate::report::{HostTotals, Report};
 use colocate_act::launch::Command;
 use colocate_act::rundir;
-use colocate_engine::{HostError, Meanwhile};
+use colocate_engine::{HostError, KnownJob, Meanwhile};
 use colocate_evidence::Observation;
 use colocate_files::Dir;
 use colocate_host::{GRACE, LinuxHost, Sampling, Setup};
@@ -39,6 +39,11 @@ pub fn setup(commands: Vec<Command>) -> anyhow::Result<Setup> {
         run_dirs: run_dirs(),
         proc: PathBuf::from("/proc"),
     })
+}
+
+/// A job of which nothing is known but its name.
+pub fn unseen(name: &str) -> KnownJob {
+    KnownJob { name: name.to_owned(), profile: None, phases: Vec::new() }
 }
 
 /// Candidate folders, private to this user for writing.
@@ -77,8 +82,7 @@ pub fn end(
     }
 }
 
-/// The exit code. The programs have done their work, so their status takes precedence over an error
-/// of the report.
+/// The exit code. The programs' work is done: their status precedes an error of the report.
 pub fn exit(
     report: &Report,
     written: anyhow::Result<()>,
@@ -127,8 +131,7 @@ impl Notes {
         }
     }
 
-    /// Ends the thread after the end of the programs: all is written, or `patience` is over. Later
-    /// lines are written at once.
+    /// Ends the thread, all written or `patience` over. Later lines are written at once.
     pub fn flush(&mut self, patience: Option<Duration>) {
         if let Some(thread) = self.thread.take() {
             thread.end(patience);

@@ -53,8 +53,7 @@ pub fn write(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
     write_as(path, text, FileMode::ByUmask)
 }
 
-/// As [`write()`], for text with command lines, which may contain passwords: only this user may read
-/// a new file.
+/// As [`write()`], for text with command lines, maybe passwords: a new file is this user's alone.
 pub fn write_private(path: Option<&Path>, text: &str) -> anyhow::Result<()> {
     write_as(path, text, FileMode::Private)
 }
@@ -76,8 +75,7 @@ pub fn print(text: &str) -> anyhow::Result<bool> {
     }
 }
 
-/// As [`write_as`], for results of long work: if writing to a file fails, the text goes to standard
-/// output.
+/// As [`write_as`], for results of long work: if a file fails, the text goes to standard output.
 pub fn keep(path: Option<&Path>, text: &str, mode: FileMode) -> anyhow::Result<()> {
     let written = write_as(path, text, mode);
     if written.is_err() && path.is_some() {
@@ -115,8 +113,7 @@ pub fn remarked(line: &str) -> String {
     format!("{}: {}\n", NAME.get().unwrap_or(&"colocate"), printable(line))
 }
 
-/// Writes to standard error and ignores errors, e.g. a closed reader or a full disk: programs run
-/// on and results are kept.
+/// Writes to standard error and ignores errors, such as a full disk: programs run on.
 pub fn aside(text: &str) {
     let _ = std::io::stderr().lock().write_all(printable_lines(text).as_bytes());
 }

@@ -39,8 +39,7 @@ fn form_of(path: &Path, json: bool) -> anyhow::Result<Form> {
     }
 }
 
-/// The format for each of `paths`, with the mode of new files; `-` is standard output and gets
-/// text, or JSON if `json`.
+/// The format for each of `paths`; `-` is standard output and gets text, or JSON if `json`.
 pub fn of(paths: &[PathBuf], json: bool, mode: FileMode) -> anyhow::Result<Vec<Output<'_>>> {
     let outputs = paths.iter().map(|path| Ok(Output { path, form: form_of(path, json)?, mode }));
     let outputs: Vec<Output<'_>> = outputs.collect::<anyhow::Result<_>>()?;

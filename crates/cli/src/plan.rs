@@ -2,6 +2,7 @@
 
 mod demand;
 
+use crate::columns::threads;
 use crate::exit::usage;
 use crate::policies::{self, Policies};
 use crate::{input, output};
@@ -117,8 +118,7 @@ fn placed_while_running(policy: &PolicySpec, known: &Knowledge<'_>) -> Option<St
     (!names.is_empty()).then_some(line)
 }
 
-/// Sets of assumptions for predicted slowdowns, the default one included. Chosen: a few for each of
-/// the two dozen assumptions.
+/// Sets of assumptions, the default one included. Chosen: a few for each of two dozen assumptions.
 const DRAWS: usize = 65;
 /// Tasks up to which all sets are used; with more tasks, fewer sets keep the time of a plan far
 /// below seconds. Chosen: 64 different tasks took 0.08 s on the development machine, for the whole
@@ -182,6 +182,7 @@ fn usable(seen: &read::KnownMachine, cpus: Option<&str>) -> anyhow::Result<Vec<P
 }
 
 /// A program of the workload, from an option.
+#[derive(Clone)]
 struct PlannedProgram {
     name: String,
     profile: Profile,
@@ -215,14 +216,8 @@ fn programs(options: &[String], live: bool) -> anyhow::Result<Vec<PlannedProgram
         }
         let file = Path::new(&profile.program.path).file_name();
         let name = file.unwrap_or_default().to_string_lossy().into_owned();
-        for _ in 0..copies {
-            programs.push(PlannedProgram {
-                name: name.clone(),
-                profile: profile.clone(),
-                threads,
-                given: None,
-            });
-        }
+        let program = PlannedProgram { name, profile, threads, given: None };
+        programs.extend(std::iter::repeat_n(program, copies as usize));
     }
     Ok(programs)
 }
@@ -249,20 +244,17 @@ fn parse(option: &str) -> anyhow::Result<(&Path, Option<u32>, u32)> {
 }
 
 fn read_profile(path: &Path, live: bool) -> anyhow::Result<Profile> {
-    read_profile_or_reason(path, live)
-        .with_context(|| format!("cannot use profile {}", path.display()))
-}
-
-/// As [`read_profile`], with errors to be shown after the path.
-fn read_profile_or_reason(path: &Path, live: bool) -> anyhow::Result<Profile> {
-    let text = input::text_or_reason(path, input::limit(Profile::MAX_BYTES))?;
-    let profile = Profile::from_json(&text)?;
-    // On another machine, the program of this name may be another build.
-    if live && let Ok(found) = colocate_observe::identity::of_file(Path::new(&profile.program.path))
-    {
-        profile.matches(&found)?;
-    }
-    Ok(profile)
+    let read = || -> anyhow::Result<Profile> {
+        let text = input::text_or_reason(path, input::limit(Profile::MAX_BYTES))?;
+        let profile = Profile::from_json(&text)?;
+        // On another machine, the program of this name may be another build.
+        let found = colocate_observe::identity::of_file(Path::new(&profile.program.path));
+        if let (true, Ok(found)) = (live, found) {
+            profile.matches(&found)?;
+        }
+        Ok(profile)
+    };
+    read().with_context(|| format!("cannot use profile {}", path.display()))
 }
 
 /// Tasks to plan for, and notes on the tasks left out of each program.
@@ -275,14 +267,12 @@ impl PlannedWorkload {
     /// Tasks of `programs`. `processor` is given for a machine of known speed with cores of one
     /// kind; on others, counted rates are not used.
     fn of(programs: &[PlannedProgram], processor: Option<&str>) -> Self {
-        let known: Vec<KnownJob> = programs
-            .iter()
-            .map(|program: &PlannedProgram| KnownJob {
-                name: program.name.clone(),
-                profile: Some(program.profile.clone()),
-                phases: demand::known(program),
-            })
-            .collect();
+        let known = programs.iter().map(|program| KnownJob {
+            name: program.name.clone(),
+            profile: Some(program.profile.clone()),
+            phases: demand::known(program),
+        });
+        let known: Vec<KnownJob> = known.collect();
         let mut by_job: BTreeMap<JobIdx, Vec<Task>> = BTreeMap::new();
         for task in tasks_to_plan(&known, &[], Nanos::ZERO) {
             by_job.entry(task.id.job).or_default().push(task);
@@ -309,14 +299,11 @@ impl PlannedWorkload {
             let _ = write!(note, "; {} of {all} do not live when it is busiest", all - together);
         }
         if together > tasks.len() {
-            let _ = write!(
-                note,
-                "; default placement for {} busy for less than 1 %",
-                threads(together - tasks.len())
-            );
+            let idle = threads(together - tasks.len());
+            let _ = write!(note, "; default placement for {idle} busy for less than 1 %");
         }
         if let Some(given) = &program.given {
-            let _ = write!(note, "; demand from {}", given.name());
+            let _ = write!(note, "; demand from {}", given.file.display());
         }
         if processor.is_some() {
             note += &demand::rates(tasks.iter().filter_map(|task| task.phase.as_ref()), processor);
@@ -330,23 +317,17 @@ impl PlannedWorkload {
     }
 }
 
-fn threads(count: usize) -> String {
-    format!("{count} thread{}", if count == 1 { "" } else { "s" })
-}
-
 /// `wanted` tasks by repeating `tasks`; empty without tasks. Added tasks are numbered after the
 /// `profiled` threads, of which some may have default placement.
 fn repeated(job: JobIdx, tasks: &[Task], (profiled, wanted): (usize, u32)) -> Vec<Task> {
     let after = u32::try_from(profiled).unwrap_or(u32::MAX);
-    (0..wanted)
-        .zip(tasks.iter().cycle())
-        .map(|(index, task): (u32, &Task)| {
-            let again = (index as usize).checked_sub(tasks.len());
-            let again = again.map(|again| u32::try_from(again).expect("fewer than MOST"));
-            let order = again.map_or(task.id.order, |again| after.saturating_add(again));
-            Task { id: TaskId { job, order }, ..task.clone() }
-        })
-        .collect()
+    let repeated = (0..wanted).zip(tasks.iter().cycle()).map(|(index, task)| {
+        let again = (index as usize).checked_sub(tasks.len());
+        let again = again.map(|again| u32::try_from(again).expect("fewer than MOST"));
+        let order = again.map_or(task.id.order, |again| after.saturating_add(again));
+        Task { id: TaskId { job, order }, ..task.clone() }
+    });
+    repeated.collect()
 }
 
 /// The plan as text: core by core, with the mix of each task and the reason of its place.
@@ -383,12 +364,8 @@ fn table(
     let taken: std::collections::BTreeSet<PuNr> =
         plan.decisions.iter().filter_map(|d| d.place.pu()).collect();
     if !taken.is_empty() {
-        let _ = writeln!(
-            text,
-            "idle       {} of {} usable PUs",
-            usable.len() - taken.len(),
-            usable.len()
-        );
+        let idle = usable.len() - taken.len();
+        let _ = writeln!(text, "idle       {idle} of {} usable PUs", usable.len());
     }
     let nothing = match unplaced {
         Some(why) if taken.is_empty() => why,
@@ -435,12 +412,9 @@ fn rows(plan: &Plan, machine: &Machine, workload: &PlannedWorkload) -> Vec<Vec<S
         let elsewhere = if decision.place == Place::Waiting { "none" } else { "any" };
         // Only the first row of a core names the core.
         let same = core.is_some() && std::mem::replace(&mut last, core) == core;
+        let first = if same { String::new() } else { elsewhere.to_owned() };
         rows.push(vec![
-            if same {
-                String::new()
-            } else {
-                core.map_or(elsewhere.to_owned(), |core| core.to_string())
-            },
+            core.filter(|_| !same).map_or(first, |core| core.to_string()),
             match decision.place {
                 Place::Sharing(..) => decision.place.to_string(),
                 place => place.pu().map_or(elsewhere.to_owned(), |pu| pu.0.to_string()),

@@ -187,8 +187,7 @@ fn read(path: &Path) -> anyhow::Result<Profile> {
     Profile::from_json(&text).with_context(|| path.display().to_string())
 }
 
-/// Writes `text` to `path`; if that fails, to the folder for temporary files, else to standard
-/// output.
+/// Writes `text` to `path`, else to the folder for temporary files, else to standard output.
 fn keep(path: &Path, text: &str) -> anyhow::Result<()> {
     let Err(error) = output::write_private(Some(path), text) else { return Ok(()) };
     let name = format!("colocate-profile-{}.json", std::process::id());

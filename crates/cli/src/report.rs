@@ -6,6 +6,7 @@ pub mod counts;
 pub mod summary;
 pub mod text;
 
+use crate::timeline::PhaseInterval;
 use colocate_engine::{Host, IssuedPlan};
 use colocate_evidence::{
     Grant, Observation, SeenTask, Sharing, Source, SourceSet, TaskId, WakeUps,
@@ -326,12 +327,12 @@ impl Report {
         grants: &[Grant],
         last: &Observation,
     ) -> Self {
-        let records = &totals.host.records;
-        let tasks = last.tasks.iter().map(|it| TaskReport::new(it, records.get(&it.id)));
+        let host = &totals.host;
+        let tasks = last.tasks.iter().map(|it| TaskReport::new(it, host.records.get(&it.id)));
         let tasks: Vec<TaskReport> = tasks.collect();
         let jobs = programs.into_iter().enumerate();
         let mut jobs: Vec<JobReport> =
-            jobs.map(|(number, program)| JobReport::new(number, program, &totals, last)).collect();
+            jobs.map(|(number, program)| JobReport::new(number, program, host, last)).collect();
         for (job, number) in jobs.iter_mut().zip(0..) {
             job.has_at_least(tasks.iter().filter(|task| task.task.job.0 == number));
         }
@@ -382,14 +383,12 @@ impl Report {
             self.policy.clone_from(&last.plan.policy);
             self.predicted.clone_from(&last.plan.predicted);
         }
-        self.plans = plans
-            .into_iter()
-            .map(|IssuedPlan { at, cause, plan }| PlanReport {
-                at_ns: at,
-                cause: cause.name(),
-                plan,
-            })
-            .collect();
+        let reported = |IssuedPlan { at, cause, plan }: IssuedPlan| PlanReport {
+            at_ns: at,
+            cause: cause.name(),
+            plan,
+        };
+        self.plans = plans.into_iter().map(reported).collect();
     }
 
     /// Adds the counts of quanta of length `quantum`; takes the jobs' counts.
@@ -415,16 +414,11 @@ impl Report {
     pub fn svg(&self, counts: &WorkloadCounts) -> Result<String, String> {
         let mut phases = Vec::new();
         let mut phases_cut = false;
-        let timelines =
-            self.jobs.iter().enumerate().filter_map(|(job, of)| Some((job, of.counts.as_ref()?)));
-        for (job, JobCounts { phases: timeline, .. }) in timelines {
-            let stretches = timeline.stretches.iter();
-            phases.extend(stretches.map(|it| PhaseSpan {
-                job,
-                phase: it.phase,
-                from: it.from,
-                to: it.to,
-            }));
+        for (job, of) in self.jobs.iter().enumerate() {
+            let Some(JobCounts { phases: timeline, .. }) = &of.counts else { continue };
+            let span =
+                |it: &PhaseInterval| PhaseSpan { job, phase: it.phase, from: it.from, to: it.to };
+            phases.extend(timeline.stretches.iter().map(span));
             phases_cut |= timeline.is_cut();
         }
         let cut = match (counts.is_cut(), phases_cut) {
@@ -454,32 +448,25 @@ impl Report {
 }
 
 impl JobReport {
-    fn new(number: usize, program: ProgramInfo, totals: &HostTotals, last: &Observation) -> Self {
+    fn new(number: usize, program: ProgramInfo, host: &RunTotals, last: &Observation) -> Self {
         let end = last.ended.iter().find(|end| end.job.0 as usize == number);
         let ProgramInfo { name, command, identity, profile } = program;
         Self {
             name,
             command,
-            pid: totals.host.first_processes.get(number).copied(),
+            pid: host.first_processes.get(number).copied(),
             identity,
             profile,
             status: end.map(|end| end.status),
             ended_ns: end.map(|end| end.at),
-            cpu_ns: end
-                .and_then(|end| end.cpu_time)
-                .max(totals.host.known_cpu_times.get(number).copied()),
-            instructions: totals
-                .host
-                .instructions
-                .as_ref()
-                .and_then(|all| all.get(number).copied()),
-            runs: totals.host.runs.get(number).copied().unwrap_or(0),
+            cpu_ns: end.and_then(|end| end.cpu_time).max(host.known_cpu_times.get(number).copied()),
+            instructions: host.instructions.as_ref().and_then(|all| all.get(number).copied()),
+            runs: host.runs.get(number).copied().unwrap_or(0),
             counts: None,
         }
     }
 
-    /// Raises the CPU time to the sum over its tasks, which may have been sampled after the job's
-    /// own time.
+    /// Raises the CPU time to the sum over its tasks, which may have been sampled later.
     fn has_at_least<'a>(&mut self, tasks: impl Iterator<Item = &'a TaskReport>) {
         let sum = tasks.filter_map(|task| task.cpu_ns).reduce(|sum, time| sum + time);
         self.cpu_ns = self.cpu_ns.max(sum);

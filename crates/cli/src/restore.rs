@@ -95,24 +95,20 @@ fn undo(found: FoundJournal, dry: bool) -> RestoreOutcome {
         idle: Vec::new(),
         searched: true,
     };
-    match journal {
-        Err(why) => done.trouble = Some(why.to_string()),
-        Ok(journal) => {
-            done.original = Some(journal.original.to_string());
-            if !done.alive {
-                if !dry {
-                    boost::run_first();
-                }
-                let undone = restore::undo(&journal, proc, dry);
-                match undone.continued {
-                    Ok(pids) => done.stopped = pids,
-                    Err(why) => done.stopped_trouble = Some(why.to_string()),
-                }
-                done.idle = undone.raised;
-                done.threads = undone.freed;
-                done.searched = undone.searched;
-            }
+    let journal = journal.map_err(|why| done.trouble = Some(why.to_string())).ok();
+    done.original = journal.as_ref().map(|journal| journal.original.to_string());
+    if let Some(journal) = journal.filter(|_| !done.alive) {
+        if !dry {
+            boost::run_first();
         }
+        let undone = restore::undo(&journal, proc, dry);
+        match undone.continued {
+            Ok(pids) => done.stopped = pids,
+            Err(why) => done.stopped_trouble = Some(why.to_string()),
+        }
+        done.idle = undone.raised;
+        done.threads = undone.freed;
+        done.searched = undone.searched;
     }
     if !dry && !done.alive && !done.is_left() {
         let _ = dir.remove(done.journal.file_name().unwrap_or_default());

@@ -42,8 +42,7 @@ use stolen::Stolen;
 /// Policy without `--policy`.
 pub const DEFAULT_POLICY: &str = "auto";
 
-/// Default time without a pin for a process's first thread. Chosen: runtimes count PUs when they
-/// start.
+/// Default time without a pin of a first thread. Chosen: runtimes count PUs when they start.
 pub const SETTLE_MS: u64 = 200;
 
 /// Runs programs, with each thread placed while that pays
@@ -131,10 +130,7 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
-    /// The policy with its name, for this machine.
-    ///
-    /// # Errors
-    /// If the policy needs figures of the machine's speed.
+    /// The policy with its name, for this machine; none that needs figures of a machine's speed.
     fn policy(&self, here: &Exact) -> anyhow::Result<(Box<dyn Policy>, String)> {
         if self.policy.has_prior(Prior::Speeds) {
             anyhow::bail!(
@@ -252,15 +248,12 @@ fn policy(
     Ok((Box::new(FixedPlan(plan)), String::new()))
 }
 
-/// Name of the job in a decision's name, JOB or JOB/THREAD.
-fn job_name(name: &str) -> &str {
-    name.split_once('/').map_or(name, |(job, _)| job)
-}
-
 /// A warning if a plan was made for programs other than `commands`.
 fn other_programs(plan: &Plan, commands: &[Command]) -> Option<String> {
+    // A decision's name is JOB or JOB/THREAD.
+    let job_name = |name: &'_ str| name.split('/').next().unwrap_or_default().to_owned();
     let planned: BTreeMap<JobIdx, String> =
-        plan.decisions.iter().map(|it| (it.task.job, job_name(&it.name).to_owned())).collect();
+        plan.decisions.iter().map(|it| (it.task.job, job_name(&it.name))).collect();
     let has_command = |(job, name): (&JobIdx, &String)| {
         commands.get(job.0 as usize).is_some_and(|command| is_called(command, name))
     };
@@ -284,12 +277,11 @@ fn is_called(command: &Command, name: &str) -> bool {
 }
 
 fn known(jobs: &[JobCommand]) -> Vec<KnownJob> {
-    let known = jobs.iter().map(|job| KnownJob {
-        name: job.command.name(),
+    let known = |job: &JobCommand| KnownJob {
         profile: job.profile.clone(),
-        phases: Vec::new(),
-    });
-    known.collect()
+        ..launch::unseen(&job.command.name())
+    };
+    jobs.iter().map(known).collect()
 }
 
 /// Profiles a job by itself with this executable's `colocate profile`. The job's exit status is
@@ -360,8 +352,7 @@ fn run(
     decided.report(&args.options, host, name, programs, notes)
 }
 
-/// Places running programs under a policy, until their end or a signal, and reports. The notes
-/// `first` are written first.
+/// Writes the notes `first`, places running programs until their end or a signal, and reports.
 pub fn follow(
     options: &RunOptions,
     setup: &Setup,
@@ -375,12 +366,7 @@ pub fn follow(
     let stolen = Stolen::from_now(here.calibration.as_ref());
     let (policy, name) = options.policy(&here)?;
     let mut policy = options.guarded(policy, &name);
-    let known = programs.iter().map(|it| KnownJob {
-        name: it.name.clone(),
-        profile: None,
-        phases: Vec::new(),
-    });
-    let known: Vec<KnownJob> = known.collect();
+    let known: Vec<KnownJob> = programs.iter().map(|it| launch::unseen(&it.name)).collect();
     let mut host = LinuxHost::prepare(here.machine, setup).map_err(|why| jobs::failure(&why))?;
     let workload = options.workload(&known, &policy, &name);
     let decided = Decided::of(&mut host, &mut policy, &workload, &mut notes);
@@ -458,13 +444,9 @@ const MOST_PLANS: usize = 1_000;
 /// plans, as a guard alternates between two.
 fn is_new(round: &Round<'_>, plans: &[IssuedPlan]) -> bool {
     let is_event = round.cause != Some(PlanCause::Elapsed);
+    let mut last = plans.iter().rev().take(2);
     is_event
-        || plans.len() < MOST_PLANS
-            && !plans
-                .iter()
-                .rev()
-                .take(2)
-                .any(|last: &IssuedPlan| places(&last.plan) == places(round.plan))
+        || plans.len() < MOST_PLANS && last.all(|last| places(&last.plan) != places(round.plan))
 }
 
 /// Place of each task of a plan.

@@ -126,16 +126,12 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let outputs = outputs::of(&args.output, args.json, FileMode::Private)?;
     let facts = LaunchFacts::of(args)?;
     let LaunchFacts { workload, policy: spec, machine, speeds, .. } = &facts;
-    let model = speeds
-        .as_ref()
-        .map(|speeds| Model::new(machine, speeds, Assumptions::default()))
-        .transpose()?;
+    let model = speeds.as_ref().map(|speeds| Model::new(machine, speeds, Assumptions::default()));
+    let model = model.transpose()?;
     let phases: Vec<_> = workload.jobs.iter().map(|job| job.phases.clone()).collect();
-    let mut estimator = model
-        .as_ref()
-        .zip(speeds.as_ref())
-        .map(|(model, speeds)| ByModel::new(model, speeds, &phases))
-        .transpose()?;
+    let estimator = model.as_ref().zip(speeds.as_ref());
+    let estimator = estimator.map(|(model, speeds)| ByModel::new(model, speeds, &phases));
+    let mut estimator = estimator.transpose()?;
     let nice = sys::nice();
     let mut host = LinuxHost::prepare(machine.clone(), &setup(args, workload)?)
         .map_err(|why| jobs::failure(&why))?;
@@ -177,19 +173,15 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         programs.map(|job| ProgramInfo::of(job.name.clone(), &job.command.argv)).collect();
     let mut report = Report::new(spec.to_string(), totals, programs, &grants, &last);
     report.add_counts(quantum(args, &facts), &mut counts);
-    report.summarize(&comparing(args, &policy), policy.needs());
-    report.notes.clone_from(&notes.all);
-    let written = write(args, &outputs, &report, &counts, &mut notes);
-    launch::exit(&report, written, &mut notes)
-}
-
-/// Comparisons with the kernel alone that this run could make.
-fn comparing(args: &Args, policy: &Guarded) -> Comparing {
-    match policy.outcome() {
+    let comparing = match policy.outcome() {
         Some(outcome) => Comparing::Guard(outcome),
         None if args.no_guard => Comparing::NoGuard,
         None => Comparing::Unguarded,
-    }
+    };
+    report.summarize(&comparing, policy.needs());
+    report.notes.clone_from(&notes.all);
+    let written = write(args, &outputs, &report, &counts, &mut notes);
+    launch::exit(&report, written, &mut notes)
 }
 
 /// Evidence requested beside the policy's needs, for the report and the user; and evidence not
@@ -350,12 +342,7 @@ fn quanta(
 ) -> Result<Observation, HostError> {
     let workload = &facts.workload;
     let name = facts.policy.to_string();
-    let jobs = workload.jobs.iter().map(|job| KnownJob {
-        name: job.name.clone(),
-        profile: None,
-        phases: Vec::new(),
-    });
-    let jobs: Vec<KnownJob> = jobs.collect();
+    let jobs: Vec<KnownJob> = workload.jobs.iter().map(|job| launch::unseen(&job.name)).collect();
     let until = Until::Time(quantum(args, facts));
     let (also, without) = evidence(args, observer.stacks);
     let work = RunSettings { jobs: &jobs, policy: &name, until, watch: Nanos::ZERO, also, without };

@@ -77,8 +77,7 @@ pub struct Timeline {
     pub stretches: Vec<PhaseInterval>,
     /// The last stretches after `stretches`.
     late: VecDeque<PhaseInterval>,
-    /// Phase in the quantum in which the job last ran, and number of its runnable threads; `None`
-    /// if unknown.
+    /// Phase of the job's last quantum, and number of its runnable threads; `None` if unknown.
     pub now: Option<(JobPhase, f64)>,
     /// Time in each phase, in the order of [`ORDER`], over all stretches.
     pub spent: [Nanos; 3],
@@ -117,19 +116,15 @@ pub struct PhaseSummary<'a> {
 impl Serialize for Timeline {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let [serial_ns, parallel_ns, asleep_ns] = self.spent;
-        let stretches = &self.stretches[..];
-        let cut = self.is_cut();
-        self.runnable
-            .get()
-            .map(|runnable| PhaseSummary {
-                serial_ns,
-                parallel_ns,
-                asleep_ns,
-                runnable,
-                stretches,
-                cut,
-            })
-            .serialize(to)
+        let summary = self.runnable.get().map(|runnable| PhaseSummary {
+            serial_ns,
+            parallel_ns,
+            asleep_ns,
+            runnable,
+            stretches: &self.stretches,
+            cut: self.is_cut(),
+        });
+        summary.serialize(to)
     }
 }
 
@@ -153,11 +148,9 @@ impl Timeline {
 
     /// Adds a quantum in which the job ran, with the number of its runnable threads, if known.
     pub fn ran(&mut self, from: Nanos, to: Nanos, runnable: Option<f64>) {
-        let Some(runnable) = runnable else {
-            self.now = None;
-            return;
-        };
-        let phase = Hysteresis::USUAL.next(self.now.map(|(phase, _)| phase), runnable);
+        let before = self.now.take().map(|(phase, _)| phase);
+        let Some(runnable) = runnable else { return };
+        let phase = Hysteresis::USUAL.next(before, runnable);
         let took = to.saturating_sub(from);
         let seconds = took.as_secs_f64();
         self.now = Some((phase, runnable));

@@ -30,8 +30,7 @@ use watch::WatchedProcesses;
 #[cfg(feature = "schema")]
 pub use {matrix::MatrixRecord, watch::TopTable};
 
-/// Time between two polls in an interval, unless the interval is shorter: the quantum of schedulers
-/// that use phases.
+/// Time between two polls in longer intervals: the quantum of schedulers that use phases.
 const LOOK_EVERY: Nanos = Nanos::from_millis(100);
 /// Range of intervals.
 const INTERVALS: [Nanos; 2] = [Nanos::from_millis(10), Nanos::from_secs(3600)];
@@ -55,7 +54,7 @@ pub struct Args {
     #[arg(long, value_name = "TEXT", conflicts_with = "pid")]
     name: Option<String>,
     /// Time between two tables in seconds, or with a unit such as 200ms or 1min, from 10ms to 1h; in each, processes are looked at at least every 100 ms
-    #[arg(short = 'd', long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    #[arg(short = 'd', long, value_name = "TIME", default_value = "1s", value_parser = |text: &str| args::time(text, &(INTERVALS[0]..=INTERVALS[1]), "a time from 10ms to 1h, such as 200ms or 1"))]
     interval: Nanos,
     /// Ends after N tables, from 1 [default: goes on]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -76,11 +75,6 @@ pub struct Args {
     json: bool,
 }
 
-/// Parses the time between two tables.
-fn interval(text: &str) -> Result<Nanos, String> {
-    args::time(text, &(INTERVALS[0]..=INTERVALS[1]), "a time from 10ms to 1h, such as 200ms or 1")
-}
-
 /// Runs `colocate top`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let choice = choice(args)?;
@@ -95,35 +89,51 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let mut watch = watch.context("cannot list processes")?;
     let mut screen = Screen::new(args.rows)?;
     let kinds = Kinds::of(machine.as_ref());
-    let begun = now();
-    let mut pace = PollSchedule::of(args.interval);
-    for number in 1.. {
-        loop {
-            sleep_until(begun + pace.due(), stop)?;
-            let at = now().saturating_sub(begun);
-            watch.poll();
-            if pace.made(at) || stop.load(Ordering::Relaxed) || watch.is_over() {
-                break;
-            }
-        }
+    let poll = |watch: &mut WatchedProcesses| {
+        watch.poll();
+        watch.is_over()
+    };
+    follow(args, stop, &mut watch, poll, |watch, _, _| {
         let table = watch.table(&kinds);
         table.denied.iter().for_each(|line| screen.remark(line));
-        let goes_on = if args.json {
-            output::print(&printable::json_line(&table))?
-        } else {
-            screen.show(&table)?
-        };
-        let over = stop.load(Ordering::Relaxed) || args.count.is_some_and(|count| number >= count);
-        if !goes_on || over || watch.is_over() {
-            break;
-        }
-    }
+        if args.json { output::print(&printable::json_line(&table)) } else { screen.show(&table) }
+    })?;
     if !args.json && args.count != Some(1) {
         let phases = watch.phases();
         let phases = phases.iter().map(|(name, phases)| (&**name, *phases));
         output::print(&timeline::table(phases, false))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Polls `watched` and shows tables until `poll` says that all has ended, `show` that the reader has
+/// gone away, a signal arrives, or there were enough tables. `show` gets the number of the table, and
+/// whether it is the last one.
+fn follow<W>(
+    args: &Args,
+    stop: &AtomicBool,
+    watched: &mut W,
+    poll: impl Fn(&mut W) -> bool,
+    mut show: impl FnMut(&mut W, u64, bool) -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
+    let begun = now();
+    let mut pace = PollSchedule::of(args.interval);
+    for number in 1.. {
+        let is_last = loop {
+            sleep_until(begun + pace.due(), stop)?;
+            let at = now().saturating_sub(begun);
+            let is_over = poll(watched) || stop.load(Ordering::Relaxed);
+            if pace.made(at) || is_over {
+                break is_over;
+            }
+        };
+        let goes_on = show(watched, number, is_last)?;
+        let is_last = is_last || stop.load(Ordering::Relaxed);
+        if !goes_on || is_last || args.count.is_some_and(|count| number >= count) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Due times of polls and tables: counted from the beginning, without drift.

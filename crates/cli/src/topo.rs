@@ -59,9 +59,6 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The machine that the arguments name.
-///
-/// # Errors
-/// If the machine cannot be read.
 fn seen(args: &Args) -> Result<KnownMachine, read::ReadError> {
     match (&args.xml, &args.synthetic) {
         (Some(path), _) => read::xml_file(path),
@@ -71,9 +68,6 @@ fn seen(args: &Args) -> Result<KnownMachine, read::ReadError> {
 }
 
 /// Lines of the form `FIGURE: SOURCE` for the figures of a described machine.
-///
-/// # Errors
-/// If the description cannot be read.
 fn sources(spec: &str) -> Result<String, read::ReadError> {
     let found = read::sources(spec)?;
     if found.is_empty() {

@@ -208,8 +208,7 @@ fn by_block(
     runs.map(|run| (run.block, value(run))).collect()
 }
 
-/// Ratio of the policy's `value` to the baseline's over the blocks with runs of both; `None` for
-/// the baseline.
+/// Ratio of the policy's `value` to the baseline's over blocks with both; `None` for the baseline.
 fn ratio(
     state: &StudyState,
     policy: &str,

@@ -154,8 +154,7 @@ fn draw_phases(
     Ok(())
 }
 
-/// Thread number that stands for a parallel phase, as phases are drawn like threads; 0 stands for a
-/// serial phase.
+/// Thread number of a parallel phase, as phases are drawn like threads; a serial one has 0.
 const PARALLEL: u32 = 1;
 
 /// For each named job, the phases with most of a pixel's time; empty if no phases are known.

@@ -5,8 +5,7 @@ use crate::stats::{Estimate, geometric_estimate, geometric_mean};
 /// Value of each round; `None` for a round without a measurement.
 pub type Series = Vec<Option<f64>>;
 
-/// Geometric mean of the known values, with its 95 % interval. `None` if no value is known or a
-/// value is not above 0.
+/// Geometric mean of the known values, with its 95 % interval. `None` without one above 0.
 #[must_use]
 pub fn estimate(series: &[Option<f64>]) -> Option<Estimate> {
     geometric_estimate(&series.iter().copied().flatten().collect::<Vec<_>>())

@@ -184,8 +184,7 @@ pub enum StateError {
     /// The text is not JSON of the state's shape.
     #[error("expected the state of a comparison, found: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// Wrong version, another comparison, or fields that contradict each other: the requirement,
-    /// and the value found.
+    /// Wrong version, another comparison, or contradicting fields: the requirement, and the value.
     #[error("expected {0}, found {1}")]
     Unfit(String, String),
 }
@@ -343,8 +342,7 @@ impl StudyState {
         colocate_machine::printable::json(self)
     }
 
-    /// Mean time in ns of the finished runs under `policy`, or under any policy for `None`. `None`
-    /// without finished runs.
+    /// Mean time in ns of the finished runs, under `policy` if given; `None` without any.
     fn mean_time(&self, policy: Option<&str>) -> Option<u64> {
         let runs = self.runs.iter().filter(|run| policy.is_none_or(|p| run.policy == p));
         let (sum, count) =

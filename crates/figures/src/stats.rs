@@ -99,8 +99,7 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     usable.then(|| values.iter().sum::<f64>() / count(values))
 }
 
-/// Median, the mean of the two middle values for an even count; `None` without values or if a value
-/// is not finite.
+/// Median, of an even count the mean of the middle two; `None` without values or if not finite.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     // For its checks of the values only.
@@ -139,8 +138,7 @@ fn near_median(values: &[f64]) -> Option<Vec<f64>> {
     let near = values.iter().zip(distances).filter(|(_, distance)| *distance <= most);
     Some(near.map(|(value, _)| *value).collect())
 }
-/// Three standard deviations of a normal distribution, whose median distance is 0.6745 standard
-/// deviations.
+/// Three standard deviations of a normal distribution; its median distance is 0.6745 of one.
 const OUTLIER: f64 = 3.0 / 0.6745;
 /// Least median distance, on the logarithm: nearer values count as equal. Chosen.
 const LEAST_DISTANCE: f64 = 0.01;
@@ -151,8 +149,7 @@ pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     mean(&logarithms(values)?).map(f64::exp)
 }
 
-/// Sample standard deviation (divisor n − 1); `None` for fewer than two values or if a value is not
-/// finite.
+/// Sample standard deviation (divisor n − 1); `None` for fewer than two values or if not finite.
 #[must_use]
 pub fn deviation(values: &[f64]) -> Option<f64> {
     let centre = mean(values)?;

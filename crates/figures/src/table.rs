@@ -17,17 +17,17 @@ pub fn text(found: &Comparison) -> String {
         "workload {}: {jobs} program{} together, up to {} runs a policy, blocks in random order, \
          seed {}",
         printable(&settings.name),
-        plural(jobs),
+        if jobs == 1 { "" } else { "s" },
         settings.repetitions,
         settings.seed,
     );
     if settings.scores.is_empty() {
-        let _ = writeln!(out, "\nslowest program's time, seconds");
-        out.push_str(&aligned(&rows(found, slowest)));
-    }
-    if settings.scores.is_empty() && jobs > 1 {
-        let _ = writeln!(out, "\neach program's time, mean seconds (95 % interval)");
-        out.push_str(&aligned(&job_rows(found)));
+        let slowest = aligned(&rows(found, slowest));
+        let _ = write!(out, "\nslowest program's time, seconds\n{slowest}");
+        if jobs > 1 {
+            let each = aligned(&job_rows(found));
+            let _ = write!(out, "\neach program's time, mean seconds (95 % interval)\n{each}");
+        }
     }
     for (place, score) in settings.scores.iter().enumerate() {
         let _ = writeln!(out, "\n{}", printable(&score.name));
@@ -153,10 +153,6 @@ pub fn unknown() -> String {
     "-".to_owned()
 }
 
-fn plural(count: usize) -> &'static str {
-    if count == 1 { "" } else { "s" }
-}
-
 /// Cuts a command to at most 40 characters; a cut command ends in `…`.
 fn shortened(command: &str) -> String {
     let command = printable(command);
@@ -191,18 +187,13 @@ pub fn aligned(rows: &[Vec<String>]) -> String {
     let mut out = String::new();
     for row in &rows {
         let mut line = String::new();
-        // An empty row is an empty line.
-        let Some((last, before)) = row.split_last() else {
-            out.push('\n');
-            continue;
-        };
-        // The last cell is not padded, so that it may be long.
+        // The last cell is not padded, so that it may be long. An empty row is an empty line.
+        let (last, before) = row.split_last().map_or(("", &[][..]), |(last, rest)| (&**last, rest));
         for (cell, width) in before.iter().zip(&widths) {
             let _ = write!(line, "{cell:<width$}  ");
         }
         line.push_str(last);
-        out.push_str(line.trim_end());
-        out.push('\n');
+        let _ = writeln!(out, "{}", line.trim_end());
     }
     out
 }

@@ -33,8 +33,7 @@ pub enum Cell {
     Memory { from: Option<NodeNr>, to: Option<NodeNr>, pus: [u32; 2], bytes: usize },
     /// All these PUs of a node read and write `rows` rows of memory each.
     Stream { node: Option<NodeNr>, pus: Vec<u32>, rows: u32 },
-    /// Loads on the first PU from `bytes` bytes near to it, beside traffic of `rows` rows on each
-    /// further PU.
+    /// Loads on the first PU from `bytes` near to it, beside traffic of `rows` on each further PU.
     Beside { node: Option<NodeNr>, pus: Vec<u32>, bytes: usize, rows: u32 },
     /// Moves pages near a PU to another node.
     Move { from: NodeNr, to: NodeNr, pu: u32 },
@@ -61,8 +60,7 @@ const ROUNDS: u32 = 7;
 const LOAD: Duration = Duration::from_millis(8);
 /// Duration of memory traffic.
 const STREAM: Duration = Duration::from_millis(60);
-/// Wake-ups of a cell: to an idle PU, and to a busy PU, where the woken thread may wait for a time
-/// slice.
+/// Wake-ups of a cell: to an idle PU, and to a busy one, where a thread may wait for a time slice.
 const WAKE_UPS: [u32; 2] = [60, 20];
 /// Time for which the woken thread sleeps before. Chosen: its PU is idle by then, and most
 /// hypervisors deschedule a virtual PU.
@@ -120,8 +118,7 @@ pub struct ThisMachine {
 
 impl Measurement for ThisMachine {
     type Cell = Cell;
-    /// One value for each figure of the cell, in the order of `figures`; `None` where other load
-    /// left no undisturbed time.
+    /// One value for each figure, in the order of `figures`; `None` without undisturbed time.
     type Sample = Vec<Option<f64>>;
     const UNIT: &'static str = "measurements";
 
@@ -143,14 +140,14 @@ impl ThisMachine {
             Cell::Trip { pus, busy } => {
                 vec![middle(pair::round_trips(pus, busy, WAKE_UPS[usize::from(busy)])?)]
             }
-            Cell::Load { pu, bytes } => {
-                vec![Chase::near(pu, bytes)?.latency(pu, Begin::Warm, LOAD)?]
+            Cell::Load { pu: from, bytes } => {
+                vec![Chase::near(from, bytes)?.latency(from, Begin::Warm, LOAD)?]
             }
             Cell::Memory { pus: [from, to], bytes, .. } => {
                 vec![Chase::near(to, bytes)?.latency(from, Begin::Warm, LOAD)?]
             }
             Cell::Stream { ref pus, rows, .. } => {
-                vec![stream(pus, rows)?]
+                vec![during(&generators(pus, rows)?, || std::thread::sleep(STREAM)).1]
             }
             Cell::Beside { ref pus, bytes, rows, .. } => beside(pus, bytes, rows)?,
             Cell::Move { to, pu, .. } => vec![moved(to, pu)?],
@@ -217,32 +214,22 @@ const TRIES: usize = 5;
 const LINE: f64 = 2.0 * 64.0;
 
 /// Traffic generators, one a PU.
-struct Streams(Vec<Generator>);
-
-impl Streams {
-    fn on(pus: &[u32], rows: u32) -> Result<Self, ThreadError> {
-        pus.iter().map(|&pu| Generator::start(pu, rows)).collect::<Result<_, _>>().map(Self)
-    }
-
-    /// Result of `meanwhile`, and the traffic of all generators in the meantime, in bytes a second.
-    fn during<T>(&self, meanwhile: impl FnOnce() -> T) -> (T, Option<f64>) {
-        self.0.iter().for_each(|each| each.resume(0));
-        // The traffic reaches its steady rate first.
-        std::thread::sleep(STREAM / 3);
-        let before: Vec<_> = self.0.iter().map(Generator::tally).collect();
-        let found = meanwhile();
-        let rates =
-            self.0.iter().zip(before).map(|(each, before)| each.tally().since(before).rate());
-        let lines_per_us: Option<f64> = rates.sum();
-        self.0.iter().for_each(Generator::rest);
-        // From lines a microsecond to bytes a second.
-        (found, lines_per_us.map(|rate| rate * 1e6 * LINE))
-    }
+fn generators(pus: &[u32], rows: u32) -> Result<Vec<Generator>, ThreadError> {
+    pus.iter().map(|&pu| Generator::start(pu, rows)).collect()
 }
 
-/// Bytes a second that `pus` read and write together.
-fn stream(pus: &[u32], rows: u32) -> Result<Option<f64>, ThreadError> {
-    Ok(Streams::on(pus, rows)?.during(|| std::thread::sleep(STREAM)).1)
+/// Result of `meanwhile`, and the traffic of all generators in the meantime, in bytes a second.
+fn during<T>(all: &[Generator], meanwhile: impl FnOnce() -> T) -> (T, Option<f64>) {
+    all.iter().for_each(|each| each.resume(0));
+    // The traffic reaches its steady rate first.
+    std::thread::sleep(STREAM / 3);
+    let before: Vec<_> = all.iter().map(Generator::tally).collect();
+    let found = meanwhile();
+    let rates = all.iter().zip(before).map(|(each, before)| each.tally().since(before).rate());
+    let lines_per_us: Option<f64> = rates.sum();
+    all.iter().for_each(Generator::rest);
+    // From lines a microsecond to bytes a second.
+    (found, lines_per_us.map(|rate| rate * 1e6 * LINE))
 }
 
 /// Latency of loads on the first of `pus`, alone and beside the traffic of all further PUs, and
@@ -250,14 +237,14 @@ fn stream(pus: &[u32], rows: u32) -> Result<Option<f64>, ThreadError> {
 /// alike.
 fn beside(pus: &[u32], bytes: usize, rows: u32) -> Result<Vec<Option<f64>>, ThreadError> {
     let chase = Chase::near(pus[0], bytes)?;
-    let streams = Streams::on(&pus[1..], rows)?;
+    let streams = generators(&pus[1..], rows)?;
     // Eleven parts: no try reuses the lines of another.
     let part = bytes / 64 / 11;
     let latency = |number: usize| chase.latency(pus[0], Begin::At(number * part), STREAM / 3);
     let mut tries = [Vec::new(), Vec::new(), Vec::new()];
     for number in 0..TRIES {
         let alone = latency(2 * number)?;
-        let (beside, traffic) = streams.during(|| latency(2 * number + 1));
+        let (beside, traffic) = during(&streams, || latency(2 * number + 1));
         // A disturbed try counts for none of the three medians.
         if let (Some(alone), Some(beside), Some(traffic)) = (alone, beside?, traffic) {
             tries.iter_mut().zip([alone, beside, traffic]).for_each(|(to, each)| to.push(each));
@@ -394,10 +381,8 @@ fn memory(machine: &Machine, usable: &[u32], most: usize, plan: &mut Plan) {
     let mut counts = std::collections::BTreeMap::new();
     for (a, (from, own)) in homes.iter().enumerate() {
         let Some(&pu) = own.first() else {
-            plan.absent.push(format!(
-                "memory of node {}: no PU of it is usable",
-                from.map_or(0, |node| node.0)
-            ));
+            let node = from.map_or(0, |node| node.0);
+            plan.absent.push(format!("memory of node {node}: no PU of it is usable"));
             continue;
         };
         for (b, (to, theirs)) in homes.iter().enumerate() {

@@ -125,13 +125,11 @@ pub fn figures(
         }
     }
 
-    let visits = cells.iter().zip(taken);
-    let visits: Vec<(PuNr, &CellSamples)> = visits
-        .filter_map(|(cell, samples)| match *cell {
-            Cell::Visit(pu) => Some((PuNr(pu), samples)),
-            _ => None,
-        })
-        .collect();
+    let visits = cells.iter().zip(taken).filter_map(|(cell, samples)| match *cell {
+        Cell::Visit(pu) => Some((PuNr(pu), samples)),
+        _ => None,
+    });
+    let visits: Vec<(PuNr, &CellSamples)> = visits.collect();
     for value in [WALL, CPU] {
         let means = visits
             .iter()
@@ -154,12 +152,9 @@ pub fn figures(
         for ((level, _), found) in sizes.iter().zip(levels(found, &bytes)) {
             let Some(found) = found else { continue };
             let source = || source(&Cell::Load { pu: 0, bytes: 0 });
-            add(
-                Quantity::CacheLatency { level: *level },
-                &mut [found.latency_ns].into_iter(),
-                source(),
-            );
-            add(Quantity::CacheSize { level: *level }, &mut found.size.into_iter(), source());
+            let level = *level;
+            add(Quantity::CacheLatency { level }, &mut [found.latency_ns].into_iter(), source());
+            add(Quantity::CacheSize { level }, &mut found.size.into_iter(), source());
         }
     }
     let made = values.into_iter().filter_map(|(what, (values, source))| {
@@ -173,8 +168,7 @@ pub fn figures(
     made.chain(capacities(cells, taken, unix_s)).collect()
 }
 
-/// Largest ratio of a capacity to the ends of its interval: where loads hardly wait, the capacity
-/// is not known better.
+/// Largest ratio of a capacity to its interval's ends, which hardly waiting loads leave unknown.
 const MOST_REACH: f64 = 10.0;
 
 /// Traffic at which memory saturates, from latencies beside known traffic. The mean is taken of 1
@@ -213,22 +207,18 @@ fn curves(cells: &[Cell], taken: &[CellSamples]) -> Vec<Vec<(f64, f64)>> {
     // The memory of the first node is near the PU of all loads.
     let mut points: Vec<(usize, &CellSamples)> = Vec::new();
     for (cell, samples) in cells.iter().zip(taken) {
-        if let Some(bytes) =
-            load_bytes(cell).filter(|bytes| points.iter().all(|(known, _)| known != bytes))
-        {
+        let is_new = |bytes: &usize| points.iter().all(|(known, _)| known != bytes);
+        if let Some(bytes) = load_bytes(cell).filter(is_new) {
             points.push((bytes, samples));
         }
     }
     points.sort_by_key(|(bytes, _)| *bytes);
     let rounds = points.first().map_or(0, |(_, samples)| samples.len());
-    (0..rounds)
-        .filter_map(|round: usize| {
-            points
-                .iter()
-                .map(|(bytes, samples)| Some((*bytes as f64, samples[round][0]?)))
-                .collect()
-        })
-        .collect()
+    let curve = |round: usize| {
+        let points = points.iter();
+        points.map(|(bytes, samples)| Some((*bytes as f64, samples[round][0]?))).collect()
+    };
+    (0..rounds).filter_map(curve).collect()
 }
 
 /// Adds the time to pass a line, by the relation of the two PUs on `machine`.
@@ -268,8 +258,7 @@ pub fn beside(report: &SmtBenchReport, pus: [u32; 2], unix_s: u64) -> Vec<Figure
 /// Measured sizes lie half-way between two sizes a factor of √2 apart.
 const WRONG: f64 = 1.5;
 
-/// Sets the size of the last caches of `machine` to the measured size where it is clearly smaller
-/// than reported, and returns a note.
+/// Sets the last caches to their measured size where clearly smaller than reported; returns a note.
 pub fn shrink_last_cache(machine: &mut Machine, measured: &Calibration) -> Option<String> {
     let (level, reported) = *cache_sizes(machine).last()?;
     let found = measured.get(&Quantity::CacheSize { level })?;
@@ -279,11 +268,9 @@ pub fn shrink_last_cache(machine: &mut Machine, measured: &Calibration) -> Optio
 
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a size in bytes
     let size = Bytes(found.value.round() as u64);
-    machine
-        .caches
-        .iter_mut()
-        .filter(|cache: &&mut colocate_machine::Cache| cache.level == level)
-        .for_each(|cache| cache.size = Some(size));
+    for cache in machine.caches.iter_mut().filter(|cache| cache.level == level) {
+        cache.size = Some(size);
+    }
     let text = |bytes: f64| found.unit.text(bytes);
     Some(format!(
         "L{level} holds {} ({} to {}) by measurement; reported: {}: other users of it, perhaps outside of this machine, have the rest",

@@ -6,8 +6,7 @@ use colocate_machine::{CacheKind, Machine, PuIdx};
 /// Name of the file, in the folder of kept measurements.
 pub const FILE: &str = "memory";
 
-/// Lines in flight in a loop that reads on and on: by Little's law each takes a tenth of the
-/// latency. Assumed.
+/// Lines in flight in a loop of reads: by Little's law each takes a tenth of the latency. Assumed.
 const AT_A_TIME: f64 = 10.0;
 
 /// Mean value of the chosen figures; `None` without any.

@@ -10,8 +10,7 @@ use std::mem::discriminant;
 /// Most PUs with rows of their own.
 const EACH: usize = 8;
 
-/// The figures as a table, with the method and the time of the measurement; `sources` adds the
-/// source of each figure.
+/// The figures as a table, each with its method and time, and with its source if `sources`.
 pub fn text(found: &Calibration, sources: bool) -> String {
     let mut text = format!(
         "measured {} in {:.0} s{}\n",

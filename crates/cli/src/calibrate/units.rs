@@ -104,8 +104,7 @@ pub fn figures(
     Ok(found.collect())
 }
 
-/// Slowdown that decides on a pair: one above [`THRESHOLD`], else the one that reaches farthest.
-/// `None` if not all are known.
+/// Slowdown that decides on a pair: one above [`THRESHOLD`], else the farthest; `None` if unknown.
 fn decisive(slowdown: &Slowdown) -> Option<(Estimate, Interval)> {
     let known = slowdown.iter().map(|one| one.and_then(|one| Some((one, one.interval?))));
     let known: Vec<(Estimate, Interval)> = known.collect::<Option<_>>()?;
@@ -134,8 +133,7 @@ impl PairVerdict {
     }
 }
 
-/// Compares the figures with the cores of `machine`: adds a line where they differ, and one on
-/// pairs that are not decided.
+/// Adds a line where the figures and the cores of `machine` differ, and one on undecided pairs.
 pub fn compare(machine: &Machine, to: &mut Calibration) {
     let mut shared: Vec<PuSet> = Vec::new();
     let mut differing = false;

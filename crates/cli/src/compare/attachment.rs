@@ -1,7 +1,7 @@
 //! `colocate attach` beside the programs of a run.
 
 use crate::children::start_into;
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use colocate_figures::state::AttachPeriod;
 use colocate_linux::Pid;
 use colocate_linux::sys::{self, Waited};
@@ -36,9 +36,6 @@ impl Attachment {
     }
 
     /// Starts or ends `colocate attach` when it is time; its messages go to `output`.
-    ///
-    /// # Errors
-    /// The command does not start, or has failed.
     pub fn poll(&mut self, output: &File) -> anyhow::Result<()> {
         let now = Instant::now();
         match self.state {
@@ -62,14 +59,9 @@ impl Attachment {
     }
 
     /// Ends `colocate attach` and waits for it.
-    ///
-    /// # Errors
-    /// The command failed, or was not started before the programs ended.
     pub fn end(self) -> anyhow::Result<()> {
         let waited = match self.state {
-            AttachmentState::Due => {
-                anyhow::bail!("the programs ended before it was time to attach")
-            }
+            AttachmentState::Due => bail!("the programs ended before it was time to attach"),
             AttachmentState::Attached(pid) => {
                 sys::kill(pid, libc::SIGINT)?;
                 sys::wait(Some(pid), true)?

@@ -110,10 +110,8 @@ impl MeasurementFile {
         let mut file: Self = toml::from_str(&text).map_err(|error| {
             let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
             let line = before.matches('\n').count() + 1;
-            usage(format!(
-                "expected a measurement in {path}, found in line {line}: {}",
-                error.message()
-            ))
+            let found = error.message();
+            usage(format!("expected a measurement in {path}, found in line {line}: {found}"))
         })?;
         if file.version != VERSION {
             return Err(usage(format!("expected version 1 in {path}, found {}", file.version)));
@@ -187,8 +185,7 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// Reads the file and enters the working directory of its programs, `work` below the directory
-    /// of `args`.
+    /// Reads the file and enters the working directory of its programs, `work` in that of `args`.
     pub fn open(path: &Path, args: &Args, stop: &AtomicBool) -> anyhow::Result<Self> {
         let file = MeasurementFile::read(path)?;
         file.check(args).map_err(|error| usage(format!("{}: {error}", path.display())))?;
@@ -250,11 +247,10 @@ impl Measurement {
     pub fn workloads(&self, args: &Args) -> anyhow::Result<Vec<(PathBuf, StudySettings)>> {
         let only = args.only.as_deref().unwrap_or_default();
         let chosen = self.file.workload.iter().filter(|workload| workload.name.contains(only));
-        let chosen = chosen.map(|workload| {
-            let dir = self.dir.join(file_name(&workload.name));
-            Ok((dir, self.settings(workload, args)?))
-        });
-        chosen.collect()
+        let settings = |workload: &WorkloadForm| {
+            Ok((self.dir.join(file_name(&workload.name)), self.settings(workload, args)?))
+        };
+        chosen.map(settings).collect()
     }
 
     fn settings(&self, workload: &WorkloadForm, args: &Args) -> anyhow::Result<StudySettings> {

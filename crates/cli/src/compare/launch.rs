@@ -36,8 +36,7 @@ pub struct Launcher {
 }
 
 impl Launcher {
-    /// A launcher for the workload of `session`; `stop` ends a run. The programs get `environment`
-    /// in addition to colocate's.
+    /// A launcher for the workload of `session`, ended by `stop`; programs get `environment`, too.
     pub fn new(
         session: &ComparisonSession,
         environment: Vec<(&'static str, OsString)>,
@@ -226,10 +225,7 @@ fn read_report(path: &Path, jobs: usize) -> anyhow::Result<Vec<JobTime>> {
         report.version,
         report.jobs.len(),
     );
-    let times: Option<_> = report
-        .jobs
-        .into_iter()
-        .map(|job: ReportedJob| Some(JobTime { wall_ns: job.ended_ns?, status: job.status? }))
-        .collect();
+    let time = |job: ReportedJob| Some(JobTime { wall_ns: job.ended_ns?, status: job.status? });
+    let times: Option<_> = report.jobs.into_iter().map(time).collect();
     times.context("expected the end of each job, found one without")
 }

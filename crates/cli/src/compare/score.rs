@@ -61,9 +61,6 @@ impl FromStr for ScoreSource {
 
 impl ScoreSource {
     /// Reads the score of a run with this result and these files.
-    ///
-    /// # Errors
-    /// The file cannot be read, or has no such number.
     pub fn read(&self, result: &RunResult, files: &RunFiles) -> anyhow::Result<f64> {
         match self {
             Self::Output(key) => {

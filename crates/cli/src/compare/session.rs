@@ -114,10 +114,8 @@ impl ComparisonSession {
 /// Claims a directory, made if need be, until the returned value is dropped: two comparisons in one would mix their runs.
 pub fn claim(dir: &Path) -> anyhow::Result<OwnedFd> {
     Dir::open_or_make(dir, 0o777)?.claim()?.with_context(|| {
-        let dir = dir.display();
-        format!(
-            "another comparison is running in {dir}: wait for it, or name another directory with -o"
-        )
+        let remedy = "wait for it, or name another directory with -o";
+        format!("another comparison is running in {}: {remedy}", dir.display())
     })
 }
 
@@ -126,9 +124,8 @@ fn read_state(path: &Path) -> anyhow::Result<Option<StudyState>> {
         Err(error) if error.is_missing() => return Ok(None),
         read => read?,
     };
-    StudyState::from_json(&text)
-        .map(Some)
-        .with_context(|| format!("cannot go on with {}", path.display()))
+    let state = StudyState::from_json(&text);
+    state.map(Some).with_context(|| format!("cannot go on with {}", path.display()))
 }
 
 /// The settings in `args`, with those of `begun` or the defaults for the rest.
@@ -141,13 +138,10 @@ fn asked(args: &Args, begun: Option<&StudySettings>) -> anyhow::Result<StudySett
     };
     let jobs = commands.into_iter().map(job).collect::<anyhow::Result<Vec<_>>>()?;
     args.server.check_words(jobs.len())?;
-    let policies = if args.policies.is_empty() {
-        begun.map_or_else(
-            || POLICIES.split(',').map(str::to_owned).collect(),
-            |begun| begun.policies.clone(),
-        )
-    } else {
-        args.policies.clone()
+    let policies = match begun {
+        _ if !args.policies.is_empty() => args.policies.clone(),
+        Some(begun) => begun.policies.clone(),
+        None => POLICIES.split(',').map(str::to_owned).collect(),
     };
     check::ways(&policies, jobs.len(), &[])?;
     let baseline = args.baseline.clone().or_else(|| begun.map(|begun| begun.baseline.clone()));
@@ -189,8 +183,7 @@ pub fn job(command: Vec<String>) -> anyhow::Result<ComparedJob> {
 fn name_of(jobs: &[ComparedJob]) -> String {
     let names = jobs.iter().map(|job| {
         let path = Path::new(&job.command[0]);
-        path.file_name()
-            .map_or_else(|| job.command[0].clone(), |n| n.to_string_lossy().into_owned())
+        path.file_name().unwrap_or(path.as_os_str()).to_string_lossy()
     });
     names.collect::<Vec<_>>().join("+")
 }

@@ -70,8 +70,7 @@ fn is_pid(arg: &Arg) -> bool {
     arg.get_value_names().is_some_and(|names| names.iter().any(|name| name.as_str() == "PID"))
 }
 
-/// Whether an argument may be a file name: text may be, a number or a time may not. Flags count as
-/// well: they take no value.
+/// Whether an argument may be a file name: text, no number or time. Flags count, without a value.
 fn takes_file(arg: &Arg) -> bool {
     let of = arg.get_value_parser().type_id();
     let texts = [TypeId::of::<PathBuf>(), TypeId::of::<OsString>(), TypeId::of::<String>()];

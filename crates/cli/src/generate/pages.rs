@@ -71,13 +71,8 @@ fn with_usage(page: &str, command: &mut Command) -> String {
     let Some((before, rest)) = page.split_once(".SH SYNOPSIS\n") else { return page.to_owned() };
     let after = rest.find("\n.SH ").map_or("", |at| &rest[at + 1..]);
     let usage = command.render_usage().to_string();
-    let lines: Vec<String> = usage
-        .trim_start_matches("Usage:")
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .map(escaped)
-        .collect();
+    let lines = usage.trim_start_matches("Usage:").lines().map(str::trim);
+    let lines: Vec<String> = lines.filter(|line| !line.is_empty()).map(escaped).collect();
     format!("{before}.SH SYNOPSIS\n{}\n{after}", lines.join("\n.br\n"))
 }
 

@@ -29,8 +29,7 @@ pub struct LocalBench {
 }
 
 impl LocalBench {
-    /// Measures for `length`; if other load leaves too little undisturbed time, again for `length`
-    /// times each factor of `patience`.
+    /// Measures for `length`; where disturbed, again for `length` times each factor of `patience`.
     pub fn new(length: Duration, patience: &'static [u32]) -> Self {
         Self { length, patience }
     }
@@ -63,12 +62,9 @@ impl Measurement for LocalBench {
 }
 
 fn long_enough(paces: &[Option<ThreadSpeed>], least: Duration) -> Option<Vec<f64>> {
-    let each = paces.iter().map(|pace| {
-        pace.as_ref()
-            .filter(|pace: &&ThreadSpeed| u128::from(pace.together_ns) >= least.as_nanos())
-            .map(|pace| pace.iteration_ns)
-    });
-    each.collect()
+    let is_enough = |pace: &&ThreadSpeed| u128::from(pace.together_ns) >= least.as_nanos();
+    let paces = paces.iter().map(|pace| pace.as_ref().filter(is_enough));
+    paces.map(|pace| pace.map(|pace| pace.iteration_ns)).collect()
 }
 
 /// Usable share of the measurements.

@@ -14,8 +14,7 @@ use colocate_machine::{Machine, PuNr, PuSet, read};
 use colocate_model::rng::SplitMix64;
 use smt_bench::thread;
 
-/// Share of its PU below which a thread had to share. Chosen, with room for the kernel's own work
-/// on every PU.
+/// Share of its PU below which a thread had to share. Chosen, with room for the kernel's own work.
 pub const SHARED_WITH_OTHERS: f64 = 0.95;
 
 /// A subject of measurements: this machine, or a simulated one in tests.
@@ -30,8 +29,7 @@ pub trait Measurement {
     /// Measures `cell` once; `None` if a signal ends the program.
     fn measure(&mut self, cell: &Self::Cell) -> anyhow::Result<Option<Self::Sample>>;
 
-    /// Cell of the warm-up before the first round, whose sample is dropped; `None` without a
-    /// warm-up.
+    /// Cell of the warm-up before the first round, whose sample is dropped; `None` without any.
     fn warm_up(&self) -> Option<Self::Cell> {
         None
     }
@@ -61,34 +59,26 @@ pub fn rounds<M: Measurement>(
     let total = cells.len() as u64 * u64::from(repeat) + u64::from(warm_up.is_some());
     let template = format!("{{bar:40}} {{pos}}/{{len}} {}, {{eta}} left", M::UNIT);
     let bar = Bar::new(total, &template, quiet);
+    let mut once = |cell: &M::Cell| {
+        let sample = measurement.measure(cell);
+        let sample = sample
+            .transpose()
+            .unwrap_or_else(|| Err(exit::stopped("stopped; nothing is kept".to_owned())));
+        // The bar goes before an error is shown.
+        sample.inspect(|_| bar.advance(1)).inspect_err(|_| bar.clear())
+    };
     if let Some(cell) = warm_up {
-        once(measurement, &cell, &bar)?;
+        once(&cell)?;
     }
     let mut taken = Vec::new();
     for round in 0..repeat {
         for cell in order::block(cells.len(), random) {
-            let sample = once(measurement, &cells[cell], &bar)?;
+            let sample = once(&cells[cell])?;
             taken.push(Taken { round, cell, sample });
         }
     }
     bar.clear();
     Ok(taken)
-}
-
-/// One sample of `cell`. Clears the bar before an error is shown.
-fn once<M: Measurement>(
-    measurement: &mut M,
-    cell: &M::Cell,
-    bar: &Bar,
-) -> anyhow::Result<M::Sample> {
-    let sample = measurement.measure(cell).and_then(|sample| {
-        sample.ok_or_else(|| exit::stopped("stopped; nothing is kept".to_owned()))
-    });
-    match &sample {
-        Ok(_) => bar.advance(1),
-        Err(_) => bar.clear(),
-    }
-    sample
 }
 
 /// The samples of each of `cells` cells, round by round.

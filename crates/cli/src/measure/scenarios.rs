@@ -205,9 +205,8 @@ fn reported(
 
 /// The estimate as a share of its own value, which thus becomes 1.
 fn relative(found: Estimate) -> Estimate {
-    let interval = found
-        .interval
-        .map(|it| Interval { low: it.low / found.value, high: it.high / found.value });
+    let Estimate { value, interval } = found;
+    let interval = interval.map(|it| Interval { low: it.low / value, high: it.high / value });
     Estimate { value: 1.0, interval }
 }
 

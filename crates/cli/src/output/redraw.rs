@@ -41,14 +41,11 @@ impl Redraw {
         size(&self.term).unwrap_or(TerminalSize { lines: 24, columns: 80 })
     }
 
-    /// Draws a table, with its lines cut to the terminal's width. A table higher than the terminal
-    /// scrolls.
+    /// Draws a table, lines cut to the terminal's width. One higher than the terminal scrolls.
     pub fn draw(&mut self, text: &str) -> anyhow::Result<()> {
         let size = self.size();
-        let cut: String = text
-            .lines()
-            .map(|line| truncate_str(&printable(line), size.columns, "…").into_owned() + "\n")
-            .collect();
+        let cut = |line| truncate_str(&printable(line), size.columns, "…").into_owned() + "\n";
+        let cut: String = text.lines().map(cut).collect();
         let resumed = self.resumed.swap(false, Ordering::Relaxed);
         let in_background = tcgetpgrp(std::io::stdout()).is_ok_and(|group| group != getpgrp());
         // Otherwise lines of other programs, or wrapped ones, would be overwritten.

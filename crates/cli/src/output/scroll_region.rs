@@ -19,8 +19,7 @@ use std::fmt::Write;
 /// Saves the cursor position (DECSC), and restores it (DECRC).
 const KEEP: &str = "\u{1b}7";
 const BACK: &str = "\u{1b}8";
-/// Resets the scroll region to the whole screen. The cursor goes to the top left, as after every
-/// DECSTBM.
+/// Resets the scroll region to the whole screen. The cursor goes to the top left.
 const WHOLE: &str = "\u{1b}[r";
 /// Moves the cursor down in its column (IND); in the last line, the screen scrolls instead.
 const DOWN: &str = "\u{1b}D";
@@ -35,8 +34,7 @@ pub fn room(size: TerminalSize) -> usize {
 /// A table to show.
 #[derive(Debug, Default)]
 pub struct Frame {
-    /// Lines of the table, none longer than the terminal's; lines without room are left out. Empty
-    /// to remove the table.
+    /// Lines of the table, none longer than the terminal's, as many as fit. Empty to remove it.
     pub text: String,
     /// Size of the terminal for which the table was made.
     pub size: TerminalSize,

@@ -148,8 +148,7 @@ fn begin(queue: Arc<OutputQueue>, end: Sender<()>, nice: i32) -> io::Result<()> 
     Ok(())
 }
 
-/// Writes until the end of the output. A terminal or reader that has gone away does not end the
-/// loop.
+/// Writes until the end of the output, also after the end of the terminal or the reader.
 fn write_all(queue: &OutputQueue, mut stderr: OwnStderr) {
     let mut region = ScrollRegion::default();
     loop {

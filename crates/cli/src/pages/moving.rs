@@ -142,12 +142,16 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         .map_err(process::failure)?;
     let after = HugeMoves::read(Path::new("/proc"));
     let counted = after.zip(before).map(|(after, before)| after.since(before));
+    let took = || moved.batches.iter().map(|batch| batch.took);
     let drift = watched(args, &mut process, &moved, &mut interrupt);
     let report = PageMoveReport {
         version: VERSION,
         pid: process.pid(),
         name,
-        to_nodes: to_nodes(&order.target),
+        to_nodes: match order.target {
+            PageTarget::Node(node) => vec![node],
+            PageTarget::Interleave(nodes) => nodes,
+        },
         dry_run: args.dry_run,
         end: moved.end,
         reached: moved.reached.map(|at| at.to_string()),
@@ -155,8 +159,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         pages: moved.counts,
         batches: Batches {
             limit_ns: pace::LIMIT,
-            longest_ns: moved.batches.iter().map(|batch| batch.took).max(),
-            over_limit: moved.batches.iter().filter(|batch| batch.took > pace::LIMIT).count(),
+            longest_ns: took().max(),
+            over_limit: took().filter(|took| *took > pace::LIMIT).count(),
             each: moved.batches,
         },
         huge: Huge {
@@ -190,13 +194,6 @@ impl Interrupt {
     }
 }
 
-fn to_nodes(target: &PageTarget) -> Vec<NodeNr> {
-    match target {
-        PageTarget::Node(node) => vec![*node],
-        PageTarget::Interleave(nodes) => nodes.clone(),
-    }
-}
-
 /// Watches whether the kernel moves pages away again, if automatic NUMA balancing is on.
 fn watched(
     args: &Args,
@@ -205,9 +202,8 @@ fn watched(
     interrupt: &mut Interrupt,
 ) -> Option<Drift> {
     let balances = live::balances(Path::new("/proc")) == Some(true);
-    let worth_it =
-        balances && args.watch > 0 && moved.end == MoveEnd::Done && moved.counts.moved > 0;
-    (worth_it && !args.dry_run).then(|| {
+    let is_moved = moved.end == MoveEnd::Done && moved.counts.moved > 0;
+    (balances && args.watch > 0 && is_moved && !args.dry_run).then(|| {
         let time = Nanos::from_secs(args.watch.into());
         live::watch(process, &moved.sample, time, &mut || interrupt.came())
     })
@@ -255,14 +251,12 @@ fn text(report: &PageMoveReport) -> String {
     if report.dry_run {
         return text;
     }
-    if let Some(longest) = report.batches.longest_ns {
+    let Batches { limit_ns, longest_ns, over_limit, each } = &report.batches;
+    if let Some(longest) = longest_ns {
+        let count = each.len();
         let _ = writeln!(
             text,
-            "batches        {}, the longest {}; {} above {}",
-            report.batches.each.len(),
-            longest,
-            report.batches.over_limit,
-            report.batches.limit_ns
+            "batches        {count}, the longest {longest}; {over_limit} above {limit_ns}"
         );
     }
     huge_pages(&report.huge, &mut text);

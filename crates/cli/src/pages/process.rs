@@ -3,8 +3,8 @@
 use crate::exit::no_capability;
 use colocate_act::pages::live::{self, MovableProcess, PagesError};
 use colocate_act::pages::nodes::MachineNodes;
-use colocate_files::kernel;
 use colocate_linux::Pid;
+use colocate_linux::proc::Proc;
 use std::path::Path;
 
 /// The process and the machine's nodes. Fails first if the kernel cannot report pages at all.
@@ -33,8 +33,7 @@ pub fn failure(error: PagesError) -> anyhow::Error {
 
 /// Name of a process; empty if it has ended.
 pub fn name(pid: Pid) -> String {
-    let comm = kernel::read(Path::new(&format!("/proc/{pid}/comm"))).unwrap_or_default();
-    String::from_utf8_lossy(&comm).trim_end().to_owned()
+    Proc::default().name(pid, pid.first_thread()).unwrap_or_default()
 }
 
 /// `node 1`, `nodes 0-2`.

@@ -161,20 +161,13 @@ fn may_use(report: &PagesReport, text: &mut String) {
     }
 }
 
-/// Bytes in memory.
-fn size(mapping: &Mapped) -> u64 {
-    sum(&mapping.nodes).0
-}
-
 /// Mappings with memory, the largest first.
 fn mappings(report: &PagesReport, text: &mut String) {
+    let size = |mapping: &Mapped| sum(&mapping.nodes).0;
     let mut shown: Vec<&Mapped> = report.mappings.iter().filter(|m| size(m) > 0).collect();
     shown.sort_by_key(|mapping| std::cmp::Reverse(size(mapping)));
-    let _ = writeln!(
-        text,
-        "\n{:<29} {:>10} {:>10}  {:<14} nodes",
-        "mapping", "memory", "huge", "policy"
-    );
+    let head = "\nmapping                           memory       huge  policy         nodes";
+    let _ = writeln!(text, "{head}");
     for mapping in &shown {
         let on = mapping.nodes.iter().map(|(node, size)| format!("{}: {size}", node.0));
         let _ = writeln!(

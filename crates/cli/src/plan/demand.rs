@@ -10,17 +10,13 @@ use colocate_model::phase::Guesses;
 use std::path::{Path, PathBuf};
 
 /// Demand vectors from a file: one for all threads of a program, or one for each.
+#[derive(Clone)]
 pub struct Given {
-    file: PathBuf,
+    pub file: PathBuf,
     phases: Vec<Phase>,
 }
 
 impl Given {
-    /// Path of the file.
-    pub fn name(&self) -> String {
-        self.file.display().to_string()
-    }
-
     fn of(&self, order: usize) -> Phase {
         let place = if self.phases.len() == 1 { 0 } else { order };
         self.phases.get(place).cloned().unwrap_or_default()
@@ -109,8 +105,7 @@ pub fn known(program: &PlannedProgram) -> Vec<Phase> {
     if more { phases } else { Vec::new() }
 }
 
-/// A note on the number of `phases` with a rate known on `processor` or elsewhere, after a
-/// semicolon; empty without any.
+/// A note, after a semicolon, on `phases` with a rate known on `processor` or elsewhere; or empty.
 pub fn rates<'a>(phases: impl Iterator<Item = &'a Phase>, processor: Option<&str>) -> String {
     let mut here = 0_usize;
     let mut elsewhere = None;

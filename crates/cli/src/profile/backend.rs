@@ -1,5 +1,6 @@
 //! The backends that watch threads, and their common interface.
 
+use super::Args;
 use crate::exit::no_capability;
 use colocate_linux::{Pid, SysError};
 use colocate_machine::Nanos;
@@ -48,22 +49,17 @@ pub enum Watching {
 
 impl Watching {
     /// Begins to watch `pids` and their descendants.
-    pub fn start(
-        choice: BackendChoice,
-        set: CounterSet,
-        rate_hz: u32,
-        pids: &[Pid],
-        start: Start,
-    ) -> anyhow::Result<Self> {
-        match choice {
+    pub fn start(args: &Args, pids: &[Pid], start: Start) -> anyhow::Result<Self> {
+        let set = if args.phase.is_some() { CounterSet::Demand } else { CounterSet::Mix };
+        match args.backend {
             BackendChoice::Pmu => {
                 pmu(set, pids, start).map_err(|why| denied("pmu", pids, start, &why))
             }
-            BackendChoice::Sample => sample(rate_hz, pids, start, None),
+            BackendChoice::Sample => sample(args.rate, pids, start, None),
             // `emulate` runs programs itself and never comes here.
             BackendChoice::Auto | BackendChoice::Emulate => match pmu(set, pids, start) {
                 Ok(watching) => Ok(watching),
-                Err(why) => sample(rate_hz, pids, start, Some(why.to_string())),
+                Err(why) => sample(args.rate, pids, start, Some(why.to_string())),
             },
         }
     }
@@ -72,12 +68,10 @@ impl Watching {
     pub fn backend(&self) -> (Backend, Option<String>) {
         match self {
             Self::Pmu(_) => (Backend::Pmu, None),
-            Self::Sample { because, .. } => (
-                Backend::Sample,
-                because
-                    .as_ref()
-                    .map(|why| format!("backend sample, because pmu does not work: {why}")),
-            ),
+            Self::Sample { because, .. } => {
+                let note = |why| format!("backend sample, because pmu does not work: {why}");
+                (Backend::Sample, because.as_ref().map(note))
+            }
         }
     }
 
@@ -105,8 +99,7 @@ impl Watching {
         }
     }
 
-    /// Reads the CPU times of an ended process; to be called before the process is reaped: until
-    /// then `/proc` shows them.
+    /// Reads the CPU times of an ended process before it is reaped: `/proc` shows them until then.
     pub fn before_reaping(&mut self) {
         self.pump();
         if let Self::Sample { sampler, .. } = self {
@@ -131,13 +124,9 @@ impl Watching {
             Self::Sample { mut sampler, .. } => {
                 sampler.stop();
                 let stretches = if stretches > 0 { sampler.stretches(stretches) } else { vec![] };
+                let events = ExtraEvents::default();
                 let counted = sampler.finish();
-                BackendResults {
-                    counted,
-                    stretches,
-                    extras: Vec::new(),
-                    events: ExtraEvents::default(),
-                }
+                BackendResults { counted, stretches, extras: Vec::new(), events }
             }
         }
     }
@@ -146,11 +135,8 @@ impl Watching {
 fn pmu(set: CounterSet, pids: &[Pid], start: Start) -> anyhow::Result<Watching> {
     let counters = Counters::find(Path::new("/proc"), Path::new("/sys"), set)?;
     let options = LifecycleOptions::here()?;
-    Ok(Watching::Pmu(
-        pids.iter()
-            .map(|pid: &Pid| ProcessCounters::start(counters.clone(), *pid, start, &options))
-            .collect::<Result<_, _>>()?,
-    ))
+    let start = |pid: &Pid| ProcessCounters::start(counters.clone(), *pid, start, &options);
+    Ok(Watching::Pmu(pids.iter().map(start).collect::<Result<_, _>>()?))
 }
 
 /// Starts to sample `pids`, at least one.

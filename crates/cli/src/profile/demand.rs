@@ -47,8 +47,7 @@ impl DemandCore {
         }
     }
 
-    /// Sets the demand of `stretches` in `phases`, one a thread or one for all. Returns a note for
-    /// the reader.
+    /// Sets the demand of `stretches` in `phases`, one a thread or one for all; returns a note.
     pub fn fill(&self, phases: &mut [Phase], stretches: &[Stretch]) -> Result<String, McaError> {
         let per_thread = stretches.iter().any(|stretch| stretch.thread.is_some());
         let threads = |place: usize| u32::try_from(place).ok().filter(|_| per_thread);

@@ -18,10 +18,10 @@ use colocate_machine::{Bytes, Cache, CacheKind, Nanos, read};
 use colocate_model::profile::VERSION;
 use colocate_model::{Phase, Profile, ProfiledProgram};
 use colocate_observe::code::Stretch;
-use colocate_observe::emulate::{self, Phased};
+use colocate_observe::emulate;
 use colocate_observe::identity;
 use colocate_observe::pmu::cpu::{self, Cpu};
-use colocate_observe::pmu::{CounterSet, Start, extras};
+use colocate_observe::pmu::{Start, extras};
 use std::io::ErrorKind;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -35,8 +35,7 @@ pub struct Watched {
     pub stretches: Vec<Stretch>,
     /// Demand of each thread as far as known without its code; empty if the profile has all of it.
     pub phases: Vec<Phase>,
-    /// Order in which a thread ran these phases, as (phase, instructions); empty for phases of
-    /// several threads.
+    /// Order of a thread's phases, as (phase, instructions); empty for phases of several threads.
     pub course: Vec<(u32, u64)>,
 }
 
@@ -48,14 +47,13 @@ pub fn run(args: &Args) -> anyhow::Result<(Watched, i32)> {
     let held = launch::hold(&command, Input::Inherited, signals.inherited()).map_err(failure)?;
     let pid = held.pid();
     // Nothing has run yet: if no backend works, dropping `held` ends the process.
-    let watching =
-        Watching::start(args.backend, counter_set(args), args.rate, &[pid], Start::AtExec)?;
-    let head = UncountedProfile::new(program, &watching);
+    let watching = Watching::start(args, &[pid], Start::AtExec)?;
+    let profile = uncounted(program, &watching);
     let confirmed = held.release().confirm();
     let mut session = ProfileSession::new(args, watching, signals);
     let status = session.watch_child(pid)?;
     confirmed.map_err(failure)?;
-    Ok((head.watched(session.finish()), status))
+    Ok((watched(profile, session.finish()), status))
 }
 
 /// Watches processes that run already.
@@ -75,11 +73,11 @@ pub fn attach(args: &Args, pids: &[Pid]) -> anyhow::Result<Watched> {
     }
     let (program, unread) = running(&proc, pids[0])?;
     let signals = Signals::take()?;
-    let watching = Watching::start(args.backend, counter_set(args), args.rate, pids, Start::Now)?;
-    let head = UncountedProfile::new(program, &watching);
+    let watching = Watching::start(args, pids, Start::Now)?;
+    let profile = uncounted(program, &watching);
     let mut session = ProfileSession::new(args, watching, signals);
     session.watch_others()?;
-    let mut watched = head.watched(session.finish());
+    let mut watched = watched(profile, session.finish());
     let notes = &mut watched.profile.notes;
     notes.extend(unread);
     if pids.len() > 1 {
@@ -116,27 +114,18 @@ pub fn emulate(args: &Args) -> anyhow::Result<(Watched, i32)> {
     // 128 + N for signal N, as a shell reports it.
     let status = ran.status.code().or(ran.status.signal().map(|signal| 128 + signal)).unwrap_or(0);
     let profile = ran.profile.with_context(|| format!("no profile (exit status {status})"))?;
-    let Some(phased) = ran.phased else {
-        let phases = emulate::phases(&profile, &ran.misses, &ran.branches);
-        let stretches = ran.stretches;
-        let course = Vec::new();
-        return Ok((Watched { profile, stretches, phases, course }, status));
+    let (phases, stretches, course) = match ran.phased {
+        None => {
+            let phases = emulate::phases(&profile, &ran.misses, &ran.branches);
+            (phases, ran.stretches, Vec::new())
+        }
+        Some(phased) => (phased.phases(&profile), phased.stretches, phased.course),
     };
-    let phases = phased.phases(&profile);
-    let Phased { stretches, course, .. } = phased;
     Ok((Watched { profile, stretches, phases, course }, status))
 }
 
 fn failure(error: LaunchError) -> anyhow::Error {
     jobs::failure(&error).into()
-}
-
-fn counter_set(args: &Args) -> CounterSet {
-    if args.phase.is_some() { CounterSet::Demand } else { CounterSet::Mix }
-}
-
-fn until(args: &Args) -> Option<Nanos> {
-    args.watch_for.map(|time| now() + time)
 }
 
 fn program(command: &Command) -> ProfiledProgram {
@@ -184,53 +173,47 @@ fn running(proc: &Proc, pid: Pid) -> anyhow::Result<(ProfiledProgram, Option<Str
 }
 
 /// A profile before anything is counted.
-struct UncountedProfile(Profile);
-
-impl UncountedProfile {
-    fn new(program: ProfiledProgram, watching: &Watching) -> Self {
-        let (backend, because) = watching.backend();
-        Self(Profile {
-            version: VERSION,
-            backend,
-            program,
-            processor: processor(Path::new("/proc/cpuinfo")),
-            started_unix_s: crate::input::unix_seconds(),
-            watched_ns: Nanos::ZERO,
-            complete: false,
-            threads: Vec::new(),
-            notes: because.into_iter().collect(),
-        })
-    }
-
-    fn watched(self, seen: BackendResults) -> Watched {
-        let mut profile = self.0;
-        let counted = seen.counted;
-        profile.watched_ns = counted.watched;
-        profile.complete = counted.complete;
-        profile.threads = counted.threads;
-        profile.notes.extend(counted.notes);
-        let mut phases = Vec::new();
-        if !seen.extras.is_empty() {
-            let caches = data_caches();
-            let threads = profile.threads.iter().zip(&seen.extras);
-            phases.extend(threads.map(|(thread, extra)| {
-                extras::phase(thread, &profile, extra, &seen.events, &caches)
-            }));
-        }
-        Watched { profile, stretches: seen.stretches, phases, course: Vec::new() }
+fn uncounted(program: ProfiledProgram, watching: &Watching) -> Profile {
+    let (backend, because) = watching.backend();
+    Profile {
+        version: VERSION,
+        backend,
+        program,
+        processor: processor(Path::new("/proc/cpuinfo")),
+        started_unix_s: crate::input::unix_seconds(),
+        watched_ns: Nanos::ZERO,
+        complete: false,
+        threads: Vec::new(),
+        notes: because.into_iter().collect(),
     }
 }
 
-/// Levels and sizes of this machine's data caches, nearest first; empty if the caches of a level
-/// differ, or if a size is unknown.
+fn watched(mut profile: Profile, seen: BackendResults) -> Watched {
+    let counted = seen.counted;
+    profile.watched_ns = counted.watched;
+    profile.complete = counted.complete;
+    profile.threads = counted.threads;
+    profile.notes.extend(counted.notes);
+    let mut phases = Vec::new();
+    if !seen.extras.is_empty() {
+        let caches = data_caches();
+        let threads = profile.threads.iter().zip(&seen.extras);
+        phases.extend(
+            threads.map(|(thread, extra)| {
+                extras::phase(thread, &profile, extra, &seen.events, &caches)
+            }),
+        );
+    }
+    Watched { profile, stretches: seen.stretches, phases, course: Vec::new() }
+}
+
+/// Levels and sizes of the data caches, nearest first; empty if unknown or differing in a level.
 fn data_caches() -> Vec<(u8, Bytes)> {
     let Ok(machine) = read::live() else { return Vec::new() };
     let of_level = |level: u8| -> Option<Bytes> {
-        let mut sizes = machine
-            .caches
-            .iter()
-            .filter(|cache: &&Cache| cache.level == level && cache.kind != CacheKind::Instruction)
-            .map(|cache| cache.size);
+        let holds_data = |cache: &&Cache| cache.kind != CacheKind::Instruction;
+        let caches = machine.caches.iter().filter(holds_data);
+        let mut sizes = caches.filter(|cache| cache.level == level).map(|cache| cache.size);
         let first = sizes.next()??;
         sizes.all(|size| size == Some(first)).then_some(first)
     };
@@ -264,7 +247,8 @@ struct ProfileSession {
 impl ProfileSession {
     fn new(args: &Args, watching: Watching, signals: Signals) -> Self {
         let stretches = if args.demand.is_some() { FROM_SAMPLES } else { 0 };
-        Self { watching: Some(watching), seen: None, signals, until: until(args), stretches }
+        let until = args.watch_for.map(|time| now() + time);
+        Self { watching: Some(watching), seen: None, signals, until, stretches }
     }
 
     /// Watches until child `pid` has ended; returns its exit status. Passes signals on to it.
@@ -305,8 +289,7 @@ impl ProfileSession {
         Ok(())
     }
 
-    /// Waits for an event, at most until the next poll of the backend, and lets the backend handle
-    /// it.
+    /// Waits for an event, at most until the next poll, and lets the backend handle it.
     fn wait(&mut self) -> anyhow::Result<()> {
         let mut fds = vec![self.signals.fd()];
         let mut longest = None;

@@ -28,8 +28,7 @@ pub struct WorkloadCounts {
     pub at: Nanos,
     /// State of the policy in the last quantum.
     pub state: Option<String>,
-    /// Quanta with threads of two jobs on a common core, by pair: the smaller job first, or a job
-    /// twice.
+    /// Quanta with two jobs on a common core, by pair: the smaller job first, or a job twice.
     pub shared: BTreeMap<(usize, usize), u64>,
     /// Spans of tasks on PUs, if kept for a picture.
     spans: Option<Vec<TaskSpan>>,
@@ -190,8 +189,7 @@ impl Cycles {
         self.shares().into_iter().reduce(|most, one| if one.1 > most.1 { one } else { most })
     }
 
-    /// Largest deviation of the sum of the parts from all cycles, as a share; `None` if no cycles
-    /// are known.
+    /// Largest deviation of the parts' sum from all cycles, as a share; `None` if none are known.
     pub fn off(&self) -> Option<f64> {
         self.most().map(|_| self.off)
     }
@@ -219,17 +217,15 @@ impl WorkloadCounts {
     /// Counts of a workload before its first quantum. `fills`: waiting jobs fill idle PUs; `spans`:
     /// keep the spans for a picture, which costs memory.
     pub fn new(machine: Machine, names: &[String], fills: bool, spans: bool) -> Self {
+        let jobs = names.iter().map(|name| JobCounts {
+            name: name.clone(),
+            filled: fills.then_some(Nanos::ZERO),
+            phases: Timeline::one_of(names.len()),
+            ..JobCounts::default()
+        });
         Self {
             machine,
-            jobs: names
-                .iter()
-                .map(|name| JobCounts {
-                    name: name.clone(),
-                    filled: fills.then_some(Nanos::ZERO),
-                    phases: Timeline::one_of(names.len()),
-                    ..JobCounts::default()
-                })
-                .collect(),
+            jobs: jobs.collect(),
             quanta: 0,
             at: Nanos::ZERO,
             state: None,
@@ -238,15 +234,12 @@ impl WorkloadCounts {
         }
     }
 
-    /// PUs that each job uses with the machine to itself: the mean number of its runnable threads,
-    /// at least 1; 1 where unknown.
+    /// PUs that each job uses alone: the mean number of runnable threads, at least 1; 1 if unknown.
     pub fn widths(&self) -> Vec<f64> {
         // `clamp` needs an upper end of at least 1.
         let pus = self.machine.pus.len().max(1) as f64;
-        self.jobs
-            .iter()
-            .map(|job| job.phases.runnable.get().unwrap_or(1.0).clamp(1.0, pus))
-            .collect()
+        let width = |job: &JobCounts| job.phases.runnable.get().unwrap_or(1.0).clamp(1.0, pus);
+        self.jobs.iter().map(width).collect()
     }
 
     /// Spans of tasks on PUs; empty if they were not kept.
@@ -370,8 +363,8 @@ impl JobCounts {
         if let Some(Selected::LeastProgress { progress }) = selected {
             self.progress = Some(*progress);
         }
-        self.last_choice = selected
-            .map(|selected| SelectionReason { selected: selected.clone(), places: Vec::new() });
+        let choice = |it: &Selected| SelectionReason { selected: it.clone(), places: Vec::new() };
+        self.last_choice = selected.map(choice);
         self.places.clear();
         self.now = MeanRates::default();
     }
@@ -386,10 +379,8 @@ impl JobCounts {
     }
 
     fn ran(&mut self, did: &ThreadRates) {
-        self.cpu_time = match did.time {
-            Some(time) => Some(self.cpu_time.unwrap_or(Nanos::ZERO) + time),
-            None => self.cpu_time,
-        };
+        let sum = did.time.map(|time| self.cpu_time.unwrap_or(Nanos::ZERO) + time);
+        self.cpu_time = sum.or(self.cpu_time);
         self.places.extend(did.pu.filter(|pu| !self.places.contains(pu)));
         self.rates.add(did);
         self.now.add(did);

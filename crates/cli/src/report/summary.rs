@@ -14,11 +14,9 @@ use std::collections::BTreeMap;
 /// Wake-ups a second from which on tasks communicate. Chosen: the guard's threshold for partners,
 /// about the rate at which two tasks share a PU under `auto`.
 const COMMUNICATES: f64 = 300.0;
-/// Used share of the PUs' time of a busy machine. Chosen: a waking thread finds its PU in use four
-/// times of five.
+/// Used share of a busy machine's time. Chosen: a woken thread finds its PU in use 4 times of 5.
 const BUSY: f64 = 0.8;
-/// Share of wake-ups that end on the waker's PU from which on waker and wakee share a PU. Chosen:
-/// as in `auto`.
+/// Share of wake-ups on the waker's PU from which on both share a PU. Chosen: as in `auto`.
 const TOGETHER: f64 = 0.9;
 /// Share of the time in which a waker and its wakee both run, from which on sharing a PU costs more
 /// than it gains. Chosen.
@@ -26,8 +24,7 @@ const RUN_TOGETHER: f64 = 0.1;
 /// Below this turnaround, a run is too short to compare or to see communication. Chosen: five times
 /// as long as new threads are left unpinned.
 const SHORT: Nanos = Nanos::from_secs(1);
-/// Least comparisons that resolve a gain. Chosen: a guard stops when the first few are bad, also by
-/// chance.
+/// Least comparisons that resolve a gain. Chosen: the first few may be bad by chance.
 const LEAST_COMPARISONS: u32 = 5;
 /// Confidence level of intervals.
 const CONFIDENCE: f64 = 0.95;
@@ -75,8 +72,7 @@ pub struct GainSummary {
     why_not: Option<&'static str>,
 }
 
-/// Reason why nothing was placed, or why the placement was not compared with the kernel alone: its
-/// name in the JSON, and its text.
+/// Reason why nothing was placed or compared with the kernel alone: name in the JSON, and text.
 type WhyNot = (&'static str, String);
 
 fn why(name: &'static str, text: impl Into<String>) -> WhyNot {
@@ -246,8 +242,7 @@ impl SummaryFacts<'_> {
         plans.any(places_any) || self.report.tasks.iter().any(|task| task.planned.is_some())
     }
 
-    /// Status of the tasks with most of the CPU time, if the status explains why they were not
-    /// placed.
+    /// Status of the tasks with most CPU time, if it explains why they were not placed.
     fn common_status(&self) -> Option<WhyNot> {
         let mut times: BTreeMap<(&str, Option<&str>), Nanos> = BTreeMap::new();
         for task in &self.report.tasks {

@@ -53,8 +53,7 @@ fn share(part: f64) -> String {
     format!("{:.0} %", 100.0 * part)
 }
 
-/// PUs where a task was placed for longest, with their share of the placed time if there were
-/// several.
+/// PUs where a task was placed for longest; of several, with their share of the placed time.
 fn on(task: &TaskReport) -> String {
     let all = task.placed.iter().fold(0.0, |sum, on| sum + on.time_ns.as_secs_f64());
     match task.placed.iter().max_by_key(|on| on.time_ns) {
@@ -64,36 +63,25 @@ fn on(task: &TaskReport) -> String {
     }
 }
 
-/// Time in which both ran at wake-ups in the opposite direction of `pair`: zero without wake-ups,
-/// `None` if unknown.
+/// Time in which both ran at wake-ups opposite to `pair`: zero without any, `None` if unknown.
 fn both_ran_back(wake_ups: &[WakeUps], pair: &WakeUps) -> Option<Nanos> {
     let back =
         wake_ups.iter().find(|it| it.waker == Some(pair.wakee) && Some(it.wakee) == pair.waker);
     back.map_or(Some(Nanos::ZERO), |it| it.both_ran)
 }
 
-/// Mean of `sum` over the wake-ups of a pair.
-fn of_each(sum: u64, pair: &WakeUps) -> u64 {
-    // Without wake-ups the sum is 0.
-    sum / pair.count.max(1)
+/// Share of wake-ups on the waker's PU. Without wake-ups sums are 0.
+fn same_pu(pair: &WakeUps) -> String {
+    number(pair.same_pu.map(|same| format!("{} %", 100 * same / pair.count.max(1))))
 }
 
-/// Share of wake-ups on the waker's PU; `None` if unknown.
-fn same_pu(pair: &WakeUps) -> Option<String> {
-    Some(format!("{} %", of_each(100 * pair.same_pu?, pair)))
-}
-
-/// Mean time until the woken thread had a PU; `None` if unknown.
-fn waited(pair: &WakeUps) -> Option<String> {
-    Some(Nanos(of_each(pair.waited?.0, pair)).to_string())
+/// Mean time until the woken thread had a PU.
+fn waited(pair: &WakeUps) -> String {
+    number(pair.waited.map(|waited| Nanos(waited.0 / pair.count.max(1))))
 }
 
 fn pu_or(pu: Option<PuNr>, none: &str) -> String {
     pu.map_or(none.to_owned(), |pu| pu.to_string())
-}
-
-fn allowed(task: &TaskReport) -> String {
-    task.allowed.as_ref().map_or("unseen".into(), ToString::to_string)
 }
 
 /// Placement status of a task with its detail; with `explain` also the reason, unless equal.
@@ -103,6 +91,14 @@ fn status(task: &TaskReport, explain: bool) -> String {
     let says_why = explain && why != task.status;
     let why = if says_why { format!("; {why}") } else { String::new() };
     format!("{}{detail}{why}", task.status)
+}
+
+/// The first [`MOST_PAIRS`] pairs as a table, and the number of the others.
+fn most_pairs<P>(columns: &[TableColumn<'_, P>], pairs: &[P], text: &mut String) {
+    text.push_str(&aligned(&rows(columns, &pairs[..pairs.len().min(MOST_PAIRS)])));
+    if let Some(more @ 1..) = pairs.len().checked_sub(MOST_PAIRS) {
+        let _ = writeln!(text, "… and {more} more pairs");
+    }
 }
 
 /// A job with its number and its counts.
@@ -121,8 +117,7 @@ impl Report {
         text
     }
 
-    /// The report as tables; with `explain` also the evidence, the plans and the reason of every
-    /// choice.
+    /// The report as tables; with `explain` also evidence, plans and reasons of every choice.
     pub fn text(&self, explain: bool) -> String {
         let mut text = self.head();
         text.push_str(&aligned(&self.job_rows()));
@@ -198,6 +193,8 @@ impl Report {
         let jobs: Vec<JobRow<'_>> =
             jobs.map(|(n, job)| (n, job, job.counts.as_ref().unwrap_or(&none))).collect();
         let again = self.jobs.iter().any(|job| job.runs > 1);
+        let memory_known = known(&|of| of.rates.memory.get().is_some());
+        let cycles_known = known(&|of| of.rates.cycles.most().is_some());
         let columns: [TableColumn<'_, JobRow<'_>>; 14] = [
             ("job", true, &|(number, ..)| number.to_string()),
             ("PID", true, &|(_, job, _)| number(job.pid)),
@@ -210,12 +207,8 @@ impl Report {
             ("waited", quanta, &|(.., of)| of.waited.to_string()),
             ("filling, s", known(&|of| of.filled.is_some()), &|(.., of)| seconds(of.filled)),
             ("IPC", known(&|of| of.rates.ipc.get().is_some()), &|(.., of)| ipc(&of.rates)),
-            ("memory, t/µs", known(&|of| of.rates.memory.get().is_some()), &|(.., of)| {
-                memory(&of.rates)
-            }),
-            ("cycles", known(&|of| of.rates.cycles.most().is_some()), &|(.., of)| {
-                mostly(&of.rates)
-            }),
+            ("memory, t/µs", memory_known, &|(.., of)| memory(&of.rates)),
+            ("cycles", cycles_known, &|(.., of)| mostly(&of.rates)),
             // `schedule`, which has quanta, reads no profiles.
             ("profile", !quanta, &|(_, job, _)| {
                 job.profile.map_or("none", Backend::name).to_owned()
@@ -235,7 +228,9 @@ impl Report {
             ("placed", true, &|task| task.placed_share.map_or_else(unknown, share)),
             ("on", true, &on),
             ("planned", explain, &|task| pu_or(task.planned, "kernel")),
-            ("allowed", explain, &allowed),
+            ("allowed", explain, &|task| {
+                task.allowed.as_ref().map_or("unseen".into(), ToString::to_string)
+            }),
             ("last on", explain, &|task| pu_or(task.last_ran, "unseen")),
             ("status", true, &|task| status(task, explain)),
         ];
@@ -270,8 +265,6 @@ impl Report {
         if pairs.is_empty() {
             return;
         }
-        let more = pairs.len().saturating_sub(MOST_PAIRS);
-        pairs.truncate(MOST_PAIRS);
         let name = |id| self.task_name(id);
         // Either direction has only a part of the time.
         let both_ran = |pair: &WakeUps| Some(pair.both_ran? + both_ran_back(wake_ups, pair)?);
@@ -279,15 +272,12 @@ impl Report {
             ("thread", true, &|pair| pair.waker.map_or("others".to_owned(), name)),
             ("wakes", true, &|pair| name(pair.wakee)),
             ("times", true, &|pair| pair.count.to_string()),
-            ("on its PU", true, &|pair| same_pu(pair).unwrap_or_else(unknown)),
-            ("PU after", true, &|pair| waited(pair).unwrap_or_else(unknown)),
+            ("on its PU", true, &|pair| same_pu(pair)),
+            ("PU after", true, &|pair| waited(pair)),
             ("both ran, s", true, &|pair| seconds(both_ran(pair))),
         ];
         text.push_str("\nwhich threads wake which\n");
-        text.push_str(&aligned(&rows(&columns, &pairs)));
-        if more > 0 {
-            let _ = writeln!(text, "… and {more} more pairs");
-        }
+        most_pairs(&columns, &pairs, text);
     }
 
     fn task_name(&self, id: TaskId) -> String {
@@ -301,18 +291,13 @@ impl Report {
         let shared = sharing.iter().map(|one| (one.task, one.with, one.time.as_secs_f64()));
         let mut pairs: Vec<_> = Matrix::of(shared).pairs().collect();
         pairs.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let more = pairs.len().saturating_sub(MOST_PAIRS);
-        pairs.truncate(MOST_PAIRS);
         let columns: [TableColumn<'_, _>; 3] = [
             ("thread", true, &|(two, _): &((TaskId, TaskId), f64)| self.task_name(two.0)),
             ("and", true, &|(two, _)| self.task_name(two.1)),
             ("CPU time, s", true, &|(_, time)| format!("{time:.3}")),
         ];
         text.push_str("\nwhich threads use the same memory\n");
-        text.push_str(&aligned(&rows(&columns, &pairs)));
-        if more > 0 {
-            let _ = writeln!(text, "… and {more} more pairs");
-        }
+        most_pairs(&columns, &pairs, text);
     }
 
     fn explanation(&self, text: &mut String) {

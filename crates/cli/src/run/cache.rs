@@ -93,6 +93,7 @@ impl ProfileCache {
         write(dir, profile).map_err(|why| not_kept(&why.line()))
     }
 }
+
 fn not_kept(why: &str) -> String {
     format!("cannot keep the profile for the next time: {why}")
 }
@@ -123,9 +124,8 @@ fn read(dir: &Dir, program: &ProfiledProgram, backend: Backend) -> Result<Option
 fn file_name(program: &ProfiledProgram, backend: Backend) -> String {
     let mut hash = Sha256::new();
     // Lengths distinguish `a b` from `ab`.
-    for part in
-        [&program.identity, backend.name()].into_iter().chain(program.args.iter().map(|arg| &**arg))
-    {
+    let args = program.args.iter().map(|arg| &**arg);
+    for part in [&program.identity, backend.name()].into_iter().chain(args) {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part.as_bytes());
     }

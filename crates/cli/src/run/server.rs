@@ -36,10 +36,8 @@ impl Server {
             )));
         }
         if self.ready.is_some() && count < 2 {
-            return Err(exit::usage(
-                "--ready: expected a program behind `:::` that waits for the first one, found none"
-                    .into(),
-            ));
+            let found = "a program behind `:::` that waits for the first one, found none";
+            return Err(exit::usage(format!("--ready: expected {found}")));
         }
         Ok(())
     }
@@ -77,8 +75,8 @@ impl Server {
 
     /// The options in the saved state of a comparison.
     pub fn of_kept(kept: &state::Server) -> anyhow::Result<Self> {
-        let ready =
-            kept.ready.as_deref().map(str::parse).transpose().map_err(anyhow::Error::msg)?;
+        let ready = kept.ready.as_deref().map(str::parse).transpose();
+        let ready = ready.map_err(anyhow::Error::msg)?;
         Ok(Self { ready, ready_s: kept.within_ns, until: kept.until })
     }
 

@@ -25,8 +25,7 @@ impl<'a> Stolen<'a> {
         Self { begun: Instant::now(), before, calibration }
     }
 
-    /// A line if more time was stolen than at the calibration, or more than [`SHOWS`] without a
-    /// calibration.
+    /// A line if more was stolen than at the calibration, or than [`SHOWS`] without any.
     pub fn note(&self) -> Option<String> {
         let seconds = self.begun.elapsed().as_secs_f64();
         note(&self.before, &steal::times(&Proc::default()), seconds, self.calibration)

@@ -23,12 +23,10 @@ pub fn note(machine: &Machine) -> String {
 pub fn doubt(policy: &PolicySpec, machine: &Machine, usable: &[PuNr]) -> Option<String> {
     // Policies that decide each quantum and stop no job use the kinds of cores.
     let wants_fast = !policy.waits() && policy.row().cadence == Cadence::EachQuantum;
-    let used: BTreeSet<usize> = machine
-        .cores
-        .iter()
-        .filter(|core: &&Core| core.pus.iter().any(|pu| usable.contains(&machine.pus[pu.idx()].os)))
-        .map(|core| core.kind.idx())
-        .collect();
+    let is_usable =
+        |core: &&Core| core.pus.iter().any(|pu| usable.contains(&machine.pus[pu.idx()].os));
+    let used = machine.cores.iter().filter(is_usable).map(|core| core.kind.idx());
+    let used: BTreeSet<usize> = used.collect();
     let kinds: Vec<&CoreKind> = used.into_iter().map(|kind| &machine.kinds[kind]).collect();
     let capacities: BTreeSet<Option<u32>> = kinds.iter().map(|kind| kind.capacity).collect();
     let what = match (capacities.first()?, capacities.len()) {

@@ -1,7 +1,7 @@
 //! The table on the terminal while a workload runs, drawn anew several times a second.
 
 use super::progress::{Goal, HostReports};
-use crate::columns::{TableColumn, rows, seconds};
+use crate::columns::{TableColumn, few, rows, seconds, unknown};
 use crate::output::{self, Frame, TerminalSize, room};
 use crate::report::counts::{JobCounts, JobState, WorkloadCounts};
 use crate::report::text::{ipc, memory, mostly};
@@ -12,8 +12,7 @@ use std::fmt::Write;
 
 /// Least time between two drawings. Chosen: four a second, as fast as one reads.
 const EVERY: Nanos = Nanos::from_millis(250);
-/// Lines beside the jobs' rows: the sum, the heading, the number of jobs left out, and the policy's
-/// state.
+/// Lines beside the jobs' rows: sum, heading, number of jobs left out, the policy's state.
 const OTHER_LINES: usize = 4;
 /// Most columns for a name.
 const NAME: usize = 25;
@@ -51,8 +50,7 @@ impl Live {
     }
 }
 
-/// The table of this quantum. Without room for all jobs, running jobs come first; long lines are
-/// cut.
+/// The table of this quantum: running jobs first if not all have room, and long lines cut.
 fn table(
     counts: &WorkloadCounts,
     goals: &[Goal],
@@ -108,22 +106,14 @@ fn job_rows(jobs: &[ProgressRow<'_>]) -> Vec<Vec<String>> {
         ("IPC", any(&|job| job.now.ipc.get().is_some()), &|(job, _)| ipc(&job.now)),
         ("memory, t/µs", any(&|job| job.now.memory.get().is_some()), &|(job, _)| memory(&job.now)),
         ("cycles", any(&|job| job.now.cycles.most().is_some()), &|(job, _)| mostly(&job.now)),
-        ("progress", any(&|job| job.progress.is_some()), &|(job, _)| progress(job)),
-        ("on PU", true, &|(job, _)| places(job)),
+        ("progress", any(&|job| job.progress.is_some()), &|(job, _)| {
+            job.progress.map_or_else(unknown, |quanta| format!("{quanta:.1}"))
+        }),
+        ("on PU", true, &|(job, _)| {
+            if job.state == JobState::Running { few(&job.places) } else { String::new() }
+        }),
     ];
     rows(&columns, jobs)
-}
-
-fn progress(job: &JobCounts) -> String {
-    job.progress.map_or_else(|| "?".to_owned(), |quanta| format!("{quanta:.1}"))
-}
-
-/// PUs where a running job was last seen.
-fn places(job: &JobCounts) -> String {
-    let places = job.places.iter().take(4).map(|pu| pu.0.to_string());
-    let more = (job.places.len() > 4).then(|| "…".to_owned());
-    let places = places.chain(more).filter(|_| job.state == JobState::Running);
-    places.collect::<Vec<String>>().join(" ")
 }
 
 /// Phase of a running job in the last quantum, and the mean number of its runnable threads.

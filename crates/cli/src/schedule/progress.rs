@@ -90,12 +90,11 @@ impl Goal {
                 let ran = reports.runs.get(job).copied().unwrap_or(0);
                 format!("{ran} of {wanted} runs")
             }
-            JobTarget::Completions(_) => match cpu_time.zip(self.alone_s) {
-                Some((time, alone_s)) => {
-                    format!("~{}", percent(time.as_secs_f64() / width / alone_s))
-                }
-                None => String::new(),
-            },
+            JobTarget::Completions(_) => {
+                let share = cpu_time.zip(self.alone_s);
+                let share = share.map(|(time, alone_s)| time.as_secs_f64() / width / alone_s);
+                share.map_or_else(String::new, |share| format!("~{}", percent(share)))
+            }
         }
     }
 }

@@ -35,8 +35,15 @@ impl Stacks<'_> {
             let why = counted.err().filter(|_| self.requested)?;
             return Some(format!("where cycles go is not counted: {why}"));
         };
+        let name = self.policy.name();
         let why = match counted {
-            _ if is_simulated(model) && self.estimated => return self.not_counted(),
+            _ if is_simulated(model) && self.estimated => {
+                let note = format!(
+                    "--stacks counts nothing: the model of {name} was trained with simulated \
+                     stacks, so they are estimated"
+                );
+                return self.requested.then_some(note);
+            }
             _ if is_simulated(model) => "its model was trained with simulated stacks, which are \
                                          estimated with --machine-speeds and demand vectors, and \
                                          never counted"
@@ -49,19 +56,7 @@ impl Stacks<'_> {
             ),
             Err(why) => why,
         };
-        let name = self.policy.name();
         Some(format!("{name} gets no CPI stacks, so groups stay as they are: {why}"))
-    }
-
-    /// A note if requested stacks are estimated by the contention model instead of counted.
-    fn not_counted(&self) -> Option<String> {
-        let name = self.policy.name();
-        self.requested.then(|| {
-            format!(
-                "--stacks counts nothing: the model of {name} was trained with simulated stacks, \
-                 so they are estimated"
-            )
-        })
     }
 }
 

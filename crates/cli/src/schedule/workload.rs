@@ -111,22 +111,14 @@ impl Workload {
         if commands.len() > MOST {
             return Err(anyhow!("expected at most {MOST} jobs, found {}", commands.len()));
         }
-        Ok(Self {
-            quantum: None,
-            repeat: false,
-            jobs: numbered(
-                commands
-                    .into_iter()
-                    .map(|command: Command| ScheduledJob {
-                        name: command.name(),
-                        command,
-                        target: JobTarget::default(),
-                        phases: Vec::new(),
-                        alone: None,
-                    })
-                    .collect(),
-            ),
-        })
+        let jobs = commands.into_iter().map(|command| ScheduledJob {
+            name: command.name(),
+            command,
+            target: JobTarget::default(),
+            phases: Vec::new(),
+            alone: None,
+        });
+        Ok(Self { quantum: None, repeat: false, jobs: numbered(jobs.collect()) })
     }
 
     /// Demand vector of each job's first thread; unknown if not given.
@@ -227,8 +219,7 @@ impl WorkloadReader<'_> {
         })
     }
 
-    /// The command with its program found. A program name with a slash is looked up from `dir`, if
-    /// given.
+    /// The command with its program found: a name with a slash from `dir`, if given.
     fn command(&self, argv: &Spanned<Vec<String>>, dir: Option<&Path>) -> anyhow::Result<Command> {
         let at = argv.span().start;
         if let Some(word) = argv.get_ref().iter().find(|word| word.contains('\0')) {
@@ -270,19 +261,18 @@ impl WorkloadReader<'_> {
         &self,
         env: &Spanned<BTreeMap<String, String>>,
     ) -> anyhow::Result<Vec<(OsString, OsString)>> {
-        if let Some(name) = env
-            .get_ref()
-            .keys()
-            .find(|name: &&String| name.is_empty() || name.contains(['=', '\0']))
-        {
-            let expected = "names of environment variables, without =";
-            return Err(self.wrong(env.span().start, expected, &format!("{name:?}")));
+        let no_name = |name: &&String| name.is_empty() || name.contains(['=', '\0']);
+        let name = env.get_ref().keys().find(no_name);
+        let name = name.map(|name| ("names of environment variables, without =", name));
+        let value = env.get_ref().values().find(|value| value.contains('\0'));
+        match name.or(value.map(|value| ("values without null bytes", value))) {
+            Some((expected, found)) => {
+                Err(self.wrong(env.span().start, expected, &format!("{found:?}")))
+            }
+            None => {
+                Ok(env.get_ref().iter().map(|(name, value)| (name.into(), value.into())).collect())
+            }
         }
-        if let Some(value) = env.get_ref().values().find(|value| value.contains('\0')) {
-            let expected = "values without null bytes";
-            return Err(self.wrong(env.span().start, expected, &format!("{value:?}")));
-        }
-        Ok(env.get_ref().iter().map(|(name, value)| (name.into(), value.into())).collect())
     }
 
     fn target(&self, target: &Spanned<TargetForm>) -> anyhow::Result<JobTarget> {
@@ -311,10 +301,7 @@ impl WorkloadReader<'_> {
         let figures = [seconds, memory, first_cache.unwrap_or(0.0), loss];
         match figures.into_iter().find(|figure| !figure.is_finite() || *figure < 0.0) {
             None => Ok(*alone.get_ref()),
-            Some(wrong) => {
-                let found = wrong.to_string();
-                Err(self.wrong(alone.span().start, "numbers not below 0", &found))
-            }
+            Some(it) => Err(self.wrong(alone.span().start, "numbers not below 0", &it.to_string())),
         }
     }
 

@@ -15,8 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Instant;
 
-/// Runs the program to its end; returns its exit status, or 128 plus the number of the signal that
-/// ended it.
+/// Runs the program to its end; returns its exit status, or 128 plus the number of a signal.
 pub fn run(
     command: &[OsString],
     report: &mut ThreadsReport,

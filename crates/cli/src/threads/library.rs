@@ -1,12 +1,11 @@
 //! The library that watches OpenMP programs from inside: its path, its preloading and its reports.
 
 use crate::launch::own_folder;
-use anyhow::Context;
+use anyhow::{Context, bail};
 use colocate_files::{Dir, MaxSize};
 use colocate_omp::env;
 use colocate_omp::report::{Reported, read};
 use std::cmp::Reverse;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -63,8 +62,7 @@ impl ProcessReports {
 }
 
 impl Library {
-    /// Finds the library: in cargo's folders beside this executable, the newest first, then where
-    /// it is installed.
+    /// Finds the library: in cargo's folders beside this executable, newest first, or installed.
     pub fn find() -> anyhow::Result<Self> {
         let own = std::env::current_exe().context("cannot find our own executable")?;
         let beside = own.parent().unwrap_or(Path::new("/"));
@@ -81,29 +79,21 @@ impl Library {
         })?;
         let file = file.canonicalize().with_context(|| file.display().to_string())?;
         // The dynamic loader takes a blank or a colon for the end of a name.
-        let strange = file.to_str().is_none_or(|path| path.contains([' ', ':']));
-        anyhow::ensure!(
-            !strange,
-            "expected a path without blanks and colons, found {}",
-            file.display()
-        );
+        if file.to_str().is_none_or(|path| path.contains([' ', ':'])) {
+            bail!("expected a path without blanks and colons, found {}", file.display());
+        }
         Ok(Self { file, folder: own_folder("threads-")? })
     }
 
-    /// Preloads the library into `command`, before other preloaded libraries, with at most `most`
-    /// threads.
+    /// Preloads the library into `command`, before others, with at most `most` threads.
     pub fn preload(&self, command: &mut Command, most: u32, apply: bool) {
         let mut list = self.file.clone().into_os_string();
         if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
             list.push(":");
             list.push(others);
         }
-        let number = OsString::from(most.to_string());
-        command
-            .env("LD_PRELOAD", list)
-            .env(env::REPORT, self.folder.0.path())
-            .env(env::MOST, number);
-        command.env(env::APPLY, if apply { "1" } else { "0" });
+        command.env("LD_PRELOAD", list).env(env::REPORT, self.folder.0.path());
+        command.env(env::MOST, most.to_string()).env(env::APPLY, if apply { "1" } else { "0" });
     }
 
     /// Reads and removes the reports that processes have written since the last call, until

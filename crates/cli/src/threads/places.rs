@@ -91,8 +91,7 @@ fn addresses(reported: &[Reported]) -> BTreeMap<&str, BTreeSet<u64>> {
     all
 }
 
-/// A line for each address from `addr2line` of binutils; `None` if not installed, or if `is_late`
-/// before its end.
+/// A line for each address from `addr2line` of binutils; `None` if not installed or `is_late`.
 fn addr2line(object: &str, addresses: &[u64], is_late: &dyn Fn() -> bool) -> Option<String> {
     if is_late() {
         return None;
@@ -132,8 +131,7 @@ fn answer(child: &mut Child) -> Option<Receiver<String>> {
     Some(answer)
 }
 
-/// `FILE:LINE` in a line of `addr2line`, without the file's folder; `None` for question marks. A
-/// remark may follow.
+/// `FILE:LINE`, without a folder, in a line of `addr2line`; `None` for question marks.
 fn place(line: &str) -> Option<String> {
     let found = line.split_whitespace().next().filter(|found| !found.starts_with('?'))?;
     let (file, line) = found.rsplit_once(':')?;

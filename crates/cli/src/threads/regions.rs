@@ -10,11 +10,7 @@ use std::collections::HashMap;
 
 /// Regions of a program that learned their numbers of threads, the longest first.
 pub fn of_one(reported: &[Reported], places: &RegionLocations) -> Vec<RegionReport> {
-    let regions = reported.iter().map(|reported| {
-        let sections = sections(reported.most, &reported.all, &reported.one);
-        region(places, reported, &reported.one, sections.as_ref())
-    });
-    sorted(regions.collect())
+    sorted(reported.iter().map(|reported| region(places, reported, &reported.one)))
 }
 
 /// Regions of two runs, with all threads and with one thread, the longest first.
@@ -24,28 +20,21 @@ pub fn of_runs(all: &[Reported], one: &[Reported], places: &RegionLocations) -> 
     let one: HashMap<_, _> = one.iter().map(|reported| (place(reported), reported)).collect();
     let regions = all.iter().map(|reported| {
         let sums = one.get(&place(reported)).map_or_else(ExecutionSums::default, |one| one.all);
-        let sections = sections(reported.most, &reported.all, &sums);
-        region(places, reported, &sums, sections.as_ref())
+        region(places, reported, &sums)
     });
-    sorted(regions.collect())
+    sorted(regions)
 }
 
-fn sorted(mut regions: Vec<RegionReport>) -> Vec<RegionReport> {
+fn sorted(regions: impl Iterator<Item = RegionReport>) -> Vec<RegionReport> {
+    let mut regions: Vec<RegionReport> = regions.collect();
     regions.sort_by_key(|region| std::cmp::Reverse(region.total_ns));
     regions
 }
 
-fn sections(most: u32, all: &ExecutionSums, one: &ExecutionSums) -> Option<Sections> {
-    Sections::of(one.executed(1)?, all.executed(most)?)
-}
-
-fn region(
-    places: &RegionLocations,
-    reported: &Reported,
-    one: &ExecutionSums,
-    sections: Option<&Sections>,
-) -> RegionReport {
+fn region(places: &RegionLocations, reported: &Reported, one: &ExecutionSums) -> RegionReport {
     let all = &reported.all;
+    let executed = one.executed(1).zip(all.executed(reported.most));
+    let sections = executed.and_then(|(one, all)| Sections::of(one, all));
     let lost = lost(reported.most, all, one);
     RegionReport {
         place: places.place(reported),
@@ -56,12 +45,12 @@ fn region(
         windows: reported.windows,
         settled_ns: reported.settled_at,
         cause: lost.and_then(|lost| lost.cause()),
-        model_threads: sections.map(|sections| sections.advise(reported.most)),
+        model_threads: sections.as_ref().map(|sections| sections.advise(reported.most)),
         executions: all.count,
         mean_ns: all.mean(all.wall),
         executions_one: one.count,
         mean_one_ns: one.mean(one.wall),
-        inside_share: sections.map(Sections::share),
+        inside_share: sections.as_ref().map(Sections::share),
         sections_lost: lost.map(|lost| lost.sections),
         resource_lost: lost.and_then(|lost| lost.resource),
         idle_lost: lost.map(|lost| lost.idle),

@@ -2,7 +2,7 @@
 
 use super::advice::{Advice, Cap, Most, ScalingLimit, Standing, ThreadCountRow};
 use super::command::has_place;
-use crate::columns::{TableColumn, rows};
+use crate::columns::{self, TableColumn, rows};
 use colocate_figures::stats::{Estimate, Interval};
 use colocate_figures::table::aligned;
 use colocate_machine::printable;
@@ -135,8 +135,6 @@ pub struct ThreadsReport {
 impl ThreadsReport {
     /// A report before any run.
     pub fn new(command: Vec<String>, allowed: Allowed) -> Self {
-        let regions = Vec::new();
-        let notes = Vec::new();
         Self {
             version: VERSION,
             command,
@@ -147,32 +145,24 @@ impl ThreadsReport {
             status: None,
             advice: None,
             reason: None,
-            regions,
-            notes,
+            regions: Vec::new(),
+            notes: Vec::new(),
         }
     }
 
     /// The report as text.
     pub fn text(&self) -> String {
         let mut text = format!("{}\n", printable(&self.command.join(" ")));
-        let _ = writeln!(
-            text,
-            "at most {}: {}",
-            threads(self.allowed.most.threads),
-            cap(&self.allowed)
-        );
+        let most = threads(self.allowed.most.threads);
+        let _ = writeln!(text, "at most {most}: {}", cap(&self.allowed));
         if let Some(advice) = &self.advice {
             self.runs(&mut text, advice);
         }
         for region in self.regions.iter().take(SHOWN) {
             text.push_str(&if self.advice.is_some() { watched(region) } else { learnt(region) });
         }
-        if self.regions.len() > SHOWN {
-            let _ = writeln!(
-                text,
-                "and {} regions more, in the JSON report",
-                self.regions.len() - SHOWN
-            );
+        if let Some(more @ 1..) = self.regions.len().checked_sub(SHOWN) {
+            let _ = writeln!(text, "and {more} regions more, in the JSON report");
         }
         for note in &self.notes {
             let _ = writeln!(text, "note: {}", printable(note));
@@ -204,36 +194,25 @@ impl ThreadsReport {
             return format!("why is unknown: {seen}");
         };
         let what = match cause {
-            RunCause::Region(LossCause::CriticalSections) => {
-                "critical sections of its regions take"
-            }
-            RunCause::Region(LossCause::SharedResource) => {
-                "a shared resource, as the memory is, takes"
-            }
-            RunCause::Region(LossCause::Idle) => {
-                "begin, end and waiting for the last in its regions take"
-            }
             RunCause::Serial => "what is outside of its parallel regions takes",
+            RunCause::Region(cause) => match cause {
+                LossCause::CriticalSections => "critical sections of its regions take",
+                LossCause::SharedResource => "a shared resource, as the memory is, takes",
+                LossCause::Idle => "begin, end and waiting for the last in its regions take",
+            },
         };
         format!("{what} {} of the threads' time", percent(share))
     }
 
-    /// Largest substantial loss of the threads' time; `None` if no region was watched, or if no run
-    /// with all threads has ended.
+    /// Largest substantial loss of time; `None` without watched regions or a run with all threads.
     pub fn found_reason(&self) -> Option<Reason> {
-        let all = self
-            .advice
-            .as_ref()?
-            .rows
-            .iter()
-            .find(|row| row.threads == self.allowed.most.threads)?;
+        let mut rows = self.advice.as_ref()?.rows.iter();
+        let all = rows.find(|row| row.threads == self.allowed.most.threads)?;
         let run_ns = 1e9 * all.seconds?.value;
         // a century of ns is below 2^62, and shares need no more than 53 bits
         let sum = |of: fn(&RegionReport) -> Option<f64>| -> f64 {
-            self.regions
-                .iter()
-                .map(|region| of(region).unwrap_or(0.0) * region.total_ns as f64)
-                .sum()
+            let regions = self.regions.iter();
+            regions.map(|region| of(region).unwrap_or(0.0) * region.total_ns as f64).sum()
         };
         let inside = sum(|_| Some(1.0));
         if inside <= 0.0 {
@@ -288,7 +267,7 @@ impl ThreadsReport {
 }
 
 fn threads(count: u32) -> String {
-    format!("{count} thread{}", if count == 1 { "" } else { "s" })
+    columns::threads(count as usize)
 }
 
 fn cap(allowed: &Allowed) -> String {
@@ -369,11 +348,8 @@ fn parts(region: &RegionReport) -> String {
     }
     let several = region.most > 1;
     if let Some(share) = region.sections_lost.filter(|share| several && *share >= 0.005) {
-        parts.push(format!(
-            "{} threads lose {} of theirs at critical sections",
-            region.most,
-            percent(share)
-        ));
+        let lost = percent(share);
+        parts.push(format!("{} threads lose {lost} of theirs at critical sections", region.most));
     }
     if let Some(growth) = region.growth.filter(|growth| several && *growth >= GROWTH) {
         parts.push(format!(
@@ -381,10 +357,8 @@ fn parts(region: &RegionReport) -> String {
         ));
     }
     if let Some(share) = region.idle_lost.filter(|share| several && *share >= 0.05) {
-        parts.push(format!(
-            "{} of their time is begin, end and waiting for the last",
-            percent(share)
-        ));
+        let idle = percent(share);
+        parts.push(format!("{idle} of their time is begin, end and waiting for the last"));
     }
     if parts.is_empty() { "nothing was seen of its threads".to_owned() } else { parts.join("; ") }
 }

@@ -66,10 +66,8 @@ pub fn study(
     report.advice = Some(advise(&tried, most).ok_or_else(|| too_long(limit_s))?);
     report.complete = Some(complete);
     report.limit_s = Some(limit_s);
-    let alone = tried
-        .iter()
-        .find(|tried| tried.threads == 1)
-        .and_then(|tried| tried.seconds.last().copied());
+    let alone = tried.iter().find(|tried| tried.threads == 1);
+    let alone = alone.and_then(|tried| tried.seconds.last().copied());
     // The time of one thread is not waited for if its run was ended before.
     let needed = alone.map_or(usual, |alone| if most > 1 { usual + alone } else { usual });
     // Twice, since watched runs take longer.
@@ -83,10 +81,9 @@ pub fn study(
 }
 
 fn too_long(limit_s: f64) -> anyhow::Error {
-    let message = format!(
+    anyhow::anyhow!(
         "expected several whole runs within {limit_s} s, found none that counts: raise --limit-s, or give the program less to do"
-    );
-    anyhow::Error::msg(message)
+    )
 }
 
 /// Makes further runs with reports by OpenMP on its regions, with all threads and then with one
@@ -133,8 +130,7 @@ fn watched(
     Ok(())
 }
 
-/// Makes one run, ended after `cut` seconds or when the time is over. Afterwards no process of its
-/// process group runs on.
+/// Makes one run, of at most `cut` and `left` seconds, and ends its process group.
 fn whole(
     mut command: Command,
     cut: Option<f64>,
@@ -155,44 +151,33 @@ fn whole(
     let (ChildEnd { at, waited, .. }, asked) = ended?;
     let seconds = at.duration_since(begin).as_secs_f64();
     match asked {
-        Some(TerminationReason::Stop) => {
-            Err(exit::stopped("stopped before anything was measured".to_owned()))
-        }
+        Some(true) => Err(exit::stopped("stopped before anything was measured".to_owned())),
         // The time for all runs ended before that of this run.
-        Some(TerminationReason::Time) if until >= left => Ok(Ended::Late),
-        Some(TerminationReason::Time) => Ok(Ended::Cut(until)),
+        Some(false) if until >= left => Ok(Ended::Late),
+        Some(false) => Ok(Ended::Cut(until)),
         None if waited.status == 0 => Ok(Ended::Done(seconds)),
-        None => {
-            let status = waited.status;
-            anyhow::bail!(
-                "the program ended with status {status} with {threads} threads: expected 0"
-            )
-        }
+        None => anyhow::bail!(
+            "the program ended with status {} with {threads} threads: expected 0",
+            waited.status
+        ),
     }
 }
 
-/// Reason why a program was terminated.
-#[derive(Clone, Copy)]
-enum TerminationReason {
-    Stop,
-    Time,
-}
-
 /// Waits for the end of a program. Sends SIGTERM when the time is over or a signal arrives, and
-/// SIGKILL after [`GRACE`].
+/// SIGKILL after [`GRACE`]. Returns whether it was a signal, if the program was asked to end.
 fn wait(
     pid: Pid,
     begin: Instant,
     patience: Duration,
     stop: &AtomicBool,
-) -> anyhow::Result<(ChildEnd, Option<TerminationReason>)> {
+) -> anyhow::Result<(ChildEnd, Option<bool>)> {
     let ends = children::ends(&[pid]);
-    let mut asked: Option<(TerminationReason, Instant)> = None;
+    let mut asked: Option<(bool, Instant)> = None;
     loop {
         // At least a millisecond: the loop must not spin once the time is over.
         let rest = patience.saturating_sub(begin.elapsed()).clamp(Duration::from_millis(1), POLL);
         match ends.recv_timeout(rest) {
-            Ok(end) => return Ok((end?, asked.map(|(why, _)| why))),
+            Ok(end) => return Ok((end?, asked.map(|(by_signal, _)| by_signal))),
             Err(RecvTimeoutError::Disconnected) => anyhow::bail!("cannot wait for the program"),
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -200,14 +185,12 @@ fn wait(
             Some((_, since)) if since.elapsed() > GRACE => children::kill_group(pid),
             Some(_) => {}
             None => {
-                let why = if stop.load(Ordering::Relaxed) {
+                let by_signal = stop.load(Ordering::Relaxed);
+                if by_signal {
                     output::remark("sending the program SIGTERM");
-                    Some(TerminationReason::Stop)
-                } else {
-                    (begin.elapsed() >= patience).then_some(TerminationReason::Time)
-                };
-                if let Some(why) = why {
-                    asked = Some((why, Instant::now()));
+                }
+                if by_signal || begin.elapsed() >= patience {
+                    asked = Some((by_signal, Instant::now()));
                     children::terminate_group(pid);
                 }
             }

@@ -1,6 +1,6 @@
 //! Kinds of cores on which the processes of a row run.
 
-use colocate_machine::{Machine, Nanos, PuNr};
+use colocate_machine::{Machine, Nanos, Pu, PuNr};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -22,20 +22,14 @@ pub struct KindShare<'a> {
 impl Kinds {
     /// Kinds of a machine's cores; empty if the machine is unknown or has one kind.
     pub fn of(machine: Option<&Machine>) -> Self {
-        let kind = |machine: &Machine, pu: &colocate_machine::Pu| {
-            let kind = machine.cores[pu.core.idx()].kind;
-            (pu.os, machine.kinds[kind.idx()].name.clone())
+        let Some(machine) = machine.filter(|machine| machine.kinds.len() > 1) else {
+            return Self::default();
         };
-        let differ = machine.filter(|machine| machine.kinds.len() > 1);
-        Self(
-            differ
-                .map(|machine: &Machine| machine.pus.iter().map(|pu| kind(machine, pu)).collect())
-                .unwrap_or_default(),
-        )
+        let kind = |pu: &Pu| &machine.kinds[machine.cores[pu.core.idx()].kind.idx()];
+        Self(machine.pus.iter().map(|pu| (pu.os, kind(pu).name.clone())).collect())
     }
 
-    /// Share of the time on each kind, largest first; empty where all kinds are alike or nothing
-    /// ran.
+    /// Share of the time on each kind, largest first; empty if all are alike or nothing ran.
     pub fn shares(&self, places: &BTreeMap<PuNr, Nanos>) -> Vec<KindShare<'_>> {
         let mut ran: BTreeMap<&str, Nanos> = BTreeMap::new();
         for (pu, time) in places {
@@ -45,9 +39,8 @@ impl Kinds {
         }
         let sum = ran.values().fold(Nanos::ZERO, |sum, time| sum + *time).as_secs_f64();
         let known = ran.into_iter().filter(|_| sum > 0.0);
-        let mut shares: Vec<KindShare<'_>> = known
-            .map(|(kind, time): (_, Nanos)| KindShare { kind, share: time.as_secs_f64() / sum })
-            .collect();
+        let shares = known.map(|(kind, time)| KindShare { kind, share: time.as_secs_f64() / sum });
+        let mut shares: Vec<KindShare<'_>> = shares.collect();
         shares.sort_by(|one, other| other.share.total_cmp(&one.share));
         shares
     }

@@ -2,7 +2,7 @@
 
 use super::forest::{ProcessFilter, rows};
 use super::watch::listed;
-use super::{Args, PollSchedule, sleep_until};
+use super::{Args, follow};
 use crate::exit;
 use crate::output::{self, Redraw};
 use crate::stop::stop_flag;
@@ -28,7 +28,6 @@ use std::fmt::Write;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
 
 /// Most threads in a picture: those with most communication. Chosen: a line of 100 characters.
 const MOST_THREADS: usize = 32;
@@ -122,45 +121,31 @@ struct Amount {
 /// Shows heat maps until all processes have ended.
 pub fn main(args: &Args, choice: ProcessFilter) -> anyhow::Result<ExitCode> {
     if choice.is_any() {
-        return Err(exit::usage(
-            "expected -p, -u or --name with --matrix, found none of them".into(),
-        ));
+        let message = "expected -p, -u or --name with --matrix, found none of them";
+        return Err(exit::usage(message.into()));
     }
     let mut threads = WatchedThreads::begin(choice)?;
     let stop = stop_flag()?;
     let mut terminal = if args.json { None } else { Redraw::of_stdout()? };
     let begun = now();
-    let mut pace = PollSchedule::of(args.interval);
     let mut last = Nanos::ZERO;
-    for number in 1.. {
-        loop {
-            sleep_until(begun + pace.due(), stop)?;
-            threads.look();
-            let at = now().saturating_sub(begun);
-            if pace.made(at) || stop.load(Ordering::Relaxed) || threads.living.is_empty() {
-                break;
-            }
-        }
-        let is_last = stop.load(Ordering::Relaxed) || threads.living.is_empty();
+    let poll = |threads: &mut WatchedThreads| {
+        threads.look();
+        threads.living.is_empty()
+    };
+    follow(args, stop, &mut threads, poll, |threads, number, is_last| {
         if is_last && number > 1 && !args.json {
             // Little has happened since the last picture, which stays on the screen.
-            break;
+            return Ok(false);
         }
         let at = now().saturating_sub(begun);
         let line = threads.line(at, at.saturating_sub(std::mem::replace(&mut last, at)));
-        let goes_on = match (&mut terminal, args.json) {
-            (_, true) => output::print(&printable::json_line(&line))?,
-            (None, false) => output::print(&picture(&line))?,
-            (Some(terminal), false) => {
-                terminal.draw(&picture(&line))?;
-                true
-            }
-        };
-        let over = is_last || args.count.is_some_and(|count| number >= count);
-        if !goes_on || over {
-            break;
+        match (&mut terminal, args.json) {
+            (_, true) => output::print(&printable::json_line(&line)),
+            (None, false) => output::print(&picture(&line)),
+            (Some(terminal), false) => terminal.draw(&picture(&line)).map(|()| true),
         }
-    }
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -189,12 +174,10 @@ impl WatchedThreads {
                 other.why
             );
         }
-        for (source, why) in
-            [(Source::Sharing, sharing.as_ref().err()), (Source::WakeUps, wake_ups.as_ref().err())]
-        {
-            if let Some(why) = why {
-                output::remark(&format!("cannot report {}, because {}", source.reports(), why.why));
-            }
+        let refused = sharing.as_ref().err().map(|why| (Source::Sharing, why));
+        let refused = refused.or(wake_ups.as_ref().err().map(|why| (Source::WakeUps, why)));
+        if let Some((source, why)) = refused {
+            output::remark(&format!("cannot report {}, because {}", source.reports(), why.why));
         }
         let here = read::load("live").context("cannot read this machine")?;
         let costs =
@@ -284,10 +267,8 @@ impl WatchedThreads {
     fn reports(&mut self) -> SourceReports {
         let mut of: Vec<_> = self.living.values().map(|(task, _)| (*task, Nanos::ZERO)).collect();
         of.sort_unstable_by_key(|(task, _)| task.id);
-        let mut tasks: Vec<SeenTask> = of
-            .iter()
-            .map(|(task, at): &(TaskRef, Nanos)| SeenTask::new(task.id, "".into(), *at))
-            .collect();
+        let tasks = of.iter().map(|(task, at)| SeenTask::new(task.id, "".into(), *at));
+        let mut tasks: Vec<SeenTask> = tasks.collect();
         let mut reports = SourceReports::NONE;
         let machine = self.machine.clone();
         let mut quantum = QuantumTasks {
@@ -311,28 +292,16 @@ impl WatchedThreads {
         );
         let new = seen::since(&now, &self.before);
         self.before = now;
-        MatrixRecord {
-            version: VERSION,
-            at_ns,
-            took_ns,
-            threads: self
-                .living
-                .values()
-                .map(|(task, name): &(TaskRef, String)| {
-                    let TaskRef { id, pid, tid } = *task;
-                    MatrixThread { task: id, pid, tid, name: name.clone() }
-                })
-                .collect(),
-            wake_ups,
-            sharing,
-            pairs: new
-                .pairs()
-                .map(|((a, b), sum): ((TaskId, TaskId), f64)| Amount {
-                    tasks: [a, b],
-                    seconds: sum / took_ns.as_secs_f64(),
-                })
-                .collect(),
-        }
+        let threads = self.living.values().map(|(TaskRef { id, pid, tid }, name)| MatrixThread {
+            task: *id,
+            pid: *pid,
+            tid: *tid,
+            name: name.clone(),
+        });
+        let took = took_ns.as_secs_f64();
+        let pairs = new.pairs().map(|((a, b), sum)| Amount { tasks: [a, b], seconds: sum / took });
+        let (threads, pairs) = (threads.collect(), pairs.collect());
+        MatrixRecord { version: VERSION, at_ns, took_ns, threads, wake_ups, sharing, pairs }
     }
 }
 

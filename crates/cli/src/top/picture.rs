@@ -7,8 +7,7 @@ use colocate_policy::schedule::phases::JobPhase;
 /// Characters of a picture.
 pub const WIDTH: usize = 20;
 
-/// Phases of the `last` before `at`, earliest first: `-` serial, `=` parallel, `.` asleep, a space
-/// where unknown.
+/// Phases of the `last` before `at`: `-` serial, `=` parallel, `.` asleep, a space if unknown.
 pub fn picture(timeline: &Timeline, at: Nanos, last: Nanos) -> String {
     let slot = last.0 / WIDTH as u64;
     let of_slot = |back: u64| {
@@ -17,15 +16,13 @@ pub fn picture(timeline: &Timeline, at: Nanos, last: Nanos) -> String {
         let within = timeline.backwards().find(|it| it.from.0 <= middle)?;
         (middle < within.to.0).then_some(within.phase)
     };
-    (1..=WIDTH as u64)
-        .rev()
-        .map(|back| match of_slot(back) {
-            Some(JobPhase::Serial) => '-',
-            Some(JobPhase::Parallel) => '=',
-            Some(JobPhase::Asleep) => '.',
-            None => ' ',
-        })
-        .collect()
+    let mark = |back| match of_slot(back) {
+        Some(JobPhase::Serial) => '-',
+        Some(JobPhase::Parallel) => '=',
+        Some(JobPhase::Asleep) => '.',
+        None => ' ',
+    };
+    (1..=WIDTH as u64).rev().map(mark).collect()
 }
 
 #[cfg(test)]

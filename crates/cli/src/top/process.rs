@@ -64,8 +64,7 @@ pub struct Poll<'a> {
 pub struct Activity {
     /// CPU time used.
     pub ran: Nanos,
-    /// Mean number of threads that had a PU or waited for one, without spin time; `None` if
-    /// unknown.
+    /// Mean number of threads with a PU or waiting for one, without spin time; `None` if unknown.
     pub runnable: Option<f64>,
     /// Mean number of spinning threads; `None` if unknown: they then count as runnable.
     pub spinning: Option<f64>,
@@ -116,8 +115,7 @@ impl PolledProcess {
         self.threads.len()
     }
 
-    /// Reads the activity of its threads since the previous poll; returns false if the process has
-    /// ended.
+    /// Reads its threads' activity since the previous poll; returns false if the process has ended.
     pub fn read(&mut self, poll: &mut Poll<'_>) -> bool {
         let Some(clock) = poll.states.process_time(self.pid) else { return false };
         self.ran = clock.saturating_sub(self.clock);
@@ -212,8 +210,7 @@ impl PolledProcess {
         }
     }
 
-    /// Threads that were runnable since the previous poll, with their times since the process is
-    /// sampled.
+    /// Threads runnable since the previous poll, with their times since the process is sampled.
     pub fn sampled(&mut self) -> impl Iterator<Item = (Tid, Tid, spun::RunAndWaitTime)> {
         let busy =
             self.threads.iter_mut().filter(|(_, thread)| thread.did.0 + thread.did.1 > Nanos::ZERO);

@@ -14,12 +14,10 @@ use std::collections::BTreeSet;
 /// Inverse share of the time between two polls: a process that runs for more is sampled. Chosen:
 /// half the share of a serial phase, to miss little of it.
 const BUSY: u64 = 10;
-/// Most events open at once; a running thread has an event for each CPU. Chosen: some tenths of a
-/// second to open all.
+/// Most events open at once, one a CPU for each thread. Chosen: opens in some tenths of a second.
 const MOST_EVENTS: usize = 16_384;
 
-/// Most events open at once with a limit of `files` descriptors: at most half of them, to leave
-/// room for files of /proc.
+/// Most events at once with a limit of `files`: at most half of it, to leave room for /proc.
 fn most_events(files: u64) -> usize {
     usize::try_from(files / 2).unwrap_or(usize::MAX).min(MOST_EVENTS)
 }

@@ -1,8 +1,8 @@
 //! Tables as text and JSON.
 
-use super::kinds::KindShare;
 use super::picture::picture;
 use super::watch::{TopRow, TopTable};
+use crate::columns::{few, seconds, unknown};
 use crate::output::{self, Redraw};
 use colocate_machine::{Nanos, printable};
 use std::fmt::Write;
@@ -22,8 +22,7 @@ const COLUMNS: [(&str, isize); 10] = [
 ];
 /// Blanks between two columns.
 const GAP: usize = 2;
-/// Columns that a narrow terminal leaves out, in this order, until [`COMMAND`] characters remain
-/// for the command.
+/// Columns that a narrow terminal leaves out, in this order, until a command has [`COMMAND`].
 const LEFT_OUT: [&str; 4] = ["last 2 s", "spinning", "CPU, s", "runnable"];
 /// Characters for a command on a narrow terminal: the length of `comm` and some more.
 const COMMAND: usize = 20;
@@ -31,11 +30,8 @@ const COMMAND: usize = 20;
 const PICTURED: Nanos = Nanos::from_secs(2);
 /// Lines of a terminal beside the rows: the heading, the number of rows left out, a free line.
 const OTHER_LINES: usize = 3;
-/// Most PUs in a row.
-const MOST_PUS: usize = 4;
 
-/// Destination of tables as text: a terminal, with each table in place of the previous, or lines
-/// below each other.
+/// A terminal, with each table in place of the previous, or lines below each other.
 pub struct Screen {
     terminal: Option<Redraw>,
     most: Option<usize>,
@@ -129,14 +125,14 @@ impl Shown {
     fn line(&self, table: &TopTable<'_>, line: &TopRow<'_>) -> String {
         let phase = line.timeline.now.map_or("?", |(phase, _)| phase.name());
         let cells = [
-            seconds(table.at),
+            seconds(Some(table.at)),
             line.pid.to_string(),
             line.threads.to_string(),
             number(line.runnable.get()),
             number(line.spinning.get()),
             phase.to_owned(),
             format!("{:.1}", percent(line.ran, table.took)),
-            seconds(line.cpu_time),
+            seconds(Some(line.cpu_time)),
             picture(line.timeline, table.at, PICTURED),
             on_pus(line),
         ];
@@ -149,11 +145,7 @@ impl Shown {
 
 /// A number of threads as text.
 fn number(of: Option<f64>) -> String {
-    of.map_or_else(|| "?".to_owned(), |of| format!("{of:.2}"))
-}
-
-fn seconds(time: Nanos) -> String {
-    format!("{:.2}", time.as_secs_f64())
+    of.map_or_else(unknown, |of| format!("{of:.2}"))
 }
 
 /// CPU time in percent of a PU.
@@ -165,15 +157,10 @@ fn percent(ran: Nanos, took: Nanos) -> f64 {
 
 /// PUs of a row: kinds of cores with their shares, then PU numbers.
 fn on_pus(line: &TopRow<'_>) -> String {
-    let kinds: Vec<String> = line
-        .kinds
-        .iter()
-        .map(|of: &KindShare<'_>| format!("{} {:.0} %", of.kind, of.share * 100.0))
-        .collect();
-    let shown = line.pus.iter().take(MOST_PUS).map(|pu| pu.0.to_string());
-    let more = (line.pus.len() > MOST_PUS).then(|| "…".to_owned());
-    let pus = shown.chain(more).collect::<Vec<_>>().join(" ");
-    if kinds.is_empty() { pus } else { format!("{} ({pus})", kinds.join(", ")) }
+    let kinds = line.kinds.iter().map(|of| format!("{} {:.0} %", of.kind, of.share * 100.0));
+    let kinds = kinds.collect::<Vec<_>>().join(", ");
+    let pus = few(&line.pus);
+    if kinds.is_empty() { pus } else { format!("{kinds} ({pus})") }
 }
 
 #[cfg(test)]

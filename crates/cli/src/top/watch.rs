@@ -31,6 +31,7 @@ const READ_AT_ONCE: u32 = 2_000;
 const MOST_ENDED: usize = 1_000;
 
 /// The watched processes and their rows.
+#[derive(Default)]
 pub struct WatchedProcesses {
     proc: PathBuf,
     choice: ProcessFilter,
@@ -168,24 +169,13 @@ impl WatchedProcesses {
             choice,
             states,
             samples,
-            listed: BTreeMap::new(),
             next_list: at,
-            row_of: BTreeMap::new(),
-            processes: BTreeMap::new(),
-            rows: BTreeMap::new(),
-            begun: at,
-            at,
-            table_at: at,
-            gone: Vec::new(),
-            denied: Vec::new(),
-            ended: Vec::new(),
+            ..Self::default()
         };
         watch.list()?;
         // The time to read the processes is no part of the first interval.
-        watch.begun = now();
-        watch.at = now();
-        watch.table_at = now();
-        Ok(watch)
+        let at = now();
+        Ok(Self { begun: at, at, table_at: at, ..watch })
     }
 
     /// Reads the activity of all processes since the last poll.
@@ -231,10 +221,9 @@ impl WatchedProcesses {
 
     /// The table to show now.
     pub fn table<'a>(&'a mut self, kinds: &'a Kinds) -> TopTable<'a> {
-        let mut intervals: BTreeMap<Pid, Interval> = BTreeMap::new();
-        for (pid, row) in &mut self.rows {
-            intervals.insert(*pid, std::mem::take(&mut row.interval));
-        }
+        let rows = self.rows.iter_mut();
+        let intervals: Vec<(Pid, Interval)> =
+            rows.map(|(pid, row)| (*pid, std::mem::take(&mut row.interval))).collect();
         let took = self.at.saturating_sub(self.table_at);
         self.table_at = self.at;
         let gone = std::mem::take(&mut self.gone);
@@ -254,8 +243,7 @@ impl WatchedProcesses {
         !self.choice.pids.is_empty() && self.rows.is_empty()
     }
 
-    /// Phases of all rows up to now, ended rows included, by name and PID; empty unless processes
-    /// were requested by PID.
+    /// Phases of all rows, ended ones too, by name and PID; empty unless requested by PID.
     pub fn phases(&self) -> Vec<(String, &Timeline)> {
         let rows = self.rows.iter().filter(|_| !self.choice.pids.is_empty());
         let living = rows.map(|(pid, row)| (format!("{} {pid}", row.name), &row.timeline));
@@ -310,18 +298,12 @@ impl WatchedProcesses {
         }
         let threads: u32 = self.row_of.keys().map(|pid| self.listed[pid].threads).sum();
         let reads = !self.choice.is_any() || threads <= READ_AT_ONCE;
-        for pid in self
-            .row_of
-            .keys()
-            .filter(|pid| !self.processes.contains_key(pid))
-            .copied()
-            .collect::<Vec<_>>()
-        {
-            let proc = &*self.proc;
+        let new = self.row_of.keys().filter(|pid| !self.processes.contains_key(pid)).copied();
+        for pid in new.collect::<Vec<_>>() {
             let states = &mut self.states;
-            let mut poll = Poll { proc, at: now(), took: Nanos::ZERO, states };
-            self.processes
-                .extend(PolledProcess::new(pid, &mut poll, reads).map(|process| (pid, process)));
+            let mut poll = Poll { proc: &self.proc, at: now(), took: Nanos::ZERO, states };
+            let process = PolledProcess::new(pid, &mut poll, reads);
+            self.processes.extend(process.map(|process| (pid, process)));
         }
         self.end_rows();
         for pid in self.row_of.values().filter(|row| self.processes.contains_key(row)) {
@@ -356,9 +338,8 @@ impl WatchedProcesses {
         let new: Vec<Pid> =
             denied.map(|(pid, _)| *pid).filter(|pid| !self.denied.contains(pid)).collect();
         self.denied.extend(&new);
-        new.into_iter()
-            .map(|pid| format!("threads of process {pid} must not be read: its user or root can"))
-            .collect()
+        let line = |pid| format!("threads of process {pid} must not be read: its user or root can");
+        new.into_iter().map(line).collect()
     }
 }
 

@@ -31,8 +31,7 @@ use colocate_figures::stats::{
 use fit::Fit;
 use serde::Serialize;
 
-/// Slowdown taken as equal, in favour of fewer threads. Chosen: below it, PUs left to further
-/// programs are worth more.
+/// Slowdown taken as equal. Chosen: below it, PUs left to further programs are worth more.
 pub const TOLERANCE: f64 = 0.02;
 /// Ratio to the best number's slowest run from which on a run may be ended. Chosen: noise of whole
 /// runs is far smaller.
@@ -46,8 +45,7 @@ pub const FIRST_CUT: f64 = 4.0;
 const CONFIDENCE: f64 = 0.99;
 /// Least runs with every number. Chosen: the fewest with a meaningful spread.
 const LEAST_RUNS: usize = 3;
-/// Most runs with a number. Chosen: an interval of ten runs is half as wide as an interval of three
-/// or less.
+/// Most runs with a number. Chosen: an interval of ten is at most half as wide as one of three.
 const MOST_RUNS: usize = 10;
 /// Least ratio of two numbers between which a number is tried. Chosen: near its minimum a time
 /// changes by far less than the number.
@@ -81,21 +79,14 @@ pub struct Most {
 }
 
 impl Most {
-    /// The most threads on `pus` PUs under a quota in PUs (rounded down, but not below 1) and
-    /// limits.
+    /// The most threads on `pus` PUs under a quota in PUs, rounded down but at least 1, and limits.
     #[must_use]
     pub fn of(pus: u32, quota: Option<f64>, limit: Option<u32>, asked: Option<u32>) -> Self {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates
         let quota = quota.map(|pus| pus as u32);
-        let caps = [
-            (Some(pus), Cap::Mask),
-            (quota, Cap::Quota),
-            (limit, Cap::ThreadLimit),
-            (asked, Cap::Asked),
-        ];
-        let known = caps
-            .into_iter()
-            .filter_map(|(threads, by)| Some(Self { threads: threads?.max(1), by }));
+        let caps = [Some(pus), quota, limit, asked].into_iter();
+        let caps = caps.zip([Cap::Mask, Cap::Quota, Cap::ThreadLimit, Cap::Asked]);
+        let known = caps.filter_map(|(most, by)| Some(Self { threads: most?.max(1), by }));
         // Never without a limit: the mask is always known.
         known.min_by_key(|most| most.threads).unwrap_or(Self { threads: 1, by: Cap::Mask })
     }
@@ -200,10 +191,14 @@ pub fn cut_after(tried: &[ThreadCountRuns], threads: u32) -> Option<f64> {
     if runs(tried, threads).is_some_and(|tried| !tried.seconds.is_empty()) {
         return None;
     }
-    let means = tried.iter().filter_map(|tried| Some((tried, geometric_mean(&tried.seconds)?)));
-    let best = means.min_by(|a, b| a.1.total_cmp(&b.1))?.0;
+    let (best, _) = means(tried).min_by(|a, b| a.1.total_cmp(&b.1))?;
     let slowest = best.seconds.iter().copied().fold(0.0, f64::max);
     Some(slowest * if best.seconds.len() >= LEAST_RUNS { CUT } else { FIRST_CUT })
+}
+
+/// Mean seconds of the numbers with a whole run.
+fn means(tried: &[ThreadCountRuns]) -> impl Iterator<Item = (&ThreadCountRuns, f64)> {
+    tried.iter().filter_map(|tried| Some((tried, geometric_mean(&tried.seconds)?)))
 }
 
 /// Powers of two below `most`, and `most`.
@@ -229,17 +224,15 @@ fn fewest(
         Some(found) if found.cut_s.is_some() => None,
         Some(found) => Some((found.seconds.len(), threads)),
     });
-    let waiting = waiting.filter(|(runs, _)| *runs < enough);
-    waiting
-        // Up and down in turn, so that drift affects all numbers alike.
-        .min_by_key(|&(runs, threads): &(usize, u32)| {
-            (runs, if runs % 2 == 0 { u32::MAX - threads } else { threads })
-        })
-        .map(|(_, threads)| threads)
+    // Up and down in turn, so that drift affects all numbers alike.
+    let turn = |&(runs, threads): &(usize, u32)| {
+        (runs, if runs % 2 == 0 { u32::MAX - threads } else { threads })
+    };
+    let next = waiting.filter(|(runs, _)| *runs < enough).min_by_key(turn);
+    next.map(|(_, threads)| threads)
 }
 
-/// A number beside the best one with too few runs, or half-way to the neighbour that is further by
-/// ratio.
+/// A number beside the best with too few runs, or half-way to the neighbour further by ratio.
 fn between(advice: &Advice, tried: &[ThreadCountRuns]) -> Option<u32> {
     let started = advice.rows.iter().map(|row| row.threads);
     if let Some(again) = fewest(started, tried, LEAST_RUNS) {
@@ -260,11 +253,10 @@ fn between(advice: &Advice, tried: &[ThreadCountRuns]) -> Option<u32> {
 /// Advice from the runs; `None` before the first whole run.
 #[must_use]
 pub fn advise(tried: &[ThreadCountRuns], most: u32) -> Option<Advice> {
-    let means = tried.iter().filter_map(|tried| Some((tried, geometric_mean(&tried.seconds)?)));
-    let best = means.clone().min_by(|a, b| a.1.total_cmp(&b.1))?.0;
+    let (best, _) = means(tried).min_by(|a, b| a.1.total_cmp(&b.1))?;
     let mut rows: Vec<ThreadCountRow> = tried.iter().map(|tried| row(tried, best)).collect();
     rows.sort_by_key(|row| row.threads);
-    let times: Vec<(u32, f64)> = means.map(|(tried, mean)| (tried.threads, mean)).collect();
+    let times: Vec<(u32, f64)> = means(tried).map(|(tried, mean)| (tried.threads, mean)).collect();
     // Rows are in the order of threads: the first one is the smallest.
     let good = rows.iter().find(|row| matches!(row.standing, Standing::Best | Standing::AsGood));
     let candidate = good.map_or(most, |row| row.threads);
@@ -287,8 +279,7 @@ fn is_worse(row: &ThreadCountRow) -> bool {
     matches!(row.standing, Standing::Worse | Standing::Cut)
 }
 
-/// Whether `candidate` is shown to be no worse than `most`: directly, or because the best number,
-/// which it equals, is better.
+/// Whether `candidate` is shown to be no worse than `most`, or equals a best that is better.
 fn is_shown(tried: &[ThreadCountRuns], best: &ThreadCountRuns, candidate: u32, most: u32) -> bool {
     let Some(all) = runs(tried, most) else { return false };
     if all.cut_s.is_some() {
