@@ -155,12 +155,8 @@ const NAMED: usize = 3;
 
 /// Processes by name and PID, the first few of many.
 fn named(proc: &Proc, pids: &[Pid]) -> String {
-    let mut named = pids
-        .iter()
-        .take(NAMED)
-        .map(|pid: &Pid| format!("{} ({pid})", name(proc, *pid)))
-        .collect::<Vec<_>>()
-        .join(", ");
+    let first = pids.iter().take(NAMED).map(|pid| format!("{} ({pid})", name(proc, *pid)));
+    let mut named = first.collect::<Vec<_>>().join(", ");
     if pids.len() > NAMED {
         named += &format!(" and {} more", pids.len() - NAMED);
     }

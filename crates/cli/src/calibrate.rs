@@ -19,7 +19,7 @@ use crate::measure::beside::{KernelBench, LocalBench};
 use crate::measure::harness::{self, by_cell, rounds};
 use crate::measure::scenarios::{self, MeasurementSettings};
 use crate::{exit, idle, input, output};
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use cells::{Cell, Lengths, ThisMachine};
 use colocate_files::{Dir, FileMode, kernel};
 use colocate_machine::calibrated::{
@@ -83,10 +83,6 @@ pub struct Args {
 const SEED: u64 = 1;
 /// Most pairs of PUs between which a line is passed: all of 128 PUs, of more a random subset.
 const MOST_PAIRS: usize = 8_192;
-/// Rounds of passing lines, before and after: more for few pairs.
-const fn line_rounds(pairs: usize) -> u32 {
-    if pairs <= 128 { 9 } else { 3 }
-}
 
 /// Runs `colocate calibrate`.
 pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
@@ -153,11 +149,9 @@ fn known_well(args: &Args, machine: &Machine) -> anyhow::Result<Exact> {
 fn imported(path: &Path, here: &Machine) -> anyhow::Result<Exact> {
     let KnownMachine { machine, performance, calibration, .. } =
         read::load(&path.to_string_lossy())?;
+    let path = path.display();
     let wrong = |what: &str, here: &str, found: &str| {
-        anyhow::anyhow!(
-            "{}: expected {what} of this machine, {here}, found {found}",
-            path.display()
-        )
+        anyhow!("{path}: expected {what} of this machine, {here}, found {found}")
     };
     // An unknown processor is not compared.
     if let (Some(here), Some(found)) = (&here.processor, &machine.processor)
@@ -172,8 +166,7 @@ fn imported(path: &Path, here: &Machine) -> anyhow::Result<Exact> {
     }
     if performance.is_none() && calibration.is_none() {
         bail!(
-            "{}: expected measurements, as `colocate calibrate` keeps them, found a machine without any",
-            path.display()
+            "{path}: expected measurements, as `colocate calibrate` keeps them, found a machine without any"
         );
     }
     Ok(Exact { performance, calibration, ..Exact::new(machine, None) })
@@ -377,7 +370,8 @@ fn lines(
         random.shuffle(&mut cells);
         cells.truncate(MOST_PAIRS);
     }
-    let repeat = line_rounds(cells.len());
+    // More rounds for few pairs.
+    let repeat = if cells.len() <= 128 { 9 } else { 3 };
     here.lengths.of_pairs(cells.len() * repeat as usize);
     let taken = by_cell(rounds(here, &cells, repeat, random, false)?, cells.len());
     let latency = |(cell, samples): (&Cell, &figures::CellSamples)| {

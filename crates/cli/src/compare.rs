@@ -166,7 +166,8 @@ impl RunningComparison {
                 self.warn_if_busy(before);
             }
             let run = self.one(number, slot, before)?;
-            self.session.keep(run)?;
+            self.session.state.runs.push(run);
+            self.session.save()?;
         }
         Ok(())
     }
@@ -197,7 +198,8 @@ impl RunningComparison {
                     files.log.display(),
                     self.session.resume_command,
                 );
-                self.session.keep_failure(run)?;
+                self.session.state.failures.push(run);
+                self.session.save()?;
                 Err(anyhow::Error::msg(line))
             }
         }
@@ -205,12 +207,9 @@ impl RunningComparison {
 
     fn stopped(&self) -> anyhow::Error {
         let state = &self.session.state;
-        exit::stopped(format!(
-            "stopped after {} of {} runs; go on with `{}`",
-            state.runs.len(),
-            state.settings.total_runs(),
-            self.session.resume_command,
-        ))
+        let [done, all] = [state.runs.len(), state.settings.total_runs()];
+        let resume = &self.session.resume_command;
+        exit::stopped(format!("stopped after {done} of {all} runs; go on with `{resume}`"))
     }
 
     fn show(&self, slot: order::Slot) {

@@ -5,7 +5,7 @@ use crate::report::{HostTotals, Report};
 use colocate_act::launch::Command;
 use colocate_act::rundir;
 use colocate_engine::{HostError, KnownJob, Meanwhile};
-use colocate_evidence::Observation;
+use colocate_evidence::{Observation, Source, SourceSet};
 use colocate_files::Dir;
 use colocate_host::{GRACE, LinuxHost, Sampling, Setup};
 use colocate_linux::sys;
@@ -39,6 +39,31 @@ pub fn setup(commands: Vec<Command>) -> anyhow::Result<Setup> {
         run_dirs: run_dirs(),
         proc: PathBuf::from("/proc"),
     })
+}
+
+/// Evidence to count and report beside the policy's.
+#[derive(clap::Args)]
+pub struct Requests {
+    /// Count which threads wake which, and report it; costs up to a microsecond for each wake-up (docs/reference/wake-ups.md)
+    #[arg(long)]
+    pub wake_ups: bool,
+
+    /// Sample which threads use the same memory, and report it; costs 250 samples for each second of CPU time (docs/reference/sharing.md)
+    #[arg(long)]
+    pub sharing: bool,
+}
+
+impl Requests {
+    /// The requested sources.
+    pub fn sources(&self) -> SourceSet {
+        chosen(&[(Source::WakeUps, self.wake_ups), (Source::Sharing, self.sharing)])
+    }
+}
+
+/// The sources that are chosen.
+pub fn chosen(all: &[(Source, bool)]) -> SourceSet {
+    let chosen = all.iter().filter(|(_, is_chosen)| *is_chosen);
+    SourceSet::of(&chosen.map(|(source, _)| *source).collect::<Vec<_>>())
 }
 
 /// A job of which nothing is known but its name.

@@ -342,14 +342,9 @@ fn table(
     let mut text = String::new();
     let mut cores: Vec<u32> = usable.iter().map(|&pu| machine.core_of(pu).0).collect();
     cores.dedup();
-    let _ = writeln!(
-        text,
-        "machine  {}: {} of {} PUs on {} cores",
-        printable(&machine.name),
-        usable.len(),
-        machine.pus.len(),
-        cores.len()
-    );
+    let name = printable(&machine.name);
+    let [used, all, cores] = [usable.len(), machine.pus.len(), cores.len()];
+    let _ = writeln!(text, "machine  {name}: {used} of {all} PUs on {cores} cores");
     if let Some(quota) = seen.usable.as_ref().and_then(|usable| usable.quota) {
         let _ = writeln!(text, "quota    all threads together may use {quota}");
     }

@@ -30,7 +30,7 @@ pub const VERSION: u32 = 4;
 /// Planned and actual place of every task, end of each job and, with quanta, co-runners and speed of each job. Times
 /// called `at`, `created` and `ended` count from the launch. Fields known to few commands are `None` or empty under the rest.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub struct Report {
     /// Format version, [`VERSION`].
     #[cfg_attr(feature = "schema", schemars(extend("const" = VERSION)))]
@@ -339,17 +339,10 @@ impl Report {
         Self {
             version: VERSION,
             colocate: env!("CARGO_PKG_VERSION"),
-            summary: None,
             machine: totals.machine,
             policy,
             turnaround_ns: last.ended.iter().map(|end| end.at).max().unwrap_or(Nanos::ZERO),
-            quantum_ns: None,
-            quanta: None,
-            watch_ns: None,
-            predicted: None,
-            state: None,
             jobs,
-            shared_core: Vec::new(),
             tasks,
             forgotten_tasks: totals.host.forgotten,
             most_tasks_at_once: totals.host.most_living,
@@ -357,9 +350,8 @@ impl Report {
             wake_ups: last.reports.wake_ups.clone(),
             sharing: last.reports.sharing.clone(),
             evidence: grants.iter().map(Evidence::of).collect(),
-            plans: Vec::new(),
-            notes: Vec::new(),
             host: totals.host,
+            ..Self::default()
         }
     }
 

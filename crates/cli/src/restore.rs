@@ -31,7 +31,7 @@ pub struct Args {
 
 /// Outcome for one journal.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 pub struct RestoreOutcome {
     /// File of the journal.
     journal: PathBuf,
@@ -84,16 +84,11 @@ fn undo(found: FoundJournal, dry: bool) -> RestoreOutcome {
     let proc = Path::new("/proc");
     let mut done = RestoreOutcome {
         journal: path,
-        trouble: None,
         spoilt: matches!(journal, Err(FoundError::Spoilt(_))),
         // A journal under creation is still empty, but its name contains its owner.
         alive: owner.is_some_and(|owner| restore::is_alive(owner, proc)),
-        original: None,
-        stopped: Vec::new(),
-        stopped_trouble: None,
-        threads: Vec::new(),
-        idle: Vec::new(),
         searched: true,
+        ..RestoreOutcome::default()
     };
     let journal = journal.map_err(|why| done.trouble = Some(why.to_string())).ok();
     done.original = journal.as_ref().map(|journal| journal.original.to_string());

@@ -8,7 +8,7 @@ pub mod jobs;
 pub mod server;
 mod stolen;
 
-use crate::launch::{self, Notes};
+use crate::launch::{self, Notes, Requests};
 use crate::policies::{self, Policies};
 use crate::report::summary::Comparing;
 use crate::report::{ProgramInfo, Report};
@@ -100,13 +100,8 @@ pub struct RunOptions {
     #[arg(long, value_name = "S", default_value = "2", value_parser = |text: &str| args::seconds(text, 0.1..=60.0))]
     pub watch_s: Nanos,
 
-    /// Count which threads wake which, and report it; costs up to a microsecond for each wake-up (docs/reference/wake-ups.md)
-    #[arg(long)]
-    pub wake_ups: bool,
-
-    /// Sample which threads use the same memory, and report it; costs 250 samples for each second of CPU time (docs/reference/sharing.md)
-    #[arg(long)]
-    pub sharing: bool,
+    #[command(flatten)]
+    requests: Requests,
 
     /// Keep to the policy even where programs do less under it than under the kernel alone (docs/reference/guard.md)
     #[arg(long)]
@@ -167,9 +162,6 @@ impl RunOptions {
         policy: &dyn Policy,
         name: &'a str,
     ) -> RunSettings<'a> {
-        let wake_ups = self.wake_ups.then_some(Source::WakeUps);
-        let sharing = self.sharing.then_some(Source::Sharing);
-        let reported: Vec<Source> = wake_ups.into_iter().chain(sharing).collect();
         let (until, progress) = match (self.no_guard, policy.period()) {
             (true, None) => (Until::Events, SourceSet::NONE),
             (true, Some(period)) => (Until::TimeOrEvents(period), SourceSet::NONE),
@@ -181,7 +173,7 @@ impl RunOptions {
             policy: name,
             until,
             watch: self.watch_s,
-            also: SourceSet::of(&reported).and(progress),
+            also: self.requests.sources().and(progress),
             without: SourceSet::NONE,
         }
     }
@@ -331,7 +323,7 @@ fn run(
 ) -> anyhow::Result<ExitCode> {
     let settle = Nanos::from_millis(args.settle_ms);
     let commands = jobs.iter().map(|job| job.command.clone()).collect();
-    let sampling = Sampling { all_wake_ups: args.options.wake_ups, ..Sampling::default() };
+    let sampling = Sampling { all_wake_ups: args.options.requests.wake_ups, ..Sampling::default() };
     let setup = args.server.applied(Setup { settle, sampling, ..launch::setup(commands)? });
     let processor = machine.processor.clone();
     let mut host = LinuxHost::prepare(machine, &setup).map_err(|why| jobs::failure(&why))?;

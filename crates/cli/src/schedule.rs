@@ -8,7 +8,7 @@ mod speeds;
 mod stacks;
 pub mod workload;
 
-use crate::launch::{self, Notes, PATIENCE};
+use crate::launch::{self, Notes, PATIENCE, Requests, chosen};
 use crate::output::{self, OutputThread};
 use crate::outputs::{self, Form};
 use crate::policies::{self, Policies};
@@ -82,13 +82,8 @@ pub struct Args {
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     spin_rate: Option<u32>,
 
-    /// Count which threads wake which, and report it; costs up to a microsecond for each wake-up (docs/reference/wake-ups.md)
-    #[arg(long)]
-    wake_ups: bool,
-
-    /// Sample which threads use the same memory, and report it; costs 250 samples for each second of CPU time (docs/reference/sharing.md)
-    #[arg(long)]
-    sharing: bool,
+    #[command(flatten)]
+    requests: Requests,
 
     /// Keep to the scheduler even where it makes the programs slower than the kernel would; always so with one that stops
     /// no job (docs/reference/guard.md)
@@ -158,7 +153,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         counts: &mut counts,
         reports: &RefCell::default(),
         grants: Vec::new(),
-        reported: reported(args, spec),
+        reported: spec.plain().needs().and(asked(args)),
         live: Live::new(args.quiet, workload.jobs.iter().map(Goal::of).collect()),
         stacks: facts.stacks(args),
         notes: &mut notes,
@@ -187,28 +182,16 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 /// Evidence requested beside the policy's needs, for the report and the user; and evidence not
 /// requested against the policy's needs: estimated stacks, spin samples at rate 0.
 fn evidence(args: &Args, stacks: Stacks<'_>) -> (SourceSet, SourceSet) {
-    let mut also = vec![Source::Counters, Source::RunStates];
-    let mut without = Vec::new();
-    if stacks.count() { &mut also } else { &mut without }.push(Source::Stacks);
-    match args.spin_rate {
-        Some(0) => without.push(Source::Spinning),
-        Some(_) => also.push(Source::Spinning),
-        None => {}
-    }
-    also.extend(args.wake_ups.then_some(Source::WakeUps));
-    also.extend(args.sharing.then_some(Source::Sharing));
-    (SourceSet::of(&also), SourceSet::of(&without))
+    let counts = stacks.count();
+    let always = [(Source::Counters, true), (Source::RunStates, true), (Source::Stacks, counts)];
+    let never = [(Source::Stacks, !counts), (Source::Spinning, args.spin_rate == Some(0))];
+    (chosen(&always).and(asked(args)), chosen(&never))
 }
 
-/// Sources whose absence is reported: the policy's needs and the user's requests.
-fn reported(args: &Args, policy: &PolicySpec) -> SourceSet {
-    let asked = [
-        (Source::Spinning, args.spin_rate.is_some_and(|rate| rate > 0)),
-        (Source::WakeUps, args.wake_ups),
-        (Source::Sharing, args.sharing),
-    ];
-    let asked = asked.iter().filter(|(_, is_asked)| *is_asked).map(|(source, _)| *source);
-    policy.plain().needs().and(SourceSet::of(&asked.collect::<Vec<_>>()))
+/// Sources that the user requests.
+fn asked(args: &Args) -> SourceSet {
+    let spinning = (Source::Spinning, args.spin_rate.is_some_and(|rate| rate > 0));
+    chosen(&[spinning]).and(args.requests.sources())
 }
 
 /// Policy without `--policy`, with the reason in a line unless it is the default everywhere.

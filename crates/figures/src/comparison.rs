@@ -147,17 +147,13 @@ impl Comparison {
 fn policy_figures(state: &StudyState, policy: &str) -> PolicyFigures {
     let runs: Vec<&FinishedRun> = state.runs.iter().filter(|run| run.policy == policy).collect();
     let ratio = ratio(state, policy, slowest_seconds);
+    let of_direction = [ComparisonVerdict::Faster, ComparisonVerdict::Slower];
     let scores = state.settings.scores.iter().enumerate();
     PolicyFigures {
         policy: policy.to_owned(),
         slowest_seconds: summary(&runs, slowest_seconds),
         ratio,
-        verdict: verdict(
-            state,
-            policy,
-            ratio,
-            [ComparisonVerdict::Faster, ComparisonVerdict::Slower],
-        ),
+        verdict: verdict(state, policy, ratio, of_direction),
         jobs: (0..state.settings.jobs.len()).map(|job| job_figures(state, &runs, job)).collect(),
         scores: scores.map(|(place, _)| score_figures(state, policy, &runs, place)).collect(),
     }

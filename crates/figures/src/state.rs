@@ -83,12 +83,6 @@ pub struct AttachPeriod {
     pub for_s: f64,
 }
 
-impl AttachPeriod {
-    fn is_within_a_day(self) -> bool {
-        [self.after_s, self.for_s].iter().all(|s| (0.0..=86_400.0).contains(s))
-    }
-}
-
 /// Settings of a study, fixed at its beginning.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -230,13 +224,13 @@ impl StudySettings {
         if !(1..=MOST_REPETITIONS).contains(&self.repetitions) {
             return unfit("1 to 10000 repetitions", self.repetitions.to_string());
         }
-        match self.attach {
-            Some(period) if !period.is_within_a_day() => {
-                let AttachPeriod { after_s, for_s } = period;
-                unfit("an attach period of 0 to 86400 s", format!("{for_s:?} s after {after_s} s"))
-            }
-            _ => Ok(()),
+        if let Some(AttachPeriod { after_s, for_s }) = self.attach
+            && [after_s, for_s].iter().any(|s| !(0.0..=86_400.0).contains(s))
+        {
+            let found = format!("{for_s:?} s after {after_s} s");
+            return unfit("an attach period of 0 to 86400 s", found);
         }
+        Ok(())
     }
 
     /// Command lines of all jobs, in quotes.
@@ -264,23 +258,19 @@ impl StudySettings {
                 [begun, changed].map(|job| format!("{} as {}", job.command[0], job.identity));
             return differs("executable", begun, changed);
         }
-        if self.server != now.server {
-            let [begun, changed] = [self, now].map(|s| format!("{:?}", s.server));
-            return differs("server", begun, changed);
-        }
-        if self.measured() != now.measured() {
-            let [begun, changed] = [self, now].map(|s| format!("{:?}", s.measured()));
-            return differs("scores and times", begun, changed);
-        }
-        if (&self.policies, &self.baseline) != (&now.policies, &now.baseline) {
-            let [begun, changed] =
-                [self, now].map(|s| format!("{} against {}", s.policies.join(","), s.baseline));
-            return differs("policies", begun, changed);
-        }
-        if (self.repetitions, self.seed) != (now.repetitions, now.seed) {
-            let [begun, changed] =
-                [self, now].map(|s| format!("{} with seed {}", s.repetitions, s.seed));
-            return differs("repetitions", begun, changed);
+        let policies = |s: &Self| format!("{} against {}", s.policies.join(","), s.baseline);
+        let are_same = (&self.policies, &self.baseline) == (&now.policies, &now.baseline);
+        let drawn = (self.repetitions, self.seed) == (now.repetitions, now.seed);
+        let rest: [(_, _, &dyn Fn(&Self) -> String); 4] = [
+            ("server", self.server == now.server, &|s| format!("{:?}", s.server)),
+            ("scores and times", self.measured() == now.measured(), &|s| {
+                format!("{:?}", s.measured())
+            }),
+            ("policies", are_same, &policies),
+            ("repetitions", drawn, &|s| format!("{} with seed {}", s.repetitions, s.seed)),
+        ];
+        if let Some((field, _, text)) = rest.into_iter().find(|(_, is_same, _)| !is_same) {
+            return differs(field, text(self), text(now));
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! A comparison as text for a terminal.
 
 use crate::comparison::{Comparison, ComparisonVerdict, PolicyFigures, ScoreFigures};
+use crate::state::StudySettings;
 use crate::stats::{Estimate, Interval, Summary};
 use colocate_machine::printable::{CELL, cell, printable};
 use std::borrow::Cow;
@@ -12,14 +13,13 @@ pub fn text(found: &Comparison) -> String {
     let settings = &found.settings;
     let mut out = String::new();
     let jobs = settings.jobs.len();
+    let StudySettings { name, repetitions, seed, .. } = settings;
+    let name = printable(name);
+    let plural = if jobs == 1 { "" } else { "s" };
     let _ = writeln!(
         out,
-        "workload {}: {jobs} program{} together, up to {} runs a policy, blocks in random order, \
-         seed {}",
-        printable(&settings.name),
-        if jobs == 1 { "" } else { "s" },
-        settings.repetitions,
-        settings.seed,
+        "workload {name}: {jobs} program{plural} together, up to {repetitions} runs a policy, \
+         blocks in random order, seed {seed}"
     );
     if settings.scores.is_empty() {
         let slowest = aligned(&rows(found, slowest));

@@ -42,10 +42,8 @@ fn names(machine: &Machine, cell: &Cell) -> Vec<Quantity> {
         Cell::Operations { ref kind, .. } => {
             let kind = || kind.clone();
             let work = WorkKind::ALL.map(|work| Quantity::Work { kind: kind(), work });
-            [Quantity::Slots { kind: kind() }, Quantity::BranchMiss { kind: kind() }]
-                .into_iter()
-                .chain(work)
-                .collect()
+            let own = [Quantity::Slots { kind: kind() }, Quantity::BranchMiss { kind: kind() }];
+            own.into_iter().chain(work).collect()
         }
     }
 }
@@ -131,9 +129,8 @@ pub fn figures(
     });
     let visits: Vec<(PuNr, &CellSamples)> = visits.collect();
     for value in [WALL, CPU] {
-        let means = visits
-            .iter()
-            .filter_map(|(_, samples)| Some(geometric_estimate(&nth(samples, value))?.value));
+        let mean = |samples| Some(geometric_estimate(&nth(samples, value))?.value);
+        let means = visits.iter().filter_map(|(_, samples)| mean(samples));
         let fastest = means.fold(0.0, f64::max);
         for &(pu, samples) in &visits {
             let running = Quantity::SpeedWhileRunning { pu };
@@ -271,13 +268,10 @@ pub fn shrink_last_cache(machine: &mut Machine, measured: &Calibration) -> Optio
     for cache in machine.caches.iter_mut().filter(|cache| cache.level == level) {
         cache.size = Some(size);
     }
-    let text = |bytes: f64| found.unit.text(bytes);
+    let [value, low, high, reported] =
+        [found.value, found.low, found.high, reported].map(|bytes| found.unit.text(bytes));
     Some(format!(
-        "L{level} holds {} ({} to {}) by measurement; reported: {}: other users of it, perhaps outside of this machine, have the rest",
-        text(found.value),
-        text(found.low),
-        text(found.high),
-        text(reported)
+        "L{level} holds {value} ({low} to {high}) by measurement; reported: {reported}: other users of it, perhaps outside of this machine, have the rest"
     ))
 }
 

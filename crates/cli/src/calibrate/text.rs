@@ -12,12 +12,10 @@ const EACH: usize = 8;
 
 /// The figures as a table, each with its method and time, and with its source if `sources`.
 pub fn text(found: &Calibration, sources: bool) -> String {
-    let mut text = format!(
-        "measured {} in {:.0} s{}\n",
-        date::minute(found.started_unix_s),
-        found.seconds,
-        found.kernel.as_ref().map(|kernel| format!(", {}", printable(kernel))).unwrap_or_default()
-    );
+    let begun = date::minute(found.started_unix_s);
+    let kernel = found.kernel.as_ref().map(|kernel| format!(", {}", printable(kernel)));
+    let kernel = kernel.unwrap_or_default();
+    let mut text = format!("measured {begun} in {:.0} s{kernel}\n", found.seconds);
     let head = ["figure", "value", "95 % interval", "source"];
     let mut rows = vec![head[..3 + usize::from(sources)].iter().map(ToString::to_string).collect()];
     for (figure, pus) in rows_of(&found.figures) {

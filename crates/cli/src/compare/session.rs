@@ -7,7 +7,7 @@ use crate::run::jobs;
 use crate::run::server::Server;
 use crate::{input, output};
 use anyhow::{Context, anyhow};
-use colocate_figures::state::{ComparedJob, FinishedRun, StudySettings, StudyState};
+use colocate_figures::state::{ComparedJob, StudySettings, StudyState};
 use colocate_files::Dir;
 use colocate_observe::identity;
 use std::ffi::OsString;
@@ -94,19 +94,8 @@ impl ComparisonSession {
         }
     }
 
-    /// Keeps a finished run. The file on disk is complete even if colocate is killed.
-    pub fn keep(&mut self, run: FinishedRun) -> anyhow::Result<()> {
-        self.state.runs.push(run);
-        self.save()
-    }
-
-    /// Keeps a failed run.
-    pub fn keep_failure(&mut self, run: FinishedRun) -> anyhow::Result<()> {
-        self.state.failures.push(run);
-        self.save()
-    }
-
-    fn save(&self) -> anyhow::Result<()> {
+    /// Keeps the finished runs. The file on disk is complete even if colocate is killed.
+    pub fn save(&self) -> anyhow::Result<()> {
         output::write_private(Some(&self.dir.join(STATE)), &self.state.to_json())
     }
 }

@@ -230,23 +230,18 @@ fn status(report: &PageMoveReport, interrupt: &Interrupt) -> anyhow::Result<Exit
         return Err(Failure { code, message }.into());
     }
     if report.pages.no_memory > 0 {
-        bail!(
-            "expected room on {}, found too little: {} stay where they were",
-            process::nodes_named(&list(&report.to_nodes)),
-            size(report.pages.no_memory)
-        );
+        let nodes = process::nodes_named(&list(&report.to_nodes));
+        let left = size(report.pages.no_memory);
+        bail!("expected room on {nodes}, found too little: {left} stay where they were");
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn text(report: &PageMoveReport) -> String {
-    let mut text = format!(
-        "memory of process {} ({}) to {}{}\n",
-        report.pid,
-        printable(&report.name),
-        process::nodes_named(&list(&report.to_nodes)),
-        if report.dry_run { "; nothing is moved" } else { "" }
-    );
+    let nodes = process::nodes_named(&list(&report.to_nodes));
+    let name = printable(&report.name);
+    let dry = if report.dry_run { "; nothing is moved" } else { "" };
+    let mut text = format!("memory of process {} ({name}) to {nodes}{dry}\n", report.pid);
     counts(report, &mut text);
     if report.dry_run {
         return text;

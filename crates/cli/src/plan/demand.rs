@@ -94,13 +94,12 @@ fn read(path: &Path, speeds: Option<&Performance>) -> anyhow::Result<Vec<Phase>>
 /// counted. Empty if none of it is known.
 pub fn known(program: &PlannedProgram) -> Vec<Phase> {
     let threads = program.profile.threads.iter().enumerate();
-    let phases: Vec<Phase> = threads
-        .map(|(order, thread)| {
-            let profiled = Phase::of_thread(thread, &program.profile);
-            let given = program.given.as_ref().map(|given| given.of(order)).unwrap_or_default();
-            given.or(profiled)
-        })
-        .collect();
+    let phases = threads.map(|(order, thread)| {
+        let profiled = Phase::of_thread(thread, &program.profile);
+        let given = program.given.as_ref().map(|given| given.of(order)).unwrap_or_default();
+        given.or(profiled)
+    });
+    let phases: Vec<Phase> = phases.collect();
     let more = program.given.is_some() || phases.iter().any(|p| p.cycles.get().is_some());
     if more { phases } else { Vec::new() }
 }

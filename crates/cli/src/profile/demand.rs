@@ -1,6 +1,7 @@
 //! Demand of a program's code on a core: `--demand`.
 
 use crate::exit::no_capability;
+use anyhow::bail;
 use colocate_machine::read::{self, ReadError};
 use colocate_model::phase::Phase;
 use colocate_observe::code::{Analysis, Stretch, by_kind};
@@ -21,19 +22,13 @@ impl DemandCore {
     /// The core called `named`: that of a described machine, or a processor known to LLVM.
     pub fn find(named: &str) -> anyhow::Result<Self> {
         let cpus = match read::open(named).and_then(|_| read::performance(named)) {
-            Ok(None) => {
-                anyhow::bail!("{named}: expected a machine that says how fast it is, found none")
-            }
-            Ok(Some(performance)) => {
-                performance.kinds.into_iter().map(|kind| kind.llvm_cpu).collect()
-            }
+            Ok(None) => bail!("{named}: expected a machine that says how fast it is, found none"),
+            Ok(Some(speeds)) => speeds.kinds.into_iter().map(|kind| kind.llvm_cpu).collect(),
             Err(ReadError::Unknown { .. }) => vec![Some(named.to_owned())],
             Err(error) => return Err(error.into()),
         };
         if cpus.windows(2).any(|pair| pair[0] != pair[1]) {
-            anyhow::bail!(
-                "{named}: expected cores that share a table of ports, found several tables"
-            );
+            bail!("{named}: expected cores that share a table of ports, found several tables");
         }
         match cpus.into_iter().next().flatten() {
             None => Ok(Self::Kinds(named.to_owned())),
@@ -69,10 +64,8 @@ impl DemandCore {
         let part = part.map_or(String::new(), |part| {
             format!("; {:.1} % of them could be simulated", 100.0 * part)
         });
-        Ok(format!(
-            "demand of the cores of {core}: from {} stretches of code{part}",
-            stretches.len()
-        ))
+        let count = stretches.len();
+        Ok(format!("demand of the cores of {core}: from {count} stretches of code{part}"))
     }
 }
 

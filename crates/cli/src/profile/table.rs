@@ -14,11 +14,8 @@ pub fn of(profile: &Profile) -> String {
     let command = command.map(|word| printable(word)).collect::<Vec<_>>().join(" ");
     let state = if profile.complete { "to its end" } else { "not to its end" };
     let watched = profile.watched_ns;
-    let _ = writeln!(
-        text,
-        "{command}\nbackend {}, watched for {watched}, {state}\n",
-        profile.backend.name()
-    );
+    let backend = profile.backend.name();
+    let _ = writeln!(text, "{command}\nbackend {backend}, watched for {watched}, {state}\n");
     let _ = writeln!(text, "{HEAD}");
     for thread in busiest(profile) {
         let _ = writeln!(text, "{}", row(thread));

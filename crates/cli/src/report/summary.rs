@@ -44,7 +44,7 @@ pub enum Comparing {
 
 /// The gain and the share of the time with placed programs, or the reason why there is none.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct GainSummary {
     /// The summary in one line.
     pub line: String,
@@ -142,14 +142,10 @@ impl SummaryFacts<'_> {
             Comparing::NoGuard | Comparing::Unguarded => None,
         };
         let none = GainSummary {
-            line: String::new(),
-            gain: None,
-            gain_low: None,
-            gain_high: None,
             comparisons: outcome.map_or(0, |outcome| outcome.compared.count),
             verdict: outcome.map(|outcome| outcome.verdict.name()),
             placed_share: share,
-            why_not: None,
+            ..GainSummary::default()
         };
         if self.placed() == Nanos::ZERO {
             let (name, why) = self.why_not_placed();

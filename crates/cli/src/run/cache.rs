@@ -12,7 +12,6 @@ use colocate_model::{Backend, Mix, Profile, ProfiledProgram};
 use colocate_observe::sample::CountedThreads;
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// Backends of cached profiles, the most exact first.
@@ -129,12 +128,9 @@ fn file_name(program: &ProfiledProgram, backend: Backend) -> String {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part.as_bytes());
     }
-    let mut name = String::new();
     // Half of the hash is enough, since the content is checked, too.
-    for byte in &hash.finalize()[..16] {
-        let _ = write!(name, "{byte:02x}");
-    }
-    name + ".json"
+    let hash = hash.finalize();
+    hash[..16].iter().map(|byte| format!("{byte:02x}")).collect::<String>() + ".json"
 }
 
 #[cfg(test)]

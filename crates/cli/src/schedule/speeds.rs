@@ -7,11 +7,9 @@ use colocate_machine::{Machine, Performance, read};
 /// Speeds from the description `spec`, checked against `machine`.
 pub fn of(spec: &str, machine: &Machine) -> anyhow::Result<Performance> {
     let cannot = || format!("cannot use --machine-speeds {spec}");
-    let seen = read::load(spec).with_context(cannot)?;
-    let speeds = seen
-        .performance
-        .ok_or_else(|| anyhow!("expected how fast the machine is ([performance]), found nothing"))
-        .with_context(cannot)?;
+    let none = "expected how fast the machine is ([performance]), found nothing";
+    let speeds = read::load(spec).with_context(cannot)?.performance;
+    let speeds = speeds.ok_or_else(|| anyhow!(none)).with_context(cannot)?;
     speeds.check(machine).context("they are not of this machine").with_context(cannot)?;
     Ok(speeds)
 }

@@ -396,12 +396,10 @@ fn learnt(region: &RegionReport) -> String {
             if region.windows { "windows" } else { "executions" }
         ),
     };
-    let when = region
-        .settled_ns
-        .filter(|_| region.windows && !region.explicit)
-        .map_or(String::new(), |time| {
-            format!(", set within an execution after {:.3} s", time as f64 / 1e9)
-        });
+    let settled = region.settled_ns.filter(|_| region.windows && !region.explicit);
+    let when = settled.map_or(String::new(), |time| {
+        format!(", set within an execution after {:.3} s", time as f64 / 1e9)
+    });
     format!(
         "region {}: {} of {}{when}: {what}; {}\n",
         printable(&region.place),

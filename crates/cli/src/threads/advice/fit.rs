@@ -36,7 +36,6 @@ pub struct Fit {
 impl Fit {
     /// Fits mean seconds by number of threads; `None` with fewer than [`LEAST_NUMBERS`] numbers, or
     /// with a time not above 0.
-    #[must_use]
     pub fn of(times: &[(u32, f64)]) -> Option<Self> {
         let usable = times.iter().all(|&(threads, time)| threads > 0 && time > 0.0);
         if times.len() < LEAST_NUMBERS || !usable {
@@ -80,20 +79,17 @@ impl Fit {
     }
 
     /// Seconds with `threads` threads.
-    #[must_use]
     pub fn time(&self, threads: u32) -> f64 {
         let threads = f64::from(threads.max(1));
         self.serial_s + self.parallel_s / threads + self.each_s * threads
     }
 
     /// Serial share of the time on one thread.
-    #[must_use]
     pub fn serial_share(&self) -> f64 {
         self.serial_s / self.time(1)
     }
 
     /// Number of threads with the least time, at most `most`.
-    #[must_use]
     pub fn best(&self, most: u32) -> u32 {
         // The serial part is the same for every number of threads.
         let trained = Trained { outside: self.parallel_s, inside: self.each_s, bandwidth: None };

@@ -80,7 +80,6 @@ pub struct Most {
 
 impl Most {
     /// The most threads on `pus` PUs under a quota in PUs, rounded down but at least 1, and limits.
-    #[must_use]
     pub fn of(pus: u32, quota: Option<f64>, limit: Option<u32>, asked: Option<u32>) -> Self {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates
         let quota = quota.map(|pus| pus as u32);
@@ -168,7 +167,6 @@ pub struct Advice {
 }
 
 /// Number of threads for the next run; `None` if more runs would change nothing relevant.
-#[must_use]
 pub fn next(tried: &[ThreadCountRuns], most: u32) -> Option<u32> {
     let first = fewest(ladder(most).iter().copied(), tried, LEAST_RUNS);
     first.or_else(|| {
@@ -186,7 +184,6 @@ pub fn next(tried: &[ThreadCountRuns], most: u32) -> Option<u32> {
 
 /// Seconds after which a run is certainly slower than the best number. `None` before the first
 /// whole run, and for a number with a whole run: a slow run of that number is noise.
-#[must_use]
 pub fn cut_after(tried: &[ThreadCountRuns], threads: u32) -> Option<f64> {
     if runs(tried, threads).is_some_and(|tried| !tried.seconds.is_empty()) {
         return None;
@@ -251,7 +248,6 @@ fn between(advice: &Advice, tried: &[ThreadCountRuns]) -> Option<u32> {
 }
 
 /// Advice from the runs; `None` before the first whole run.
-#[must_use]
 pub fn advise(tried: &[ThreadCountRuns], most: u32) -> Option<Advice> {
     let (best, _) = means(tried).min_by(|a, b| a.1.total_cmp(&b.1))?;
     let mut rows: Vec<ThreadCountRow> = tried.iter().map(|tried| row(tried, best)).collect();
@@ -263,20 +259,17 @@ pub fn advise(tried: &[ThreadCountRuns], most: u32) -> Option<Advice> {
     // The most allowed is what remains without advice, so nothing has to be shown.
     let shown = candidate == most || is_shown(tried, best, candidate, most);
     let threads = if shown { candidate } else { most };
+    let of_more = rows.iter().rfind(|row| row.threads > threads).map(|row| row.standing);
     let limit = if !shown {
         ScalingLimit::NotResolved
     } else if threads == most {
         ScalingLimit::Allowed
-    } else if rows.iter().rfind(|row| row.threads > threads).is_some_and(is_worse) {
+    } else if matches!(of_more, Some(Standing::Worse | Standing::Cut)) {
         ScalingLimit::Grows
     } else {
         ScalingLimit::Stays
     };
     Some(Advice { threads, limit, rows, fit: Fit::of(&times) })
-}
-
-fn is_worse(row: &ThreadCountRow) -> bool {
-    matches!(row.standing, Standing::Worse | Standing::Cut)
 }
 
 /// Whether `candidate` is shown to be no worse than `most`, or equals a best that is better.
