@@ -124,13 +124,9 @@ fn quoted(text: &str) -> Option<(String, &str)> {
 /// The arguments without `--`, to append options. `--` stays if it is the value of an option, as in
 /// `-o --`: without the word, the compiler would have other jobs.
 fn open_ended(found: &Toolchain, args: &[OsString], jobs: &[DriverJob]) -> Vec<OsString> {
-    let has_same_jobs = |args: &Vec<OsString>| lengths(&self::jobs(found, args)) == lengths(jobs);
+    let words = |jobs: &[DriverJob]| jobs.iter().map(|job| job.0.len()).collect::<Vec<_>>();
+    let has_same_jobs = |args: &Vec<OsString>| words(&self::jobs(found, args)) == words(jobs);
     without_separator(args).filter(has_same_jobs).unwrap_or_else(|| args.to_vec())
-}
-
-/// Number of words of each job.
-fn lengths(jobs: &[DriverJob]) -> Vec<usize> {
-    jobs.iter().map(|job| job.0.len()).collect()
 }
 
 /// The arguments without the first `--`; `None` if `--` is missing.

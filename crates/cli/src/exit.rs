@@ -14,7 +14,6 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use colocate_linux::privilege;
 use colocate_machine::printable;
 use colocate_policy::table::{self, PolicyRow};
-use std::ffi::OsString;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -67,7 +66,9 @@ pub fn stopped(message: String) -> anyhow::Error {
     Failure { code: 130, message }.into()
 }
 
-/// Starts a command line with the policies `more` beside colocate's own: as [`parsed`].
+/// Arguments of this process, with the policies `more` beside colocate's own; or the exit code after
+/// help or an error was printed. `moved` lists commands and options of earlier versions with their
+/// present names.
 ///
 /// First drops all privileges of the executable file, capabilities or set-user-ID, except those for
 /// watching.
@@ -78,35 +79,31 @@ pub fn started<C: Parser>(
     // Before any input is read that a caller could have prepared.
     privilege::give_up().map_err(|why| code_of(Err(why.into())))?;
     table::add(more);
-    parsed(moved)
+    C::try_parse().map_err(|error| refused::<C>(error, moved))
 }
 
-/// Arguments of this process, or the exit code after help or an error was printed. `moved` lists
-/// commands and options of earlier versions with their present names.
-fn parsed<C: Parser>(moved: &[(&str, &str)]) -> Result<C, ExitCode> {
-    C::try_parse().map_err(|error| {
-        if let Some(line) = new_place(&error, moved) {
-            crate::output::remark(&line);
-            return ExitCode::from(USAGE);
-        }
-        if !error.use_stderr() {
-            // Help and version, in colour if enabled; they quote no argument.
-            let _ = error.print();
-            return ExitCode::SUCCESS;
-        }
-        // Arguments are quoted and may contain line breaks: they are shown escaped.
-        let shown =
-            std::env::args_os().map(|arg: OsString| printable(&arg.to_string_lossy()).into_owned());
-        // Escaped arguments may be valid; then the error quotes the original ones.
-        let error = C::try_parse_from(shown).err().unwrap_or(error);
-        let rendered = error.render().to_string();
-        let mut text = NO_NUMBER.iter().fold(rendered, |text, (from, to)| text.replace(from, to));
-        if error.kind() == ErrorKind::UnknownArgument && text.contains("-- <CMD>") {
-            text.push_str("\nWhat is to be run comes after `--`.\n");
-        }
-        crate::output::aside(&text);
-        ExitCode::from(USAGE)
-    })
+/// Prints help or an error; returns the exit code.
+fn refused<C: Parser>(error: clap::Error, moved: &[(&str, &str)]) -> ExitCode {
+    if let Some(line) = new_place(&error, moved) {
+        crate::output::remark(&line);
+        return ExitCode::from(USAGE);
+    }
+    if !error.use_stderr() {
+        // Help and version, in colour if enabled; they quote no argument.
+        let _ = error.print();
+        return ExitCode::SUCCESS;
+    }
+    // Arguments are quoted and may contain line breaks: they are shown escaped.
+    let shown = std::env::args_os().map(|arg| printable(&arg.to_string_lossy()).into_owned());
+    // Escaped arguments may be valid; then the error quotes the original ones.
+    let error = C::try_parse_from(shown).err().unwrap_or(error);
+    let rendered = error.render().to_string();
+    let mut text = NO_NUMBER.iter().fold(rendered, |text, (from, to)| text.replace(from, to));
+    if error.kind() == ErrorKind::UnknownArgument && text.contains("-- <CMD>") {
+        text.push_str("\nWhat is to be run comes after `--`.\n");
+    }
+    crate::output::aside(&text);
+    ExitCode::from(USAGE)
 }
 
 /// A line for a command or an option that has another name now.

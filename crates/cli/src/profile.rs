@@ -114,7 +114,9 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.phase {
         let phases = phases(&mut watched, core.as_ref())?;
         let course = std::mem::take(&mut watched.course);
-        keep(path, &text_of(path, PhaseFile { course, ..PhaseFile::new(phases) }))?;
+        let file = PhaseFile { course, ..PhaseFile::new(phases) };
+        let is_toml = path.extension().is_some_and(|end| end == "toml");
+        keep(path, &if is_toml { file.to_toml() } else { file.to_json() })?;
     }
     report(args, &watched.profile)?;
     // A status has eight bits; `env` and `timeout` cut it, too.
@@ -165,11 +167,6 @@ fn phases(watched: &mut Watched, core: Option<&DemandCore>) -> anyhow::Result<Ve
         }
     }
     Ok(phases)
-}
-
-/// `file` as TOML or JSON, by the extension of `path`.
-fn text_of(path: &Path, file: PhaseFile) -> String {
-    if path.extension().is_some_and(|end| end == "toml") { file.to_toml() } else { file.to_json() }
 }
 
 /// Writes the profile and prints it as a table.

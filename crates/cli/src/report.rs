@@ -272,7 +272,6 @@ struct Evidence {
 }
 
 /// Figures of the host at the end beside its last observation.
-#[derive(Default)]
 pub struct HostTotals {
     machine: MachineReport,
     threads_created: Creation,
@@ -547,7 +546,6 @@ pub(crate) mod tests {
                 known_cpu_times: vec![Nanos::from_millis(80), Nanos::from_millis(120)],
                 ..RunTotals::default()
             },
-            ..HostTotals::default()
         };
         let program = |name: &str| ProgramInfo::of(name.into(), &[name.into()]);
         let programs = ["a", "b", "c"].map(program).into();

@@ -72,19 +72,15 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let stop = stop_flag()?;
     let command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let mut report = ThreadsReport::new(command, allowed);
+    let text = |of: &ThreadsReport| if args.json { printable::json(of) } else { of.text() };
     if args.apply {
         let status = apply::run(&args.command, &mut report, stop)?;
-        let text = text(args, &report);
-        output::keep_aside(args.output.as_deref(), &text)?;
+        output::keep_aside(args.output.as_deref(), &text(&report))?;
         return Ok(ExitCode::from(status));
     }
     runs::study(&args.command, f64::from(args.limit_s), &mut report, stop)?;
-    output::keep(args.output.as_deref(), &text(args, &report), FileMode::Private)?;
+    output::keep(args.output.as_deref(), &text(&report), FileMode::Private)?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn text(args: &Args, report: &ThreadsReport) -> String {
-    if args.json { printable::json(report) } else { report.text() }
 }
 
 /// Most threads allowed here, with the lowest limit.

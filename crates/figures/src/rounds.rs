@@ -19,15 +19,13 @@ pub fn over_cases(cases: &[Series]) -> Option<Estimate> {
     let known: Vec<f64> = cases.iter().filter_map(|case| Some(estimate(case)?.value)).collect();
     let value = geometric_mean(&known)?;
     let rounds = cases.iter().map(Vec::len).min()?;
-    let means = (0..rounds).filter_map(|round| round_mean(cases, round));
-    let complete: Vec<f64> = means.collect();
+    // Missing where a case has no value.
+    let mean = |round| {
+        geometric_mean(&cases.iter().map(|case| case[round]).collect::<Option<Vec<f64>>>()?)
+    };
+    let complete: Vec<f64> = (0..rounds).filter_map(mean).collect();
     let of_complete = geometric_estimate(&complete).filter(|found| found.interval.is_some());
     Some(of_complete.unwrap_or(Estimate { value, interval: None }))
-}
-
-/// Geometric mean of one round; `None` if a case has no value.
-fn round_mean(cases: &[Series], round: usize) -> Option<f64> {
-    geometric_mean(&cases.iter().map(|case| case[round]).collect::<Option<Vec<f64>>>()?)
 }
 
 #[cfg(test)]

@@ -261,7 +261,7 @@ impl StudySettings {
         let policies = |s: &Self| format!("{} against {}", s.policies.join(","), s.baseline);
         let are_same = (&self.policies, &self.baseline) == (&now.policies, &now.baseline);
         let drawn = (self.repetitions, self.seed) == (now.repetitions, now.seed);
-        let rest: [(_, _, &dyn Fn(&Self) -> String); 4] = [
+        let rest: [(_, _, Text<'_>); 4] = [
             ("server", self.server == now.server, &|s| format!("{:?}", s.server)),
             ("scores and times", self.measured() == now.measured(), &|s| {
                 format!("{:?}", s.measured())
@@ -287,6 +287,9 @@ impl StudySettings {
         self.policies.len().saturating_mul(self.repetitions as usize)
     }
 }
+
+/// Text of a field of settings.
+type Text<'a> = &'a dyn Fn(&StudySettings) -> String;
 
 /// The error for a field other than in the comparison begun here.
 fn differs(field: &str, begun: String, found: String) -> Result<(), StateError> {

@@ -1,6 +1,6 @@
 //! A comparison as text for a terminal.
 
-use crate::comparison::{Comparison, ComparisonVerdict, PolicyFigures, ScoreFigures};
+use crate::comparison::{Comparison, ComparisonVerdict, PolicyFigures};
 use crate::state::StudySettings;
 use crate::stats::{Estimate, Interval, Summary};
 use colocate_machine::printable::{CELL, cell, printable};
@@ -22,6 +22,7 @@ pub fn text(found: &Comparison) -> String {
          blocks in random order, seed {seed}"
     );
     if settings.scores.is_empty() {
+        let slowest = |of: &PolicyFigures| (of.slowest_seconds, of.ratio, of.verdict, verdict(of));
         let slowest = aligned(&rows(found, slowest));
         let _ = write!(out, "\nslowest program's time, seconds\n{slowest}");
         if jobs > 1 {
@@ -31,7 +32,10 @@ pub fn text(found: &Comparison) -> String {
     }
     for (place, score) in settings.scores.iter().enumerate() {
         let _ = writeln!(out, "\n{}", printable(&score.name));
-        out.push_str(&aligned(&rows(found, |figures| score_column(&figures.scores[place]))));
+        out.push_str(&aligned(&rows(found, |figures| {
+            let of = &figures.scores[place];
+            (of.values, of.ratio, of.verdict, plain_verdict(of.verdict).to_owned())
+        })));
     }
     let base = printable(&settings.baseline);
     let what = if settings.scores.is_empty() { "time" } else { "value" };
@@ -85,14 +89,6 @@ pub fn seconds(value: f64) -> String {
 
 /// Values of a row, their ratio to the baseline, and the verdict, also in words.
 type RatioCell = (Option<Summary>, Option<Estimate>, ComparisonVerdict, String);
-
-fn slowest(of: &PolicyFigures) -> RatioCell {
-    (of.slowest_seconds, of.ratio, of.verdict, verdict(of))
-}
-
-fn score_column(of: &ScoreFigures) -> RatioCell {
-    (of.values, of.ratio, of.verdict, plain_verdict(of.verdict).to_owned())
-}
 
 fn rows(found: &Comparison, column: impl Fn(&PolicyFigures) -> RatioCell) -> Vec<Vec<String>> {
     let ratio_head = format!("ratio to {}", found.settings.baseline);

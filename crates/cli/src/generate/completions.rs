@@ -54,6 +54,8 @@ pub fn all(command: fn() -> Command) -> Vec<(String, String)> {
 
 /// The command with `hint` on options of PIDs, and without hints on options that take no file.
 fn with_hints(command: Command, hint: ValueHint) -> Command {
+    let is_pid =
+        |arg: &Arg| arg.get_value_names().is_some_and(|names| names.iter().any(|it| it == "PID"));
     let command = command.mut_args(move |arg| {
         if is_pid(&arg) {
             arg.value_hint(hint)
@@ -64,10 +66,6 @@ fn with_hints(command: Command, hint: ValueHint) -> Command {
         }
     });
     command.mut_subcommands(move |command| with_hints(command, hint))
-}
-
-fn is_pid(arg: &Arg) -> bool {
-    arg.get_value_names().is_some_and(|names| names.iter().any(|name| name.as_str() == "PID"))
 }
 
 /// Whether an argument may be a file name: text, no number or time. Flags count, without a value.

@@ -149,17 +149,12 @@ impl ScenarioSamples {
         samples.iter().map(|sample| Some(sample.iteration_ns.as_ref()?[job])).collect()
     }
 
-    /// Time of an iteration of `kernel` alone on `pu`, by round.
-    fn alone(&self, kernel: usize, pu: usize) -> Series {
-        self.of(kernel, pu, 0)
-    }
-
     /// Time of `kernel` beside `other` relative to its time alone, by round: the geometric mean
     /// over both PUs, or the value of the only PU with a valid sample.
     fn ratio(&self, kernel: usize, other: usize) -> Series {
         // In the other arrangement the kernel is the second job, on the second PU.
         let beside = [self.of(kernel, 2 + other, 0), self.of(other, 2 + kernel, 1)];
-        let alone = [self.alone(kernel, 0), self.alone(kernel, 1)];
+        let alone = [self.of(kernel, 0, 0), self.of(kernel, 1, 0)];
         let of_round = (0..alone[0].len()).map(|round| {
             let both = (0..2).filter_map(|pu: usize| Some(beside[pu][round]? / alone[pu][round]?));
             geometric_mean(&both.collect::<Vec<f64>>())
@@ -182,7 +177,7 @@ fn reported(
     let mut different = Vec::new();
     for kernel in 0..count {
         for (place, &pu) in settings.pus.iter().enumerate() {
-            let series = times.alone(kernel, place);
+            let series = times.of(kernel, place, 0);
             let iteration_ns = estimate(&series);
             let mean = iteration_ns.map(|found| found.value);
             repeats.push(series.iter().map(|time| Some((*time)? / mean?)).collect());

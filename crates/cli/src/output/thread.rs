@@ -79,7 +79,9 @@ impl OutputThread {
             let mut waiting = queue.open();
             waiting.frame = Some(Frame::default());
             queue.changed.notify_all();
-            drop(queue.changed.wait_timeout_while(waiting, TO_HIDE, |it| it.is_unwritten()));
+            // A frame may also be taken and not written yet.
+            let is_unwritten = |it: &mut Waiting| it.frame.is_some() || !it.idle;
+            drop(queue.changed.wait_timeout_while(waiting, TO_HIDE, is_unwritten));
         }
     }
 
@@ -106,7 +108,8 @@ impl OutputQueue {
         // Wakes `hide`, which waits for the last frame to be written.
         waiting.idle = true;
         self.changed.notify_all();
-        let found = self.changed.wait_while(waiting, |it| it.is_empty());
+        let is_empty = |it: &mut Waiting| it.lines.is_empty() && it.frame.is_none() && !it.over;
+        let found = self.changed.wait_while(waiting, is_empty);
         waiting = found.unwrap_or_else(PoisonError::into_inner);
         waiting.idle = false;
         (waiting.take_lines(), waiting.frame.take(), waiting.over)
@@ -114,16 +117,6 @@ impl OutputQueue {
 }
 
 impl Waiting {
-    /// Whether the thread has nothing to do.
-    fn is_empty(&self) -> bool {
-        self.lines.is_empty() && self.frame.is_none() && !self.over
-    }
-
-    /// Whether a frame is queued or being written.
-    fn is_unwritten(&self) -> bool {
-        self.frame.is_some() || !self.idle
-    }
-
     fn take_lines(&mut self) -> String {
         let mut lines = std::mem::take(&mut self.lines);
         match std::mem::take(&mut self.left_out) {

@@ -139,13 +139,6 @@ fn pmu(set: CounterSet, pids: &[Pid], start: Start) -> anyhow::Result<Watching> 
     Ok(Watching::Pmu(pids.iter().map(start).collect::<Result<_, _>>()?))
 }
 
-/// Starts to sample `pids`, at least one.
-fn sampler(pids: &[Pid], start: Start, options: SampleOptions) -> Result<Sampler, SysError> {
-    let mut sampler = Sampler::start(pids[0], start, options)?;
-    pids[1..].iter().try_for_each(|pid| sampler.also(*pid, start))?;
-    Ok(sampler)
-}
-
 fn sample(
     rate_hz: u32,
     pids: &[Pid],
@@ -153,7 +146,11 @@ fn sample(
     because: Option<String>,
 ) -> anyhow::Result<Watching> {
     let options = SampleOptions { rate_hz, ..SampleOptions::here()? };
-    match sampler(pids, start, options) {
+    let sampler = Sampler::start(pids[0], start, options).and_then(|mut sampler| {
+        pids[1..].iter().try_for_each(|pid| sampler.also(*pid, start))?;
+        Ok(sampler)
+    });
+    match sampler {
         Ok(sampler) => Ok(Watching::Sample { sampler: Box::new(sampler), because }),
         Err(why) => Err(denied("sample", pids, start, &why.into())),
     }

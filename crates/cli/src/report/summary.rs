@@ -234,8 +234,12 @@ impl SummaryFacts<'_> {
 
     /// Whether any plan pins a task or new threads.
     fn plans_a_place(&self) -> bool {
-        let mut plans = self.report.plans.iter().map(|planned| &planned.plan);
-        plans.any(places_any) || self.report.tasks.iter().any(|task| task.planned.is_some())
+        let places_any = |plan: &Plan| {
+            plan.decisions.iter().any(|it| it.place.named_pu().is_some())
+                || plan.default_placement != DefaultPlacement::LeaveToKernel
+        };
+        self.report.plans.iter().any(|planned| places_any(&planned.plan))
+            || self.report.tasks.iter().any(|task| task.planned.is_some())
     }
 
     /// Status of the tasks with most CPU time, if it explains why they were not placed.
@@ -267,6 +271,8 @@ impl SummaryFacts<'_> {
         let outside = WakeUpRates::of(wake_ups, false);
         let seconds = report.turnaround_ns.as_secs_f64();
         let pus = report.machine.usable.len();
+        let used: f64 =
+            report.tasks.iter().filter_map(|task| task.cpu_ns).map(Nanos::as_secs_f64).sum();
         if pus < 2 {
             pus_are_busy(pus)
         } else if inside.count.max(outside.count) < COMMUNICATES * seconds {
@@ -277,7 +283,7 @@ impl SummaryFacts<'_> {
         } else if inside.same_pu >= TOGETHER * inside.count {
             let text = "the kernel has the threads that wake each other on one PU already";
             why("together-already", text)
-        } else if self.are_busy(pus) {
+        } else if used > BUSY * seconds * pus as f64 {
             pus_are_busy(pus)
         } else if inside.both_ran >= RUN_TOGETHER * seconds {
             why("run-together", "threads that wake each other run at the same time")
@@ -285,19 +291,6 @@ impl SummaryFacts<'_> {
             nothing_to_gain()
         }
     }
-
-    /// Whether the tasks keep `pus` PUs busy.
-    fn are_busy(&self, pus: usize) -> bool {
-        let times = self.report.tasks.iter().filter_map(|task| task.cpu_ns);
-        let used: f64 = times.map(Nanos::as_secs_f64).sum();
-        used > BUSY * self.report.turnaround_ns.as_secs_f64() * pus as f64
-    }
-}
-
-/// Whether a plan pins a task or new threads.
-fn places_any(plan: &Plan) -> bool {
-    plan.decisions.iter().any(|it| it.place.named_pu().is_some())
-        || plan.default_placement != DefaultPlacement::LeaveToKernel
 }
 
 /// Sums of wake-ups.

@@ -247,7 +247,9 @@ impl PolledProcess {
         let was_sampled = samples.as_ref().is_some_and(|of| of.backend.samples(self.pid));
         let is_seen = samples.as_mut().is_some_and(|of| of.sees(self.pid, self.ran, took));
         if !was_sampled {
-            self.threads.values_mut().for_each(|thread| thread.sampled = Default::default());
+            self.threads
+                .values_mut()
+                .for_each(|thread| thread.sampled = (Nanos::ZERO, Nanos::ZERO));
         }
         did.runnable = did.runnable.filter(|_| !self.is_unknown);
         did.spinning = did.spinning.filter(|_| is_seen && !self.is_unknown);
