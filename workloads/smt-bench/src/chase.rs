@@ -48,12 +48,8 @@ impl Chase {
         // xorshift would stay at 0.
         let mut state = seed | 1;
         for last in (1..count).rev() {
-            // xorshift (Marsaglia, Journal of Statistical Software 2003).
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
             #[allow(clippy::cast_possible_truncation)] // below `count`
-            order.swap(last, (state % (last as u64 + 1)) as usize);
+            order.swap(last, (xorshift(&mut state) % (last as u64 + 1)) as usize);
         }
         for (at, &from) in order.iter().enumerate() {
             let next = &raw const lines[order[(at + 1) % count] as usize];
@@ -61,6 +57,14 @@ impl Chase {
         }
         Self { lines }
     }
+}
+
+/// The next number (xorshift; Marsaglia, Journal of Statistical Software 2003).
+pub(crate) fn xorshift(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
 }
 
 /// Requests huge pages for the pages within `bytes` from `start`. A kernel without huge pages

@@ -26,37 +26,14 @@ fn reading() -> f64 {
     ADDITIONS as f64 * 1e9 / (cpu_ns() - before).max(1) as f64
 }
 
-/// Eight dependent additions. The summand is in a register, because some processors fold additions
-/// of constants before the adders (Intel since Alder Lake).
+/// An addition. The summand is in a register, because some processors fold additions of constants
+/// before the adders (Intel since Alder Lake).
+#[rustfmt::skip]
 #[cfg(target_arch = "x86_64")]
-macro_rules! eight {
-    () => {
-        "add {sum}, {by}\nadd {sum}, {by}\nadd {sum}, {by}\nadd {sum}, {by}\n\
-         add {sum}, {by}\nadd {sum}, {by}\nadd {sum}, {by}\nadd {sum}, {by}\n"
-    };
-}
+macro_rules! addition { () => { "add {sum}, {by}\n" } }
+#[rustfmt::skip]
 #[cfg(target_arch = "aarch64")]
-macro_rules! eight {
-    () => {
-        "add {sum}, {sum}, {by}\nadd {sum}, {sum}, {by}\nadd {sum}, {sum}, {by}\n\
-         add {sum}, {sum}, {by}\nadd {sum}, {sum}, {by}\nadd {sum}, {sum}, {by}\n\
-         add {sum}, {sum}, {by}\nadd {sum}, {sum}, {by}\n"
-    };
-}
-
-/// Jumps back while `{left}` is not 0.
-#[cfg(target_arch = "x86_64")]
-macro_rules! back {
-    () => {
-        "dec {left}\njnz 2b"
-    };
-}
-#[cfg(target_arch = "aarch64")]
-macro_rules! back {
-    () => {
-        "sub {left}, {left}, #1\ncbnz {left}, 2b"
-    };
-}
+macro_rules! addition { () => { "add {sum}, {sum}, {by}\n" } }
 
 /// Executes `rounds` times [`IN_A_ROW`] additions, at least one round, and returns their sum.
 #[inline(never)]
@@ -68,8 +45,8 @@ pub(crate) fn chain(rounds: u64) -> u64 {
         asm!(
             ".p2align 6",
             "2:",
-            eight!(), eight!(), eight!(), eight!(), eight!(), eight!(), eight!(), eight!(),
-            back!(),
+            eight_times!(eight_times!(addition!())),
+            back!("left", "2b"),
             sum = inout(reg) sum,
             by = in(reg) 3_u64,
             left = inout(reg) rounds => _,

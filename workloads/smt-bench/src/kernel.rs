@@ -62,12 +62,6 @@ impl Kernel {
             Self::IntDivTp => "int-div-tp",
         }
     }
-
-    /// Names of all kernels, for help and errors.
-    #[must_use]
-    pub fn names() -> String {
-        Self::ALL.map(Self::name).join(", ")
-    }
 }
 
 impl fmt::Display for Kernel {
@@ -77,10 +71,11 @@ impl fmt::Display for Kernel {
 }
 
 impl FromStr for Kernel {
-    type Err = WorkloadError;
-    fn from_str(text: &str) -> Result<Self, WorkloadError> {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
         let named = Self::ALL.into_iter().find(|kernel| kernel.name() == text);
-        named.ok_or_else(|| WorkloadError::UnknownKernel { found: text.to_owned() })
+        let names = Self::ALL.map(Self::name).join(", ");
+        named.ok_or_else(|| format!("unknown kernel \"{text}\": expected one of {names}"))
     }
 }
 
@@ -139,44 +134,23 @@ impl fmt::Display for KernelSpec {
 }
 
 impl FromStr for KernelSpec {
-    type Err = WorkloadError;
-    fn from_str(text: &str) -> Result<Self, WorkloadError> {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
         let Some((name, size)) = text.split_once(':') else {
             return text.parse().map(Kernel::into);
         };
         let kernel = name.parse()?;
         if kernel != Kernel::LoadDep {
-            return Err(WorkloadError::NoSize { kernel, found: size.to_owned() });
+            return Err(format!(
+                "{kernel} takes no size, found \":{size}\": only load-dep has a list"
+            ));
         }
         let list = size.parse().ok().and_then(ListSize::from_kib);
-        let list = list.ok_or_else(|| WorkloadError::BadSize { found: size.to_owned() })?;
+        let list = list.ok_or_else(|| {
+            format!("bad list size \"{size}\": expected KiB from 1 to 1048576, as in load-dep:32")
+        })?;
         Ok(Self { kernel, list })
     }
-}
-
-/// Reason to reject the name of a workload.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum WorkloadError {
-    /// No kernel has this name.
-    #[error("unknown kernel \"{found}\": expected one of {}", Kernel::names())]
-    UnknownKernel {
-        /// Name given.
-        found: String,
-    },
-    /// The size of the list is malformed or out of range.
-    #[error("bad list size \"{found}\": expected KiB from 1 to 1048576, as in load-dep:32")]
-    BadSize {
-        /// Size given.
-        found: String,
-    },
-    /// The kernel takes no size.
-    #[error("{kernel} takes no size, found \":{found}\": only load-dep has a list")]
-    NoSize {
-        /// The kernel.
-        kernel: Kernel,
-        /// Size given.
-        found: String,
-    },
 }
 
 #[cfg(test)]

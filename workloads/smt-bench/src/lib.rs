@@ -21,6 +21,9 @@
 // The kernels are assembly, and pinning a thread and reading its clock are system calls.
 #![allow(unsafe_code)]
 
+#[macro_use]
+mod repeat;
+
 pub mod chase;
 pub mod clock;
 mod control;
@@ -39,9 +42,9 @@ pub mod thread;
 pub mod traffic;
 
 pub use control::Control;
-pub use kernel::{Kernel, KernelSpec, ListSize, WorkloadError};
+pub use kernel::{Kernel, KernelSpec, ListSize};
 pub use mix::{Architecture, LoopCounts, by_construction};
-pub use runner::{Runner, run_for, run_iterations};
+pub use runner::{Runner, run_iterations};
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("smt-bench has loops for x86-64 and aarch64 only");

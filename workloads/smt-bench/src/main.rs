@@ -93,7 +93,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<SelectedAction, Strin
             "--cpu" => cpus = cpu_list(&value(&mut args, &arg)?)?,
             flag if flag.starts_with('-') => return Err(format!("unknown option {flag}")),
             name if workload.is_none() => {
-                workload = Some(name.parse().map_err(|error| format!("{error}"))?);
+                workload = Some(name.parse()?);
             }
             extra => return Err(format!("expected one kernel, found also {extra}")),
         }

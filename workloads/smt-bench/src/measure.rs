@@ -1,6 +1,5 @@
 //! Runs workloads in parallel, each pinned to a PU, and records their trails.
 
-use crate::control::Control;
 use crate::kernel::KernelSpec;
 use crate::overlap::{ClockPair, Trail};
 use crate::runner::Runner;
@@ -36,15 +35,10 @@ pub fn together(jobs: &[PinnedKernel], length: Duration) -> Result<Vec<Trail>, T
         |number| {
             pin(jobs[number].cpu)?;
             let mut runner = Runner::new(jobs[number].workload);
-            let chunk = chunk_of(&mut runner);
+            let chunk = sized(CHUNK_NS, runner.repeated());
             Ok((runner, chunk))
         },
-        |_, (mut runner, chunk): (Runner, u64)| {
-            let control = Control::new();
-            run_chunks(chunk, length, |iterations| {
-                runner.run(&control, iterations);
-            })
-        },
+        |_, (mut runner, chunk): (Runner, u64)| run_chunks(chunk, length, runner.repeated()),
         || (),
     )
 }
@@ -52,14 +46,6 @@ pub fn together(jobs: &[PinnedKernel], length: Duration) -> Result<Vec<Trail>, T
 /// Time limit for sizing a chunk, in nanoseconds: a sandbox with a stopped CPU clock must not block
 /// for ever. Chosen.
 const SIZING_NS: u64 = 200_000_000;
-
-/// Number of iterations in about [`CHUNK`] of CPU time, at least one.
-fn chunk_of(runner: &mut Runner) -> u64 {
-    let control = Control::new();
-    sized(CHUNK_NS, |iterations| {
-        runner.run(&control, iterations);
-    })
-}
 
 /// CPU time of `iterations` of `run`, in nanoseconds. At least 1.
 pub(crate) fn timed(run: &mut impl FnMut(u64), iterations: u64) -> u64 {

@@ -3,8 +3,8 @@
 //! Cycles are measured by a chain of additions beside every loop ([`crate::clock`]), so the clock
 //! rate cancels out. The fastest of several tries counts, since interruptions only add time.
 
+use crate::chase::xorshift;
 use crate::clock;
-use crate::control::Control;
 use crate::kernel::Kernel;
 use crate::measure::{sized, timed};
 use crate::runner::Runner;
@@ -79,11 +79,7 @@ pub fn measure(cpu: u32) -> Result<Operations, ThreadError> {
 
 /// Cycles per operation of a kernel.
 fn kernel_cycles(kernel: Kernel) -> f64 {
-    let mut runner = Runner::new(kernel.into());
-    let control = Control::new();
-    cycles(IN_A_KERNEL, |iterations| {
-        runner.run(&control, iterations);
-    })
+    cycles(IN_A_KERNEL, Runner::new(kernel.into()).repeated())
 }
 
 /// Cycles per decision by the lowest bits of `bytes`.
@@ -107,15 +103,10 @@ fn cycles(operations: u64, mut run: impl FnMut(u64)) -> f64 {
     own as f64 / (iterations * operations) as f64 / cycle
 }
 
-/// Random bytes (xorshift; Marsaglia, Journal of Statistical Software 2003).
+/// Random bytes.
 fn random() -> impl Iterator<Item = u8> {
     let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
-    std::iter::repeat_with(move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_le_bytes()[4]
-    })
+    std::iter::repeat_with(move || xorshift(&mut state).to_le_bytes()[4])
 }
 
 /// Simple operations, measured by loops of their own.
@@ -129,99 +120,65 @@ enum Simple {
     Store,
 }
 
+/// Instructions that differ between architectures.
+#[rustfmt::skip]
+#[cfg(target_arch = "x86_64")]
+macro_rules! instruction {
+    // Independent of the operation before, unlike an addition to a register.
+    (int) => { "test {t}, {t}\n" };
+    (load) => { "mov {u}, [{place}]\n" };
+    (store) => { "mov [{place}], {t}\n" };
+    // `dec` preserves the carry flag, so that it is cleared once a round.
+    (clear) => { "clc" };
+    (branch) => { "jc 9f\n" };
+    (decide) => { "movzx {t:e}, byte ptr [{at}]\ninc {at}\ntest {t:e}, 1\njz 3f\ninc {odd}" };
+}
+#[rustfmt::skip]
+#[cfg(target_arch = "aarch64")]
+macro_rules! instruction {
+    (int) => { "add {u}, {place}, #8\n" };
+    (load) => { "ldr {u}, [{place}]\n" };
+    (store) => { "str {t}, [{place}]\n" };
+    (clear) => { "" };
+    (branch) => { "cbnz {t}, 9f\n" };
+    (decide) => { "ldrb {t:w}, [{at}]\nadd {at}, {at}, #1\ntbz {t:w}, #0, 3f\nadd {odd}, {odd}, #1" };
+}
+
 /// [`IN_A_ROW`] times one instruction, `rounds` times; `$clear` before each round.
 macro_rules! in_a_row {
-    ($rounds:ident, $place:ident, $clear:literal, $one:literal, $back:literal) => {
-        // SAFETY: reads or writes the eight bytes at `place`, which are the caller's, and the named registers and
-        // flags only; the jumps lead to labels of this block.
+    ($rounds:ident, $clear:expr, $one:expr) => {{
+        let mut place = 0_u64;
+        // SAFETY: reads or writes the eight bytes of `place`, and the named registers and flags only; the jumps lead to
+        // labels of this block.
         unsafe {
             asm!(
                 ".p2align 6",
                 "2:",
                 $clear,
-                concat!($one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one),
-                concat!($one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one),
-                concat!($one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one),
-                concat!($one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one),
-                concat!($one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one),
-                concat!($one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one),
-                concat!($one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one),
-                concat!($one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one, "\n", $one),
-                $back,
+                eight_times!(eight_times!($one)),
+                back!("left", "2b"),
                 "9:",
                 // Names the operands, since most instructions do not use all of them.
                 "/* {place} {t} {u} */",
                 left = inout(reg) $rounds => _,
-                place = in(reg) &raw mut $place,
+                place = in(reg) &raw mut place,
                 t = inout(reg) 0_u64 => _,
                 u = out(reg) _,
                 options(nostack)
             );
         }
-    };
+    }};
 }
 
-#[cfg(target_arch = "x86_64")]
 fn simple(what: Simple, rounds: u64) {
-    let mut place = 0_u64;
     match what {
-        Simple::Mixed => in_a_row!(
-            rounds,
-            place,
-            "",
-            "mov {u}, [{place}]\ntest {t}, {t}\ntest {t}, {t}",
-            "dec {left}\njnz 2b"
-        ),
-        // Independent of the operation before, unlike an addition to a register.
-        Simple::Int => in_a_row!(rounds, place, "", "test {t}, {t}", "dec {left}\njnz 2b"),
-        // `dec` preserves the carry flag.
-        Simple::Branch => in_a_row!(rounds, place, "clc", "jc 9f", "dec {left}\njnz 2b"),
-        Simple::Load => in_a_row!(rounds, place, "", "mov {u}, [{place}]", "dec {left}\njnz 2b"),
-        Simple::Store => in_a_row!(rounds, place, "", "mov [{place}], {t}", "dec {left}\njnz 2b"),
-    }
-}
-
-#[cfg(target_arch = "aarch64")]
-fn simple(what: Simple, rounds: u64) {
-    let mut place = 0_u64;
-    match what {
-        Simple::Mixed => in_a_row!(
-            rounds,
-            place,
-            "",
-            "ldr {u}, [{place}]\nadd {u}, {place}, #8\nadd {u}, {place}, #8",
-            "sub {left}, {left}, #1\ncbnz {left}, 2b"
-        ),
-        Simple::Int => {
-            in_a_row!(
-                rounds,
-                place,
-                "",
-                "add {u}, {place}, #8",
-                "sub {left}, {left}, #1\ncbnz {left}, 2b"
-            );
+        Simple::Mixed => {
+            in_a_row!(rounds, "", concat!(instruction!(load), instruction!(int), instruction!(int)))
         }
-        Simple::Branch => {
-            in_a_row!(rounds, place, "", "cbnz {t}, 9f", "sub {left}, {left}, #1\ncbnz {left}, 2b");
-        }
-        Simple::Load => {
-            in_a_row!(
-                rounds,
-                place,
-                "",
-                "ldr {u}, [{place}]",
-                "sub {left}, {left}, #1\ncbnz {left}, 2b"
-            );
-        }
-        Simple::Store => {
-            in_a_row!(
-                rounds,
-                place,
-                "",
-                "str {t}, [{place}]",
-                "sub {left}, {left}, #1\ncbnz {left}, 2b"
-            );
-        }
+        Simple::Int => in_a_row!(rounds, "", instruction!(int)),
+        Simple::Branch => in_a_row!(rounds, instruction!(clear), instruction!(branch)),
+        Simple::Load => in_a_row!(rounds, "", instruction!(load)),
+        Simple::Store => in_a_row!(rounds, "", instruction!(store)),
     }
 }
 
@@ -229,37 +186,12 @@ fn simple(what: Simple, rounds: u64) {
 fn decide(bytes: &[u8], times: u64) {
     for _ in 0..times {
         // SAFETY: reads `bytes` from its first to its last, and writes the named registers and flags only.
-        #[cfg(target_arch = "x86_64")]
         unsafe {
             asm!(
                 "2:",
-                "movzx {t:e}, byte ptr [{at}]",
-                "inc {at}",
-                "test {t:e}, 1",
-                "jz 3f",
-                "inc {odd}",
+                instruction!(decide),
                 "3:",
-                "dec {left}",
-                "jnz 2b",
-                at = inout(reg) bytes.as_ptr() => _,
-                left = inout(reg) bytes.len() => _,
-                odd = inout(reg) 0_u64 => _,
-                t = out(reg) _,
-                options(nostack, readonly)
-            );
-        }
-        // SAFETY: as above.
-        #[cfg(target_arch = "aarch64")]
-        unsafe {
-            asm!(
-                "2:",
-                "ldrb {t:w}, [{at}]",
-                "add {at}, {at}, #1",
-                "tbz {t:w}, #0, 3f",
-                "add {odd}, {odd}, #1",
-                "3:",
-                "sub {left}, {left}, #1",
-                "cbnz {left}, 2b",
+                back!("left", "2b"),
                 at = inout(reg) bytes.as_ptr() => _,
                 left = inout(reg) bytes.len() => _,
                 odd = inout(reg) 0_u64 => _,

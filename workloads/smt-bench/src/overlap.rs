@@ -5,6 +5,8 @@
 //! the other chunks, those within undisturbed times of all other threads are compared. So other
 //! load on the machine costs chunks, not correctness.
 
+use std::ops::Range;
+
 /// Two clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockPair {
@@ -38,17 +40,7 @@ pub struct ThreadSpeed {
 const SLACK_NS: u64 = 5_000;
 
 /// Interval of wall time, in nanoseconds.
-#[derive(Clone, Copy)]
-struct WallInterval {
-    from: u64,
-    to: u64,
-}
-
-impl WallInterval {
-    fn holds(self, other: Self) -> bool {
-        self.from <= other.from && other.to <= self.to
-    }
-}
+type WallInterval = Range<u64>;
 
 /// Wall time from `a` to `b` in which the thread did not run, in nanoseconds.
 fn waited(a: ClockPair, b: ClockPair) -> u64 {
@@ -60,8 +52,8 @@ impl Trail {
     /// Chunks in which the thread ran throughout.
     fn undisturbed(&self) -> impl Iterator<Item = WallInterval> {
         self.stamps.windows(2).filter_map(|pair| {
-            let span = WallInterval { from: pair[0].wall_ns, to: pair[1].wall_ns };
-            (waited(pair[0], pair[1]) <= SLACK_NS).then_some(span)
+            let ran = waited(pair[0], pair[1]) <= SLACK_NS;
+            ran.then(|| pair[0].wall_ns..pair[1].wall_ns)
         })
     }
 
@@ -70,7 +62,7 @@ impl Trail {
         let mut spans: Vec<WallInterval> = Vec::new();
         for span in self.undisturbed() {
             match spans.last_mut() {
-                Some(last) if last.to == span.from => last.to = span.to,
+                Some(last) if last.end == span.start => last.end = span.end,
                 _ => spans.push(span),
             }
         }
@@ -97,7 +89,7 @@ pub fn paces(trails: &[Trail]) -> Vec<Option<ThreadSpeed>> {
     let paces = trails.iter().enumerate().map(|(own, trail)| {
         let shared = trail.undisturbed().filter(|span| {
             let mut others = running.iter().enumerate().filter(|(other, _)| *other != own);
-            others.all(|(_, spans)| is_within_one(spans, *span))
+            others.all(|(_, spans)| is_within_one(spans, span))
         });
         pace_of(trail.chunk, shared)
     });
@@ -105,14 +97,14 @@ pub fn paces(trails: &[Trail]) -> Vec<Option<ThreadSpeed>> {
 }
 
 /// True if one of the ascending spans contains `span`.
-fn is_within_one(ascending: &[WallInterval], span: WallInterval) -> bool {
-    let after = ascending.partition_point(|candidate| candidate.from <= span.from);
+fn is_within_one(ascending: &[WallInterval], span: &WallInterval) -> bool {
+    let after = ascending.partition_point(|candidate| candidate.start <= span.start);
     // Spans do not overlap: only the last one that begins before can contain `span`.
-    after > 0 && ascending[after - 1].holds(span)
+    after > 0 && span.end <= ascending[after - 1].end
 }
 
 fn pace_of(chunk: u64, spans: impl Iterator<Item = WallInterval>) -> Option<ThreadSpeed> {
-    let mut lengths: Vec<u64> = spans.map(|span| span.to - span.from).collect();
+    let mut lengths: Vec<u64> = spans.map(|span| span.end - span.start).collect();
     lengths.sort_unstable();
     let middle = *lengths.get(lengths.len() / 2)?;
     Some(ThreadSpeed {

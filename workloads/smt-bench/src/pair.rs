@@ -117,7 +117,6 @@ struct Wakes {
     posted: PaddedCounter,
     /// Last round, from 1, that the woken thread has begun.
     sleeping: PaddedCounter,
-    ended: AtomicBool,
     woken: OnceLock<Thread>,
 }
 
@@ -160,16 +159,34 @@ impl Wakes {
         while self.posted.0.load(SeqCst) != 0 {
             sleep(Duration::from_micros(50));
         }
-        self.ended.store(true, SeqCst);
         calls
     }
 }
 
-/// Spins until `ended` is set.
-fn spin_until(ended: &AtomicBool) {
-    while !ended.load(Relaxed) {
-        std::hint::spin_loop();
-    }
+/// Results of two threads on two PUs. With `busy`, a thread that never sleeps runs on the second PU
+/// until the first thread is done.
+fn both(
+    pus: [u32; 2],
+    busy: bool,
+    first: impl Fn() -> Vec<u64> + Sync,
+    second: impl Fn() -> Vec<u64> + Sync,
+) -> Result<Vec<Vec<u64>>, ThreadError> {
+    let ended = AtomicBool::new(false);
+    let work = |number, ()| match number {
+        0 => {
+            let done = first();
+            ended.store(true, SeqCst);
+            done
+        }
+        1 => second(),
+        _ => {
+            while !ended.load(Relaxed) {
+                std::hint::spin_loop();
+            }
+            Vec::new()
+        }
+    };
+    side_by_side(2 + usize::from(busy), |number| pin(pus[number.min(1)]), work, || ())
 }
 
 /// Wakes a thread `how.count` times, and returns the cost of each wake-up.
@@ -178,21 +195,10 @@ fn spin_until(ended: &AtomicBool) {
 /// As [`line()`].
 pub fn wake_ups(how: WakeUps) -> Result<Vec<WakeUp>, ThreadError> {
     let wakes = Wakes::default();
-    let done = side_by_side(
-        2 + usize::from(how.busy),
-        |number| pin(if number == 0 { how.waker } else { how.wakee }),
-        |number, ()| match number {
-            0 => wakes.wake(how),
-            1 => wakes.be_woken(how.count),
-            _ => {
-                spin_until(&wakes.ended);
-                Vec::new()
-            }
-        },
-        || (),
-    )?;
-    let both = done[1].iter().zip(&done[0]);
-    Ok(both.map(|(&latency_ns, &call_ns)| WakeUp { latency_ns, call_ns }).collect())
+    let wake = || wakes.wake(how);
+    let done = both([how.waker, how.wakee], how.busy, wake, || wakes.be_woken(how.count))?;
+    let costs = done[1].iter().zip(&done[0]);
+    Ok(costs.map(|(&latency_ns, &call_ns)| WakeUp { latency_ns, call_ns }).collect())
 }
 
 /// Least sleep of the other thread before a round trip between two PUs. Chosen: several times the
@@ -206,19 +212,8 @@ const SLEPT: Duration = Duration::from_micros(50);
 /// As [`line()`].
 pub fn round_trips(pus: [u32; 2], busy: bool, count: u32) -> Result<Vec<u64>, ThreadError> {
     let trips = RoundTrips::default();
-    let done = side_by_side(
-        2 + usize::from(busy),
-        |number| pin(pus[number.min(1)]),
-        |number, ()| match number {
-            0 => trips.lead(count, pus[0] != pus[1]),
-            1 => trips.answer(count),
-            _ => {
-                spin_until(&trips.ended);
-                Vec::new()
-            }
-        },
-        || (),
-    );
+    let lead = || trips.lead(count, pus[0] != pus[1]);
+    let done = both(pus, busy, lead, || trips.answer(count));
     Ok(done?.remove(0))
 }
 
@@ -227,7 +222,6 @@ pub fn round_trips(pus: [u32; 2], busy: bool, count: u32) -> Result<Vec<u64>, Th
 struct RoundTrips {
     /// Number of the thread to continue.
     turn: PaddedCounter,
-    ended: AtomicBool,
     threads: [OnceLock<Thread>; 2],
 }
 
@@ -267,7 +261,6 @@ impl RoundTrips {
             self.wait(0);
             trips.push(wall_ns() - before);
         }
-        self.ended.store(true, SeqCst);
         trips
     }
 

@@ -31,6 +31,12 @@ impl Runner {
         control.done() - before
     }
 
+    /// A function that runs as many iterations as it is called with.
+    pub(crate) fn repeated(&mut self) -> impl FnMut(u64) {
+        let control = Control::new();
+        move |iterations| _ = self.run(&control, iterations)
+    }
+
     /// Runs until `control.done()` is `limit`, and returns the result of the loop's computation.
     fn run_to(&mut self, control: &Control, limit: u64) -> f64 {
         match self.kernel {
@@ -55,12 +61,6 @@ impl Runner {
 /// Runs `iterations` iterations of `workload` and returns their number.
 pub fn run_iterations(workload: impl Into<KernelSpec>, iterations: u64) -> u64 {
     Runner::new(workload.into()).run(&Control::new(), iterations)
-}
-
-/// Runs `workload` until another thread calls [`Control::stop`], and returns the number of
-/// iterations done.
-pub fn run_for(workload: impl Into<KernelSpec>, control: &Control) -> u64 {
-    Runner::new(workload.into()).run(control, u64::MAX)
 }
 
 #[cfg(test)]
@@ -90,7 +90,7 @@ mod tests {
         for kernel in Kernel::ALL {
             let control = Control::new();
             let done = std::thread::scope(|scope| {
-                let worker = scope.spawn(|| run_for(kernel, &control));
+                let worker = scope.spawn(|| Runner::new(kernel.into()).run(&control, u64::MAX));
                 colocate_testing::wait_until("an iteration", || control.done() > 0);
                 control.stop();
                 worker.join().unwrap()

@@ -36,7 +36,7 @@ pub struct Portion {
 }
 
 /// Result of one visit to a PU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Visit {
     /// Portions done. Never 0.
     pub portions: u64,
@@ -66,16 +66,8 @@ pub struct VisitLength {
 /// [`ThreadError`] if the PU cannot be used or no thread can be created.
 pub fn portion(cpu: u32) -> Result<Portion, ThreadError> {
     on(cpu, || {
-        let chain = sized(LOOP_NS, |rounds| {
-            clock::chain(rounds);
-        });
-        let kernels = KERNELS.map(|kernel| {
-            let mut runner = Runner::new(kernel.into());
-            let control = Control::new();
-            sized(LOOP_NS, |iterations| {
-                runner.run(&control, iterations);
-            })
-        });
+        let chain = sized(LOOP_NS, |rounds| _ = clock::chain(rounds));
+        let kernels = KERNELS.map(|kernel| sized(LOOP_NS, Runner::new(kernel.into()).repeated()));
         Portion { chain, kernels }
     })
 }
@@ -86,7 +78,8 @@ pub fn portion(cpu: u32) -> Result<Portion, ThreadError> {
 /// [`ThreadError`] if the PU cannot be used or goes offline meanwhile, or no thread can be created.
 pub fn visit(cpu: u32, portion: Portion, length: VisitLength) -> Result<Visit, ThreadError> {
     on(cpu, || {
-        let mut work = PreparedLoops::new(portion);
+        let runners = KERNELS.map(|kernel| Runner::new(kernel.into()));
+        let mut work = PreparedLoops { portion, runners, control: Control::new() };
         work.until(length.warm_up);
         work.until(length.timed)
     })
@@ -115,18 +108,12 @@ struct PreparedLoops {
 }
 
 impl PreparedLoops {
-    fn new(portion: Portion) -> Self {
-        let runners = KERNELS.map(|kernel| Runner::new(kernel.into()));
-        Self { portion, runners, control: Control::new() }
-    }
-
     /// Runs portions for `length`, at least one.
     fn until(&mut self, length: Duration) -> Visit {
         let length_ns = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
         let wall = wall_ns();
         let cpu = cpu_ns();
-        let mut visit =
-            Visit { portions: 0, wall_ns: 0, cpu_ns: 0, additions: 0, additions_cpu_ns: 0 };
+        let mut visit = Visit::default();
         while visit.wall_ns < length_ns || visit.portions == 0 {
             visit.additions_cpu_ns += self.once();
             visit.portions += 1;

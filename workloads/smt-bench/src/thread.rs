@@ -1,42 +1,21 @@
 //! Pinned threads and their clocks.
 
+use std::fmt::Display;
 use std::io;
 use std::sync::mpsc::channel;
 use std::thread::Builder;
 
-/// Failure to set up a thread.
+/// Failure to set up a thread, in a line: the kernel rejects its mask, or does not return it, the
+/// mask is another one than requested, or no thread or memory is available.
 #[derive(Debug, thiserror::Error)]
-pub enum ThreadError {
-    /// The kernel rejected the mask: the PU is offline, absent or outside the cpuset.
-    #[error("cannot run on PU {cpu}: sched_setaffinity: {source}")]
-    Refused {
-        /// The requested PU, by the kernel's number.
-        cpu: u32,
-        /// The kernel's error.
-        source: io::Error,
-    },
-    /// The effective mask differs from the requested one.
-    #[error("cannot run on PU {cpu}: the mask read back is {found:?}")]
-    Elsewhere {
-        /// The requested PU, by the kernel's number.
-        cpu: u32,
-        /// PUs of the effective mask.
-        found: Vec<u32>,
-    },
-    /// The kernel does not return the mask.
-    #[error("cannot read the affinity mask: sched_getaffinity: {0}")]
-    Unreadable(io::Error),
+#[error("{0}")]
+pub struct ThreadError(pub(crate) String);
+
+impl ThreadError {
     /// The thread could not be created.
-    #[error("cannot start a thread: {0}")]
-    Spawn(io::Error),
-    /// No memory is available for the thread's matrix.
-    #[error("cannot have {rows} rows of 576 bytes: mmap: {source}")]
-    Memory {
-        /// Requested rows.
-        rows: u32,
-        /// The kernel's error.
-        source: io::Error,
-    },
+    pub(crate) fn spawn(error: impl Display) -> Self {
+        Self(format!("cannot start a thread: {error}"))
+    }
 }
 
 /// PUs of a mask. The kernel's own limit is 8,192 (`NR_CPUS` on x86-64).
@@ -50,11 +29,11 @@ type Mask = [u64; MASK_BITS / WORD_BITS];
 /// Needs no privilege inside the inherited cpuset.
 ///
 /// # Errors
-/// - [`ThreadError::Refused`] if `cpu` is offline, absent or not allowed.
-/// - [`ThreadError::Elsewhere`] if the mask read back is not that PU alone.
-/// - [`ThreadError::Unreadable`] if the mask cannot be read back.
+/// [`ThreadError`] if `cpu` is offline, absent or not allowed, or as of [`is_on`].
 pub fn pin(cpu: u32) -> Result<(), ThreadError> {
-    set_mask(cpu).map_err(|source| ThreadError::Refused { cpu, source })?;
+    set_mask(cpu).map_err(|source| {
+        ThreadError(format!("cannot run on PU {cpu}: sched_setaffinity: {source}"))
+    })?;
     is_on(cpu)
 }
 
@@ -62,12 +41,13 @@ pub fn pin(cpu: u32) -> Result<(), ThreadError> {
 /// when its PU goes offline.
 ///
 /// # Errors
-/// - [`ThreadError::Elsewhere`] if the mask has other PUs.
-/// - [`ThreadError::Unreadable`] if the mask cannot be read.
+/// [`ThreadError`] if the mask has other PUs, or cannot be read.
 pub fn is_on(cpu: u32) -> Result<(), ThreadError> {
     match usable()? {
         found if found == [cpu] => Ok(()),
-        found => Err(ThreadError::Elsewhere { cpu, found }),
+        found => {
+            Err(ThreadError(format!("cannot run on PU {cpu}: the mask read back is {found:?}")))
+        }
     }
 }
 
@@ -85,13 +65,16 @@ fn set_mask(cpu: u32) -> io::Result<()> {
 /// cpuset.
 ///
 /// # Errors
-/// [`ThreadError::Unreadable`] if the mask cannot be read.
+/// [`ThreadError`] if the mask cannot be read.
 pub fn usable() -> Result<Vec<u32>, ThreadError> {
     let mut mask: Mask = [0; MASK_BITS / WORD_BITS];
     // SAFETY: the kernel writes at most `size_of_val(&mask)` bytes to `mask`.
     let ret = unsafe { libc::sched_getaffinity(0, size_of_val(&mask), mask.as_mut_ptr().cast()) };
     if ret < 0 {
-        return Err(ThreadError::Unreadable(io::Error::last_os_error()));
+        let error = io::Error::last_os_error();
+        return Err(ThreadError(format!(
+            "cannot read the affinity mask: sched_getaffinity: {error}"
+        )));
     }
     #[allow(clippy::cast_possible_truncation)] // a constant that fits
     let all = 0..MASK_BITS as u32;
@@ -108,8 +91,8 @@ pub fn usable() -> Result<Vec<u32>, ThreadError> {
 /// in the calling thread.
 ///
 /// # Errors
-/// - [`ThreadError::Spawn`] if a thread cannot be created.
-/// - The first error of `prepare`. No thread has called `work` then.
+/// [`ThreadError`] if a thread cannot be created, or the first error of `prepare`. No thread has
+/// called `work` then.
 pub fn side_by_side<P, T: Send>(
     count: usize,
     prepare: impl Fn(usize) -> Result<P, ThreadError> + Sync,
@@ -135,7 +118,7 @@ pub fn side_by_side<P, T: Send>(
                     let _ = ready.send(outcome);
                     wait.recv().ok().zip(mine).map(|((), mine)| work(number, mine))
                 });
-            started.push((go, thread.map_err(ThreadError::Spawn)?));
+            started.push((go, thread.map_err(ThreadError::spawn)?));
         }
         prepared.iter().take(count).collect::<Result<Vec<()>, _>>()?;
         let (go, threads): (Vec<_>, Vec<_>) = started.into_iter().unzip();

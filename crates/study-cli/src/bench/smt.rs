@@ -62,7 +62,7 @@ fn kernels(text: &str) -> Result<Kernels, String> {
     }
     let mut list = Vec::new();
     for name in text.split(',') {
-        let workload: KernelSpec = name.trim().parse().map_err(|error| format!("{error}"))?;
+        let workload: KernelSpec = name.trim().parse()?;
         if list.contains(&workload) {
             return Err(format!("{workload} is named twice"));
         }

@@ -9,25 +9,6 @@ use crate::control::Control;
 use crate::list::ListNode;
 use core::arch::asm;
 
-/// Repeats the lines 32 times.
-macro_rules! thirty_two_times {
-    ($lines:expr) => {
-        concat!(
-            eight_times!($lines),
-            eight_times!($lines),
-            eight_times!($lines),
-            eight_times!($lines)
-        )
-    };
-}
-
-/// Repeats the lines eight times.
-macro_rules! eight_times {
-    ($lines:expr) => {
-        concat!($lines, $lines, $lines, $lines, $lines, $lines, $lines, $lines)
-    };
-}
-
 /// One operation on each of the registers `r0` to `r7`, in place.
 macro_rules! on_eight {
     ($operation:expr, $by:literal) => {

@@ -115,12 +115,12 @@ impl Generator {
                 }
             }
         });
-        let thread = thread.map_err(ThreadError::Spawn)?;
+        let thread = thread.map_err(ThreadError::spawn)?;
         let generator = Self { shared, thread: Some(thread), cpu };
         match prepared.recv() {
             Ok(done) => done.map(|()| generator),
             // The thread has ended without a message.
-            Err(_) => Err(ThreadError::Spawn(io::ErrorKind::Other.into())),
+            Err(_) => Err(ThreadError::spawn(io::Error::from(io::ErrorKind::Other))),
         }
     }
 
@@ -208,7 +208,8 @@ impl Drop for Generator {
 
 fn prepare(cpu: u32, rows: u32) -> Result<Matrix, ThreadError> {
     pin(cpu)?;
-    Matrix::new(rows).map_err(|source| ThreadError::Memory { rows, source })
+    let matrix = Matrix::new(rows);
+    matrix.map_err(|why| ThreadError(format!("cannot have {rows} rows of 576 bytes: mmap: {why}")))
 }
 
 /// The body of the thread.

@@ -104,39 +104,21 @@ impl Drop for Matrix {
     }
 }
 
-/// Increments the byte at `at` and the bytes of the next `lines` − 1 rows, each followed by `nops`
-/// times a `nop` and its count.
-///
-/// # Safety
-/// All these bytes must be the caller's, and `lines` above 0.
+/// Instructions that differ between architectures. `next` increments a byte and goes to the next
+/// row: `ROW_BYTES`, as an immediate.
+#[rustfmt::skip]
 #[cfg(target_arch = "x86_64")]
-#[inline(never)]
-unsafe fn meet(at: *mut u8, lines: u64, nops: u64) {
-    // SAFETY: writes the bytes that the caller promises, and the named registers and flags only.
-    unsafe {
-        asm!(
-            ".p2align 6",
-            "2:",
-            "inc byte ptr [{at}]",
-            // `ROW_BYTES`, as an immediate.
-            "add {at}, 576",
-            "mov {left}, {nops}",
-            "test {left}, {left}",
-            "jz 4f",
-            "3:",
-            "nop",
-            "dec {left}",
-            "jnz 3b",
-            "4:",
-            "dec {lines}",
-            "jnz 2b",
-            at = inout(reg) at => _,
-            lines = inout(reg) lines => _,
-            nops = in(reg) nops,
-            left = out(reg) _,
-            options(nostack)
-        );
-    }
+macro_rules! instruction {
+    (next) => { "inc byte ptr [{at}] /* {byte} */\nadd {at}, 576" };
+    (skip_none) => { "test {left}, {left}\njz 4f" };
+}
+#[rustfmt::skip]
+#[cfg(target_arch = "aarch64")]
+macro_rules! instruction {
+    (next) => {
+        "ldrb {byte:w}, [{at}]\nadd {byte:w}, {byte:w}, #1\nstrb {byte:w}, [{at}]\nadd {at}, {at}, #576"
+    };
+    (skip_none) => { "cbz {left}, 4f" };
 }
 
 /// Increments the byte at `at` and the bytes of the next `lines` − 1 rows, each followed by `nops`
@@ -144,28 +126,21 @@ unsafe fn meet(at: *mut u8, lines: u64, nops: u64) {
 ///
 /// # Safety
 /// All these bytes must be the caller's, and `lines` above 0.
-#[cfg(target_arch = "aarch64")]
 #[inline(never)]
 unsafe fn meet(at: *mut u8, lines: u64, nops: u64) {
-    // SAFETY: writes the bytes that the caller promises, and the named registers only.
+    // SAFETY: writes the bytes that the caller promises, and the named registers and flags only.
     unsafe {
         asm!(
             ".p2align 6",
             "2:",
-            "ldrb {byte:w}, [{at}]",
-            "add {byte:w}, {byte:w}, #1",
-            "strb {byte:w}, [{at}]",
-            // `ROW_BYTES`, as an immediate.
-            "add {at}, {at}, #576",
+            instruction!(next),
             "mov {left}, {nops}",
-            "cbz {left}, 4f",
+            instruction!(skip_none),
             "3:",
             "nop",
-            "sub {left}, {left}, #1",
-            "cbnz {left}, 3b",
+            back!("left", "3b"),
             "4:",
-            "sub {lines}, {lines}, #1",
-            "cbnz {lines}, 2b",
+            back!("lines", "2b"),
             at = inout(reg) at => _,
             lines = inout(reg) lines => _,
             nops = in(reg) nops,
