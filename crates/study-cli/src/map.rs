@@ -95,7 +95,7 @@ fn square(path: &Path, reversed: bool) -> anyhow::Result<Square> {
     let text = input::text(path, input::limit(MAX_BYTES))?;
     let is_json = path.extension().is_some_and(|ending| ending == "json");
     let read = if is_json { Square::from_json(&text) } else { Square::from_csv(&text, reversed) };
-    read.with_context(|| path.display().to_string())
+    read.map_err(anyhow::Error::msg).with_context(|| path.display().to_string())
 }
 
 /// File format by the name's ending.

@@ -3,7 +3,8 @@
 use crate::simulate::load;
 use crate::trace;
 use anyhow::Context;
-use clap::{ValueEnum, value_parser};
+use clap::builder::{PossibleValuesParser as Names, TypedValueParser};
+use clap::value_parser;
 use colocate_cli::output;
 use colocate_cli::outputs::{self, Form};
 use colocate_files::FileMode;
@@ -46,17 +47,20 @@ pub struct Args {
     every_us: u64,
 
     /// How caches are kept coherent
-    #[arg(long, value_enum, value_name = "P", default_value = "mesi")]
-    protocol: ProtocolChoice,
+    #[arg(long, value_name = "P", default_value = "mesi",
+        value_parser = Names::new(["mesi", "moesi"]).map(protocol))]
+    protocol: Protocol,
 
     /// Where communication is detected: in each core's own outermost cache, or in the last one
-    #[arg(long, value_enum, value_name = "WHERE", default_value = "private")]
-    detect: DetectChoice,
+    #[arg(long, value_name = "WHERE", default_value = "private",
+        value_parser = Names::new(["private", "last"]).map(detect))]
+    detect: DetectAt,
 
     /// By which measure pairs of threads communicate unevenly enough for `communication` to map them: variance over the square of the
     /// mean above 0.1, or as published, over the mean above 250
-    #[arg(long, value_enum, value_name = "H", default_value = "scale-free")]
-    heterogeneity: HeterogeneityChoice,
+    #[arg(long, value_name = "H", default_value = "scale-free",
+        value_parser = Names::new(["scale-free", "published"]).map(uneven))]
+    heterogeneity: Uneven,
 
     /// Print the figures as JSON (docs/schemas/replay.json)
     #[arg(long)]
@@ -72,22 +76,16 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum ProtocolChoice {
-    Mesi,
-    Moesi,
+fn protocol(name: String) -> Protocol {
+    if name == "mesi" { Protocol::Mesi } else { Protocol::Moesi }
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum DetectChoice {
-    Private,
-    Last,
+fn detect(name: String) -> DetectAt {
+    if name == "private" { DetectAt::PrivateCache } else { DetectAt::LastCache }
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum HeterogeneityChoice {
-    ScaleFree,
-    Published,
+fn uneven(name: String) -> Uneven {
+    if name == "scale-free" { Uneven::ScaleFree } else { Uneven::Published }
 }
 
 /// Records a program to a file in this folder.
@@ -108,18 +106,9 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         random: args.random,
         seed: args.seed,
         every: Nanos(args.every_us * 1_000),
-        protocol: match args.protocol {
-            ProtocolChoice::Mesi => Protocol::Mesi,
-            ProtocolChoice::Moesi => Protocol::Moesi,
-        },
-        detect: match args.detect {
-            DetectChoice::Private => DetectAt::PrivateCache,
-            DetectChoice::Last => DetectAt::LastCache,
-        },
-        uneven: match args.heterogeneity {
-            HeterogeneityChoice::ScaleFree => Uneven::ScaleFree,
-            HeterogeneityChoice::Published => Uneven::Published,
-        },
+        protocol: args.protocol,
+        detect: args.detect,
+        uneven: args.heterogeneity,
     };
     // The folder is removed when `_scratch` is dropped.
     let (_scratch, path) = match &args.trace {
@@ -140,7 +129,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         let failed = program.error().map(|why| format!("{}: {why}", path.display()));
         file = Some(program.into_file());
         failed.map_or(Ok(()), Err)
-    })?;
+    })
+    .map_err(anyhow::Error::msg)?;
     let content = |form| {
         Ok(match form {
             Form::Text => text(&found),

@@ -15,8 +15,9 @@ use colocate_files::{Dir, FileMode};
 use colocate_machine::Nanos;
 use colocate_machine::printable::json;
 use colocate_model::{Assumptions, Phase};
-use colocate_study::definition::{Definition, Printed};
+use colocate_study::definition::Definition;
 use colocate_study::files::STUDIES;
+use colocate_study::printed::Printed;
 use colocate_study::replication::definition::PolicyStudyDefinition;
 use colocate_study::replication::drawn;
 use colocate_study::replication::length::{self, FIRST, LAST, LengthFigures};
@@ -162,7 +163,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
             print(args, &outputs, &runner.study(&args.name, &StudyCells::new(study)?)?)
         }
         Definition::Communication(definition) => {
-            print(args, &outputs, &patterns::study(definition, &machine, &performance, args.seed)?)
+            let report = patterns::study(definition, &machine, &performance, args.seed);
+            print(args, &outputs, &report.map_err(anyhow::Error::msg)?)
         }
         Definition::Contention(definition) => {
             let programs = if args.are_recorded() {
@@ -264,7 +266,7 @@ impl Args {
             ("--draws", self.draws.is_some(), !is_communication),
             ("--seeds", self.seeds.is_some(), has_policies || is_communication),
             ("--sizes", self.sizes.is_some(), has_sizes),
-            ("--keep", self.course.keeps(), has_policies || is_communication),
+            ("--keep", self.course.keep.is_some(), has_policies || is_communication),
             ("--length-ms", self.length_ms.is_some(), has_policies),
             (
                 "--quantum-ms and no --quantum-us",
@@ -348,7 +350,7 @@ fn phases(path: &Path) -> anyhow::Result<Vec<Phase>> {
 }
 
 /// Doubles the length until the figures of `os` settle; shows every step.
-fn find_length(runner: &Runner, study: Study<'_>) -> anyhow::Result<String> {
+fn find_length(runner: &Runner<'_>, study: Study<'_>) -> anyhow::Result<String> {
     let start = length::start_of(study.machine);
     let mut definition = length::of_os(study.definition);
     definition.length = FIRST;

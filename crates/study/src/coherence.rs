@@ -11,9 +11,7 @@ use colocate_policy::places::UsableMachine;
 use colocate_sim::coherent::replay::{
     CommunicationMapping, Fixed, Replayed, ReplayedProgram, ThreadMapping, Timing, replay, task,
 };
-use colocate_sim::coherent::{
-    CoherenceCounts, Coherent, DetectAt, Geometry, GeometryError, Protocol,
-};
+use colocate_sim::coherent::{CoherenceCounts, Coherent, DetectAt, Geometry, Protocol};
 use serde::Serialize;
 
 /// Version of the report.
@@ -95,26 +93,6 @@ pub struct MatrixPoint {
     pub dynamicity: f64,
 }
 
-/// Reason why there is no report.
-#[derive(Debug, thiserror::Error)]
-pub enum CoherenceError {
-    /// Caches of the machine cannot be simulated.
-    #[error(transparent)]
-    Geometry(#[from] GeometryError),
-    /// The program cannot be read to its end.
-    #[error("{0}")]
-    Program(String),
-    /// A program without threads.
-    #[error("expected threads, found none")]
-    Empty,
-    /// A program with more threads than [`MOST`].
-    #[error("expected a program of at most {MOST} threads, found {0}")]
-    TooMany(usize),
-    /// Threads that wait for ever.
-    #[error("expected a program that ends, found {0} threads that wait for others for ever")]
-    Stuck(usize),
-}
-
 /// Passes a program, from its beginning, to a function; fails if the program cannot be read.
 pub type ProgramPass<'a> =
     dyn FnMut(&mut dyn FnMut(&mut dyn ReplayedProgram)) -> Result<(), String> + 'a;
@@ -122,20 +100,22 @@ pub type ProgramPass<'a> =
 /// Runs a program under all mappings.
 ///
 /// # Errors
-/// See [`CoherenceError`].
+/// A line: if the caches cannot be simulated, or the program cannot be read, has no threads or more
+/// than [`MOST`], or has threads that wait for ever.
 pub fn report(
     machine: &Machine,
     performance: &Performance,
     settings: &CoherenceSettings,
     run: &mut ProgramPass<'_>,
-) -> Result<CoherenceReport, CoherenceError> {
+) -> Result<CoherenceReport, String> {
     let clock = performance.kinds.first().map_or(Hertz::mhz(1_000), |kind| kind.clock);
     let timing = Timing {
         // One instruction a cycle, in picoseconds.
         instruction_ps: 1_000_000_000_000 / clock.0.max(1),
         every_ps: Some(settings.every.0.saturating_mul(1_000)),
     };
-    let bench = CoherenceSetup { geometry: Geometry::of(machine, performance)?, settings, timing };
+    let geometry = Geometry::of(machine, performance).map_err(|why| why.to_string())?;
+    let bench = CoherenceSetup { geometry, settings, timing };
     let pus: Vec<PuIdx> = machine.all_pus().collect();
     let places = UsableMachine::new(machine, &pus);
     let mut rng = SplitMix64::new(settings.seed);
@@ -194,9 +174,10 @@ impl CoherenceSetup<'_> {
         &self,
         run: &mut ProgramPass<'_>,
         mapping: &mut dyn FnMut(usize) -> Box<dyn ThreadMapping + 'm>,
-    ) -> Result<CoherenceRun, CoherenceError> {
+    ) -> Result<CoherenceRun, String> {
         let CoherenceSettings { protocol, detect, .. } = *self.settings;
-        let mut caches = Coherent::new(self.geometry.clone(), protocol, detect)?;
+        let caches = Coherent::new(self.geometry.clone(), protocol, detect);
+        let mut caches = caches.map_err(|why| why.to_string())?;
         let mut done = CoherenceRun::default();
         run(&mut |program| {
             done.threads = program.threads();
@@ -204,13 +185,16 @@ impl CoherenceSetup<'_> {
                 let mut chosen = mapping(done.threads);
                 done.replayed = replay(&mut caches, program, &mut *chosen, self.timing);
             }
-        })
-        .map_err(CoherenceError::Program)?;
+        })?;
         match (done.threads, done.replayed.stuck) {
-            (0, _) => Err(CoherenceError::Empty),
-            (threads, _) if threads > MOST => Err(CoherenceError::TooMany(threads)),
+            (0, _) => Err("expected threads, found none".to_owned()),
+            (threads, _) if threads > MOST => {
+                Err(format!("expected a program of at most {MOST} threads, found {threads}"))
+            }
             (_, 0) => Ok(CoherenceRun { counts: caches.counts().clone(), ..done }),
-            (_, stuck) => Err(CoherenceError::Stuck(stuck)),
+            (_, stuck) => Err(format!(
+                "expected a program that ends, found {stuck} threads that wait for others for ever"
+            )),
         }
     }
 }
@@ -298,12 +282,12 @@ fn square(matrix: &Matrix, threads: usize) -> Vec<Vec<f64>> {
 }
 
 /// The figure of a level; 0 if it has none.
-fn at(figures: &[f64], level: usize) -> f64 {
+pub(crate) fn at(figures: &[f64], level: usize) -> f64 {
     figures.get(level).copied().unwrap_or(0.0)
 }
 
 /// Difference of a figure to the baseline's, in percent; nothing for the baseline itself.
-fn difference(figure: f64, base: Option<f64>) -> String {
+pub(crate) fn difference(figure: f64, base: Option<f64>) -> String {
     match base {
         None => String::new(),
         Some(base) if base > 0.0 => format!("{:+.1} %", 100.0 * (figure / base - 1.0)),

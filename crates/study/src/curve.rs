@@ -64,21 +64,31 @@ pub fn svg(curves: &Curves) -> Result<String, String> {
 /// # Errors
 /// Only if the drawing library fails; its line says how.
 pub fn svg_of_all(all: &[Curves]) -> Result<String, String> {
-    let mut out = String::new();
-    draw_all(all, &mut out).map_err(|error| format!("cannot draw the curves: {error}"))?;
-    Ok(out)
+    let count = all.len().max(1);
+    // A document without pictures still needs a height.
+    let height = SIZE.1.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
+    document("curves", (SIZE.0, height), |root| {
+        let mut areas = all.iter().zip(root.split_evenly((count, 1)));
+        areas.try_for_each(|(curves, area)| draw(curves, &area))
+    })
 }
 
-fn draw_all(all: &[Curves], out: &mut String) -> Result<(), Box<dyn Error>> {
-    // A document without pictures still needs a height.
-    let count = u32::try_from(all.len().max(1))?;
-    let root = SVGBackend::with_string(out, (SIZE.0, SIZE.1 * count)).into_drawing_area();
-    root.fill(&WHITE)?;
-    for (curves, area) in all.iter().zip(root.split_evenly((all.len().max(1), 1))) {
-        draw(curves, &area)?;
-    }
-    root.present()?;
-    Ok(())
+/// An SVG document of a size in pixels, drawn on white; `what` it shows is named in an error.
+///
+/// # Errors
+/// A line, if the drawing library fails.
+pub(crate) fn document(
+    what: &str,
+    size: (u32, u32),
+    draw: impl FnOnce(&Area<'_>) -> Result<(), Box<dyn Error>>,
+) -> Result<String, String> {
+    let mut out = String::new();
+    let root = SVGBackend::with_string(&mut out, size).into_drawing_area();
+    let drawn = root.fill(&WHITE).map_err(Into::into).and_then(|()| draw(&root));
+    let drawn = drawn.and_then(|()| Ok(root.present()?));
+    drop(root);
+    drawn.map_err(|error| format!("cannot draw the {what}: {error}"))?;
+    Ok(out)
 }
 
 pub(crate) fn draw(curves: &Curves, area: &Area<'_>) -> Result<(), Box<dyn Error>> {

@@ -1,8 +1,7 @@
-//! Built-in studies of all kinds, and what their reports have in common.
+//! Built-in studies of all kinds.
 
-use crate::replication::{self, definition, report};
-use crate::{contention, patterns, piccoli};
-use serde::Serialize;
+use crate::replication::definition;
+use crate::{contention, files, patterns, piccoli};
 
 /// Definition of a study, by the kind of its cells.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,9 +23,9 @@ impl Definition {
     /// As of [`crate::files::read`].
     pub fn built_in(name: &str) -> Result<Self, String> {
         Ok(match name {
-            "communication" => Self::Communication(patterns::PatternDefinition::built_in()?),
-            "contention" => Self::Contention(contention::ContentionDefinition::built_in()?),
-            "piccoli" => Self::Pages(piccoli::PiccoliDefinition::built_in()?),
+            "communication" => Self::Communication(files::read(name)?),
+            "contention" => Self::Contention(files::read(name)?),
+            "piccoli" => Self::Pages(files::read(name)?),
             name => Self::Policies(Box::new(definition::PolicyStudyDefinition::built_in(name)?)),
         })
     }
@@ -40,58 +39,6 @@ impl Definition {
             Self::Contention(study) => &study.machine,
             Self::Pages(study) => &study.machine,
         }
-    }
-}
-
-/// A report with its printed forms; its JSON is that of [`Serialize`].
-pub trait Printed: Serialize {
-    /// The report as tables.
-    fn text(&self) -> String;
-
-    /// The report as a picture.
-    ///
-    /// # Errors
-    /// If the study has no picture, or the drawing library fails; the line gives the reason.
-    fn svg(&self) -> Result<String, String>;
-}
-
-impl Printed for report::StudyReport {
-    fn text(&self) -> String {
-        replication::table::text(self)
-    }
-
-    fn svg(&self) -> Result<String, String> {
-        replication::picture::svg(self)
-    }
-}
-
-impl Printed for patterns::PatternReport {
-    fn text(&self) -> String {
-        patterns::text(self)
-    }
-
-    fn svg(&self) -> Result<String, String> {
-        patterns::svg(self)
-    }
-}
-
-impl Printed for contention::ContentionReport {
-    fn text(&self) -> String {
-        contention::table::text(self)
-    }
-
-    fn svg(&self) -> Result<String, String> {
-        contention::table::svg(self)
-    }
-}
-
-impl Printed for piccoli::PiccoliReport {
-    fn text(&self) -> String {
-        piccoli::table::text(self)
-    }
-
-    fn svg(&self) -> Result<String, String> {
-        piccoli::table::svg(self)
     }
 }
 

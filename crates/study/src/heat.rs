@@ -1,5 +1,6 @@
 //! Heat maps of communication between threads.
 
+use crate::curve::document;
 use colocate_figures::plot::Area;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -30,17 +31,8 @@ pub fn svg(maps: &[Map<'_>]) -> Result<String, String> {
     if maps.is_empty() || maps.iter().any(|(_, matrix)| matrix.is_empty()) {
         return Err("expected threads to draw, found none".to_owned());
     }
-    let mut out = String::new();
-    draw(maps, &mut out).map_err(|error| format!("cannot draw the matrix: {error}"))?;
-    Ok(out)
-}
-
-fn draw(maps: &[Map<'_>], out: &mut String) -> Result<(), Box<dyn Error>> {
-    let root = SVGBackend::with_string(out, size(maps)?).into_drawing_area();
-    root.fill(&WHITE)?;
-    draw_in(maps, &root)?;
-    root.present()?;
-    Ok(())
+    let size = size(maps).map_err(|error| format!("cannot draw the matrix: {error}"))?;
+    document("matrix", size, |root| draw_in(maps, root))
 }
 
 /// Width of each map without its numbers, in pixels.

@@ -7,46 +7,12 @@
 use colocate_evidence::{JobIdx, TaskId};
 use colocate_policy::communication::matrix::Matrix;
 use serde::Deserialize;
-use thiserror::Error;
+use std::fmt::Display;
 
 /// Most threads of a matrix. Chosen: a square of this size takes 8 MiB.
 pub const MOST: usize = 1_024;
 /// Most bytes of a file. Chosen: 24 for each amount.
 pub const MAX_BYTES: usize = 24 * MOST * MOST;
-
-/// Reason why a text is no matrix.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum MatrixError {
-    /// A matrix without rows.
-    #[error("expected a row of amounts for each thread, found none")]
-    Empty,
-    /// A matrix with more rows than [`MOST`].
-    #[error("expected at most {MOST} threads, found {0}")]
-    TooMany(usize),
-    /// A row whose length is not the number of rows.
-    #[error("row {row}: expected {threads} amounts, one for each row, found {found}")]
-    NotSquare {
-        /// Number of the row, from 1.
-        row: usize,
-        /// Number of rows.
-        threads: usize,
-        /// Length of the row.
-        found: usize,
-    },
-    /// A value other than a finite number from 0 on.
-    #[error("row {row}, column {column}: expected a number from 0 on, found {found}")]
-    Amount {
-        /// Row, from 1.
-        row: usize,
-        /// Column, from 1.
-        column: usize,
-        /// The value in the text.
-        found: String,
-    },
-    /// Text other than JSON of this form.
-    #[error("expected an object with a matrix, {0}")]
-    Json(String),
-}
 
 /// A square matrix of amounts between threads, by rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,8 +27,8 @@ impl Square {
     /// Reads CSV; `reversed` if the last thread's row is the first.
     ///
     /// # Errors
-    /// See [`MatrixError`].
-    pub fn from_csv(text: &str, reversed: bool) -> Result<Self, MatrixError> {
+    /// As of [`Self::of`], or a line with the text that is no number.
+    pub fn from_csv(text: &str, reversed: bool) -> Result<Self, String> {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         // Neither a text nor a line that is too long is read to its end.
         let rows = (1..).zip(lines.take(MOST + 1)).map(|(row, line)| amounts(row, line));
@@ -76,34 +42,37 @@ impl Square {
     /// Reads JSON.
     ///
     /// # Errors
-    /// See [`MatrixError`].
-    pub fn from_json(text: &str) -> Result<Self, MatrixError> {
-        let file: MatrixFile =
-            serde_json::from_str(text).map_err(|why| MatrixError::Json(why.to_string()))?;
-        Self::of(file.matrix)
+    /// As of [`Self::of`], or a line if the text is no JSON of this form.
+    pub fn from_json(text: &str) -> Result<Self, String> {
+        let file: Result<MatrixFile, _> = serde_json::from_str(text);
+        Self::of(file.map_err(|why| format!("expected an object with a matrix, {why}"))?.matrix)
     }
 
     /// A matrix of these rows.
     ///
     /// # Errors
-    /// [`MatrixError`] if there are no rows, too many, or not as many as columns, or if an amount
+    /// A line if there are no rows, more than [`MOST`], or not as many as columns, or if an amount
     /// is no finite number from 0 on.
-    pub fn of(rows: Vec<Vec<f64>>) -> Result<Self, MatrixError> {
+    pub fn of(rows: Vec<Vec<f64>>) -> Result<Self, String> {
         let threads = rows.len();
-        match threads {
-            0 => return Err(MatrixError::Empty),
-            1..=MOST => {}
-            _ => return Err(MatrixError::TooMany(threads)),
+        if threads == 0 {
+            return Err("expected a row of amounts for each thread, found none".to_owned());
+        }
+        if threads > MOST {
+            return Err(format!("expected at most {MOST} threads, found {threads}"));
         }
         for (row, amounts) in (1..).zip(&rows) {
             if amounts.len() != threads {
-                return Err(MatrixError::NotSquare { row, threads, found: amounts.len() });
+                let found = amounts.len();
+                return Err(format!(
+                    "row {row}: expected {threads} amounts, one for each row, found {found}"
+                ));
             }
             // NaN lies in no range, so it is refused, too.
             let wrong =
                 (1..).zip(amounts).find(|(_, amount)| !(0.0..f64::INFINITY).contains(*amount));
             if let Some((column, amount)) = wrong {
-                return Err(MatrixError::Amount { row, column, found: amount.to_string() });
+                return Err(wrong_amount(row, column, amount));
             }
         }
         Ok(Self(rows))
@@ -112,11 +81,11 @@ impl Square {
     /// As CSV; `reversed` to begin with the last thread's row.
     #[must_use]
     pub fn to_csv(&self, reversed: bool) -> String {
+        let mut lines: Vec<String> = self.0.iter().map(|row| line(row)).collect();
         if reversed {
-            self.0.iter().rev().map(|row| line(row)).collect()
-        } else {
-            self.0.iter().map(|row| line(row)).collect()
+            lines.reverse();
         }
+        lines.concat()
     }
 
     /// Rows, in the order of threads.
@@ -144,12 +113,16 @@ impl Square {
 }
 
 /// The amounts of a line of CSV, which is row `row`, from 1.
-fn amounts(row: usize, line: &str) -> Result<Vec<f64>, MatrixError> {
+fn amounts(row: usize, line: &str) -> Result<Vec<f64>, String> {
     let texts = (1..).zip(line.split(',').take(MOST + 1).map(str::trim));
     let amounts = texts.map(|(column, text)| {
-        text.parse().map_err(|_| MatrixError::Amount { row, column, found: format!("{text:?}") })
+        text.parse().map_err(|_| wrong_amount(row, column, format_args!("{text:?}")))
     });
     amounts.collect()
+}
+
+fn wrong_amount(row: usize, column: usize, found: impl Display) -> String {
+    format!("row {row}, column {column}: expected a number from 0 on, found {found}")
 }
 
 /// A row as a line of CSV.

@@ -2,11 +2,11 @@
 //! caches.
 
 use crate::coherence::{
-    CoherenceError, CoherenceReport, CoherenceSettings, MappingFigures, MatrixPoint, report,
+    CoherenceReport, CoherenceSettings, MappingFigures, MatrixPoint, at, difference, report,
 };
 use crate::curve::{self, Curves, Series};
-use crate::files;
 use crate::heat::{self, Map};
+use crate::printed::Printed;
 use colocate_figures::stats::Estimate;
 use colocate_figures::table::aligned;
 use colocate_machine::{Machine, Nanos, Performance};
@@ -15,9 +15,7 @@ use colocate_policy::communication::matrix::Matrix;
 use colocate_sim::coherent::patterns::{Pattern, Synthetic};
 use colocate_sim::coherent::replay::task;
 use colocate_sim::coherent::{DetectAt, Protocol};
-use plotters::prelude::*;
 use serde::{Deserialize, Serialize};
-use std::error::Error;
 
 /// Version of the study's JSON.
 pub const VERSION: u32 = 1;
@@ -44,16 +42,6 @@ pub struct PatternDefinition {
     pub patterns: Vec<String>,
     /// Published figures: program, and its figures over Linux.
     pub published: String,
-}
-
-impl PatternDefinition {
-    /// Reads the built-in study.
-    ///
-    /// # Errors
-    /// As of [`files::read`].
-    pub fn built_in() -> Result<Self, String> {
-        files::read("communication")
-    }
 }
 
 /// All patterns, by name, with this many iterations a phase.
@@ -105,13 +93,13 @@ pub struct PatternReport {
 /// out.
 ///
 /// # Errors
-/// See [`CoherenceError`].
+/// As of [`report`].
 pub fn study(
     definition: &PatternDefinition,
     machine: &Machine,
     performance: &Performance,
     seed: u64,
-) -> Result<PatternReport, CoherenceError> {
+) -> Result<PatternReport, String> {
     let PatternDefinition { threads, phase, .. } = *definition;
     let settings = CoherenceSettings {
         random: definition.seeds,
@@ -139,7 +127,7 @@ pub fn study(
             report: found,
         })
     });
-    let patterns = rows.collect::<Result<_, CoherenceError>>()?;
+    let patterns = rows.collect::<Result<_, String>>()?;
     let published = definition.published.clone();
     Ok(PatternReport { version: VERSION, patterns, threads, published })
 }
@@ -167,44 +155,67 @@ fn mean(pairs: &[(f64, f64)], of: impl Fn(&(f64, f64)) -> f64) -> f64 {
     pairs.iter().map(of).fold(0.0, |sum, each| sum + each) / pairs.len() as f64
 }
 
-/// The study as a table.
-#[must_use]
-pub fn text(study: &PatternReport) -> String {
-    let heading = [
-        "pattern",
-        "correlation",
-        "H",
-        "time: communication",
-        "oracle",
-        "compact",
-        "L2 misses: communication",
-        "invalidations",
-        "moved",
-    ];
-    let mut rows = vec![heading.map(str::to_owned).to_vec()];
-    for row in &study.patterns {
-        let moved = under(row, "communication").map(|it| format!("{:.0}", it.migrations));
-        rows.push(vec![
-            row.pattern.to_owned(),
-            row.correlation.map_or_else(|| "-".to_owned(), |of| format!("{of:.3}")),
-            format!("{:.2}", row.heterogeneity),
-            part(row, "communication", |it| it.seconds),
-            part(row, "oracle", |it| it.seconds),
-            part(row, "compact", |it| it.seconds),
-            part(row, "communication", |it| second(&it.misses)),
-            part(row, "communication", |it| second(&it.invalidations)),
-            moved.unwrap_or_default(),
-        ]);
+impl Printed for PatternReport {
+    fn text(&self) -> String {
+        let heading = [
+            "pattern",
+            "correlation",
+            "H",
+            "time: communication",
+            "oracle",
+            "compact",
+            "L2 misses: communication",
+            "invalidations",
+            "moved",
+        ];
+        let mut rows = vec![heading.map(str::to_owned).to_vec()];
+        for row in &self.patterns {
+            let moved = under(row, "communication").map(|it| format!("{:.0}", it.migrations));
+            rows.push(vec![
+                row.pattern.to_owned(),
+                row.correlation.map_or_else(|| "-".to_owned(), |of| format!("{of:.3}")),
+                format!("{:.2}", row.heterogeneity),
+                part(row, "communication", |it| it.seconds),
+                part(row, "oracle", |it| it.seconds),
+                part(row, "compact", |it| it.seconds),
+                part(row, "communication", |it| at(&it.misses, 1)),
+                part(row, "communication", |it| at(&it.invalidations, 1)),
+                moved.unwrap_or_default(),
+            ]);
+        }
+        let Some(first) = self.patterns.first() else { return String::new() };
+        let machine = colocate_machine::printable(&first.report.machine);
+        let runs = first.report.mappings.first().map_or(0, |figures| figures.runs);
+        let head = format!(
+            "simulated on {machine}, not measured: {} threads, parts against the mean of {runs} random mappings\n",
+            self.threads
+        );
+        let published = format!("published for {}\n", self.published);
+        head + &aligned(&rows) + "oracle: the best one mapping for the whole run\n" + &published
     }
-    let Some(first) = study.patterns.first() else { return String::new() };
-    let machine = colocate_machine::printable(&first.report.machine);
-    let runs = first.report.mappings.first().map_or(0, |figures| figures.runs);
-    let head = format!(
-        "simulated on {machine}, not measured: {} threads, parts against the mean of {runs} random mappings\n",
-        study.threads
-    );
-    let published = format!("published for {}\n", study.published);
-    head + &aligned(&rows) + "oracle: the best one mapping for the whole run\n" + &published
+
+    /// Detected communication of each pattern as heat maps, and the matrix of `communication` over
+    /// time as curves.
+    fn svg(&self) -> Result<String, String> {
+        let patterns = self.patterns.iter();
+        let maps: Vec<Map<'_>> =
+            patterns.map(|row| (row.pattern, &row.report.matrix[..])).collect();
+        let of_what = "heterogeneity H of what communication goes by";
+        let over_last = "dynamicity: difference from the decision before";
+        let all = [
+            curves(self, of_what, |point| point.heterogeneity),
+            curves(self, over_last, |point| point.dynamicity),
+        ];
+        let maps_size =
+            heat::size(&maps).map_err(|error| format!("cannot draw the study: {error}"))?;
+        let size = (maps_size.0.max(curve::SIZE.0), maps_size.1 + 2 * curve::SIZE.1);
+        curve::document("study", size, |root| {
+            let (above, below) = root.split_vertically(maps_size.1);
+            heat::draw_in(&maps, &above)?;
+            let mut areas = all.iter().zip(below.split_evenly((all.len(), 1)));
+            areas.try_for_each(|(curves, area)| curve::draw(curves, &area))
+        })
+    }
 }
 
 /// Figures of a pattern under a mapping; `None` if it was not simulated.
@@ -214,46 +225,8 @@ fn under<'a>(row: &'a PatternFigures, mapping: &str) -> Option<&'a MappingFigure
 
 /// Difference of a figure under a mapping to the random mappings, in percent.
 fn part(row: &PatternFigures, mapping: &str, figure: impl Fn(&MappingFigures) -> f64) -> String {
-    let both = under(row, mapping).zip(under(row, "random")).map(|(a, b)| (figure(a), figure(b)));
-    both.filter(|(_, b)| *b > 0.0)
-        .map_or_else(|| "?".to_owned(), |(a, b)| format!("{:+.1} %", 100.0 * (a / b - 1.0)))
-}
-
-/// Figure of the second level of caches; 0 without one.
-fn second(figures: &[f64]) -> f64 {
-    figures.get(1).copied().unwrap_or(0.0)
-}
-
-/// Detected communication of each pattern as heat maps, and the matrix of `communication` over time
-/// as curves.
-///
-/// # Errors
-/// Only if the drawing library fails; its line says how.
-pub fn svg(study: &PatternReport) -> Result<String, String> {
-    let mut out = String::new();
-    draw(study, &mut out).map_err(|error| format!("cannot draw the study: {error}"))?;
-    Ok(out)
-}
-
-fn draw(study: &PatternReport, out: &mut String) -> Result<(), Box<dyn Error>> {
-    let maps: Vec<Map<'_>> =
-        study.patterns.iter().map(|row| (row.pattern, &row.report.matrix[..])).collect();
-    let all = [
-        curves(study, "heterogeneity H of what communication goes by", |point| point.heterogeneity),
-        curves(study, "dynamicity: difference from the decision before", |point| point.dynamicity),
-    ];
-    let maps_size = heat::size(&maps)?;
-    let height = u32::try_from(all.len())? * curve::SIZE.1;
-    let size = (maps_size.0.max(curve::SIZE.0), maps_size.1 + height);
-    let root = SVGBackend::with_string(out, size).into_drawing_area();
-    root.fill(&WHITE)?;
-    let (above, below) = root.split_vertically(maps_size.1);
-    heat::draw_in(&maps, &above)?;
-    for (curves, area) in all.iter().zip(below.split_evenly((all.len(), 1))) {
-        curve::draw(curves, &area)?;
-    }
-    root.present()?;
-    Ok(())
+    let both = under(row, mapping).zip(under(row, "random"));
+    both.map_or_else(|| "?".to_owned(), |(own, base)| difference(figure(own), Some(figure(base))))
 }
 
 /// A figure of all patterns over time, in percent of each run, as runs differ in length.
@@ -278,13 +251,14 @@ fn curves(study: &PatternReport, caption: &str, figure: fn(&MatrixPoint) -> f64)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files;
     use crate::testing::machine;
 
     /// The published signs, and what no mapping can help.
     #[test]
     fn mappings_help_where_they_can() {
         let definition =
-            PatternDefinition { seeds: 2, phase: 60, ..PatternDefinition::built_in().unwrap() };
+            PatternDefinition { seeds: 2, phase: 60, ..files::read("communication").unwrap() };
         let (machine, performance) = machine(&definition.machine);
         let found = study(&definition, &machine, &performance, 0).unwrap();
         assert_eq!(found.patterns.len(), definition.patterns.len());
@@ -303,8 +277,8 @@ mod tests {
             let least = if row.pattern == "all-to-all" { 0.0 } else { 0.95 };
             assert!(row.correlation.is_none_or(|of| of >= least), "{row:?}");
         }
-        let shown = text(&found);
+        let shown = found.text();
         assert_eq!(shown.lines().count(), 11, "{shown}");
-        assert_eq!(svg(&found).unwrap().matches("master-worker").count(), 3);
+        assert_eq!(found.svg().unwrap().matches("master-worker").count(), 3);
     }
 }

@@ -173,8 +173,8 @@ pub fn train_on(
     stamp: &ModelMetadata<'_>,
 ) -> Result<CpiModel, StudyError> {
     let groups = all_groups(subject, settings)?;
-    let modes = groups.iter().map(|groups| mode(bench, subject, settings, groups));
-    let modes = modes.collect::<Result<_, _>>()?;
+    let mut training = Training { bench, subject, settings };
+    let modes = groups.iter().map(|groups| training.mode(groups)).collect::<Result<_, _>>()?;
     Ok(CpiModel {
         version: VERSION,
         simulated: subject.simulated,
@@ -302,80 +302,78 @@ pub fn samples(
 ) -> Result<Vec<(usize, GroupSamples)>, StudyError> {
     simulated(machine, performance, set, settings, |bench, subject| {
         let groups = all_groups(subject, settings)?.into_iter();
-        groups.map(|it| Ok((it.threads, collect(bench, subject, settings, &it)?))).collect()
+        let mut training = Training { bench, subject, settings };
+        groups.map(|it| Ok((it.threads, training.collect(&it)?))).collect()
     })
 }
 
-/// Runs every program alone, and every group.
-fn collect(
-    bench: &mut dyn TrainingBench,
-    subject: &Subject<'_>,
-    settings: &TrainingSettings,
-    groups: &ProgramGroups,
-) -> Result<GroupSamples, StudyError> {
-    let threads = groups.threads;
-    let alone = alone(bench, subject, settings, threads)?;
-    let GroupSamples { mut fitted, mut judged } = GroupSamples::default();
-    for group in &groups.all {
-        let tracks = bench.run(group, threads, settings.interval, settings.intervals + 1)?;
-        // Sample 0 is the start, and sample 1 the end of the first interval.
-        let intervals = 2..=settings.intervals as usize + 1;
-        let samples = intervals.filter_map(|at| of_interval(group, &tracks, &alone, at));
-        let samples = samples.flat_map(|samples| group.iter().copied().zip(samples));
-        if is_fitted(group) {
-            fitted.extend(samples.map(|(_, sample)| sample));
-        } else {
-            let own = samples.filter(|(program, _)| is_held_out(*program));
-            judged.extend(own.map(|(_, sample)| sample));
+/// A training under way.
+struct Training<'a> {
+    bench: &'a mut dyn TrainingBench,
+    subject: &'a Subject<'a>,
+    settings: &'a TrainingSettings,
+}
+
+impl Training<'_> {
+    /// Runs every program alone, and every group.
+    fn collect(&mut self, groups: &ProgramGroups) -> Result<GroupSamples, StudyError> {
+        let threads = groups.threads;
+        let alone = self.alone(threads)?;
+        let TrainingSettings { interval, intervals, .. } = *self.settings;
+        let GroupSamples { mut fitted, mut judged } = GroupSamples::default();
+        for group in &groups.all {
+            let tracks = self.bench.run(group, threads, interval, intervals + 1)?;
+            // Sample 0 is the start, and sample 1 the end of the first interval.
+            let intervals = 2..=intervals as usize + 1;
+            let samples = intervals.filter_map(|at| of_interval(group, &tracks, &alone, at));
+            let samples = samples.flat_map(|samples| group.iter().copied().zip(samples));
+            if is_fitted(group) {
+                fitted.extend(samples.map(|(_, sample)| sample));
+            } else {
+                let own = samples.filter(|(program, _)| is_held_out(*program));
+                judged.extend(own.map(|(_, sample)| sample));
+            }
         }
+        Ok(GroupSamples { fitted, judged })
     }
-    Ok(GroupSamples { fitted, judged })
-}
 
-/// Trains the coefficients for a number of threads.
-fn mode(
-    bench: &mut dyn TrainingBench,
-    subject: &Subject<'_>,
-    settings: &TrainingSettings,
-    groups: &ProgramGroups,
-) -> Result<TrainedMode, StudyError> {
-    let threads = groups.threads;
-    let GroupSamples { fitted, judged } = collect(bench, subject, settings, groups)?;
-    let Some(coefficients) = fit::fit(&fitted) else {
-        let expected = format!("samples of {threads} threads on a core");
-        return Err(unsuitable(expected, format!("{}: take longer intervals", fitted.len())));
-    };
-    let mode = CoreCoefficients { threads: count(threads), coefficients };
-    let stacks: Vec<&[f64]> = fitted.iter().map(|sample| &sample.own[..]).collect();
-    Ok(TrainedMode {
-        threads: mode.threads,
-        samples: count(fitted.len()),
-        held_out: held_out(&subject.programs, &mode, &judged),
-        conditioning: inverse::conditioning(&mode, &stacks, settings.seed),
-        coefficients: mode.coefficients,
-    })
-}
+    /// Trains the coefficients for a number of threads.
+    fn mode(&mut self, groups: &ProgramGroups) -> Result<TrainedMode, StudyError> {
+        let threads = groups.threads;
+        let GroupSamples { fitted, judged } = self.collect(groups)?;
+        let Some(coefficients) = fit::fit(&fitted) else {
+            let expected = format!("samples of {threads} threads on a core");
+            return Err(unsuitable(expected, format!("{}: take longer intervals", fitted.len())));
+        };
+        let mode = CoreCoefficients { threads: count(threads), coefficients };
+        let stacks: Vec<&[f64]> = fitted.iter().map(|sample| &sample.own[..]).collect();
+        Ok(TrainedMode {
+            threads: mode.threads,
+            samples: count(fitted.len()),
+            held_out: held_out(&self.subject.programs, &mode, &judged),
+            conditioning: inverse::conditioning(&mode, &stacks, self.settings.seed),
+            coefficients: mode.coefficients,
+        })
+    }
 
-/// Tracks of every program alone on a core that is split among `threads`.
-fn alone(
-    bench: &mut dyn TrainingBench,
-    subject: &Subject<'_>,
-    settings: &TrainingSettings,
-    threads: usize,
-) -> Result<Vec<Track>, StudyError> {
-    // A step of 0 would make no progress.
-    let step = Nanos((settings.interval.0 / u64::from(FINER)).max(1));
-    // One interval more, since the first one is left out.
-    let samples = (settings.intervals + 1) * FINER;
-    let tracks = subject.programs.iter().enumerate().map(|(program, name)| {
-        let track = bench.run(&[program], threads, step, samples)?.pop().unwrap_or_default();
-        if track.is_known_after(FINER as usize) {
-            return Ok(track);
-        }
-        let found = format!("none of {name}, which ended, did nothing, or was not counted");
-        Err(unsuitable("stacks of every program alone after its first interval", found))
-    });
-    tracks.collect()
+    /// Tracks of every program alone on a core that is split among `threads`.
+    fn alone(&mut self, threads: usize) -> Result<Vec<Track>, StudyError> {
+        let TrainingSettings { interval, intervals, .. } = *self.settings;
+        // A step of 0 would make no progress.
+        let step = Nanos((interval.0 / u64::from(FINER)).max(1));
+        // One interval more, since the first one is left out.
+        let samples = (intervals + 1) * FINER;
+        let tracks = self.subject.programs.iter().enumerate().map(|(program, name)| {
+            let track = self.bench.run(&[program], threads, step, samples)?.pop();
+            let track = track.unwrap_or_default();
+            if track.is_known_after(FINER as usize) {
+                return Ok(track);
+            }
+            let found = format!("none of {name}, which ended, did nothing, or was not counted");
+            Err(unsuitable("stacks of every program alone after its first interval", found))
+        });
+        tracks.collect()
+    }
 }
 
 /// Quality of the coefficients on held-out programs; `None` if no group has any.

@@ -77,7 +77,8 @@ pub fn load(path: &Path, overrides: &Overrides) -> anyhow::Result<Loaded> {
 }
 
 fn loaded(path: &Path, overrides: &Overrides) -> anyhow::Result<Loaded> {
-    let mut file = ScenarioFile::from_toml(&input::text_or_reason(path, input::limit(MAX_BYTES))?)?;
+    let text = input::text_or_reason(path, input::limit(MAX_BYTES))?;
+    let mut file = ScenarioFile::from_toml(&text).map_err(anyhow::Error::msg)?;
     // Before `put`, which replaces the machine.
     let line = file.machine_line();
     let folder = path.parent().unwrap_or(Path::new(""));
@@ -94,8 +95,9 @@ fn loaded(path: &Path, overrides: &Overrides) -> anyhow::Result<Loaded> {
             (Err(error), None) => return Err(error.context(format!("line {line}"))),
             (found, _) => found?,
         };
-    let mut experiment =
-        file.experiment(&machine, &performance, &|name: &str| demand::phases(&folder.join(name)))?;
+    let experiment =
+        file.experiment(&machine, &performance, &|name: &str| demand::phases(&folder.join(name)));
+    let mut experiment = experiment.map_err(anyhow::Error::msg)?;
     if let Some(found) = &calibration {
         experiment.scenario.kernel.wake_ups = WakeUpCosts::measured(found);
     }

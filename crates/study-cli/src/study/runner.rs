@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct RunnerOptions {
     /// File that keeps what is done: the same command of the same build goes on where it was stopped
     #[arg(long, value_name = "FILE")]
-    keep: Option<PathBuf>,
+    pub keep: Option<PathBuf>,
 
     /// Threads to simulate on [default: as many as there are PUs]
     #[arg(long, value_name = "N")]
@@ -27,37 +27,26 @@ pub(super) struct RunnerOptions {
     quiet: bool,
 }
 
-impl RunnerOptions {
-    /// Whether finished pieces are kept.
-    pub const fn keeps(&self) -> bool {
-        self.keep.is_some()
-    }
-}
-
 /// Threads, a progress bar, and a file that keeps pieces.
-pub(super) struct Runner {
-    keep: Option<PathBuf>,
+pub(super) struct Runner<'a> {
+    options: &'a RunnerOptions,
     workers: Workers,
-    quiet: bool,
 }
 
-impl Runner {
+impl<'a> Runner<'a> {
     /// Makes a runner by the options.
-    pub fn new(course: &RunnerOptions) -> anyhow::Result<Self> {
-        let workers = Workers::new(course.threads)?;
-        Ok(Self { keep: course.keep.clone(), workers, quiet: course.quiet })
+    pub fn new(options: &'a RunnerOptions) -> anyhow::Result<Self> {
+        Ok(Self { options, workers: Workers::new(options.threads)? })
     }
 
     /// Report of a study. Kept pieces are not simulated again; new pieces are kept.
     pub fn study(&self, name: &str, study: &StudyCells<'_>) -> anyhow::Result<StudyReport> {
         let inputs = load::hex(&format!("{}{}", env!("CARGO_PKG_VERSION"), study.inputs()));
-        let kept = match &self.keep {
-            Some(path) => {
-                let head = of_this_build(&format!("{name} {inputs}"))?;
-                Some(Kept::open(path, &head, |piece| study.shape(piece))?)
-            }
-            None => None,
-        };
+        let kept = self.options.keep.as_ref().map(|path| {
+            let head = of_this_build(&format!("{name} {inputs}"))?;
+            Kept::open(path, &head, |piece| study.shape(piece))
+        });
+        let kept = kept.transpose()?;
         let done = self.all("", study.count(), |piece| {
             if let Some(done) = kept.as_ref().and_then(|kept| kept.get(piece)) {
                 return Ok(done.clone());
@@ -76,12 +65,12 @@ impl Runner {
         count: usize,
         work: impl Fn(usize) -> anyhow::Result<T> + Sync,
     ) -> anyhow::Result<Vec<T>> {
-        let bar = workers::bar(self.quiet, count as u64);
+        let bar = workers::bar(self.options.quiet, count as u64);
         bar.say(what);
         let done = self.workers.all(count, Some(&bar), work);
         bar.clear();
         done?.ok_or_else(|| {
-            let hint = match &self.keep {
+            let hint = match &self.options.keep {
                 Some(path) => format!("the same command goes on with {}", path.display()),
                 None => "nothing is kept without --keep FILE".to_owned(),
             };

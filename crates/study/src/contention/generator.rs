@@ -1,11 +1,14 @@
 //! Demand of a generator of memory traffic at a given rate (`smt_bench::traffic`, the published
 //! micro-benchmark).
 
+use crate::parts::known_phase;
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, CacheKind, Machine, Performance};
 use colocate_model::phase::{Guessed, Known, PortWork};
 use colocate_model::{MissCurve, Phase};
 
+/// Source of most figures.
+const CODE: &str = "of the generator's code";
 /// Instructions of a line without `nop`s: a load, an increment, a store and a branch.
 const INSTRUCTIONS: f64 = 4.0;
 /// Size of an LRU cache, as a part of the matrix, up to which no line is kept until its next use.
@@ -60,26 +63,16 @@ pub fn phase(machine: &Machine, performance: &Performance, from: LineSource, gap
         LineSource::Cache(level) => of_cache(matrix(machine, performance, level), each),
     };
     Phase {
-        name: "generator".to_owned(),
-        slots: known(1.0),
-        work: Known::new(PortWork::Kinds(kinds.to_vec()), "of the generator's code"),
-        dependent_cycles: known(0.0),
-        dependent_cycles_divided: known(0.0),
-        stall_cycles: known(gap.stalls()),
-        branch_misses: known(0.0),
+        work: Known::new(PortWork::Kinds(kinds.to_vec()), CODE),
+        stall_cycles: Known::new(gap.stalls(), CODE),
         misses: Known::new(misses.unwrap_or_default(), "of the generator's matrix"),
         parallel_misses: Known::new(
             Guessed::ParallelMisses.plausible().most,
             "assumed: its accesses do not depend on each other",
         ),
-        written_back: known(1.0),
-        shared_lines: known(0.0),
-        ..Phase::default()
+        written_back: Known::new(1.0, CODE),
+        ..known_phase("generator", CODE)
     }
-}
-
-fn known(value: f64) -> Known<f64> {
-    Known::new(value, "of the generator's code")
 }
 
 /// Misses of repeated walks over a matrix of this many bytes, with `each` for a miss of every line.

@@ -21,11 +21,11 @@
 pub mod generator;
 pub mod table;
 
-use crate::files;
 use crate::replication::definition::text;
 use crate::replication::drawn::SyntheticProgram;
 use crate::replication::{StudyError, demand};
-use colocate_figures::stats::{Estimate, Interval, median};
+use crate::simulate::figures::Spread;
+use colocate_figures::stats::{Estimate, median};
 use colocate_machine::{CacheKind, Machine, Nanos, Performance, PuIdx};
 use colocate_model::phase::Demand;
 use colocate_model::{Assumptions, Model, PlacedTask};
@@ -72,16 +72,6 @@ pub struct PublishedLosses {
     pub two_cores: f64,
     /// Unfairness of a pair on one core.
     pub one_core: f64,
-}
-
-impl ContentionDefinition {
-    /// Reads the built-in study.
-    ///
-    /// # Errors
-    /// As of [`files::read`].
-    pub fn built_in() -> Result<Self, String> {
-        files::read("contention")
-    }
 }
 
 /// Input of the study.
@@ -183,9 +173,7 @@ struct CopyPlacement {
 
 /// A program under a set of assumptions: of each phase the demand, the share of the program's time
 /// alone, and the speed alone in instructions a second.
-struct Ready {
-    phases: Vec<(Demand, f64, f64)>,
-}
+type Ready = Vec<(Demand, f64, f64)>;
 
 impl ContentionStudy<'_> {
     /// Makes the study.
@@ -194,10 +182,8 @@ impl ContentionStudy<'_> {
     /// [`StudyError`] if the machine or a program cannot be modelled.
     pub fn report(&self) -> Result<ContentionReport, StudyError> {
         let published = self.definition.published;
-        // The core of the programs; copies run beside them.
         let first = &self.machine.cores[0];
-        let kind = &self.performance.kinds[first.kind.idx()];
-        let under = self.draws.iter().map(|draw| Under::new(self, draw, kind));
+        let under = self.draws.iter().map(|draw| Under::new(self, draw));
         let under: Vec<Under<'_>> = under.collect::<Result<_, _>>()?;
         let situations = self.situations();
         let curves = situations.iter().map(|situation| self.curve(&under, situation));
@@ -270,12 +256,12 @@ impl ContentionStudy<'_> {
         let mut points = Vec::new();
         for &rate in rates {
             // The gap is the generator's, so it is the same under all assumptions.
-            let (gap, rate) = under[0].gap(self, at, rate)?;
+            let (gap, rate) = under[0].gap(at, rate)?;
             // At the highest rate of a copy: further points would repeat this one.
             if points.last().is_some_and(|last: &LossPoint| last.rate >= rate) {
                 break;
             }
-            let found = under.iter().map(|under| under.losses(self, at, gap));
+            let found = under.iter().map(|under| under.losses(at, gap));
             let found: Vec<(Vec<f64>, f64)> = found.collect::<Result<_, _>>()?;
             let medians = found.iter().map(|(each, _)| median(each).unwrap_or(0.0));
             let greatest = found.iter().map(|(each, _)| each.iter().copied().fold(0.0, f64::max));
@@ -341,17 +327,16 @@ fn share_from(values: &[f64], least: f64) -> f64 {
 
 /// A machine and the programs under a set of assumptions.
 struct Under<'a> {
+    study: &'a ContentionStudy<'a>,
     model: Model<'a>,
     draw: Assumptions,
     programs: Vec<Ready>,
 }
 
 impl<'a> Under<'a> {
-    fn new(
-        study: &ContentionStudy<'a>,
-        draw: &Assumptions,
-        kind: &colocate_machine::performance::CorePerformance,
-    ) -> Result<Self, StudyError> {
+    fn new(study: &'a ContentionStudy<'a>, draw: &Assumptions) -> Result<Self, StudyError> {
+        // The core of the programs; copies run beside them.
+        let kind = &study.performance.kinds[study.machine.cores[0].kind.idx()];
         let model = Model::new(study.machine, study.performance, *draw)?;
         let pu = study.machine.cores[0].pus[0];
         let programs = study.programs.iter().map(|program| -> Result<Ready, StudyError> {
@@ -367,18 +352,14 @@ impl<'a> Under<'a> {
             phases.iter_mut().for_each(|(_, time, _)| *time /= all);
             // Phases that the course never runs.
             phases.retain(|(_, share, _)| *share > 0.0);
-            Ok(Ready { phases })
+            Ok(phases)
         });
         let programs = programs.collect::<Result<_, _>>()?;
-        Ok(Self { model, draw: *draw, programs })
+        Ok(Self { study, model, draw: *draw, programs })
     }
 
-    fn generator(
-        &self,
-        study: &ContentionStudy<'_>,
-        at: &CopyPlacement,
-        gap: Gap,
-    ) -> Result<Demand, StudyError> {
+    fn generator(&self, at: &CopyPlacement, gap: Gap) -> Result<Demand, StudyError> {
+        let study = self.study;
         let core = study.machine.core_of(at.pus[0]);
         let kind = &study.performance.kinds[study.machine.cores[core.idx()].kind.idx()];
         let phase = generator::phase(study.machine, study.performance, at.source, gap);
@@ -387,15 +368,10 @@ impl<'a> Under<'a> {
 
     /// The gap with which a copy has this rate alone, and the rate; the highest possible rate if
     /// that is lower.
-    fn gap(
-        &self,
-        study: &ContentionStudy<'_>,
-        at: &CopyPlacement,
-        rate: f64,
-    ) -> Result<(Gap, f64), StudyError> {
+    fn gap(&self, at: &CopyPlacement, rate: f64) -> Result<(Gap, f64), StudyError> {
         /// Logarithm of the largest gap: a line in some million cycles.
         const MOST: f64 = 15.0;
-        let most = self.reached(study, at, at.gap(0.0))?;
+        let most = self.reached(at, at.gap(0.0))?;
         if most <= rate {
             return Ok((at.gap(0.0), most));
         }
@@ -404,7 +380,7 @@ impl<'a> Under<'a> {
         // No gap has a rate of 0: the largest one stands for it.
         while rate > 0.0 && high - low > 1e-9 {
             let middle = f64::midpoint(low, high);
-            if self.reached(study, at, at.gap(middle))? > rate {
+            if self.reached(at, at.gap(middle))? > rate {
                 low = middle;
             } else {
                 high = middle;
@@ -415,27 +391,17 @@ impl<'a> Under<'a> {
     }
 
     /// Rate of a copy alone with a gap, lines a microsecond.
-    fn reached(
-        &self,
-        study: &ContentionStudy<'_>,
-        at: &CopyPlacement,
-        gap: Gap,
-    ) -> Result<f64, StudyError> {
-        let demand = self.generator(study, at, gap)?;
+    fn reached(&self, at: &CopyPlacement, gap: Gap) -> Result<f64, StudyError> {
+        let demand = self.generator(at, gap)?;
         let speed = self.model.alone(&seat(at.pus[0], &demand, 1)).instructions_per_second;
         Ok(lines(speed, gap))
     }
 
     /// Loss of each program beside copies, and traffic of all copies together, lines a microsecond:
     /// the median over the programs.
-    fn losses(
-        &self,
-        study: &ContentionStudy<'_>,
-        at: &CopyPlacement,
-        gap: Gap,
-    ) -> Result<(Vec<f64>, f64), StudyError> {
-        let generator = self.generator(study, at, gap)?;
-        let pu = study.machine.cores[0].pus[0];
+    fn losses(&self, at: &CopyPlacement, gap: Gap) -> Result<(Vec<f64>, f64), StudyError> {
+        let generator = self.generator(at, gap)?;
+        let pu = self.study.machine.cores[0].pus[0];
         let copies = (1..).zip(&at.pus).map(|(space, &pu)| seat(pu, &generator, space));
         let copies: Vec<PlacedTask<'_>> = copies.collect();
         let mut losses = Vec::new();
@@ -443,7 +409,7 @@ impl<'a> Under<'a> {
         for program in &self.programs {
             let mut speed = 0.0;
             let mut requested = 0.0;
-            for (demand, share, alone) in &program.phases {
+            for (demand, share, alone) in program {
                 let mut seats = vec![seat(pu, demand, 0)];
                 seats.extend_from_slice(&copies);
                 let found = self.model.predict(&seats);
@@ -459,7 +425,7 @@ impl<'a> Under<'a> {
 
     /// Slowdowns of two programs side by side, with random overlap of their phases.
     fn slowdowns(&self, pus: [PuIdx; 2], pair: [usize; 2]) -> [f64; 2] {
-        let [a, b] = pair.map(|at| &self.programs[at].phases);
+        let [a, b] = pair.map(|at| &self.programs[at]);
         let mut speeds = [0.0; 2];
         for (first, share_a, alone_a) in a {
             for (second, share_b, alone_b) in b {
@@ -488,10 +454,7 @@ fn seat(pu: PuIdx, demand: &Demand, space: u32) -> PlacedTask<'_> {
 
 /// The first value, with the smallest and largest of all as the interval.
 fn spread(values: impl Iterator<Item = f64>) -> Estimate {
-    let values: Vec<f64> = values.collect();
-    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    Estimate { value: values[0], interval: Some(Interval { low, high }) }
+    Spread::over(&values.collect::<Vec<_>>(), 0.0).into()
 }
 
 #[cfg(test)]
@@ -505,7 +468,7 @@ mod tests {
         let programs = draw(&machine, &performance, 6, 1).unwrap();
         let draws = Assumptions::sample(2, 1);
         let study = ContentionStudy {
-            definition: &ContentionDefinition::built_in().unwrap(),
+            definition: &crate::files::read("contention").unwrap(),
             machine: &machine,
             performance: &performance,
             programs: &programs,

@@ -20,15 +20,14 @@ pub mod kernels;
 pub mod modes;
 pub mod table;
 
-use crate::files;
+use crate::replication::StudyError;
 use colocate_figures::stats::{Estimate, Interval};
 use colocate_machine::{Machine, Nanos, Performance};
 use colocate_model::Assumptions;
-use colocate_sim::{Platform, SimError};
+use colocate_sim::Platform;
 use kernels::BenchmarkKernel;
 use modes::{Assumed, ModeSituation, PageCosts, PageMode};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 /// Version of the report.
 pub const VERSION: u32 = 1;
@@ -73,14 +72,6 @@ pub struct Benchmark {
 }
 
 impl PiccoliDefinition {
-    /// Reads the built-in study.
-    ///
-    /// # Errors
-    /// As of [`files::read`].
-    pub fn built_in() -> Result<Self, String> {
-        files::read("piccoli")
-    }
-
     /// Keeps only the `count` largest sizes of each benchmark.
     pub fn keep_largest(&mut self, count: usize) {
         for Benchmark { sizes, .. } in &mut self.benchmarks {
@@ -170,20 +161,6 @@ pub struct PiccoliReport {
     pub benchmarks: Vec<BenchmarkFigures>,
 }
 
-/// Reason why there is no report.
-#[derive(Debug, Error)]
-pub enum PiccoliError {
-    /// A simulation fails.
-    #[error(transparent)]
-    Sim(#[from] SimError),
-    /// The machine has too few nodes or PUs.
-    #[error("expected {0}, found {1}")]
-    Unsuitable(&'static str, String),
-    /// A demand vector is not valid: a defect of its derivation.
-    #[error("demand of {0}: {1}")]
-    Demand(&'static str, String),
-}
-
 /// Times of a piece: a size of a benchmark under a set of assumptions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaseTimes {
@@ -214,29 +191,26 @@ impl PiccoliStudy<'_> {
     /// Checks that the machine has enough nodes and PUs for the study.
     ///
     /// # Errors
-    /// [`PiccoliError::Unsuitable`] if not.
-    pub fn check(&self) -> Result<(), PiccoliError> {
-        let nodes = self.machine.nodes.len();
-        let pus = self.machine.pus.len();
-        if nodes < 2 {
-            let found = format!("{} with {nodes}", self.machine.name);
-            return Err(PiccoliError::Unsuitable("a machine with at least 2 nodes", found));
-        }
-        if pus < modes::THREADS {
-            let found = format!("{} with {pus}", self.machine.name);
-            return Err(PiccoliError::Unsuitable("a machine with at least 64 PUs", found));
-        }
-        Ok(())
+    /// [`StudyError::Unsuitable`] if not.
+    pub fn check(&self) -> Result<(), StudyError> {
+        let nodes = (self.machine.nodes.len(), 2, "nodes");
+        let pus = (self.machine.pus.len(), modes::THREADS, "PUs");
+        let few = [nodes, pus].into_iter().find(|(count, least, _)| count < least);
+        few.map_or(Ok(()), |(count, least, what)| {
+            let expected = format!("a machine with at least {least} {what}");
+            let found = format!("{} with {count}", self.machine.name);
+            Err(StudyError::Unsuitable(expected, found))
+        })
     }
 
     /// Simulates a piece, given by its number.
     ///
     /// # Errors
-    /// [`PiccoliError`] of a simulation.
+    /// [`StudyError`] of a simulation.
     ///
     /// # Panics
     /// If `piece` is not below [`Self::count`].
-    pub fn piece(&self, piece: usize) -> Result<CaseTimes, PiccoliError> {
+    pub fn piece(&self, piece: usize) -> Result<CaseTimes, StudyError> {
         let piece = self.pieces().nth(piece).expect("one of the pieces");
         let seconds = self.seconds(self.performance, piece, &self.definition.modes)?;
         let apart = match piece {
@@ -256,9 +230,8 @@ impl PiccoliStudy<'_> {
         performance: &Performance,
         (benchmark, size, draw): BenchmarkCase<'_>,
         modes: &[PageMode],
-    ) -> Result<Vec<f64>, PiccoliError> {
-        let platform = Platform::new(self.machine, performance, self.draws[draw]);
-        let platform = platform.map_err(SimError::from)?;
+    ) -> Result<Vec<f64>, StudyError> {
+        let platform = Platform::new(self.machine, performance, self.draws[draw])?;
         let situation = ModeSituation {
             platform: &platform,
             task: benchmark.kernel.task(size),
@@ -275,7 +248,7 @@ impl PiccoliStudy<'_> {
         &self,
         performance: &Performance,
         piece: BenchmarkCase<'_>,
-    ) -> Result<f64, PiccoliError> {
+    ) -> Result<f64, StudyError> {
         let seconds = self.seconds(performance, piece, &[PageMode::Default, PageMode::SpmLock])?;
         Ok(seconds[0] / seconds[1])
     }

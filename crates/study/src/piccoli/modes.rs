@@ -4,15 +4,15 @@
 //! - *Home*: the node where all memory lies at first.
 //! - *Share*: the part of its PU's caches that a thread has when all PUs are busy.
 
-use super::PiccoliError;
 use super::kernels::{Array, ThreadWork};
+use crate::parts::{job, scenario, segment, thread};
+use crate::replication::StudyError;
 use colocate_machine::{Bytes, CacheKind, Machine, Nanos, NodeIdx, Performance, PuIdx};
 use colocate_model::rng::SplitMix64;
 use colocate_policy::PolicySpec;
 use colocate_sim::{
-    Fetch, JobSpec, KernelScheduler, MemorySpec, MemoryUse, Method, NumaBalancing, Pages, PhaseIdx,
-    PhaseSegment, PhaseSpec, Platform, Scenario, SimulationOptions, ThreadSpec, TotalWork,
-    simulate,
+    Fetch, JobSpec, KernelScheduler, MemorySpec, MemoryUse, NumaBalancing, Pages, PhaseIdx,
+    PhaseSpec, Platform, Scenario, SimulationOptions, TotalWork, simulate,
 };
 use serde::Deserialize;
 
@@ -212,8 +212,8 @@ impl ModeSituation<'_> {
     /// Times under modes, in seconds. Modes with the same scenario are simulated once.
     ///
     /// # Errors
-    /// [`PiccoliError`] of a simulation.
-    pub fn seconds(&self, modes: &[PageMode]) -> Result<Vec<f64>, PiccoliError> {
+    /// [`StudyError`] of a simulation.
+    pub fn seconds(&self, modes: &[PageMode]) -> Result<Vec<f64>, StudyError> {
         let mut done: Vec<(Scenario, f64)> = Vec::new();
         let mut seconds = Vec::new();
         for mode in modes {
@@ -229,7 +229,7 @@ impl ModeSituation<'_> {
         Ok(seconds)
     }
 
-    fn simulated(&self, scenario: &Scenario) -> Result<f64, PiccoliError> {
+    fn simulated(&self, scenario: &Scenario) -> Result<f64, StudyError> {
         let options = SimulationOptions { alone: false, ..SimulationOptions::default() };
         let outcome = simulate(self.platform, scenario, &PolicySpec::named("os"), &options)?;
         Ok(outcome.lasted.as_secs_f64())
@@ -246,26 +246,17 @@ impl ModeSituation<'_> {
     /// The scenario of a mode.
     ///
     /// # Errors
-    /// [`PiccoliError::Demand`] if the kernel has no valid demand vector.
-    pub fn scenario(&self, mode: PageMode) -> Result<Scenario, PiccoliError> {
+    /// [`StudyError::Run`] if the kernel has no valid demand vector.
+    pub fn scenario(&self, mode: PageMode) -> Result<Scenario, StudyError> {
         let task = self.task;
         let kernel = task.kernel;
-        let phase = task.phase().map_err(|why| PiccoliError::Demand(kernel.name(), why))?;
-        let stretch = PhaseSegment {
-            phase: PhaseIdx(0),
-            // A stretch without instructions is not possible.
-            instructions: whole(task.instructions()).max(1),
-            sleep: Nanos::ZERO,
-            barrier: false,
-        };
-        let threads = (0..THREADS).map(|number| ThreadSpec {
-            name: format!("t{number}"),
-            born: Nanos::ZERO,
-            course: vec![stretch; self.sets],
-            work: TotalWork::Once,
-            pages: Pages::FirstTouch,
-            resident: Bytes(0),
-        });
+        let phase = task
+            .phase()
+            .map_err(|why| StudyError::Run(format!("demand of {}: {why}", kernel.name())))?;
+        // A stretch without instructions is not possible.
+        let stretch = segment(PhaseIdx(0), whole(task.instructions()).max(1));
+        let threads = (0..THREADS)
+            .map(|number| thread(&format!("t{number}"), vec![stretch; self.sets], TotalWork::Once));
         let mut os = KernelScheduler::default();
         // Each move begins with a fault.
         let more = if mode == PageMode::NextTouch { self.costs.fault_ns } else { 0.0 };
@@ -275,26 +266,11 @@ impl ModeSituation<'_> {
             fault: Nanos(whole(self.costs.fault_ns)),
             ..NumaBalancing::default()
         });
-        let job = JobSpec {
-            name: kernel.name().to_owned(),
-            arrives: Nanos::ZERO,
-            threads: threads.collect(),
-            barrier: None,
-            memory: self.memory(mode),
-        };
-        Ok(Scenario {
-            name: kernel.name().to_owned(),
-            seed: self.seed,
-            phases: vec![PhaseSpec::of(phase)],
-            jobs: vec![job],
-            method: Method::Leave,
-            quantum: Nanos::from_secs(1),
-            grain: Nanos::ZERO,
-            horizon: Nanos(u64::MAX / 4),
-            usable: None,
-            events: Vec::new(),
-            kernel: os,
-        })
+        let job = job(kernel.name(), threads.collect());
+        let jobs = vec![JobSpec { memory: self.memory(mode), ..job }];
+        let times = [Nanos::from_secs(1), Nanos(u64::MAX / 4)];
+        let scenario = scenario(kernel.name(), vec![PhaseSpec::of(phase)], jobs, times);
+        Ok(Scenario { seed: self.seed, kernel: os, ..scenario })
     }
 
     /// Arrays of all threads and sets.

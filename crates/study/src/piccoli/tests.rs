@@ -1,15 +1,21 @@
 //! The study against the runtime's rules, what was reported, and itself.
 
 use super::*;
+use crate::files;
 use crate::piccoli::kernels::Array;
+use crate::printed::Printed;
 use colocate_machine::described;
 use colocate_machine::exact::Exact;
 use colocate_spm_rt::{costs, rule};
 use modes::{is_published, is_worth_moving, moved};
 
+fn built_in() -> PiccoliDefinition {
+    files::read("piccoli").unwrap()
+}
+
 /// The default costs of the built-in study on a machine.
 fn default_costs(exact: &Exact) -> PageCosts {
-    let assumed = PiccoliDefinition::built_in().unwrap().costs;
+    let assumed = built_in().costs;
     PageCosts::drawn(&assumed, &exact.machine, exact.performance.as_ref().unwrap(), 0, 0)
 }
 
@@ -33,7 +39,7 @@ fn the_rules_are_those_of_the_runtime() {
         ..costs::MemoryCosts::ASSUMED
     };
     let mut both = [0; 2];
-    for Benchmark { kernel, sizes, .. } in PiccoliDefinition::built_in().unwrap().benchmarks {
+    for Benchmark { kernel, sizes, .. } in built_in().benchmarks {
         for array in sizes.into_iter().flat_map(|size| kernel.task(size).arrays()) {
             let (range, bytes) = ((array.bytes * array.range) as u64, array.accessed as u64);
             let extra = rule::extra_ns(range, bytes, &costs);
@@ -53,7 +59,7 @@ fn the_published_rule_moves_what_was_reported() {
     let exact = opteron();
     let costs = default_costs(&exact);
     let of = |kernel: BenchmarkKernel, size| moved(PageMode::Published, &kernel.task(size), &costs);
-    let sizes = &PiccoliDefinition::built_in().unwrap().benchmarks[5].sizes;
+    let sizes = &built_in().benchmarks[5].sizes;
     let buckets = sizes.iter().map(|size| of(BenchmarkKernel::Bucket, *size).len());
     assert_eq!(buckets.collect::<Vec<usize>>(), [0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
     assert_eq!(of(BenchmarkKernel::Product, 2400), ["A", "B"]);
@@ -70,7 +76,7 @@ fn pages_gain_where_the_node_is_the_limit() {
     let exact = opteron();
     let draws = Assumptions::sample(1, 0);
     let performance = exact.performance.as_ref().unwrap();
-    let mut definition = PiccoliDefinition::built_in().unwrap();
+    let mut definition = built_in();
     definition.keep_largest(1);
     let study = PiccoliStudy {
         definition: &definition,
@@ -94,7 +100,7 @@ fn pages_gain_where_the_node_is_the_limit() {
     }
     assert!(of("Add", "eager") < 1.0);
     assert!((of("Add", "SPM+lock") - 1.0).abs() < 1e-9, "nothing moves");
-    let shown = table::text(&report);
+    let shown = report.text();
     assert!(definition.benchmarks.iter().all(|each| shown.contains(each.kernel.name())), "{shown}");
-    assert!(table::svg(&report).unwrap().contains("BucketSort"));
+    assert!(report.svg().unwrap().contains("BucketSort"));
 }

@@ -8,7 +8,7 @@ use crate::simulate::figures::together;
 use colocate_engine::Round;
 use colocate_evidence::SeenTask;
 use colocate_figures::stats;
-use colocate_machine::{Cache, CacheKind, CoreIdx, Machine, Nanos, PuNr};
+use colocate_machine::{Cache, CacheKind, CoreIdx, Machine, Nanos, PuIdx, PuNr};
 use colocate_sim::{Outcome, Platform, alone_of};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -120,19 +120,15 @@ impl<'a> QuantumSamples<'a> {
             self.sample_first_caches(tasks, took_us);
         }
         let Some((caches, place)) = self.shared.as_ref().filter(|_| took_us > 0.0) else { return };
+        // Requests to a level are the misses of the next nearer one.
+        let misses =
+            |task: &SeenTask| task.counts.as_ref()?.misses.as_ref()?.get(*place - 1).copied();
+        let cache = |pu| caches.iter().position(|it| it.pus.contains(&pu));
         let mut requests = vec![0.0; caches.len()];
-        // A new task has no misses yet.
-        self.misses.resize(tasks.len().max(self.misses.len()), 0);
-        for (task, before) in tasks.iter().zip(&mut self.misses) {
-            let misses = task.counts.as_ref().and_then(|counts| counts.misses.as_ref());
-            // Requests to a level are the misses of the next nearer one.
-            let now = misses.and_then(|misses| misses.get(*place - 1)).copied().unwrap_or(*before);
-            let pu = task.last_ran.and_then(|pu| self.machine.pu_by_os(pu));
-            let cache = pu.and_then(|pu| caches.iter().position(|it| it.pus.contains(&pu)));
-            if let Some(cache) = cache {
-                requests[cache] += (now - *before) as f64 / took_us;
+        for (pu, more) in grown(self.machine, tasks, &mut self.misses, misses) {
+            if let Some(cache) = pu.and_then(cache) {
+                requests[cache] += more as f64 / took_us;
             }
-            *before = now;
         }
         if tasks.iter().filter(|task| task.alive()).count() < self.contexts {
             return;
@@ -145,20 +141,12 @@ impl<'a> QuantumSamples<'a> {
     fn sample_first_caches(&mut self, tasks: &[SeenTask], took_us: f64) {
         let mut requests: BTreeMap<CoreIdx, f64> =
             self.cores.iter().map(|core| (*core, 0.0)).collect();
-        self.accesses.resize(tasks.len().max(self.accesses.len()), 0);
-        let mut is_reported = false;
-        for (task, before) in tasks.iter().zip(&mut self.accesses) {
-            let Some(now) = task.counts.as_ref().and_then(|counts| counts.accesses) else {
-                continue;
-            };
-            is_reported = true;
-            if let Some(pu) = task.last_ran.and_then(|pu| self.machine.pu_by_os(pu)) {
-                *requests.entry(self.machine.core_of(pu)).or_default() +=
-                    (now - *before) as f64 / took_us;
-            }
-            *before = now;
+        let accesses = |task: &SeenTask| task.counts.as_ref()?.accesses;
+        let grown = grown(self.machine, tasks, &mut self.accesses, accesses);
+        for (pu, more) in grown.iter().filter_map(|(pu, more)| Some(((*pu)?, *more))) {
+            *requests.entry(self.machine.core_of(pu)).or_default() += more as f64 / took_us;
         }
-        if is_reported {
+        if !grown.is_empty() {
             let (least, most) = stats::ends(requests.into_values());
             self.first_caches.push((self.at, [least, most]));
         }
@@ -213,6 +201,23 @@ impl<'a> QuantumSamples<'a> {
         let ninth_tenth = sorted[(sorted.len() * 9 / 10).min(sorted.len() - 1)];
         Some(Imbalance { mean, median, ninth_tenth })
     }
+}
+
+/// Last PU of each task with a count, and the growth of the count since the last sample, `before`.
+fn grown(
+    machine: &Machine,
+    tasks: &[SeenTask],
+    before: &mut Vec<u64>,
+    count: impl Fn(&SeenTask) -> Option<u64>,
+) -> Vec<(Option<PuIdx>, u64)> {
+    // A new task has no counts yet.
+    before.resize(tasks.len().max(before.len()), 0);
+    let grown = tasks.iter().zip(before).filter_map(|(task, before)| {
+        let now = count(task)?;
+        let pu = task.last_ran.and_then(|pu| machine.pu_by_os(pu));
+        Some((pu, now - std::mem::replace(before, now)))
+    });
+    grown.collect()
 }
 
 /// Caches of the last level with several caches that serve several cores each, and the index of the

@@ -24,8 +24,9 @@
 //! - **The same for the same seed** -> test `the_same_for_the_same_seed`
 
 use super::{StudyError, demand, draws};
+use crate::parts::segment;
 use colocate_machine::performance::WorkKind;
-use colocate_machine::{Bytes, Machine, Nanos, Performance};
+use colocate_machine::{Bytes, Machine, Performance};
 use colocate_model::phase::{Demand, Guessed, Known, PortWork};
 use colocate_model::rng::SplitMix64;
 use colocate_model::{Assumptions, MissCurve, Model, Phase, PlacedTask};
@@ -68,13 +69,8 @@ impl SyntheticProgram {
     /// Course in a scenario in which the program's first phase has the index `first`.
     #[must_use]
     pub fn course(&self, first: u32) -> Vec<PhaseSegment> {
-        let stretches = self.course.iter().map(|&(phase, instructions)| PhaseSegment {
-            phase: PhaseIdx(first + phase),
-            instructions,
-            sleep: Nanos::ZERO,
-            barrier: false,
-        });
-        stretches.collect()
+        let course = self.course.iter();
+        course.map(|&(phase, ran)| segment(PhaseIdx(first + phase), ran)).collect()
     }
 }
 

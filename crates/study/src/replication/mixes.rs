@@ -16,6 +16,7 @@ use super::definition::{Mixes, StudyTable};
 use super::drawn::SyntheticProgram;
 use super::report::CellFigures;
 use super::{PolicyRuns, Study, StudyError, draws};
+use crate::parts;
 use crate::simulate::contender::Contender;
 use colocate_engine::guard::{Guarding, QuantumGuard};
 use colocate_engine::{Meanwhile, Round};
@@ -24,7 +25,7 @@ use colocate_model::Assumptions;
 use colocate_model::rng::SplitMix64;
 use colocate_policy::table::Prior;
 use colocate_policy::{Knowledge, SoloProfile};
-use colocate_sim::scenario::{JobSpec, Method, Pages, PhaseSpec, Scenario, ThreadSpec, TotalWork};
+use colocate_sim::scenario::{PhaseSpec, Scenario, ThreadSpec, TotalWork};
 use colocate_sim::{
     KernelScheduler, Outcome, Platform, SimulationOptions, alone_of, courses_of, demands_of,
     simulate_with,
@@ -252,36 +253,16 @@ pub fn scenario(
             phases.extend(program.phases.iter().cloned().map(PhaseSpec::of));
             before
         });
-        let thread = ThreadSpec {
-            name: program.name.clone(),
-            born: Nanos::ZERO,
-            course: program.course(first),
-            work: TotalWork::AloneFor(study.definition.length),
-            pages: Pages::FirstTouch,
-            resident: Bytes::mib(256),
-        };
-        let name = program.name.clone();
-        jobs.push(JobSpec {
-            memory: Vec::new(),
-            name,
-            arrives: Nanos::ZERO,
-            threads: vec![thread],
-            barrier: None,
-        });
+        let work = TotalWork::AloneFor(study.definition.length);
+        let thread = parts::thread(&program.name, program.course(first), work);
+        let thread = ThreadSpec { resident: Bytes::mib(256), ..thread };
+        jobs.push(parts::job(&program.name, vec![thread]));
     }
-    Scenario {
-        name: mix.name.clone(),
-        seed,
-        phases,
-        jobs,
-        method: Method::Leave,
-        quantum: study.definition.quantum,
-        grain: Nanos::ZERO,
-        horizon: Nanos(study.definition.length.0.saturating_mul(100)),
-        usable: Some(mix.pus.clone()),
-        events: Vec::new(),
-        kernel: kernel(mix.pus.len(), programs_per_pu),
-    }
+    let horizon = Nanos(study.definition.length.0.saturating_mul(100));
+    let usable = Some(mix.pus.clone());
+    let kernel = kernel(mix.pus.len(), programs_per_pu);
+    let times = [study.definition.quantum, horizon];
+    Scenario { seed, usable, kernel, ..parts::scenario(&mix.name, phases, jobs, times) }
 }
 
 /// The CFS of the studies' years, as far as it differs from the simulated kernel. A PU is shared

@@ -283,7 +283,7 @@ pub enum StudyError {
     /// finding.
     #[error("expected {0}, found {1}")]
     Unsuitable(String, String),
-    /// A run on a real machine failed; the reason in one line.
+    /// A run on a real machine failed, or a derived demand vector is invalid: the reason in a line.
     #[error("{0}")]
     Run(String),
 }

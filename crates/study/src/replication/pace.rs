@@ -30,6 +30,7 @@
 
 use super::layout;
 use super::{StudyError, demand};
+use crate::parts::known_phase;
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, Machine, Nanos, Performance, PuIdx};
 use colocate_model::phase::{Demand, Known, PhaseFile, PortWork};
@@ -260,28 +261,15 @@ pub fn spinning() -> Phase {
     let third = 1.0 / 3.0;
     let kinds = vec![(WorkKind::Load, third), (WorkKind::Int, third), (WorkKind::Branch, third)];
     Phase {
-        name: "spinning".to_owned(),
-        slots: known(1.0),
         work: Known::new(PortWork::Kinds(kinds), SPIN_LOOP),
-        dependent_cycles: known(1.0),
-        dependent_cycles_divided: known(1.0),
-        stall_cycles: known(0.0),
-        branch_misses: known(0.0),
-        misses: MissCurve::new([(Bytes(64), 0.0)])
-            .map_or(Known::Unknown, |curve| Known::new(curve, SPIN_LOOP)),
-        parallel_misses: known(1.0),
-        written_back: known(0.0),
-        shared_lines: known(0.0),
-        ..Phase::default()
+        dependent_cycles: Known::new(1.0, SPIN_LOOP),
+        dependent_cycles_divided: Known::new(1.0, SPIN_LOOP),
+        ..known_phase("spinning", SPIN_LOOP)
     }
 }
 
 /// Source of the figures of [`spinning`].
 const SPIN_LOOP: &str = "a loop of three instructions: load, compare, branch";
-
-fn known(value: f64) -> Known<f64> {
-    Known::new(value, SPIN_LOOP)
-}
 
 pub(super) fn float(count: u64) -> f64 {
     count as f64

@@ -7,14 +7,15 @@ use super::definition::StudyTable;
 use super::report::CellFigures;
 use super::{Kept, PolicyRuns, Study, StudyError};
 use crate::metric::Metric;
+use crate::parts::{self, segment};
 use colocate_machine::{Bytes, Nanos};
 use colocate_model::Phase;
 use colocate_policy::PolicySpec;
 use colocate_sim::run::alone_times;
 use colocate_sim::scenario::{
-    JobSpec, Method, Pages, PhaseIdx, PhaseSegment, PhaseSpec, Scenario, ThreadSpec, TotalWork,
+    JobSpec, Method, PhaseIdx, PhaseSpec, Scenario, ThreadSpec, TotalWork,
 };
-use colocate_sim::{KernelScheduler, Outcome, Platform, SimulationOptions, simulate};
+use colocate_sim::{Outcome, Platform, SimulationOptions, simulate};
 
 /// All pairs of different applications.
 #[derive(Debug)]
@@ -165,41 +166,22 @@ fn once(
 fn scenario(study: &Study<'_>, pair: [&Phase; 2], seed: u64) -> Scenario {
     let length = study.definition.length;
     let jobs = pair.iter().zip(0..).map(|(phase, place)| job(study, &phase.name, place, length));
-    Scenario {
-        name: format!("{} and {}", pair[0].name, pair[1].name),
-        seed,
-        phases: pair.iter().map(|&phase| PhaseSpec::of(phase.clone())).collect(),
-        jobs: jobs.collect(),
-        method: Method::Restart,
-        quantum: study.definition.quantum,
-        grain: Nanos::ZERO,
-        horizon: Nanos::from_secs(3600).max(Nanos(length.0.saturating_mul(100))),
-        usable: None,
-        events: Vec::new(),
-        kernel: KernelScheduler::default(),
-    }
+    let phases = pair.iter().map(|&phase| PhaseSpec::of(phase.clone())).collect();
+    let name = format!("{} and {}", pair[0].name, pair[1].name);
+    let horizon = Nanos::from_secs(3600).max(Nanos(length.0.saturating_mul(100)));
+    let times = [study.definition.quantum, horizon];
+    let scenario = parts::scenario(&name, phases, jobs.collect(), times);
+    Scenario { seed, method: Method::Restart, ..scenario }
 }
 
 /// An application with a thread a core; its threads do the phase with index `phase`.
 fn job(study: &Study<'_>, name: &str, phase: u32, length: Nanos) -> JobSpec {
+    let course = vec![segment(PhaseIdx(phase), 1_000_000_000)];
+    let thread = parts::thread("", course, TotalWork::AloneFor(length));
     let threads = (0..study.machine.cores.len()).map(|order| ThreadSpec {
         name: format!("{name}-{order}"),
-        born: Nanos::ZERO,
-        course: vec![PhaseSegment {
-            phase: PhaseIdx(phase),
-            instructions: 1_000_000_000,
-            sleep: Nanos::ZERO,
-            barrier: false,
-        }],
-        work: TotalWork::AloneFor(length),
-        pages: Pages::FirstTouch,
         resident: Bytes::mib(32),
+        ..thread.clone()
     });
-    JobSpec {
-        memory: Vec::new(),
-        name: name.to_owned(),
-        arrives: Nanos::ZERO,
-        threads: threads.collect(),
-        barrier: None,
-    }
+    parts::job(name, threads.collect())
 }

@@ -6,11 +6,12 @@ use super::pace::{DemandKind, ProgramSpeed, Shape, Sizes, fed, float, recorded, 
 use super::report::CellFigures;
 use super::{Kept, PolicyRuns, Study, StudyError};
 use crate::metric::Metric;
+use crate::parts;
 use colocate_machine::{Bytes, Nanos};
 use colocate_policy::Policy;
 use colocate_sim::{
-    Barrier, BarrierWait, JobSpec, KernelScheduler, Method, Outcome, Pages, PhaseIdx, PhaseSegment,
-    PhaseSpec, Platform, Scenario, Serial, SimulationOptions, ThreadSpec, TotalWork, simulate_with,
+    Barrier, BarrierWait, JobSpec, Outcome, PhaseIdx, PhaseSegment, PhaseSpec, Platform, Scenario,
+    Serial, SimulationOptions, ThreadSpec, TotalWork, simulate_with,
 };
 
 /// One situation.
@@ -82,41 +83,33 @@ impl PhasedSituation {
     pub(super) fn figures(&self) -> CellFigures {
         let Shape { serial, length, parts, .. } = self.shape;
         let parallel_s = (1.0 - serial) * length.as_secs_f64() / float(parts);
+        let layout = match self.layout {
+            Layout::Friendly => "friendly",
+            Layout::Unfriendly => "unfriendly",
+        };
+        let by = match self.serial_by {
+            SerialBy::InTurn => "in turn",
+            SerialBy::First => "the first",
+        };
+        let waiting = match self.waiting {
+            Waiting::Sleep => "sleep",
+            Waiting::Spin => "spin, reported",
+            Waiting::SpinUnknown => "spin, not reported",
+        };
+        let like = match self.shape.kind {
+            DemandKind::Recorded(place) => &recorded()[place].name,
+            DemandKind::Typical => "typical",
+            DemandKind::Streaming => "streaming",
+        };
         let labels = [
             ("serial", format!("{:.0} %", serial * 100.0)),
-            (
-                "layout",
-                match self.layout {
-                    Layout::Friendly => "friendly".to_owned(),
-                    Layout::Unfriendly => "unfriendly".to_owned(),
-                },
-            ),
+            ("layout", layout.to_owned()),
             // Half a round, in milliseconds.
             ("phases", format!("{:.0} ms", length.as_secs_f64() / float(parts) * 500.0)),
-            (
-                "by",
-                match self.serial_by {
-                    SerialBy::InTurn => "in turn".to_owned(),
-                    SerialBy::First => "the first".to_owned(),
-                },
-            ),
-            (
-                "waiting",
-                match self.waiting {
-                    Waiting::Sleep => "sleep".to_owned(),
-                    Waiting::Spin => "spin, reported".to_owned(),
-                    Waiting::SpinUnknown => "spin, not reported".to_owned(),
-                },
-            ),
+            ("by", by.to_owned()),
+            ("waiting", waiting.to_owned()),
             ("programs", self.programs.to_string()),
-            (
-                "like",
-                match self.shape.kind {
-                    DemandKind::Recorded(place) => recorded()[place].name.clone(),
-                    DemandKind::Typical => "typical".to_owned(),
-                    DemandKind::Streaming => "streaming".to_owned(),
-                },
-            ),
+            ("like", like.to_owned()),
         ];
         let values = [
             ("serial", serial),
@@ -198,26 +191,17 @@ pub fn scenario(study: &Study<'_>, point: &PhasedSituation, sizes: &Sizes, seed:
     };
     let by_first = point.serial_by == SerialBy::First && sizes.serial > 0;
     let serial = by_first.then_some(Serial { phase: WORK, instructions: sizes.serial });
-    let jobs = (0..programs).map(|order| JobSpec {
-        memory: Vec::new(),
-        name: format!("program {order}"),
-        arrives: Nanos(study.round().0 * order as u64 / programs as u64),
-        threads: (0..sizes.threads).map(|order| thread(point.serial_by, sizes, order)).collect(),
-        barrier: Some(Barrier { wait, serial }),
+    let jobs = (0..programs).map(|order| {
+        let threads = (0..sizes.threads).map(|order| thread(point.serial_by, sizes, order));
+        let arrives = Nanos(study.round().0 * order as u64 / programs as u64);
+        let job = parts::job(&format!("program {order}"), threads.collect());
+        JobSpec { arrives, barrier: Some(Barrier { wait, serial }), ..job }
     });
-    Scenario {
-        name: format!("{:.0} % serial", point.shape.serial * 100.0),
-        seed,
-        phases: vec![PhaseSpec::of(point.shape.kind.phase()), PhaseSpec::of(spinning())],
-        jobs: jobs.collect(),
-        method: Method::Leave,
-        quantum: study.definition.quantum,
-        grain: Nanos::ZERO,
-        horizon: Nanos(point.shape.length.0.saturating_mul(HORIZON)),
-        usable: None,
-        events: Vec::new(),
-        kernel: KernelScheduler::default(),
-    }
+    let name = format!("{:.0} % serial", point.shape.serial * 100.0);
+    let phases = [point.shape.kind.phase(), spinning()].map(PhaseSpec::of).to_vec();
+    let horizon = Nanos(point.shape.length.0.saturating_mul(HORIZON));
+    let times = [study.definition.quantum, horizon];
+    Scenario { seed, ..parts::scenario(&name, phases, jobs.collect(), times) }
 }
 
 /// Phase of working threads.
@@ -231,14 +215,9 @@ const HORIZON: u64 = 20;
 
 fn thread(by: SerialBy, sizes: &Sizes, order: usize) -> ThreadSpec {
     let (course, instructions) = course(by, sizes, order);
-    ThreadSpec {
-        name: format!("t{order}"),
-        born: Nanos::ZERO,
-        course,
-        work: TotalWork::Instructions(instructions),
-        pages: Pages::FirstTouch,
-        resident: Bytes::mib(32),
-    }
+    let work = TotalWork::Instructions(instructions);
+    let thread = parts::thread(&format!("t{order}"), course, work);
+    ThreadSpec { resident: Bytes::mib(32), ..thread }
 }
 
 /// Course of a thread, and its instructions in all. Where threads do the serial phases in turn, the
@@ -260,5 +239,5 @@ fn course(by: SerialBy, sizes: &Sizes, order: usize) -> (Vec<PhaseSegment>, u64)
 
 /// Work that ends at a barrier.
 fn stretch(instructions: u64) -> PhaseSegment {
-    PhaseSegment { phase: WORK, instructions, sleep: Nanos::ZERO, barrier: true }
+    PhaseSegment { barrier: true, ..parts::segment(WORK, instructions) }
 }

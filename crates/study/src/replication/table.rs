@@ -6,6 +6,7 @@ use super::report::{
     PartFigures, PublishedRatio, SimulatedOrder, StudyReport,
 };
 use crate::metric::Metric;
+use crate::printed::Printed;
 use crate::simulate::figures::Spread;
 use colocate_figures::stats;
 use colocate_figures::table::{aligned, row};
@@ -17,43 +18,47 @@ const MOST_IN_MATRIX: usize = 12;
 /// Pairs printed where a matrix is too wide. Chosen.
 const PAIRS: usize = 5;
 
-/// Tables of the report and their legend; ends in a newline.
-#[must_use]
-pub fn text(report: &StudyReport) -> String {
-    let mut out = String::new();
-    let StudyReport { study, machine, summary, draws, seeds, programs, .. } = report;
-    let machine = printable(machine);
-    let _ = writeln!(
-        out,
-        "{study}, simulated on {machine}: {summary};\nin brackets the range over {draws} sets of assumptions and what \
-         chance does ({seeds} seeds); ~: not resolved, less than {:.0} % or of\nanother sign under other assumptions",
-        report.resolution * 100.0
-    );
-    if !programs.is_empty() {
-        let (least, most) = stats::ends(programs.iter().map(|program| program.memory));
-        let (low, high) = stats::ends(programs.iter().map(|program| program.first_cache));
+impl Printed for StudyReport {
+    fn text(&self) -> String {
+        let mut out = String::new();
+        let StudyReport { study, machine, summary, draws, seeds, programs, .. } = self;
+        let machine = printable(machine);
         let _ = writeln!(
             out,
-            "{} programs: {least:.1} to {most:.1} t/µs to memory alone, {low:.0} to {high:.0} t/µs to the first \
-             cache",
-            programs.len(),
+            "{study}, simulated on {machine}: {summary};\nin brackets the range over {draws} sets of assumptions and what \
+             chance does ({seeds} seeds); ~: not resolved, less than {:.0} % or of\nanother sign under other assumptions",
+            self.resolution * 100.0
         );
+        if !programs.is_empty() {
+            let (least, most) = stats::ends(programs.iter().map(|program| program.memory));
+            let (low, high) = stats::ends(programs.iter().map(|program| program.first_cache));
+            let _ = writeln!(
+                out,
+                "{} programs: {least:.1} to {most:.1} t/µs to memory alone, {low:.0} to {high:.0} t/µs to the first \
+                 cache",
+                programs.len(),
+            );
+        }
+        self.facts.iter().for_each(|each| facts(&mut out, each));
+        // Reason for an open order; with too few repetitions no order is decided.
+        let open = match (seeds, draws) {
+            (1, _) => "not decided by one seed",
+            (_, 1) => "not decided by one set of assumptions",
+            _ => "not decided here",
+        };
+        self.parts.iter().for_each(|each| part(&mut out, each, open));
+        if !self.notes.is_empty() {
+            out.push('\n');
+        }
+        for note in &self.notes {
+            let _ = writeln!(out, "note: {note}");
+        }
+        out
     }
-    report.facts.iter().for_each(|each| facts(&mut out, each));
-    // Reason for an open order; with too few repetitions no order is decided.
-    let open = match (seeds, draws) {
-        (1, _) => "not decided by one seed",
-        (_, 1) => "not decided by one set of assumptions",
-        _ => "not decided here",
-    };
-    report.parts.iter().for_each(|each| part(&mut out, each, open));
-    if !report.notes.is_empty() {
-        out.push('\n');
+
+    fn svg(&self) -> Result<String, String> {
+        super::picture::svg(self)
     }
-    for note in &report.notes {
-        let _ = writeln!(out, "note: {note}");
-    }
-    out
 }
 
 fn facts(out: &mut String, figures: &FactFigures) {
@@ -236,14 +241,13 @@ fn order(order: &OrderComparison, ratios: Ratios, open: &str) -> Vec<String> {
 fn imbalance(out: &mut String, details: &Details) {
     let _ =
         writeln!(out, "mix {}: requests of the shared caches, most less least, t/µs", details.mix);
-    let mut rows = vec![["", "mean", "median", "nine of ten below"].map(str::to_owned).to_vec()];
-    rows.extend(details.policies.iter().map(|course| {
+    courses(out, details, &["", "mean", "median", "nine of ten below"], |course| {
         let cells = course.imbalance.map(|it| [it.mean, it.median, it.ninth_tenth]);
-        let cells =
-            cells.map_or(["-"; 3].map(str::to_owned), |it| it.map(|each| format!("{each:.1}")));
-        labelled(&course.policy, cells)
-    }));
-    out.push_str(&aligned(&rows));
+        cells.map_or_else(
+            || vec!["-".to_owned(); 3],
+            |it| it.map(|each| format!("{each:.1}")).to_vec(),
+        )
+    });
 }
 
 fn core_sharing(out: &mut String, details: &Details, course: &MixTimeline) {
@@ -276,6 +280,19 @@ fn core_sharing(out: &mut String, details: &Details, course: &MixTimeline) {
     out.push_str(&aligned(&rows));
 }
 
+/// A table with a row for each scheduler, under a heading if there is one.
+fn courses(
+    out: &mut String,
+    details: &Details,
+    heading: &[&str],
+    cells: impl Fn(&MixTimeline) -> Vec<String>,
+) {
+    let heading: Vec<String> = heading.iter().map(|&cell| cell.to_owned()).collect();
+    let heading = Some(heading).filter(|cells| !cells.is_empty());
+    let rows = details.policies.iter().map(|course| labelled(&course.policy, cells(course)));
+    out.push_str(&aligned(&heading.into_iter().chain(rows).collect::<Vec<_>>()));
+}
+
 /// A row with an indented label.
 fn labelled(label: &str, cells: impl IntoIterator<Item = String>) -> Vec<String> {
     row(&format!("  {label}"), cells)
@@ -288,21 +305,15 @@ fn progress(out: &mut String, details: &Details) {
          the first is done",
         details.mix
     );
-    let least = details.policies.iter().map(|course| {
-        let cells = course.progress.iter().map(|[least, ..]| format!("{:.0}", least * 100.0));
-        labelled(&course.policy, cells)
+    courses(out, details, &[], |course| {
+        course.progress.iter().map(|[least, ..]| format!("{:.0}", least * 100.0)).collect()
     });
-    out.push_str(&aligned(&least.collect::<Vec<_>>()));
     let _ = writeln!(
         out,
         "mix {}: programs that are left, at tenths of the time that os takes, and two more",
         details.mix
     );
-    let left = details
-        .policies
-        .iter()
-        .map(|course| labelled(&course.policy, course.left.iter().map(ToString::to_string)));
-    out.push_str(&aligned(&left.collect::<Vec<_>>()));
+    courses(out, details, &[], |course| course.left.iter().map(ToString::to_string).collect());
 }
 
 fn first_caches(out: &mut String, details: &Details) {
@@ -312,19 +323,15 @@ fn first_caches(out: &mut String, details: &Details) {
          the time until the first program is done",
         details.mix
     );
-    let differences = details.policies.iter().map(|course| {
-        let cells = course.first_caches.iter().map(|[least, most]| format!("{:.0}", most - least));
-        labelled(&course.policy, cells)
+    courses(out, details, &[], |course| {
+        course.first_caches.iter().map(|[least, most]| format!("{:.0}", most - least)).collect()
     });
-    out.push_str(&aligned(&differences.collect::<Vec<_>>()));
     let _ = writeln!(out, "mix {}: quanta of a PU that programs need", details.mix);
-    let mut rows = vec![["", "mean", "least", "most"].map(str::to_owned).to_vec()];
-    rows.extend(details.policies.iter().map(|course| {
+    courses(out, details, &["", "mean", "least", "most"], |course| {
         let (least, most) = stats::ends(course.slots.iter().copied());
         let mean = stats::mean(&course.slots).unwrap_or(0.0);
-        labelled(&course.policy, [mean, least, most].map(|each| format!("{each:.0}")))
-    }));
-    out.push_str(&aligned(&rows));
+        [mean, least, most].map(|each| format!("{each:.0}")).to_vec()
+    });
 }
 
 #[cfg(test)]

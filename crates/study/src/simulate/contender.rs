@@ -1,12 +1,11 @@
 //! Contenders of a simulation: policies with the time of their decisions.
 
 use colocate_engine::Meanwhile;
+use colocate_policy::PolicySpec;
 use colocate_policy::table::{self, Cadence, listed};
-use colocate_policy::{PolicySpec, SpecError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
-use thiserror::Error;
 
 /// Prefix of a policy that could decide once, to decide each quantum.
 const EACH_QUANTUM: &str = "schedule:";
@@ -39,35 +38,15 @@ impl Contender {
     }
 
     /// A policy that decides each quantum.
-    fn each(policy: PolicySpec, waiting: Meanwhile) -> Result<Self, ContenderError> {
+    fn each(policy: PolicySpec, waiting: Meanwhile) -> Result<Self, String> {
         if policy.row().cadence.each_quantum() {
-            Ok(Self { policy, waiting: Some(waiting), guarded: false })
-        } else {
-            Err(ContenderError::Cadence { found: policy.name() })
+            return Ok(Self { policy, waiting: Some(waiting), guarded: false });
         }
+        let names: Vec<_> = table::each_quantum().map(|policy| policy.name()).collect();
+        let names = listed(&names);
+        let found = policy.name();
+        Err(format!("expected a policy that decides each quantum, {names}, found {found}"))
     }
-}
-
-/// Reason why a text is no contender.
-#[derive(Debug, Error, PartialEq, Eq)]
-pub enum ContenderError {
-    /// An unknown policy, or an unknown setting of a policy.
-    #[error(transparent)]
-    Spec(#[from] SpecError),
-    /// A policy that cannot decide each quantum.
-    #[error("expected a policy that decides each quantum, {}, found {found}", each_quantum())]
-    Cadence {
-        /// Name of the policy.
-        found: &'static str,
-    },
-    /// A policy with a model file.
-    #[error("expected {0} without model=FILE (see --cpi-model), found one")]
-    File(&'static str),
-}
-
-/// Names of all policies that decide each quantum, for messages.
-fn each_quantum() -> String {
-    listed(&table::each_quantum().map(|policy| policy.name()).collect::<Vec<_>>())
 }
 
 impl fmt::Display for Contender {
@@ -82,9 +61,9 @@ impl fmt::Display for Contender {
 }
 
 impl FromStr for Contender {
-    type Err = ContenderError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, ContenderError> {
+    fn from_str(text: &str) -> Result<Self, String> {
         // In the reverse order of `Display`.
         let (rest, guarded) = without(text, GUARDED);
         let (rest, fills) = without(rest, FILLS);
@@ -92,9 +71,12 @@ impl FromStr for Contender {
             Some(name) => (name, true),
             None => (rest, false),
         };
-        let policy = name.parse::<PolicySpec>()?;
+        let policy = name.parse::<PolicySpec>().map_err(|why| why.to_string())?;
         if policy.file().is_some() {
-            return Err(ContenderError::File(policy.name()));
+            return Err(format!(
+                "expected {} without model=FILE (see --cpi-model), found one",
+                policy.name()
+            ));
         }
         let each = each || guarded || policy.row().cadence == Cadence::EachQuantum;
         let contender = match (fills, each) {
@@ -112,8 +94,8 @@ fn without<'a>(text: &'a str, suffix: &str) -> (&'a str, bool) {
 }
 
 impl TryFrom<String> for Contender {
-    type Error = ContenderError;
-    fn try_from(text: String) -> Result<Self, ContenderError> {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
         text.parse()
     }
 }

@@ -2,6 +2,7 @@
 
 use super::figures::{PolicyFigures, Simulated, SimulatedVerdict};
 use super::table;
+use crate::curve::document;
 use crate::metric::Metric;
 use colocate_figures::plot::{Area, FASTER, MEAN, OPEN, RatioRow, SLOWER, draw_ratios, label};
 use colocate_figures::stats::Estimate;
@@ -20,6 +21,9 @@ const VERDICTS: i32 = 260;
 const ROW: u32 = 30;
 /// Height of a metric's caption and axis together, in pixels.
 const FRAME: u32 = 90;
+/// Number of metrics.
+#[allow(clippy::cast_possible_truncation)] // a handful
+const METRICS: u32 = Metric::OF_SCENARIOS.len() as u32;
 /// Height of the heading, in pixels.
 const HEADING: i32 = 64;
 
@@ -28,17 +32,13 @@ const HEADING: i32 = 64;
 /// # Errors
 /// Only if the drawing library fails to lay the picture out; its line says how.
 pub fn svg(found: &Simulated) -> Result<String, String> {
-    let mut out = String::new();
-    draw(found, &mut out).map_err(|error| format!("cannot draw the figures: {error}"))?;
-    Ok(out)
+    // A scenario has at most some dozen policies.
+    let policies = u32::try_from(found.policies.len()).unwrap_or(u32::from(u16::MAX));
+    let height = HEADING.unsigned_abs() + METRICS * (FRAME + policies * ROW);
+    document("figures", (WIDTH, height), |root| draw(found, root))
 }
 
-fn draw(found: &Simulated, out: &mut String) -> Result<(), Box<dyn Error>> {
-    let metrics = u32::try_from(Metric::OF_SCENARIOS.len())?;
-    let panel = FRAME + u32::try_from(found.policies.len())? * ROW;
-    let size = (WIDTH, HEADING.unsigned_abs() + metrics * panel);
-    let root = SVGBackend::with_string(out, size).into_drawing_area();
-    root.fill(&WHITE)?;
+fn draw(found: &Simulated, root: &Area<'_>) -> Result<(), Box<dyn Error>> {
     let settings = &found.settings;
     let lines = [
         format!(
@@ -55,11 +55,8 @@ fn draw(found: &Simulated, out: &mut String) -> Result<(), Box<dyn Error>> {
         root.draw(&label(line, (12, y), HPos::Left, BLACK))?;
     }
     let (_, panels) = root.split_vertically(HEADING);
-    for (place, area) in panels.split_evenly((Metric::OF_SCENARIOS.len(), 1)).iter().enumerate() {
-        draw_metric(found, place, area)?;
-    }
-    root.present()?;
-    Ok(())
+    let mut areas = panels.split_evenly((Metric::OF_SCENARIOS.len(), 1)).into_iter().enumerate();
+    areas.try_for_each(|(place, area)| draw_metric(found, place, &area))
 }
 
 fn draw_metric(found: &Simulated, place: usize, area: &Area) -> Result<(), Box<dyn Error>> {

@@ -162,7 +162,6 @@ impl<'a> ExperimentSetup<'a> {
 fn notes(policies: &[Contender], cpi: Option<&CpiModel>) -> Vec<String> {
     let schedulers = policies.iter().filter(|contender| contender.each_quantum());
     let schedulers: Vec<&PolicySpec> = schedulers.map(|contender| &contender.policy).collect();
-    let solo = with_prior(&schedulers, Prior::Solo);
     let mut notes = Vec::new();
     if !schedulers.is_empty() {
         notes.push(
@@ -171,37 +170,33 @@ fn notes(policies: &[Contender], cpi: Option<&CpiModel>) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if !solo.is_empty() {
+    if let Some(names) = with_prior(&schedulers, Prior::Solo) {
         notes.push(format!(
-            "with solo profiles of all jobs from the model that simulates, which favours them: {}",
-            solo.join(", ")
+            "with solo profiles of all jobs from the model that simulates, which favours them: {names}"
         ));
     }
-    let informed = with_prior(&schedulers, Prior::Demands);
-    if !informed.is_empty() {
+    if let Some(names) = with_prior(&schedulers, Prior::Demands) {
         notes.push(format!(
-            "{} plans with the model that simulates and has all demands, which no real machine \
-             offers",
-            informed.join(", ")
+            "{names} plans with the model that simulates and has all demands, which no real machine \
+             offers"
         ));
     }
-    let stacks = with_prior(&schedulers, Prior::CpiModel);
-    if !stacks.is_empty() {
+    if let Some(names) = with_prior(&schedulers, Prior::CpiModel) {
         let model = cpi.cloned().unwrap_or_else(CpiModel::built_in);
         let by = if model.simulated { "trained in simulation of" } else { "measured on" };
         notes.push(format!(
-            "with coefficients of CPI stacks on a shared core, {by} {} on {}: {}",
-            model.machine,
-            model.date,
-            stacks.join(", ")
+            "with coefficients of CPI stacks on a shared core, {by} {} on {}: {names}",
+            model.machine, model.date
         ));
     }
     notes
 }
 
-/// Names of the policies with this prior knowledge.
-fn with_prior(policies: &[&PolicySpec], prior: Prior) -> Vec<&'static str> {
-    policies.iter().filter(|policy| policy.has_prior(prior)).map(|policy| policy.name()).collect()
+/// Names of the policies with this prior knowledge; `None` without any.
+fn with_prior(policies: &[&PolicySpec], prior: Prior) -> Option<String> {
+    let informed = policies.iter().filter(|policy| policy.has_prior(prior));
+    let names: Vec<&str> = informed.map(|policy| policy.name()).collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 #[cfg(test)]

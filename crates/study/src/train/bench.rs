@@ -2,9 +2,10 @@
 
 use super::track::{Track, TrackSettings};
 use super::{StudyError, TrainingSet, set};
+use crate::parts;
 use colocate_machine::{Nanos, PuIdx};
 use colocate_model::symbiosis::file::{SIMULATED_PARTS, simulated_components};
-use colocate_sim::{KernelScheduler, Method, Platform, Scenario, SimError, SimHost};
+use colocate_sim::{Platform, Scenario, SimError, SimHost};
 
 /// A core for programs of a training set, one on each sibling.
 pub trait TrainingBench {
@@ -55,19 +56,9 @@ impl SimBench<'_> {
     fn scenario(&self, group: &[usize], threads: usize) -> Scenario {
         let mut jobs: Vec<_> = group.iter().map(|&program| self.set.job(program)).collect();
         jobs.resize_with(threads, || self.set.idle_job());
-        Scenario {
-            name: "training".to_owned(),
-            seed: 0,
-            phases: [&self.set.phases[..], &[set::idle()]].concat(),
-            jobs,
-            method: Method::Leave,
-            quantum: self.interval,
-            grain: Nanos::ZERO,
-            // Beyond any training: the number of samples ends the run.
-            horizon: Nanos::from_secs(1_000_000),
-            usable: None,
-            events: Vec::new(),
-            kernel: KernelScheduler::default(),
-        }
+        let phases = [&self.set.phases[..], &[set::idle()]].concat();
+        // Beyond any training: the number of samples ends the run.
+        let horizon = Nanos::from_secs(1_000_000);
+        parts::scenario("training", phases, jobs, [self.interval, horizon])
     }
 }

@@ -1,13 +1,11 @@
 //! Training sets: drawn, recorded, or from scenarios.
 
+use crate::parts::{self, known_phase, segment};
 use crate::replication::drawn;
-use colocate_machine::{Bytes, Nanos};
 use colocate_model::phase::{Guessed, Guesses, Known, PortWork, typical_misses};
 use colocate_model::rng::SplitMix64;
-use colocate_model::{Assumptions, Class, MissCurve, Mix, Phase, Share};
-use colocate_sim::{
-    JobSpec, Pages, PhaseIdx, PhaseSegment, PhaseSpec, Scenario, ThreadSpec, TotalWork,
-};
+use colocate_model::{Assumptions, Class, Mix, Phase, Share};
+use colocate_sim::{JobSpec, PhaseIdx, PhaseSegment, PhaseSpec, Scenario, ThreadSpec, TotalWork};
 
 /// A program of one thread, which repeats its course.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,13 +62,7 @@ impl TrainingSet {
         for program in programs {
             let first = set.phases.len();
             set.phases.extend(program.phases.iter().cloned().map(PhaseSpec::of));
-            let course = program.course.iter().map(|&(phase, instructions)| PhaseSegment {
-                phase: index(first + phase as usize),
-                instructions,
-                sleep: Nanos::ZERO,
-                barrier: false,
-            });
-            let course = course.collect();
+            let course = program.course(index(first).0);
             set.programs.push(TrainingProgram { name: program.name.clone(), course });
         }
         set
@@ -107,13 +99,10 @@ impl TrainingSet {
     /// Adds the course of a thread as a program, if it is new; `phases` are the places of its
     /// scenario's phases in the set.
     fn add(&mut self, job: &JobSpec, thread: &ThreadSpec, phases: &[PhaseIdx]) {
-        let course = thread.course.iter().map(|stretch| PhaseSegment {
-            phase: phases[stretch.phase.0 as usize],
-            sleep: Nanos::ZERO,
-            barrier: false,
-            ..*stretch
-        });
-        let course: Vec<PhaseSegment> = course.collect();
+        let course = thread.course.iter();
+        let course: Vec<PhaseSegment> = course
+            .map(|stretch| segment(phases[stretch.phase.0 as usize], stretch.instructions))
+            .collect();
         if self.programs.iter().all(|known| known.course != course) {
             self.programs.push(TrainingProgram { name: job.name.clone(), course });
         }
@@ -127,9 +116,7 @@ impl TrainingSet {
 
     /// A job of [`idle`], whose phase comes after those of the set.
     pub(super) fn idle_job(&self) -> JobSpec {
-        let phase = index(self.phases.len());
-        let sleep = Nanos::ZERO;
-        job("idle", &[PhaseSegment { phase, instructions: 1 << 40, sleep, barrier: false }])
+        job("idle", &[segment(index(self.phases.len()), 1 << 40)])
     }
 }
 
@@ -139,45 +126,19 @@ fn index(place: usize) -> PhaseIdx {
 
 fn drawn_stretch(rng: &mut SplitMix64, phase: usize) -> PhaseSegment {
     let (least, most) = STRETCH;
-    let instructions = least + rng.next_u64() % (most - least);
-    PhaseSegment { phase: index(phase), instructions, sleep: Nanos::ZERO, barrier: false }
+    segment(index(phase), least + rng.next_u64() % (most - least))
 }
 
 /// A job of one thread without an end.
 fn job(name: &str, course: &[PhaseSegment]) -> JobSpec {
-    let thread = ThreadSpec {
-        name: name.to_owned(),
-        born: Nanos::ZERO,
-        course: course.to_vec(),
-        work: TotalWork::Instructions(u64::MAX / 2),
-        pages: Pages::FirstTouch,
-        resident: Bytes(0),
-    };
-    JobSpec {
-        memory: Vec::new(),
-        name: name.to_owned(),
-        arrives: Nanos::ZERO,
-        threads: vec![thread],
-        barrier: None,
-    }
+    let work = TotalWork::Instructions(u64::MAX / 2);
+    parts::job(name, vec![parts::thread(name, course.to_vec(), work)])
 }
 
 /// A phase that does next to nothing: an instruction in a million cycles.
 pub(super) fn idle() -> PhaseSpec {
-    PhaseSpec::of(Phase {
-        name: "idle".to_owned(),
-        slots: Known::new(1.0, "idle"),
-        work: Known::new(PortWork::Kinds(Vec::new()), "idle"),
-        dependent_cycles: Known::new(0.0, "idle"),
-        dependent_cycles_divided: Known::new(0.0, "idle"),
-        stall_cycles: Known::new(1e6, "idle"),
-        branch_misses: Known::new(0.0, "idle"),
-        misses: Known::new(MissCurve::new([(Bytes(64), 0.0)]).unwrap_or_default(), "idle"),
-        parallel_misses: Known::new(1.0, "idle"),
-        written_back: Known::new(0.0, "idle"),
-        shared_lines: Known::new(0.0, "idle"),
-        ..Phase::default()
-    })
+    let stall_cycles = Known::new(1e6, "idle");
+    PhaseSpec::of(Phase { stall_cycles, ..known_phase("idle", "idle") })
 }
 
 fn drawn_figure(guesses: &Guesses, guessed: Guessed) -> Known<f64> {

@@ -44,17 +44,15 @@ impl Grid<'_> {
     }
 
     fn metric(self, place: usize, base: Option<Self>) -> MetricFigures {
+        let metric = Metric::OF_SCENARIOS[place];
         let own = self.column(|run| run.metrics[place]);
         let base = base.map(|base| base.column(|run| run.metrics[place]));
-        MetricFigures::of(Metric::OF_SCENARIOS[place], &own, base.as_ref())
-    }
-}
-
-impl MetricFigures {
-    /// Figures of a metric of a policy beside the baseline `base`; `None` for the baseline itself.
-    pub(crate) fn of(metric: Metric, own: &FigureColumn, base: Option<&FigureColumn>) -> Self {
-        let (ratio, verdict, unresolved) = own.beside(base, metric.less_is_better());
-        Self { metric, value: own.spread(), ratio, verdict, unresolved }
+        let ratio = base.as_ref().and_then(|base| own.ratio(base));
+        let (verdict, unresolved) = match base {
+            Some(_) => own.judged(metric.less_is_better(), ratio),
+            None => (SimulatedVerdict::Baseline, None),
+        };
+        MetricFigures { metric, value: own.spread(), ratio, verdict, unresolved }
     }
 }
 
@@ -105,18 +103,6 @@ impl FigureColumn {
         let t = stats::t_quantile(0.975, freedom).unwrap_or(0.0);
         // One seed has no spread and no degree of freedom.
         if squares == 0.0 { 0.0 } else { t * (squares / freedom / self.seeds as f64).sqrt() }
-    }
-
-    /// Ratio to the baseline, and the verdict; no ratio for the baseline itself.
-    pub fn beside(
-        &self,
-        base: Option<&Self>,
-        less_is_better: bool,
-    ) -> (Option<Spread>, SimulatedVerdict, Option<Unresolved>) {
-        let Some(base) = base else { return (None, SimulatedVerdict::Baseline, None) };
-        let ratio = self.ratio(base);
-        let (verdict, unresolved) = self.judged(less_is_better, ratio);
-        (ratio, verdict, unresolved)
     }
 
     /// Verdict on a ratio to a baseline, with the reason if it is not resolved.

@@ -5,8 +5,7 @@ use super::form::{
 };
 use super::kernel::kernel;
 use super::{
-    Experiment, FileError, Lines, MAX_DRAWS, MAX_JOBS, MAX_POLICIES, MAX_SEEDS, MAX_STRETCHES,
-    MAX_TASKS, cpus,
+    Experiment, Lines, MAX_DRAWS, MAX_JOBS, MAX_POLICIES, MAX_SEEDS, MAX_STRETCHES, MAX_TASKS, cpus,
 };
 use crate::simulate::contender::Contender;
 use colocate_machine::cpulist::PuSet;
@@ -57,12 +56,12 @@ impl Build<'_> {
     /// Builds the experiment of a file; `read` reads the demand vectors of other files.
     ///
     /// # Errors
-    /// [`FileError`] with the first wrong value.
+    /// A line with the first wrong value.
     pub(super) fn all(
         &self,
         form: &ScenarioForm,
         read: &dyn Fn(&str) -> Result<Vec<Phase>, String>,
-    ) -> Result<Experiment, FileError> {
+    ) -> Result<Experiment, String> {
         self.lines.name(&form.name)?;
         let (policies, baseline) = self.policies(form)?;
         let phases = form.phase.iter().map(|phase| self.phase(phase.get_ref(), read));
@@ -98,7 +97,7 @@ impl Build<'_> {
     }
 
     /// The policies of the file, and the baseline among them.
-    fn policies(&self, form: &ScenarioForm) -> Result<(Vec<Contender>, Contender), FileError> {
+    fn policies(&self, form: &ScenarioForm) -> Result<(Vec<Contender>, Contender), String> {
         let policies = match &form.policies {
             None => POLICIES.map(named).to_vec(),
             Some(list) if list.get_ref().is_empty() || list.get_ref().len() > MAX_POLICIES => {
@@ -128,7 +127,7 @@ impl Build<'_> {
     }
 
     /// The PUs that the file allows, in the machine's order; `None` for all.
-    fn usable(&self, form: &ScenarioForm) -> Result<Option<Vec<PuNr>>, FileError> {
+    fn usable(&self, form: &ScenarioForm) -> Result<Option<Vec<PuNr>>, String> {
         let Some((place, cpus)) = cpus(form) else { return Ok(None) };
         if cpus.is_empty() {
             return Err(self.lines.misfit(place, "at least one CPU", "none"));
@@ -143,11 +142,7 @@ impl Build<'_> {
     }
 
     /// Hotplug events, one for each CPU.
-    fn events(
-        &self,
-        form: &ScenarioForm,
-        usable: Option<&[PuNr]>,
-    ) -> Result<Vec<PuEvent>, FileError> {
+    fn events(&self, form: &ScenarioForm, usable: Option<&[PuNr]>) -> Result<Vec<PuEvent>, String> {
         let known: PuSet = match usable {
             Some(usable) => usable.iter().copied().collect(),
             None => self.machine.pus.iter().map(|pu| pu.os).collect(),
@@ -181,7 +176,7 @@ impl Build<'_> {
         &self,
         form: &PhaseForm,
         read: &dyn Fn(&str) -> Result<Vec<Phase>, String>,
-    ) -> Result<PhaseSpec, FileError> {
+    ) -> Result<PhaseSpec, String> {
         if let Some(phase) = form.phase.as_ref().filter(|_| form.file.is_none()) {
             return Err(self.lines.misfit(phase, "a file that the phase is in", "none"));
         }
@@ -215,7 +210,7 @@ impl Build<'_> {
     }
 
     /// The phase of a file with the given name, or its only phase.
-    fn one_of(&self, mut found: Vec<Phase>, form: &PhaseForm) -> Result<Phase, FileError> {
+    fn one_of(&self, mut found: Vec<Phase>, form: &PhaseForm) -> Result<Phase, String> {
         let name = form.phase.as_ref().unwrap_or(&form.name);
         let named = found.iter().position(|phase| phase.name == *name.get_ref());
         let only = (form.phase.is_none() && found.len() == 1).then_some(0);
@@ -228,7 +223,7 @@ impl Build<'_> {
     }
 
     /// Places of all phases by name; names must differ.
-    fn names<'f>(&self, form: &'f ScenarioForm) -> Result<Names<'f>, FileError> {
+    fn names<'f>(&self, form: &'f ScenarioForm) -> Result<Names<'f>, String> {
         let mut names = Names::new();
         for (place, phase) in form.phase.iter().enumerate() {
             let name = &phase.get_ref().name;
@@ -243,7 +238,7 @@ impl Build<'_> {
     }
 
     /// The place of the phase with this name.
-    fn named(&self, name: &Spanned<String>, names: &Names<'_>) -> Result<PhaseIdx, FileError> {
+    fn named(&self, name: &Spanned<String>, names: &Names<'_>) -> Result<PhaseIdx, String> {
         names.get(name.get_ref().as_str()).copied().ok_or_else(|| {
             let expected = "the name of a [[phase]]";
             self.lines.misfit(name, expected, format!("{:?}", name.get_ref()))
@@ -251,7 +246,7 @@ impl Build<'_> {
     }
 
     /// All jobs, copies included.
-    fn jobs(&self, form: &ScenarioForm, names: &Names<'_>) -> Result<Vec<JobSpec>, FileError> {
+    fn jobs(&self, form: &ScenarioForm, names: &Names<'_>) -> Result<Vec<JobSpec>, String> {
         let mut jobs = Vec::new();
         let mut tasks = 0;
         let mut stretches = 0;
@@ -288,11 +283,11 @@ impl Build<'_> {
         Ok(jobs)
     }
 
-    fn copies(&self, copies: Option<&Spanned<u32>>) -> Result<usize, FileError> {
+    fn copies(&self, copies: Option<&Spanned<u32>>) -> Result<usize, String> {
         self.lines.count(copies, 1, most_threads()).map(|copies| copies as usize)
     }
 
-    fn job(&self, form: &Spanned<JobForm>, names: &Names<'_>) -> Result<JobSpec, FileError> {
+    fn job(&self, form: &Spanned<JobForm>, names: &Names<'_>) -> Result<JobSpec, String> {
         let job = form.get_ref();
         if job.thread.is_empty() {
             return Err(self.lines.misfit(form, "at least one [[job.thread]]", "none"));
@@ -313,7 +308,7 @@ impl Build<'_> {
     }
 
     /// Memory of a job: shared by all threads, or one for each.
-    fn memory(&self, job: &JobForm, threads: usize) -> Result<Vec<MemorySpec>, FileError> {
+    fn memory(&self, job: &JobForm, threads: usize) -> Result<Vec<MemorySpec>, String> {
         let mut all = Vec::new();
         for spanned in &job.memory {
             let form = spanned.get_ref();
@@ -354,7 +349,7 @@ impl Build<'_> {
     }
 
     /// The barrier of a job's threads; `None` if no thread has one in its course.
-    fn barrier(&self, job: &JobForm, names: &Names<'_>) -> Result<Option<Barrier>, FileError> {
+    fn barrier(&self, job: &JobForm, names: &Names<'_>) -> Result<Option<Barrier>, String> {
         let threads = job.thread.iter().map(Spanned::get_ref);
         let stretches =
             threads.filter_map(|thread| thread.course.as_ref()).flat_map(|c| c.get_ref());
@@ -402,11 +397,7 @@ impl Build<'_> {
     }
 
     /// A thread, from a single phase or a course.
-    fn thread(
-        &self,
-        form: &Spanned<ThreadForm>,
-        names: &Names<'_>,
-    ) -> Result<ThreadSpec, FileError> {
+    fn thread(&self, form: &Spanned<ThreadForm>, names: &Names<'_>) -> Result<ThreadSpec, String> {
         let thread = form.get_ref();
         let work = self.work(form)?;
         let course = match (&thread.phase, &thread.course) {
@@ -450,7 +441,7 @@ impl Build<'_> {
     }
 
     /// The work of a thread: its course once, instructions, or a time alone.
-    fn work(&self, form: &Spanned<ThreadForm>) -> Result<TotalWork, FileError> {
+    fn work(&self, form: &Spanned<ThreadForm>) -> Result<TotalWork, String> {
         let thread = form.get_ref();
         match (&thread.instructions, &thread.alone_for) {
             (None, None) => Ok(TotalWork::Once),
@@ -466,7 +457,7 @@ impl Build<'_> {
         &self,
         form: &Spanned<StretchForm>,
         names: &Names<'_>,
-    ) -> Result<PhaseSegment, FileError> {
+    ) -> Result<PhaseSegment, String> {
         let stretch = form.get_ref();
         let instructions = self.lines.some(&stretch.instructions)?;
         let sleep = stretch.sleep.as_ref().map_or(Nanos::ZERO, |sleep| sleep.0);
@@ -479,7 +470,7 @@ impl Build<'_> {
     }
 
     /// Placement of memory: `first-touch`, `first-thread`, `interleaved` or `node N`.
-    fn pages(&self, form: Option<&Spanned<String>>) -> Result<Pages, FileError> {
+    fn pages(&self, form: Option<&Spanned<String>>) -> Result<Pages, String> {
         let Some(form) = form else { return Ok(Pages::default()) };
         let text = form.get_ref().as_str();
         match text {

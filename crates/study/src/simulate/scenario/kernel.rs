@@ -1,9 +1,10 @@
 //! Builds the simulated kernel's settings from `[kernel]`, check by check.
 
+use super::Lines;
 use super::form::{ForkForm, KernelForm, WakeForm};
-use super::{FileError, Lines};
 use colocate_machine::Bytes;
 use colocate_sim::{Fork, KernelScheduler, NumaBalancing, PeriodicBalance, Wake};
+use std::ops::Range;
 use toml::Spanned;
 
 /// Most parts of a slice. Chosen: finer than any slice needs.
@@ -12,7 +13,7 @@ const MAX_STAGGER: u32 = 1_000;
 const MAX_BUSY_FACTOR: u32 = 1_024;
 
 /// The settings of the file, with defaults for the rest.
-pub(super) fn kernel(lines: &Lines, form: &KernelForm) -> Result<KernelScheduler, FileError> {
+pub(super) fn kernel(lines: &Lines, form: &KernelForm) -> Result<KernelScheduler, String> {
     let default = KernelScheduler::default();
     Ok(KernelScheduler {
         slice: lines.step(form.slice.as_ref(), default.slice)?,
@@ -32,7 +33,7 @@ pub(super) fn kernel(lines: &Lines, form: &KernelForm) -> Result<KernelScheduler
     })
 }
 
-fn fork(lines: &Lines, form: &KernelForm, default: Fork) -> Result<Fork, FileError> {
+fn fork(lines: &Lines, form: &KernelForm, default: Fork) -> Result<Fork, String> {
     match (form.fork, &form.reclaim_distance) {
         (None, None) => Ok(default),
         (Some(ForkForm::WithParent), None) => Ok(Fork::WithParent),
@@ -48,10 +49,7 @@ fn fork(lines: &Lines, form: &KernelForm, default: Fork) -> Result<Fork, FileErr
     }
 }
 
-fn periodic_balance(
-    lines: &Lines,
-    form: &KernelForm,
-) -> Result<Option<PeriodicBalance>, FileError> {
+fn periodic_balance(lines: &Lines, form: &KernelForm) -> Result<Option<PeriodicBalance>, String> {
     let default = PeriodicBalance::default();
     let KernelForm {
         balance_interval_per_pu: interval,
@@ -61,10 +59,8 @@ fn periodic_balance(
         ..
     } = form;
     if form.periodic_balance == Some(false) {
-        unneeded(lines, interval.as_ref(), "periodic-balance")?;
-        unneeded(lines, patience.as_ref(), "periodic-balance")?;
-        unneeded(lines, busy.as_ref(), "periodic-balance")?;
-        unneeded(lines, percent.as_ref(), "periodic-balance")?;
+        let settings = [span(interval), span(patience), span(busy), span(percent)];
+        unneeded(lines, "periodic-balance", settings)?;
         return Ok(None);
     }
     Ok(Some(PeriodicBalance {
@@ -79,7 +75,7 @@ fn above_100_percent(
     lines: &Lines,
     percent: Option<&Spanned<u32>>,
     default: u32,
-) -> Result<u32, FileError> {
+) -> Result<u32, String> {
     let Some(percent) = percent else { return Ok(default) };
     match *percent.get_ref() {
         found if found > 100 => Ok(found),
@@ -87,7 +83,7 @@ fn above_100_percent(
     }
 }
 
-fn numa_balancing(lines: &Lines, form: &KernelForm) -> Result<Option<NumaBalancing>, FileError> {
+fn numa_balancing(lines: &Lines, form: &KernelForm) -> Result<Option<NumaBalancing>, String> {
     let default = NumaBalancing::default();
     let KernelForm {
         numa_period: period,
@@ -97,10 +93,8 @@ fn numa_balancing(lines: &Lines, form: &KernelForm) -> Result<Option<NumaBalanci
         ..
     } = form;
     if form.numa_balancing == Some(false) {
-        unneeded(lines, period.as_ref(), "numa-balancing")?;
-        unneeded(lines, scan.as_ref(), "numa-balancing")?;
-        unneeded(lines, moves.as_ref(), "numa-balancing")?;
-        unneeded(lines, fault.as_ref(), "numa-balancing")?;
+        let settings = [span(period), span(scan), span(moves), span(fault)];
+        unneeded(lines, "numa-balancing", settings)?;
         return Ok(None);
     }
     if let Some(scan) = scan.as_ref().filter(|scan| scan.get_ref().0 == Bytes(0)) {
@@ -114,10 +108,14 @@ fn numa_balancing(lines: &Lines, form: &KernelForm) -> Result<Option<NumaBalanci
     }))
 }
 
-/// Refuses a setting of a feature that is switched off.
-fn unneeded<T>(lines: &Lines, setting: Option<&Spanned<T>>, off: &str) -> Result<(), FileError> {
-    setting.map_or(Ok(()), |setting| {
-        let expected = format!("no setting of what {off} = false switches off");
-        Err(lines.misfit(setting, expected, "one"))
+fn span<T>(setting: &Option<Spanned<T>>) -> Option<Range<usize>> {
+    setting.as_ref().map(Spanned::span)
+}
+
+/// Refuses settings of a feature that is switched off, given by their places in the file.
+fn unneeded(lines: &Lines, off: &str, settings: [Option<Range<usize>>; 4]) -> Result<(), String> {
+    settings.into_iter().flatten().next().map_or(Ok(()), |at| {
+        let detail = format!("expected no setting of what {off} = false switches off, found one");
+        Err(lines.syntax(at, detail))
     })
 }

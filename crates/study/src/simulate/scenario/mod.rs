@@ -39,11 +39,11 @@ use super::contender::Contender;
 use colocate_machine::cpulist::PuSet;
 use colocate_machine::{Machine, Nanos, Performance};
 use colocate_model::Phase;
-use colocate_sim::{Scenario, ScenarioError};
+use colocate_sim::Scenario;
 use form::ScenarioForm;
 pub(crate) use form::Text;
+use std::fmt::Display;
 use std::ops::Range;
-use thiserror::Error;
 use toml::Spanned;
 
 /// Version of the format that is read and written.
@@ -72,35 +72,6 @@ const MAX_POLICIES: usize = 64;
 
 /// Longest name, in characters. Chosen: a line.
 const MAX_NAME: usize = 100;
-
-/// Reason why a text is not a scenario.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum FileError {
-    /// The text is larger than [`MAX_BYTES`].
-    #[error("expected at most {MAX_BYTES} bytes, found {0}")]
-    TooLarge(usize),
-    /// The text is not TOML, or has an unknown key or a value of a wrong type.
-    #[error("line {line}: {detail}")]
-    Syntax {
-        /// Line in the file, from 1.
-        line: usize,
-        /// The error, in one line.
-        detail: String,
-    },
-    /// A value out of its range.
-    #[error("line {line}: expected {expected}, found {found}")]
-    Value {
-        /// Line in the file, from 1.
-        line: usize,
-        /// Accepted values.
-        expected: String,
-        /// The value in the file.
-        found: String,
-    },
-    /// Values that make no sense together.
-    #[error(transparent)]
-    Scenario(#[from] ScenarioError),
-}
 
 /// A scenario file, read but not yet checked against its machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -151,23 +122,18 @@ impl ScenarioFile {
     /// Reads a scenario file.
     ///
     /// # Errors
-    /// [`FileError`] with the line in the file, in one line.
-    pub fn from_toml(text: &str) -> Result<Self, FileError> {
+    /// A line, with the line in the file.
+    pub fn from_toml(text: &str) -> Result<Self, String> {
         if text.len() > MAX_BYTES {
-            return Err(FileError::TooLarge(text.len()));
+            return Err(format!("expected at most {MAX_BYTES} bytes, found {}", text.len()));
         }
         let lines = Lines::of(text);
         // A file of another version is refused for that, whatever else it says.
         let table: toml::Table = toml::from_str(text).map_err(|error| lines.toml(&error))?;
-        match table.get("version").and_then(toml::Value::as_integer) {
-            Some(found) if found != i64::from(VERSION) => {
-                return Err(FileError::Syntax {
-                    line: 1,
-                    detail: format!("expected version = {VERSION}, found {found}"),
-                });
-            }
-            // If the version is missing, the second reading says so, with its line.
-            _ => {}
+        // If the version is missing, the second reading says so, with its line.
+        let version = table.get("version").and_then(toml::Value::as_integer);
+        if let Some(found) = version.filter(|found| *found != i64::from(VERSION)) {
+            return Err(format!("line 1: expected version = {VERSION}, found {found}"));
         }
         let form = toml::from_str(text).map_err(|error| lines.toml(&error))?;
         Ok(Self { form, lines })
@@ -234,16 +200,16 @@ impl ScenarioFile {
     /// reads the demand vectors in a file that the scenario names.
     ///
     /// # Errors
-    /// [`FileError`] in one line; for errors of `phases` with the line that names the file.
+    /// A line; for errors of `phases` with the line that names the file.
     pub fn experiment(
         &self,
         machine: &Machine,
         performance: &Performance,
         phases: &dyn Fn(&str) -> Result<Vec<Phase>, String>,
-    ) -> Result<Experiment, FileError> {
+    ) -> Result<Experiment, String> {
         let experiment =
             build::Build { lines: &self.lines, machine, performance }.all(&self.form, phases)?;
-        experiment.scenario.check(machine)?;
+        experiment.scenario.check(machine).map_err(|why| why.to_string())?;
         Ok(experiment)
     }
 }
@@ -268,26 +234,20 @@ impl Lines {
     }
 
     /// A syntax error at a place in the text.
-    fn syntax(&self, at: Range<usize>, detail: String) -> FileError {
-        FileError::Syntax { line: self.at(at), detail }
+    fn syntax(&self, at: Range<usize>, detail: String) -> String {
+        format!("line {}: {detail}", self.at(at))
     }
 
     /// A syntax error of the TOML parser, in one line.
-    fn toml(&self, error: &toml::de::Error) -> FileError {
+    fn toml(&self, error: &toml::de::Error) -> String {
         let detail = error.message().lines().collect::<Vec<_>>().join(", ");
         // An error without a place is about the whole file: line 1.
         self.syntax(error.span().unwrap_or(0..0), detail)
     }
 
     /// A wrong value at a place in the text.
-    fn misfit<T>(
-        &self,
-        at: &Spanned<T>,
-        expected: impl Into<String>,
-        found: impl ToString,
-    ) -> FileError {
-        let line = self.at(at.span());
-        FileError::Value { line, expected: expected.into(), found: found.to_string() }
+    fn misfit<T>(&self, at: &Spanned<T>, expected: impl Display, found: impl Display) -> String {
+        self.syntax(at.span(), format!("expected {expected}, found {found}"))
     }
 }
 

@@ -74,7 +74,7 @@ course = [
 ]
 "#;
 
-fn experiment(text: &str) -> Result<Experiment, FileError> {
+fn experiment(text: &str) -> Result<Experiment, String> {
     let (_, described) = described::MACHINES[0];
     let machine = described::from_toml(described).unwrap().machine;
     let performance = described::performance(described).unwrap().unwrap();

@@ -1,7 +1,7 @@
 //! Values of a scenario file, checked where their line is known.
 
 use super::form::Text;
-use super::{FileError, Lines, MAX_NAME};
+use super::{Lines, MAX_NAME};
 use colocate_machine::Nanos;
 use colocate_machine::printable::is_unprintable;
 use toml::Spanned;
@@ -11,7 +11,7 @@ const LEAST_STEP: Nanos = Nanos(1_000);
 
 impl Lines {
     /// Checks that a name fits on a line.
-    pub(super) fn name(&self, name: &Spanned<String>) -> Result<(), FileError> {
+    pub(super) fn name(&self, name: &Spanned<String>) -> Result<(), String> {
         let text = name.get_ref();
         let length = text.chars().count();
         if text.trim().is_empty() || length > MAX_NAME || text.chars().any(is_unprintable) {
@@ -26,7 +26,7 @@ impl Lines {
         &self,
         time: Option<&Spanned<Text<Nanos>>>,
         default: Nanos,
-    ) -> Result<Nanos, FileError> {
+    ) -> Result<Nanos, String> {
         let Some(time) = time else { return Ok(default) };
         let found = time.get_ref().0;
         if found == Nanos::ZERO {
@@ -40,7 +40,7 @@ impl Lines {
         &self,
         time: Option<&Spanned<Text<Nanos>>>,
         default: Nanos,
-    ) -> Result<Nanos, FileError> {
+    ) -> Result<Nanos, String> {
         match time.filter(|time| time.get_ref().0 < LEAST_STEP) {
             Some(short) => {
                 let found = format!("{} ns", short.get_ref().0.0);
@@ -56,7 +56,7 @@ impl Lines {
         count: Option<&Spanned<u32>>,
         default: u32,
         most: u32,
-    ) -> Result<u32, FileError> {
+    ) -> Result<u32, String> {
         let Some(count) = count else { return Ok(default) };
         let found = *count.get_ref();
         if !(1..=most).contains(&found) {
@@ -66,7 +66,7 @@ impl Lines {
     }
 
     /// A number of instructions above 0.
-    pub(super) fn some(&self, instructions: &Spanned<u64>) -> Result<u64, FileError> {
+    pub(super) fn some(&self, instructions: &Spanned<u64>) -> Result<u64, String> {
         match *instructions.get_ref() {
             0 => Err(self.misfit(instructions, "at least one instruction", "0")),
             found => Ok(found),
