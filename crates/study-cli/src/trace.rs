@@ -8,7 +8,7 @@ use colocate_figures::table::aligned;
 use colocate_files::{Accept, Dir, FileMode, MaxSize};
 use colocate_linux::sys;
 use colocate_observe::emulate;
-use colocate_trace::{Check, TraceFile, TraceSummary, drmemtrace, form};
+use colocate_trace::{Check, ThreadSummary, TraceFile, drmemtrace, form};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
@@ -126,11 +126,8 @@ fn convert(path: &Path, args: &Args) -> anyhow::Result<i32> {
 /// Writes the recordings in `files` as one trace.
 fn write_converted(path: &Path, files: Vec<BufReader<File>>) -> anyhow::Result<()> {
     let mut out = BufWriter::new(colocate_files::create(path, FileMode::ByUmask)?);
-    let written = out
-        .write_all(&form::header())
-        .map_err(drmemtrace::DrmemtraceError::from)
-        .and_then(|()| drmemtrace::convert(files, &mut out));
-    written.context("cannot convert it")?;
+    let begun = out.write_all(&form::header());
+    begun.and_then(|()| drmemtrace::convert(files, &mut out)).context("cannot convert it")?;
     out.flush().with_context(|| format!("cannot write {}", path.display()))
 }
 
@@ -141,7 +138,7 @@ pub fn open(path: &Path) -> anyhow::Result<TraceFile<File>> {
     TraceFile::of(file).with_context(|| path.display().to_string())
 }
 
-fn checked(path: &Path) -> anyhow::Result<TraceSummary> {
+fn checked(path: &Path) -> anyhow::Result<Vec<ThreadSummary>> {
     let mut trace = open(path)?;
     let mut check = Check::default();
     let mut bytes = Vec::new();
@@ -153,9 +150,9 @@ fn checked(path: &Path) -> anyhow::Result<TraceSummary> {
     check.end().with_context(what)
 }
 
-fn table(summary: &TraceSummary) -> String {
+fn table(threads: &[ThreadSummary]) -> String {
     let heading = ["thread", "TID", "instructions", "reads", "writes", "waits"].map(str::to_owned);
-    let rows = summary.threads.iter().enumerate().map(|(number, of)| {
+    let rows = threads.iter().enumerate().map(|(number, of)| {
         [number as u64, of.tid, of.instructions, of.reads, of.writes, of.waits]
             .map(|figure| figure.to_string())
             .to_vec()

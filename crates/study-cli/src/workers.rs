@@ -3,8 +3,8 @@
 use colocate_cli::output::Bar;
 use colocate_cli::stop::stop_flag_once;
 use std::num::NonZeroUsize;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Threads that simulate.
 pub struct Workers {
@@ -29,55 +29,43 @@ impl Workers {
         bar: Option<&Bar>,
         work: impl Fn(usize) -> Result<T, E> + Sync,
     ) -> Result<Option<Vec<T>>, E> {
-        let mut places: Vec<Option<T>> = Vec::new();
-        places.resize_with(count, || None);
-        let done = Mutex::new(places);
-        let failed: Mutex<Option<(usize, E)>> = Mutex::new(None);
         let next = AtomicUsize::new(0);
+        let has_failed = AtomicBool::new(false);
         let worker = || {
-            while !self.stop.load(Ordering::Relaxed) && locked(&failed).is_none() {
+            let mut done = Vec::new();
+            while !self.stop.load(Ordering::Relaxed) && !has_failed.load(Ordering::Relaxed) {
                 let piece = next.fetch_add(1, Ordering::Relaxed);
                 if piece >= count {
-                    return;
+                    break;
                 }
-                match work(piece) {
-                    Ok(made) => locked(&done)[piece] = Some(made),
-                    Err(error) => {
-                        let mut failed = locked(&failed);
-                        // The error of the first piece, whichever thread fails first.
-                        if failed.as_ref().is_none_or(|(first, _)| piece < *first) {
-                            *failed = Some((piece, error));
-                        }
-                    }
-                }
+                let made = work(piece);
+                has_failed.fetch_or(made.is_err(), Ordering::Relaxed);
+                done.push((piece, made));
                 bar.iter().for_each(|bar| bar.advance(1));
             }
+            done
         };
-        std::thread::scope(|scope| {
+        let mut done = std::thread::scope(|scope| {
             // One thread fewer: this thread works, too.
-            for _ in 1..self.threads.get().min(count) {
-                scope.spawn(worker);
+            let others = (1..self.threads.get().min(count)).map(|_| scope.spawn(worker));
+            let others: Vec<_> = others.collect();
+            let mut done = worker();
+            for other in others {
+                done.extend(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
             }
-            worker();
+            done
         });
-        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some((_, error)) => Err(error),
-            None => {
-                // A missing piece means that a signal has stopped the work.
-                Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect())
-            }
-        }
+        // The error of the first piece, whichever thread fails first.
+        done.sort_by_key(|(piece, _)| *piece);
+        let done: Vec<T> = done.into_iter().map(|(_, made)| made).collect::<Result<_, E>>()?;
+        // A missing piece means that a signal has stopped the work.
+        Ok((done.len() == count).then_some(done))
     }
 }
 
 /// A bar on standard error; drawn only on a terminal.
 pub fn bar(quiet: bool, pieces: u64) -> Bar {
     Bar::new(pieces, "simulating {bar:30} {pos}/{len} {eta} {wide_msg}", quiet)
-}
-
-/// Locks `mutex`. A thread that panicked ends the scope, so a poisoned value is never used.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

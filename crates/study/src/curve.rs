@@ -51,19 +51,11 @@ pub struct Curves {
     pub series: Vec<Series>,
 }
 
-/// The picture as an SVG document.
+/// Pictures, one below the other, as an SVG document.
 ///
 /// # Errors
 /// Only if the drawing library fails; its line says how.
-pub fn svg(curves: &Curves) -> Result<String, String> {
-    svg_of_all(std::slice::from_ref(curves))
-}
-
-/// Several pictures, one below the other, as one SVG document.
-///
-/// # Errors
-/// Only if the drawing library fails; its line says how.
-pub fn svg_of_all(all: &[Curves]) -> Result<String, String> {
+pub fn svg(all: &[Curves]) -> Result<String, String> {
     let count = all.len().max(1);
     // A document without pictures still needs a height.
     let height = SIZE.1.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
@@ -160,7 +152,7 @@ mod tests {
             level: Some(1.0),
             series,
         };
-        svg(&curves).unwrap()
+        svg(&[curves]).unwrap()
     }
 
     #[test]
@@ -198,7 +190,7 @@ mod tests {
                 points: vec![(1.0, found(1.0, None))],
             }],
         };
-        let drawn = svg_of_all(&[curves("upper"), curves("lower")]).unwrap();
+        let drawn = svg(&[curves("upper"), curves("lower")]).unwrap();
         assert_eq!((drawn.matches("<svg").count(), drawn.matches("<circle").count()), (1, 2));
         assert!(drawn.contains("upper") && drawn.contains("lower"));
     }

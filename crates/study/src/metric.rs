@@ -63,12 +63,6 @@ impl Metric {
         }
     }
 
-    /// Name in a sentence.
-    #[must_use]
-    pub const fn short(self) -> &'static str {
-        if matches!(self, Self::Slowest) { "slowest job" } else { self.name() }
-    }
-
     /// Title in tables of scenarios, with its unit.
     #[must_use]
     pub const fn title(self) -> &'static str {

@@ -1,8 +1,8 @@
 //! Parts of scenarios that are made here and not read from a file.
 
-use colocate_machine::{Bytes, Nanos};
-use colocate_model::phase::{Known, PortWork};
-use colocate_model::{MissCurve, Phase};
+use colocate_machine::{Bytes, Nanos, PuIdx};
+use colocate_model::phase::{Demand, Known, PortWork};
+use colocate_model::{MissCurve, Phase, PlacedTask};
 use colocate_sim::{
     JobSpec, KernelScheduler, Method, Pages, PhaseIdx, PhaseSegment, PhaseSpec, Scenario,
     ThreadSpec, TotalWork,
@@ -46,6 +46,11 @@ pub(crate) fn scenario(
         events: Vec::new(),
         kernel: KernelScheduler::default(),
     }
+}
+
+/// A task on a PU without memory on other nodes, in an address space by number.
+pub(crate) fn seat(pu: PuIdx, demand: &Demand, space: u32) -> PlacedTask<'_> {
+    PlacedTask { pu, demand, pages: &[], space }
 }
 
 /// A phase with all figures known from `source`, and without work or costs.

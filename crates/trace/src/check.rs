@@ -6,7 +6,7 @@
 //! - a join follows the end of the joined thread;
 //! - a thread continues after no more wake-ups than were recorded.
 
-use crate::form::{Access, Records, Sync, SyncKind, TraceError, TraceRecord};
+use crate::form::{Records, Sync, SyncKind, TraceError, TraceRecord};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -59,13 +59,6 @@ pub struct ThreadSummary {
     ended: bool,
 }
 
-/// Counts of a trace's records, by thread.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TraceSummary {
-    /// Threads in the order of creation.
-    pub threads: Vec<ThreadSummary>,
-}
-
 /// Checker of a trace, fed block by block.
 #[derive(Clone, Debug, Default)]
 pub struct Check {
@@ -102,7 +95,11 @@ impl Check {
                 return Err(Flaw::Begins(thread));
             }
             match record {
-                TraceRecord::Access(access) => self.threads[thread].take(access),
+                TraceRecord::Access(access) => {
+                    let of = &mut self.threads[thread];
+                    *(if access.writes { &mut of.writes } else { &mut of.reads }) += 1;
+                    of.instructions += u64::from(access.instructions);
+                }
                 TraceRecord::Sync(sync) => self.sync(thread, sync)?,
             }
         }
@@ -141,11 +138,11 @@ impl Check {
         Ok(())
     }
 
-    /// Ends the trace.
+    /// Ends the trace: its threads in the order of creation.
     ///
     /// # Errors
     /// If a thread has no end or no creator, or there is no thread.
-    pub fn end(mut self) -> Result<TraceSummary, Flaw> {
+    pub fn end(mut self) -> Result<Vec<ThreadSummary>, Flaw> {
         if self.threads.is_empty() {
             return Err(Flaw::Empty);
         }
@@ -159,7 +156,7 @@ impl Check {
                 *created = created.checked_sub(1).ok_or(Flaw::NotCreated(index))?;
             }
         }
-        Ok(TraceSummary { threads: self.threads })
+        Ok(self.threads)
     }
 }
 
@@ -167,18 +164,10 @@ fn increment(counts: &mut BTreeMap<u64, u64>, key: u64) {
     *counts.entry(key).or_default() += 1;
 }
 
-impl ThreadSummary {
-    fn take(&mut self, access: Access) {
-        let count = if access.writes { &mut self.writes } else { &mut self.reads };
-        *count += 1;
-        self.instructions += u64::from(access.instructions);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::form::{BLOCK_HEADER, RecordBlock};
+    use crate::form::{Access, BLOCK_HEADER, RecordBlock};
 
     /// Each of a thread.
     type Records = Vec<(u32, TraceRecord)>;
@@ -199,7 +188,7 @@ mod tests {
     }
 
     /// Checks blocks of one record each.
-    fn checked(records: &[(u32, TraceRecord)]) -> Result<TraceSummary, Flaw> {
+    fn checked(records: &[(u32, TraceRecord)]) -> Result<Vec<ThreadSummary>, Flaw> {
         let mut check = Check::default();
         for (thread, record) in records {
             let mut block = RecordBlock::new(*thread);
@@ -229,7 +218,7 @@ mod tests {
     #[test]
     fn what_a_good_one_has() {
         let summary = checked(&good()).unwrap();
-        let [first, second] = &summary.threads[..] else { panic!("{summary:?}") };
+        let [first, second] = &summary[..] else { panic!("{summary:?}") };
         assert_eq!((first.tid, first.reads, first.writes, first.waits), (MAIN, 0, 1, 1));
         assert_eq!(
             (second.tid, second.reads, second.writes, second.instructions),

@@ -8,7 +8,6 @@
 
 use crate::form::{Access, MOST_THREADS, RecordBlock, Sync, SyncKind, TraceRecord};
 use std::io::{self, Read, Write};
-use thiserror::Error;
 
 /// Size of a record, in bytes.
 const RECORD: usize = 12;
@@ -23,24 +22,9 @@ const BUNDLE: u16 = 17;
 const THREAD: u16 = 22;
 const HEADER: u16 = 25;
 
-/// Error of a conversion.
-#[derive(Debug, Error)]
-pub enum DrmemtraceError {
-    /// The first record is not a header: no uncompressed trace of drmemtrace.
-    #[error("expected a trace of drmemtrace, uncompressed, found something else")]
-    NoTrace,
-    /// A file has no thread record before its first instruction.
-    #[error("expected a trace that begins with its thread's number, found none")]
-    NoThread,
-    /// A file ends within a record, after this many bytes.
-    #[error("expected whole records of {RECORD} bytes, found {0} bytes at the end")]
-    Truncated(usize),
-    /// More threads than the format allows.
-    #[error("expected at most {MOST_THREADS} threads, found {0}")]
-    Threads(usize),
-    /// A file cannot be read, or the result cannot be written.
-    #[error(transparent)]
-    Io(#[from] io::Error),
+/// A trace that cannot be converted, as an error in a line.
+fn invalid(text: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, text.into())
 }
 
 /// Reader of one thread's records.
@@ -48,17 +32,20 @@ struct Records<R>(R);
 
 impl<R: Read> Records<R> {
     /// Type, size and address of the next record; `None` at the end of the file.
-    fn next(&mut self) -> Result<Option<(u16, u16, u64)>, DrmemtraceError> {
+    fn next(&mut self) -> io::Result<Option<(u16, u16, u64)>> {
         let mut bytes = [0; RECORD];
         let mut done = 0;
         while done < RECORD {
             match self.0.read(&mut bytes[done..]) {
                 // The end of a file is valid between records only.
                 Ok(0) if done == 0 => return Ok(None),
-                Ok(0) => return Err(DrmemtraceError::Truncated(done)),
+                Ok(0) => {
+                    let expected = format!("expected whole records of {RECORD} bytes");
+                    return Err(invalid(format!("{expected}, found {done} bytes at the end")));
+                }
                 Ok(more) => done += more,
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
-                Err(why) => return Err(why.into()),
+                Err(why) => return Err(why),
             }
         }
         let [a, b, c, d, address @ ..] = bytes;
@@ -68,10 +55,11 @@ impl<R: Read> Records<R> {
     }
 
     /// Reads up to the thread's TID, a record before the first instruction.
-    fn thread(&mut self) -> Result<u64, DrmemtraceError> {
+    fn thread(&mut self) -> io::Result<u64> {
         let first = self.next()?;
         if first.is_none_or(|(kind, ..)| kind != HEADER) {
-            return Err(DrmemtraceError::NoTrace);
+            let expected = "expected a trace of drmemtrace, uncompressed, found something else";
+            return Err(invalid(expected));
         }
         while let Some((kind, _, address)) = self.next()? {
             match kind {
@@ -82,7 +70,7 @@ impl<R: Read> Records<R> {
                 _ => {}
             }
         }
-        Err(DrmemtraceError::NoThread)
+        Err(invalid("expected a trace that begins with its thread's number, found none"))
     }
 }
 
@@ -90,18 +78,19 @@ impl<R: Read> Records<R> {
 /// counts as the creator of the others.
 ///
 /// # Errors
-/// See [`DrmemtraceError`].
+/// If a file cannot be read or is no such trace, there are too many, or the result cannot be written.
 pub fn convert<R: Read>(
     files: impl IntoIterator<Item = R>,
     out: &mut impl Write,
-) -> Result<(), DrmemtraceError> {
+) -> io::Result<()> {
     let mut threads = files.into_iter().map(Records).collect::<Vec<_>>();
     let count = u32::try_from(threads.len()).unwrap_or(u32::MAX);
     if count > MOST_THREADS {
-        return Err(DrmemtraceError::Threads(threads.len()));
+        let found = threads.len();
+        return Err(invalid(format!("expected at most {MOST_THREADS} threads, found {found}")));
     }
     // All numbers first, since the first thread creates the others.
-    let tids = threads.iter_mut().map(Records::thread).collect::<Result<Vec<u64>, _>>()?;
+    let tids = threads.iter_mut().map(Records::thread).collect::<io::Result<Vec<u64>>>()?;
     for (number, (records, tid)) in (0..).zip(threads.iter_mut().zip(&tids)) {
         let mut writer = Writer { block: RecordBlock::new(number), out: &mut *out };
         writer.sync(SyncKind::Begins, *tid)?;
@@ -180,7 +169,7 @@ impl<W: Write> Writer<'_, W> {
 mod tests {
     use super::*;
     use crate::form::header;
-    use crate::{Check, Flaw, TraceFile, TraceSummary};
+    use crate::{Check, Flaw, ThreadSummary, TraceFile};
     use std::io::Cursor;
 
     fn file(records: &[(u16, u16, u64)]) -> Vec<u8> {
@@ -193,7 +182,7 @@ mod tests {
         records.iter().flat_map(record).collect()
     }
 
-    fn converted(files: &[Vec<u8>]) -> Result<TraceSummary, DrmemtraceError> {
+    fn converted(files: &[Vec<u8>]) -> io::Result<Vec<ThreadSummary>> {
         let mut bytes = header().to_vec();
         convert(files.iter().map(Cursor::new), &mut bytes)?;
         let mut trace = TraceFile::of(Cursor::new(bytes)).unwrap();
@@ -212,7 +201,7 @@ mod tests {
         let more = [(47, 4, 9), (11, 2, 5), (17, 3, 5), (29, 2, 5), (1, 512, 64), (26, 0, 0)];
         let second = [(25, 0, 6), (22, 0, 71), (1, 1, 9), (23, 0, 71), (26, 0, 0)];
         let summary = converted(&[file(&[&first[..], &more].concat()), file(&second)]).unwrap();
-        let [first, second] = &summary.threads[..] else { panic!("{summary:?}") };
+        let [first, second] = &summary[..] else { panic!("{summary:?}") };
         assert_eq!((first.tid, first.reads, first.writes, first.instructions), (70, 1, 8, 5));
         assert_eq!((second.tid, second.reads, second.writes), (71, 0, 1));
     }

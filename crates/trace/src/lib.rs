@@ -34,5 +34,5 @@ pub mod drmemtrace;
 mod file;
 pub mod form;
 
-pub use check::{Check, Flaw, ThreadSummary, TraceSummary};
+pub use check::{Check, Flaw, ThreadSummary};
 pub use file::{ReadError, TraceFile};

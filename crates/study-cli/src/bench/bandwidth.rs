@@ -161,7 +161,7 @@ fn keep(args: &Args, report: &BandwidthReport) -> anyhow::Result<()> {
 
 fn draw(args: &Args, report: &BandwidthReport) -> anyhow::Result<()> {
     let Some(path) = &args.svg else { return Ok(()) };
-    let picture = curve::svg(&text::curves(report)).map_err(anyhow::Error::msg)?;
+    let picture = curve::svg(&[text::curves(report)]).map_err(anyhow::Error::msg)?;
     output::write(Some(path), &picture)
 }
 
@@ -196,7 +196,7 @@ fn rows(args: &Args, machine: Option<&Machine>, pu: u32) -> anyhow::Result<u32> 
                     "the caches' sizes are unknown: copies traverse 108 MiB; see --rows",
                 );
             }
-            Ok(places::ROWS_IF_UNKNOWN)
+            Ok(places::PUBLISHED_ROWS)
         }
         (None, RequestedLines::L2) => Err(exit::no_capability(format!(
             "the sizes of the first and second cache of PU {pu} are unknown: say with --rows how many rows \

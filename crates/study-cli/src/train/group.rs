@@ -10,7 +10,7 @@ use colocate_engine::{Host, HostError, Request};
 use colocate_evidence::{JobIdx, QuantumEnd, Source};
 use colocate_files::FileMode;
 use colocate_host::{LinuxHost, Sampling, Setup};
-use colocate_machine::{Machine, Nanos, PuIdx, read};
+use colocate_machine::{Machine, Nanos, PuIdx, PuNr, read};
 use colocate_model::symbiosis::file::counted_components;
 use colocate_observe::pmu::Counters;
 use colocate_policy::Plan;
@@ -83,10 +83,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn siblings(machine: &Machine, pus: &[u32]) -> anyhow::Result<Vec<PuIdx>> {
     let siblings = pus.iter().map(|wanted| {
-        let found = (0..).zip(&machine.pus).find(|(_, pu)| pu.os.0 == *wanted);
-        found
-            .map(|(place, _)| PuIdx(place))
-            .with_context(|| format!("expected PU {wanted}, found none"))
+        let found = machine.pu_by_os(PuNr(*wanted));
+        found.with_context(|| format!("expected PU {wanted}, found none"))
     });
     siblings.collect()
 }

@@ -21,6 +21,7 @@
 pub mod generator;
 pub mod table;
 
+use crate::parts::seat;
 use crate::replication::definition::text;
 use crate::replication::drawn::SyntheticProgram;
 use crate::replication::{StudyError, demand};
@@ -446,10 +447,6 @@ impl<'a> Under<'a> {
 /// Lines a microsecond at a speed in instructions a second.
 fn lines(speed: f64, gap: Gap) -> f64 {
     speed / gap.instructions() / 1e6
-}
-
-fn seat(pu: PuIdx, demand: &Demand, space: u32) -> PlacedTask<'_> {
-    PlacedTask { pu, demand, pages: &[], space }
 }
 
 /// The first value, with the smallest and largest of all as the interval.

@@ -1,7 +1,7 @@
 //! The report on contention as text and as a picture.
 
 use super::{ContentionReport, Curve, LossPoint, PairUnfairness};
-use crate::curve::{Curves, Series, svg as svg_of};
+use crate::curve::{Curves, Series, svg};
 use crate::printed::{Printed, with_interval};
 use colocate_figures::stats::{Estimate, Interval};
 use colocate_figures::table::aligned;
@@ -44,7 +44,7 @@ impl Printed for ContentionReport {
                 .map(|point| (point.reached, percent(point.greatest)))
                 .collect(),
         });
-        svg_of(&Curves {
+        svg(&[Curves {
             caption: format!(
                 "greatest loss, simulated on {}; published up to {} %",
                 self.machine, self.published.loss
@@ -53,7 +53,7 @@ impl Printed for ContentionReport {
             up: "loss, percent".to_owned(),
             level: Some(self.published.loss),
             series: series.collect(),
-        })
+        }])
     }
 }
 

@@ -1,7 +1,7 @@
 //! The report on page migration as text and as a picture.
 
 use super::{BenchmarkFigures, PiccoliReport, SizeFigures};
-use crate::curve::{Curves, Series, svg_of_all};
+use crate::curve::{Curves, Series, svg};
 use crate::printed::{Printed, with_interval};
 use colocate_figures::table::aligned;
 use colocate_machine::printable;
@@ -38,7 +38,7 @@ impl Printed for PiccoliReport {
                 series: series.collect(),
             }
         });
-        svg_of_all(&curves.collect::<Vec<_>>())
+        svg(&curves.collect::<Vec<_>>())
     }
 }
 

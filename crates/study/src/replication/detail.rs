@@ -278,7 +278,7 @@ mod tests {
             seed: 3,
         });
         let work = work.unwrap();
-        let table = &work.tables()[0];
+        let table = &work.tables[0];
         let shown = of(&work, table, 0, Shown::Imbalance).unwrap();
         assert_eq!(shown.policies.len(), table.part.policies.len());
         for course in &shown.policies {

@@ -319,7 +319,7 @@ mod tests {
             seed: 0,
         };
         let work = StudyCells::new(study).unwrap();
-        let cells = &work.tables()[0].reported;
+        let cells = &work.tables[0].reported;
         assert_eq!(cells.len(), 10);
         for (cell, _) in cells {
             assert_eq!((cell.programs.len(), cell.values["contexts"]), (8, 4.0));
@@ -343,7 +343,7 @@ mod tests {
             seed: 0,
         };
         let work = StudyCells::new(study).unwrap();
-        let cells: Vec<_> = work.tables().iter().flat_map(|table| &table.reported).collect();
+        let cells: Vec<_> = work.tables.iter().flat_map(|table| &table.reported).collect();
         assert_eq!(cells.len(), 6);
         assert!(cells.iter().all(|(cell, _)| (40.0..60.0).contains(&cell.values["traffic"])));
     }
@@ -370,7 +370,7 @@ mod tests {
                 seed: 3,
             };
             let work = StudyCells::new(study).unwrap();
-            for (piece, table) in work.tables().iter().enumerate() {
+            for (piece, table) in work.tables.iter().enumerate() {
                 let Cells::Mixes(form) = &table.part.cells else { panic!("mixes") };
                 let least = 0.06 * form.programs_per_pu as f64;
                 for run in work.piece(piece).unwrap().iter().flatten() {

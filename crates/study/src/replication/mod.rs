@@ -107,9 +107,11 @@ pub struct TableCells<'a> {
 #[derive(Debug)]
 pub struct StudyCells<'a> {
     study: Study<'a>,
-    programs: Vec<SyntheticProgram>,
+    /// Programs of the mixes.
+    pub programs: Vec<SyntheticProgram>,
     alone: Vec<SoloProfile>,
-    tables: Vec<TableCells<'a>>,
+    /// Parts with their cells.
+    pub tables: Vec<TableCells<'a>>,
 }
 
 impl<'a> StudyCells<'a> {
@@ -139,18 +141,6 @@ impl<'a> StudyCells<'a> {
         let tables = parts.iter().map(|part| cells_of(&study, part, &programs, &alone));
         let tables = tables.collect::<Result<_, _>>()?;
         Ok(Self { study, programs, alone, tables })
-    }
-
-    /// Programs of the mixes.
-    #[must_use]
-    pub fn programs(&self) -> &[SyntheticProgram] {
-        &self.programs
-    }
-
-    /// Parts with their cells.
-    #[must_use]
-    pub fn tables(&self) -> &[TableCells<'a>] {
-        &self.tables
     }
 
     /// Everything that the figures depend on, as text. Its digest identifies the figures.

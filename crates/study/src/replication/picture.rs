@@ -15,7 +15,7 @@ pub fn svg(report: &StudyReport) -> Result<String, String> {
     if curves.is_empty() {
         return Err(format!("{} has no picture: write .txt or .json", report.study));
     }
-    curve::svg_of_all(&curves)
+    curve::svg(&curves)
 }
 
 fn curves(report: &StudyReport, part: &PartFigures) -> Option<Curves> {

@@ -3,12 +3,13 @@
 
 use super::report::Fact;
 use super::{Study, StudyError, demand};
+use crate::parts::seat;
 use crate::published;
 use crate::simulate::figures::Spread;
 use colocate_figures::stats;
 use colocate_machine::{Machine, PuIdx};
 use colocate_model::phase::Demand;
-use colocate_model::{Assumptions, Model, Phase, PlacedTask};
+use colocate_model::{Assumptions, Model, Phase};
 
 /// Slowdowns under one set of assumptions: time beside another kernel over time alone.
 struct DrawSlowdowns {
@@ -84,13 +85,8 @@ fn one(
     let kind = &study.performance.kinds[study.machine.cores[core.idx()].kind.idx()];
     let demands = kernels.iter().map(|kernel| demand(kernel, kind, draw));
     let demands: Vec<Demand> = demands.collect::<Result<_, _>>()?;
-    let seat = |place: usize, kernel: usize| PlacedTask {
-        pu: siblings[place],
-        demand: &demands[kernel],
-        pages: &[],
-        // Two programs, each with an address space of its own.
-        space: u32::from(place == 1),
-    };
+    // Two programs, each with an address space of its own.
+    let seat = |space: u32, kernel: usize| seat(siblings[space as usize], &demands[kernel], space);
     let alone: Vec<f64> = (0..kernels.len())
         .map(|kernel| model.alone(&seat(0, kernel)).instructions_per_second)
         .collect();

@@ -61,7 +61,11 @@ pub fn summary(found: &Simulated) -> String {
     for policy in others {
         let resolved = policy.metrics.iter().filter(|figures| figures.unresolved.is_none());
         let said: Vec<String> = resolved
-            .map(|figures| format!("{} in {}", verdict(figures), figures.metric.short()))
+            .map(|figures| {
+                let slowest = figures.metric == Metric::Slowest;
+                let name = if slowest { "slowest job" } else { figures.metric.name() };
+                format!("{} in {name}", verdict(figures))
+            })
             .collect();
         let said = if said.is_empty() { "not resolved".to_owned() } else { said.join(", ") };
         let _ = writeln!(out, "  {}: {said}", printable(&policy.policy));

@@ -27,7 +27,7 @@ pub struct MeasurementPus {
 }
 
 /// Rows of the published matrix; 108 MiB with rows of [`ROW_BYTES`].
-const PUBLISHED_ROWS: u64 = 196_608;
+pub const PUBLISHED_ROWS: u32 = 196_608;
 /// Size of a copy's lines, in times of the cache that must not hold them. Derived for lines in
 /// circular order: a cache with random replacement still holds a share h of them with h = exp(-4 (1
 /// - h)), which is 2 %; a cache with LRU replacement holds none.
@@ -129,7 +129,7 @@ pub fn rows(machine: &Machine, pu: u32, level: RequestedLines) -> Option<u32> {
         mine.max_by_key(|cache| cache.level)?.size
     };
     let rows = match level {
-        RequestedLines::Memory => rows_of(TIMES * size(None)?.0).max(PUBLISHED_ROWS),
+        RequestedLines::Memory => rows_of(TIMES * size(None)?.0).max(PUBLISHED_ROWS.into()),
         RequestedLines::L2 => {
             let first = size(Some(1))?.0;
             let second = size(Some(2))?.0;
@@ -139,9 +139,6 @@ pub fn rows(machine: &Machine, pu: u32, level: RequestedLines) -> Option<u32> {
     };
     u32::try_from(rows).ok()
 }
-
-/// Rows of a copy's matrix for [`RequestedLines::Memory`] if the sizes of the caches are unknown.
-pub const ROWS_IF_UNKNOWN: u32 = 196_608;
 
 fn rows_of(bytes: u64) -> u64 {
     bytes.div_ceil(ROW_BYTES as u64)

@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn the_picture_has_a_line_for_each_number_of_copies() {
-        let drawn = svg(&curves(&report(RequestedLines::Memory, traced(), 3))).unwrap();
+        let drawn = svg(&[curves(&report(RequestedLines::Memory, traced(), 3))]).unwrap();
         assert_eq!(drawn.matches("<circle").count(), 4);
         assert!(
             drawn.contains("1 copy") && drawn.contains("2 copies") && drawn.contains("prog beside")

@@ -2,7 +2,7 @@
 
 use crate::metric::Metric;
 use colocate_figures::stats;
-use colocate_sim::Outcome;
+use colocate_sim::{Outcome, PortGroupUse};
 use serde::{Deserialize, Serialize};
 
 /// Summary of a simulated run.
@@ -115,18 +115,23 @@ fn square(jobs: usize, of: impl Fn(usize, usize) -> f64) -> Vec<Vec<f64>> {
 impl Usage {
     fn of(outcome: &Outcome) -> Self {
         let used = &outcome.used;
+        let levels = used.caches.iter();
+        let groups = used.port_groups.iter().cloned();
         Self {
             pus: part(&used.pus),
             slots: part(&used.slots),
             ports: part(&used.ports),
             controllers: used.controllers.clone(),
             links: used.links.clone(),
-            caches: used
-                .caches
-                .iter()
-                .map(|level| CacheUsage { level: level.level, used: level.used })
+            caches: levels.map(|it| CacheUsage { level: it.level, used: it.used }).collect(),
+            port_groups: groups
+                .map(|PortGroupUse { kind, ports, used, fullest }| PortUsage {
+                    kind,
+                    ports,
+                    used,
+                    fullest,
+                })
                 .collect(),
-            port_groups: used.port_groups.iter().map(PortUsage::of).collect(),
             moves: moves(outcome, |moves| f64::from(moves.total())),
             node_moves: moves(outcome, |moves| f64::from(moves.other_node)),
             page_bytes: moves(outcome, |moves| moves.page_bytes as f64),
@@ -150,13 +155,6 @@ impl Usage {
             page_bytes: mean(all, &|usage| usage.page_bytes),
             together: square(jobs, |a, b| mean(all, &|usage| usage.together[a][b])),
         }
-    }
-}
-
-impl PortUsage {
-    fn of(used: &colocate_sim::PortGroupUse) -> Self {
-        let colocate_sim::PortGroupUse { kind, ports, used, fullest } = used.clone();
-        Self { kind, ports, used, fullest }
     }
 }
 

@@ -37,14 +37,14 @@ pub fn means(name: &str, places: &[usize], policy: &str) -> Means {
         seed: 0,
     };
     let work = StudyCells::new(study).unwrap();
-    let table = &work.tables()[0];
+    let table = &work.tables[0];
     let Cells::Mixes(form) = &table.part.cells else { panic!("mixes") };
     let platform = Platform::new(&machine, &performance, draws[0]).unwrap();
     let mut found = Means::default();
     let (mut quanta, mut estimates, mut solo) = (0.0, 0.0, 0.0);
     for cell in places.iter().map(|&place| &table.cells[place]) {
         let StudyCell::Mix(mix) = cell else { panic!("a mix") };
-        let scenario = mixes::scenario(&study, form.programs_per_pu, work.programs(), mix, 0);
+        let scenario = mixes::scenario(&study, form.programs_per_pu, &work.programs, mix, 0);
         let alone = alone_of(&platform, &scenario).unwrap();
         let mut full = Nanos::ZERO;
         let outcome = mixes::under(
