@@ -3,7 +3,6 @@
 //! A task uses regions that its job's threads share, as the scenario says, and memory of its own
 //! for the rest of its accesses. Which of them are in use depends on the stretch of its course.
 
-use crate::memory::MemoryRegions;
 use crate::region::{MemoryRegion, RegionUse};
 use crate::scenario::Fetch;
 use crate::task::TaskNo;
@@ -47,7 +46,7 @@ impl OfTask {
 pub(crate) struct Accesses {
     of: Vec<OfTask>,
     /// Whether uses are counted for reports of pages.
-    counts: bool,
+    pub counts: bool,
 }
 
 impl Accesses {
@@ -108,11 +107,11 @@ impl Accesses {
     }
 
     /// Updates the shares of a task's accesses by node. Whether they have changed.
-    pub fn update(&mut self, task: TaskNo, stretch: usize, memory: &MemoryRegions) -> bool {
+    pub fn update(&mut self, task: TaskNo, stretch: usize, memory: &[MemoryRegion]) -> bool {
         let of_task = &mut self.of[task];
         let mut shares = vec![0.0; of_task.pages.len()];
         for (one, share) in of_task.in_stretch(stretch) {
-            let region = memory.of(one.region);
+            let region = &memory[one.region];
             shares.iter_mut().enumerate().for_each(|(node, sum)| *sum += share * region.on(node));
         }
         if of_task.pages == shares {
@@ -122,16 +121,6 @@ impl Accesses {
         // Part of the key under which predictions are kept (`crate::rates`).
         of_task.version += 1;
         true
-    }
-
-    /// Counts uses from now on.
-    pub const fn begin_counts(&mut self) {
-        self.counts = true;
-    }
-
-    /// Whether uses are counted.
-    pub const fn counts(&self) -> bool {
-        self.counts
     }
 
     /// Adds seconds of a task's CPU time on a node to its uses.
@@ -149,10 +138,10 @@ impl Accesses {
     /// Page groups of touched memory, as in a host's reports; `id` is the ID of a task.
     pub fn page_groups(
         &self,
-        memory: &MemoryRegions,
+        memory: &[MemoryRegion],
         id: impl Fn(TaskNo) -> TaskId,
     ) -> Vec<PageGroup> {
-        let touched = memory.iter();
+        let touched = memory.iter().enumerate();
         let touched = touched.filter(|(_, region)| region.is_touched && region.bytes > 0.0);
         touched.flat_map(|(place, region)| self.groups_of(place, region, &id)).collect()
     }
@@ -206,7 +195,7 @@ mod tests {
     fn shares_follow_the_memory() {
         let mut region = MemoryRegion::new(0, Bytes(4096), Pages::FirstTouch, 1, 2);
         region.users.push(0);
-        let mut memory = MemoryRegions::new(vec![region]);
+        let mut memory = vec![region];
         let own = RegionUse {
             region: 0,
             share: 1.0,
@@ -216,7 +205,7 @@ mod tests {
             seconds: vec![0.0; 2],
         };
         let mut accesses = Accesses::new(vec![vec![own]], 2);
-        memory.put(0, &[0.25, 0.75]);
+        memory[0].put(&[0.25, 0.75]);
         assert!(accesses.update(0, 0, &memory) && !accesses.update(0, 0, &memory));
         assert_eq!((accesses.pages(0), accesses.version(0)), (&[0.25, 0.75][..], 1));
         assert!((accesses.far_share(0, Some(1)) - 0.25).abs() < 1e-12);

@@ -8,16 +8,16 @@ use colocate_machine::Nanos;
 pub(crate) struct TaskProgress {
     stretches: Vec<PhaseSegment>,
     /// Place of the present stretch.
-    at: usize,
+    pub stretch: usize,
     /// Instructions until the stretch's end; below 0 if more were done.
     left: f64,
     /// Instructions until the work's end.
     todo: f64,
     /// Instructions of the work in all.
-    work: f64,
+    pub work: f64,
     doing: Doing,
     /// Instructions of serial parts so far, on top of the work.
-    extra: f64,
+    pub extra: f64,
 }
 
 /// Activity of a task on a PU.
@@ -53,7 +53,8 @@ impl TaskProgress {
     /// The start of a course with `work` instructions in all.
     pub fn new(stretches: Vec<PhaseSegment>, work: f64) -> Self {
         let doing = Doing::Own;
-        let mut course = Self { stretches, at: 0, left: 0.0, todo: work, work, doing, extra: 0.0 };
+        let mut course =
+            Self { stretches, stretch: 0, left: 0.0, todo: work, work, doing, extra: 0.0 };
         course.restart();
         course
     }
@@ -63,21 +64,16 @@ impl TaskProgress {
         // A single stretch without a pause is one long stretch, so that its rounds make no events.
         let endless = self.stretches.len() == 1 && !stops(&self.stretches[0]);
         let left = if endless { self.work } else { instructions(&self.stretches[0]) };
-        self.at = 0;
+        self.stretch = 0;
         self.left = left;
         self.todo = self.work;
         self.doing = Doing::Own;
     }
 
-    /// Place of the present stretch.
-    pub const fn stretch(&self) -> usize {
-        self.at
-    }
-
     /// Present phase, by place in `Scenario::phases`.
     pub fn phase(&self) -> usize {
         let phase = match self.doing {
-            Doing::Own => self.stretches[self.at].phase,
+            Doing::Own => self.stretches[self.stretch].phase,
             Doing::Spin(phase) => phase,
             Doing::Serial(serial, _) => serial.phase,
         };
@@ -107,11 +103,6 @@ impl TaskProgress {
         matches!(self.doing, Doing::Serial(..))
     }
 
-    /// Instructions of serial parts so far, on top of the work.
-    pub fn extra(&self) -> f64 {
-        self.extra
-    }
-
     /// Instructions until the next event, and whether its time must be exact.
     pub(crate) fn until_next(&self) -> (f64, bool) {
         match self.doing {
@@ -120,7 +111,7 @@ impl TaskProgress {
             Doing::Serial(_, left) => return (left.max(0.0), true),
         }
         // The end of the work may come this little before the stretch's, by rounding.
-        let exact = self.todo <= self.left + NONE || stops(&self.stretches[self.at]);
+        let exact = self.todo <= self.left + NONE || stops(&self.stretches[self.stretch]);
         (self.left.min(self.todo).max(0.0), exact)
     }
 
@@ -162,10 +153,10 @@ impl TaskProgress {
             return SegmentEnd::Done;
         }
         // The pause is that of the stretch that ends.
-        let PhaseSegment { sleep, barrier, .. } = self.stretches[self.at];
-        self.at = (self.at + 1) % self.stretches.len();
+        let PhaseSegment { sleep, barrier, .. } = self.stretches[self.stretch];
+        self.stretch = (self.stretch + 1) % self.stretches.len();
         // Instructions done too much of the old stretch are missing from the new one.
-        self.left += instructions(&self.stretches[self.at]);
+        self.left += instructions(&self.stretches[self.stretch]);
         if barrier {
             SegmentEnd::Barrier
         } else if sleep > Nanos::ZERO {
@@ -173,10 +164,6 @@ impl TaskProgress {
         } else {
             SegmentEnd::Phase
         }
-    }
-
-    pub fn work(&self) -> f64 {
-        self.work
     }
 }
 

@@ -6,10 +6,13 @@ use colocate_machine::Nanos;
 /// Ended jobs, and reasons for the end of a quantum.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct QuantumEnds {
-    jobs: Vec<JobEnd>,
+    /// All ended jobs, in the order of their ends.
+    pub jobs: Vec<JobEnd>,
     has_job_ended: bool,
-    has_machine_changed: bool,
-    is_over: bool,
+    /// Whether a hotplug event has happened in this quantum.
+    pub has_machine_changed: bool,
+    /// Whether the simulation has ended.
+    pub is_over: bool,
 }
 
 impl QuantumEnds {
@@ -24,26 +27,6 @@ impl QuantumEnds {
         let job = JobIdx(u32::try_from(job).unwrap_or(u32::MAX));
         self.jobs.push(JobEnd { job, at, status, cpu_time: Some(cpu_time) });
         self.has_job_ended = true;
-    }
-
-    /// Notes a hotplug event.
-    pub const fn note_machine_change(&mut self) {
-        self.has_machine_changed = true;
-    }
-
-    /// Ends the simulation.
-    pub const fn end(&mut self) {
-        self.is_over = true;
-    }
-
-    /// Whether the simulation has ended.
-    pub const fn is_over(&self) -> bool {
-        self.is_over
-    }
-
-    /// All ended jobs, in the order of their ends.
-    pub fn jobs(&self) -> &[JobEnd] {
-        &self.jobs
     }
 
     /// Reason for which a quantum ends now; of several the first in the order of this function.
@@ -67,11 +50,11 @@ mod tests {
         assert_eq!(ends.of_quantum(), QuantumEnd::Elapsed);
         ends.end_job(0, Nanos(1), 0, Nanos(1));
         assert_eq!(ends.of_quantum(), QuantumEnd::JobEnded);
-        ends.note_machine_change();
+        ends.has_machine_changed = true;
         assert_eq!(ends.of_quantum(), QuantumEnd::MachineChanged);
         ends.begin_quantum();
-        assert_eq!((ends.of_quantum(), ends.jobs().len()), (QuantumEnd::Elapsed, 1));
-        ends.end();
+        assert_eq!((ends.of_quantum(), ends.jobs.len()), (QuantumEnd::Elapsed, 1));
+        ends.is_over = true;
         assert_eq!(ends.of_quantum(), QuantumEnd::AllJobsEnded);
     }
 }

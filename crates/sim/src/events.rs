@@ -20,22 +20,13 @@ pub(crate) enum Due {
 /// The clock, and the times of tasks.
 #[derive(Debug, Default)]
 pub(crate) struct EventQueue {
-    now: Nanos,
+    /// The present time.
+    pub now: Nanos,
     creations: TaskTimers,
     wakes: TaskTimers,
 }
 
 impl EventQueue {
-    /// The present time.
-    pub const fn now(&self) -> Nanos {
-        self.now
-    }
-
-    /// Sets the clock.
-    pub const fn pass_to(&mut self, now: Nanos) {
-        self.now = now;
-    }
-
     /// Adds the creation of a task.
     pub fn create_at(&mut self, at: Nanos, task: TaskNo) {
         self.creations.push(Reverse((at, task)));
@@ -79,7 +70,7 @@ mod tests {
         events.create_at(Nanos(2), 8);
         events.create_at(Nanos(3), 9);
         assert_eq!((events.next(), events.pop_due()), (Some(Nanos(1)), None));
-        events.pass_to(Nanos(2));
+        events.now = Nanos(2);
         let due = std::iter::from_fn(|| events.pop_due());
         assert_eq!(due.collect::<Vec<_>>(), [Due::Creation(8), Due::WakeUp(7)]);
         assert_eq!(events.next(), Some(Nanos(3)));

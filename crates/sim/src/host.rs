@@ -21,7 +21,7 @@ pub struct SimHost<'a> {
     /// Treatment of waiting jobs.
     meanwhile: Meanwhile,
     /// Whether reports leave out spinning.
-    hides_spinning: bool,
+    pub(crate) hides_spinning: bool,
 }
 
 impl<'a> SimHost<'a> {
@@ -38,12 +38,7 @@ impl<'a> SimHost<'a> {
 
     /// Records up to `most` spans of tasks on PUs. Default: none.
     pub fn record(&mut self, most: usize) {
-        self.world.record(most);
-    }
-
-    /// Leaves spinning out of reports, as a host without this source.
-    pub(crate) fn hide_spinning(&mut self, hidden: bool) {
-        self.hides_spinning = hidden;
+        self.world.tally.most_spans = most;
     }
 
     /// Sets the treatment of waiting jobs. Default: stopped.
@@ -60,19 +55,19 @@ impl<'a> SimHost<'a> {
     /// Whether the simulation has ended.
     #[must_use]
     pub const fn is_over(&self) -> bool {
-        matches!(self.world.parts().ends.of_quantum(), QuantumEnd::AllJobsEnded)
+        matches!(self.world.parts.ends.of_quantum(), QuantumEnd::AllJobsEnded)
     }
 
     /// The machine's clock.
     #[must_use]
     pub const fn now(&self) -> Nanos {
-        self.world.parts().now()
+        self.world.parts.now()
     }
 
     /// Number of the model's predictions so far.
     #[must_use]
     pub const fn predictions(&self) -> u64 {
-        self.world.parts().rates.predicted()
+        self.world.parts.rates.predicted
     }
 
     /// Lets the placed tasks run, as [`Host::run_quantum`] does. Returns only the end's reason.
@@ -82,16 +77,16 @@ impl<'a> SimHost<'a> {
     /// simulation breaks its own rules.
     pub fn go_on(&mut self, plan: &Plan, quantum: Nanos) -> Result<QuantumEnd, SimError> {
         self.world.follow(plan, self.meanwhile)?;
-        self.world.run(self.world.parts().now() + quantum)?;
+        self.world.run(self.world.parts.now() + quantum)?;
         // Instructions since the last prediction are not in the tasks' counters yet.
         self.world.count();
         self.usable = online(&self.world);
-        Ok(self.world.parts().ends.of_quantum())
+        Ok(self.world.parts.ends.of_quantum())
     }
 
     /// A task as seen by the engine; `no` is its place in the list of all tasks.
     fn seen_task(&self, no: usize, task: &SimulatedTask, created: Nanos) -> SeenTask {
-        let parts = self.world.parts();
+        let parts = &self.world.parts;
         let (target, status) = placement_status(parts, no);
         let allowed = match parts.targets.allowed(no) {
             Allowed::Pu(pu) => [parts.pus.os(*pu)].into(),
@@ -99,12 +94,12 @@ impl<'a> SimHost<'a> {
             Allowed::All => self.usable.as_slice().into(),
         };
         let mut seen = SeenTask {
-            ended: task.ended(),
+            ended: task.ended,
             target,
             status,
             allowed,
             last_ran: parts.queues.pu_of(no).map(|pu| parts.pus.os(pu)),
-            ..SeenTask::new(task.id(), task.name().into(), created)
+            ..SeenTask::new(task.id, task.name.as_str().into(), created)
         };
         sources::report(parts, self.hides_spinning, no, &mut seen);
         seen
@@ -113,13 +108,13 @@ impl<'a> SimHost<'a> {
 
 /// Usable PUs, in logical order.
 fn online(world: &World<'_>) -> Vec<PuNr> {
-    let pus = &world.parts().pus;
+    let pus = &world.parts.pus;
     pus.iter().map(|pu| pus.os(pu)).collect()
 }
 
 impl Host for SimHost<'_> {
     fn machine(&self) -> &Machine {
-        self.world.parts().machine()
+        self.world.parts.machine()
     }
 
     fn usable(&self) -> &[PuNr] {
@@ -142,15 +137,15 @@ impl Host for SimHost<'_> {
         let end = self
             .go_on(plan, quantum)
             .map_err(|error| HostError { what: "simulate".to_owned(), why: error.to_string() })?;
-        let tasks = self.world.parts().tasks.iter().enumerate();
-        let tasks = tasks.filter_map(|(no, task)| Some(self.seen_task(no, task, task.created()?)));
+        let tasks = self.world.parts.tasks.iter().enumerate();
+        let tasks = tasks.filter_map(|(no, task)| Some(self.seen_task(no, task, task.created?)));
         Ok(Observation {
-            at: self.world.parts().now(),
+            at: self.world.parts.now(),
             end,
             tasks: tasks.collect(),
-            ended: self.world.parts().ends.jobs().to_vec(),
-            moved: self.world.take_moved(),
-            reports: sources::reports(self.world.parts()),
+            ended: self.world.parts.ends.jobs.clone(),
+            moved: std::mem::take(&mut self.world.moved),
+            reports: sources::reports(&self.world.parts),
         })
     }
 }

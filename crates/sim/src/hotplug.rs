@@ -16,8 +16,9 @@ use colocate_machine::{Machine, Nanos, PuIdx, PuNr};
 pub(crate) struct UsablePus<'a> {
     platform: &'a Platform<'a>,
     /// By PU: whether online and allowed by the scenario.
-    usable: Vec<bool>,
-    domains: Domains,
+    pub usable: Vec<bool>,
+    /// Domains of the usable PUs.
+    pub domains: Domains,
     /// Hotplug events in the order of time.
     events: Vec<PuEvent>,
     /// Number of past hotplug events.
@@ -49,19 +50,9 @@ impl<'a> UsablePus<'a> {
         self.machine().pus[pu.idx()].os
     }
 
-    /// By PU: whether online and allowed by the scenario.
-    pub fn all(&self) -> &[bool] {
-        &self.usable
-    }
-
     /// Whether a PU is online and allowed by the scenario.
     pub fn has(&self, pu: PuIdx) -> bool {
         self.usable[pu.idx()]
-    }
-
-    /// Domains of the usable PUs.
-    pub const fn domains(&self) -> &Domains {
-        &self.domains
     }
 
     /// Usable PUs, in logical order.

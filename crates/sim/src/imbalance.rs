@@ -36,7 +36,7 @@ impl<'p> Balance<'p> {
 
     /// Whether any PU has more than one thread.
     pub fn has_waiting(&self) -> bool {
-        self.loads.machine().all_pus().any(|pu| self.loads.queues().load(pu) > 1)
+        self.loads.machine().all_pus().any(|pu| self.loads.queues.load(pu) > 1)
     }
 
     /// The nearest waiting thread for an idle PU; `None` for a busy PU, or for a busy core if
@@ -48,7 +48,7 @@ impl<'p> Balance<'p> {
         only_idle_cores: bool,
     ) -> Option<TaskNo> {
         let load = if only_idle_cores { self.loads.core(pu) } else { self.loads.pu(pu) };
-        let idle = self.loads.pus().has(pu) && load == 0;
+        let idle = self.loads.pus.has(pu) && load == 0;
         if idle { self.nearest_waiting(pu, within) } else { None }
     }
 
@@ -69,7 +69,7 @@ impl<'p> Balance<'p> {
         within: Option<usize>,
         spare: &dyn Fn(PuIdx) -> Option<TaskNo>,
     ) -> Option<TaskNo> {
-        let domains = self.loads.pus().domains();
+        let domains = &self.loads.pus.domains;
         let over = &domains.over[pu.idx()];
         let last = within.and_then(|within| over.iter().position(|&domain| domain == within));
         over[..last.map_or(over.len(), |last| last + 1)].iter().find_map(|&domain| {
@@ -90,7 +90,7 @@ impl<'p> Balance<'p> {
         if self.loads.pu(pu) <= 1 {
             return None;
         }
-        let mut waiting = self.loads.queues().waiting(pu).iter().rev().copied();
+        let mut waiting = self.loads.queues.waiting(pu).iter().rev().copied();
         waiting.find(|&task| {
             self.is_movable(task) && to.is_none_or(|to| self.targets.may_be_on(task, to))
         })
@@ -98,19 +98,19 @@ impl<'p> Balance<'p> {
 
     /// Whether load balancing may move a running or waiting task: neither pinned nor a filler.
     fn is_movable(&self, task: TaskNo) -> bool {
-        self.targets.pinned(task).is_none() && !self.loads.queues().is_filler(task)
+        self.targets.pinned(task).is_none() && !self.loads.queues.is_filler(task)
     }
 
     /// The last filler waiting on a PU.
     fn spare_filler(&self, pu: PuIdx) -> Option<TaskNo> {
-        let queues = self.loads.queues();
+        let queues = self.loads.queues;
         let waiting = if queues.load(pu) > 1 { queues.waiting(pu) } else { &[] };
         waiting.iter().rev().copied().find(|&task| queues.is_filler(task))
     }
 
     /// The thread running on a PU, or about to, if movable.
     fn runner(&self, pu: PuIdx) -> Option<TaskNo> {
-        self.loads.queues().members(pu).next().filter(|&task| self.is_movable(task))
+        self.loads.queues.members(pu).next().filter(|&task| self.is_movable(task))
     }
 
     /// Time of a domain's next balancing: the next multiple of its interval, `None` without a
@@ -122,7 +122,7 @@ impl<'p> Balance<'p> {
         if !(idle || found.is_some()) || (room && !idle && !self.is_kicked()) {
             return None;
         }
-        let pus = self.loads.pus().domains().all[domain].pus.len() as u64;
+        let pus = self.loads.pus.domains.all[domain].pus.len() as u64;
         // Where no PU has room the kernel balances less often (`busy_factor`).
         let busy = if !idle && !room { u64::from(settings.busy_factor.max(1)) } else { 1 };
         let interval = settings.interval_per_pu.0.saturating_mul(pus).saturating_mul(busy);
@@ -132,7 +132,7 @@ impl<'p> Balance<'p> {
     /// Whether a movable thread waits in a domain, or is about to run, while one of its PUs is
     /// idle. A queue's next thread is unknown until the queue is rescheduled.
     pub fn waits_beside_idle(&self, domain: usize) -> bool {
-        let pus = &self.loads.pus().domains().all[domain].pus;
+        let pus = &self.loads.pus.domains.all[domain].pus;
         let is_any_idle = pus.iter().any(|&pu| self.loads.pu(pu) == 0);
         let is_any_empty = pus.iter().any(|&pu| self.loads.is_empty(pu));
         (is_any_idle && pus.iter().any(|&pu| self.spare(pu).is_some()))
@@ -142,7 +142,7 @@ impl<'p> Balance<'p> {
     /// Whether a filler shares a PU. A running filler counts too: at its slice's end it waits, and
     /// no load changes.
     fn has_filler_too_many(&self, pu: PuIdx) -> bool {
-        let queues = self.loads.queues();
+        let queues = self.loads.queues;
         queues.load(pu) > 1 && queues.members(pu).any(|task| queues.is_filler(task))
     }
 
@@ -152,7 +152,7 @@ impl<'p> Balance<'p> {
         let machine = self.loads.machine();
         let mut busy = vec![false; machine.caches.len()];
         machine.all_pus().any(|pu| {
-            match (self.loads.queues().load(pu), machine.last_level_cache(pu)) {
+            match (self.loads.queues.load(pu), machine.last_level_cache(pu)) {
                 (0, _) => false,
                 // The first busy PU under a cache only marks it.
                 (1, Some(cache)) => std::mem::replace(&mut busy[cache.idx()], true),
@@ -164,7 +164,7 @@ impl<'p> Balance<'p> {
 
     /// Imbalance of a domain; `None` if a balancing would move no thread.
     pub fn imbalance(&self, domain: usize, settings: PeriodicBalance) -> Option<Imbalance> {
-        let domain = &self.loads.pus().domains().all[domain];
+        let domain = &self.loads.pus.domains.all[domain];
         let groups = &domain.groups;
         let loads: Vec<(u64, u64)> = groups.iter().map(|group| self.loads.group(group)).collect();
         // Of groups with the same load the first counts, for the most loaded and for the least.
@@ -192,7 +192,7 @@ impl<'p> Balance<'p> {
 
     /// The thread that makes two groups more equal, and the PU to move it to.
     pub fn step(&self, domain: usize, found: &Imbalance) -> Option<(TaskNo, PuIdx)> {
-        let groups = &self.loads.pus().domains().all[domain].groups;
+        let groups = &self.loads.pus.domains.all[domain].groups;
         let task = self.task_to_move(&groups[found.from], found.waiting)?;
         let to = self.loads.least(&groups[found.to])?;
         self.targets.may_be_on(task, to).then_some((task, to))
@@ -224,7 +224,7 @@ pub(crate) const fn patience(found: &Imbalance, settings: PeriodicBalance) -> u3
 /// Longest wait of a free thread while a PU is idle: twice the longest balancing interval, since a
 /// balancing can fall on an instant without waiting threads. `None` without domains.
 pub(crate) fn longest_wait(loads: Loads<'_>, settings: PeriodicBalance) -> Option<Nanos> {
-    let most = loads.pus().domains().all.iter().map(|domain| domain.pus.len() as u64).max()?;
+    let most = loads.pus.domains.all.iter().map(|domain| domain.pus.len() as u64).max()?;
     Some(Nanos(settings.interval_per_pu.0.saturating_mul(2 * most)))
 }
 

@@ -12,21 +12,21 @@ pub(crate) struct SimulatedJob {
     /// Tasks with work left in this run.
     busy: usize,
     /// Time of the first launch.
-    launched: Option<Nanos>,
+    pub launched: Option<Nanos>,
     /// Time of this run's launch.
     run_launched: Nanos,
     /// Time of the first end of its work.
-    done: Option<Nanos>,
+    pub done: Option<Nanos>,
     /// Finished runs.
-    runs: u32,
+    pub runs: u32,
     /// Whether the job has ended for good.
     over: bool,
     /// Whether the job is stopped, by a plan.
-    stopped: bool,
+    pub is_stopped: bool,
     /// Whether the instructions of its tasks are counted by phase, for their mix.
-    watched: bool,
+    pub is_watched: bool,
     /// Tasks whose creation fell due during the stop.
-    held_creations: Vec<TaskNo>,
+    pub held_creations: Vec<TaskNo>,
 }
 
 impl SimulatedJob {
@@ -40,8 +40,8 @@ impl SimulatedJob {
             done: None,
             runs: 0,
             over: false,
-            stopped: false,
-            watched: false,
+            is_stopped: false,
+            is_watched: false,
             held_creations: Vec::new(),
         }
     }
@@ -56,54 +56,14 @@ impl SimulatedJob {
         self.tasks.start
     }
 
-    /// Time of the first launch.
-    pub const fn launched(&self) -> Option<Nanos> {
-        self.launched
-    }
-
-    /// Time of the first end of its work.
-    pub const fn done(&self) -> Option<Nanos> {
-        self.done
-    }
-
-    /// Finished runs.
-    pub const fn runs(&self) -> u32 {
-        self.runs
-    }
-
-    /// Whether a plan has stopped the job.
-    pub const fn is_stopped(&self) -> bool {
-        self.stopped
-    }
-
-    /// Whether the instructions of its tasks are counted by phase.
-    pub const fn is_watched(&self) -> bool {
-        self.watched
-    }
-
-    /// Sets whether the instructions of its tasks are counted by phase.
-    pub const fn watch(&mut self, watched: bool) {
-        self.watched = watched;
-    }
-
     /// Stops the job. Whether it was not stopped before.
     pub const fn stop(&mut self) -> bool {
-        !std::mem::replace(&mut self.stopped, true)
+        !std::mem::replace(&mut self.is_stopped, true)
     }
 
     /// Lets the job continue. Whether it was stopped.
     pub const fn go_on(&mut self) -> bool {
-        std::mem::replace(&mut self.stopped, false)
-    }
-
-    /// Holds the creation of a task until the job continues.
-    pub fn hold_creation(&mut self, task: TaskNo) {
-        self.held_creations.push(task);
-    }
-
-    /// Tasks whose creation fell due during the stop; none afterwards.
-    pub fn take_held(&mut self) -> Vec<TaskNo> {
-        std::mem::take(&mut self.held_creations)
+        std::mem::replace(&mut self.is_stopped, false)
     }
 
     /// Notes the launch, at the creation of its first task.
@@ -143,19 +103,17 @@ mod tests {
         let mut job = SimulatedJob::new(3..5, Nanos(1));
         job.launch(Nanos(2));
         assert!(!job.finish_task(Nanos(4)) && job.finish_task(Nanos(5)));
-        assert_eq!((job.runs(), job.done(), job.launched()), (1, Some(Nanos(5)), Some(Nanos(2))));
+        assert_eq!((job.runs, job.done, job.launched), (1, Some(Nanos(5)), Some(Nanos(2))));
         assert_eq!(job.relaunch(Nanos(6), Nanos(10)), Nanos(11));
         assert!(!job.finish_task(Nanos(12)) && job.finish_task(Nanos(13)));
-        assert_eq!(job.done(), Some(Nanos(5)));
+        assert_eq!(job.done, Some(Nanos(5)));
         assert!(job.end() && !job.end());
     }
 
     #[test]
-    fn a_stopped_job_holds_creations() {
+    fn a_job_stops_and_goes_on() {
         let mut job = SimulatedJob::new(0..2, Nanos::ZERO);
-        assert!(job.stop() && !job.stop() && job.is_stopped());
-        job.hold_creation(1);
+        assert!(job.stop() && !job.stop() && job.is_stopped);
         assert!(job.go_on() && !job.go_on());
-        assert_eq!((job.take_held(), job.take_held()), (vec![1], vec![]));
     }
 }

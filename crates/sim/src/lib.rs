@@ -60,7 +60,6 @@ mod instances;
 mod job;
 pub mod kernel;
 mod loads;
-mod memory;
 pub mod metrics;
 mod on_pu;
 pub mod outcome;

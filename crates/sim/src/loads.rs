@@ -8,24 +8,16 @@ use std::cmp::Ordering;
 /// Numbers of tasks on queues; fillers are left out unless a name says otherwise.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Loads<'p> {
-    pus: &'p UsablePus<'p>,
-    queues: &'p Queues,
+    /// The usable PUs.
+    pub pus: &'p UsablePus<'p>,
+    /// The queues.
+    pub queues: &'p Queues,
 }
 
 impl<'p> Loads<'p> {
     /// Loads of these queues.
     pub const fn new(pus: &'p UsablePus<'p>, queues: &'p Queues) -> Self {
         Self { pus, queues }
-    }
-
-    /// The usable PUs.
-    pub const fn pus(&self) -> &'p UsablePus<'p> {
-        self.pus
-    }
-
-    /// The queues.
-    pub const fn queues(&self) -> &'p Queues {
-        self.queues
     }
 
     /// The machine.

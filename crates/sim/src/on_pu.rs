@@ -25,25 +25,11 @@ pub(crate) struct OnPu {
 /// Running tasks in this step, in the order of their PUs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Running {
-    on: Vec<OnPu>,
+    /// In the order of their PUs.
+    pub on: Vec<OnPu>,
 }
 
 impl Running {
-    /// Running tasks, in the order of their PUs.
-    pub fn all(&self) -> &[OnPu] {
-        &self.on
-    }
-
-    /// Sets the tasks that run from now on.
-    pub fn set(&mut self, on: Vec<OnPu>) {
-        self.on = on;
-    }
-
-    /// Notes that the phase of the task at a place has ended. Its next end is predicted anew.
-    pub fn end_phase(&mut self, place: usize) {
-        self.on[place].until = Nanos(u64::MAX);
-    }
-
     /// Next end of a phase; `None` if nothing runs.
     pub fn next(&self) -> Option<Nanos> {
         self.on.iter().map(|on| on.until).min()
@@ -77,7 +63,7 @@ impl Running {
             let mix = &phases[on.phase].mix;
             let accesses = mix.load.zip(mix.store).map(|(l, s)| l.get() + s.get());
             task.count(did, cold * on.pace.clock, accesses, rate);
-            if jobs[task.job()].is_watched() && did > 0.0 {
+            if jobs[task.job()].is_watched && did > 0.0 {
                 task.count_phase(on.phase, did);
             }
         }

@@ -8,16 +8,16 @@ use crate::hotplug::UsablePus;
 use crate::instances::{instantiate, regions};
 use crate::job::SimulatedJob;
 use crate::loads::Loads;
-use crate::memory::MemoryRegions;
 use crate::platform::{Demands, Platform};
 use crate::pollution::CachePollution;
 use crate::queues::Queues;
 use crate::rates::PredictionCache;
+use crate::region::MemoryRegion;
 use crate::scans::Scans;
 use crate::scenario::{BarrierWait, Scenario};
 use crate::targets::Targets;
 use crate::task::{SimulatedTask, TaskNo, TaskState};
-use crate::teams::Teams;
+use crate::teams::TeamMember;
 use crate::timers::Timers;
 use crate::woken::WakeUpSums;
 use colocate_machine::{Machine, Nanos, PuIdx};
@@ -39,9 +39,11 @@ pub(crate) struct Parts<'a> {
     pub timers: Timers,
     pub tasks: Vec<SimulatedTask>,
     pub jobs: Vec<SimulatedJob>,
-    pub teams: Teams,
+    /// By task.
+    pub teams: Vec<TeamMember>,
     pub wake_ups: WakeUpSums,
-    pub memory: MemoryRegions,
+    /// Regions of all jobs.
+    pub memory: Vec<MemoryRegion>,
     pub accesses: Accesses,
     pub scans: Scans,
     pub pollution: CachePollution,
@@ -72,12 +74,12 @@ impl<'a> Parts<'a> {
         }
         let period = scenario.kernel.numa_balancing.map(|settings| settings.period);
         Ok(Self {
-            timers: Timers::new(pus.domains()),
+            timers: Timers::new(&pus.domains),
             queues: Queues::new(machine.pus.len(), tasks.len(), scenario.kernel.slice),
             targets: Targets::new(tasks.len()),
-            teams: Teams::new(tasks.len()),
+            teams: vec![TeamMember::default(); tasks.len()],
             wake_ups: WakeUpSums::new(tasks.len()),
-            memory: MemoryRegions::new(regions),
+            memory: regions,
             accesses: Accesses::new(uses, machine.nodes.len()),
             scans: Scans::new(period, tasks.len()),
             pollution: CachePollution::new(platform, tasks.len()),
@@ -102,7 +104,7 @@ impl<'a> Parts<'a> {
 
     /// The machine's clock.
     pub const fn now(&self) -> Nanos {
-        self.events.now()
+        self.events.now
     }
 
     /// Loads of the queues.
@@ -122,12 +124,12 @@ impl<'a> Parts<'a> {
 
     /// Present stretch of a task's course.
     pub fn stretch(&self, task: TaskNo) -> usize {
-        self.tasks[task].course().stretch()
+        self.tasks[task].course.stretch
     }
 
     /// Whether all jobs have done their work once.
     pub fn is_complete(&self) -> bool {
-        self.jobs.iter().all(|job| job.done().is_some())
+        self.jobs.iter().all(|job| job.done.is_some())
     }
 
     /// Number of turns of a job; `None` if its threads do not take turns.
@@ -151,18 +153,18 @@ impl<'a> Parts<'a> {
 
     /// Whether a task is ready, but does not have its PU.
     pub fn waits(&self, task: TaskNo) -> bool {
-        self.tasks[task].state() == TaskState::Ready && !self.queues.runs(task)
+        self.tasks[task].state == TaskState::Ready && !self.queues.runs(task)
     }
 
     /// A task's waits for its PU, with the present wait.
     pub fn waited(&self, task: TaskNo) -> Nanos {
-        self.tasks[task].total().waited + self.wait(task)
+        self.tasks[task].total.waited + self.wait(task)
     }
 
     /// A task's time spinning, and its waits for its PU to spin, with the present wait.
     pub fn spun(&self, task: TaskNo) -> Nanos {
         let of_task = &self.tasks[task];
-        let now = if of_task.course().spins() { self.wait(task) } else { Nanos::ZERO };
-        of_task.total().spun + of_task.total().waited_to_spin + now
+        let now = if of_task.course.spins() { self.wait(task) } else { Nanos::ZERO };
+        of_task.total.spun + of_task.total.waited_to_spin + now
     }
 }

@@ -10,7 +10,7 @@ use colocate_policy::rng::SplitMix64;
 /// PU of a new thread whose parent is on `parent`.
 pub(crate) fn fork_pu(loads: Loads<'_>, fork: Fork, rng: &mut SplitMix64, parent: PuIdx) -> PuIdx {
     let Fork::Idlest { reclaim_distance } = fork else { return parent };
-    let domains = loads.pus().domains();
+    let domains = &loads.pus.domains;
     let mut over = domains.over[parent.idx()].iter().rev();
     let top = over
         .find(|domain| domains.all[**domain].distance.is_none_or(|far| far <= reclaim_distance));
@@ -32,7 +32,7 @@ pub(crate) fn fork_pu(loads: Loads<'_>, fork: Fork, rng: &mut SplitMix64, parent
 
 /// The largest domain within `part`; `None` without such a domain.
 fn domain_of(loads: Loads<'_>, part: &[PuIdx]) -> Option<usize> {
-    let domains = loads.pus().domains();
+    let domains = &loads.pus.domains;
     let mut over = domains.over[part[0].idx()].iter().rev();
     over.find(|d| domains.all[**d].pus.iter().all(|pu| part.contains(pu))).copied()
 }
@@ -44,7 +44,7 @@ fn idlest_group<'p>(
     domain: usize,
     local: PuIdx,
 ) -> &'p [PuIdx] {
-    let groups = &loads.pus().domains().all[domain].groups;
+    let groups = &loads.pus.domains.all[domain].groups;
     let all: Vec<_> = groups.iter().map(|group| loads.group(group)).collect();
     let least = (0..groups.len())
         .filter(|&at| !all.iter().any(|&other| compare_loads(other, all[at]).is_lt()));
@@ -57,7 +57,7 @@ fn idlest_group<'p>(
 
 /// Whether a new thread stays on its parent's node although another node has more idle PUs.
 fn may_stay(loads: Loads<'_>, domain: usize, home: usize, idlest: usize) -> bool {
-    let domain = &loads.pus().domains().all[domain];
+    let domain = &loads.pus.domains.all[domain];
     let tasks: usize = domain.groups[home].iter().map(|pu| loads.pu(*pu)).sum();
     let idle_home = loads.idle_pus(&domain.groups[home]);
     let idle_there = loads.idle_pus(&domain.groups[idlest]);
@@ -71,7 +71,7 @@ pub(crate) fn wake_pu(
     wake: Wake,
     task: TaskNo,
 ) -> Option<PuIdx> {
-    let previous = loads.queues().pu_of(task)?;
+    let previous = loads.queues.pu_of(task)?;
     let Wake::IdleSibling { idle_cores } = wake else {
         return Some(previous);
     };
@@ -95,7 +95,7 @@ pub(crate) fn wake_pu(
 
 /// Whether a PU is allowed for a task, and has only fillers.
 fn is_idle_for(loads: Loads<'_>, targets: &Targets, task: TaskNo, pu: PuIdx) -> bool {
-    loads.pu(pu) == 0 && loads.pus().has(pu) && targets.may_be_on(task, pu)
+    loads.pu(pu) == 0 && loads.pus.has(pu) && targets.may_be_on(task, pu)
 }
 
 #[cfg(test)]

@@ -22,13 +22,13 @@ pub(crate) struct PredictionCache<'a> {
     kept: HashMap<PredictionKey, Rc<Prediction>, BuildHasherDefault<Mixer>>,
     search: Solver<'a>,
     /// Number of predictions made; uses of kept predictions do not count.
-    predicted: u64,
+    pub predicted: u64,
     /// The present prediction.
     now: Rc<Prediction>,
     /// By task: bytes held in each cache over its PU at the last run, nearest first.
     occupancy: Vec<Vec<f64>>,
     /// Whether other tasks may run than are predicted.
-    stale: bool,
+    pub is_stale: bool,
     /// Whether the prediction differs from that of the step before.
     fresh: bool,
 }
@@ -44,14 +44,9 @@ impl<'a> PredictionCache<'a> {
             predicted: 0,
             now: Rc::default(),
             occupancy: vec![Vec::new(); tasks],
-            stale: true,
+            is_stale: true,
             fresh: true,
         }
-    }
-
-    /// Number of predictions made; uses of kept predictions do not count.
-    pub const fn predicted(&self) -> u64 {
-        self.predicted
     }
 
     /// The present prediction.
@@ -77,12 +72,7 @@ impl<'a> PredictionCache<'a> {
 
     /// Notes that other tasks, phases or memory are in use than are predicted.
     pub const fn note_change(&mut self) {
-        self.stale = true;
-    }
-
-    /// Whether the prediction has to be made anew.
-    pub const fn is_stale(&self) -> bool {
-        self.stale
+        self.is_stale = true;
     }
 
     /// Predicts the running tasks, in their order.
@@ -98,7 +88,7 @@ impl<'a> PredictionCache<'a> {
         for (&(task, _), rate) in running.iter().zip(&self.now.tasks) {
             self.occupancy[task].clone_from(&rate.occupancy);
         }
-        self.stale = false;
+        self.is_stale = false;
         self.fresh = true;
         Rc::clone(&self.now)
     }
@@ -118,10 +108,10 @@ impl<'a> PredictionCache<'a> {
         }
         let seats = running.iter().map(|&(no, pu)| PlacedTask {
             pu,
-            demand: demands.of(tasks[no].course().phase(), platform.kind_of(pu)),
+            demand: demands.of(tasks[no].course.phase(), platform.kind_of(pu)),
             pages: accesses.pages(no),
             // Threads of a job share an address space.
-            space: tasks[no].id().job.0,
+            space: tasks[no].id.job.0,
         });
         let seats: Vec<_> = seats.collect();
         let prediction = Rc::new(self.search.predict_next(&seats));
@@ -145,7 +135,7 @@ fn key(
 ) -> PredictionKey {
     let mut key = vec![0; pus].into_boxed_slice();
     for &(no, pu) in running {
-        let phase = tasks[no].course().phase() as u64;
+        let phase = tasks[no].course.phase() as u64;
         key[pu.idx()] = (no as u64 + 1) << 40 | phase << 24 | u64::from(accesses.version(no));
     }
     key

@@ -9,7 +9,7 @@ use std::ops::Range;
 pub(crate) const PAGE: f64 = 4096.0;
 
 /// log2 of the distance in bytes between the first addresses of simulated regions.
-pub(crate) const SPACE_BITS: u32 = 40;
+const SPACE_BITS: u32 = 40;
 
 /// Memory whose groups are all used alike.
 #[derive(Clone, Debug)]
@@ -57,13 +57,28 @@ impl MemoryRegion {
         self.groups.iter().map(|group| group[node]).sum::<f64>() / self.groups.len() as f64
     }
 
-    /// Brings groups to a node, but for the part `stays` of memory elsewhere.
-    pub fn bring(&mut self, groups: Range<usize>, node: usize, stays: f64) {
+    /// Bytes of groups that lie on other nodes.
+    #[allow(clippy::cast_precision_loss)] // few groups
+    pub fn far_bytes(&self, groups: Range<usize>, node: usize) -> f64 {
+        let far: f64 = self.groups[groups].iter().map(|group| (1.0 - group[node]).max(0.0)).sum();
+        self.bytes / self.groups.len() as f64 * far
+    }
+
+    /// Brings groups to a node, but for the part `stays` of memory elsewhere. Returns the moved
+    /// bytes.
+    pub fn bring(&mut self, groups: Range<usize>, node: usize, stays: f64) -> f64 {
+        let far = self.far_bytes(groups.clone(), node);
         for group in &mut self.groups[groups] {
             group.iter_mut().for_each(|share| *share *= stays);
             // The rest to 1, so that rounding errors of many moves do not add up.
             group[node] += 1.0 - group.iter().sum::<f64>();
         }
+        far * (1.0 - stays)
+    }
+
+    /// Notes a scan from a node. Whether the scan before was from the same node.
+    pub fn scan(&mut self, node: usize) -> bool {
+        self.scanned_from.replace(node) == Some(node)
     }
 
     /// Places all groups, with shares by node.
@@ -84,5 +99,33 @@ impl MemoryRegion {
             let start = first + group * size;
             AddressRange { start, end: start + size }
         })
+    }
+}
+
+/// The region of an address range, and its groups with a start in the range. `None` if none.
+pub(crate) fn groups_in(
+    regions: &[MemoryRegion],
+    range: AddressRange,
+) -> Option<(usize, Range<usize>)> {
+    // Regions begin at multiples of 2^40, the first at 1 of them; see `MemoryRegion::ranges`.
+    let place = usize::try_from(range.start >> SPACE_BITS).ok()?.checked_sub(1)?;
+    let groups = regions.get(place)?.ranges(place).enumerate();
+    let mut inside =
+        groups.filter(|(_, group)| range.start <= group.start && group.start < range.end);
+    let (first, _) = inside.next()?;
+    Some((place, first..first + 1 + inside.count()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_comes_to_a_node_but_for_a_part() {
+        let mut region = MemoryRegion::new(0, Bytes(4096), Pages::FirstTouch, 2, 2);
+        region.put(&[1.0, 0.0]);
+        assert!((region.bring(0..1, 1, 0.25) - 1536.0).abs() < 1e-9);
+        assert!((region.far_bytes(0..2, 1) - 2560.0).abs() < 1e-9);
+        assert_eq!([region.scan(1), region.scan(1), region.scan(0)], [false, true, false]);
     }
 }

@@ -135,7 +135,7 @@ pub fn simulate_with(
 ) -> Result<Outcome, SimError> {
     let mut host = SimHost::new(platform, scenario)?;
     host.record(options.spans);
-    host.hide_spinning(options.hides_spinning);
+    host.hides_spinning = options.hides_spinning;
     host.meanwhile(options.meanwhile);
     let jobs = knowns(platform, scenario, options.profiled)?;
     let until = match policy.period() {

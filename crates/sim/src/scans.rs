@@ -11,7 +11,7 @@ pub(crate) struct Scans {
     /// By task.
     of: Vec<Nanos>,
     /// Time of the next scan of any task, or earlier.
-    next: Nanos,
+    pub next: Nanos,
 }
 
 impl Scans {
@@ -42,11 +42,6 @@ impl Scans {
     pub fn update(&mut self) {
         self.next = self.of.iter().copied().min().unwrap_or(Nanos(u64::MAX));
     }
-
-    /// Time of the next scan of any task, or earlier.
-    pub const fn next(&self) -> Nanos {
-        self.next
-    }
 }
 
 #[cfg(test)]
@@ -58,10 +53,10 @@ mod tests {
         let mut scans = Scans::new(Some(Nanos(10)), 2);
         scans.set(0, false, Nanos(3));
         scans.set(1, true, Nanos(13));
-        assert_eq!(scans.next(), Nanos(20));
+        assert_eq!(scans.next, Nanos(20));
         assert!(scans.is_due(1, Nanos(20)) && !scans.is_due(0, Nanos(20)));
         scans.clear(1);
         scans.update();
-        assert_eq!(scans.next(), Nanos(u64::MAX));
+        assert_eq!(scans.next, Nanos(u64::MAX));
     }
 }

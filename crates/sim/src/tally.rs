@@ -12,7 +12,8 @@ use colocate_model::{Prediction, ports};
 /// Sums over the steps of a simulation.
 #[derive(Debug)]
 pub(crate) struct SimulationSums {
-    together: Together,
+    /// Time that tasks shared a core.
+    pub together: Together,
     /// Seconds of use, counted as if in full.
     used: Used,
     /// Seconds of use of a cache's bandwidth, counted as if in full, by place in `Machine::caches`.
@@ -24,8 +25,9 @@ pub(crate) struct SimulationSums {
     /// By PU: its kind of core.
     kind_of: Vec<usize>,
     /// Most recorded spans; later spans are dropped.
-    most_spans: usize,
-    spans: Vec<TaskSpan>,
+    pub most_spans: usize,
+    /// Recorded spans.
+    pub spans: Vec<TaskSpan>,
     /// By PU: place of its last span in `spans`.
     open: Vec<Option<usize>>,
 }
@@ -54,21 +56,6 @@ impl SimulationSums {
         }
     }
 
-    /// Records up to `most` spans of tasks on PUs.
-    pub const fn record(&mut self, most: usize) {
-        self.most_spans = most;
-    }
-
-    /// Recorded spans.
-    pub fn spans(&self) -> &[TaskSpan] {
-        &self.spans
-    }
-
-    /// Time that tasks shared a core.
-    pub const fn together(&self) -> &Together {
-        &self.together
-    }
-
     /// Counts a step; `on` in the order of PUs.
     pub fn step(
         &mut self,
@@ -82,7 +69,7 @@ impl SimulationSums {
         for (place, here) in on.iter().enumerate() {
             let job = tasks[here.task].job();
             self.used.pus[here.pu.idx()] += seconds;
-            let phase = tasks[here.task].course().phase();
+            let phase = tasks[here.task].course.phase();
             // For ports, spinning counts as any other phase.
             self.done[phase][self.kind_of[here.pu.idx()]] += here.pace.speed * seconds;
             let core = self.core_of[here.pu.idx()];
@@ -103,7 +90,7 @@ impl SimulationSums {
 
     /// Records the span of a running task, or makes its last span longer.
     fn span(&mut self, from: Nanos, to: Nanos, here: &OnPu, tasks: &[SimulatedTask]) {
-        let task = tasks[here.task].id();
+        let task = tasks[here.task].id;
         let open = self.open[here.pu.idx()].map(|place| &mut self.spans[place]);
         if let Some(last) = open.filter(|last| last.task == task && last.to == from) {
             last.to = to;
@@ -208,7 +195,7 @@ mod tests {
         let phase = Phase { work: Known::new(kinds, "chosen for a test"), ..Phase::default() };
         let scenario = scenario(phase, false);
         let mut world = World::new(platform(), &scenario).unwrap();
-        while world.parts().ends.of_quantum() != colocate_evidence::QuantumEnd::AllJobsEnded {
+        while world.parts.ends.of_quantum() != colocate_evidence::QuantumEnd::AllJobsEnded {
             world.run(Nanos::from_secs(100)).unwrap();
         }
         world.outcome()

@@ -30,18 +30,22 @@ pub(crate) enum TaskState {
 /// A task with its state.
 #[derive(Clone, Debug)]
 pub(crate) struct SimulatedTask {
-    id: TaskId,
-    name: String,
-    state: TaskState,
-    course: TaskProgress,
+    /// Job and order of creation.
+    pub id: TaskId,
+    /// Job and thread name.
+    pub name: String,
+    pub state: TaskState,
+    pub course: TaskProgress,
     /// Seconds without progress to come: refill of cold caches, wake-up, copies of pages.
     refill_s: f64,
     /// Start of its present sleep, wait or stop, or end of its work.
     since: Nanos,
-    created: Option<Nanos>,
-    ended: Option<Nanos>,
-    total: TaskTotals,
-    counted: HardwareCounts,
+    /// Time of its first creation.
+    pub created: Option<Nanos>,
+    /// Time of its end for good.
+    pub ended: Option<Nanos>,
+    pub total: TaskTotals,
+    pub counted: HardwareCounts,
 }
 
 /// Rates of a running task, constant within a step.
@@ -122,24 +126,9 @@ impl SimulatedTask {
         }
     }
 
-    /// Job and order of creation.
-    pub const fn id(&self) -> TaskId {
-        self.id
-    }
-
     /// Its job, by place.
     pub const fn job(&self) -> usize {
         self.id.job.0 as usize
-    }
-
-    /// Job and thread name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Its state.
-    pub const fn state(&self) -> TaskState {
-        self.state
     }
 
     /// Whether work of this run is left.
@@ -147,39 +136,9 @@ impl SimulatedTask {
         !matches!(self.state, TaskState::Done | TaskState::Ended)
     }
 
-    /// Time of its first creation.
-    pub const fn created(&self) -> Option<Nanos> {
-        self.created
-    }
-
-    /// Time of its end for good.
-    pub const fn ended(&self) -> Option<Nanos> {
-        self.ended
-    }
-
     /// Whether the task was created and has not ended for good.
     pub fn is_alive(&self) -> bool {
         self.created.is_some() && self.state != TaskState::Ended
-    }
-
-    /// Sums over its life.
-    pub const fn total(&self) -> &TaskTotals {
-        &self.total
-    }
-
-    /// Hardware counts.
-    pub const fn counted(&self) -> &HardwareCounts {
-        &self.counted
-    }
-
-    /// Its progress.
-    pub const fn course(&self) -> &TaskProgress {
-        &self.course
-    }
-
-    /// Its progress, for the next event of its course.
-    pub const fn course_mut(&mut self) -> &mut TaskProgress {
-        &mut self.course
     }
 
     /// Goes to another state, and counts the time in the last: sleep, stop, or time over with its
@@ -321,9 +280,9 @@ mod tests {
         task.enter(TaskState::Asleep, Nanos(9));
         task.enter(TaskState::Stopped, Nanos(13));
         task.enter(TaskState::Ended, Nanos(18));
-        let TaskTotals { ran, waited, slept, stopped, .. } = *task.total();
+        let TaskTotals { ran, waited, slept, stopped, .. } = task.total;
         assert_eq!([waited, ran, slept, stopped], [Nanos(1), Nanos(3), Nanos(4), Nanos(5)]);
-        assert_eq!((task.created(), task.ended()), (Some(Nanos(5)), Some(Nanos(18))));
+        assert_eq!((task.created, task.ended), (Some(Nanos(5)), Some(Nanos(18))));
         assert!(!task.is_alive() && !task.has_work());
     }
 }

@@ -52,12 +52,13 @@ use invariants::{Checker, Step};
 /// State of a simulation.
 #[derive(Debug)]
 pub(crate) struct World<'a> {
-    parts: Parts<'a>,
+    /// The parts, to report on.
+    pub parts: Parts<'a>,
     running: Running,
-    tally: SimulationSums,
+    pub tally: SimulationSums,
     checker: Checker,
     /// Results of orders to move memory, not reported yet.
-    moved: Vec<PagesMoved>,
+    pub moved: Vec<PagesMoved>,
 }
 
 impl<'a> World<'a> {
@@ -69,7 +70,7 @@ impl<'a> World<'a> {
         scenario.check(platform.machine())?;
         let mut parts = Parts::new(platform, scenario)?;
         (0..parts.jobs.len()).for_each(|job| turns::begin_turns(&mut parts, job));
-        let usable = parts.pus.all();
+        let usable = &parts.pus.usable;
         Ok(Self {
             running: Running::default(),
             tally: SimulationSums::new(platform, scenario),
@@ -77,11 +78,6 @@ impl<'a> World<'a> {
             parts,
             moved: Vec::new(),
         })
-    }
-
-    /// The parts, to report on.
-    pub const fn parts(&self) -> &Parts<'a> {
-        &self.parts
     }
 
     /// Puts the plan in force; `meanwhile` is the treatment of waiting jobs.
@@ -102,10 +98,10 @@ impl<'a> World<'a> {
         self.parts.ends.begin_quantum();
         loop {
             self.settle();
-            if self.parts.now() >= self.parts.scenario.horizon && !self.parts.ends.is_over() {
+            if self.parts.now() >= self.parts.scenario.horizon && !self.parts.ends.is_over {
                 life::give_up(&mut self.parts);
             }
-            if self.parts.ends.is_over() {
+            if self.parts.ends.is_over {
                 let complete = self.parts.is_complete();
                 return self.checker.end(&self.parts.tasks, complete).map_err(SimError::Broken);
             }
@@ -128,25 +124,10 @@ impl<'a> World<'a> {
         summary::outcome(&self.parts, &self.tally)
     }
 
-    /// Results of orders to move memory since the last call.
-    pub fn take_moved(&mut self) -> Vec<PagesMoved> {
-        std::mem::take(&mut self.moved)
-    }
-
-    /// Records up to `most` spans of tasks on PUs.
-    pub const fn record(&mut self, most: usize) {
-        self.tally.record(most);
-    }
-
-    /// Counts uses of memory from now on, for reports of pages.
-    pub const fn report_pages(&mut self) {
-        self.parts.accesses.begin_counts();
-    }
-
     /// Counts instructions by phase for `jobs`, and for no other.
     pub fn watch_mixes(&mut self, jobs: &[JobIdx]) {
         for (job, number) in self.parts.jobs.iter_mut().zip(0..) {
-            job.watch(jobs.contains(&JobIdx(number)));
+            job.is_watched = jobs.contains(&JobIdx(number));
         }
     }
 
@@ -163,7 +144,7 @@ impl<'a> World<'a> {
                 None => break,
             }
         }
-        if parts.ends.is_over() {
+        if parts.ends.is_over {
             return;
         }
         // Moves come first, so that no PU chooses a task that leaves at once.
@@ -180,7 +161,7 @@ impl<'a> World<'a> {
             queues.next_slice_end(),
             events.next(),
             timers.next(),
-            Some(scans.next()),
+            Some(scans.next),
             pus.next(),
         ];
         all.into_iter().flatten().min().unwrap_or(Nanos(u64::MAX))
@@ -198,22 +179,22 @@ impl<'a> World<'a> {
         let time = to - from;
         let seconds = time.as_secs_f64();
         self.running.pass(time, &mut parts.tasks, &mut parts.queues);
-        if parts.accesses.counts() {
-            for &OnPu { task, pu, .. } in self.running.all() {
+        if parts.accesses.counts {
+            for &OnPu { task, pu, .. } in &self.running.on {
                 let stretch = parts.stretch(task);
                 parts.accesses.count(task, stretch, parts.platform.node_of(pu), seconds);
             }
         }
         turns::note_both_ran(parts, time);
         parts.pollution.pass(seconds);
-        self.tally.step(from, to, self.running.all(), parts.rates.now(), &parts.tasks);
-        parts.events.pass_to(to);
+        self.tally.step(from, to, &self.running.on, parts.rates.now(), &parts.tasks);
+        parts.events.now = to;
         let settings = parts.scenario.kernel.periodic_balance;
         let patience = settings.and_then(|settings| longest_wait(parts.loads(), settings));
         let step = Step {
             from,
             to,
-            on: self.running.all(),
+            on: &self.running.on,
             queues: &parts.queues,
             targets: &parts.targets,
             tasks: &parts.tasks,
@@ -229,11 +210,11 @@ impl<'a> World<'a> {
 
 /// Applies the hotplug events that are due.
 fn apply_hotplug(parts: &mut Parts<'_>) {
-    if !parts.pus.apply(parts.events.now()) {
+    if !parts.pus.apply(parts.events.now) {
         return;
     }
-    parts.ends.note_machine_change();
-    parts.timers.reset(parts.pus.domains());
+    parts.ends.has_machine_changed = true;
+    parts.timers.reset(&parts.pus.domains);
     parts.rates.note_change();
     (0..parts.tasks.len()).for_each(|task| moves::leave_offline(parts, task));
 }
@@ -241,7 +222,7 @@ fn apply_hotplug(parts: &mut Parts<'_>) {
 /// Chooses the running task of each PU.
 fn reschedule_all(parts: &mut Parts<'_>) {
     let KernelScheduler { slice, stagger, .. } = parts.scenario.kernel;
-    let now = parts.events.now();
+    let now = parts.events.now;
     for pu in parts.machine().all_pus() {
         let before = parts.queues.running(pu);
         let rng = &mut parts.rng;

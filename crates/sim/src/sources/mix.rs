@@ -7,7 +7,7 @@ use colocate_evidence::SeenTask;
 use colocate_model::Mix;
 
 pub(super) fn report(parts: &Parts<'_>, task: TaskNo, seen: &mut SeenTask) {
-    let watched = parts.tasks[task].counted().by_phase.iter().map(|(phase, did)| (*phase, *did));
+    let watched = parts.tasks[task].counted.by_phase.iter().map(|(phase, did)| (*phase, *did));
     seen.mix = mean_mix(parts.scenario, watched).map(Box::new);
 }
 

@@ -25,11 +25,11 @@ pub(crate) fn answer(
     match request.source {
         Source::Mix => world.watch_mixes(request.jobs),
         Source::Spinning => return spinning::answer(hides_spinning),
-        Source::WakeUps => return wake_ups::answer(world.parts()),
+        Source::WakeUps => return wake_ups::answer(&world.parts),
         Source::Sharing => return sharing(),
         Source::Switches => return switches(),
         // Counting takes time in each step, so it begins with the first request.
-        Source::Pages => world.report_pages(),
+        Source::Pages => world.parts.accesses.counts = true,
         Source::Phases => return run_states::at_once(),
         Source::Counters | Source::Stacks | Source::RunStates => {}
     }
@@ -50,10 +50,10 @@ pub(crate) fn report(parts: &Parts<'_>, hides_spinning: bool, task: TaskNo, seen
 pub(crate) fn reports(parts: &Parts<'_>) -> SourceReports {
     let Parts { tasks, accesses, memory, .. } = parts;
     SourceReports {
-        wake_ups: parts.takes_turns().then(|| parts.wake_ups.reports(|task| tasks[task].id())),
+        wake_ups: parts.takes_turns().then(|| parts.wake_ups.reports(|task| tasks[task].id)),
         // Phases have no addresses, so threads cannot be seen to share data.
         sharing: None,
-        pages: accesses.counts().then(|| accesses.page_groups(memory, |task| tasks[task].id())),
+        pages: accesses.counts.then(|| accesses.page_groups(memory, |task| tasks[task].id)),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::task::TaskNo;
 use colocate_evidence::{Provider, Refusal, SeenTask};
 
 pub(super) fn report(parts: &Parts<'_>, task: TaskNo, seen: &mut SeenTask) {
-    seen.cpu_time = Some(parts.tasks[task].total().ran);
+    seen.cpu_time = Some(parts.tasks[task].total.ran);
     seen.waited = Some(parts.waited(task));
 }
 

@@ -33,15 +33,15 @@ pub(crate) fn balance(parts: &mut Parts<'_>) {
         parts.timers.take_change();
         return;
     };
-    for domain in 0..parts.pus.domains().all.len() {
-        if parts.timers.is_due(domain, parts.events.now()) {
+    for domain in 0..parts.pus.domains.all.len() {
+        if parts.timers.is_due(domain, parts.events.now) {
             balance_domain(parts, domain, settings);
         }
     }
     // A task that was moved while it ran may have left an idle PU.
     fill_emptied(parts);
     if parts.timers.take_change() {
-        (0..parts.pus.domains().all.len()).for_each(|domain| schedule(parts, domain, settings));
+        (0..parts.pus.domains.all.len()).for_each(|domain| schedule(parts, domain, settings));
     }
 }
 
@@ -77,7 +77,7 @@ fn fill(parts: &mut Parts<'_>, pus: &[PuIdx], within: Option<usize>) -> bool {
 fn balance_domain(parts: &mut Parts<'_>, domain: usize, settings: PeriodicBalance) {
     parts.timers.expire(domain);
     if decision(parts).waits_beside_idle(domain) {
-        let pus = parts.pus.domains().all[domain].pus.clone();
+        let pus = parts.pus.domains.all[domain].pus.clone();
         if fill(parts, &pus, Some(domain)) {
             return;
         }
@@ -93,7 +93,7 @@ fn balance_domain(parts: &mut Parts<'_>, domain: usize, settings: PeriodicBalanc
 
 /// Sets the timer of a domain, if there is a reason to balance it.
 fn schedule(parts: &mut Parts<'_>, domain: usize, settings: PeriodicBalance) {
-    match decision(parts).next(domain, settings, parts.events.now()) {
+    match decision(parts).next(domain, settings, parts.events.now) {
         Some(next) => parts.timers.set(domain, next),
         None => parts.timers.clear(domain),
     }

@@ -28,26 +28,26 @@ pub(crate) fn arrive(parts: &mut Parts<'_>, task: TaskNo) {
     if matches!(barrier.wait, BarrierWait::Turns(_)) {
         return hand_on(parts, task);
     }
-    parts.teams.arrive(task);
+    parts.teams[task].arrive();
     if has_come_together(parts, job) {
         meet(parts, job);
     }
     // The last to arrive has opened the barrier, and does not wait.
-    if !parts.teams.waits(task) {
+    if !parts.teams[task].waits {
         return;
     }
     match barrier.wait {
-        BarrierWait::Spin(phase) => parts.tasks[task].course_mut().spin(phase),
+        BarrierWait::Spin(phase) => parts.tasks[task].course.spin(phase),
         BarrierWait::Sleep | BarrierWait::Turns(_) => {
             leave_queue(parts, task);
-            parts.tasks[task].enter(TaskState::Asleep, parts.events.now());
+            parts.tasks[task].enter(TaskState::Asleep, parts.events.now);
         }
     }
 }
 
 /// Opens the barrier of a job if all tasks with work left have arrived.
 pub(crate) fn recheck_barrier(parts: &mut Parts<'_>, job: usize) {
-    let is_waiting = parts.jobs[job].tasks().any(|task| parts.teams.waits(task));
+    let is_waiting = parts.jobs[job].tasks().any(|task| parts.teams[task].waits);
     if is_waiting && has_come_together(parts, job) {
         meet(parts, job);
     }
@@ -65,8 +65,8 @@ fn team<'p>(parts: &'p Parts<'_>, job: usize) -> impl Iterator<Item = TaskNo> + 
 
 /// Whether all tasks with work left wait at the barrier, and none does the serial part.
 fn has_come_together(parts: &Parts<'_>, job: usize) -> bool {
-    let serial = team(parts, job).any(|task| parts.tasks[task].course().is_serial());
-    !serial && team(parts, job).all(|task| parts.teams.waits(task))
+    let serial = team(parts, job).any(|task| parts.tasks[task].course.is_serial());
+    !serial && team(parts, job).all(|task| parts.teams[task].waits)
 }
 
 /// All have arrived: the first task does the job's serial part if any, else all continue.
@@ -76,7 +76,7 @@ fn meet(parts: &mut Parts<'_>, job: usize) {
     match (serial, first) {
         (Some(serial), Some(first)) => {
             end_spin(parts, first);
-            parts.tasks[first].course_mut().begin_serial(serial);
+            parts.tasks[first].course.begin_serial(serial);
             go_on_from_barrier(parts, first);
         }
         _ => release(parts, job),
@@ -86,16 +86,16 @@ fn meet(parts: &mut Parts<'_>, job: usize) {
 /// Lets all tasks at the barrier continue.
 fn release(parts: &mut Parts<'_>, job: usize) {
     for task in team(parts, job).collect::<Vec<_>>() {
-        if parts.teams.go_on(task) {
+        if parts.teams[task].go_on() {
             end_spin(parts, task);
-            parts.tasks[task].course_mut().go_back();
+            parts.tasks[task].course.go_back();
             go_on_from_barrier(parts, task);
         }
     }
 }
 
 fn go_on_from_barrier(parts: &mut Parts<'_>, task: TaskNo) {
-    parts.teams.go_on(task);
+    parts.teams[task].go_on();
     parts.rates.note_change();
     wake(parts, task);
 }

@@ -60,7 +60,7 @@ pub(crate) fn have_fill(parts: &mut Parts<'_>, fillers: &[JobIdx]) {
 /// Makes a task a filler or a normal task. A queued task leaves its queue with the old weight
 /// and comes back with the new: the sums of virtual times are by weight.
 fn set_fills(parts: &mut Parts<'_>, task: TaskNo, fills: bool) {
-    let queued = parts.tasks[task].state() == TaskState::Ready && parts.queues.has(task);
+    let queued = parts.tasks[task].state == TaskState::Ready && parts.queues.has(task);
     if let Some(pu) = parts.queues.pu_of(task).filter(|_| queued) {
         leave_queue(parts, task);
         parts.queues.set_filler(task, fills);

@@ -22,7 +22,7 @@ pub(crate) fn follow(
 ) -> Result<Vec<PagesMoved>, PlanError> {
     // First of all, as it is the only step that can fail.
     let waiting = plan.waiting()?;
-    parts.targets.set(plan, parts.tasks.iter().map(|task| task.id()), &parts.pus);
+    parts.targets.set(plan, parts.tasks.iter().map(|task| task.id), &parts.pus);
     let fillers = fillers(parts, meanwhile, &waiting, plan);
     let stopped: Vec<JobIdx> =
         waiting.into_iter().filter(|job| fillers.binary_search(job).is_err()).collect();
@@ -30,7 +30,7 @@ pub(crate) fn follow(
     stop(parts, &stopped);
     have_fill(parts, &fillers);
     for task in 0..parts.tasks.len() {
-        if !matches!(parts.tasks[task].state(), TaskState::NotCreated | TaskState::Ended) {
+        if !matches!(parts.tasks[task].state, TaskState::NotCreated | TaskState::Ended) {
             set_target(parts, task);
         }
     }
@@ -40,7 +40,7 @@ pub(crate) fn follow(
 
 /// Target of a task, and its placement status.
 pub(crate) fn placement_status(parts: &Parts<'_>, task: TaskNo) -> (Place, PlacementStatus) {
-    if parts.job_of(task).is_stopped() || parts.queues.is_filler(task) {
+    if parts.job_of(task).is_stopped || parts.queues.is_filler(task) {
         return (Place::LeftToKernel, PlacementStatus::Waiting);
     }
     parts.targets.status(task, &parts.pus)

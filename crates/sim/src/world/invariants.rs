@@ -29,7 +29,7 @@ use crate::queues::Queues;
 use crate::scenario::{BarrierWait, JobSpec, Scenario};
 use crate::targets::Targets;
 use crate::task::{SimulatedTask, TaskState};
-use crate::teams::Teams;
+use crate::teams::TeamMember;
 use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_model::Prediction;
 
@@ -50,7 +50,7 @@ pub(crate) struct Step<'w> {
     pub targets: &'w Targets,
     pub tasks: &'w [SimulatedTask],
     pub jobs: &'w [SimulatedJob],
-    pub teams: &'w Teams,
+    pub teams: &'w [TeamMember],
     pub accesses: &'w Accesses,
     /// The prediction, if another than in the step before.
     pub new: Option<&'w Prediction>,
@@ -120,7 +120,7 @@ impl Checker {
         }
         for on in step.on {
             self.running(step, on).map_err(|what| {
-                let id = step.tasks[on.task].id();
+                let id = step.tasks[on.task].id;
                 format!("task {id} on {} at {}: {what}", on.pu, step.from)
             })?;
         }
@@ -147,24 +147,24 @@ impl Checker {
         if !self.usable[on.pu.idx()] || !step.targets.may_be_on(on.task, on.pu) {
             return Err("runs where it may not");
         }
-        if step.jobs[task.job()].is_stopped() {
+        if step.jobs[task.job()].is_stopped {
             return Err("runs while its job is stopped");
         }
-        if task.state() != TaskState::Ready || step.queues.running(on.pu) != Some(on.task) {
+        if task.state != TaskState::Ready || step.queues.running(on.pu) != Some(on.task) {
             return Err("runs, but not by its queue");
         }
         let time = step.to - step.from;
         self.ran[on.task] += time;
-        if !task.course().spins() {
+        if !task.course.spins() {
             self.most_instructions[on.task] += on.pace.speed * time.as_secs_f64();
         }
         // An upper bound: a task with cold caches makes no progress at first.
         let most = self.most_instructions[on.task];
-        if task.total().ran != self.ran[on.task] {
+        if task.total.ran != self.ran[on.task] {
             return Err("has run for another time than was counted");
         }
         // One instruction for rounding, beside the relative error of long sums.
-        if task.total().instructions > most * (1.0 + NEAR) + 1.0 {
+        if task.total.instructions > most * (1.0 + NEAR) + 1.0 {
             return Err("has done more than its speed allows");
         }
         Ok(())
@@ -173,21 +173,21 @@ impl Checker {
     /// Checks rules 8 and 9 at the end; `complete` if all jobs did their work.
     pub fn end(&self, tasks: &[SimulatedTask], complete: bool) -> Result<(), Broken> {
         for task in tasks {
-            let Some((created, ended)) = task.created().zip(task.ended()) else { continue };
-            let total = task.total();
+            let Some((created, ended)) = task.created.zip(task.ended) else { continue };
+            let total = task.total;
             let known = total.ran + total.waited + total.stopped + total.slept;
             if known != ended - created {
                 let life = ended - created;
                 return Err(format!(
                     "task {} lived {life}, but {known} are accounted for",
-                    task.id()
+                    task.id
                 ));
             }
             let did = total.instructions;
-            let work = task.course().work() + task.course().extra();
-            let done = complete && task.state() == TaskState::Ended;
+            let work = task.course.work + task.course.extra;
+            let done = complete && task.state == TaskState::Ended;
             if done && did < work * (1.0 - NEAR) - 1.0 {
-                return Err(format!("task {} did {did} of {work} instructions", task.id()));
+                return Err(format!("task {} did {did} of {work} instructions", task.id));
             }
         }
         Ok(())
@@ -225,16 +225,16 @@ fn meets(job: &JobSpec) -> bool {
 fn barrier(step: &Step<'_>, job: usize) -> Result<(), Broken> {
     let tasks = step.jobs[job].tasks().map(|no| (no, &step.tasks[no]));
     let team = tasks.filter(|(_, task)| task.has_work());
-    let least = team.clone().map(|(no, _)| step.teams.arrived(no)).min();
-    let serial = team.clone().filter(|(_, task)| task.course().is_serial()).count();
+    let least = team.clone().map(|(no, _)| step.teams[no].arrived).min();
+    let serial = team.clone().filter(|(_, task)| task.course.is_serial()).count();
     for (no, task) in team {
-        let ahead = Some(step.teams.arrived(no)) != least || serial > 0;
-        let waits = step.teams.waits(no);
-        let goes_on = !waits && !task.course().is_serial();
-        let works = waits && task.state() == TaskState::Ready && !task.course().spins();
+        let ahead = Some(step.teams[no].arrived) != least || serial > 0;
+        let waits = step.teams[no].waits;
+        let goes_on = !waits && !task.course.is_serial();
+        let works = waits && task.state == TaskState::Ready && !task.course.spins();
         if (goes_on && ahead) || works || serial > 1 {
             let at = step.from;
-            return Err(format!("task {} passes a barrier too early, at {at}", task.id()));
+            return Err(format!("task {} passes a barrier too early, at {at}", task.id));
         }
     }
     Ok(())
@@ -243,7 +243,7 @@ fn barrier(step: &Step<'_>, job: usize) -> Result<(), Broken> {
 /// Checks rules 6 and 7 for a new prediction.
 fn rates(step: &Step<'_>, new: &Prediction) -> Result<(), Broken> {
     for on in step.on {
-        let id = step.tasks[on.task].id();
+        let id = step.tasks[on.task].id;
         let pages = step.accesses.pages(on.task);
         let sum: f64 = pages.iter().sum();
         let speed = on.pace.speed;
@@ -292,7 +292,7 @@ mod tests {
         let time = Nanos::from_millis(1);
         let World { parts, running, checker, .. } = &mut world;
         running.pass(time, &mut parts.tasks, &mut parts.queues);
-        let mut on = running.all().to_vec();
+        let mut on = running.on.to_vec();
         tamper(&mut Tampered { parts, on: &mut on, checker });
         let step = Step {
             from: parts.now(),
@@ -322,14 +322,14 @@ mod tests {
 
     #[test]
     fn every_broken_rule_is_noticed() {
-        refused("expected a step from", |it| it.parts.events.pass_to(Nanos::from_millis(11)));
+        refused("expected a step from", |it| it.parts.events.now = Nanos::from_millis(11));
         refused("runs twice", |it| it.on[1].task = it.on[0].task);
         refused("runs where it may not", |it| {
             let Parts { pus, targets, tasks, .. } = &mut *it.parts;
             let other = pus.iter().find(|other| *other != it.on[0].pu).unwrap();
             let fill = DefaultPlacement::FillInOrder { pus: vec![pus.os(other)] };
             let plan = Plan { default_placement: fill, ..Plan::default() };
-            targets.set(&plan, tasks.iter().map(SimulatedTask::id), pus);
+            targets.set(&plan, tasks.iter().map(|task| task.id), pus);
             let facts = Facts { is_stopped: false, stays_on: None };
             targets.update(it.on[0].task, facts, pus, |_| true);
         });
@@ -337,8 +337,8 @@ mod tests {
             it.checker.events.push((Nanos::from_millis(9), it.on[0].pu, false));
         });
         refused("its job is stopped", |it| assert!(it.parts.jobs[0].stop()));
-        refused("passes a barrier too early", |it| it.parts.teams.arrive(1));
-        refused("passes a barrier too early", |it| it.parts.teams.wait(1));
+        refused("passes a barrier too early", |it| it.parts.teams[1].arrive());
+        refused("passes a barrier too early", |it| it.parts.teams[1].waits = true);
         refused("but not by its queue", |it| {
             it.parts.tasks[it.on[0].task].enter(TaskState::Asleep, Nanos::from_millis(10));
         });
@@ -361,7 +361,7 @@ mod tests {
             let Parts { memory, accesses, .. } = &mut *it.parts;
             let task = it.on[0].task;
             let region = accesses.own_region(task).unwrap();
-            memory.put(region, &[0.5; 8]);
+            memory[region].put(&[0.5; 8]);
             accesses.update(task, 0, memory);
         });
         refused("controllers", |it| it.parts.rates.now_mut().controllers[0] = 1.1);

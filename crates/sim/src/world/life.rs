@@ -12,30 +12,30 @@ use colocate_machine::Nanos;
 /// Puts a task to sleep for a time.
 pub(crate) fn sleep(parts: &mut Parts<'_>, task: TaskNo, time: Nanos) {
     leave_queue(parts, task);
-    parts.tasks[task].enter(TaskState::Asleep, parts.events.now());
-    parts.events.wake_at(parts.events.now() + time, task);
+    parts.tasks[task].enter(TaskState::Asleep, parts.events.now);
+    parts.events.wake_at(parts.events.now + time, task);
 }
 
 /// Creates a task; holds the task if its job is stopped.
 pub(crate) fn create(parts: &mut Parts<'_>, no: TaskNo) {
-    if parts.tasks[no].state() != TaskState::NotCreated {
+    if parts.tasks[no].state != TaskState::NotCreated {
         return;
     }
     let job = parts.tasks[no].job();
     // A job that arrives while it has to wait is launched all the same, and stopped before it
     // runs.
-    if parts.job_of(no).is_stopped() && no != parts.jobs[job].first() {
-        parts.jobs[job].hold_creation(no);
+    if parts.job_of(no).is_stopped && no != parts.jobs[job].first() {
+        parts.jobs[job].held_creations.push(no);
         return;
     }
-    parts.jobs[job].launch(parts.events.now());
+    parts.jobs[job].launch(parts.events.now);
     // A new task has no lag.
     parts.queues.forget_lag(no);
-    if parts.job_of(no).is_stopped() {
+    if parts.job_of(no).is_stopped {
         hold(parts, no);
         return;
     }
-    parts.tasks[no].enter(TaskState::Ready, parts.events.now());
+    parts.tasks[no].enter(TaskState::Ready, parts.events.now);
     set_target(parts, no);
     begin(parts, no);
     await_turn(parts, no);
@@ -44,9 +44,9 @@ pub(crate) fn create(parts: &mut Parts<'_>, no: TaskNo) {
 /// Ends a task's work of this run; the last task of a job ends or relaunches the job.
 pub(crate) fn finish(parts: &mut Parts<'_>, task: TaskNo) {
     leave_queue(parts, task);
-    parts.tasks[task].enter(TaskState::Done, parts.events.now());
+    parts.tasks[task].enter(TaskState::Done, parts.events.now);
     let job = parts.tasks[task].job();
-    let ends_run = parts.jobs[job].finish_task(parts.events.now());
+    let ends_run = parts.jobs[job].finish_task(parts.events.now);
     hand_on_all(parts, task);
     if parts.scenario.method == Method::Leave {
         end_task(parts, task);
@@ -64,7 +64,7 @@ pub(crate) fn finish(parts: &mut Parts<'_>, task: TaskNo) {
         Method::Restart => relaunch(parts, job),
     }
     if all_done {
-        parts.ends.end();
+        parts.ends.is_over = true;
     }
 }
 
@@ -72,12 +72,12 @@ pub(crate) fn finish(parts: &mut Parts<'_>, task: TaskNo) {
 /// with the virtual time of their PU's queue: without the delay the next run of a shorter job
 /// could go first again, for ever.
 fn relaunch(parts: &mut Parts<'_>, job: usize) {
-    let at = parts.jobs[job].relaunch(parts.events.now(), parts.scenario.kernel.slice);
+    let at = parts.jobs[job].relaunch(parts.events.now, parts.scenario.kernel.slice);
     begin_turns(parts, job);
     for no in parts.jobs[job].tasks() {
         let thread = no - parts.jobs[job].first();
-        parts.tasks[no].course_mut().restart();
-        parts.tasks[no].enter(TaskState::NotCreated, parts.events.now());
+        parts.tasks[no].course.restart();
+        parts.tasks[no].enter(TaskState::NotCreated, parts.events.now);
         let created = at + parts.scenario.jobs[job].threads[thread].born;
         parts.events.create_at(created, no);
     }
@@ -85,12 +85,12 @@ fn relaunch(parts: &mut Parts<'_>, job: usize) {
 
 /// Ends a task for good.
 fn end_task(parts: &mut Parts<'_>, task: TaskNo) {
-    match parts.tasks[task].state() {
+    match parts.tasks[task].state {
         TaskState::Ended => return,
         TaskState::Ready => leave_queue(parts, task),
         _ => {}
     }
-    parts.tasks[task].enter(TaskState::Ended, parts.events.now());
+    parts.tasks[task].enter(TaskState::Ended, parts.events.now);
 }
 
 /// Ends a job with all its tasks, with this exit status.
@@ -100,8 +100,8 @@ fn end_job(parts: &mut Parts<'_>, job: usize, status: i32) {
     }
     parts.jobs[job].tasks().for_each(|task| end_task(parts, task));
     let tasks = parts.tasks[parts.jobs[job].tasks()].iter();
-    let cpu_time = tasks.fold(Nanos::ZERO, |sum, task| sum + task.total().ran);
-    parts.ends.end_job(job, parts.events.now(), status, cpu_time);
+    let cpu_time = tasks.fold(Nanos::ZERO, |sum, task| sum + task.total.ran);
+    parts.ends.end_job(job, parts.events.now, status, cpu_time);
 }
 
 /// Kills all remaining jobs, as `timeout -s KILL` would.
@@ -109,5 +109,5 @@ pub(crate) fn give_up(parts: &mut Parts<'_>) {
     // Exit status of a shell for a process ended by signal 9.
     const KILLED: i32 = 128 + 9;
     (0..parts.jobs.len()).for_each(|job| end_job(parts, job, KILLED));
-    parts.ends.end();
+    parts.ends.is_over = true;
 }

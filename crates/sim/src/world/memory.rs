@@ -18,11 +18,12 @@ pub(crate) fn touch_pages(parts: &mut Parts<'_>, no: TaskNo, pu: PuIdx) {
     let job = parts.tasks[no].job();
     // A first thread begins a new run of its job, whose memory is new.
     if no == parts.jobs[job].first() {
-        parts.memory.begin_run(job);
+        let of_job = parts.memory.iter_mut().filter(|region| region.job == job);
+        of_job.for_each(|region| region.is_touched = false);
     }
     if let Some(own) = parts.accesses.own_region(no) {
         let shares = first_place(parts, own, no, pu);
-        parts.memory.put(own, &shares);
+        parts.memory[own].put(&shares);
     }
     use_memory(parts, no);
 }
@@ -30,7 +31,7 @@ pub(crate) fn touch_pages(parts: &mut Parts<'_>, no: TaskNo, pu: PuIdx) {
 /// Share on each node of a region first touched by a task on a PU.
 fn first_place(parts: &Parts<'_>, region: usize, no: TaskNo, pu: PuIdx) -> Vec<f64> {
     let first = parts.job_of(no).first();
-    let node = match parts.memory.of(region).pages {
+    let node = match parts.memory[region].pages {
         Pages::FirstTouch => parts.platform.node_of(pu),
         Pages::FirstThread => parts.node_of(first),
         Pages::Interleaved => return everywhere(parts.machine()),
@@ -55,10 +56,11 @@ fn everywhere(machine: &Machine) -> Vec<f64> {
 pub(crate) fn use_memory(parts: &mut Parts<'_>, no: TaskNo) {
     let Some(pu) = parts.queues.pu_of(no) else { return };
     for (region, how) in parts.accesses.fetches(no, parts.stretch(no)) {
-        if !parts.memory.of(region).is_touched {
+        if !parts.memory[region].is_touched {
             let shares = first_place(parts, region, no, pu);
-            parts.memory.put(region, &shares);
-            parts.memory.forget_scans(region);
+            parts.memory[region].put(&shares);
+            // The next scan is its first.
+            parts.memory[region].scanned_from = None;
         }
         fetch(parts, no, region, how);
     }
@@ -75,7 +77,7 @@ fn fetch(parts: &mut Parts<'_>, no: TaskNo, region: usize, how: Fetch) {
         stay(parts, no);
     }
     let Some(node) = parts.node_of(no) else { return };
-    let bytes = move_region(parts, region, 0..parts.memory.of(region).groups.len(), node, 0.0);
+    let bytes = move_region(parts, region, 0..parts.memory[region].groups.len(), node, 0.0);
     charge_copies(parts, no, bytes);
 }
 
@@ -95,7 +97,7 @@ fn stay(parts: &mut Parts<'_>, no: TaskNo) {
 /// Whether fewer living tasks stay on a node than its PUs.
 fn has_room(parts: &Parts<'_>, node: usize) -> bool {
     let stay = (0..parts.tasks.len()).filter(|&task| {
-        parts.accesses.stays_on(task) == Some(node) && parts.tasks[task].ended().is_none()
+        parts.accesses.stays_on(task) == Some(node) && parts.tasks[task].ended.is_none()
     });
     stay.count() < parts.platform.home_pus(node).count()
 }
@@ -115,8 +117,8 @@ pub(crate) fn move_region(
     node: usize,
     stays: f64,
 ) -> f64 {
-    let moved = parts.memory.bring(region, groups, node, stays);
-    for user in parts.memory.of(region).users.clone() {
+    let moved = parts.memory[region].bring(groups, node, stays);
+    for user in parts.memory[region].users.clone() {
         refresh_pages(parts, user);
     }
     moved

@@ -13,7 +13,7 @@ pub(crate) const NEAR: f64 = 1e-3;
 pub(crate) fn join_queue(parts: &mut Parts<'_>, task: TaskNo, pu: PuIdx) {
     note_move(parts, task, pu);
     parts.queues.enqueue(task, pu);
-    parts.tasks[task].begin_wait(parts.events.now());
+    parts.tasks[task].begin_wait(parts.events.now);
     parts.timers.note_change();
     watch_pages(parts, task);
 }
@@ -29,7 +29,7 @@ pub(crate) fn leave_queue(parts: &mut Parts<'_>, task: TaskNo) {
     if ran {
         parts.rates.note_change();
     } else {
-        parts.tasks[task].end_wait(parts.events.now());
+        parts.tasks[task].end_wait(parts.events.now);
     }
     parts.timers.note_change();
 }
@@ -51,9 +51,9 @@ fn note_move(parts: &mut Parts<'_>, task: TaskNo, to: PuIdx) {
         return;
     }
     let of_task = &mut parts.tasks[task];
-    let demand = parts.demands.of(of_task.course().phase(), parts.platform.kind_of(to));
+    let demand = parts.demands.of(of_task.course.phase(), parts.platform.kind_of(to));
     let pages = parts.accesses.pages(task);
-    let seat = PlacedTask { pu: to, demand, pages, space: of_task.id().job.0 };
+    let seat = PlacedTask { pu: to, demand, pages, space: of_task.id.job.0 };
     let occupancy = parts.rates.occupancy(task);
     let left = left.unwrap_or_default();
     let cold = parts.platform.model().refill(&seat, from, occupancy, &left, parts.rates.now());
@@ -63,7 +63,7 @@ fn note_move(parts: &mut Parts<'_>, task: TaskNo, to: PuIdx) {
 /// Sets the next NUMA balancing scan of a task's memory.
 pub(crate) fn watch_pages(parts: &mut Parts<'_>, task: TaskNo) {
     let far = parts.accesses.far_share(task, parts.node_of(task));
-    parts.scans.set(task, far > NEAR, parts.events.now());
+    parts.scans.set(task, far > NEAR, parts.events.now);
 }
 
 /// Pins a task to its target, or unpins the task.
@@ -74,14 +74,14 @@ pub(crate) fn set_target(parts: &mut Parts<'_>, task: TaskNo) {
         parts.timers.note_change();
     }
     // A task that is being created is on no queue yet; its creation puts it on one.
-    if tasks[task].state() == TaskState::Ready && parts.queues.has(task) {
+    if tasks[task].state == TaskState::Ready && parts.queues.has(task) {
         let Some(pu) = parts.queues.pu_of(task) else { return };
         migrate(parts, task, allowed_near(parts, task, pu));
     }
 }
 
 fn facts(parts: &Parts<'_>, task: TaskNo) -> Facts {
-    let is_stopped = parts.job_of(task).is_stopped();
+    let is_stopped = parts.job_of(task).is_stopped;
     Facts { is_stopped, stays_on: parts.accesses.stays_on(task) }
 }
 

@@ -30,15 +30,15 @@ use colocate_machine::{NodeIdx, PuIdx};
 /// Runs NUMA balancing for every task whose scan is due.
 pub(crate) fn scan_pages(parts: &mut Parts<'_>) {
     let Some(settings) = parts.scenario.kernel.numa_balancing else { return };
-    if parts.scans.next() > parts.events.now() {
+    if parts.scans.next > parts.events.now {
         return;
     }
     for task in 0..parts.tasks.len() {
-        if !parts.scans.is_due(task, parts.events.now()) {
+        if !parts.scans.is_due(task, parts.events.now) {
             continue;
         }
         // A task that is not ready is scanned again from its next arrival on a queue.
-        if parts.tasks[task].state() != TaskState::Ready {
+        if parts.tasks[task].state != TaskState::Ready {
             parts.scans.clear(task);
             continue;
         }
@@ -53,7 +53,7 @@ pub(crate) fn scan_pages(parts: &mut Parts<'_>) {
 
 /// Whether a task is on a queue and may be put on any PU.
 fn is_free(parts: &Parts<'_>, task: TaskNo) -> bool {
-    parts.tasks[task].state() == TaskState::Ready && parts.targets.is_unbound(task)
+    parts.tasks[task].state == TaskState::Ready && parts.targets.is_unbound(task)
 }
 
 /// Moves a task to the node with most of its memory. Whether a move was possible.
@@ -91,7 +91,7 @@ fn better_node(parts: &Parts<'_>, task: TaskNo) -> Option<(usize, usize)> {
 fn stays_balanced(loads: Loads<'_>, from: usize, to: usize) -> bool {
     let left = node_load(loads, from) - 1;
     let come = node_load(loads, to) + 1;
-    let domains = loads.pus().domains();
+    let domains = &loads.pus.domains;
     let both = home_pus(loads, to).next().and_then(|pu| {
         let mut over = domains.over[pu.idx()].iter().map(|&domain| &domains.all[domain]);
         over.find(|domain| home_pus(loads, from).any(|pu| domain.pus.contains(&pu)))
@@ -101,7 +101,7 @@ fn stays_balanced(loads: Loads<'_>, from: usize, to: usize) -> bool {
 
 /// Tasks on the queues of a node's PUs.
 fn node_load(loads: Loads<'_>, node: usize) -> usize {
-    home_pus(loads, node).map(|pu| loads.queues().load(pu)).sum()
+    home_pus(loads, node).map(|pu| loads.queues.load(pu)).sum()
 }
 
 /// PUs at home in a node.
@@ -112,10 +112,10 @@ fn home_pus(loads: Loads<'_>, node: usize) -> impl Iterator<Item = PuIdx> {
 /// An idle PU of a node, on the least loaded core; `None` if none is idle.
 fn idle_pu(loads: Loads<'_>, node: usize) -> Option<PuIdx> {
     let machine = loads.machine();
-    let idle = home_pus(loads, node).filter(|pu| loads.pus().has(*pu) && loads.is_empty(*pu));
+    let idle = home_pus(loads, node).filter(|pu| loads.pus.has(*pu) && loads.is_empty(*pu));
     idle.min_by_key(|pu| {
         let core = &machine.cores[machine.core_of(*pu).idx()];
-        core.pus.iter().map(|pu| loads.queues().load(*pu)).sum::<usize>()
+        core.pus.iter().map(|pu| loads.queues.load(*pu)).sum::<usize>()
     })
 }
 
@@ -144,17 +144,17 @@ fn fetch_pages(
     let Some(node) = parts.node_of(no) else { return };
     let scan = scan.0 as f64;
     let regions = parts.accesses.regions(no, parts.stretch(no));
-    let resident: f64 = regions.iter().map(|&region| parts.memory.of(region).bytes).sum();
+    let resident: f64 = regions.iter().map(|&region| parts.memory[region].bytes).sum();
     let part = if resident > 0.0 { (scan / resident).min(1.0) } else { 1.0 };
     parts.tasks[no].delay((part * resident) / PAGE * fault.as_secs_f64());
     for region in regions {
-        if !parts.memory.scan(region, node) {
+        if !parts.memory[region].scan(node) {
             continue;
         }
-        let far = 1.0 - parts.memory.of(region).on(node);
+        let far = 1.0 - parts.memory[region].on(node);
         // A remainder too small to count as far comes along; else scans would never end.
         let stays = if far * (1.0 - part) < NEAR { 0.0 } else { 1.0 - part };
-        let groups = 0..parts.memory.of(region).groups.len();
+        let groups = 0..parts.memory[region].groups.len();
         let moved = move_region(parts, region, groups, node, stays);
         charge_copies(parts, no, moved);
     }

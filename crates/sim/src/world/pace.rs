@@ -12,20 +12,21 @@ use colocate_model::TaskRate;
 
 /// Ends the phases that are over, and with them tasks and jobs.
 pub(crate) fn end_phases(parts: &mut Parts<'_>, running: &mut Running) {
-    for place in 0..running.all().len() {
-        let OnPu { task, pu, until, .. } = running.all()[place];
+    for place in 0..running.on.len() {
+        let OnPu { task, pu, until, .. } = running.on[place];
         // A thread whose slice is over must not keep a phase that is done: with a grain longer
         // than slices it would never run at that phase's end.
         let slice_end = parts.queues.slice_end(pu);
         let leaves =
             parts.scenario.grain > Nanos::ZERO && slice_end.is_some_and(|end| end <= parts.now());
-        if until > parts.now() && !(leaves && parts.tasks[task].course().is_due()) {
+        if until > parts.now() && !(leaves && parts.tasks[task].course.is_due()) {
             continue;
         }
-        running.end_phase(place);
+        // Its next end is predicted anew.
+        running.on[place].until = Nanos(u64::MAX);
         parts.rates.note_change();
-        while parts.tasks[task].state() == TaskState::Ready && parts.tasks[task].course().is_due() {
-            match parts.tasks[task].course_mut().next() {
+        while parts.tasks[task].state == TaskState::Ready && parts.tasks[task].course.is_due() {
+            match parts.tasks[task].course.next() {
                 SegmentEnd::Phase => {}
                 SegmentEnd::Sleep(time) => sleep(parts, task, time),
                 SegmentEnd::Barrier => arrive(parts, task),
@@ -42,7 +43,7 @@ pub(crate) fn end_phases(parts: &mut Parts<'_>, running: &mut Running) {
 
 /// Predicts the rates anew, if another set of tasks runs.
 pub(crate) fn refresh(parts: &mut Parts<'_>, running: &mut Running) {
-    if !parts.rates.is_stale() {
+    if !parts.rates.is_stale {
         return;
     }
     count(parts, running);
@@ -53,12 +54,12 @@ pub(crate) fn refresh(parts: &mut Parts<'_>, running: &mut Running) {
     let prediction = parts.rates.predict(platform, demands, &parts.tasks, accesses, &tasks);
     parts.pollution.set_rates(&tasks, &prediction);
     let on = tasks.iter().zip(&prediction.tasks);
-    running.set(on.map(|(&(task, pu), rate)| on_pu(parts, task, pu, rate)).collect());
+    running.on = on.map(|(&(task, pu), rate)| on_pu(parts, task, pu, rate)).collect();
 }
 
 /// A running task at these rates.
 fn on_pu(parts: &Parts<'_>, task: TaskNo, pu: PuIdx, rate: &TaskRate) -> OnPu {
-    let phase = parts.tasks[task].course().phase();
+    let phase = parts.tasks[task].course.phase();
     let pace = Pace {
         speed: rate.instructions_per_second,
         alone: parts.demands.alone(phase),

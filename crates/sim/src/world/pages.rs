@@ -3,9 +3,8 @@
 //! Addresses are those of [`Accesses::page_groups`](crate::accesses::Accesses::page_groups). Copying takes the programs no time, as another
 //! thread does it.
 
-use crate::memory::MemoryRegions;
 use crate::parts::Parts;
-use crate::region::MemoryRegion;
+use crate::region::{MemoryRegion, groups_in};
 use crate::world::memory::move_region;
 use colocate_evidence::PagesMoved;
 use colocate_machine::Bytes;
@@ -38,13 +37,13 @@ fn carry_out(parts: &mut Parts<'_>, order: &PageMove) -> Result<PagesMoved, Stri
     let mut budget = order.budget.0 as f64;
     let mut left = 0.0;
     for (region, groups) in ordered(&parts.memory, order)? {
-        let far = parts.memory.far_bytes(region, groups.clone(), node);
+        let far = parts.memory[region].far_bytes(groups.clone(), node);
         let moves = far.min(budget);
         budget -= moves;
         left = left + far - moves;
         if moves > 0.0 {
             // Moved bytes are counted once, at the first user.
-            let user = parts.memory.of(region).users[0];
+            let user = parts.memory[region].users[0];
             move_region(parts, region, groups, node, 1.0 - moves / far);
             parts.tasks[user].count_pages(moves);
         }
@@ -64,19 +63,21 @@ fn carry_out(parts: &mut Parts<'_>, order: &PageMove) -> Result<PagesMoved, Stri
 ///
 /// # Errors
 /// A line, if none of the ordered ranges is memory of the job.
-fn ordered(memory: &MemoryRegions, order: &PageMove) -> Result<Vec<(usize, Range<usize>)>, String> {
+fn ordered(
+    memory: &[MemoryRegion],
+    order: &PageMove,
+) -> Result<Vec<(usize, Range<usize>)>, String> {
     let job = order.job.0 as usize;
     if !order.ranges.is_empty() {
-        let found = order.ranges.iter().filter_map(|range| memory.groups_in(*range));
-        let found: Vec<_> =
-            found.filter(|(region, _)| is_movable(memory.of(*region), job)).collect();
+        let found = order.ranges.iter().filter_map(|range| groups_in(memory, *range));
+        let found: Vec<_> = found.filter(|(region, _)| is_movable(&memory[*region], job)).collect();
         return if found.is_empty() {
             Err("expected memory that the job has, found none".to_owned())
         } else {
             Ok(found)
         };
     }
-    let all = memory.iter().filter(|(_, region)| is_movable(region, job));
+    let all = memory.iter().enumerate().filter(|(_, region)| is_movable(region, job));
     Ok(all.map(|(place, region)| (place, 0..region.groups.len())).collect())
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn stop(parts: &mut Parts<'_>, jobs: &[JobIdx]) {
         parts.pollution.begin();
         parts.rates.note_change();
         for task in parts.jobs[job].tasks() {
-            if parts.tasks[task].state() == TaskState::Ready {
+            if parts.tasks[task].state == TaskState::Ready {
                 leave_queue(parts, task);
                 hold(parts, task);
             }
@@ -42,13 +42,13 @@ pub(crate) fn let_go(parts: &mut Parts<'_>, stopped: &[JobIdx]) {
             continue;
         }
         for task in parts.jobs[job].tasks() {
-            if parts.tasks[task].state() == TaskState::Stopped {
+            if parts.tasks[task].state == TaskState::Stopped {
                 set_target(parts, task);
                 go_on(parts, task);
             }
         }
-        let held = parts.jobs[job].take_held();
-        let now = parts.events.now();
+        let held = std::mem::take(&mut parts.jobs[job].held_creations);
+        let now = parts.events.now;
         held.into_iter().for_each(|task| parts.events.create_at(now, task));
     }
 }

@@ -1,6 +1,5 @@
 //! The outcome of a simulation so far.
 
-use crate::job::SimulatedJob;
 use crate::outcome::{JobOutcome, Outcome, TaskOutcome};
 use crate::parts::Parts;
 use crate::tally::SimulationSums;
@@ -10,16 +9,16 @@ use colocate_machine::Nanos;
 /// Outcome until now; times alone are not filled in.
 pub(crate) fn outcome(parts: &Parts<'_>, tally: &SimulationSums) -> Outcome {
     let Parts { platform, scenario, .. } = parts;
-    let started = parts.jobs.iter().filter_map(SimulatedJob::launched).min();
+    let started = parts.jobs.iter().filter_map(|job| job.launched).min();
     let seconds = (parts.now() - started.unwrap_or_default()).as_secs_f64();
     let jobs = parts.jobs.iter().zip(&scenario.jobs).map(|(job, spec)| JobOutcome {
         name: spec.name.clone(),
-        launched: job.launched(),
-        done: job.done(),
-        runs: job.runs(),
+        launched: job.launched,
+        done: job.done,
+        runs: job.runs,
         alone: None,
     });
-    let created = parts.tasks.iter().filter(|task| task.created().is_some());
+    let created = parts.tasks.iter().filter(|task| task.created.is_some());
     Outcome {
         machine: platform.machine().name.clone(),
         scenario: scenario.name.clone(),
@@ -29,19 +28,19 @@ pub(crate) fn outcome(parts: &Parts<'_>, tally: &SimulationSums) -> Outcome {
         complete: parts.is_complete(),
         jobs: jobs.collect(),
         tasks: created.map(|task| task_outcome(task, parts.now())).collect(),
-        together: tally.together().clone(),
+        together: tally.together.clone(),
         used: tally.used(platform, &parts.demands, seconds),
-        spans: tally.spans().to_vec(),
+        spans: tally.spans.clone(),
     }
 }
 
 fn task_outcome(task: &SimulatedTask, now: Nanos) -> TaskOutcome {
-    let total = task.total();
+    let total = task.total;
     TaskOutcome {
-        id: task.id(),
-        name: task.name().to_owned(),
-        created: task.created().unwrap_or(now),
-        ended: task.ended().unwrap_or(now),
+        id: task.id,
+        name: task.name.to_owned(),
+        created: task.created.unwrap_or(now),
+        ended: task.ended.unwrap_or(now),
         ran: total.ran,
         spun: total.spun,
         // Only schedulers get the two apart; see `super::stop`.

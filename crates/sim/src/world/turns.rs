@@ -28,17 +28,18 @@ pub(crate) fn begin_turns(parts: &mut Parts<'_>, job: usize) {
     let turns = parts.turns(job).unwrap_or(0);
     let threads = u32::try_from(parts.jobs[job].tasks().len()).unwrap_or(u32::MAX);
     for (order, task) in (0..).zip(parts.jobs[job].tasks()) {
-        parts.teams.begin(task, turns / threads + u32::from(order < turns % threads));
+        parts.teams[task].arrived = 0;
+        parts.teams[task].turns = turns / threads + u32::from(order < turns % threads);
     }
 }
 
 /// Puts a task without a turn to sleep, where threads take turns.
 pub(crate) fn await_turn(parts: &mut Parts<'_>, task: TaskNo) {
     let takes_turns = parts.turns(parts.tasks[task].job()).is_some();
-    if takes_turns && parts.teams.turns(task) == 0 {
+    if takes_turns && parts.teams[task].turns == 0 {
         leave_queue(parts, task);
-        parts.teams.wait(task);
-        parts.tasks[task].enter(TaskState::Asleep, parts.events.now());
+        parts.teams[task].waits = true;
+        parts.tasks[task].enter(TaskState::Asleep, parts.events.now);
     }
 }
 
@@ -53,17 +54,18 @@ pub(crate) fn hand_on(parts: &mut Parts<'_>, task: TaskNo) {
 
 /// Passes all turns to the next thread: the task has done all its work.
 pub(crate) fn hand_on_all(parts: &mut Parts<'_>, task: TaskNo) {
-    let turns = parts.teams.turns(task);
+    let turns = parts.teams[task].turns;
     hand_on_turns(parts, task, turns);
 }
 
 /// Passes turns to the next thread, and wakes a waiting thread.
 fn hand_on_turns(parts: &mut Parts<'_>, task: TaskNo, turns: u32) {
     let Some(next) = next_in_turn(parts, task) else { return };
-    parts.teams.pass(task, next, turns);
-    if turns > 0 && parts.teams.go_on(next) {
+    parts.teams[task].turns -= turns;
+    parts.teams[next].turns += turns;
+    if turns > 0 && parts.teams[next].go_on() {
         let on = parts.queues.pu_of(task);
-        parts.wake_ups.begin(next, Woken { by: task, at: parts.events.now(), on });
+        parts.wake_ups.begin(next, Woken { by: task, at: parts.events.now, on });
         parts.rates.note_change();
         wake(parts, next);
     }
@@ -78,7 +80,7 @@ fn next_in_turn(parts: &Parts<'_>, task: TaskNo) -> Option<TaskNo> {
 /// Counts a wake-up, and charges its cost, when the woken task gets a PU.
 pub(crate) fn note_wake_up(parts: &mut Parts<'_>, task: TaskNo, pu: PuIdx) {
     let Some(woken) = parts.wake_ups.take(task) else { return };
-    let waited = parts.events.now() - woken.at;
+    let waited = parts.events.now - woken.at;
     let machine = parts.platform.machine();
     let pair = woken.on.filter(|_| waited == Nanos::ZERO);
     let pair = pair.and_then(|on| PuDistance::of(machine, parts.pus.os(on), parts.pus.os(pu)));

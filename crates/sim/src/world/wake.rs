@@ -9,14 +9,14 @@ use crate::world::moves::{allowed_near, join_queue};
 
 /// Wakes a task, if asleep; holds the task if its job is stopped.
 pub(crate) fn wake(parts: &mut Parts<'_>, task: TaskNo) {
-    if parts.tasks[task].state() != TaskState::Asleep {
+    if parts.tasks[task].state != TaskState::Asleep {
         return;
     }
-    if parts.job_of(task).is_stopped() {
+    if parts.job_of(task).is_stopped {
         hold(parts, task);
         return;
     }
-    parts.tasks[task].enter(TaskState::Ready, parts.events.now());
+    parts.tasks[task].enter(TaskState::Ready, parts.events.now);
     enqueue_woken(parts, task);
 }
 
@@ -48,13 +48,13 @@ pub(crate) fn begin(parts: &mut Parts<'_>, task: TaskNo) {
 
 /// Stops a ready or new task.
 pub(crate) fn hold(parts: &mut Parts<'_>, task: TaskNo) {
-    parts.tasks[task].enter(TaskState::Stopped, parts.events.now());
+    parts.tasks[task].enter(TaskState::Stopped, parts.events.now);
     parts.pollution.stop(task, parts.queues.pu_of(task));
 }
 
 /// Lets a stopped task continue: where it ran, or as a new task.
 pub(crate) fn go_on(parts: &mut Parts<'_>, task: TaskNo) {
-    parts.tasks[task].enter(TaskState::Ready, parts.events.now());
+    parts.tasks[task].enter(TaskState::Ready, parts.events.now);
     if parts.queues.pu_of(task).is_some() {
         enqueue_woken(parts, task);
     } else {
@@ -65,7 +65,7 @@ pub(crate) fn go_on(parts: &mut Parts<'_>, task: TaskNo) {
 /// Ends the spinning of a task. A wait for its PU before this is time waited to spin.
 pub(crate) fn end_spin(parts: &mut Parts<'_>, task: TaskNo) {
     if parts.waits(task) {
-        let now = parts.events.now();
+        let now = parts.events.now;
         parts.tasks[task].end_wait(now);
         parts.tasks[task].begin_wait(now);
     }
