@@ -1,14 +1,12 @@
-//! Evidence of the simulated machine: a file for each source, as in `colocate_observe::sources`.
+//! Evidence of the simulated machine, as in `colocate_observe::sources`.
 //!
-//! Each source has an answer to a request ([`answer`]) and a report of a task ([`report`]).
+//! Each source has an arm in the answer to a request ([`answer`]) and its part of the report of a
+//! task ([`report`]).
 //! Simulated figures cost nothing, so times, counts and stacks are reported whether they were
 //! requested or not.
 
 mod counters;
 pub(crate) mod mix;
-mod run_states;
-mod spinning;
-mod wake_ups;
 
 use crate::parts::Parts;
 use crate::task::TaskNo;
@@ -22,27 +20,44 @@ pub(crate) fn answer(
     hides_spinning: bool,
     request: &Request<'_>,
 ) -> Result<Provider, Refusal> {
-    match request.source {
-        Source::Mix => world.watch_mixes(request.jobs),
-        Source::Spinning => return spinning::answer(hides_spinning),
-        Source::WakeUps => return wake_ups::answer(&world.parts),
-        Source::Sharing => return sharing(),
-        Source::Switches => return switches(),
-        // Counting takes time in each step, so it begins with the first request.
-        Source::Pages => world.parts.accesses.counts = true,
-        Source::Phases => return run_states::at_once(),
-        Source::Counters | Source::Stacks | Source::RunStates => {}
-    }
-    Ok(known())
+    let refused = match request.source {
+        Source::Spinning if hides_spinning => {
+            ("the scenario hides it", "let the scenario show it")
+        }
+        // Threads at barriers are not woken by a thread.
+        Source::WakeUps if !world.parts.takes_turns() => {
+            ("threads of this scenario do not wake each other", "let threads take turns")
+        }
+        Source::Sharing => (
+            "programs that are described by what they demand have no addresses",
+            "`colocate-study replay` simulates recorded accesses",
+        ),
+        Source::Switches => ("voluntary switches are not simulated", "instructions are known"),
+        Source::Phases => {
+            ("simulated quanta are as long as requested", "shorter quanta show it sooner")
+        }
+        source => {
+            match source {
+                Source::Mix => world.watch_mixes(request.jobs),
+                // Counting takes time in each step, so it begins with the first request.
+                Source::Pages => world.parts.accesses.counts = true,
+                _ => {}
+            }
+            let cost = "none".to_owned();
+            return Ok(Provider { name: "simulation", cost, limits: Vec::new() });
+        }
+    };
+    Err(Refusal { why: refused.0.to_owned(), remedy: refused.1 })
 }
 
 /// Adds the reports of all sources to a task.
 pub(crate) fn report(parts: &Parts<'_>, hides_spinning: bool, task: TaskNo, seen: &mut SeenTask) {
     mix::report(parts, task, seen);
     counters::report(parts, task, seen);
-    run_states::report(parts, task, seen);
+    seen.cpu_time = Some(parts.tasks[task].total.ran);
+    seen.waited = Some(parts.waited(task));
     if !hides_spinning {
-        spinning::report(parts, task, seen);
+        seen.spun = Some(parts.spun(task));
     }
 }
 
@@ -55,22 +70,4 @@ pub(crate) fn reports(parts: &Parts<'_>) -> SourceReports {
         sharing: None,
         pages: accesses.counts.then(|| accesses.page_groups(memory, |task| tasks[task].id)),
     }
-}
-
-fn known() -> Provider {
-    Provider { name: "simulation", cost: "none".to_owned(), limits: Vec::new() }
-}
-
-fn sharing() -> Result<Provider, Refusal> {
-    Err(Refusal {
-        why: "programs that are described by what they demand have no addresses".to_owned(),
-        remedy: "`colocate-study replay` simulates recorded accesses",
-    })
-}
-
-fn switches() -> Result<Provider, Refusal> {
-    Err(Refusal {
-        why: "voluntary switches are not simulated".to_owned(),
-        remedy: "instructions are known",
-    })
 }
