@@ -1,75 +1,17 @@
 //! Invariants of every machine, of any origin.
 
 use crate::cpulist::MAX_PU_NR;
-use crate::ids::{CacheIdx, CoreIdx, PuIdx, PuNr};
+use crate::flaw::Flaw;
+use crate::ids::{CacheIdx, CoreIdx, KindIdx, PackageIdx, PuIdx, PuNr};
 use crate::machine::{Cache, CacheKind, Machine};
 use std::collections::BTreeSet;
 use std::fmt::Display;
-use thiserror::Error;
 
 /// Most PUs of a machine: Linux allows 8,192 (`NR_CPUS`).
 pub(crate) const MAX_PUS: usize = MAX_PU_NR as usize + 1;
 
 /// Most NUMA nodes of a machine, as in Linux (`MAX_NUMNODES`).
 pub(crate) const MAX_NODES: usize = 1024;
-
-/// Violation of an invariant of [`Machine`].
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Flaw {
-    /// No PU is online.
-    #[error("expected at least one online CPU, found none")]
-    NoPu,
-    /// More parts than any real machine has.
-    #[error("expected at most {limit} {what}")]
-    TooMany {
-        /// Kind of part, plural.
-        what: &'static str,
-        /// Greatest number allowed.
-        limit: usize,
-    },
-    /// Two PUs have the same kernel number.
-    #[error("expected every CPU once, found cpu{} twice", .0.0)]
-    TwicePu(PuNr),
-    /// The kernel number of a PU is beyond [`MAX_PU_NR`].
-    #[error("expected CPU numbers up to {MAX_PU_NR}, found cpu{}", .0.0)]
-    TooLargePu(PuNr),
-    /// Two nodes have the same kernel number.
-    #[error("expected every NUMA node once, found node{0} twice")]
-    TwiceNode(u32),
-    /// An index points outside its vector.
-    #[error("{owner}: expected {what} below {limit}, found {found}")]
-    OutOfRange {
-        /// Part that holds the index.
-        owner: String,
-        /// Kind of part indexed.
-        what: &'static str,
-        /// Number of parts of the kind.
-        limit: usize,
-        /// Index found.
-        found: u32,
-    },
-    /// Two parts contradict each other on containment, or a part is contained in none.
-    #[error("{owner}: expected {expected}")]
-    Mismatch {
-        /// Part at fault.
-        owner: String,
-        /// Condition violated.
-        expected: &'static str,
-    },
-    /// Two caches share PUs without nesting.
-    #[error("expected caches that nest, found {0} and {1} overlapping")]
-    Overlap(CacheIdx, CacheIdx),
-    /// The distances are not a square matrix over the nodes.
-    #[error("expected {nodes} × {nodes} distances, found a row of {found} in {rows} rows")]
-    Distances {
-        /// Number of nodes.
-        nodes: usize,
-        /// Number of rows.
-        rows: usize,
-        /// Length of the first wrong row.
-        found: usize,
-    },
-}
 
 impl Machine {
     /// Checks the invariants that every reader relies on: at least one PU; unique kernel numbers,
@@ -82,14 +24,10 @@ impl Machine {
     /// The first flaw found.
     pub fn check(&self) -> Result<(), Flaw> {
         if self.pus.is_empty() {
-            return Err(Flaw::NoPu);
+            return flaw("expected at least one online CPU, found none");
         }
-        if self.pus.len() > MAX_PUS {
-            return Err(Flaw::TooMany { what: "CPUs", limit: MAX_PUS });
-        }
-        if self.nodes.len() > MAX_NODES {
-            return Err(Flaw::TooMany { what: "NUMA nodes", limit: MAX_NODES });
-        }
+        at_most(self.pus.len(), "CPUs", MAX_PUS)?;
+        at_most(self.nodes.len(), "NUMA nodes", MAX_NODES)?;
         // Each check relies on the ones before: nodes are indexed only after `check_cores`.
         check_numbers(self)?;
         check_cores(self)?;
@@ -104,15 +42,15 @@ impl Machine {
 fn check_numbers(machine: &Machine) -> Result<(), Flaw> {
     let mut numbers = machine.pus.iter().map(|pu| pu.os).chain(machine.offline.iter().copied());
     if let Some(beyond) = numbers.clone().find(|pu| pu.0 > MAX_PU_NR) {
-        return Err(Flaw::TooLargePu(beyond));
+        return flaw(format!("expected CPU numbers up to {MAX_PU_NR}, found {beyond}"));
     }
     let mut seen = BTreeSet::new();
     if let Some(twice) = numbers.find(|&pu| !seen.insert(pu)) {
-        return Err(Flaw::TwicePu(twice));
+        return Err(pu_twice(twice));
     }
     let mut seen = BTreeSet::new();
     match machine.nodes.iter().find(|node| !seen.insert(node.os)) {
-        Some(node) => Err(Flaw::TwiceNode(node.os.0)),
+        Some(node) => flaw(format!("expected every NUMA node once, found {} twice", node.os)),
         None => Ok(()),
     }
 }
@@ -132,13 +70,14 @@ fn check_cores(machine: &Machine) -> Result<(), Flaw> {
             pu.idx() == next - 1 && machine.pus.get(pu.idx()).is_some_and(|pu| pu.core == here)
         });
         if core.pus.is_empty() || !follow {
-            let expected = "the next PUs in logical order, at least one, that name this core";
-            return Err(Flaw::Mismatch { owner: here.to_string(), expected });
+            return mismatch(
+                here,
+                "the next PUs in logical order, at least one, that name this core",
+            );
         }
     }
     if next < machine.pus.len() {
-        let expected = "a core that lists it";
-        return Err(Flaw::Mismatch { owner: PuIdx::new(next).to_string(), expected });
+        return mismatch(PuIdx::new(next), "a core that lists it");
     }
     Ok(())
 }
@@ -151,15 +90,17 @@ fn check_packages(machine: &Machine) -> Result<(), Flaw> {
         });
         let is_ascending = package.cores.is_sorted_by(|a, b| a < b);
         if package.cores.is_empty() || !is_ascending || !is_named {
-            let expected = "its cores in logical order, at least one, that name this package";
-            return Err(Flaw::Mismatch { owner: format!("package L#{index}"), expected });
+            return mismatch(
+                PackageIdx::new(index),
+                "its cores in logical order, at least one, that name this package",
+            );
         }
         listed += package.cores.len();
     }
     if listed == machine.cores.len() {
         return Ok(());
     }
-    Err(Flaw::Mismatch { owner: "packages".into(), expected: "every core in one of them" })
+    mismatch("packages", "every core in one of them")
 }
 
 fn check_nodes(machine: &Machine) -> Result<(), Flaw> {
@@ -171,9 +112,7 @@ fn check_nodes(machine: &Machine) -> Result<(), Flaw> {
             core.pus.iter().all(|pu| machine.nodes[node.idx()].pus.binary_search(pu).is_ok())
         });
         if !local {
-            let owner = CoreIdx::new(index).to_string();
-            let expected = "a node that lists its PUs as local";
-            return Err(Flaw::Mismatch { owner, expected });
+            return mismatch(CoreIdx::new(index), "a node that lists its PUs as local");
         }
     }
     Ok(())
@@ -189,12 +128,11 @@ fn check_kinds(machine: &Machine) -> Result<(), Flaw> {
         if !used || !sane {
             let expected =
                 "a core of that kind, a capacity of 1 to 1024 or none, a frequency above 0 or none";
-            return Err(Flaw::Mismatch { owner: format!("kind {index}"), expected });
+            return mismatch(KindIdx::new(index), expected);
         }
     }
     if !machine.kinds.iter().filter_map(|kind| kind.capacity).is_sorted() {
-        let expected = "the slowest first, by their capacities";
-        return Err(Flaw::Mismatch { owner: "kinds".into(), expected });
+        return mismatch("kinds", "the slowest first, by their capacities");
     }
     Ok(())
 }
@@ -212,12 +150,11 @@ fn check_caches(machine: &Machine) -> Result<(), Flaw> {
         {
             let expected =
                 "neighbouring PUs, at least one, a level from 1 and a size above 0 or none";
-            return Err(Flaw::Mismatch { owner: owner.to_string(), expected });
+            return mismatch(owner, expected);
         }
     }
     if !machine.caches.is_sorted_by(|a, b| (a.level, a.pus[0]) <= (b.level, b.pus[0])) {
-        let expected = "nearest level first, logical order within a level";
-        return Err(Flaw::Mismatch { owner: "caches".into(), expected });
+        return mismatch("caches", "nearest level first, logical order within a level");
     }
     // Data and instruction caches are separate trees; unified caches are in both.
     check_nesting(machine, |cache| cache.kind != CacheKind::Instruction)?;
@@ -248,7 +185,9 @@ fn check_nesting(machine: &Machine, counts: impl Fn(&Cache) -> bool) -> Result<(
         if let Some(&(other, above)) = open.last()
             && (span(above).1 < last || above.level <= cache.level)
         {
-            return Err(Flaw::Overlap(other, index));
+            return flaw(format!(
+                "expected caches that nest, found {other} and {index} overlapping"
+            ));
         }
         open.push((index, cache));
     }
@@ -260,11 +199,12 @@ fn check_distances(machine: &Machine) -> Result<(), Flaw> {
     let nodes = machine.nodes.len();
     let rows = distances.rows.len();
     let wrong = distances.rows.iter().map(Vec::len).find(|&found| found != nodes);
-    match wrong {
-        Some(found) => Err(Flaw::Distances { nodes, rows, found }),
-        None if rows != nodes => Err(Flaw::Distances { nodes, rows, found: nodes }),
-        None => Ok(()),
+    if let Some(found) = wrong.or((rows != nodes).then_some(nodes)) {
+        return flaw(format!(
+            "expected {nodes} × {nodes} distances, found a row of {found} in {rows} rows"
+        ));
     }
+    Ok(())
 }
 
 /// First and last PU of a cache.
@@ -272,11 +212,30 @@ fn span(cache: &Cache) -> (PuIdx, PuIdx) {
     (cache.pus[0], cache.pus[cache.pus.len() - 1])
 }
 
-fn in_range(owner: impl Display, what: &'static str, found: u32, limit: usize) -> Result<(), Flaw> {
+fn flaw(line: impl Into<String>) -> Result<(), Flaw> {
+    Err(Flaw(line.into()))
+}
+
+/// Refuses a part that contradicts another on containment, or is contained in none.
+fn mismatch(owner: impl Display, expected: &str) -> Result<(), Flaw> {
+    flaw(format!("{owner}: expected {expected}"))
+}
+
+/// The error for a PU that is listed twice.
+pub(crate) fn pu_twice(pu: PuNr) -> Flaw {
+    Flaw(format!("expected every CPU once, found {pu} twice"))
+}
+
+/// Refuses more parts than any real machine has.
+pub(crate) fn at_most(found: usize, what: &str, limit: usize) -> Result<(), Flaw> {
+    if found > limit { flaw(format!("expected at most {limit} {what}")) } else { Ok(()) }
+}
+
+fn in_range(owner: impl Display, what: &str, found: u32, limit: usize) -> Result<(), Flaw> {
     if (found as usize) < limit {
         return Ok(());
     }
-    Err(Flaw::OutOfRange { owner: owner.to_string(), what, limit, found })
+    flaw(format!("{owner}: expected {what} below {limit}, found {found}"))
 }
 
 fn ascending_in_range(owner: impl Display, pus: &[PuIdx], limit: usize) -> Result<(), Flaw> {
@@ -287,10 +246,7 @@ fn ascending_in_range(owner: impl Display, pus: &[PuIdx], limit: usize) -> Resul
     if pus.is_sorted_by(|a, b| a < b) {
         return Ok(());
     }
-    Err(Flaw::Mismatch {
-        owner: owner.to_string(),
-        expected: "its PUs in logical order, each once",
-    })
+    mismatch(owner, "its PUs in logical order, each once")
 }
 
 #[cfg(test)]

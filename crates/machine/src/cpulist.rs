@@ -7,12 +7,12 @@
 //! | list with groups | `0-31:2/4` (the first two of every four) | the kernel's `isolcpus=`, cpusets |
 //! | mask | `0xff`, `ff,ffffffff` | `taskset`, `/proc/<pid>/status`, `/proc/irq` |
 
+use crate::flaw::Flaw;
 use crate::ids::PuNr;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::fmt;
 use std::str::FromStr;
-use thiserror::Error;
 
 /// Highest PU number accepted. Linux allows at most 8,192 CPUs (`NR_CPUS`); the rest is margin, and the bound keeps a hostile file from claiming all memory.
 pub(crate) const MAX_PU_NR: u32 = 65_535;
@@ -37,37 +37,6 @@ pub struct PuSet {
 
 /// Stored inline for up to 128 PUs, since many threads have such a set.
 type Words = SmallVec<[u64; 2]>;
-
-/// Syntax error in a set of PUs.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum PuSetError {
-    /// Malformed part of a list.
-    #[error("expected a CPU list like \"0-3,8\" or \"0-31:2/4\", found \"{found}\"")]
-    List {
-        /// The part.
-        found: String,
-    },
-    /// Malformed mask.
-    #[error("expected a CPU mask like \"0xff\" or \"ff,ffffffff\", found \"{found}\"")]
-    Mask {
-        /// The mask.
-        found: String,
-    },
-    /// A range ends before it begins.
-    #[error("expected a range that ends after it begins, found \"{first}-{last}\"")]
-    Backwards {
-        /// First PU of the range.
-        first: u32,
-        /// Last PU of the range.
-        last: u32,
-    },
-    /// A number is beyond [`MAX_PU_NR`].
-    #[error("expected CPU numbers up to {MAX_PU_NR}, found {found}")]
-    TooLarge {
-        /// The number.
-        found: String,
-    },
-}
 
 impl PuSet {
     /// The empty set.
@@ -149,8 +118,8 @@ impl PuSet {
     /// Parses a list. An empty text is the empty set, as in the kernel's `offline` file.
     ///
     /// # Errors
-    /// [`PuSetError`] with the wrong part.
-    pub fn parse_list(text: &str) -> Result<Self, PuSetError> {
+    /// [`Flaw`] with the wrong part.
+    pub fn parse_list(text: &str) -> Result<Self, Flaw> {
         let mut set = Self::new();
         let text = text.trim();
         if !text.is_empty() {
@@ -163,8 +132,8 @@ impl PuSet {
     /// highest first. Every group may have a leading `0x`.
     ///
     /// # Errors
-    /// [`PuSetError`] with the wrong part.
-    pub fn parse_mask(text: &str) -> Result<Self, PuSetError> {
+    /// [`Flaw`] with the wrong part.
+    pub fn parse_mask(text: &str) -> Result<Self, Flaw> {
         let groups: Vec<&str> = text.trim().split(',').map(hex_digits).collect();
         // A single group is a number of any length.
         let alone = groups.len() == 1;
@@ -172,7 +141,9 @@ impl PuSet {
         for (index, group) in groups.iter().rev().enumerate() {
             let sane = !group.is_empty() && group.chars().all(|digit| digit.is_ascii_hexdigit());
             if !sane || (!alone && group.len() > 8) {
-                return Err(PuSetError::Mask { found: shortened(text) });
+                let found = shortened(text);
+                let form = "a CPU mask like \"0xff\" or \"ff,ffffffff\"";
+                return Err(Flaw(format!("expected {form}, found \"{found}\"")));
             }
             set.add_digits(group, index)?;
         }
@@ -209,7 +180,7 @@ impl PuSet {
     }
 
     /// Adds one part of a list: `5`, `0-3`, `0-31:2` or `0-31:2/4`.
-    fn add_range(&mut self, part: &str) -> Result<(), PuSetError> {
+    fn add_range(&mut self, part: &str) -> Result<(), Flaw> {
         let (range, step) = part.split_once(':').map_or((part, None), |(r, s)| (r, Some(s)));
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let first = number(first, part)?;
@@ -224,7 +195,8 @@ impl PuSet {
             return Err(malformed(part));
         }
         if last < first {
-            return Err(PuSetError::Backwards { first, last });
+            let expected = "a range that ends after it begins";
+            return Err(Flaw(format!("expected {expected}, found \"{first}-{last}\"")));
         }
         if group <= WORD_BITS {
             self.add_pattern(first, last, used, group);
@@ -261,14 +233,14 @@ impl PuSet {
     }
 
     /// Adds hex digits; their lowest bit is bit 0 of group `index`.
-    fn add_digits(&mut self, digits: &str, index: usize) -> Result<(), PuSetError> {
+    fn add_digits(&mut self, digits: &str, index: usize) -> Result<(), Flaw> {
         for (place, digit) in digits.chars().rev().enumerate() {
             // The caller has checked the digits, so the default is not used.
             let value = digit.to_digit(16).unwrap_or(0);
             for bit in (0..4).filter(|bit| value & (1 << bit) != 0) {
                 let pu = index * GROUP_BITS as usize + place * 4 + bit;
                 if pu > MAX_PU_NR as usize {
-                    return Err(PuSetError::TooLarge { found: pu.to_string() });
+                    return Err(too_large(&pu.to_string()));
                 }
                 self.insert(PuNr::new(pu));
             }
@@ -294,19 +266,24 @@ pub(crate) fn shortened(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_control()).take(40).collect()
 }
 
-fn malformed(part: &str) -> PuSetError {
-    PuSetError::List { found: shortened(part) }
+fn malformed(part: &str) -> Flaw {
+    let form = "a CPU list like \"0-3,8\" or \"0-31:2/4\"";
+    Flaw(format!("expected {form}, found \"{}\"", shortened(part)))
+}
+
+fn too_large(number: &str) -> Flaw {
+    Flaw(format!("expected CPU numbers up to {MAX_PU_NR}, found {}", shortened(number)))
 }
 
 /// Parses a PU number or a count within `part` of a list.
-fn number(text: &str, part: &str) -> Result<u32, PuSetError> {
+fn number(text: &str, part: &str) -> Result<u32, Flaw> {
     let text = text.trim();
     // `parse` would accept a sign.
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(malformed(part));
     }
     let in_range = text.parse().ok().filter(|&nr| nr <= MAX_PU_NR);
-    in_range.ok_or_else(|| PuSetError::TooLarge { found: shortened(text) })
+    in_range.ok_or_else(|| too_large(text))
 }
 
 /// True if `text` can only be a mask: a `0x`, a hex letter, or a group of eight digits after a
@@ -322,10 +299,10 @@ fn looks_like_mask(text: &str) -> bool {
 }
 
 impl FromStr for PuSet {
-    type Err = PuSetError;
+    type Err = Flaw;
 
     /// Parses a list or a mask. Digits alone are a list: `10` is CPU 10, and the mask is `0x10`.
-    fn from_str(text: &str) -> Result<Self, PuSetError> {
+    fn from_str(text: &str) -> Result<Self, Flaw> {
         if looks_like_mask(text) { Self::parse_mask(text) } else { Self::parse_list(text) }
     }
 }
@@ -372,9 +349,9 @@ impl From<PuSet> for String {
 }
 
 impl TryFrom<String> for PuSet {
-    type Error = PuSetError;
+    type Error = Flaw;
 
-    fn try_from(text: String) -> Result<Self, PuSetError> {
+    fn try_from(text: String) -> Result<Self, Flaw> {
         Self::parse_list(&text)
     }
 }

@@ -4,12 +4,11 @@
 //! `docs/schemas/machine.json` is its schema.
 
 use crate::calibrated::Calibration;
-use crate::check::Flaw;
+use crate::flaw::Flaw;
 use crate::machine::Machine;
-use crate::performance::{Impossible, Performance};
+use crate::performance::Performance;
 use crate::usable::Usable;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 /// Version of the machine format that this build reads and writes.
 pub const VERSION: u32 = 1;
@@ -34,45 +33,6 @@ pub struct Exact {
     pub calibration: Option<Calibration>,
 }
 
-/// Reason to reject a text as a machine.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum ExactError {
-    /// The text is malformed.
-    #[error("expected a machine: {detail}")]
-    Malformed {
-        /// Message of the parser, with the place.
-        detail: String,
-    },
-    /// Another version of the format.
-    #[error(
-        "expected a machine of version {VERSION}, found version {found}; write it again with this colocate"
-    )]
-    Version {
-        /// The version in the text.
-        found: u64,
-    },
-    /// The machine contradicts itself.
-    #[error(transparent)]
-    Flaw(#[from] Flaw),
-    /// The speeds are impossible, or do not fit this machine.
-    #[error(transparent)]
-    Impossible(#[from] Impossible),
-    /// A measurement contradicts itself.
-    #[error("calibration: expected {expected}, found {found}")]
-    Calibration {
-        /// Condition violated.
-        expected: &'static str,
-        /// Value found.
-        found: String,
-    },
-    /// The usable PUs are not PUs of the machine.
-    #[error("usable: expected PUs below {limit} in logical order, each once")]
-    Usable {
-        /// Number of PUs of the machine.
-        limit: usize,
-    },
-}
-
 impl Exact {
     /// A machine in the current version, without speeds and calibration.
     #[must_use]
@@ -89,62 +49,70 @@ impl Exact {
     /// Formats as TOML.
     ///
     /// # Errors
-    /// [`ExactError::Malformed`] if a number is beyond TOML's 63 bits.
-    pub fn to_toml(&self) -> Result<String, ExactError> {
-        crate::printable::toml(self).map_err(|error| malformed(error.to_string()))
+    /// [`Flaw`] if a number is beyond TOML's 63 bits.
+    pub fn to_toml(&self) -> Result<String, Flaw> {
+        crate::printable::toml(self).map_err(malformed)
     }
 
     /// Parses JSON.
     ///
     /// # Errors
-    /// [`ExactError`], with line and column where the text is malformed.
-    pub fn from_json(text: &str) -> Result<Self, ExactError> {
+    /// [`Flaw`], with line and column where the text is malformed.
+    pub fn from_json(text: &str) -> Result<Self, Flaw> {
         /// The field common to all versions.
         #[derive(Deserialize)]
         struct MachineHeader {
             version: u64,
         }
-        let head: MachineHeader =
-            serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
+        let head: MachineHeader = serde_json::from_str(text).map_err(malformed)?;
         // Before the rest, since another version may have other fields.
         check_version(head.version)?;
-        let exact: Self =
-            serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
+        let exact: Self = serde_json::from_str(text).map_err(malformed)?;
         exact.checked()
     }
 
     /// Converts a TOML table.
-    pub(crate) fn from_value(value: toml::Table) -> Result<Self, ExactError> {
-        value.try_into::<Self>().map_err(|error| malformed(error.to_string()))?.checked()
+    pub(crate) fn from_value(value: toml::Table) -> Result<Self, Flaw> {
+        value.try_into::<Self>().map_err(malformed)?.checked()
     }
 
     /// Checks machine, speeds, calibration and usable PUs against each other.
-    fn checked(self) -> Result<Self, ExactError> {
+    fn checked(self) -> Result<Self, Flaw> {
         self.machine.check()?;
-        self.performance.as_ref().map_or(Ok(()), |speeds| speeds.check(&self.machine))?;
+        let speeds = self.performance.as_ref().map_or(Ok(()), |speeds| speeds.check(&self.machine));
+        speeds.map_err(|impossible| Flaw(impossible.to_string()))?;
         if let Some((expected, found)) = self.calibration.as_ref().and_then(Calibration::flaw) {
-            return Err(ExactError::Calibration { expected, found });
+            return Err(Flaw(format!("calibration: expected {expected}, found {found}")));
         }
         let limit = self.machine.pus.len();
         let sane = self.usable.as_ref().is_none_or(|usable| {
             usable.pus.is_sorted_by(|a, b| a < b)
                 && usable.pus.last().is_none_or(|last| last.idx() < limit)
         });
-        if sane { Ok(self) } else { Err(ExactError::Usable { limit }) }
+        if sane {
+            return Ok(self);
+        }
+        Err(Flaw(format!("usable: expected PUs below {limit} in logical order, each once")))
     }
 }
 
 /// Rejects other versions.
-pub(crate) fn check_version(found: u64) -> Result<(), ExactError> {
-    if found == u64::from(VERSION) { Ok(()) } else { Err(ExactError::Version { found }) }
+pub(crate) fn check_version(found: u64) -> Result<(), Flaw> {
+    if found == u64::from(VERSION) {
+        return Ok(());
+    }
+    Err(Flaw(format!(
+        "expected a machine of version {VERSION}, found version {found}; write it again with this colocate"
+    )))
 }
 
 /// The error for a parser's message, joined into one line.
-fn malformed(detail: String) -> ExactError {
+fn malformed(error: impl ToString) -> Flaw {
+    let detail = error.to_string();
     let mut lines = detail.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();
     let line = lines.fold(first.to_owned(), |text, line| text + ", " + line);
-    ExactError::Malformed { detail: line }
+    Flaw(format!("expected a machine: {line}"))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@
 //! // Siblings, by the kernel's numbers.
 //! let pu = machine.pu_by_os(PuNr(0)).expect("PU 0 is online");
 //! assert_eq!(machine.core_sets()[machine.core_of(pu).idx()].to_string(), "0,32");
-//! # Ok::<(), described::DescribedError>(())
+//! # Ok::<(), colocate_machine::Flaw>(())
 //! ```
 
 pub mod calibrated;
@@ -32,11 +32,12 @@ pub mod speeds;
 pub mod units;
 pub mod usable;
 
+mod flaw;
 mod memory;
 mod parts;
 
-pub use check::Flaw;
-pub use cpulist::{PuSet, PuSetError};
+pub use cpulist::PuSet;
+pub use flaw::Flaw;
 pub use ids::{CacheIdx, CoreIdx, KindIdx, NodeIdx, NodeNr, PackageIdx, PuIdx, PuNr};
 pub use machine::{Cache, CacheKind, Core, CoreKind, Distances, Machine, Node, Package, Pu};
 pub use performance::Performance;

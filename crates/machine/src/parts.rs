@@ -3,8 +3,9 @@
 //! Every reader (hwloc, XML, descriptions) lists the PUs, cores, caches and nodes it found. Missing
 //! parts are filled in here, in the same way for all readers.
 
-use crate::check::Flaw;
+use crate::check::pu_twice;
 use crate::cpulist::PuSet;
+use crate::flaw::Flaw;
 use crate::ids::{CoreIdx, KindIdx, NodeIdx, NodeNr, PackageIdx, PuIdx, PuNr};
 use crate::machine::{Cache, CacheKind, Core, CoreKind, Distances, Machine, Node, Package, Pu};
 use crate::units::{Bytes, Hertz};
@@ -129,7 +130,7 @@ impl MachineParts {
         let mut in_core = vec![false; self.pus.len()];
         for &pu in cores.iter().flatten() {
             if std::mem::replace(&mut in_core[pu.idx()], true) {
-                return Err(Flaw::TwicePu(self.pus[pu.idx()]));
+                return Err(pu_twice(self.pus[pu.idx()]));
             }
         }
         let alone = (0..self.pus.len()).filter(|&pu| !in_core[pu]);
@@ -150,7 +151,7 @@ impl PuIndex {
         let mut places = BTreeMap::new();
         for (index, &pu) in pus.iter().enumerate() {
             if places.insert(pu, PuIdx::new(index)).is_some() {
-                return Err(Flaw::TwicePu(pu));
+                return Err(pu_twice(pu));
             }
         }
         Ok(Self(places))

@@ -1,19 +1,21 @@
 //! Quantities with the unit in the type.
 
+use crate::flaw::Flaw;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 use std::str::FromStr;
-use thiserror::Error;
 
-/// Syntax error in a quantity.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("expected {expected}, found \"{found}\"")]
-pub struct UnitError {
-    /// Expected form, with an example.
-    pub expected: &'static str,
-    /// Text found.
-    pub found: String,
+/// The error of a text that is no quantity, unless there is one.
+fn or_refuse<T>(quantity: Option<T>, expected: &str, found: &str) -> Result<T, Flaw> {
+    quantity.ok_or_else(|| Flaw(format!("expected {expected}, found \"{found}\"")))
+}
+
+/// A number and the value of its unit, one of `units`.
+fn scaled<'a, T: Copy>(text: &'a str, units: &[(&str, T)]) -> Option<(&'a str, T)> {
+    let (number, name) = text.split_once(' ')?;
+    let &(_, unit) = units.iter().find(|(unit, _)| *unit == name)?;
+    Some((number, unit))
 }
 
 /// A time span in whole nanoseconds. Conversions to coarser units round down.
@@ -85,6 +87,19 @@ impl Sub for Nanos {
     }
 }
 
+impl FromStr for Nanos {
+    type Err = Flaw;
+
+    /// Parses a whole number and its unit: `90 ns`, `12 us`, `200 ms`, `3 s`.
+    fn from_str(text: &str) -> Result<Self, Flaw> {
+        const UNITS: [(&str, u64); 5] =
+            [("ns", 1), ("us", 1_000), ("µs", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+        let time = scaled(text, &UNITS)
+            .and_then(|(number, unit)| number.parse::<u64>().ok()?.checked_mul(unit));
+        or_refuse(time.map(Self), "a time like \"90 ns\"", text)
+    }
+}
+
 impl fmt::Display for Nanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -116,6 +131,19 @@ impl Bytes {
     }
 }
 
+impl FromStr for Bytes {
+    type Err = Flaw;
+
+    /// Parses a whole number and a binary unit: `512 B`, `32 KiB`, `8 MiB`, `16 GiB`, `1 TiB`.
+    fn from_str(text: &str) -> Result<Self, Flaw> {
+        const UNITS: [(&str, u64); 5] =
+            [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
+        let bytes = scaled(text.trim(), &UNITS)
+            .and_then(|(number, unit)| number.parse::<u64>().ok()?.checked_mul(unit));
+        or_refuse(bytes.map(Self), "a size like \"32 KiB\" or \"16 GiB\"", text)
+    }
+}
+
 impl fmt::Display for Bytes {
     /// Formats in the largest binary unit with a value of at least 1, with one decimal unless
     /// whole.
@@ -140,27 +168,6 @@ impl fmt::Display for Bytes {
     }
 }
 
-impl FromStr for Bytes {
-    type Err = UnitError;
-
-    /// Parses a whole number and a binary unit: `512 B`, `32 KiB`, `8 MiB`, `16 GiB`, `1 TiB`.
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        Self::parse(text).ok_or_else(|| UnitError {
-            expected: "a size like \"32 KiB\" or \"16 GiB\"",
-            found: text.into(),
-        })
-    }
-}
-
-impl Bytes {
-    fn parse(text: &str) -> Option<Self> {
-        let (number, unit) = text.trim().split_once(' ')?;
-        let power = ["B", "KiB", "MiB", "GiB", "TiB"].iter().position(|&name| name == unit)?;
-        let number: u64 = number.parse().ok()?;
-        number.checked_mul(1 << (10 * power)).map(Self)
-    }
-}
-
 /// A frequency in cycles per second.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -176,32 +183,13 @@ impl Hertz {
 }
 
 impl FromStr for Hertz {
-    type Err = UnitError;
+    type Err = Flaw;
 
     /// Parses a number with at most nine decimals and a unit: `2.3 GHz`, `1150 MHz`.
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        Self::parse(text).ok_or_else(|| UnitError {
-            expected: "a frequency like \"2.3 GHz\"",
-            found: text.into(),
-        })
-    }
-}
-
-impl Hertz {
-    fn parse(text: &str) -> Option<Self> {
-        let (number, unit) = text.trim().split_once(' ')?;
-        let digits = match unit {
-            "GHz" => 9,
-            "MHz" => 6,
-            _ => return None,
-        };
-        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        let is_plain = whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit());
-        if whole.is_empty() || !is_plain || fraction.len() > digits {
-            return None;
-        }
-        // "2.3" GHz is "2" followed by "3" and eight zeros.
-        format!("{whole}{fraction:0<digits$}").parse().ok().map(Self)
+    fn from_str(text: &str) -> Result<Self, Flaw> {
+        let hertz = scaled(text.trim(), &[("GHz", 9), ("MHz", 6)])
+            .and_then(|(number, digits)| whole(number, digits));
+        or_refuse(hertz.map(Self), "a frequency like \"2.3 GHz\"", text)
     }
 }
 
@@ -220,15 +208,12 @@ impl fmt::Display for Hertz {
 pub struct Cycles(pub f64);
 
 impl FromStr for Cycles {
-    type Err = UnitError;
+    type Err = Flaw;
 
     /// Parses a number and its unit: `17 cycles`, `4.5 cycles`, `1 cycle`.
-    fn from_str(text: &str) -> Result<Self, UnitError> {
+    fn from_str(text: &str) -> Result<Self, Flaw> {
         let number = text.strip_suffix(" cycles").or(text.strip_suffix(" cycle"));
-        let cycles = number.and_then(plain_number);
-        cycles
-            .map(Self)
-            .ok_or_else(|| UnitError { expected: "cycles like \"17 cycles\"", found: text.into() })
+        or_refuse(number.and_then(plain_number).map(Self), "cycles like \"17 cycles\"", text)
     }
 }
 
@@ -246,26 +231,13 @@ impl fmt::Display for Cycles {
 pub struct BytesPerSecond(pub f64);
 
 impl FromStr for BytesPerSecond {
-    type Err = UnitError;
+    type Err = Flaw;
 
     /// Parses a number and a decimal unit: `21.3 GB/s`, `800 MB/s`.
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        Self::parse(text).ok_or_else(|| UnitError {
-            expected: "a bandwidth like \"21.3 GB/s\"",
-            found: text.into(),
-        })
-    }
-}
-
-impl BytesPerSecond {
-    fn parse(text: &str) -> Option<Self> {
-        let (number, unit) = text.split_once(' ')?;
-        let scale = match unit {
-            "GB/s" => 1e9,
-            "MB/s" => 1e6,
-            _ => return None,
-        };
-        plain_number(number).map(|number| Self(number * scale))
+    fn from_str(text: &str) -> Result<Self, Flaw> {
+        let bandwidth = scaled(text, &[("GB/s", 1e9), ("MB/s", 1e6)])
+            .and_then(|(number, unit)| Some(Self(plain_number(number)? * unit)));
+        or_refuse(bandwidth, "a bandwidth like \"21.3 GB/s\"", text)
     }
 }
 
@@ -275,29 +247,15 @@ impl fmt::Display for BytesPerSecond {
     }
 }
 
-impl FromStr for Nanos {
-    type Err = UnitError;
-
-    /// Parses a whole number and its unit: `90 ns`, `12 us`, `200 ms`, `3 s`.
-    fn from_str(text: &str) -> Result<Self, UnitError> {
-        Self::parse(text)
-            .ok_or_else(|| UnitError { expected: "a time like \"90 ns\"", found: text.into() })
+/// Parses a decimal number with at most `digits` decimals, as the whole number of its last decimal.
+fn whole(number: &str, digits: usize) -> Option<u64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let is_plain = whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !is_plain || fraction.len() > digits {
+        return None;
     }
-}
-
-impl Nanos {
-    fn parse(text: &str) -> Option<Self> {
-        let (number, unit) = text.split_once(' ')?;
-        let scale: u64 = match unit {
-            "ns" => 1,
-            "us" | "µs" => 1_000,
-            "ms" => 1_000_000,
-            "s" => 1_000_000_000,
-            _ => return None,
-        };
-        let number: u64 = number.parse().ok()?;
-        number.checked_mul(scale).map(Self)
-    }
+    // "2.3" GHz is "2" followed by "3" and eight zeros.
+    format!("{whole}{fraction:0<digits$}").parse().ok()
 }
 
 /// Parses a decimal number of digits and at most one point.

@@ -50,9 +50,7 @@ pub use misses::MissCounts;
 pub use mix::{Class, Mix, Share};
 pub use overlap::UnitDemand;
 pub use phase::{Demand, Phase};
-pub use profile::{Backend, Profile, ProfileError, ProfiledProgram, ThreadProfile};
+pub use profile::{Backend, Profile, ProfiledProgram, ThreadProfile};
 pub use stack::Stack;
 pub use symbiosis::CpiModel;
-pub use system::{
-    CpiStack, Migration, Model, ModelError, PlacedTask, Prediction, Solver, TaskRate,
-};
+pub use system::{CpiStack, Migration, Model, PlacedTask, Prediction, Solver, TaskRate};

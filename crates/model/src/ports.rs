@@ -51,7 +51,12 @@ pub fn spread(ports: usize, work: &[(PortSet, f64)]) -> Vec<f64> {
 /// Union of sets with the most work within it per port, and that work per port.
 fn tightest(work: &[(PortSet, f64)]) -> Option<(PortSet, f64)> {
     let mut best: Option<(PortSet, f64)> = None;
-    for union in unions(work.iter().map(|(set, _)| *set)) {
+    let mut sets: Vec<PortSet> = work.iter().map(|(set, _)| *set).collect();
+    sets.sort_unstable();
+    sets.dedup();
+    let mut unions = Vec::new();
+    set_unions(&mut unions, &sets);
+    for union in unions {
         let within = work.iter().filter(|(set, _)| set.is_subset(union));
         // No set is empty, so the number of ports is not 0.
         let each = within.map(|(_, cycles)| cycles).sum::<f64>() / f64::from(union.len());
@@ -63,20 +68,19 @@ fn tightest(work: &[(PortSet, f64)]) -> Option<(PortSet, f64)> {
     best
 }
 
-/// Limit of the unions searched, as in [`crate::smt`]: no known core has more than hundreds.
-const UNIONS: usize = 1024;
+/// Limit of the connected unions searched. No known core has more than hundreds (at most 255 for
+/// eight ports). A larger table is cut, which ignores bounds on many ports at once.
+pub(crate) const UNIONS: usize = 1024;
 
-/// All connected unions of `sets`. A union of parts without a common port is at most as dense as
-/// the densest part.
-fn unions(sets: impl Iterator<Item = PortSet>) -> Vec<PortSet> {
-    let mut sets: Vec<PortSet> = sets.collect();
-    sets.sort_unstable();
-    sets.dedup();
-    let mut unions = sets.clone();
+/// Sets `unions` to all connected unions of `sets`, which are sorted and distinct. A union of parts
+/// without a common port is at most as dense as the densest part.
+pub(crate) fn set_unions(unions: &mut Vec<PortSet>, sets: &[PortSet]) {
+    unions.clear();
+    unions.extend_from_slice(sets);
     let mut next = 0;
     // The list grows while it is read: unions of unions are tried as well.
     while next < unions.len() && unions.len() < UNIONS {
-        for set in &sets {
+        for set in sets {
             let with = unions[next].union(*set);
             if unions[next].0 & set.0 != 0 && !unions.contains(&with) {
                 unions.push(with);
@@ -84,7 +88,6 @@ fn unions(sets: impl Iterator<Item = PortSet>) -> Vec<PortSet> {
         }
         next += 1;
     }
-    unions
 }
 
 /// Groups of ports with the same or overlapping work, by the core's table. Each port is in one

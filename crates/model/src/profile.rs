@@ -1,9 +1,8 @@
 //! Profile of a program, by thread: the file that `colocate profile -o` writes.
 
 use crate::mix::Mix;
-use colocate_machine::Nanos;
+use colocate_machine::{Flaw, Nanos};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 /// Version of the profile format that this build reads and writes.
 pub const VERSION: u32 = 1;
@@ -101,12 +100,15 @@ pub struct ThreadProfile {
     pub mix: Mix,
 }
 
-fn at_most(most: usize, unit: &'static str, found: usize) -> Result<(), ProfileError> {
-    if found > most { Err(ProfileError::TooLarge { most, unit, found }) } else { Ok(()) }
+fn at_most(most: usize, unit: &str, found: usize) -> Result<(), Flaw> {
+    if found <= most {
+        return Ok(());
+    }
+    inconsistent(&format!("a profile of at most {most} {unit}"), found.to_string())
 }
 
 impl ThreadProfile {
-    fn check(&self, place: usize) -> Result<(), ProfileError> {
+    fn check(&self, place: usize) -> Result<(), Flaw> {
         if self.order as usize != place {
             let found = format!("order {} at place {place}", self.order);
             return inconsistent("threads numbered 0, 1, 2, … in order", found);
@@ -132,49 +134,14 @@ impl ThreadProfile {
     }
 }
 
-fn inconsistent(expected: &'static str, found: String) -> Result<(), ProfileError> {
-    Err(ProfileError::Inconsistent { expected, found })
+fn inconsistent(expected: &str, found: String) -> Result<(), Flaw> {
+    Err(Flaw(format!("expected {expected}, found {found}")))
 }
-/// Error of reading a profile.
-#[derive(Debug, Error)]
-pub enum ProfileError {
-    /// Not JSON, or not of the profile's schema.
-    #[error("expected a profile (docs/schemas/profile.json), found: {}", colocate_machine::printable(&.0.to_string()))]
-    Malformed(#[from] serde_json::Error),
-    /// Unsupported version of the format.
-    #[error("expected a profile of version {VERSION}, found version {found}; profile again")]
-    Version {
-        /// Version in the text.
-        found: u64,
-    },
-    /// The text or the list of threads is above the limit.
-    #[error("expected a profile of at most {most} {unit}, found {found}")]
-    TooLarge {
-        /// Limit.
-        most: usize,
-        /// Unit of `most` and `found`.
-        unit: &'static str,
-        /// Size found.
-        found: usize,
-    },
-    /// The executable differs from the profiled executable.
-    #[error("profile is of {path} with {profiled}, found {found}; profile again")]
-    Changed {
-        /// Path of the executable.
-        path: String,
-        /// Identity when profiled.
-        profiled: String,
-        /// Present identity.
-        found: String,
-    },
-    /// A field contradicts other fields.
-    #[error("expected {expected}, found {found}")]
-    Inconsistent {
-        /// Condition violated.
-        expected: &'static str,
-        /// Content found.
-        found: String,
-    },
+
+fn malformed(error: serde_json::Error) -> Flaw {
+    let found = error.to_string();
+    let found = colocate_machine::printable(&found);
+    Flaw(format!("expected a profile (docs/schemas/profile.json), found: {found}"))
 }
 
 impl Profile {
@@ -189,13 +156,10 @@ impl Profile {
     /// Reads a profile from JSON text.
     ///
     /// # Errors
-    /// - [`ProfileError::TooLarge`] for too long a text, before it is parsed, or too many threads.
-    /// - [`ProfileError::Version`] for another version, whatever else the text holds.
-    /// - [`ProfileError::Malformed`] for another schema, a repeated field, or a number out of
-    ///   range.
-    /// - [`ProfileError::Inconsistent`] if threads are not numbered 0, 1, 2, … in order, or one
-    ///   ends before it starts.
-    pub fn from_json(text: &str) -> Result<Self, ProfileError> {
+    /// [`Flaw`] for too long a text, before it is parsed, or too many threads; for another version,
+    /// whatever else the text holds; for another schema, a repeated field, or a number out of range;
+    /// if threads are not numbered 0, 1, 2, … in order, or one ends before it starts.
+    pub fn from_json(text: &str) -> Result<Self, Flaw> {
         // Before parsing, which needs a multiple of the text's size in memory.
         at_most(Self::MAX_BYTES, "bytes", text.len())?;
         // The version first: a text of another version may have other fields.
@@ -203,11 +167,14 @@ impl Profile {
         struct ProfileHeader {
             version: u64,
         }
-        let head: ProfileHeader = serde_json::from_str(text)?;
+        let head: ProfileHeader = serde_json::from_str(text).map_err(malformed)?;
         if head.version != u64::from(VERSION) {
-            return Err(ProfileError::Version { found: head.version });
+            return Err(Flaw(format!(
+                "expected a profile of version {VERSION}, found version {}; profile again",
+                head.version
+            )));
         }
-        let profile: Self = serde_json::from_str(text)?;
+        let profile: Self = serde_json::from_str(text).map_err(malformed)?;
         at_most(Self::MAX_THREADS, "threads", profile.threads.len())?;
         for (place, thread) in profile.threads.iter().enumerate() {
             thread.check(place)?;
@@ -218,16 +185,13 @@ impl Profile {
     /// Checks that the executable with the identity `found` is the profiled executable.
     ///
     /// # Errors
-    /// [`ProfileError::Changed`] if it is not.
-    pub fn matches(&self, found: &str) -> Result<(), ProfileError> {
+    /// [`Flaw`] if it is not.
+    pub fn matches(&self, found: &str) -> Result<(), Flaw> {
         if self.program.identity == found {
             return Ok(());
         }
-        Err(ProfileError::Changed {
-            path: self.program.path.clone(),
-            profiled: self.program.identity.clone(),
-            found: found.to_owned(),
-        })
+        let ProfiledProgram { path, identity, .. } = &self.program;
+        Err(Flaw(format!("profile is of {path} with {identity}, found {found}; profile again")))
     }
 
     /// The profile as JSON text, ending in a newline.

@@ -116,10 +116,6 @@ const NEAR: f64 = 1e-12;
 /// more tasks, stalls count as ideally used.
 const SETS_UP_TO: usize = 8;
 
-/// Limit of the connected unions searched. No known core has more than hundreds (at most 255 for
-/// eight ports). A larger table is cut, which ignores bounds on many ports at once.
-const UNIONS: usize = 1024;
-
 /// Rates of tasks active at the same time, in instructions per cycle, in the order of `tasks`.
 #[must_use]
 pub fn rates(width: f64, fairness: Fairness, tasks: &[Active<'_>]) -> Vec<f64> {
@@ -402,22 +398,7 @@ impl Bounds {
         if self.sets == self.sets_before {
             return;
         }
-        self.unions.clear();
-        self.unions.extend_from_slice(&self.sets);
-        let mut next = 0;
-        while next < self.unions.len() {
-            let union = self.unions[next];
-            for &set in &self.sets {
-                let with = union.union(set);
-                if union.0 & set.0 != 0 && with != union && !self.unions.contains(&with) {
-                    self.unions.push(with);
-                }
-            }
-            if self.unions.len() >= UNIONS {
-                break;
-            }
-            next += 1;
-        }
+        crate::ports::set_unions(&mut self.unions, &self.sets);
     }
 
     /// Computes the front end's bound, and those bounds on ports that all tasks together could

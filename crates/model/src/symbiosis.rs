@@ -36,7 +36,7 @@ pub mod inverse;
 
 use serde::{Deserialize, Serialize};
 
-pub use file::{Component, CpiModel, CpiModelError, TrainedMode};
+pub use file::{Component, CpiModel, TrainedMode};
 pub use fit::{FitSample, Quality};
 pub use inverse::Conditioning;
 

@@ -51,7 +51,6 @@ use crate::phase::Demand;
 use colocate_machine::performance::{Impossible, Performance};
 use colocate_machine::{BytesPerSecond, Machine, PuIdx};
 use parts::SystemParts;
-use thiserror::Error;
 use work::SolverState;
 
 mod measured;
@@ -61,14 +60,6 @@ mod work;
 
 pub use migration::Migration;
 pub use parts::parallel;
-
-/// Error of modelling a machine.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum ModelError {
-    /// The figures are not of this machine, or out of range.
-    #[error(transparent)]
-    Impossible(#[from] Impossible),
-}
 
 /// Task and its PU.
 #[derive(Clone, Copy, Debug)]
@@ -176,12 +167,12 @@ impl<'a> Model<'a> {
     /// Model of `machine` with the figures `performance`.
     ///
     /// # Errors
-    /// [`ModelError::Impossible`] if the figures are not of this machine.
+    /// [`Impossible`] if the figures are not of this machine.
     pub fn new(
         machine: &'a Machine,
         performance: &'a Performance,
         assumptions: Assumptions,
-    ) -> Result<Self, ModelError> {
+    ) -> Result<Self, Impossible> {
         performance.check(machine)?;
         let parts = SystemParts::new(machine, performance, &assumptions);
         Ok(Self { machine, performance, assumptions, parts })

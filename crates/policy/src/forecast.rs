@@ -8,9 +8,10 @@
 use crate::judge::{distinct, unnamed};
 use crate::plan::{Plan, Slowdown, Task};
 use colocate_evidence::TaskId;
+use colocate_machine::performance::Impossible;
 use colocate_machine::{KindIdx, Machine, Performance, PuIdx};
 use colocate_model::phase::{Demand, PhaseError};
-use colocate_model::system::{Model, ModelError, PlacedTask};
+use colocate_model::system::{Model, PlacedTask};
 use colocate_model::{Assumptions, Phase};
 use std::collections::HashMap;
 use thiserror::Error;
@@ -23,7 +24,7 @@ pub enum ForecastError {
     NoPuOfItsOwn(TaskId),
     /// The machine cannot be modelled.
     #[error(transparent)]
-    Model(#[from] ModelError),
+    Model(#[from] Impossible),
     /// A task's demand vector is not possible on this machine.
     #[error("demand of task {0}: {1}")]
     Phase(TaskId, PhaseError),

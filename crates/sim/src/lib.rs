@@ -85,7 +85,7 @@ mod woken;
 mod world;
 
 use colocate_engine::HostError;
-use colocate_model::ModelError;
+use colocate_machine::performance::Impossible;
 use colocate_model::phase::PhaseError;
 use colocate_policy::PlanError;
 use thiserror::Error;
@@ -112,7 +112,7 @@ pub enum SimError {
     Scenario(#[from] ScenarioError),
     /// The machine's figures are too few for the model.
     #[error(transparent)]
-    Model(#[from] ModelError),
+    Model(#[from] Impossible),
     /// A phase cannot run on this machine.
     #[error("phase {phase}: {error}")]
     Phase {

@@ -2,9 +2,10 @@
 
 use crate::SimError;
 use crate::scenario::{PhaseSegment, Scenario, ThreadSpec, TotalWork};
+use colocate_machine::performance::Impossible;
 use colocate_machine::{Machine, Nanos, NodeIdx, Performance, PuIdx};
 use colocate_model::phase::{Demand, Guesses, PhaseError};
-use colocate_model::{Assumptions, Model, ModelError, Phase, PlacedTask};
+use colocate_model::{Assumptions, Model, Phase, PlacedTask};
 
 /// A machine with its speeds, under a set of assumptions.
 #[derive(Debug)]
@@ -19,12 +20,12 @@ impl<'a> Platform<'a> {
     /// A machine with its speeds, and the model of both under these assumptions.
     ///
     /// # Errors
-    /// [`ModelError`] if the speeds are not of this machine, or too few.
+    /// [`Impossible`] if the speeds are not of this machine, or too few.
     pub fn new(
         machine: &'a Machine,
         performance: &'a Performance,
         assumptions: Assumptions,
-    ) -> Result<Self, ModelError> {
+    ) -> Result<Self, Impossible> {
         let model = Model::new(machine, performance, assumptions)?;
         Ok(Self { machine, performance, assumptions, model })
     }

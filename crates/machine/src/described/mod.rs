@@ -34,10 +34,9 @@
 //! Every figure may stand alone or carry its source. The exact form ([`crate::exact`]) is accepted
 //! too.
 
-use crate::check::Flaw;
-use crate::exact::{self, Exact, ExactError};
+use crate::exact::{self, Exact};
+use crate::flaw::Flaw;
 use crate::performance::Performance;
-use thiserror::Error;
 
 mod figure;
 mod performance;
@@ -55,60 +54,46 @@ pub const MACHINES: [(&str, &str); 7] = [
     ("amp-4x12", include_str!("../../../../machines/amp-4x12.toml")),
 ];
 
-/// Reason to reject a description of a machine.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum DescribedError {
-    /// The text is not TOML, or has an unknown key or a wrong type of value.
-    #[error("line {line}: {detail}")]
-    Syntax {
-        /// Line of the error, from 1.
-        line: usize,
-        /// Message of the parser, in one line.
-        detail: String,
-    },
-    /// The text has no version.
-    #[error("expected version = {}, found none", exact::VERSION)]
-    NoVersion,
-    /// A figure contradicts another.
-    #[error("line {line}: {key}: expected {expected}, found {found}")]
-    Figure {
-        /// Line of the figure, or of the table that lacks it, from 1.
-        line: usize,
-        /// Key of the figure.
-        key: String,
-        /// Expected value.
-        expected: String,
-        /// Value found.
-        found: String,
-    },
-    /// An exact machine is wrong, or the version is unknown.
-    #[error(transparent)]
-    Exact(#[from] ExactError),
-    /// The machine contradicts itself.
-    #[error(transparent)]
-    Flaw(#[from] Flaw),
+/// A contradiction in a description.
+struct Misfit {
+    /// Key of the figure at fault; `None` if the machine as a whole contradicts itself.
+    key: Option<String>,
+    /// Expected and found content.
+    reason: String,
+}
+
+impl From<Flaw> for Misfit {
+    fn from(flaw: Flaw) -> Self {
+        Self { key: None, reason: flaw.0 }
+    }
 }
 
 /// Reads a description, compact or exact.
 ///
 /// # Errors
-/// [`DescribedError`], a message of one line.
-pub fn from_toml(text: &str) -> Result<Exact, DescribedError> {
+/// [`Flaw`] with the line of the error or of the figure, or of the table that lacks it, from 1.
+pub fn from_toml(text: &str) -> Result<Exact, Flaw> {
     let table: toml::Table = toml::from_str(text).map_err(|error| syntax(text, &error))?;
     // Before the rest, since another version may have other keys.
     let version = table.get("version").and_then(toml::Value::as_integer);
-    let version = version.ok_or(DescribedError::NoVersion)?;
+    let version = version
+        .ok_or_else(|| Flaw(format!("expected version = {}, found none", exact::VERSION)))?;
     // A negative version is none of this format.
     exact::check_version(u64::try_from(version).unwrap_or(u64::MAX))?;
     // Only the exact form has a table of this name.
     if table.contains_key("machine") {
-        return Ok(Exact::from_value(table)?);
+        return Exact::from_value(table);
     }
     let described = toml::from_str(text).map_err(|error| syntax(text, &error))?;
-    compact(described).map_err(|error| error.on_its_line(text))
+    compact(described).map_err(|Misfit { key, reason }| {
+        Flaw(match key {
+            Some(key) => format!("line {}: {key}: {reason}", place::line_of(text, &key)),
+            None => reason,
+        })
+    })
 }
 
-fn compact(mut described: shape::Description) -> Result<Exact, DescribedError> {
+fn compact(mut described: shape::Description) -> Result<Exact, Misfit> {
     let speeds = described.performance.take();
     let machine = described.parts()?.assemble()?;
     let performance = speeds.map(|speeds| speeds.performance(&machine)).transpose()?;
@@ -119,22 +104,20 @@ fn compact(mut described: shape::Description) -> Result<Exact, DescribedError> {
 ///
 /// # Errors
 /// As [`from_toml`].
-pub fn performance(text: &str) -> Result<Option<Performance>, DescribedError> {
+pub fn performance(text: &str) -> Result<Option<Performance>, Flaw> {
     from_toml(text).map(|exact| exact.performance)
 }
 
-fn syntax(text: &str, error: &toml::de::Error) -> DescribedError {
-    DescribedError::Syntax {
-        line: error.span().map_or(1, |span| place::line_at(text, span.start)),
-        detail: error.message().lines().collect::<Vec<_>>().join(", "),
-    }
+fn syntax(text: &str, error: &toml::de::Error) -> Flaw {
+    let line = error.span().map_or(1, |span| place::line_at(text, span.start));
+    Flaw(format!("line {line}: {}", error.message().lines().collect::<Vec<_>>().join(", ")))
 }
 
 /// Sources of the figures of a compact description: key and source, in the file's order of keys.
 ///
 /// # Errors
-/// [`DescribedError::Syntax`] if the text is not TOML.
-pub fn sources(text: &str) -> Result<Vec<(String, String)>, DescribedError> {
+/// [`Flaw`] if the text is not TOML.
+pub fn sources(text: &str) -> Result<Vec<(String, String)>, Flaw> {
     let table: toml::Table = toml::from_str(text).map_err(|error| syntax(text, &error))?;
     let mut found = Vec::new();
     collect_sources("", &toml::Value::Table(table), &mut found);
@@ -161,28 +144,13 @@ fn collect_sources(key: &str, value: &toml::Value, found: &mut Vec<(String, Stri
     }
 }
 
-/// The error for a wrong figure. Its line is set by [`DescribedError::on_its_line`].
+/// The error for a wrong figure.
 fn misfit(
     key: impl Into<String>,
-    expected: impl Into<String>,
-    found: impl ToString,
-) -> DescribedError {
-    DescribedError::Figure {
-        line: 1,
-        key: key.into(),
-        expected: expected.into(),
-        found: found.to_string(),
-    }
-}
-
-impl DescribedError {
-    /// Sets the line of the figure in `text`.
-    fn on_its_line(mut self, text: &str) -> Self {
-        if let Self::Figure { line, key, .. } = &mut self {
-            *line = place::line_of(text, key);
-        }
-        self
-    }
+    expected: impl std::fmt::Display,
+    found: impl std::fmt::Display,
+) -> Misfit {
+    Misfit { key: Some(key.into()), reason: format!("expected {expected}, found {found}") }
 }
 
 #[cfg(test)]

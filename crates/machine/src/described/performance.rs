@@ -1,7 +1,7 @@
 //! Table `performance` of a description: speeds of the parts of a machine.
 
 use super::figure::{DescribedFigure, Text};
-use super::{DescribedError, misfit};
+use super::{Misfit, misfit};
 use crate::cpulist::PuSet;
 use crate::machine::Machine;
 use crate::performance::{
@@ -89,7 +89,7 @@ struct LinkGroup {
 
 impl PerformanceForm {
     /// Builds and checks the speeds of `machine`.
-    pub(super) fn performance(&self, machine: &Machine) -> Result<Performance, DescribedError> {
+    pub(super) fn performance(&self, machine: &Machine) -> Result<Performance, Misfit> {
         // A machine without nodes has one memory.
         let nodes = machine.nodes.len().max(1);
         let order = self.order(machine)?;
@@ -116,7 +116,7 @@ impl PerformanceForm {
     }
 
     /// Index in `self.kind` of each of the machine's kinds.
-    fn order(&self, machine: &Machine) -> Result<Vec<usize>, DescribedError> {
+    fn order(&self, machine: &Machine) -> Result<Vec<usize>, Misfit> {
         let names: Vec<&str> = machine.kinds.iter().map(|kind| &*kind.name).collect();
         if self.kind.len() != names.len() {
             let expected = format!("one for each kind of core: {}", names.join(", "));
@@ -140,7 +140,7 @@ impl PerformanceForm {
         Ok(order.into_iter().flatten().collect())
     }
 
-    fn caches(&self) -> Result<Vec<CachePerformance>, DescribedError> {
+    fn caches(&self) -> Result<Vec<CachePerformance>, Misfit> {
         self.cache.iter().enumerate().map(|(index, cache)| cache.performance(index)).collect()
     }
 
@@ -151,7 +151,7 @@ impl PerformanceForm {
         }
     }
 
-    fn hops(&self, machine: &Machine, nodes: usize) -> Result<Vec<Vec<Nanos>>, DescribedError> {
+    fn hops(&self, machine: &Machine, nodes: usize) -> Result<Vec<Vec<Nanos>>, Misfit> {
         match (&self.hops, &self.hops_by_distance) {
             (None, None) if nodes == 1 => Ok(vec![vec![Nanos::ZERO]]),
             (Some(hops), None) => {
@@ -169,7 +169,7 @@ impl PerformanceForm {
     }
 
     /// Renames an impossible figure to its key in the description.
-    fn misfit(&self, impossible: Impossible, order: &[usize]) -> DescribedError {
+    fn misfit(&self, impossible: Impossible, order: &[usize]) -> Misfit {
         let Impossible { part, field, expected, found } = impossible;
         let part = match part {
             PerformancePart::Kinds => "kind".into(),
@@ -221,7 +221,7 @@ fn kind_key(kind: usize, order: &[usize]) -> String {
 }
 
 impl CacheSpeed {
-    fn performance(&self, index: usize) -> Result<CachePerformance, DescribedError> {
+    fn performance(&self, index: usize) -> Result<CachePerformance, Misfit> {
         let inclusion = match &self.inclusion {
             Some(inclusion) => inclusion.value,
             None if self.level == 1 => Inclusion::Neither,
@@ -251,7 +251,7 @@ impl MemorySpeed {
 }
 
 impl KindSpeed {
-    fn performance(&self, at: usize) -> Result<CorePerformance, DescribedError> {
+    fn performance(&self, at: usize) -> Result<CorePerformance, Misfit> {
         let units = self.units.iter().enumerate();
         Ok(CorePerformance {
             clock: self.clock.value.0,
@@ -267,12 +267,7 @@ impl KindSpeed {
         })
     }
 
-    fn unit(
-        &self,
-        at: usize,
-        index: usize,
-        unit: &UnitSpeed,
-    ) -> Result<ExecutionUnit, DescribedError> {
+    fn unit(&self, at: usize, index: usize, unit: &UnitSpeed) -> Result<ExecutionUnit, Misfit> {
         let ports = self.port_set(&unit.ports).map_err(|unknown| {
             let key = format!("performance.kind[{at}].units[{index}].ports");
             misfit(key, format!("names out of {}", self.ports.value.join(", ")), unknown)
@@ -303,7 +298,7 @@ impl LinkGroup {
         key: &str,
         nodes: usize,
         room: &mut usize,
-    ) -> Result<Vec<LinkPerformance>, DescribedError> {
+    ) -> Result<Vec<LinkPerformance>, Misfit> {
         let mut links = Vec::new();
         for (index, text) in self.routes.value.iter().enumerate() {
             let (name, crossed_by) = route(text, nodes, room)
@@ -353,7 +348,7 @@ fn ends(way: &str) -> Option<(PuSet, PuSet)> {
 fn by_distance(
     hops: &BTreeMap<String, Text<Nanos>>,
     machine: &Machine,
-) -> Result<Vec<Vec<Nanos>>, DescribedError> {
+) -> Result<Vec<Vec<Nanos>>, Misfit> {
     let key = "performance.hops-by-distance";
     let Some(distances) = &machine.distances else {
         return Err(misfit(key, "memory.distances", "none"));

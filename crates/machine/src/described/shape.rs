@@ -1,7 +1,7 @@
 //! Structure of a described machine: from counts to parts.
 
 use super::figure::{DescribedFigure, Text};
-use super::{DescribedError, misfit, performance};
+use super::{Misfit, misfit, performance};
 use crate::cpulist::{MAX_PU_NR, PuSet};
 use crate::ids::{NodeNr, PuNr};
 use crate::machine::CacheKind;
@@ -92,7 +92,7 @@ struct PartCounts {
 
 impl Description {
     /// Builds the parts of the machine.
-    pub(super) fn parts(self) -> Result<MachineParts, DescribedError> {
+    pub(super) fn parts(self) -> Result<MachineParts, Misfit> {
         let size = self.shape.size()?;
         let cores = self.numbering.cores(size)?;
         let offline = self.numbering.offline(&cores)?;
@@ -122,7 +122,7 @@ impl Description {
 }
 
 impl Shape {
-    fn size(&self) -> Result<PartCounts, DescribedError> {
+    fn size(&self) -> Result<PartCounts, Misfit> {
         let figures = [
             ("shape.packages", self.packages.value),
             ("shape.cores-per-package", self.cores_per_package.value),
@@ -143,7 +143,7 @@ impl Shape {
 
 impl Numbering {
     /// PUs of every core, in logical order.
-    fn cores(&self, size: PartCounts) -> Result<Vec<Vec<PuNr>>, DescribedError> {
+    fn cores(&self, size: PartCounts) -> Result<Vec<Vec<PuNr>>, Misfit> {
         let count = size.cores * size.smt;
         let order = match self.pus.as_ref().map_or("in-order", |pus| pus.value.as_str()) {
             "in-order" => (0..count).map(PuNr::new).collect(),
@@ -160,7 +160,7 @@ impl Numbering {
     }
 
     /// Offline PUs: none of the shape's PUs.
-    fn offline(&self, cores: &[Vec<PuNr>]) -> Result<PuSet, DescribedError> {
+    fn offline(&self, cores: &[Vec<PuNr>]) -> Result<PuSet, Misfit> {
         let offline = self.offline.as_ref().map(|set| set.value.0.clone()).unwrap_or_default();
         let both = offline.intersection(&cores.iter().flatten().copied().collect());
         if !both.is_empty() {
@@ -172,7 +172,7 @@ impl Numbering {
 
 /// PU numbers in the listed order. Reading stops after the part of the list that exceeds `count`,
 /// since a hostile list may be long.
-fn listed(list: &str, count: usize) -> Result<Vec<PuNr>, DescribedError> {
+fn listed(list: &str, count: usize) -> Result<Vec<PuNr>, Misfit> {
     let mut order = Vec::new();
     for part in list.split(',') {
         let part = PuSet::parse_list(part).map_err(|error| {
@@ -187,7 +187,7 @@ fn listed(list: &str, count: usize) -> Result<Vec<PuNr>, DescribedError> {
 }
 
 impl NodeMemoryForm {
-    fn distances(&self, nodes: usize) -> Result<Option<DistancePart>, DescribedError> {
+    fn distances(&self, nodes: usize) -> Result<Option<DistancePart>, Misfit> {
         let Some(rows) = self.distances.as_ref().map(|distances| &distances.value) else {
             return Ok(None);
         };
@@ -203,7 +203,7 @@ impl NodeMemoryForm {
 }
 
 /// Divides the cores into `groups` groups of neighbours, as PUs; no groups for 0.
-fn split(key: &str, cores: &[Vec<PuNr>], groups: usize) -> Result<Vec<Vec<PuNr>>, DescribedError> {
+fn split(key: &str, cores: &[Vec<PuNr>], groups: usize) -> Result<Vec<Vec<PuNr>>, Misfit> {
     if groups == 0 {
         return Ok(Vec::new());
     }
@@ -213,7 +213,7 @@ fn split(key: &str, cores: &[Vec<PuNr>], groups: usize) -> Result<Vec<Vec<PuNr>>
     Ok(cores.chunks(cores.len() / groups).map(<[Vec<PuNr>]>::concat).collect())
 }
 
-fn caches(levels: &[CacheLevel], cores: &[Vec<PuNr>]) -> Result<Vec<CachePart>, DescribedError> {
+fn caches(levels: &[CacheLevel], cores: &[Vec<PuNr>]) -> Result<Vec<CachePart>, Misfit> {
     if levels.len() > MAX_CACHES {
         return Err(misfit("cache", format!("at most {MAX_CACHES} of them"), levels.len()));
     }
@@ -237,7 +237,7 @@ fn caches(levels: &[CacheLevel], cores: &[Vec<PuNr>]) -> Result<Vec<CachePart>, 
     Ok(caches)
 }
 
-fn kinds(kinds: &[KindForm], cores: &[Vec<PuNr>]) -> Result<Vec<KindPart>, DescribedError> {
+fn kinds(kinds: &[KindForm], cores: &[Vec<PuNr>]) -> Result<Vec<KindPart>, Misfit> {
     let mut taken = PuSet::new();
     let mut parts = Vec::new();
     for (index, kind) in kinds.iter().enumerate() {

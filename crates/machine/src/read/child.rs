@@ -9,25 +9,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use thiserror::Error;
 
 /// CPU time limit of the child, in seconds. Chosen: the largest synthetic machines accepted take
 /// some seconds, and ten times as long on an emulated processor.
 const MOST_CPU_S: u64 = 60;
-
-/// Failure of the child process.
-#[derive(Debug, Error)]
-pub enum Unanswered {
-    /// The child could not be created.
-    #[error("it runs in a process of its own, which cannot be made: {0}")]
-    NotStarted(io::Error),
-    /// A signal ended the child, such as `SIGABRT` after a failed assertion.
-    #[error("it was ended by {}", signal_name(*.0))]
-    Killed(i32),
-    /// The child exited without an answer.
-    #[error("it ended without an answer")]
-    Silent,
-}
 
 /// Name of a signal as in kill(1), for the signals of failing programs.
 fn signal_name(signal: i32) -> String {
@@ -45,12 +30,14 @@ fn signal_name(signal: i32) -> String {
 /// Runs `work` in a child process and returns its result.
 ///
 /// # Errors
-/// [`Unanswered`] if the child ends before its answer.
+/// A text, if the child cannot be created or ends before its answer.
 pub(super) fn answer<T: Serialize + DeserializeOwned>(
     work: impl FnOnce() -> T,
-) -> Result<T, Unanswered> {
-    let (mut reader, writer) = io::pipe().map_err(Unanswered::NotStarted)?;
-    let Some(child) = fork().map_err(Unanswered::NotStarted)? else {
+) -> Result<T, String> {
+    let not_made =
+        |why: io::Error| format!("it runs in a process of its own, which cannot be made: {why}");
+    let (mut reader, writer) = io::pipe().map_err(not_made)?;
+    let Some(child) = fork().map_err(not_made)? else {
         in_child(work, &reader, writer);
     };
     // The read ends when the child has closed the last copy of the writer.
@@ -60,7 +47,11 @@ pub(super) fn answer<T: Serialize + DeserializeOwned>(
     // Only after the read: a child whose answer exceeds the pipe waits for a reader.
     let signal = ending_signal(child);
     let answer = serde_json::from_slice(&text).ok().filter(|_| is_read);
-    answer.ok_or_else(|| signal.map_or(Unanswered::Silent, Unanswered::Killed))
+    answer.ok_or_else(|| match signal {
+        // A signal such as `SIGABRT` after a failed assertion.
+        Some(signal) => format!("it was ended by {}", signal_name(signal)),
+        None => "it ended without an answer".to_owned(),
+    })
 }
 
 /// Forks this process: the number of the child, or `None` in the child.

@@ -16,7 +16,6 @@ use hwlocality::object::attributes::ObjectAttributes;
 use hwlocality::object::distance::DistancesKind;
 use hwlocality::object::types::{CacheType, ObjectType};
 use hwlocality::topology::builder::{BuildFlags, TopologyBuilder, TypeFilter};
-use serde::{Deserialize, Serialize};
 
 /// Most parts of a synthetic machine, all levels together: 16 times the PUs of the largest machine
 /// that Linux runs on. hwloc itself would allocate any amount of memory.
@@ -39,43 +38,38 @@ const CACHES: [ObjectType; 8] = [
     ObjectType::L3ICache,
 ];
 
-/// Failure of hwloc on this machine.
-#[derive(Debug, Serialize, Deserialize)]
-enum HwlocFailure {
-    /// hwloc is configured to show another machine.
-    Elsewhere,
-    /// Message of hwloc.
-    Failed(String),
-}
-
 /// Reads this machine, including PUs that this process may not use.
 pub(crate) fn live() -> Result<MachineParts, ReadError> {
-    let answer = child::answer(|| match load(Topology::builder()) {
-        Ok(topology) if !topology.is_this_system() => Err(HwlocFailure::Elsewhere),
-        Ok(topology) => Ok(parts(&topology)),
-        Err(reason) => Err(HwlocFailure::Failed(reason)),
+    // `None`: hwloc is configured to show another machine.
+    let answer = child::answer(|| {
+        let topology = load(Topology::builder())?;
+        Ok(topology.is_this_system().then(|| parts(&topology)))
     });
-    answer.map_err(|reason| ReadError::Unanswered { reason })?.map_err(|refusal| match refusal {
-        HwlocFailure::Elsewhere => ReadError::Elsewhere,
-        HwlocFailure::Failed(reason) => ReadError::Hwloc { reason },
-    })
+    answer.and_then(|parts| parts).map_err(ReadError::Hwloc)?.ok_or(ReadError::Elsewhere)
 }
 
 /// Builds the machine of one of hwloc's synthetic strings.
 pub(crate) fn synthetic(text: &str) -> Result<MachineParts, ReadError> {
     let found: String = text.chars().take(60).collect();
-    let Some(size) = SyntheticSize::of(text) else { return Err(ReadError::Synthetic { found }) };
-    if let Err(expected) = size.check() {
-        return Err(ReadError::SyntheticSize { expected, found });
-    }
+    let malformed = || {
+        let expected = "a synthetic machine like \"pack:2 core:8 pu:2\"";
+        ReadError::Synthetic(format!("expected {expected}, found \"{found}\""))
+    };
+    let size = SyntheticSize::of(text).ok_or_else(malformed)?;
+    size.check().map_err(|most| {
+        let expected = format!("expected a synthetic machine of {most}");
+        ReadError::Synthetic(format!("{expected}, found more in \"{found}\""))
+    })?;
     let answer = child::answer(|| {
         let builder = Topology::builder().from_synthetic(text).ok()?;
         Some(parts(&load(builder).ok()?))
     });
     match answer {
         Ok(Some(parts)) => Ok(MachineParts { name: text.into(), ..parts }),
-        Ok(None) => Err(ReadError::Synthetic { found }),
-        Err(reason) => Err(ReadError::SyntheticUnanswered { found, reason }),
+        Ok(None) => Err(malformed()),
+        Err(reason) => Err(ReadError::Synthetic(format!(
+            "hwloc cannot make the synthetic machine \"{found}\": {reason}"
+        ))),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::error::ReadError;
 use crate::calibrated::identity;
-use crate::exact::{Exact, ExactError};
+use crate::exact::Exact;
 use crate::machine::Machine;
 use colocate_files::{Accept, MaxSize};
 use std::ffi::OsString;
@@ -46,7 +46,7 @@ pub fn file_name(machine: &Machine) -> String {
 /// without a file.
 ///
 /// # Errors
-/// [`ReadError::File`] or [`ReadError::Described`] if the file cannot be used.
+/// [`ReadError::Wrong`] if the file cannot be used.
 pub fn find(machine: &Machine) -> Result<Option<(PathBuf, Exact)>, ReadError> {
     find_in(machine, &folders(|name| std::env::var_os(name)))
 }
@@ -59,14 +59,12 @@ fn find_in(machine: &Machine, folders: &[PathBuf]) -> Result<Option<(PathBuf, Ex
             Ok(text) => {
                 let origin =
                     format!("{} (`colocate calibrate --forget` removes it)", path.display());
-                let exact = Exact::from_json(&text).map_err(|why: ExactError| {
-                    ReadError::Described { origin, reason: why.into() }
-                })?;
+                let exact = Exact::from_json(&text).map_err(|why| ReadError::wrong(origin, why))?;
                 return Ok(Some((path, exact)));
             }
             // The home of another user after su(1) or sudo(8).
             Err(why) if why.is_missing() || why.is_denied() => {}
-            Err(reason) => return Err(ReadError::File { path, reason }),
+            Err(why) => return Err(ReadError::file(&path, &why)),
         }
     }
     Ok(None)

@@ -68,7 +68,7 @@ pub(super) struct Reading {
 /// Reads a machine with `hwloc` and from the kernel's files.
 ///
 /// # Errors
-/// [`ReadError::Elsewhere`] if hwloc is configured to show another machine; [`ReadError::Flaw`]
+/// [`ReadError::Elsewhere`] if hwloc is configured to show another machine; [`ReadError::Wrong`]
 /// without any PU.
 pub(super) fn read(
     files: &Sysfs,
@@ -115,7 +115,7 @@ fn steady(
 
 /// Assembles the live machine.
 fn assembled(parts: MachineParts) -> Result<Machine, ReadError> {
-    parts.assemble().map_err(|reason| ReadError::Flaw { origin: "this machine".into(), reason })
+    parts.assemble().map_err(|reason| ReadError::wrong("this machine", reason))
 }
 
 /// One attempt to read the machine.
@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn nothing_can_be_read() {
         let tree = Tree::of("nothing", &[]);
-        let failed = || Err(ReadError::Hwloc { reason: "it failed".into() });
+        let failed = || Err(ReadError::Hwloc("it failed".into()));
         let reading = read(&tree.files(), failed).unwrap();
         assert!(!reading.machine.pus.is_empty());
         let reason = "it failed".into();

@@ -29,13 +29,12 @@ mod tree;
 mod xml;
 
 pub use crate::usable::{CpuQuota, Usable};
-pub use child::Unanswered;
 pub use error::ReadError;
 pub use limits::{Cpusets, quotas, usable};
 pub use live::Caveat;
 pub use source::{KnownMachine, load, open, performance, sources, xml_file};
 pub use sysfs::Sysfs;
-pub use xml::{Saved, XmlError, from_xml_str};
+pub use xml::{Saved, from_xml_str};
 
 use crate::exact::Exact;
 use crate::machine::Machine;
@@ -70,7 +69,7 @@ pub fn measured() -> Result<(Exact, Vec<Caveat>), ReadError> {
 ///
 /// # Errors
 /// - [`ReadError::Elsewhere`] if hwloc's environment variables point to another machine.
-/// - [`ReadError::Flaw`] if no PU is found.
+/// - [`ReadError::Wrong`] if no PU is found.
 pub fn reported() -> Result<Machine, ReadError> {
     reading().map(|reading| reading.machine)
 }
@@ -86,12 +85,11 @@ fn reading() -> Result<Reading, ReadError> {
 /// Builds the machine of one of hwloc's synthetic strings, such as `pack:2 core:8 pu:2`.
 ///
 /// # Errors
-/// - [`ReadError::Synthetic`] if the string has a syntax error.
-/// - [`ReadError::SyntheticSize`] if the string describes more than any real machine has.
-/// - [`ReadError::SyntheticUnanswered`] if hwloc aborts on the string.
+/// [`ReadError::Synthetic`] if the string has a syntax error or describes more than any real machine
+/// has, or hwloc aborts on it.
 pub fn synthetic(text: &str) -> Result<Machine, ReadError> {
     let machine = hwloc::synthetic(text)?.assemble();
-    machine.map_err(|reason| ReadError::Flaw { origin: "synthetic machine".into(), reason })
+    machine.map_err(|reason| ReadError::wrong("synthetic machine", reason))
 }
 
 #[cfg(test)]

@@ -57,28 +57,22 @@ pub fn load(spec: &str) -> Result<KnownMachine, ReadError> {
         let Reading { machine, caveats } = crate::read::reading()?;
         let kept = kept::applied(machine)?;
         let usable = Some(limits::usable(&kept.machine, &Sysfs::at(Path::new("/"))));
-        return Ok(KnownMachine { caveats, ..seen(Ok(Exact { usable, ..kept }))? });
+        return Ok(KnownMachine { caveats, ..seen(Exact { usable, ..kept }) });
     }
     if let Some(text) = spec.strip_prefix("synthetic:") {
         let machine = crate::read::synthetic(text)?;
-        return seen(Ok(Exact::new(machine, None)));
+        return Ok(seen(Exact::new(machine, None)));
     }
     let path = Path::new(spec);
-    if let Some(text) = by_name(spec) {
-        return seen(described::from_toml(text).map_err(|error| wrong(path, error)));
-    }
-    match path.extension().and_then(|extension| extension.to_str()) {
-        Some("xml") => xml_file(path),
-        Some("toml") => {
-            let text = text(path)?;
-            seen(described::from_toml(&text).map_err(|error| wrong(path, error)))
-        }
-        Some("json") => {
-            let text = text(path)?;
-            seen(Exact::from_json(&text).map_err(|error| wrong(path, error.into())))
-        }
-        _ => Err(ReadError::Unknown { found: spec.into(), known: known() }),
-    }
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    let exact = match (by_name(spec), extension) {
+        (Some(text), _) => described::from_toml(text),
+        (None, Some("xml")) => return xml_file(path),
+        (None, Some("toml")) => described::from_toml(&text(path)?),
+        (None, Some("json")) => Exact::from_json(&text(path)?),
+        _ => return Err(ReadError::Unknown { found: spec.into(), known: known() }),
+    };
+    exact.map(seen).map_err(|flaw| ReadError::wrong(spec, flaw))
 }
 
 /// Sources of the figures of a described machine: key and source. Empty for machines without
@@ -93,7 +87,7 @@ pub fn sources(spec: &str) -> Result<Vec<(String, String)>, ReadError> {
         None if path.extension().is_some_and(|extension| extension == "toml") => text(path)?,
         None => return Ok(Vec::new()),
     };
-    described::sources(&text).map_err(|error| wrong(path, error))
+    described::sources(&text).map_err(|flaw| ReadError::wrong(spec, flaw))
 }
 
 /// Speeds of the parts of a machine; `None` if unknown.
@@ -109,18 +103,9 @@ fn by_name(name: &str) -> Option<&'static str> {
     described::MACHINES.iter().find(|(found, _)| *found == name).map(|(_, text)| *text)
 }
 
-fn seen(exact: Result<Exact, ReadError>) -> Result<KnownMachine, ReadError> {
-    exact.map(|Exact { version: _, machine, usable, performance, calibration }| KnownMachine {
-        machine,
-        usable,
-        performance,
-        calibration,
-        caveats: Vec::new(),
-    })
-}
-
-fn wrong(path: &Path, reason: described::DescribedError) -> ReadError {
-    ReadError::Described { origin: path.display().to_string(), reason }
+fn seen(exact: Exact) -> KnownMachine {
+    let Exact { version: _, machine, usable, performance, calibration } = exact;
+    KnownMachine { machine, usable, performance, calibration, caveats: Vec::new() }
 }
 
 /// Names of the described machines that come with colocate.
@@ -131,21 +116,21 @@ fn known() -> String {
 /// Reads a machine saved by hwloc, with any file extension. The machine is named after the file.
 ///
 /// # Errors
-/// [`ReadError::File`] or [`ReadError::Xml`].
+/// [`ReadError::Wrong`].
 pub fn xml_file(path: &Path) -> Result<KnownMachine, ReadError> {
     let text = text(path)?;
     let Saved { mut machine, allowed } = xml::from_xml_str(&text)
-        .map_err(|reason| ReadError::Xml { origin: path.display().to_string(), reason })?;
+        .map_err(|flaw| ReadError::wrong(path.display().to_string(), flaw))?;
     if let Some(stem) = path.file_stem() {
         machine.name = stem.to_string_lossy().into_owned();
     }
     let usable = allowed.map(|allowed| Usable::within(&machine, None, Some(allowed), None));
-    seen(Ok(Exact::new(machine, usable)))
+    Ok(seen(Exact::new(machine, usable)))
 }
 
 /// Text of a file that describes a machine.
 fn text(path: &Path) -> Result<String, ReadError> {
     const LIMIT: MaxSize = MaxSize::bytes(xml::MAX_BYTES);
     let text = colocate_files::read_text(path, Accept::FileOrPipe, LIMIT);
-    text.map_err(|reason| ReadError::File { path: path.into(), reason })
+    text.map_err(|why| ReadError::file(path, &why))
 }

@@ -10,8 +10,9 @@
 //! contains the PUs nested in it. A NUMA node has the PUs of its parent, as when hwloc loads the
 //! file.
 
-use crate::check::{Flaw, MAX_NODES, MAX_PUS};
+use crate::check::{MAX_NODES, MAX_PUS, at_most};
 use crate::cpulist::{MAX_PU_NR, PuSet, shortened};
+use crate::flaw::Flaw;
 use crate::ids::{NodeNr, PuNr};
 use crate::machine::{CacheKind, Machine};
 use crate::parts::{CachePart, DistancePart, MachineParts, NodePart};
@@ -19,7 +20,6 @@ use crate::read::kinds::{self, KindFacts};
 use crate::units::Bytes;
 use roxmltree::{Document, Node, ParsingOptions};
 use std::borrow::Cow;
-use thiserror::Error;
 
 /// Largest text accepted, in bytes. A machine of 1,024 PUs takes half a MiB.
 pub const MAX_BYTES: u64 = 32 << 20;
@@ -41,57 +41,6 @@ const MEMORY: [&str; 2] = ["NUMANode", "MemCache"];
 /// `HWLOC_DISTANCES_KIND_MEANS_LATENCY` of hwloc's distances.h.
 const MEANS_LATENCY: u64 = 4;
 
-/// Reason to reject a text as a machine saved by hwloc.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum XmlError {
-    /// The text is too long.
-    #[error("expected hwloc XML of at most {MAX_BYTES} bytes, found {found}")]
-    TooLarge {
-        /// Length in bytes.
-        found: usize,
-    },
-    /// Not XML.
-    #[error("expected hwloc XML, found a syntax error: {detail}")]
-    Syntax {
-        /// Message of the parser, with line and column.
-        detail: String,
-    },
-    /// XML of another kind.
-    #[error("expected hwloc XML with a <topology>, found <{found}>")]
-    NotHwloc {
-        /// The outermost element.
-        found: String,
-    },
-    /// XML of an unsupported version of hwloc.
-    #[error(
-        "expected hwloc XML of version 2 or 3, found {}; convert it with a recent lstopo: lstopo --if xml -i OLD.xml NEW.xml",
-        found.as_ref().map_or("no version (hwloc 1)".into(), |found| format!("version \"{found}\""))
-    )]
-    Version {
-        /// Version in the file; `None` for hwloc 1, which wrote none.
-        found: Option<String>,
-    },
-    /// Objects nest too deep.
-    #[error("line {line}: expected objects at most {MAX_DEPTH} deep")]
-    TooDeep {
-        /// Line at which the limit was exceeded.
-        line: u32,
-    },
-    /// An attribute or a text is missing or wrong.
-    #[error("line {line}: expected {expected}, found {found}")]
-    Malformed {
-        /// Line of the fault.
-        line: u32,
-        /// Expected value.
-        expected: &'static str,
-        /// Value found.
-        found: String,
-    },
-    /// The machine contradicts itself.
-    #[error(transparent)]
-    Flaw(#[from] Flaw),
-}
-
 /// A machine from a file, with the limits of the process that saved it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Saved {
@@ -107,10 +56,13 @@ pub struct Saved {
 /// Never panics, and takes time and memory in proportion to the text, for any text.
 ///
 /// # Errors
-/// [`XmlError`] with the line and the expected value.
-pub fn from_xml_str(text: &str) -> Result<Saved, XmlError> {
+/// [`Flaw`] with the line and the expected value.
+pub fn from_xml_str(text: &str) -> Result<Saved, Flaw> {
     if text.len() as u64 > MAX_BYTES {
-        return Err(XmlError::TooLarge { found: text.len() });
+        let found = text.len();
+        return Err(Flaw(format!(
+            "expected hwloc XML of at most {MAX_BYTES} bytes, found {found}"
+        )));
     }
     // A document type can define entities in terms of others: some KiB of text expand to gigabytes.
     let options =
@@ -118,7 +70,8 @@ pub fn from_xml_str(text: &str) -> Result<Saved, XmlError> {
     let text = without_doctype(text);
     let document = Document::parse_with_options(&text, options).map_err(|error| {
         let text = error.to_string();
-        XmlError::Syntax { detail: text.chars().filter(|it| !it.is_control()).take(120).collect() }
+        let detail: String = text.chars().filter(|it| !it.is_control()).take(120).collect();
+        Flaw(format!("expected hwloc XML, found a syntax error: {detail}"))
     })?;
     let topology = document.root_element();
     check_header(topology)?;
@@ -156,17 +109,23 @@ fn without_doctype(text: &str) -> Cow<'_, str> {
     [&text[..at], &blanks, &text[at + length..]].concat().into()
 }
 
-fn check_header(topology: Node<'_, '_>) -> Result<(), XmlError> {
+fn check_header(topology: Node<'_, '_>) -> Result<(), Flaw> {
     let found = topology.tag_name().name();
     if found != "topology" {
-        return Err(XmlError::NotHwloc { found: shortened(found) });
+        let found = shortened(found);
+        return Err(Flaw(format!("expected hwloc XML with a <topology>, found <{found}>")));
     }
     let version = topology.attribute("version");
     let major = version.and_then(|version| version.split('.').next());
     if matches!(major, Some("2" | "3")) {
         return Ok(());
     }
-    Err(XmlError::Version { found: version.map(shortened) })
+    // hwloc 1 wrote no version.
+    let found = version
+        .map_or("no version (hwloc 1)".into(), |found| format!("version \"{}\"", shortened(found)));
+    Err(Flaw(format!(
+        "expected hwloc XML of version 2 or 3, found {found}; convert it with a recent lstopo: lstopo --if xml -i OLD.xml NEW.xml"
+    )))
 }
 
 fn children<'a, 'i: 'a>(
@@ -199,17 +158,12 @@ impl XmlReader<'_, '_> {
         self.document.text_pos_at(node.range().start).row
     }
 
-    fn wrong(&self, node: Node<'_, '_>, expected: &'static str, found: String) -> XmlError {
-        XmlError::Malformed { line: self.line(node), expected, found }
+    fn wrong(&self, node: Node<'_, '_>, expected: &str, found: String) -> Flaw {
+        Flaw(format!("line {}: expected {expected}, found {found}", self.line(node)))
     }
 
     /// A required number.
-    fn number(
-        &self,
-        node: Node<'_, '_>,
-        name: &str,
-        expected: &'static str,
-    ) -> Result<u64, XmlError> {
+    fn number(&self, node: Node<'_, '_>, name: &str, expected: &str) -> Result<u64, Flaw> {
         let text = node.attribute(name);
         text.and_then(|text| text.parse().ok()).ok_or_else(|| {
             let found = text.map_or("nothing".into(), |text| format!("\"{}\"", shortened(text)));
@@ -218,7 +172,7 @@ impl XmlReader<'_, '_> {
     }
 
     /// Kernel number of a PU or a node.
-    fn os_index(&self, node: Node<'_, '_>) -> Result<u32, XmlError> {
+    fn os_index(&self, node: Node<'_, '_>) -> Result<u32, Flaw> {
         const EXPECTED: &str = "a kernel number of at most 65535";
         let number = self.number(node, "os_index", EXPECTED)?;
         let fits = u32::try_from(number).ok().filter(|&number| number <= MAX_PU_NR);
@@ -226,7 +180,7 @@ impl XmlReader<'_, '_> {
     }
 
     /// A set of PUs; `None` if the attribute is absent. hwloc leaves groups of 32 zero bits empty.
-    fn set(&self, node: Node<'_, '_>, name: &str) -> Result<Option<PuSet>, XmlError> {
+    fn set(&self, node: Node<'_, '_>, name: &str) -> Result<Option<PuSet>, Flaw> {
         let Some(text) = node.attribute(name) else { return Ok(None) };
         let full: Vec<&str> =
             text.split(',').map(|group| if group.is_empty() { "0" } else { group }).collect();
@@ -242,19 +196,18 @@ impl XmlReader<'_, '_> {
 
     /// Adds an object and the objects nested in it. For a memory object, `near` is the index of the
     /// first PU of its parent.
-    fn object(&mut self, node: Node<'_, '_>, near: usize, depth: u32) -> Result<(), XmlError> {
+    fn object(&mut self, node: Node<'_, '_>, near: usize, depth: u32) -> Result<(), Flaw> {
         // The recursion must not exhaust the stack.
         if depth > MAX_DEPTH {
-            return Err(XmlError::TooDeep { line: self.line(node) });
+            let line = self.line(node);
+            return Err(Flaw(format!("line {line}: expected objects at most {MAX_DEPTH} deep")));
         }
         let ty = node.attribute("type").unwrap_or_default();
         let begin = if MEMORY.contains(&ty) { near } else { self.parts.pus.len() };
         if ty == "PU" {
             let number = self.os_index(node)?;
-            if self.parts.pus.len() >= MAX_PUS {
-                return Err(Flaw::TooMany { what: "CPUs", limit: MAX_PUS }.into());
-            }
             self.parts.pus.push(PuNr(number));
+            at_most(self.parts.pus.len(), "CPUs", MAX_PUS)?;
         }
         // hwloc numbers nodes after their sibling objects, so a machine's own node comes last.
         for memory in [false, true] {
@@ -282,7 +235,7 @@ impl XmlReader<'_, '_> {
         }
     }
 
-    fn node(&mut self, node: Node<'_, '_>, begin: usize) -> Result<(), XmlError> {
+    fn node(&mut self, node: Node<'_, '_>, begin: usize) -> Result<(), Flaw> {
         let os = NodeNr(self.os_index(node)?);
         // hwloc leaves out the attribute of a node without memory.
         let memory = if node.has_attribute("local_memory") {
@@ -292,14 +245,11 @@ impl XmlReader<'_, '_> {
         };
         let memory = Some(Bytes(memory));
         let pus = self.parts.pus[begin..].iter().copied().collect();
-        if self.parts.nodes.len() >= MAX_NODES {
-            return Err(Flaw::TooMany { what: "NUMA nodes", limit: MAX_NODES }.into());
-        }
         self.parts.nodes.push(NodePart { os, memory, pus, may_be_home: true });
-        Ok(())
+        at_most(self.parts.nodes.len(), "NUMA nodes", MAX_NODES)
     }
 
-    fn cache(&mut self, node: Node<'_, '_>, begin: usize) -> Result<(), XmlError> {
+    fn cache(&mut self, node: Node<'_, '_>, begin: usize) -> Result<(), Flaw> {
         let expected = "a cache level of 1 to 255";
         let level = self.number(node, "depth", expected)?;
         let level = u8::try_from(level)
@@ -321,7 +271,7 @@ impl XmlReader<'_, '_> {
         Ok(())
     }
 
-    fn kinds(&self, topology: Node<'_, '_>) -> Result<Vec<crate::parts::KindPart>, XmlError> {
+    fn kinds(&self, topology: Node<'_, '_>) -> Result<Vec<crate::parts::KindPart>, Flaw> {
         let facts = children(topology, "cpukind").take(MAX_KINDS).map(|kind| {
             let infos = children(kind, "info").take(MAX_INFOS).filter_map(|info| {
                 Some((info.attribute("name")?.to_owned(), info.attribute("value")?.to_owned()))
@@ -330,11 +280,11 @@ impl XmlReader<'_, '_> {
             let pus = self.set(kind, "cpuset")?.unwrap_or_default();
             Ok(KindFacts { pus, efficiency: rank, infos: infos.collect() })
         });
-        Ok(kinds::ranked(facts.collect::<Result<_, XmlError>>()?))
+        Ok(kinds::ranked(facts.collect::<Result<_, Flaw>>()?))
     }
 
     /// The first matrix of latencies between NUMA nodes.
-    fn distances(&self, topology: Node<'_, '_>) -> Result<Option<DistancePart>, XmlError> {
+    fn distances(&self, topology: Node<'_, '_>) -> Result<Option<DistancePart>, Flaw> {
         let mut matrices = children(topology, "distances2");
         let matrix = matrices.find(|matrix| {
             let kind = matrix.attribute("kind").and_then(|kind| kind.parse::<u64>().ok());
@@ -350,7 +300,7 @@ impl XmlReader<'_, '_> {
         Ok(nodes.map(|nodes| DistancePart { nodes, values }))
     }
 
-    fn numbers(&self, matrix: Node<'_, '_>, name: &'static str) -> Result<Vec<u64>, XmlError> {
+    fn numbers(&self, matrix: Node<'_, '_>, name: &'static str) -> Result<Vec<u64>, Flaw> {
         let mut numbers = Vec::new();
         // hwloc splits long lists over several elements.
         for chunk in children(matrix, name) {

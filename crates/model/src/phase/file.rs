@@ -14,8 +14,8 @@
 //! An omitted component is unknown, too. docs/schemas/demand.json specifies the JSON form.
 
 use super::Phase;
+use colocate_machine::Flaw;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 /// Version of the format that this build reads and writes.
 pub const VERSION: u32 = 1;
@@ -33,45 +33,6 @@ pub struct PhaseFile {
     /// Phases, in the order of the file.
     #[serde(rename = "phase")]
     pub phases: Vec<Phase>,
-}
-
-/// Error of reading a file of demand vectors.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum PhaseFileError {
-    /// Wrong syntax, or a figure out of range.
-    #[error("line {line}: {detail}")]
-    Malformed {
-        /// Line number, from 1.
-        line: usize,
-        /// Reason, in one line.
-        detail: String,
-    },
-    /// Unsupported version.
-    #[error("expected demand vectors of version {VERSION}, found version {found}")]
-    Version {
-        /// Version found.
-        found: u64,
-    },
-    /// The course refers to a missing phase, or has a phase without instructions.
-    #[error(
-        "course: expected places of {there} phases, from 0, and 1 instruction or more, found place {phase} with {instructions}"
-    )]
-    Course {
-        /// Index of the phase.
-        phase: u32,
-        /// Instructions of the phase.
-        instructions: u64,
-        /// Number of phases.
-        there: usize,
-    },
-    /// Text above the limit of size.
-    #[error("expected demand vectors of at most {most} bytes, found {found}")]
-    TooLarge {
-        /// Limit, in bytes.
-        most: usize,
-        /// Size found, in bytes.
-        found: usize,
-    },
 }
 
 #[derive(Deserialize)]
@@ -92,12 +53,10 @@ impl PhaseFile {
     /// Reads TOML.
     ///
     /// # Errors
-    /// - [`PhaseFileError::TooLarge`].
-    /// - [`PhaseFileError::Version`] for another version, whatever else the text holds.
-    /// - [`PhaseFileError::Course`].
-    /// - [`PhaseFileError::Malformed`] with the line, for an unknown or repeated key, a figure
-    ///   without a source, or a figure out of range.
-    pub fn from_toml(text: &str) -> Result<Self, PhaseFileError> {
+    /// [`Flaw`] for too long a text; for another version, whatever else the text holds; for a course
+    /// of missing phases; and with the line, for an unknown or repeated key, a figure without a
+    /// source, or a figure out of range.
+    pub fn from_toml(text: &str) -> Result<Self, Flaw> {
         check_size(text)?;
         // The version first: a text of another version may have unknown keys.
         check_version(&toml::from_str(text).map_err(|error| malformed_toml(text, &error))?)?;
@@ -108,7 +67,7 @@ impl PhaseFile {
     ///
     /// # Errors
     /// As [`Self::from_toml`].
-    pub fn from_json(text: &str) -> Result<Self, PhaseFileError> {
+    pub fn from_json(text: &str) -> Result<Self, Flaw> {
         check_size(text)?;
         check_version(&serde_json::from_str(text).map_err(malformed_json)?)?;
         check_course(serde_json::from_str(text).map_err(malformed_json)?)
@@ -127,38 +86,44 @@ impl PhaseFile {
     }
 }
 
-fn malformed_toml(text: &str, error: &toml::de::Error) -> PhaseFileError {
+fn malformed_toml(text: &str, error: &toml::de::Error) -> Flaw {
     // An error without a position is reported for line 1.
     let start = error.span().map_or(0, |span| span.start);
-    PhaseFileError::Malformed {
-        line: text.as_bytes()[..start].iter().filter(|&&byte| byte == b'\n').count() + 1,
-        // Messages of the TOML parser can have several lines.
-        detail: error.message().lines().collect::<Vec<_>>().join(", "),
-    }
+    let line = text.as_bytes()[..start].iter().filter(|&&byte| byte == b'\n').count() + 1;
+    // Messages of the TOML parser can have several lines.
+    Flaw(format!("line {line}: {}", error.message().lines().collect::<Vec<_>>().join(", ")))
 }
 
-fn malformed_json(error: serde_json::Error) -> PhaseFileError {
-    PhaseFileError::Malformed { line: error.line(), detail: error.to_string() }
+fn malformed_json(error: serde_json::Error) -> Flaw {
+    Flaw(format!("line {}: {error}", error.line()))
 }
 
-fn check_course(file: PhaseFile) -> Result<PhaseFile, PhaseFileError> {
+fn check_course(file: PhaseFile) -> Result<PhaseFile, Flaw> {
     let there = file.phases.len();
     let mut course = file.course.iter();
     match course.find(|(phase, instructions)| *phase as usize >= there || *instructions == 0) {
         None => Ok(file),
-        Some(&(phase, instructions)) => Err(PhaseFileError::Course { phase, instructions, there }),
+        Some((phase, instructions)) => Err(Flaw(format!(
+            "course: expected places of {there} phases, from 0, and 1 instruction or more, found place {phase} with {instructions}"
+        ))),
     }
 }
 
-fn check_size(text: &str) -> Result<(), PhaseFileError> {
+fn check_size(text: &str) -> Result<(), Flaw> {
     let most = PhaseFile::MAX_BYTES;
     let found = text.len();
-    if found > most { Err(PhaseFileError::TooLarge { most, found }) } else { Ok(()) }
+    if found <= most {
+        return Ok(());
+    }
+    Err(Flaw(format!("expected demand vectors of at most {most} bytes, found {found}")))
 }
 
-fn check_version(head: &PhaseFileHeader) -> Result<(), PhaseFileError> {
+fn check_version(head: &PhaseFileHeader) -> Result<(), Flaw> {
     let found = head.version;
-    if found == u64::from(VERSION) { Ok(()) } else { Err(PhaseFileError::Version { found }) }
+    if found == u64::from(VERSION) {
+        return Ok(());
+    }
+    Err(Flaw(format!("expected demand vectors of version {VERSION}, found version {found}")))
 }
 
 /// Serialises work by kind as a table, `{ int = 0.5, load = 0.25 }`; in memory a list, in the order
@@ -262,11 +227,10 @@ mod tests {
         assert_eq!(PhaseFile::from_json(&good.to_json()), Ok(good.clone()));
         assert_eq!(PhaseFile::from_toml(&good.to_toml()), Ok(good));
         for (phase, instructions) in [(4, 1), (0, 0)] {
-            let error = PhaseFileError::Course { phase, instructions, there: 4 };
-            assert_eq!(
-                PhaseFile::from_json(&file(vec![(phase, instructions)]).to_json()),
-                Err(error)
-            );
+            let error = PhaseFile::from_json(&file(vec![(phase, instructions)]).to_json());
+            let expected = "course: expected places of 4 phases, from 0, and 1 instruction or more";
+            let expected = format!("{expected}, found place {phase} with {instructions}");
+            assert_eq!(error, Err(Flaw(expected)));
         }
     }
 

@@ -23,9 +23,7 @@ impl Phase {
     /// count both are this inexact.
     ///
     /// # Errors
-    /// - [`PhaseError::OtherProcessor`] or [`PhaseError::NoPort`] for work on another processor's
-    ///   ports.
-    /// - The errors of [`Phase::check`].
+    /// [`PhaseError`] for work on another processor's ports, and the errors of [`Phase::check`].
     pub fn on(&self, core: &CorePerformance, guesses: &Guesses) -> Result<OnCore, PhaseError> {
         self.check()?;
         let mut asked =
@@ -99,10 +97,11 @@ impl PhaseConversion<'_> {
     ) -> Result<Vec<(PortSet, f64)>, PhaseError> {
         // The names of ports are LLVM's, and belong to one processor's table.
         if self.core.llvm_cpu.as_deref() != Some(llvm_cpu) {
-            return Err(PhaseError::OtherProcessor {
-                expected: self.core.llvm_cpu.clone(),
-                found: llvm_cpu.to_owned(),
-            });
+            let expected = self.core.llvm_cpu.as_deref();
+            let expected = expected.unwrap_or("a processor without a table of LLVM's");
+            return Err(PhaseError(format!(
+                "expected work for the ports of {expected}, found that of {llvm_cpu}; find out the demand for this machine"
+            )));
         }
         groups.iter().map(|(names, cycles)| Ok((self.port_set(names)?, *cycles))).collect()
     }
@@ -126,9 +125,9 @@ impl PhaseConversion<'_> {
         for name in names {
             // A `PortSet` has 32 bits.
             let place = self.core.ports.iter().take(32).position(|port| port == name);
-            let place = place.ok_or_else(|| PhaseError::NoPort {
-                expected: self.core.ports.clone(),
-                found: name.clone(),
+            let place = place.ok_or_else(|| {
+                let expected = self.core.ports.join(", ");
+                PhaseError(format!("expected one of the ports {expected}, found {name}"))
             })?;
             set |= 1 << place;
         }
@@ -346,7 +345,9 @@ mod tests {
     #[test]
     fn what_cannot_be() {
         let error = |phase: Phase| phase.on(&core(), &Guesses::default()).unwrap_err();
-        let of = |component, expected, found| PhaseError::Impossible { component, expected, found };
+        let of = |component, expected, found: f64| {
+            PhaseError(format!("expected {component} to be {expected}, found {found}"))
+        };
         let phase = Phase { slots: known(-1.0), ..Phase::default() };
         assert_eq!(error(phase), of("slots", "a number from 0 to 1e6", -1.0));
         let phase = Phase { parallel_misses: known(0.5), ..Phase::default() };

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::phase::typical_misses;
+use crate::ports::UNIONS;
 use proptest::prelude::*;
 
 const ALU: PortSet = PortSet(0b0011);

@@ -3,8 +3,8 @@
 
 use super::{Coefficients, Conditioning, CoreCoefficients, Quality, normalised};
 use crate::system::CpiStack;
+use colocate_machine::Flaw;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 /// Version of the format that this build reads and writes (`docs/schemas/cpi-model.json`).
 pub const VERSION: u32 = 1;
@@ -93,28 +93,6 @@ pub struct CpiModel {
     pub modes: Vec<TrainedMode>,
 }
 
-/// Error of reading a CPI model.
-#[derive(Debug, Error)]
-pub enum CpiModelError {
-    /// Not JSON, or not of the schema.
-    #[error("expected a CPI model (docs/schemas/cpi-model.json), found: {}", colocate_machine::printable(&.0.to_string()))]
-    Malformed(#[from] serde_json::Error),
-    /// Unsupported version of the format.
-    #[error("expected a CPI model of version {VERSION}, found version {found}; train again")]
-    Version {
-        /// Version in the text.
-        found: u64,
-    },
-    /// A value contradicts others.
-    #[error("expected {expected}, found {found}")]
-    Inconsistent {
-        /// Condition violated.
-        expected: &'static str,
-        /// Content found.
-        found: String,
-    },
-}
-
 /// Text of [`CpiModel::built_in`].
 const BUILT_IN: &str = include_str!("../../../../data/simulated/cpi-model-power8-10c.json");
 
@@ -177,21 +155,22 @@ impl CpiModel {
     /// Reads a model.
     ///
     /// # Errors
-    /// - [`CpiModelError::Version`] for another version, whatever else the text holds.
-    /// - [`CpiModelError::Malformed`] for another schema.
-    /// - [`CpiModelError::Inconsistent`] if parts, components and coefficients do not match, or a
-    ///   coefficient is out of range.
-    pub fn from_json(text: &str) -> Result<Self, CpiModelError> {
+    /// [`Flaw`] for another version, whatever else the text holds; for another schema; if parts,
+    /// components and coefficients do not match, or a coefficient is out of range.
+    pub fn from_json(text: &str) -> Result<Self, Flaw> {
         #[derive(Deserialize)]
         struct CpiModelHeader {
             version: u64,
         }
         // The version first: a text of another version may have other fields.
-        let head: CpiModelHeader = serde_json::from_str(text)?;
+        let head: CpiModelHeader = serde_json::from_str(text).map_err(malformed)?;
         if head.version != u64::from(VERSION) {
-            return Err(CpiModelError::Version { found: head.version });
+            return Err(Flaw(format!(
+                "expected a CPI model of version {VERSION}, found version {}; train again",
+                head.version
+            )));
         }
-        let model: Self = serde_json::from_str(text)?;
+        let model: Self = serde_json::from_str(text).map_err(malformed)?;
         model.check()?;
         Ok(model)
     }
@@ -202,7 +181,7 @@ impl CpiModel {
         colocate_machine::printable::json(self)
     }
 
-    fn check(&self) -> Result<(), CpiModelError> {
+    fn check(&self) -> Result<(), Flaw> {
         let mut used: Vec<&String> = self.components.iter().flat_map(|c| &c.parts).collect();
         let mut parts: Vec<&String> = self.parts.iter().collect();
         // The sorted lists are equal if every part is used exactly once.
@@ -265,8 +244,14 @@ fn is_in_range(c: &Coefficients) -> bool {
     [c.alpha, c.beta, c.gamma, c.delta].iter().all(|each| each.abs() <= MOST)
 }
 
-fn inconsistent(expected: &'static str, found: String) -> Result<(), CpiModelError> {
-    Err(CpiModelError::Inconsistent { expected, found })
+fn inconsistent(expected: &str, found: String) -> Result<(), Flaw> {
+    Err(Flaw(format!("expected {expected}, found {found}")))
+}
+
+fn malformed(error: serde_json::Error) -> Flaw {
+    let found = error.to_string();
+    let found = colocate_machine::printable(&found);
+    Flaw(format!("expected a CPI model (docs/schemas/cpi-model.json), found: {found}"))
 }
 
 #[cfg(test)]

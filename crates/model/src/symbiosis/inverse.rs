@@ -51,7 +51,7 @@ const LEAST_OWN: f64 = 0.01;
 /// each thread's own cycles and sum to 1. A single thread keeps its stack.
 #[must_use]
 pub fn alone(mode: &CoreCoefficients, measured: &[&[f64]]) -> Vec<Vec<f64>> {
-    solved(mode, measured, EXACT)
+    rounds(mode, measured, EXACT).0
 }
 
 /// Stacks alone to a millionth, in a fraction of the time of [`alone`]; `None` if the rounds do not
@@ -116,10 +116,6 @@ fn whole_steps(mode: &CoreCoefficients, measured: &[&[f64]]) -> Option<Vec<Vec<f
 
 fn add(sums: &mut [f64], stack: &[f64]) {
     sums.iter_mut().zip(stack).for_each(|(sum, each)| *sum += each);
-}
-
-fn solved(mode: &CoreCoefficients, measured: &[&[f64]], near: f64) -> Vec<Vec<f64>> {
-    rounds(mode, measured, near).0
 }
 
 /// Repeats until nothing changes by more than `near`; the flag tells whether the search settled.

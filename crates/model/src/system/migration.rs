@@ -16,32 +16,15 @@ pub struct Migration {
 
 impl Model<'_> {
     /// Loss of the task of `seat` after it ran on `from`, with the occupancy `occupancy`, in bytes,
-    /// of each data cache there, nearest first (as in [`super::TaskRate`]).
+    /// of each data cache there, nearest first (as in [`super::TaskRate`]). After a pause in which
+    /// others used these caches, `left` is the share of the task's data still there, in 0 ..= 1,
+    /// nearest first; 1 where `left` has no entry.
     ///
     /// Data in caches of both PUs is found again. The rest is fetched on demand: from the nearest
-    /// cache of both PUs, or from memory if there is none, at the latencies and waits of `now`.
-    /// Streaming data is not lost. Lines modified by the task come from the old cache, which is
-    /// assumed to take as long. The kernel's work for the migration is not included.
-    ///
-    /// # Panics
-    /// If a PU is not of the machine.
-    #[must_use]
-    pub fn migration(
-        &self,
-        seat: &PlacedTask<'_>,
-        from: PuIdx,
-        occupancy: &[f64],
-        now: &Prediction,
-    ) -> Migration {
-        self.refill(seat, from, occupancy, &[], now)
-    }
-
-    /// Loss as in [`Self::migration`], after a pause in which others used the caches above `from`.
-    /// `left` is the share of the task's data still there, in 0 ..= 1, nearest first; 1 where
-    /// `left` has no entry.
-    ///
-    /// Data lost by a cache comes from the next cache of both PUs if still there, or else from
-    /// memory. The lost lines are assumed random.
+    /// cache of both PUs that still has it, or from memory if there is none, at the latencies and
+    /// waits of `now`. Streaming data is not lost. Lines modified by the task come from the old
+    /// cache, which is assumed to take as long; lines lost in a pause are assumed random. The
+    /// kernel's work for the migration is not included.
     ///
     /// # Panics
     /// If a PU is not of the machine.

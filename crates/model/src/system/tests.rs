@@ -281,19 +281,19 @@ fn cost_of_a_migration() {
     let before = model.predict(&[seat(0, &demand)]);
     assert_eq!(before.tasks[0].occupancy, [32_768.0, 262_144.0, 262_144.0]);
     let moved =
-        |to| model.migration(&seat(to, &demand), PuIdx(0), &before.tasks[0].occupancy, &before);
+        |to| model.refill(&seat(to, &demand), PuIdx(0), &before.tasks[0].occupancy, &[], &before);
     assert_eq!(moved(1), Migration::default());
     near(moved(2).lines, 4096.0);
     near(moved(2).seconds, 20.48e-6);
     near(moved(4).seconds, 102.4e-6);
     let far = [0.0, 0.0, 0.0, 0.0, 1.0];
     let seat = PlacedTask { pages: &far, ..seat(4, &demand) };
-    let there = model.migration(&seat, PuIdx(0), &before.tasks[0].occupancy, &before);
+    let there = model.refill(&seat, PuIdx(0), &before.tasks[0].occupancy, &[], &before);
     near(there.seconds, 204.8e-6);
     let stream = tests::demand(0.01);
     let before = model.predict(&[tests::seat(0, &stream)]);
     let held = &before.tasks[0].occupancy;
-    let moved = model.migration(&tests::seat(4, &stream), PuIdx(0), held, &before);
+    let moved = model.refill(&tests::seat(4, &stream), PuIdx(0), held, &[], &before);
     assert!(moved.lines < 1e-6, "{moved:?}");
 }
 

@@ -21,9 +21,7 @@ pub(crate) fn answer(
     request: &Request<'_>,
 ) -> Result<Provider, Refusal> {
     let refused = match request.source {
-        Source::Spinning if hides_spinning => {
-            ("the scenario hides it", "let the scenario show it")
-        }
+        Source::Spinning if hides_spinning => ("the scenario hides it", "let the scenario show it"),
         // Threads at barriers are not woken by a thread.
         Source::WakeUps if !world.parts.takes_turns() => {
             ("threads of this scenario do not wake each other", "let threads take turns")

@@ -31,10 +31,10 @@ pub mod siblings;
 pub mod table;
 
 use colocate_figures::stats;
-use colocate_machine::performance::CorePerformance;
+use colocate_machine::performance::{CorePerformance, Impossible};
 use colocate_machine::{Machine, Nanos, Performance};
 use colocate_model::phase::{Demand, PhaseError};
-use colocate_model::{Assumptions, ModelError, Phase};
+use colocate_model::{Assumptions, Phase};
 use colocate_policy::SoloProfile;
 use colocate_sim::{Outcome, SimError};
 use definition::{Cells, PolicyStudyDefinition, StudyTable};
@@ -262,7 +262,7 @@ pub(crate) fn count(count: usize) -> u32 {
 pub enum StudyError {
     /// The machine cannot be modelled.
     #[error(transparent)]
-    Model(#[from] ModelError),
+    Model(#[from] Impossible),
     /// A demand vector is invalid: phase and reason.
     #[error("demand of {0}: {1}")]
     Phase(String, PhaseError),
