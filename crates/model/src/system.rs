@@ -291,6 +291,4 @@ impl Prediction {
 }
 
 #[cfg(test)]
-mod properties;
-#[cfg(test)]
 mod tests;

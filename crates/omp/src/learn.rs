@@ -197,17 +197,20 @@ struct Trial {
 /// State of learning for a region.
 #[derive(Clone, Copy, Debug)]
 pub struct Learner {
-    most: u32,
+    /// Largest number of threads.
+    pub most: u32,
     /// Executions are windows.
-    windows: bool,
+    pub windows: bool,
     stage: Stage,
     warm: bool,
-    all: ExecutionSums,
-    one: ExecutionSums,
+    /// Executions with all threads.
+    pub all: ExecutionSums,
+    /// Executions with one thread.
+    pub one: ExecutionSums,
     total: u64,
     excess: u64,
     /// Total time in ns when settled; `None` if not settled by measurement.
-    settled_at: Option<u64>,
+    pub settled_at: Option<u64>,
 }
 
 impl Learner {
@@ -237,12 +240,6 @@ impl Learner {
         *self = Self { windows: true, total, excess, ..Self::new(self.most, self.is_learning()) };
     }
 
-    /// True if learning is by windows.
-    #[must_use]
-    pub fn has_windows(&self) -> bool {
-        self.windows
-    }
-
     /// True until settled.
     #[must_use]
     pub fn is_learning(&self) -> bool {
@@ -264,12 +261,6 @@ impl Learner {
         if !self.is_learning() {
             self.settled_at = Some(self.total);
         }
-    }
-
-    /// Total time in ns when settled; `None` if not settled by measurement.
-    #[must_use]
-    pub fn settled_at(&self) -> Option<u64> {
-        self.settled_at
     }
 
     /// Raises the largest number of threads to `most`. Learning restarts on a raise, since
@@ -394,18 +385,6 @@ impl Learner {
     #[must_use]
     pub fn sections(&self) -> Option<Sections> {
         Sections::of(self.one.executed(1)?, self.all.executed(self.most)?)
-    }
-
-    /// Largest number of threads.
-    #[must_use]
-    pub fn most(&self) -> u32 {
-        self.most
-    }
-
-    /// Executions with all threads, and with one thread.
-    #[must_use]
-    pub fn sums(&self) -> (ExecutionSums, ExecutionSums) {
-        (self.all, self.one)
     }
 
     /// Total time of executions, and the part lost to learning; ns.
@@ -618,7 +597,7 @@ mod tests {
         for most in [2, 8, 64] {
             let learner = taught_by_windows(most, 100, Region(200, 20_000, 0));
             assert_eq!((learner.settled(), learner.learnt()), (1, Learnt::Fewer), "{most}");
-            let settled = learner.settled_at().unwrap();
+            let settled = learner.settled_at.unwrap();
             assert!(settled < 100 * WINDOW, "{most}: {settled}");
             let learner = taught_by_windows(most, 100, Region(200_000, 100, 0));
             assert_eq!((learner.settled(), learner.learnt()), (most, Learnt::All), "{most}");
@@ -644,7 +623,7 @@ mod tests {
             assert_eq!(learner.threads(), 4);
             learner.executed(&Region(10_000, 1_000_000, 20_000).run(4));
         }
-        assert_eq!((learner.learnt(), learner.sums().0.count), (Learnt::Learning, 999));
+        assert_eq!((learner.learnt(), learner.all.count), (Learnt::Learning, 999));
     }
 
     /// With two threads one was enough. With eight that has to be learnt again, and what it has cost is known; four
@@ -655,14 +634,14 @@ mod tests {
         let mut learner = taught(2, 20_000, sections);
         let cost = learner.cost();
         learner.may_have(2, true);
-        assert_eq!((learner.threads(), learner.most()), (1, 2));
+        assert_eq!((learner.threads(), learner.most), (1, 2));
         learner.may_have(8, true);
         let now = (learner.threads(), learner.settled(), learner.learnt());
         assert_eq!((now, learner.cost()), ((8, 8, Learnt::Learning), cost));
         learner.executed(&sections(8));
         learner.may_have(4, true);
         learner.executed(&sections(8));
-        assert_eq!((learner.most(), learner.sums().0.count), (8, 1), "the first does not count");
+        assert_eq!((learner.most, learner.all.count), (8, 1), "the first does not count");
     }
 
     /// Seven heads of seven: 1 of 128. Four or more of five: 6 of 32.

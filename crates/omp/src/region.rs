@@ -22,10 +22,10 @@ pub struct ParallelRegion {
 impl ParallelRegion {
     /// Size of the region's team.
     pub fn team(&self) -> u32 {
-        if !self.learner.has_windows() {
+        if !self.learner.windows {
             self.learner.threads()
         } else if self.several {
-            self.learner.most()
+            self.learner.most
         } else {
             // All threads while it learns: the gate holds those that should not run.
             self.learner.settled()
@@ -34,14 +34,14 @@ impl ParallelRegion {
 
     /// Number of threads that may run in the first loop; `None`: all.
     pub fn admitted(&self) -> Option<u32> {
-        let fewer = self.learner.has_windows() && self.learner.threads() < self.learner.most();
+        let fewer = self.learner.windows && self.learner.threads() < self.learner.most;
         fewer.then(|| self.learner.threads())
     }
 
     /// Adds a window. `long`: length in ns of an execution long enough for windows; a learner that
     /// compares whole executions then changes to windows.
     pub fn learn(&mut self, window: &Execution, long: Option<u64>) {
-        if self.learner.has_windows() {
+        if self.learner.windows {
             self.learner.executed(window);
         } else if let Some(time) = long {
             self.learner.by_windows();

@@ -165,7 +165,7 @@ fn observe(
     team::begins();
     SEVERAL.store(false, Ordering::Relaxed);
     // Only in a whole team can threads be held and admitted again.
-    let windows = changes && team == region.learner.most();
+    let windows = changes && team == region.learner.most;
     gate::set(region.admitted().filter(|_| windows));
     let due = if windows && region.learner.is_learning() { begin + WINDOW } else { NEVER };
     known.window = Window { place, begin, since: begin, ..Window::default() };
@@ -195,7 +195,7 @@ impl RegionTable {
         let Some(region) = regions.get_mut(window.place) else { return };
         let done = team::done(time.saturating_sub(window.begin));
         let seen = done.since(&window.before).and(&region.open);
-        let most = region.learner.most();
+        let most = region.learner.most;
         let admitted = region.admitted();
         let threads = admitted.unwrap_or(most);
         let is_whole = seen.wall >= WINDOW && seen.calls >= LEAST_CALLS * u64::from(threads);
@@ -225,10 +225,10 @@ impl RegionTable {
         let Some(region) = regions.get_mut(window.place) else { return };
         region.several |= SEVERAL.load(Ordering::Relaxed);
         let done = team::done(time.saturating_sub(window.begin));
-        if !region.learner.has_windows() {
+        if !region.learner.windows {
             // Whole executions are compared, so each is one step.
             region.learner.executed(&Execution { steps: 1, ..done });
-        } else if region.learner.is_learning() && done.threads == region.learner.most() {
+        } else if region.learner.is_learning() && done.threads == region.learner.most {
             region.open = done.since(&window.before).and(&region.open);
         } else {
             region.learner.passed(time.saturating_sub(window.since));

@@ -51,20 +51,19 @@ pub(crate) fn text(regions: &[ParallelRegion]) -> String {
 fn reported(region: &ParallelRegion) -> Reported {
     let (object, address) = place(region.body);
     let learner = &region.learner;
-    let (all, one) = learner.sums();
     Reported {
         object,
         address,
         said: region.said.clone(),
         explicit: region.explicit,
-        most: learner.most(),
+        most: learner.most,
         threads: learner.settled(),
         learnt: learner.learnt(),
-        windows: learner.has_windows(),
-        settled_at: learner.settled_at(),
+        windows: learner.windows,
+        settled_at: learner.settled_at,
         cost: learner.cost(),
-        all,
-        one,
+        all: learner.all,
+        one: learner.one,
     }
 }
 

@@ -14,18 +14,18 @@ const RATE_HZ: f64 = 250.0;
 
 /// Accesses of a task.
 #[derive(Clone, Debug)]
-struct OfTask {
+pub(crate) struct TaskAccesses {
     /// Uses of memory, its own last; none on a machine without nodes.
     uses: Vec<RegionUse>,
     /// Node on which it stays by its own choice.
-    stays_on: Option<usize>,
+    pub stays_on: Option<usize>,
     /// Share of its accesses by node; empty on a machine without nodes.
-    pages: Vec<f64>,
+    pub pages: Vec<f64>,
     /// Number of changes of `pages`.
-    version: u32,
+    pub version: u32,
 }
 
-impl OfTask {
+impl TaskAccesses {
     /// Regions in use in a stretch, with their shares of the accesses.
     fn in_stretch(&self, stretch: usize) -> impl Iterator<Item = (&RegionUse, f64)> {
         let (own, shared) = self
@@ -44,7 +44,8 @@ impl OfTask {
 /// Accesses of all tasks.
 #[derive(Clone, Debug)]
 pub(crate) struct Accesses {
-    of: Vec<OfTask>,
+    /// By task.
+    pub of: Vec<TaskAccesses>,
     /// Whether uses are counted for reports of pages.
     pub counts: bool,
 }
@@ -54,35 +55,15 @@ impl Accesses {
     pub fn new(uses: Vec<Vec<RegionUse>>, nodes: usize) -> Self {
         let of = uses.into_iter().map(|uses| {
             let pages = vec![0.0; nodes];
-            OfTask { uses, stays_on: None, pages, version: 0 }
+            TaskAccesses { uses, stays_on: None, pages, version: 0 }
         });
         Self { of: of.collect(), counts: false }
-    }
-
-    /// Share of a task's accesses by node; empty on a machine without nodes.
-    pub fn pages(&self, task: TaskNo) -> &[f64] {
-        &self.of[task].pages
-    }
-
-    /// Number of changes of a task's shares by node.
-    pub fn version(&self, task: TaskNo) -> u32 {
-        self.of[task].version
     }
 
     /// Share of a task's memory off a node; 0 off an unknown node.
     pub fn far_share(&self, task: TaskNo, node: Option<usize>) -> f64 {
         let near = node.and_then(|node| self.of[task].pages.get(node));
         near.map_or(0.0, |near| (1.0 - near).max(0.0))
-    }
-
-    /// Node on which a task stays by its own choice.
-    pub fn stays_on(&self, task: TaskNo) -> Option<usize> {
-        self.of[task].stays_on
-    }
-
-    /// Lets a task stay on a node; `None` to let it go.
-    pub fn stay(&mut self, task: TaskNo, node: Option<usize>) {
-        self.of[task].stays_on = node;
     }
 
     /// The region of a task's own memory; `None` on a machine without nodes.
@@ -207,7 +188,7 @@ mod tests {
         let mut accesses = Accesses::new(vec![vec![own]], 2);
         memory[0].put(&[0.25, 0.75]);
         assert!(accesses.update(0, 0, &memory) && !accesses.update(0, 0, &memory));
-        assert_eq!((accesses.pages(0), accesses.version(0)), (&[0.25, 0.75][..], 1));
+        assert_eq!((&accesses.of[0].pages[..], accesses.of[0].version), (&[0.25, 0.75][..], 1));
         assert!((accesses.far_share(0, Some(1)) - 0.25).abs() < 1e-12);
         assert_eq!((accesses.regions(0, 0), accesses.own_region(0)), (vec![0], Some(0)));
         let id = |_| TaskId { job: JobIdx(0), order: 0 };

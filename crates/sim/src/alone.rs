@@ -22,7 +22,7 @@
 //! - **A thread that waits for memory loses more** -> test `streams_lose_more`
 
 use crate::SimError;
-use crate::platform::{Demands, Platform, demands_by_kind, float};
+use crate::platform::{Demands, Platform, demands_by_kind};
 use crate::scenario::{JobSpec, Scenario, ThreadSpec, TotalWork};
 use colocate_machine::performance::WorkKind;
 use colocate_machine::{Bytes, PuIdx};
@@ -50,7 +50,7 @@ pub fn alone_of(
     platform: &Platform<'_>,
     scenario: &Scenario,
 ) -> Result<Vec<SoloProfile>, SimError> {
-    scenario.check(platform.machine())?;
+    scenario.check(platform.machine)?;
     let demands = Demands::new(platform, scenario)?;
     let phases = phases_alone(platform, scenario, &demands)?;
     Ok(scenario.jobs.iter().map(|job| of_job(&phases, &demands, job)).collect())
@@ -65,7 +65,7 @@ pub fn courses_of(
     platform: &Platform<'_>,
     scenario: &Scenario,
 ) -> Result<Vec<SoloProgress>, SimError> {
-    scenario.check(platform.machine())?;
+    scenario.check(platform.machine)?;
     let phases = phases_alone(platform, scenario, &Demands::new(platform, scenario)?)?;
     Ok(scenario.jobs.iter().map(|job| course_of(&phases, job)).collect())
 }
@@ -74,7 +74,7 @@ fn course_of(phases: &[SoloRates], job: &JobSpec) -> SoloProgress {
     let stretches = job.threads.first().into_iter().flat_map(|first| &first.course);
     let parts = stretches.map(|stretch| CoursePart {
         instructions: stretch.instructions,
-        seconds: float(stretch.instructions) / phases[stretch.phase.0 as usize].instructions,
+        seconds: stretch.instructions as f64 / phases[stretch.phase.0 as usize].instructions,
     });
     SoloProgress(parts.collect())
 }
@@ -85,7 +85,7 @@ fn phases_alone(
     scenario: &Scenario,
     demands: &Demands,
 ) -> Result<Vec<SoloRates>, SimError> {
-    let kinds = 0..platform.machine().kinds.len();
+    let kinds = 0..platform.machine.kinds.len();
     let benches: Vec<Option<PhaseBench>> =
         kinds.map(|kind| PhaseBench::new(platform, kind)).collect::<Result<_, _>>()?;
     let rates = scenario.phases.iter().enumerate().map(|(phase, spec)| {
@@ -138,7 +138,7 @@ impl PhaseBench {
 
     fn rates(&self, platform: &Platform<'_>, demand: &Demand, mix: &Mix) -> SoloRates {
         let seat = PlacedTask { pu: self.pu, demand, pages: &[], space: 0 };
-        let rate = platform.model().alone(&seat);
+        let rate = platform.model.alone(&seat);
         let requests = mix.load.zip(mix.store).map_or(0.0, |(l, s)| l.get() + s.get());
         SoloRates {
             instructions: rate.instructions_per_second,
@@ -155,7 +155,7 @@ impl PhaseBench {
         }
         let mut seats = companions_on(platform, &self.others, &self.companions);
         seats.push(seat);
-        let beside = platform.model().predict(&seats);
+        let beside = platform.model.predict(&seats);
         let beside = beside.tasks[self.others.len()].instructions_per_second;
         // The model's search stops within a tolerance, so a rate beside can exceed the rate alone.
         ((1.0 - beside / alone) / self.traffic).max(0.0)
@@ -170,7 +170,7 @@ fn to_memory(rate: &TaskRate) -> f64 {
 
 /// First PU of every other core of the node.
 fn others(platform: &Platform<'_>, pu: PuIdx) -> Vec<PuIdx> {
-    let machine = platform.machine();
+    let machine = platform.machine;
     let mine = machine.core_of(pu).idx();
     let node = machine.cores[mine].node;
     let others = machine.cores.iter().enumerate();
@@ -188,8 +188,8 @@ fn companions(
     let guesses = Assumptions::default().guesses;
     for doubling in 0..DOUBLINGS {
         let phase = companion(DENSEST * f64::from(1_u32 << doubling));
-        let demands = demands_by_kind(platform.performance(), &phase, &guesses)?;
-        let found = platform.model().predict(&companions_on(platform, pus, &demands));
+        let demands = demands_by_kind(platform.performance, &phase, &guesses)?;
+        let found = platform.model.predict(&companions_on(platform, pus, &demands));
         let traffic = found.tasks.iter().map(to_memory).fold(0.0, |sum, each| sum + each);
         if found.controllers.iter().all(|used| *used <= HALF) {
             return Ok((traffic > 0.0).then_some((demands, traffic)));
@@ -259,7 +259,7 @@ fn of_job(phases: &[SoloRates], demands: &Demands, job: &JobSpec) -> SoloProfile
     }
     if let Some(serial) = job.barrier.and_then(|barrier| barrier.serial) {
         let rates = phases[serial.phase.0 as usize];
-        let seconds = meetings * float(serial.instructions) / rates.instructions;
+        let seconds = meetings * (serial.instructions as f64) / rates.instructions;
         let all = sum.seconds + seconds;
         sum.memory = (sum.memory * sum.seconds + rates.memory * seconds) / all;
         first_cache = (first_cache * sum.seconds + rates.first_cache * seconds) / all;
@@ -278,7 +278,7 @@ fn of_thread(phases: &[SoloRates], demands: &Demands, thread: &ThreadSpec) -> (S
     let mut busy = 0.0;
     for stretch in &thread.course {
         let rates = phases[stretch.phase.0 as usize];
-        let seconds = float(stretch.instructions) / rates.instructions;
+        let seconds = stretch.instructions as f64 / rates.instructions;
         mean.memory += rates.memory * seconds;
         first_cache += rates.first_cache * seconds;
         mean.loss += rates.loss * seconds;

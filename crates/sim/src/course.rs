@@ -63,7 +63,7 @@ impl TaskProgress {
     pub fn restart(&mut self) {
         // A single stretch without a pause is one long stretch, so that its rounds make no events.
         let endless = self.stretches.len() == 1 && !stops(&self.stretches[0]);
-        let left = if endless { self.work } else { instructions(&self.stretches[0]) };
+        let left = if endless { self.work } else { self.stretches[0].instructions as f64 };
         self.stretch = 0;
         self.left = left;
         self.todo = self.work;
@@ -156,7 +156,7 @@ impl TaskProgress {
         let PhaseSegment { sleep, barrier, .. } = self.stretches[self.stretch];
         self.stretch = (self.stretch + 1) % self.stretches.len();
         // Instructions done too much of the old stretch are missing from the new one.
-        self.left += instructions(&self.stretches[self.stretch]);
+        self.left += self.stretches[self.stretch].instructions as f64;
         if barrier {
             SegmentEnd::Barrier
         } else if sleep > Nanos::ZERO {
@@ -170,10 +170,6 @@ impl TaskProgress {
 /// Whether a stretch ends with a pause, at an exact time.
 fn stops(stretch: &PhaseSegment) -> bool {
     stretch.barrier || stretch.sleep > Nanos::ZERO
-}
-
-fn instructions(stretch: &PhaseSegment) -> f64 {
-    stretch.instructions as f64
 }
 
 #[cfg(test)]

@@ -88,7 +88,7 @@ impl<'a> SimHost<'a> {
     fn seen_task(&self, no: usize, task: &SimulatedTask, created: Nanos) -> SeenTask {
         let parts = &self.world.parts;
         let (target, status) = placement_status(parts, no);
-        let allowed = match parts.targets.allowed(no) {
+        let allowed = match &parts.targets.allowed[no] {
             Allowed::Pu(pu) => [parts.pus.os(*pu)].into(),
             Allowed::Among(among) => among.iter().map(|pu| parts.pus.os(*pu)).collect(),
             Allowed::All => self.usable.as_slice().into(),

@@ -28,7 +28,7 @@ pub(crate) struct UsablePus<'a> {
 impl<'a> UsablePus<'a> {
     /// The PUs of a scenario before its first event.
     pub fn new(platform: &'a Platform<'a>, scenario: &Scenario) -> Self {
-        let machine = platform.machine();
+        let machine = platform.machine;
         let usable: Vec<bool> = machine.pus.iter().map(|pu| scenario.may_use(pu.os)).collect();
         let mut events = scenario.events.clone();
         events.sort_by_key(|event| event.at);
@@ -37,7 +37,7 @@ impl<'a> UsablePus<'a> {
 
     /// The machine.
     pub const fn machine(&self) -> &'a Machine {
-        self.platform.machine()
+        self.platform.machine
     }
 
     /// A PU by its kernel number; `None` if offline or excluded from the scenario.
@@ -57,7 +57,7 @@ impl<'a> UsablePus<'a> {
 
     /// Usable PUs, in logical order.
     pub fn iter(&self) -> impl Iterator<Item = PuIdx> + '_ {
-        self.platform.machine().all_pus().filter(|pu| self.has(*pu))
+        self.platform.machine.all_pus().filter(|pu| self.has(*pu))
     }
 
     /// Time of the next hotplug event; `None` after the last.
@@ -69,7 +69,7 @@ impl<'a> UsablePus<'a> {
     pub fn apply(&mut self, now: Nanos) -> bool {
         let before = self.done;
         while let Some(event) = self.events.get(self.done).filter(|event| event.at <= now) {
-            if let Some(pu) = self.platform.machine().pu_by_os(event.pu) {
+            if let Some(pu) = self.platform.machine.pu_by_os(event.pu) {
                 self.usable[pu.idx()] = event.online;
             }
             self.done += 1;
@@ -77,7 +77,7 @@ impl<'a> UsablePus<'a> {
         if self.done == before {
             return false;
         }
-        self.domains = Domains::new(self.platform.machine(), &self.usable);
+        self.domains = Domains::new(self.platform.machine, &self.usable);
         true
     }
 

@@ -79,11 +79,6 @@ impl<'p> Balance<'p> {
         })
     }
 
-    /// The last movable thread waiting on a PU.
-    fn spare(&self, pu: PuIdx) -> Option<TaskNo> {
-        self.spare_for(pu, None)
-    }
-
     /// The last movable thread waiting on a PU, of those allowed on `to`.
     fn spare_for(&self, pu: PuIdx, to: Option<PuIdx>) -> Option<TaskNo> {
         // One thread runs, or is about to: only with two or more is a waiting thread spare.
@@ -135,7 +130,7 @@ impl<'p> Balance<'p> {
         let pus = &self.loads.pus.domains.all[domain].pus;
         let is_any_idle = pus.iter().any(|&pu| self.loads.pu(pu) == 0);
         let is_any_empty = pus.iter().any(|&pu| self.loads.is_empty(pu));
-        (is_any_idle && pus.iter().any(|&pu| self.spare(pu).is_some()))
+        (is_any_idle && pus.iter().any(|&pu| self.spare_for(pu, None).is_some()))
             || (is_any_empty && pus.iter().any(|&pu| self.has_filler_too_many(pu)))
     }
 
@@ -185,7 +180,7 @@ impl<'p> Balance<'p> {
         } else {
             much * pus_to > (little + 1) * pus_from && !small
         };
-        let waiting = groups[from].iter().any(|&pu| self.spare(pu).is_some());
+        let waiting = groups[from].iter().any(|&pu| self.spare_for(pu, None).is_some());
         let runs = groups[from].iter().any(|&pu| self.runner(pu).is_some());
         (worth && (waiting || (runs && !full))).then_some(Imbalance { from, to, waiting, full })
     }
@@ -202,7 +197,7 @@ impl<'p> Balance<'p> {
     /// one.
     fn task_to_move(&self, group: &[PuIdx], waiting: bool) -> Option<TaskNo> {
         let movable = group.iter().filter_map(|&pu| {
-            let task = if waiting { self.spare(pu) } else { self.runner(pu) };
+            let task = if waiting { self.spare_for(pu, None) } else { self.runner(pu) };
             Some((pu, task?))
         });
         let most =

@@ -66,11 +66,6 @@ impl SimulatedJob {
         std::mem::replace(&mut self.is_stopped, false)
     }
 
-    /// Notes the launch, at the creation of its first task.
-    pub fn launch(&mut self, now: Nanos) {
-        self.launched.get_or_insert(now);
-    }
-
     /// Notes that a task is over with its work. Whether that ends the run.
     pub fn finish_task(&mut self, now: Nanos) -> bool {
         self.busy -= 1;
@@ -101,7 +96,7 @@ mod tests {
     #[test]
     fn a_run_ends_with_its_last_task() {
         let mut job = SimulatedJob::new(3..5, Nanos(1));
-        job.launch(Nanos(2));
+        job.launched = Some(Nanos(2));
         assert!(!job.finish_task(Nanos(4)) && job.finish_task(Nanos(5)));
         assert_eq!((job.runs, job.done, job.launched), (1, Some(Nanos(5)), Some(Nanos(2))));
         assert_eq!(job.relaunch(Nanos(6), Nanos(10)), Nanos(11));

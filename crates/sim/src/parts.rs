@@ -58,7 +58,7 @@ impl<'a> Parts<'a> {
     /// [`SimError::Phase`] if a phase cannot run on the machine.
     pub fn new(platform: &'a Platform<'a>, scenario: &'a Scenario) -> Result<Self, SimError> {
         let demands = Demands::new(platform, scenario)?;
-        let machine = platform.machine();
+        let machine = platform.machine;
         let pus = UsablePus::new(platform, scenario);
         let mut rng = SplitMix64::new(scenario.seed);
         let usable: Vec<PuIdx> = pus.iter().collect();
@@ -99,7 +99,7 @@ impl<'a> Parts<'a> {
 
     /// The machine.
     pub const fn machine(&self) -> &'a Machine {
-        self.platform.machine()
+        self.platform.machine
     }
 
     /// The machine's clock.

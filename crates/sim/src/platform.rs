@@ -10,10 +10,14 @@ use colocate_model::{Assumptions, Model, Phase, PlacedTask};
 /// A machine with its speeds, under a set of assumptions.
 #[derive(Debug)]
 pub struct Platform<'a> {
-    machine: &'a Machine,
-    performance: &'a Performance,
-    assumptions: Assumptions,
-    model: Model<'a>,
+    /// The machine.
+    pub machine: &'a Machine,
+    /// Speeds of the machine.
+    pub performance: &'a Performance,
+    /// Assumptions of the model.
+    pub assumptions: Assumptions,
+    /// The model of rates.
+    pub model: Model<'a>,
 }
 
 impl<'a> Platform<'a> {
@@ -28,30 +32,6 @@ impl<'a> Platform<'a> {
     ) -> Result<Self, Impossible> {
         let model = Model::new(machine, performance, assumptions)?;
         Ok(Self { machine, performance, assumptions, model })
-    }
-
-    /// The machine.
-    #[must_use]
-    pub const fn machine(&self) -> &'a Machine {
-        self.machine
-    }
-
-    /// Speeds of the machine.
-    #[must_use]
-    pub const fn performance(&self) -> &'a Performance {
-        self.performance
-    }
-
-    /// Assumptions of the model.
-    #[must_use]
-    pub const fn assumptions(&self) -> Assumptions {
-        self.assumptions
-    }
-
-    /// The model of rates.
-    #[must_use]
-    pub const fn model(&self) -> &Model<'a> {
-        &self.model
     }
 
     /// Kind of a PU's core, by place in `Machine::kinds`.
@@ -116,10 +96,10 @@ impl Demands {
 
     /// Instructions of a thread from its creation to its end.
     pub fn work(&self, course: &[PhaseSegment], work: TotalWork) -> f64 {
-        let once: f64 = course.iter().map(|stretch| float(stretch.instructions)).sum();
+        let once: f64 = course.iter().map(|stretch| stretch.instructions as f64).sum();
         match work {
             TotalWork::Once => once,
-            TotalWork::Instructions(instructions) => float(instructions),
+            TotalWork::Instructions(instructions) => instructions as f64,
             TotalWork::AloneFor(time) => self.done_in(course, once, time),
         }
     }
@@ -132,7 +112,7 @@ impl Demands {
         let mut done = rounds * once;
         for stretch in course {
             let part = (rest / self.busy(stretch)).clamp(0.0, 1.0);
-            done += part * float(stretch.instructions);
+            done += part * stretch.instructions as f64;
             rest -= self.busy(stretch) + stretch.sleep.as_secs_f64();
         }
         done.round().max(1.0)
@@ -140,7 +120,7 @@ impl Demands {
 
     /// Seconds of a stretch alone, without sleep.
     pub fn busy(&self, stretch: &PhaseSegment) -> f64 {
-        float(stretch.instructions) / self.alone(stretch.phase.0 as usize)
+        stretch.instructions as f64 / self.alone(stretch.phase.0 as usize)
     }
 
     /// Times of a thread alone, until its work is done.
@@ -149,7 +129,7 @@ impl Demands {
         let mut once = 0.0;
         for stretch in &thread.course {
             round.busy += self.busy(stretch);
-            once += float(stretch.instructions);
+            once += stretch.instructions as f64;
             round.pause(stretch, 1.0);
         }
         let all = self.work(&thread.course, thread.work);
@@ -171,7 +151,7 @@ impl Demands {
             return rest;
         }
         for stretch in course {
-            let part = instructions.min(float(stretch.instructions));
+            let part = instructions.min(stretch.instructions as f64);
             rest.busy += part / self.alone(stretch.phase.0 as usize);
             instructions -= part;
             if instructions <= 0.0 {
@@ -216,10 +196,6 @@ pub(crate) fn demands_by_kind(
         .map(|core| Ok(phase.on(core, guesses)?.demand))
         .collect::<Result<_, PhaseError>>()
         .map_err(|error| SimError::Phase { phase: phase.name.clone(), error })
-}
-
-pub(crate) fn float(instructions: u64) -> f64 {
-    instructions as f64
 }
 
 /// Speed of a phase alone on its fastest kind of core, in instructions per second.

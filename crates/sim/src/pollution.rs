@@ -37,14 +37,14 @@ pub(crate) struct CachePollution {
 
 impl CachePollution {
     pub fn new(platform: &Platform<'_>, tasks: usize) -> Self {
-        let machine = platform.machine();
+        let machine = platform.machine;
         let over = machine.all_pus().map(|pu| {
             let caches = machine.caches.iter().enumerate();
             let data = caches.filter(|(_, cache)| cache.kind != CacheKind::Instruction);
             data.filter(|(_, cache)| cache.pus.contains(&pu)).map(|(place, _)| place).collect()
         });
         let exclusive = machine.caches.iter().map(|cache| {
-            let mut figures = platform.performance().caches.iter();
+            let mut figures = platform.performance.caches.iter();
             let figures = figures.find(|figures| figures.level == cache.level);
             figures.is_some_and(|figures| figures.inclusion == Inclusion::Exclusive)
         });
@@ -57,7 +57,7 @@ impl CachePollution {
             rates: vec![0.0; caches],
             filled: vec![0.0; caches],
             needed: false,
-            line: platform.performance().memory.first().map_or(64.0, |node| node.line.0 as f64),
+            line: platform.performance.memory.first().map_or(64.0, |node| node.line.0 as f64),
             stopped_at: vec![None; tasks],
         }
     }

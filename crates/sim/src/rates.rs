@@ -5,8 +5,8 @@ use crate::platform::{Demands, Platform};
 use crate::task::{SimulatedTask, TaskNo};
 use colocate_machine::PuIdx;
 use colocate_model::{PlacedTask, Prediction, Solver};
+use foldhash::fast::FixedState;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
 /// Running task and phase, a word for each PU; 0 for an idle PU.
@@ -19,14 +19,15 @@ const KEPT: usize = 1024;
 /// The model's predictions, present and past.
 #[derive(Debug)]
 pub(crate) struct PredictionCache<'a> {
-    kept: HashMap<PredictionKey, Rc<Prediction>, BuildHasherDefault<Mixer>>,
+    /// Keys are not input of users, so the hash need not be random.
+    kept: HashMap<PredictionKey, Rc<Prediction>, FixedState>,
     search: Solver<'a>,
     /// Number of predictions made; uses of kept predictions do not count.
     pub predicted: u64,
     /// The present prediction.
     now: Rc<Prediction>,
     /// By task: bytes held in each cache over its PU at the last run, nearest first.
-    occupancy: Vec<Vec<f64>>,
+    pub occupancy: Vec<Vec<f64>>,
     /// Whether other tasks may run than are predicted.
     pub is_stale: bool,
     /// Whether the prediction differs from that of the step before.
@@ -40,7 +41,7 @@ impl<'a> PredictionCache<'a> {
     pub fn new(platform: &'a Platform<'a>, tasks: usize) -> Self {
         Self {
             kept: HashMap::default(),
-            search: Solver::new(platform.model()),
+            search: Solver::new(&platform.model),
             predicted: 0,
             now: Rc::default(),
             occupancy: vec![Vec::new(); tasks],
@@ -63,16 +64,6 @@ impl<'a> PredictionCache<'a> {
     /// The present prediction, if made since the last call.
     pub fn take_new(&mut self) -> Option<&Prediction> {
         std::mem::take(&mut self.fresh).then_some(&*self.now)
-    }
-
-    /// Bytes held by a task in each cache over its PU at its last run, nearest first.
-    pub fn occupancy(&self, task: TaskNo) -> &[f64] {
-        &self.occupancy[task]
-    }
-
-    /// Notes that other tasks, phases or memory are in use than are predicted.
-    pub const fn note_change(&mut self) {
-        self.is_stale = true;
     }
 
     /// Predicts the running tasks, in their order.
@@ -102,14 +93,14 @@ impl<'a> PredictionCache<'a> {
         accesses: &Accesses,
         running: &Running,
     ) -> Rc<Prediction> {
-        let key = key(platform.machine().pus.len(), tasks, accesses, running);
+        let key = key(platform.machine.pus.len(), tasks, accesses, running);
         if let Some(known) = self.kept.get(&key) {
             return Rc::clone(known);
         }
         let seats = running.iter().map(|&(no, pu)| PlacedTask {
             pu,
             demand: demands.of(tasks[no].course.phase(), platform.kind_of(pu)),
-            pages: accesses.pages(no),
+            pages: &accesses.of[no].pages,
             // Threads of a job share an address space.
             space: tasks[no].id.job.0,
         });
@@ -136,31 +127,7 @@ fn key(
     let mut key = vec![0; pus].into_boxed_slice();
     for &(no, pu) in running {
         let phase = tasks[no].course.phase() as u64;
-        key[pu.idx()] = (no as u64 + 1) << 40 | phase << 24 | u64::from(accesses.version(no));
+        key[pu.idx()] = (no as u64 + 1) << 40 | phase << 24 | u64::from(accesses.of[no].version);
     }
     key
-}
-
-/// Hash of whole words. Keys are not input of users, so collisions cannot be provoked.
-#[derive(Default)]
-struct Mixer(u64);
-
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for part in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..part.len()].copy_from_slice(part);
-            self.write_u64(u64::from_le_bytes(word));
-        }
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        // 2^64 over the golden ratio, made odd, as in SplitMix64.
-        let mixed = (self.0 ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        self.0 = mixed ^ mixed >> 32;
-    }
 }

@@ -4,7 +4,7 @@ use crate::SimError;
 use crate::alone::{alone_of, courses_of};
 use crate::host::SimHost;
 use crate::outcome::Outcome;
-use crate::platform::{Demands, Life, Platform, float};
+use crate::platform::{Demands, Life, Platform};
 use crate::scenario::{JobSpec, Method, Scenario, ThreadSpec};
 use crate::sources::mix::mean_mix;
 use colocate_engine::guard::{Guarding, QuantumGuard};
@@ -99,10 +99,10 @@ pub fn simulate(
         alone: options.known.unwrap_or(&found),
         cpi: options.cpi,
         demands: &demands,
-        performance: Some(platform.performance()),
+        performance: Some(platform.performance),
         wake_ups: Some(scenario.kernel.wake_ups),
-        shares_cores: platform.machine().smt_width() > 1,
-        has_nodes: platform.machine().nodes.len() > 1,
+        shares_cores: platform.machine.smt_width() > 1,
+        has_nodes: platform.machine.nodes.len() > 1,
     };
     let mut made = policy.policy(&known);
     let name = policy.to_string();
@@ -262,7 +262,7 @@ fn cpu_time(demands: &Demands, scenario: &Scenario, thread: &ThreadSpec) -> Opti
     let Life { busy, asleep, .. } = demands.life(thread);
     let lives = scenario.horizon.saturating_sub(thread.born);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a share of it
-    let ran = Nanos((busy / (busy + asleep) * float(lives.0)) as u64);
+    let ran = Nanos((busy / (busy + asleep) * (lives.0 as f64)) as u64);
     (asleep > 0.0).then_some(ran)
 }
 
@@ -284,6 +284,6 @@ pub(crate) fn most(scenario: &Scenario, thread: &ThreadSpec) -> Phase {
 /// Mean mix of a thread's course, weighted by instructions.
 fn course_mix(scenario: &Scenario, thread: &ThreadSpec) -> Mix {
     let stretches = thread.course.iter();
-    mean_mix(scenario, stretches.map(|s| (s.phase.0 as usize, float(s.instructions))))
+    mean_mix(scenario, stretches.map(|s| (s.phase.0 as usize, s.instructions as f64)))
         .unwrap_or_default()
 }

@@ -34,8 +34,8 @@ pub(crate) struct SimulationSums {
 
 impl SimulationSums {
     pub fn new(platform: &Platform<'_>, scenario: &Scenario) -> Self {
-        let machine = platform.machine();
-        let performance = platform.performance();
+        let machine = platform.machine;
+        let performance = platform.performance;
         Self {
             together: Together::new(scenario.jobs.len()),
             used: Used {
@@ -111,8 +111,8 @@ impl SimulationSums {
 
     /// Mean use of each level of caches.
     fn levels(&self, platform: &Platform<'_>, seconds: f64) -> Vec<LevelUse> {
-        let machine = platform.machine();
-        let levels = platform.performance().caches.iter().map(|level| {
+        let machine = platform.machine;
+        let levels = platform.performance.caches.iter().map(|level| {
             let of_level = machine.caches.iter().zip(&self.caches);
             let of_level = of_level.filter(|(cache, _)| {
                 cache.level == level.level && cache.kind != CacheKind::Instruction
@@ -133,9 +133,9 @@ impl SimulationSums {
         demands: &Demands,
         seconds: f64,
     ) -> Vec<PortGroupUse> {
-        let machine = platform.machine();
+        let machine = platform.machine;
         let mut all = Vec::new();
-        for (kind, core) in platform.performance().kinds.iter().enumerate() {
+        for (kind, core) in platform.performance.kinds.iter().enumerate() {
             let cores = machine.cores.iter().filter(|core| core.kind.idx() == kind).count();
             let cycles = cores as f64 * core.clock.0 as f64 * seconds;
             let work = self.done.iter().enumerate().flat_map(|(phase, done)| {

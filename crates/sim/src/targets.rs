@@ -48,7 +48,7 @@ pub(crate) struct Targets {
     /// By task.
     of: Vec<TaskTarget>,
     /// By task.
-    allowed: Vec<Allowed>,
+    pub allowed: Vec<Allowed>,
     /// PUs for tasks outside of the plan; `None` for the kernel's choice.
     fill: Option<Vec<PuIdx>>,
 }
@@ -81,11 +81,6 @@ impl Targets {
                 },
             };
         }
-    }
-
-    /// PUs allowed for a task.
-    pub fn allowed(&self, task: TaskNo) -> &Allowed {
-        &self.allowed[task]
     }
 
     /// The single PU allowed for a task; `None` for several.

@@ -7,20 +7,20 @@ use colocate_machine::{Nanos, PuIdx};
 #[derive(Clone, Debug)]
 pub(crate) struct Timers {
     /// Whether loads have changed since `due` was set.
-    stale: bool,
+    pub is_stale: bool,
     /// By domain; `None` while a balancing would change nothing.
     due: Vec<Option<Nanos>>,
     /// By domain: failed balancings in a row.
     failures: Vec<u32>,
     /// PUs emptied since the last balancing.
-    emptied: Vec<PuIdx>,
+    pub emptied: Vec<PuIdx>,
 }
 
 impl Timers {
     pub fn new(domains: &Domains) -> Self {
         let domains = domains.all.len();
         let due = vec![None; domains];
-        Self { stale: true, due, failures: vec![0; domains], emptied: Vec::new() }
+        Self { is_stale: true, due, failures: vec![0; domains], emptied: Vec::new() }
     }
 
     /// Begins anew, with other domains.
@@ -28,19 +28,9 @@ impl Timers {
         *self = Self::new(domains);
     }
 
-    /// Notes that loads have changed, so timers are to be set anew.
-    pub const fn note_change(&mut self) {
-        self.stale = true;
-    }
-
     /// Whether loads have changed since the last call.
     pub const fn take_change(&mut self) -> bool {
-        std::mem::replace(&mut self.stale, false)
-    }
-
-    /// Notes that a PU has run out of tasks.
-    pub fn note_empty(&mut self, pu: PuIdx) {
-        self.emptied.push(pu);
+        std::mem::replace(&mut self.is_stale, false)
     }
 
     /// PUs emptied since the last call, in order.
@@ -64,7 +54,7 @@ impl Timers {
     /// Ends the timer of a domain that is balanced now; it is to be set anew.
     pub fn expire(&mut self, domain: usize) {
         self.due[domain] = None;
-        self.stale = true;
+        self.is_stale = true;
     }
 
     /// Counts a failed balancing of a domain. False, and no failure is left, after `patience`

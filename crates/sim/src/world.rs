@@ -67,14 +67,14 @@ impl<'a> World<'a> {
     /// # Errors
     /// [`SimError::Scenario`] and [`SimError::Phase`], as of [`crate::SimHost::new`].
     pub fn new(platform: &'a Platform<'a>, scenario: &'a Scenario) -> Result<Self, SimError> {
-        scenario.check(platform.machine())?;
+        scenario.check(platform.machine)?;
         let mut parts = Parts::new(platform, scenario)?;
         (0..parts.jobs.len()).for_each(|job| turns::begin_turns(&mut parts, job));
         let usable = &parts.pus.usable;
         Ok(Self {
             running: Running::default(),
             tally: SimulationSums::new(platform, scenario),
-            checker: Checker::new(platform.machine(), usable, scenario, parts.tasks.len()),
+            checker: Checker::new(platform.machine, usable, scenario, parts.tasks.len()),
             parts,
             moved: Vec::new(),
         })
@@ -215,7 +215,7 @@ fn apply_hotplug(parts: &mut Parts<'_>) {
     }
     parts.ends.has_machine_changed = true;
     parts.timers.reset(&parts.pus.domains);
-    parts.rates.note_change();
+    parts.rates.is_stale = true;
     (0..parts.tasks.len()).for_each(|task| moves::leave_offline(parts, task));
 }
 
@@ -229,7 +229,7 @@ fn reschedule_all(parts: &mut Parts<'_>) {
         if !parts.queues.reschedule(pu, now, || first_slice(rng, slice, stagger)) {
             continue;
         }
-        parts.rates.note_change();
+        parts.rates.is_stale = true;
         if let Some(task) = parts.queues.running(pu) {
             parts.tasks[task].end_wait(now);
             turns::note_wake_up(parts, task, pu);

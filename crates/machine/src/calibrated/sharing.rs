@@ -38,6 +38,7 @@ use crate::cpulist::PuSet;
 use crate::ids::{NodeIdx, PuIdx, PuNr};
 use crate::machine::{CacheKind, CoreKind, Machine, Node};
 use crate::parts::{CachePart, DistancePart, KindPart, MachineParts, NodePart};
+use crate::shared::SharedPart;
 use crate::units::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -270,31 +271,17 @@ fn numbers(machine: &Machine, pus: &[PuIdx]) -> impl Iterator<Item = PuNr> {
 
 /// Groups of `machine` at a level, as reported. A PU without a cache is a group of its own.
 fn groups_of(machine: &Machine, level: SharingLevel) -> PuPartition {
-    match level {
-        SharingLevel::Core => {
-            machine.core_sets().iter().map(|core| core.iter().collect()).collect()
-        }
-        SharingLevel::Package => {
-            let packages = machine.packages.iter().map(|package| &package.cores);
-            let pus = packages.map(|cores| {
-                cores.iter().flat_map(|core| numbers(machine, &machine.cores[core.idx()].pus))
-            });
-            pus.map(Iterator::collect).collect()
-        }
-        SharingLevel::Cache => {
-            let mut groups: BTreeMap<usize, BTreeSet<PuNr>> = BTreeMap::new();
-            let mut alone = PuPartition::new();
-            for pu in machine.all_pus() {
-                let of = BTreeSet::from([machine.pus[pu.idx()].os]);
-                match machine.last_level_cache(pu) {
-                    Some(cache) => groups.entry(cache.idx()).or_default().extend(of),
-                    None => _ = alone.insert(of),
-                }
-            }
-            alone.extend(groups.into_values());
-            alone
-        }
-    }
+    let parts = machine.parts(match level {
+        SharingLevel::Core => SharedPart::Core,
+        SharingLevel::Cache => SharedPart::Cache,
+        SharingLevel::Package => SharedPart::Package,
+    });
+    let groups = parts.iter().map(|pus| numbers(machine, pus).collect());
+    let mut groups: PuPartition = groups.collect();
+    let mut alone: BTreeSet<PuNr> = machine.pus.iter().map(|pu| pu.os).collect();
+    groups.iter().flatten().for_each(|pu| _ = alone.remove(pu));
+    groups.extend(singletons(&alone));
+    groups
 }
 
 /// `PUs 0-3 | 4-7 share a last cache by measurement (50 ns within, 150 ns across); reported: 0-7`.

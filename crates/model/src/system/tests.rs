@@ -1,5 +1,7 @@
 //! Hand-traced predictions.
 
+mod properties;
+
 use super::*;
 use crate::curve::MissCurve;
 use colocate_machine::described;

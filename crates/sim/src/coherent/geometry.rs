@@ -75,11 +75,11 @@ impl Geometry {
     /// [`MOST_LINES`], a PU without a cache, or a cache of unknown size.
     /// size.
     pub fn of(machine: &Machine, speeds: &Performance) -> Result<Self, GeometryError> {
-        let memory = speeds.memory.first().ok_or(GeometryError::NoMemory)?;
+        let memory = speeds.memory.first().ok_or_else(no_memory)?;
         // `check` refuses 0.
         let line = u32::try_from(memory.line.0).unwrap_or(0);
         // Cycles of all caches are taken to be those of the first kind of core.
-        let clock = speeds.kinds.first().ok_or(GeometryError::NoMemory)?.clock;
+        let clock = speeds.kinds.first().ok_or_else(no_memory)?.clock;
         let mut caches = Vec::new();
         for cache in machine.caches.iter().filter(|cache| cache.kind != CacheKind::Instruction) {
             caches.push(shape(cache, speeds, line, clock)?);
@@ -108,32 +108,38 @@ impl Geometry {
         let caches = self.caches.len();
         let pus = self.packages.len();
         if caches > MOST || pus > MOST || self.cores.len() != pus {
-            return Err(GeometryError::TooMany { caches, pus });
+            return refuse(format!(
+                "expected at most {MOST} caches and PUs, found {caches} and {pus}"
+            ));
         }
         if !self.line.is_power_of_two() {
-            return Err(GeometryError::Line(self.line));
+            let found = self.line;
+            return refuse(format!("expected lines of a power of two of bytes, found {found}"));
         }
         let mut all_lines = 0_u64;
         for cache in &self.caches {
             let lines = u64::from(cache.sets) * u64::from(cache.ways);
             all_lines = all_lines.saturating_add(lines);
             if all_lines > MOST_LINES {
-                return Err(GeometryError::TooLarge { level: cache.level, lines });
+                return Err(too_large(cache.level, lines));
             }
             if !cache.sets.is_power_of_two() || cache.ways == 0 {
-                return Err(GeometryError::TooSmall { level: cache.level, lines: 0 });
+                return Err(too_small(cache.level, 0));
             }
         }
         for pu in (0..).map(PuIdx).take(pus) {
             let path = self.path(pu);
             if path.is_empty() {
-                return Err(GeometryError::NoCache(pu));
+                return refuse(format!("expected a cache for each PU, found none for PU {}", pu.0));
             }
             for (at, inner) in path.iter().map(|cache| &self.caches[*cache]).enumerate() {
                 let outer = path[at..].iter().map(|cache| &self.caches[*cache]);
                 let mut beyond = outer.filter(|outer| outer.level > inner.level);
                 if !beyond.all(|outer| inner.pus.iter().all(|pu| outer.pus.contains(pu))) {
-                    return Err(GeometryError::NoTree { level: inner.level });
+                    return refuse(format!(
+                        "expected caches that form a tree: PUs that share an L{} do not share all caches beyond it",
+                        inner.level
+                    ));
                 }
             }
         }
@@ -183,21 +189,47 @@ fn shape(
     clock: Hertz,
 ) -> Result<CacheShape, GeometryError> {
     let level = cache.level;
-    let size = cache.size.ok_or(GeometryError::UnknownSize { level })?;
+    let size = cache.size.ok_or_else(|| unknown("size", level))?;
     let described = speeds.caches.iter().find(|described| described.level == level);
-    let described = described.ok_or(GeometryError::UnknownSpeed { level })?;
+    let described = described.ok_or_else(|| unknown("latency", level))?;
     let lines = size.0 / u64::from(line.max(1));
-    let sets = previous_power_of_two(lines / FEWEST_WAYS)
-        .ok_or(GeometryError::TooSmall { level, lines })?;
+    let sets = previous_power_of_two(lines / FEWEST_WAYS).ok_or_else(|| too_small(level, lines))?;
     Ok(CacheShape {
         level,
-        sets: u32::try_from(sets).map_err(|_| GeometryError::TooLarge { level, lines })?,
-        ways: u32::try_from(lines / sets).map_err(|_| GeometryError::TooLarge { level, lines })?,
+        sets: u32::try_from(sets).map_err(|_| too_large(level, lines))?,
+        ways: u32::try_from(lines / sets).map_err(|_| too_large(level, lines))?,
         inclusion: described.inclusion,
         replacement: described.replacement,
         latency_ps: picoseconds(described.latency.0, clock),
         pus: cache.pus.clone(),
     })
+}
+
+fn refuse(line: String) -> Result<(), GeometryError> {
+    Err(GeometryError(line))
+}
+
+fn no_memory() -> GeometryError {
+    let line = "expected how fast the machine is, found no memory in its description";
+    GeometryError(line.to_owned())
+}
+
+fn unknown(figure: &str, level: u8) -> GeometryError {
+    GeometryError(format!("expected the {figure} of each cache, found none for L{level}"))
+}
+
+/// The error of a cache with fewer than 8 lines, or with wrong sets or ways, for which `lines` is 0.
+fn too_small(level: u8, lines: u64) -> GeometryError {
+    GeometryError(format!(
+        "expected caches of 8 lines and more with a power of two of sets, found L{level} with {lines} lines"
+    ))
+}
+
+/// The error of the first cache above the bound.
+fn too_large(level: u8, lines: u64) -> GeometryError {
+    GeometryError(format!(
+        "expected caches of at most {MOST_LINES} lines together (4 GiB with lines of 64 bytes), found L{level} with {lines} lines"
+    ))
 }
 
 fn previous_power_of_two(number: u64) -> Option<u64> {

@@ -57,70 +57,9 @@ pub use detector::DetectAt;
 pub use geometry::{CacheShape, Geometry, MOST, MOST_LINES, Transfers};
 pub use protocol::{CoherenceCounts, Coherent, Protocol, Served};
 
-use colocate_machine::PuIdx;
 use thiserror::Error;
 
-/// Why a machine cannot be simulated.
+/// Why a machine cannot be simulated, in a line.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum GeometryError {
-    /// More caches or PUs than [`MOST`].
-    #[error("expected at most {MOST} caches and PUs, found {caches} and {pus}")]
-    TooMany {
-        /// Caches.
-        caches: usize,
-        /// PUs.
-        pus: usize,
-    },
-    /// More PUs sharing a nearest cache than access bits.
-    #[error("expected at most 8 PUs that share a nearest cache, found {0}")]
-    TooManySiblings(usize),
-    /// The description has no memory.
-    #[error("expected how fast the machine is, found no memory in its description")]
-    NoMemory,
-    /// A cache of unknown size.
-    #[error("expected the size of each cache, found none for L{level}")]
-    UnknownSize {
-        /// Level of the cache.
-        level: u8,
-    },
-    /// A cache of unknown latency.
-    #[error("expected the latency of each cache, found none for L{level}")]
-    UnknownSpeed {
-        /// Level of the cache.
-        level: u8,
-    },
-    /// A cache with fewer than 8 lines, or without a power of two of sets.
-    #[error(
-        "expected caches of 8 lines and more with a power of two of sets, found L{level} with {lines} lines"
-    )]
-    TooSmall {
-        /// Level of the cache.
-        level: u8,
-        /// Lines of the cache; 0 where its sets or ways are wrong.
-        lines: u64,
-    },
-    /// Caches with more lines than [`MOST_LINES`].
-    #[error(
-        "expected caches of at most {MOST_LINES} lines together (4 GiB with lines of 64 bytes), found L{level} with {lines} lines"
-    )]
-    TooLarge {
-        /// Level of the first cache above the bound.
-        level: u8,
-        /// Lines of a cache of this level.
-        lines: u64,
-    },
-    /// Lines whose size is no power of two bytes.
-    #[error("expected lines of a power of two of bytes, found {0}")]
-    Line(u32),
-    /// A PU without a cache.
-    #[error("expected a cache for each PU, found none for PU {}", .0.0)]
-    NoCache(PuIdx),
-    /// PUs sharing a cache, but not all caches beyond.
-    #[error(
-        "expected caches that form a tree: PUs that share an L{level} do not share all caches beyond it"
-    )]
-    NoTree {
-        /// Level of the nearer cache.
-        level: u8,
-    },
-}
+#[error("{0}")]
+pub struct GeometryError(String);

@@ -110,7 +110,10 @@ fn path_of(geometry: &Geometry, pu: PuIdx) -> Result<CachePath, GeometryError> {
     let caches: Vec<u8> = geometry.path(pu).into_iter().map(|cache| cache as u8).collect();
     let siblings = &geometry.caches[usize::from(caches[0])].pus;
     if siblings.len() > SIBLINGS as usize {
-        return Err(GeometryError::TooManySiblings(siblings.len()));
+        return Err(GeometryError(format!(
+            "expected at most 8 PUs that share a nearest cache, found {}",
+            siblings.len()
+        )));
     }
     let at = siblings.iter().position(|other| *other == pu).unwrap_or(0);
     let set = caches.iter().fold(0, |set, cache| set | bit(*cache));

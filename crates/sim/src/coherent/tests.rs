@@ -5,7 +5,7 @@ use super::replay::{CommunicationMapping, Fixed, Replayed, ThreadMapping, Timing
 use super::*;
 use colocate_evidence::TaskId;
 use colocate_machine::performance::{Inclusion, Replacement};
-use colocate_machine::{Machine, described};
+use colocate_machine::{Machine, PuIdx, described};
 use colocate_policy::communication::matrix::Matrix;
 use colocate_policy::communication::pipeline::Pipeline;
 use colocate_policy::places::UsableMachine;

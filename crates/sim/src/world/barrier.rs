@@ -96,6 +96,6 @@ fn release(parts: &mut Parts<'_>, job: usize) {
 
 fn go_on_from_barrier(parts: &mut Parts<'_>, task: TaskNo) {
     parts.teams[task].go_on();
-    parts.rates.note_change();
+    parts.rates.is_stale = true;
     wake(parts, task);
 }

@@ -244,7 +244,7 @@ fn barrier(step: &Step<'_>, job: usize) -> Result<(), Broken> {
 fn rates(step: &Step<'_>, new: &Prediction) -> Result<(), Broken> {
     for on in step.on {
         let id = step.tasks[on.task].id;
-        let pages = step.accesses.pages(on.task);
+        let pages = &step.accesses.of[on.task].pages;
         let sum: f64 = pages.iter().sum();
         let speed = on.pace.speed;
         if !(speed.is_finite() && speed > 0.0) {

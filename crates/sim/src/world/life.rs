@@ -28,7 +28,7 @@ pub(crate) fn create(parts: &mut Parts<'_>, no: TaskNo) {
         parts.jobs[job].held_creations.push(no);
         return;
     }
-    parts.jobs[job].launch(parts.events.now);
+    parts.jobs[job].launched.get_or_insert(parts.events.now);
     // A new task has no lag.
     parts.queues.forget_lag(no);
     if parts.job_of(no).is_stopped {

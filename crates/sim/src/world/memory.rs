@@ -12,7 +12,7 @@ use std::ops::Range;
 
 /// Places the memory of a task at its creation, on a PU.
 pub(crate) fn touch_pages(parts: &mut Parts<'_>, no: TaskNo, pu: PuIdx) {
-    if parts.platform.machine().nodes.is_empty() {
+    if parts.platform.machine.nodes.is_empty() {
         return;
     }
     let job = parts.tasks[no].job();
@@ -37,7 +37,7 @@ fn first_place(parts: &Parts<'_>, region: usize, no: TaskNo, pu: PuIdx) -> Vec<f
         Pages::Interleaved => return everywhere(parts.machine()),
         Pages::On(node) => Some(node.idx()),
     };
-    let mut shares = vec![0.0; parts.platform.machine().nodes.len()];
+    let mut shares = vec![0.0; parts.platform.machine.nodes.len()];
     // A PU without a known node counts as one of the first node.
     shares[node.unwrap_or(0)] = 1.0;
     shares
@@ -84,20 +84,20 @@ fn fetch(parts: &mut Parts<'_>, no: TaskNo, region: usize, how: Fetch) {
 /// Lets a task stay on its node from now on, or on another node if its own has no room.
 fn stay(parts: &mut Parts<'_>, no: TaskNo) {
     let Some(here) = parts.node_of(no) else { return };
-    if parts.accesses.stays_on(no).is_some() {
+    if parts.accesses.of[no].stays_on.is_some() {
         return;
     }
-    let nodes = 0..parts.platform.machine().nodes.len();
+    let nodes = 0..parts.platform.machine.nodes.len();
     let mut nodes = std::iter::once(here).chain(nodes.filter(|node| *node != here));
     let node = nodes.find(|node| has_room(parts, *node));
-    parts.accesses.stay(no, node);
+    parts.accesses.of[no].stays_on = node;
     set_target(parts, no);
 }
 
 /// Whether fewer living tasks stay on a node than its PUs.
 fn has_room(parts: &Parts<'_>, node: usize) -> bool {
     let stay = (0..parts.tasks.len()).filter(|&task| {
-        parts.accesses.stays_on(task) == Some(node) && parts.tasks[task].ended.is_none()
+        parts.accesses.of[task].stays_on == Some(node) && parts.tasks[task].ended.is_none()
     });
     stay.count() < parts.platform.home_pus(node).count()
 }
@@ -128,6 +128,6 @@ pub(crate) fn move_region(
 fn refresh_pages(parts: &mut Parts<'_>, no: TaskNo) {
     let stretch = parts.stretch(no);
     if parts.accesses.update(no, stretch, &parts.memory) {
-        parts.rates.note_change();
+        parts.rates.is_stale = true;
     }
 }

@@ -14,7 +14,7 @@ pub(crate) fn join_queue(parts: &mut Parts<'_>, task: TaskNo, pu: PuIdx) {
     note_move(parts, task, pu);
     parts.queues.enqueue(task, pu);
     parts.tasks[task].begin_wait(parts.events.now);
-    parts.timers.note_change();
+    parts.timers.is_stale = true;
     watch_pages(parts, task);
 }
 
@@ -24,14 +24,14 @@ pub(crate) fn leave_queue(parts: &mut Parts<'_>, task: TaskNo) {
     let ran = parts.queues.runs(task);
     parts.queues.dequeue(task);
     if parts.queues.load(pu) == 0 {
-        parts.timers.note_empty(pu);
+        parts.timers.emptied.push(pu);
     }
     if ran {
-        parts.rates.note_change();
+        parts.rates.is_stale = true;
     } else {
         parts.tasks[task].end_wait(parts.events.now);
     }
-    parts.timers.note_change();
+    parts.timers.is_stale = true;
 }
 
 /// Moves a ready task to another PU.
@@ -52,12 +52,12 @@ fn note_move(parts: &mut Parts<'_>, task: TaskNo, to: PuIdx) {
     }
     let of_task = &mut parts.tasks[task];
     let demand = parts.demands.of(of_task.course.phase(), parts.platform.kind_of(to));
-    let pages = parts.accesses.pages(task);
+    let pages = &parts.accesses.of[task].pages;
     let seat = PlacedTask { pu: to, demand, pages, space: of_task.id.job.0 };
-    let occupancy = parts.rates.occupancy(task);
+    let occupancy = &parts.rates.occupancy[task];
     let left = left.unwrap_or_default();
-    let cold = parts.platform.model().refill(&seat, from, occupancy, &left, parts.rates.now());
-    of_task.go(parts.platform.machine(), from, to, cold.seconds);
+    let cold = parts.platform.model.refill(&seat, from, occupancy, &left, parts.rates.now());
+    of_task.go(parts.platform.machine, from, to, cold.seconds);
 }
 
 /// Sets the next NUMA balancing scan of a task's memory.
@@ -71,7 +71,7 @@ pub(crate) fn set_target(parts: &mut Parts<'_>, task: TaskNo) {
     let facts = facts(parts, task);
     let tasks = &parts.tasks;
     if parts.targets.update(task, facts, &parts.pus, |other| tasks[other].is_alive()) {
-        parts.timers.note_change();
+        parts.timers.is_stale = true;
     }
     // A task that is being created is on no queue yet; its creation puts it on one.
     if tasks[task].state == TaskState::Ready && parts.queues.has(task) {
@@ -82,12 +82,12 @@ pub(crate) fn set_target(parts: &mut Parts<'_>, task: TaskNo) {
 
 fn facts(parts: &Parts<'_>, task: TaskNo) -> Facts {
     let is_stopped = parts.job_of(task).is_stopped;
-    Facts { is_stopped, stays_on: parts.accesses.stays_on(task) }
+    Facts { is_stopped, stays_on: parts.accesses.of[task].stays_on }
 }
 
 /// `pu`, if allowed for a task; else the least loaded of its allowed PUs.
 pub(crate) fn allowed_near(parts: &Parts<'_>, task: TaskNo, pu: PuIdx) -> PuIdx {
-    match parts.targets.allowed(task) {
+    match &parts.targets.allowed[task] {
         Allowed::All => pu,
         Allowed::Pu(pinned) => *pinned,
         Allowed::Among(among) if among.contains(&pu) => pu,

@@ -81,7 +81,7 @@ fn go_to_memory(parts: &mut Parts<'_>, task: TaskNo) -> bool {
 /// A task's node, and the node with most of its memory; `None` if the same.
 fn better_node(parts: &Parts<'_>, task: TaskNo) -> Option<(usize, usize)> {
     let here = parts.node_of(task)?;
-    let pages = parts.accesses.pages(task);
+    let pages = &parts.accesses.of[task].pages;
     let most = (0..pages.len()).max_by(|&a, &b| pages[a].total_cmp(&pages[b]).then(b.cmp(&a)))?;
     (pages[most] > pages[here]).then_some((here, most))
 }
@@ -131,7 +131,7 @@ fn partner(parts: &Parts<'_>, task: TaskNo, here: usize, home: usize) -> Option<
 
 /// Gain of near memory by a task's move between nodes, as a share of all its memory.
 fn gain(accesses: &Accesses, task: TaskNo, from: usize, to: usize) -> f64 {
-    accesses.pages(task)[to] - accesses.pages(task)[from]
+    accesses.of[task].pages[to] - accesses.of[task].pages[from]
 }
 
 /// Brings the scanned part of a task's far memory to its node, of regions whose last scan was

@@ -24,7 +24,7 @@ pub(crate) fn end_phases(parts: &mut Parts<'_>, running: &mut Running) {
         }
         // Its next end is predicted anew.
         running.on[place].until = Nanos(u64::MAX);
-        parts.rates.note_change();
+        parts.rates.is_stale = true;
         while parts.tasks[task].state == TaskState::Ready && parts.tasks[task].course.is_due() {
             match parts.tasks[task].course.next() {
                 SegmentEnd::Phase => {}

@@ -31,7 +31,7 @@ pub(crate) fn move_pages(parts: &mut Parts<'_>, orders: &[PageMove]) -> Vec<Page
 /// The reason why nothing can be moved, in a line.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // below 2^53
 fn carry_out(parts: &mut Parts<'_>, order: &PageMove) -> Result<PagesMoved, String> {
-    let machine = parts.platform.machine();
+    let machine = parts.platform.machine;
     let node = machine.nodes.iter().position(|node| node.os == order.to);
     let node = node.ok_or_else(|| format!("expected a node of the machine, found {}", order.to))?;
     let mut budget = order.budget.0 as f64;

@@ -25,7 +25,7 @@ pub(crate) fn stop(parts: &mut Parts<'_>, jobs: &[JobIdx]) {
         }
         // Pollution is counted from the first stop on, so all that runs now must be known anew.
         parts.pollution.begin();
-        parts.rates.note_change();
+        parts.rates.is_stale = true;
         for task in parts.jobs[job].tasks() {
             if parts.tasks[task].state == TaskState::Ready {
                 leave_queue(parts, task);

@@ -20,10 +20,10 @@ pub(crate) fn outcome(parts: &Parts<'_>, tally: &SimulationSums) -> Outcome {
     });
     let created = parts.tasks.iter().filter(|task| task.created.is_some());
     Outcome {
-        machine: platform.machine().name.clone(),
+        machine: platform.machine.name.clone(),
         scenario: scenario.name.clone(),
         seed: scenario.seed,
-        assumptions: platform.assumptions(),
+        assumptions: platform.assumptions,
         lasted: parts.now(),
         complete: parts.is_complete(),
         jobs: jobs.collect(),

@@ -66,7 +66,7 @@ fn hand_on_turns(parts: &mut Parts<'_>, task: TaskNo, turns: u32) {
     if turns > 0 && parts.teams[next].go_on() {
         let on = parts.queues.pu_of(task);
         parts.wake_ups.begin(next, Woken { by: task, at: parts.events.now, on });
-        parts.rates.note_change();
+        parts.rates.is_stale = true;
         wake(parts, next);
     }
 }
@@ -81,7 +81,7 @@ fn next_in_turn(parts: &Parts<'_>, task: TaskNo) -> Option<TaskNo> {
 pub(crate) fn note_wake_up(parts: &mut Parts<'_>, task: TaskNo, pu: PuIdx) {
     let Some(woken) = parts.wake_ups.take(task) else { return };
     let waited = parts.events.now - woken.at;
-    let machine = parts.platform.machine();
+    let machine = parts.platform.machine;
     let pair = woken.on.filter(|_| waited == Nanos::ZERO);
     let pair = pair.and_then(|on| PuDistance::of(machine, parts.pus.os(on), parts.pus.os(pu)));
     let seconds = parts.scenario.kernel.wake_ups.of(pair.unwrap_or(PuDistance::SamePu));

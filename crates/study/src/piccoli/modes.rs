@@ -238,8 +238,8 @@ impl ModeSituation<'_> {
     /// Nanoseconds to move a page while all threads move one: at least the time of home's
     /// controller to read them all.
     fn page_copy_ns(&self) -> f64 {
-        let bandwidth = self.platform.performance().memory[self.home].bandwidth.0
-            * self.platform.assumptions().bandwidth;
+        let bandwidth = self.platform.performance.memory[self.home].bandwidth.0
+            * self.platform.assumptions.bandwidth;
         self.costs.page_move_ns.max(THREADS as f64 * PAGE / bandwidth * 1e9)
     }
 
@@ -276,7 +276,7 @@ impl ModeSituation<'_> {
     /// Arrays of all threads and sets.
     fn memory(&self, mode: PageMode) -> Vec<MemorySpec> {
         let home = NodeIdx::new(self.home);
-        let share = share(self.platform.machine());
+        let share = share(self.platform.machine);
         let misses = self.task.misses(share / LINE);
         let all: f64 = misses.iter().sum();
         let mut memory = Vec::new();

@@ -211,7 +211,7 @@ pub fn under(
     let courses =
         if policy.has_prior(Prior::Courses) { courses_of(platform, scenario)? } else { Vec::new() };
     let demands = demands_of(scenario);
-    let performance = Some(platform.performance());
+    let performance = Some(platform.performance);
     let known = Knowledge {
         alone,
         courses: &courses,

@@ -79,9 +79,9 @@ impl Under {
             alone: &alone_of(platform, scenario).unwrap(),
             cpi: Some(&cpi),
             demands: &demands,
-            performance: Some(platform.performance()),
-            shares_cores: platform.machine().smt_width() > 1,
-            has_nodes: platform.machine().nodes.len() > 1,
+            performance: Some(platform.performance),
+            shares_cores: platform.machine.smt_width() > 1,
+            has_nodes: platform.machine.nodes.len() > 1,
             ..Knowledge::default()
         })
     }

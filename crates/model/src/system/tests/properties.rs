@@ -1,7 +1,7 @@
 //! Properties of predictions under generated input.
 
-use super::tests::{demand, machine, near_to, seat};
-use super::*;
+use super::super::*;
+use super::{demand, machine, near_to, seat};
 use crate::curve::MissCurve;
 use colocate_machine::Bytes;
 use colocate_machine::performance::{Inclusion, PortSet};
