@@ -1,5 +1,6 @@
 //! A64 instructions, decoded by yaxpeax-arm.
 
+use crate::x86::starts;
 use crate::{Class, ClassSet, Decoded, Flow};
 use std::fmt::{self, Write};
 use yaxpeax_arch::{Decoder, U8Reader};
@@ -135,10 +136,6 @@ impl Write for Name {
         self.len += taken;
         if taken == text.len() { Ok(()) } else { Err(fmt::Error) }
     }
-}
-
-fn starts(name: &str, prefixes: &[&str]) -> bool {
-    prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Classes of an instruction without transfer of control, by its name.

@@ -235,7 +235,8 @@ fn work_named(mnemonic: &str) -> ClassSet {
     }
 }
 
-fn starts(name: &str, prefixes: &[&str]) -> bool {
+/// Whether a name begins with one of `prefixes`.
+pub fn starts(name: &str, prefixes: &[&str]) -> bool {
     prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 

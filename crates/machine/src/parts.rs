@@ -308,12 +308,13 @@ fn slowest_first(kinds: Vec<KindPart>) -> Vec<KindPart> {
     in_order.collect()
 }
 
-/// Name of a kind by its rank among `count` kinds, slowest first.
-fn rank_name(rank: usize, count: usize) -> String {
+/// Name of a kind by its rank among `count` kinds, slowest first. `ends` are the names of the slowest
+/// and the fastest.
+pub(crate) fn rank_name(rank: usize, count: usize, ends: [&str; 2]) -> String {
     match rank {
         _ if count == 1 => "core".into(),
-        0 => "efficiency".into(),
-        _ if rank + 1 == count => "performance".into(),
+        0 => ends[0].into(),
+        _ if rank + 1 == count => ends[1].into(),
         _ => format!("medium-{rank}"),
     }
 }
@@ -331,7 +332,7 @@ fn named(parts: Vec<KindPart>) -> Vec<CoreKind> {
     let count = parts.len();
     let top = parts.iter().filter_map(|part| part.capacity).max().unwrap_or(0);
     let kinds = parts.into_iter().enumerate().map(|(index, part)| CoreKind {
-        name: part.name.unwrap_or_else(|| rank_name(index, count)),
+        name: part.name.unwrap_or_else(|| rank_name(index, count, ["efficiency", "performance"])),
         capacity: part.capacity.map(|capacity| scaled(capacity, top)),
         max_frequency: part.max_frequency.filter(|frequency| frequency.0 > 0),
     });

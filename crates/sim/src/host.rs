@@ -61,7 +61,7 @@ impl<'a> SimHost<'a> {
     /// The machine's clock.
     #[must_use]
     pub const fn now(&self) -> Nanos {
-        self.world.parts.now()
+        self.world.parts.events.now
     }
 
     /// Number of the model's predictions so far.
@@ -77,7 +77,7 @@ impl<'a> SimHost<'a> {
     /// simulation breaks its own rules.
     pub fn go_on(&mut self, plan: &Plan, quantum: Nanos) -> Result<QuantumEnd, SimError> {
         self.world.follow(plan, self.meanwhile)?;
-        self.world.run(self.world.parts.now() + quantum)?;
+        self.world.run(self.world.parts.events.now + quantum)?;
         // Instructions since the last prediction are not in the tasks' counters yet.
         self.world.count();
         self.usable = online(&self.world);
@@ -140,7 +140,7 @@ impl Host for SimHost<'_> {
         let tasks = self.world.parts.tasks.iter().enumerate();
         let tasks = tasks.filter_map(|(no, task)| Some(self.seen_task(no, task, task.created?)));
         Ok(Observation {
-            at: self.world.parts.now(),
+            at: self.world.parts.events.now,
             end,
             tasks: tasks.collect(),
             ended: self.world.parts.ends.jobs.clone(),

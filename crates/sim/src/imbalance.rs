@@ -36,7 +36,7 @@ impl<'p> Balance<'p> {
 
     /// Whether any PU has more than one thread.
     pub fn has_waiting(&self) -> bool {
-        self.loads.machine().all_pus().any(|pu| self.loads.queues.load(pu) > 1)
+        self.loads.pus.machine().all_pus().any(|pu| self.loads.queues.load(pu) > 1)
     }
 
     /// The nearest waiting thread for an idle PU; `None` for a busy PU, or for a busy core if
@@ -144,7 +144,7 @@ impl<'p> Balance<'p> {
     /// Whether a busy PU wakes idle PUs to balance: a PU with two threads, or the second busy PU
     /// under a last-level cache.
     fn is_kicked(&self) -> bool {
-        let machine = self.loads.machine();
+        let machine = self.loads.pus.machine();
         let mut busy = vec![false; machine.caches.len()];
         machine.all_pus().any(|pu| {
             match (self.loads.queues.load(pu), machine.last_level_cache(pu)) {

@@ -2,7 +2,7 @@
 
 use crate::hotplug::UsablePus;
 use crate::queues::Queues;
-use colocate_machine::{Machine, PuIdx};
+use colocate_machine::PuIdx;
 use std::cmp::Ordering;
 
 /// Numbers of tasks on queues; fillers are left out unless a name says otherwise.
@@ -20,11 +20,6 @@ impl<'p> Loads<'p> {
         Self { pus, queues }
     }
 
-    /// The machine.
-    pub fn machine(&self) -> &'p Machine {
-        self.pus.machine()
-    }
-
     /// Tasks of a PU.
     pub fn pu(&self, pu: PuIdx) -> usize {
         self.queues.normal_load(pu)
@@ -32,7 +27,7 @@ impl<'p> Loads<'p> {
 
     /// Tasks of all PUs of a PU's core.
     pub fn core(&self, pu: PuIdx) -> usize {
-        let core = &self.machine().cores[self.machine().core_of(pu).idx()];
+        let core = &self.pus.machine().cores[self.pus.machine().core_of(pu).idx()];
         core.pus.iter().map(|&pu| self.pu(pu)).sum()
     }
 

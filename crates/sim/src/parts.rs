@@ -102,11 +102,6 @@ impl<'a> Parts<'a> {
         self.platform.machine
     }
 
-    /// The machine's clock.
-    pub const fn now(&self) -> Nanos {
-        self.events.now
-    }
-
     /// Loads of the queues.
     pub const fn loads(&self) -> Loads<'_> {
         Loads::new(&self.pus, &self.queues)
@@ -148,7 +143,7 @@ impl<'a> Parts<'a> {
     /// Length of a task's present wait for its PU; 0 without a wait.
     fn wait(&self, task: TaskNo) -> Nanos {
         let of_task = &self.tasks[task];
-        if self.waits(task) { of_task.wait(self.now()) } else { Nanos::ZERO }
+        if self.waits(task) { of_task.wait(self.events.now) } else { Nanos::ZERO }
     }
 
     /// Whether a task is ready, but does not have its PU.

@@ -78,7 +78,7 @@ pub(crate) fn wake_pu(
     if is_idle_for(loads, targets, task, previous) {
         return Some(previous);
     }
-    let machine = loads.machine();
+    let machine = loads.pus.machine();
     let Some(cache) = machine.last_level_cache(previous) else { return Some(previous) };
     // The search begins after the PU where the thread ran.
     let near = &machine.caches[cache.idx()].pus;

@@ -98,14 +98,15 @@ impl<'a> World<'a> {
         self.parts.ends.begin_quantum();
         loop {
             self.settle();
-            if self.parts.now() >= self.parts.scenario.horizon && !self.parts.ends.is_over {
+            if self.parts.events.now >= self.parts.scenario.horizon && !self.parts.ends.is_over {
                 life::give_up(&mut self.parts);
             }
             if self.parts.ends.is_over {
                 let complete = self.parts.is_complete();
                 return self.checker.end(&self.parts.tasks, complete).map_err(SimError::Broken);
             }
-            if self.parts.ends.of_quantum() != QuantumEnd::Elapsed || self.parts.now() >= until {
+            if self.parts.ends.of_quantum() != QuantumEnd::Elapsed || self.parts.events.now >= until
+            {
                 return Ok(());
             }
             pace::refresh(&mut self.parts, &mut self.running);
@@ -170,7 +171,7 @@ impl<'a> World<'a> {
     /// Lets time pass until `to`, before which no event may be due.
     fn step(&mut self, to: Nanos) -> Result<(), SimError> {
         let parts = &mut self.parts;
-        let from = parts.now();
+        let from = parts.events.now;
         // An event that is due and not handled would stop time.
         if to <= from {
             let broken = format!("expected time to go on, found {to} after {from}");

@@ -21,7 +21,7 @@ pub enum DemandCore {
 impl DemandCore {
     /// The core called `named`: that of a described machine, or a processor known to LLVM.
     pub fn find(named: &str) -> anyhow::Result<Self> {
-        let cpus = match read::open(named).and_then(|_| read::performance(named)) {
+        let cpus = match read::load(named).map(|seen| seen.performance) {
             Ok(None) => bail!("{named}: expected a machine that says how fast it is, found none"),
             Ok(Some(speeds)) => speeds.kinds.into_iter().map(|kind| kind.llvm_cpu).collect(),
             Err(ReadError::Unknown { .. }) => vec![Some(named.to_owned())],

@@ -3,6 +3,7 @@
 use super::MeasuredKind;
 use crate::ids::{KindIdx, PuNr};
 use crate::machine::{Core, CoreKind, Machine};
+use crate::parts::rank_name;
 use crate::units::Hertz;
 use std::collections::{BTreeSet, HashMap};
 
@@ -30,23 +31,17 @@ pub fn with_kinds(machine: &Machine, measured: &[MeasuredKind]) -> Option<Machin
         let mut reported = of_kind.map(|(_, reported)| &machine.kinds[*reported]);
         let first = reported.next()?;
         let frequency: Option<Hertz> = first.max_frequency;
-        let name = if same_cores { first.name.clone() } else { rank(kind, measured.len()) };
+        let name = if same_cores {
+            first.name.clone()
+        } else {
+            rank_name(kind, measured.len(), ["slow", "fast"])
+        };
         let max_frequency =
             frequency.filter(|_| reported.all(|other| other.max_frequency == frequency));
         Some(CoreKind { name, capacity: Some(found.speed.capacity()), max_frequency })
     });
     let kinds: Vec<CoreKind> = kinds.collect::<Option<_>>()?;
     Some(assigned(machine, kinds, &places))
-}
-
-/// Name of the kind with index `kind` of `count` kinds.
-fn rank(kind: usize, count: usize) -> String {
-    match kind {
-        0 if count == 1 => "core".to_owned(),
-        0 => "slow".to_owned(),
-        _ if kind == count - 1 => "fast".to_owned(),
-        _ => format!("medium-{kind}"),
-    }
 }
 
 /// `machine` with `kinds`; `places` has the index of each core's kind.

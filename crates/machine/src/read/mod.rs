@@ -32,7 +32,7 @@ pub use crate::usable::{CpuQuota, Usable};
 pub use error::ReadError;
 pub use limits::{Cpusets, quotas, usable};
 pub use live::Caveat;
-pub use source::{KnownMachine, load, open, performance, sources, xml_file};
+pub use source::{KnownMachine, load, open, sources, xml_file};
 pub use sysfs::Sysfs;
 pub use xml::{Saved, from_xml_str};
 

@@ -90,14 +90,6 @@ pub fn sources(spec: &str) -> Result<Vec<(String, String)>, ReadError> {
     described::sources(&text).map_err(|flaw| ReadError::wrong(spec, flaw))
 }
 
-/// Speeds of the parts of a machine; `None` if unknown.
-///
-/// # Errors
-/// As [`open`].
-pub fn performance(spec: &str) -> Result<Option<Performance>, ReadError> {
-    load(spec).map(|seen| seen.performance)
-}
-
 /// Description of a machine that comes with colocate.
 fn by_name(name: &str) -> Option<&'static str> {
     described::MACHINES.iter().find(|(found, _)| *found == name).map(|(_, text)| *text)

@@ -58,20 +58,24 @@ impl Sysfs {
         offline.intersection(&present)
     }
 
+    /// Figure above 0 in a file of a PU.
+    fn figure<T: FromStr + PartialOrd + From<u8>>(&self, pu: PuNr, file: &str) -> Option<T> {
+        let path = format!("/sys/devices/system/cpu/{pu}/{file}");
+        self.value(&path).filter(|figure| *figure > T::from(0))
+    }
+
     /// Compute capacity of a PU; the fastest PU of the machine has 1024. `None` if unknown.
     #[must_use]
     pub fn capacity(&self, pu: PuNr) -> Option<u32> {
-        let path = format!("/sys/devices/system/cpu/cpu{}/cpu_capacity", pu.0);
-        self.value(&path).filter(|&capacity| capacity > 0)
+        self.figure(pu, "cpu_capacity")
     }
 
     /// Highest clock rate of a PU; `None` if unknown.
     #[must_use]
     pub fn max_frequency(&self, pu: PuNr) -> Option<Hertz> {
-        let path = format!("/sys/devices/system/cpu/cpu{}/cpufreq/cpuinfo_max_freq", pu.0);
-        let khz: u64 = self.value(&path)?;
+        let khz: u64 = self.figure(pu, "cpufreq/cpuinfo_max_freq")?;
         // The kernel's unit is kHz.
-        khz.checked_mul(1_000).filter(|&hertz| hertz > 0).map(Hertz)
+        khz.checked_mul(1_000).map(Hertz)
     }
 
     /// Bytes transferred per cache miss: the line size of the first PU's first cache. `None` if
@@ -87,8 +91,7 @@ impl Sysfs {
     /// unknown. Cores of one kind may differ, as the firmware favours some.
     #[must_use]
     pub fn cppc_highest(&self, pu: PuNr) -> Option<u32> {
-        let path = format!("/sys/devices/system/cpu/cpu{}/acpi_cppc/highest_perf", pu.0);
-        self.value(&path).filter(|&highest| highest > 0)
+        self.figure(pu, "acpi_cppc/highest_perf")
     }
 
     /// Hybrid PMUs of this machine: PMU, name of the kind of core, and PUs; slowest kind first.

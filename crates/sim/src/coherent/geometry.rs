@@ -73,7 +73,6 @@ impl Geometry {
     /// # Errors
     /// [`GeometryError`] if the machine has more caches or PUs than [`MOST`], more lines than
     /// [`MOST_LINES`], a PU without a cache, or a cache of unknown size.
-    /// size.
     pub fn of(machine: &Machine, speeds: &Performance) -> Result<Self, GeometryError> {
         let memory = speeds.memory.first().ok_or_else(no_memory)?;
         // `check` refuses 0.

@@ -295,8 +295,8 @@ mod tests {
         let mut on = running.on.to_vec();
         tamper(&mut Tampered { parts, on: &mut on, checker });
         let step = Step {
-            from: parts.now(),
-            to: parts.now() + time,
+            from: parts.events.now,
+            to: parts.events.now + time,
             on: &on,
             queues: &parts.queues,
             targets: &parts.targets,

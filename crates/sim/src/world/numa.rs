@@ -106,12 +106,12 @@ fn node_load(loads: Loads<'_>, node: usize) -> usize {
 
 /// PUs at home in a node.
 fn home_pus(loads: Loads<'_>, node: usize) -> impl Iterator<Item = PuIdx> {
-    loads.machine().home_pus(NodeIdx::new(node))
+    loads.pus.machine().home_pus(NodeIdx::new(node))
 }
 
 /// An idle PU of a node, on the least loaded core; `None` if none is idle.
 fn idle_pu(loads: Loads<'_>, node: usize) -> Option<PuIdx> {
-    let machine = loads.machine();
+    let machine = loads.pus.machine();
     let idle = home_pus(loads, node).filter(|pu| loads.pus.has(*pu) && loads.is_empty(*pu));
     idle.min_by_key(|pu| {
         let core = &machine.cores[machine.core_of(*pu).idx()];

@@ -17,9 +17,9 @@ pub(crate) fn end_phases(parts: &mut Parts<'_>, running: &mut Running) {
         // A thread whose slice is over must not keep a phase that is done: with a grain longer
         // than slices it would never run at that phase's end.
         let slice_end = parts.queues.slice_end(pu);
-        let leaves =
-            parts.scenario.grain > Nanos::ZERO && slice_end.is_some_and(|end| end <= parts.now());
-        if until > parts.now() && !(leaves && parts.tasks[task].course.is_due()) {
+        let leaves = parts.scenario.grain > Nanos::ZERO
+            && slice_end.is_some_and(|end| end <= parts.events.now);
+        if until > parts.events.now && !(leaves && parts.tasks[task].course.is_due()) {
             continue;
         }
         // Its next end is predicted anew.
@@ -78,7 +78,7 @@ pub(crate) fn count(parts: &mut Parts<'_>, running: &mut Running) {
 /// End of a task's phase or work at this speed.
 fn until(parts: &Parts<'_>, task: TaskNo, speed: f64) -> Nanos {
     let (seconds, exact) = parts.tasks[task].until_next(speed);
-    let at = parts.now() + nanos_up(seconds);
+    let at = parts.events.now + nanos_up(seconds);
     // Ends that need not be exact are put off to the grain, so that many fall together.
     let grain = parts.scenario.grain.0;
     if exact || grain == 0 { at } else { Nanos(at.0.div_ceil(grain).saturating_mul(grain)) }

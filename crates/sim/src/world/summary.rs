@@ -10,7 +10,7 @@ use colocate_machine::Nanos;
 pub(crate) fn outcome(parts: &Parts<'_>, tally: &SimulationSums) -> Outcome {
     let Parts { platform, scenario, .. } = parts;
     let started = parts.jobs.iter().filter_map(|job| job.launched).min();
-    let seconds = (parts.now() - started.unwrap_or_default()).as_secs_f64();
+    let seconds = (parts.events.now - started.unwrap_or_default()).as_secs_f64();
     let jobs = parts.jobs.iter().zip(&scenario.jobs).map(|(job, spec)| JobOutcome {
         name: spec.name.clone(),
         launched: job.launched,
@@ -24,10 +24,10 @@ pub(crate) fn outcome(parts: &Parts<'_>, tally: &SimulationSums) -> Outcome {
         scenario: scenario.name.clone(),
         seed: scenario.seed,
         assumptions: platform.assumptions,
-        lasted: parts.now(),
+        lasted: parts.events.now,
         complete: parts.is_complete(),
         jobs: jobs.collect(),
-        tasks: created.map(|task| task_outcome(task, parts.now())).collect(),
+        tasks: created.map(|task| task_outcome(task, parts.events.now)).collect(),
         together: tally.together.clone(),
         used: tally.used(platform, &parts.demands, seconds),
         spans: tally.spans.clone(),
