@@ -46,7 +46,7 @@ fn main() -> anyhow::Result<()> {
     let text = std::fs::read_to_string(file).with_context(|| file.clone())?;
     let (head, programs) = read(&text).with_context(|| file.clone())?;
     std::fs::write(table, markdown(&head, &programs)).with_context(|| table.clone())?;
-    let drawn = svg(&curves(&programs)).map_err(anyhow::Error::msg)?;
+    let drawn = svg(&[curves(&programs)]).map_err(anyhow::Error::msg)?;
     std::fs::write(picture, drawn).with_context(|| picture.clone())
 }
 
@@ -155,7 +155,7 @@ mod tests {
             |---|---|---|---|---|\n\
             | gzip | 2.00 | 125.0 % (120.0 to 130.0), reached 49 | 4.00 % (3.00 to 5.00) | 98 % |\n";
         assert_eq!(markdown(&head, &programs), expected);
-        let drawn = svg(&curves(&programs)).unwrap();
+        let drawn = svg(&[curves(&programs)]).unwrap();
         assert!(drawn.contains("gzip") && drawn.contains("main memory"));
     }
 

@@ -5,7 +5,7 @@ use crate::why::{Allocated, Selected};
 use colocate_evidence::{JobIdx, PagesMoved, SourceReports, TaskId};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr, SharedPart};
 use colocate_model::stack::StackParts;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -247,12 +247,11 @@ impl<'a> Evidence<'a> {
     /// program may have tens of thousands.
     #[must_use]
     pub fn plan(&self, choices: &[SelectedJob]) -> Plan {
-        let mut chosen: Vec<JobIdx> = choices.iter().map(|choice| choice.job).collect();
-        chosen.sort_unstable();
+        let chosen: BTreeSet<JobIdx> = choices.iter().map(|choice| choice.job).collect();
         let in_queue = || self.now.queue.iter().map(|job| job.threads[0].id).collect();
         let jobs = if self.roster.jobs.is_empty() { in_queue() } else { self.roster.jobs.to_vec() };
         // The roster also has jobs that are not in the queue yet.
-        let waiting = jobs.into_iter().filter(|task| chosen.binary_search(&task.job).is_err());
+        let waiting = jobs.into_iter().filter(|task| !chosen.contains(&task.job));
         let waiting = waiting.map(|task| (task, Place::Waiting, PlaceReason::NotSelected));
         let mut places: Vec<_> = self.places(choices).into_iter().chain(waiting).collect();
         places.sort_by_key(|place| place.0);
@@ -267,13 +266,12 @@ impl<'a> Evidence<'a> {
 
     /// Place and reason of each thread of the chosen jobs.
     fn places(&self, choices: &[SelectedJob]) -> Vec<(TaskId, Place, PlaceReason)> {
-        let mut by_job: Vec<&QueuedJob> = self.now.queue.iter().collect();
-        // The queue is in the order of turns, not of jobs.
-        by_job.sort_unstable_by_key(|job| job.job);
+        let by_job: BTreeMap<JobIdx, &QueuedJob> =
+            self.now.queue.iter().map(|job| (job.job, job)).collect();
         let mut places = Vec::with_capacity(choices.len());
         for choice in choices {
-            let Ok(at) = by_job.binary_search_by_key(&choice.job, |job| job.job) else { continue };
-            for (thread, (pu, allocated)) in by_job[at].threads.iter().zip(&choice.places) {
+            let Some(job) = by_job.get(&choice.job) else { continue };
+            for (thread, (pu, allocated)) in job.threads.iter().zip(&choice.places) {
                 let (selected, allocated) = (choice.selected.clone(), allocated.clone());
                 let why = PlaceReason::Chosen { selected, allocated };
                 places.push((thread.id, Place::from(pu.map(|pu| self.number(pu))), why));

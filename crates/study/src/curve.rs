@@ -66,9 +66,6 @@ pub fn svg(all: &[Curves]) -> Result<String, String> {
 }
 
 /// An SVG document of a size in pixels, drawn on white; `what` it shows is named in an error.
-///
-/// # Errors
-/// A line, if the drawing library fails.
 pub(crate) fn document(
     what: &str,
     size: (u32, u32),

@@ -43,12 +43,12 @@ pub mod definition;
 pub mod files;
 pub mod heat;
 pub mod matrices;
-pub mod metric;
+mod metric;
 mod parts;
 pub mod patterns;
 pub mod piccoli;
 pub mod printed;
-pub mod published;
+mod published;
 pub mod replication;
 pub mod simulate;
 #[cfg(test)]

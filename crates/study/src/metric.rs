@@ -44,7 +44,6 @@ impl Metric {
         [Self::Turnaround, Self::Slowest, Self::Stp, Self::Antt, Self::Unfairness];
 
     /// Name in tables of studies and among published figures.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Turnaround => "turnaround",
@@ -64,7 +63,6 @@ impl Metric {
     }
 
     /// Title in tables of scenarios, with its unit.
-    #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
             Self::Turnaround => "turnaround in seconds",
@@ -77,25 +75,21 @@ impl Metric {
     }
 
     /// Whether less is better.
-    #[must_use]
     pub const fn less_is_better(self) -> bool {
         !matches!(self, Self::Ipc | Self::HarmonicIpc | Self::Stp)
     }
 
     /// Whether its unit is the second.
-    #[must_use]
     pub const fn is_time(self) -> bool {
         matches!(self, Self::Turnaround | Self::Slowest | Self::First | Self::Time)
     }
 
     /// Whether differences are shown as ratios, not in percent.
-    #[must_use]
     pub const fn is_ratio(self) -> bool {
         matches!(self, Self::Antt | Self::Unfairness)
     }
 
     /// Whether policies are compared by this metric.
-    #[must_use]
     pub const fn is_compared(self) -> bool {
         !matches!(self, Self::Moves | Self::Crossings | Self::Busy | Self::Uneven)
     }

@@ -237,11 +237,8 @@ struct ProgramGroups {
     all: Vec<Vec<usize>>,
 }
 
-/// The groups of a size.
-///
-/// # Errors
-/// [`StudyError::Unsuitable`] if samples are too many or groups too few, before anything is
-/// simulated.
+/// The groups of a size; an error, before anything is simulated, if samples are too many or groups
+/// too few.
 fn groups(
     programs: usize,
     threads: usize,

@@ -5,8 +5,8 @@ use clap_mangen::Man;
 use std::fmt::Write;
 use std::io;
 
-/// Examples of a page: purpose and command line.
-pub type Examples = [(&'static str, &'static [(&'static str, &'static str)])];
+/// Examples: page, purpose and command line.
+pub type Examples = [(&'static str, &'static str, &'static str)];
 
 /// Files common to several commands.
 const FILES: [(&str, &str); 5] = [
@@ -78,13 +78,12 @@ fn with_usage(page: &str, command: &mut Command) -> String {
 
 /// Sections beside those generated from arguments.
 fn sections(page: &str, examples: &Examples) -> String {
-    let examples = examples.iter().find(|(name, _)| page.strip_suffix(".1") == Some(name));
+    let examples = examples.iter().filter(|(name, ..)| page.strip_suffix(".1") == Some(name));
+    let examples: Vec<_> = examples.map(|(_, purpose, line)| (*purpose, *line)).collect();
     let mut text = String::new();
-    for (heading, list) in [
-        ("EXAMPLES", examples.map_or(&[][..], |(_, list)| list)),
-        ("FILES", &FILES),
-        ("EXIT STATUS", &STATUS),
-    ] {
+    for (heading, list) in
+        [("EXAMPLES", &examples[..]), ("FILES", &FILES), ("EXIT STATUS", &STATUS)]
+    {
         if list.is_empty() {
             continue;
         }

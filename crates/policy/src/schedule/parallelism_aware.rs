@@ -146,7 +146,6 @@ pub struct ParallelismAware {
 
 /// A serial thread, candidate for a fast core.
 struct SerialThread<'a> {
-    job: JobIdx,
     thread: &'a Thread,
     /// Place among all threads.
     at: usize,
@@ -203,7 +202,7 @@ impl ParallelismAware {
             let seen = self.in_phase(thread, JobPhase::Serial)?;
             let left = seen.left().as_secs_f64();
             let is_serial = seen.thread == Some(thread.id);
-            is_serial.then_some(SerialThread { job: thread.id.job, thread, at, left })
+            is_serial.then_some(SerialThread { thread, at, left })
         });
         found.collect()
     }
@@ -214,7 +213,7 @@ impl ParallelismAware {
         cores: &Cores,
         candidates: &[SerialThread<'_>],
     ) -> Vec<(usize, usize)> {
-        let jobs: Vec<JobIdx> = candidates.iter().map(|candidate| candidate.job).collect();
+        let jobs: Vec<JobIdx> = candidates.iter().map(|it| it.thread.id.job).collect();
         let mut order = self.serial.order(&jobs);
         let fast: Vec<usize> = cores.fast().collect();
         let cost = self.settings.cost;
@@ -242,7 +241,7 @@ impl ParallelismAware {
 
     /// Takes in the serial threads that have fast cores now.
     fn note(&mut self, cores: &Cores, candidates: &[SerialThread<'_>], seated: &[(usize, usize)]) {
-        self.serial.seat(seated.iter().map(|&(at, _)| candidates[at].job));
+        self.serial.seat(seated.iter().map(|&(at, _)| candidates[at].thread.id.job));
         for &(at, core) in seated {
             let thread = candidates[at].thread;
             if !self.seated.contains(&thread.id) {

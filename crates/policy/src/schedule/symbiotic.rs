@@ -55,7 +55,7 @@ mod stacks;
 
 use super::allocate::{choices, on_cores, threads_of};
 use super::symbiotic_numa::{HomeNodes, REMOTE_WEIGHT, classes};
-use super::{Allocated, Quantum, QueuedJob, Scheduler, Selected, SelectedJob, Thread, select};
+use super::{Allocated, Quantum, Scheduler, Selected, SelectedJob, Thread, select};
 use crate::evidence::Evidence;
 use crate::matching::{self, Predicted, exchange::improved};
 use crate::places::UsableMachine;
@@ -65,7 +65,7 @@ use colocate_evidence::{Source, SourceSet};
 use colocate_machine::PuIdx;
 use colocate_model::CpiModel;
 use colocate_model::symbiosis::CoreCoefficients;
-use groups::{CoreGroups, pus_of_cores, staying};
+use groups::{CoreGroups, live_threads, pus_of_cores, staying};
 use pairs::PairSlowdowns;
 use solo::{Ration, SoloThread};
 use stacks::StackTable;
@@ -240,21 +240,15 @@ impl Symbiotic {
         // Each thread has one neighbour, and nodes do not matter.
         let is_near = || classes(places).windows(2).all(|two| two[0] == two[1]);
         let is_plain = threads.len() == 2 * cores && (self.homes.is_none() || is_near());
+        let cost = |core: usize, group: &[usize]| judge.cost(core, group);
         let best = match (&self.homes, predicted) {
             _ if !places.is_even() => {
-                let rooms = pus_of_cores(places);
-                improved(stay.clone(), &rooms, &classes(places), |core, group| {
-                    judge.cost(core, group)
-                })
+                improved(stay.clone(), &pus_of_cores(places), &classes(places), cost)
             }
             (_, Some((all, mate))) if is_plain && judge.away.is_empty() => all.pairs(&mate),
-            (Some(homes), _) => {
-                homes.groups(places, threads, |core, group| judge.cost(core, group))
-            }
+            (Some(homes), _) => homes.groups(places, threads, cost),
             // Cores are alike, so any core stands for all.
-            _ => matching::in_groups(threads.len(), cores, places.width(), |group| {
-                judge.cost(0, group)
-            }),
+            _ => matching::in_groups(threads.len(), cores, places.width(), |it| cost(0, it)),
         };
         if before - judge.total(&best) > worth { (best, true) } else { (stay, false) }
     }
@@ -353,19 +347,6 @@ impl GroupJudge<'_> {
         }
         Some(mate)
     }
-}
-
-/// A thread of the queue, and whether its job ran in the last quantum.
-pub(super) type LiveThread<'a> = (&'a Thread, bool);
-
-/// All threads of the queue, in the order of their ids; of equal ids only the first.
-pub(super) fn live_threads(queue: &[QueuedJob]) -> Vec<LiveThread<'_>> {
-    let threads = queue.iter().flat_map(|job| job.threads.iter().map(|it| (it, job.just_ran)));
-    let mut found: Vec<LiveThread<'_>> = threads.collect();
-    // Queues are runs of sorted threads, which this sort makes use of.
-    found.sort_by_key(|(thread, _)| thread.id);
-    found.dedup_by_key(|(thread, _)| thread.id);
-    found
 }
 
 /// The core of a thread that runs alone on it.

@@ -25,8 +25,7 @@
 //! - **Never worse** than staying, by its own prediction. -> test `never_worse_than_staying`
 
 use super::Thread;
-use super::symbiotic::LiveThread;
-use super::symbiotic::groups::{CoreGroups, pus_of_cores};
+use super::symbiotic::groups::{CoreGroups, LiveThread, pus_of_cores};
 use crate::matching::{self, exchange::improved};
 use crate::places::UsableMachine;
 use colocate_evidence::TaskId;
@@ -178,8 +177,9 @@ fn farther(machine: &Machine, home: Option<NodeIdx>, node: Option<NodeIdx>) -> O
 
 #[cfg(test)]
 mod tests {
+    use super::super::symbiotic::groups::live_threads;
     use super::super::symbiotic::tests::{knowing, model, on_core, stacks};
-    use super::super::symbiotic::{Symbiotic, SymbioticSettings, live_threads};
+    use super::super::symbiotic::{Symbiotic, SymbioticSettings};
     use super::super::testing::{chosen, queue};
     use super::super::{Quantum, QueuedJob, Scheduler};
     use super::*;

@@ -25,7 +25,6 @@ pub enum Gap {
 
 impl Gap {
     /// Instructions of a line.
-    #[must_use]
     pub fn instructions(self) -> f64 {
         match self {
             Self::Nops(nops) => INSTRUCTIONS + nops,
@@ -52,7 +51,6 @@ pub enum LineSource {
 }
 
 /// Demand of the generator.
-#[must_use]
 pub fn phase(machine: &Machine, performance: &Performance, from: LineSource, gap: Gap) -> Phase {
     // Each kind of work, and a miss, occurs once for every line.
     let each = 1.0 / gap.instructions();

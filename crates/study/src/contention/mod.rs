@@ -18,8 +18,8 @@
 //! - **More traffic never helps** -> test `losses_rise_with_the_rate`
 //! - **Nothing is lost beside nothing** -> the first point of each curve
 
-pub mod generator;
-pub mod table;
+mod generator;
+mod table;
 
 use crate::parts::seat;
 use crate::replication::definition::text;

@@ -74,7 +74,6 @@ const PATTERN: f64 = 8.0;
 impl ThreadWork {
     /// Arrays of the kernel. Accesses are counted from the loops, times the size of an element, as
     /// if all conditions held.
-    #[must_use]
     pub fn arrays(&self) -> Vec<Array> {
         let n = self.n;
         // Passes of the two inner loops of LU over k and j.
@@ -162,14 +161,12 @@ impl ThreadWork {
     }
 
     /// Instructions of the innermost loops.
-    #[must_use]
     pub fn instructions(&self) -> f64 {
         let (passes, each, _) = self.inner();
         passes * each
     }
 
     /// Lines of each array that miss a cache of `c` lines, in the order of [`ThreadWork::arrays`].
-    #[must_use]
     pub fn misses(&self, c: f64) -> Vec<f64> {
         match self.kernel {
             BenchmarkKernel::Lu => lu(self.n, c),
@@ -191,10 +188,7 @@ impl ThreadWork {
         }
     }
 
-    /// The demand vector.
-    ///
-    /// # Errors
-    /// A line, if misses are no curve: a defect of the derivation.
+    /// The demand vector. An error, if misses are no curve, is a defect of the derivation.
     pub fn phase(&self) -> Result<Phase, String> {
         let (_, each, work) = self.inner();
         let loops = "derived: the kernel's innermost loop (docs/results/piccoli.md)";
@@ -239,7 +233,6 @@ impl ThreadWork {
 
 impl BenchmarkKernel {
     /// Name in tables.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Lu => "LU",
@@ -252,7 +245,6 @@ impl BenchmarkKernel {
     }
 
     /// Work of a thread on a set, for a size.
-    #[must_use]
     pub fn task(self, size: u32) -> ThreadWork {
         let size = f64::from(size);
         match self {

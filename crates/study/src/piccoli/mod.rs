@@ -16,9 +16,9 @@
 //!   links have [`AMPLE`] times the bandwidth. *Links and distance*: where controllers have that
 //!   bandwidth. *Distance alone*: where both have it.
 
-pub mod kernels;
-pub mod modes;
-pub mod table;
+mod kernels;
+mod modes;
+mod table;
 
 use crate::replication::StudyError;
 use colocate_figures::stats::{Estimate, Interval};

@@ -61,7 +61,6 @@ pub enum PageMode {
 
 impl PageMode {
     /// Name in tables.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -106,7 +105,6 @@ pub struct PageCosts {
 
 impl PageCosts {
     /// Costs of a set of assumptions; set 0 has the default costs.
-    #[must_use]
     pub fn drawn(
         assumed: &Assumed,
         machine: &Machine,
@@ -150,7 +148,6 @@ fn caches(machine: &Machine, by: impl Fn(usize) -> f64) -> f64 {
 
 /// The runtime's rule at the first call, with no sums of other nodes and no move before
 /// (`colocate_spm_rt::rule`, which a test compares).
-#[must_use]
 pub fn is_worth_moving(range: f64, accessed: f64, costs: &PageCosts) -> bool {
     // What fits into the share of the caches comes from memory once.
     let from_memory = if range <= costs.share { accessed.min(range) } else { accessed };
@@ -159,7 +156,6 @@ pub fn is_worth_moving(range: f64, accessed: f64, costs: &PageCosts) -> bool {
 
 /// The dissertation's rule: an array larger than `caches` times all caches, with more than 200
 /// accesses a byte.
-#[must_use]
 pub fn is_published(array: &Array, caches: f64, all_caches: f64) -> bool {
     array.bytes > caches * all_caches && array.accessed / array.bytes > 200.0
 }
@@ -185,7 +181,6 @@ fn fetch(mode: PageMode, array: &Array, costs: &PageCosts) -> Fetch {
 }
 
 /// Names of the arrays that a mode moves.
-#[must_use]
 pub fn moved(mode: PageMode, task: &ThreadWork, costs: &PageCosts) -> Vec<&'static str> {
     let arrays = task.arrays().into_iter();
     arrays.filter(|array| fetch(mode, array, costs) != Fetch::No).map(|array| array.name).collect()
@@ -210,9 +205,6 @@ pub struct ModeSituation<'a> {
 
 impl ModeSituation<'_> {
     /// Times under modes, in seconds. Modes with the same scenario are simulated once.
-    ///
-    /// # Errors
-    /// [`StudyError`] of a simulation.
     pub fn seconds(&self, modes: &[PageMode]) -> Result<Vec<f64>, StudyError> {
         let mut done: Vec<(Scenario, f64)> = Vec::new();
         let mut seconds = Vec::new();
@@ -243,10 +235,7 @@ impl ModeSituation<'_> {
         self.costs.page_move_ns.max(THREADS as f64 * PAGE / bandwidth * 1e9)
     }
 
-    /// The scenario of a mode.
-    ///
-    /// # Errors
-    /// [`StudyError::Run`] if the kernel has no valid demand vector.
+    /// The scenario of a mode; an error if the kernel has no valid demand vector.
     pub fn scenario(&self, mode: PageMode) -> Result<Scenario, StudyError> {
         let task = self.task;
         let kernel = task.kernel;

@@ -24,11 +24,11 @@ pub mod mixes;
 pub mod pace;
 pub mod pairs;
 pub mod phased;
-pub mod picture;
+mod picture;
 pub mod recorded;
 pub mod report;
 pub mod siblings;
-pub mod table;
+mod table;
 
 use colocate_figures::stats;
 use colocate_machine::performance::{CorePerformance, Impossible};

@@ -6,10 +6,7 @@ use crate::simulate::figures::Spread;
 use colocate_figures::stats::Estimate;
 use colocate_machine::printable;
 
-/// Tables with an axis, one below the other, as an SVG document.
-///
-/// # Errors
-/// If no table has an axis, or the drawing library fails; the line gives the reason.
+/// Tables with an axis, one below the other, as an SVG document; an error if none has an axis.
 pub fn svg(report: &StudyReport) -> Result<String, String> {
     let curves: Vec<Curves> = report.parts.iter().filter_map(|part| curves(report, part)).collect();
     if curves.is_empty() {

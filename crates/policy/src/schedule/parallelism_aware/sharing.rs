@@ -144,12 +144,11 @@ impl FastCoreTime {
                 seconds += if on_fast { took * share } else { 0.0 };
                 least = least.min(seconds);
             }
-            found.push((seconds, stayed));
+            found.push(seconds);
         }
         // Without such a thread all times begin at 0.
         let least = if least.is_finite() { least } else { 0.0 };
-        let had = found.into_iter().map(|(had, stayed)| if stayed { had } else { had.max(least) });
-        let had: Vec<f64> = had.collect();
+        let had: Vec<f64> = found.into_iter().map(|seconds: f64| seconds.max(least)).collect();
         for (sharer, &seconds) in sharers.iter().zip(&had) {
             self.known.insert(sharer.thread.id, Had { seconds, last: now });
         }

@@ -1,7 +1,7 @@
-//! Groups of threads by core: the present groups.
+//! Groups of threads by core: the present groups. Threads sorted for look-up.
 
 use crate::places::UsableMachine;
-use crate::schedule::Thread;
+use crate::schedule::{QueuedJob, Thread};
 
 /// Threads by usable core.
 pub(in crate::schedule) type CoreGroups = Vec<Vec<usize>>;
@@ -61,4 +61,17 @@ fn put_on_the_emptiest(
             }
         }
     }
+}
+
+/// A thread of the queue, and whether its job ran in the last quantum.
+pub(in crate::schedule) type LiveThread<'a> = (&'a Thread, bool);
+
+/// All threads of the queue, in the order of their ids; of equal ids only the first.
+pub(in crate::schedule) fn live_threads(queue: &[QueuedJob]) -> Vec<LiveThread<'_>> {
+    let threads = queue.iter().flat_map(|job| job.threads.iter().map(|it| (it, job.just_ran)));
+    let mut found: Vec<LiveThread<'_>> = threads.collect();
+    // Queues are runs of sorted threads, which this sort makes use of.
+    found.sort_by_key(|(thread, _)| thread.id);
+    found.dedup_by_key(|(thread, _)| thread.id);
+    found
 }

@@ -1,6 +1,6 @@
 //! Known stacks of threads alone.
 
-use super::LiveThread;
+use super::groups::LiveThread;
 use crate::schedule::Thread;
 use crate::schedule::progress::slept;
 use colocate_evidence::TaskId;

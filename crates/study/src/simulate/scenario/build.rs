@@ -53,10 +53,8 @@ pub(super) struct Build<'a> {
 type Names<'a> = HashMap<&'a str, PhaseIdx>;
 
 impl Build<'_> {
-    /// Builds the experiment of a file; `read` reads the demand vectors of other files.
-    ///
-    /// # Errors
-    /// A line with the first wrong value.
+    /// Builds the experiment of a file; `read` reads the demand vectors of other files. An error is a
+    /// line with the first wrong value.
     pub(super) fn all(
         &self,
         form: &ScenarioForm,
