@@ -73,7 +73,8 @@ fn files(folder: &Path, machines: &[Machine]) -> anyhow::Result<()> {
     paths.sort();
     for path in paths {
         let text = std::fs::read_to_string(&path)?;
-        let square = Square::from_csv(&text, true).with_context(|| path.display().to_string())?;
+        let square = Square::from_csv(&text, true).map_err(anyhow::Error::msg);
+        let square = square.with_context(|| path.display().to_string())?;
         let rows = square.rows();
         let Some(machine) = machines.iter().find(|it| it.all_pus().count() == rows.len()) else {
             continue;
