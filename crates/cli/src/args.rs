@@ -33,8 +33,8 @@ pub fn whole_seconds(text: &str, range: RangeInclusive<u32>) -> Result<u32, Stri
 pub fn millis(text: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
     // Without a unit, `duration` would take the number for seconds.
     let has_unit = text.ends_with(char::is_alphabetic);
-    let with_unit = || duration(text).filter(|_| has_unit).map(|time| time.0 / 1_000_000);
-    let found = text.trim().parse().ok().or_else(with_unit).filter(|ms| range.contains(ms));
+    let with_unit = duration(text).filter(|_| has_unit).map(|time| time.0 / 1_000_000);
+    let found = text.trim().parse().ok().or(with_unit).filter(|ms| range.contains(ms));
     let low = range.start();
     let high = range.end();
     found.ok_or_else(|| format!("expected milliseconds from {low} to {high}, found {text}"))

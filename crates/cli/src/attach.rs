@@ -127,12 +127,13 @@ fn jobs(given: Vec<Given>, mut is_taken: BTreeSet<Pid>) -> Vec<Attached> {
 /// Processes of `pids` that descend from another of them. Each parent is read once.
 fn descendants(proc: &Proc, pids: &BTreeSet<Pid>) -> BTreeSet<Pid> {
     let mut parents: HashMap<Pid, Option<Pid>> = HashMap::new();
-    let mut has_creator = |pid: &Pid| {
-        let parent_of = |pid: &Pid| *parents.entry(*pid).or_insert_with(|| parent(proc, *pid));
-        let creators = std::iter::successors(Some(*pid), parent_of).skip(1).take(MOST_CREATORS);
-        creators.into_iter().any(|pid| pids.contains(&pid))
-    };
-    pids.iter().copied().filter(|pid| has_creator(pid)).collect()
+    let descending = pids.iter().copied().filter(|pid| {
+        let creators = std::iter::successors(Some(*pid), |pid| {
+            *parents.entry(*pid).or_insert_with(|| parent(proc, *pid))
+        });
+        creators.skip(1).take(MOST_CREATORS).any(|pid| pids.contains(&pid))
+    });
+    descending.collect()
 }
 
 /// Parent of a process. 0 is no process: the parent of init, or one outside of this PID namespace.

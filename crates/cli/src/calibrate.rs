@@ -374,14 +374,14 @@ fn lines(
     let repeat = if cells.len() <= 128 { 9 } else { 3 };
     here.lengths.of_pairs(cells.len() * repeat as usize);
     let taken = by_cell(rounds(here, &cells, repeat, random, false)?, cells.len());
-    let latency = |(cell, samples): (&Cell, &figures::CellSamples)| {
+    let latencies = cells.iter().zip(&taken).filter_map(|(cell, samples)| {
         let Cell::Line([a, b]) = *cell else { return None };
-        let all = || samples.iter().filter_map(|sample| sample[0]);
-        let ns = all().reduce(f64::min)?;
-        let most_ns = all().reduce(f64::max)?;
+        let all = samples.iter().filter_map(|sample| sample[0]);
+        let ns = all.clone().reduce(f64::min)?;
+        let most_ns = all.reduce(f64::max)?;
         Some(Latency { pus: (PuNr(a), PuNr(b)), ns, most_ns })
-    };
-    Ok(cells.iter().zip(&taken).filter_map(latency).collect())
+    });
+    Ok(latencies.collect())
 }
 
 /// The least and the most of `before` and `after`.

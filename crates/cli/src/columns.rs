@@ -7,11 +7,10 @@ pub type TableColumn<'a, R> = (&'a str, bool, &'a dyn Fn(&R) -> String);
 
 /// Cells of the shown columns, with a heading.
 pub fn rows<R>(columns: &[TableColumn<'_, R>], of: &[R]) -> Vec<Vec<String>> {
-    let shown = || columns.iter().filter(|(_, shown, _)| *shown);
-    let head = shown().map(|(name, ..)| (*name).to_owned()).collect();
-    std::iter::once(head)
-        .chain(of.iter().map(|row| shown().map(|(.., cell)| cell(row)).collect()))
-        .collect()
+    let shown = columns.iter().filter(|(_, shown, _)| *shown);
+    let head = shown.clone().map(|(name, ..)| (*name).to_owned()).collect();
+    let cells = of.iter().map(|row| shown.clone().map(|(.., cell)| cell(row)).collect());
+    std::iter::once(head).chain(cells).collect()
 }
 
 /// Seconds with two digits; `?` if unknown.

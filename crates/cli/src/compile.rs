@@ -124,20 +124,22 @@ fn quoted(text: &str) -> Option<(String, &str)> {
 /// The arguments without `--`, to append options. `--` stays if it is the value of an option, as in
 /// `-o --`: without the word, the compiler would have other jobs.
 fn open_ended(found: &Toolchain, args: &[OsString], jobs: &[DriverJob]) -> Vec<OsString> {
-    let words = |jobs: &[DriverJob]| jobs.iter().map(|job| job.0.len()).collect::<Vec<_>>();
-    let has_same_jobs = |args: &Vec<OsString>| words(&self::jobs(found, args)) == words(jobs);
-    without_separator(args).filter(has_same_jobs).unwrap_or_else(|| args.to_vec())
+    let open = without_separator(args).filter(|open| {
+        let open_jobs = self::jobs(found, open);
+        open_jobs.iter().map(|job| job.0.len()).eq(jobs.iter().map(|job| job.0.len()))
+    });
+    open.unwrap_or_else(|| args.to_vec())
 }
 
 /// The arguments without the first `--`; `None` if `--` is missing.
 fn without_separator(args: &[OsString]) -> Option<Vec<OsString>> {
     let at = args.iter().position(|arg| arg == "--")?;
     // After `--` even a name with a dash is a file.
-    let file = |arg: &OsString| match arg.as_encoded_bytes() {
+    let files = args[at + 1..].iter().map(|arg| match arg.as_encoded_bytes() {
         [b'-', ..] => joined("./", Path::new(arg)),
         _ => arg.clone(),
-    };
-    Some(args[..at].iter().cloned().chain(args[at + 1..].iter().map(file)).collect())
+    });
+    Some(args[..at].iter().cloned().chain(files).collect())
 }
 
 /// Additional arguments for a link. With thin link-time optimisation, the linker runs the pass.

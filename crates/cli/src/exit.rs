@@ -113,14 +113,13 @@ fn new_place(error: &clap::Error, moved: &[(&str, &str)]) -> Option<String> {
         Some(ContextValue::String(option)) => Some(option.as_str()),
         _ => None,
     };
-    let is_meant = |old: &str| {
+    let (old, now) = moved.iter().find(|(old, _)| {
         // The first word is the program.
         let mut command = old.split(' ').skip(1).zip(1..).peekable();
-        Some(old) == option
+        Some(*old) == option
             || command.peek().is_some()
                 && command.all(|(word, count)| words.get(count - 1).is_some_and(|it| it == word))
-    };
-    let (old, now) = moved.iter().find(|(old, _)| is_meant(old))?;
+    })?;
     let built = if now.starts_with("colocate-study") { " (`make study` builds it)" } else { "" };
     Some(format!("`{old}` is `{now}` now{built}"))
 }

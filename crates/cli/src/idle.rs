@@ -76,8 +76,9 @@ fn parse_stat(text: &str) -> Option<(u64, u64, u32)> {
     // All but idle and iowait.
     let busy = all - ticks[3] - ticks[4];
     // `cpu ` with a space is the sum of all PUs.
-    let is_pu = |line: &&str| line.strip_prefix("cpu").is_some_and(|it| !it.starts_with(' '));
-    Some((busy, all, u32::try_from(text.lines().filter(is_pu).count()).ok()?))
+    let numbers = text.lines().filter_map(|line| line.strip_prefix("cpu"));
+    let pus = numbers.filter(|number| !number.starts_with(' ')).count();
+    Some((busy, all, u32::try_from(pus).ok()?))
 }
 
 /// A warning if further programs run.

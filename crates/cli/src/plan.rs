@@ -205,7 +205,8 @@ fn programs(options: &[String], live: bool) -> anyhow::Result<Vec<PlannedProgram
     let mut in_all = 0;
     for option in options {
         let (path, threads, copies) = parse(option)?;
-        let profile = read_profile(path, live)?;
+        let profile = read_profile(path, live)
+            .with_context(|| format!("cannot use profile {}", path.display()))?;
         // A profile without threads counts as one, which limits its copies.
         let each = profile.threads.len().max(threads.unwrap_or(0) as usize).max(1);
         in_all += each * copies as usize;
@@ -243,18 +244,16 @@ fn parse(option: &str) -> anyhow::Result<(&Path, Option<u32>, u32)> {
     Ok((Path::new(path), threads, copies))
 }
 
+/// Reads a profile; if `live`, of the program's present build.
 fn read_profile(path: &Path, live: bool) -> anyhow::Result<Profile> {
-    let read = || -> anyhow::Result<Profile> {
-        let text = input::text_or_reason(path, input::limit(Profile::MAX_BYTES))?;
-        let profile = Profile::from_json(&text)?;
-        // On another machine, the program of this name may be another build.
-        let found = colocate_observe::identity::of_file(Path::new(&profile.program.path));
-        if let (true, Ok(found)) = (live, found) {
-            profile.matches(&found)?;
-        }
-        Ok(profile)
-    };
-    read().with_context(|| format!("cannot use profile {}", path.display()))
+    let text = input::text_or_reason(path, input::limit(Profile::MAX_BYTES))?;
+    let profile = Profile::from_json(&text)?;
+    // On another machine, the program of this name may be another build.
+    let found = colocate_observe::identity::of_file(Path::new(&profile.program.path));
+    if let (true, Ok(found)) = (live, found) {
+        profile.matches(&found)?;
+    }
+    Ok(profile)
 }
 
 /// Tasks to plan for, and notes on the tasks left out of each program.

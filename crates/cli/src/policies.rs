@@ -73,8 +73,7 @@ impl TypedValueParser for Policies {
         value: &OsStr,
     ) -> Result<PolicySpec, Error> {
         let what = *self;
-        let read = move |text: &str| what.read(text);
-        TypedValueParser::parse_ref(&read, cmd, arg, value)
+        TypedValueParser::parse_ref(&move |text: &str| what.read(text), cmd, arg, value)
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {

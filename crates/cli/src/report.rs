@@ -374,12 +374,12 @@ impl Report {
             self.policy.clone_from(&last.plan.policy);
             self.predicted.clone_from(&last.plan.predicted);
         }
-        let reported = |IssuedPlan { at, cause, plan }: IssuedPlan| PlanReport {
+        let reported = plans.into_iter().map(|IssuedPlan { at, cause, plan }| PlanReport {
             at_ns: at,
             cause: cause.name(),
             plan,
-        };
-        self.plans = plans.into_iter().map(reported).collect();
+        });
+        self.plans = reported.collect();
     }
 
     /// Adds the counts of quanta of length `quantum`; takes the jobs' counts.

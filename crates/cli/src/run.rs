@@ -242,17 +242,18 @@ fn policy(
 
 /// A warning if a plan was made for programs other than `commands`.
 fn other_programs(plan: &Plan, commands: &[Command]) -> Option<String> {
-    // A decision's name is JOB or JOB/THREAD.
-    let job_name = |name: &'_ str| name.split('/').next().unwrap_or_default().to_owned();
-    let planned: BTreeMap<JobIdx, String> =
-        plan.decisions.iter().map(|it| (it.task.job, job_name(&it.name))).collect();
-    let has_command = |(job, name): (&JobIdx, &String)| {
+    let planned = plan.decisions.iter().map(|it| {
+        // A decision's name is JOB or JOB/THREAD.
+        (it.task.job, it.name.split('/').next().unwrap_or_default())
+    });
+    let planned: BTreeMap<JobIdx, &str> = planned.collect();
+    let has_commands = planned.iter().all(|(job, name)| {
         commands.get(job.0 as usize).is_some_and(|command| is_called(command, name))
-    };
-    if planned.iter().all(has_command) {
+    });
+    if has_commands {
         return None;
     }
-    let planned: Vec<&str> = planned.values().map(String::as_str).collect();
+    let planned: Vec<&str> = planned.into_values().collect();
     let found: Vec<String> = commands.iter().map(Command::name).collect();
     Some(format!(
         "expected a plan for {}, found one for {}: its places may not fit; colocate plan makes one",
@@ -269,11 +270,11 @@ fn is_called(command: &Command, name: &str) -> bool {
 }
 
 fn known(jobs: &[JobCommand]) -> Vec<KnownJob> {
-    let known = |job: &JobCommand| KnownJob {
+    let known = jobs.iter().map(|job| KnownJob {
         profile: job.profile.clone(),
         ..launch::unseen(&job.command.name())
-    };
-    jobs.iter().map(known).collect()
+    });
+    known.collect()
 }
 
 /// Profiles a job by itself with this executable's `colocate profile`. The job's exit status is

@@ -231,10 +231,11 @@ impl LaunchFacts {
             Some(spec) => Some(speeds::of(spec, &machine)?),
             None => speeds::measured(&machine, &workload),
         };
-        let counts_traffic = || TaskCounters::find(Path::new("/proc"), false).is_ok();
         let (policy, default_reason) = match &args.policy {
             Some(named) => (named.clone(), None),
-            None => default_policy(speeds.is_some() || counts_traffic()),
+            None => default_policy(
+                speeds.is_some() || TaskCounters::find(Path::new("/proc"), false).is_ok(),
+            ),
         };
         let alone = alone(&policy, &workload)?;
         let cpi = policy::cpi_model_of(&policy)?;

@@ -372,10 +372,12 @@ fn memory(machine: &Machine, usable: &[u32], most: usize, plan: &mut Plan) {
         // A kernel without NUMA reports no nodes.
         [] => vec![(None, usable.to_vec())],
         nodes => {
-            let home =
-                |index| machine.home_pus(NodeIdx::new(index)).map(|pu| machine.pus[pu.idx()].os.0);
-            let of = |index: usize| home(index).filter(|pu| usable.contains(pu)).collect();
-            nodes.iter().enumerate().map(|(index, node)| (Some(node.os), of(index))).collect()
+            let homes = nodes.iter().enumerate().map(|(index, node)| {
+                let home = machine.home_pus(NodeIdx::new(index));
+                let home = home.map(|pu| machine.pus[pu.idx()].os.0);
+                (Some(node.os), home.filter(|pu| usable.contains(pu)).collect())
+            });
+            homes.collect()
         }
     };
     let mut counts = std::collections::BTreeMap::new();

@@ -40,10 +40,10 @@ fn names(machine: &Machine, cell: &Cell) -> Vec<Quantity> {
             vec![Quantity::Away { pu }, Quantity::Gap { pu }, Quantity::Steal { pu }]
         }
         Cell::Operations { ref kind, .. } => {
-            let kind = || kind.clone();
-            let work = WorkKind::ALL.map(|work| Quantity::Work { kind: kind(), work });
-            let own = [Quantity::Slots { kind: kind() }, Quantity::BranchMiss { kind: kind() }];
-            own.into_iter().chain(work).collect()
+            let slots = Quantity::Slots { kind: kind.clone() };
+            let branch_miss = Quantity::BranchMiss { kind: kind.clone() };
+            let work = WorkKind::ALL.map(|work| Quantity::Work { kind: kind.clone(), work });
+            [slots, branch_miss].into_iter().chain(work).collect()
         }
     }
 }
@@ -129,9 +129,8 @@ pub fn figures(
     });
     let visits: Vec<(PuNr, &CellSamples)> = visits.collect();
     for value in [WALL, CPU] {
-        let mean = |samples| Some(geometric_estimate(&nth(samples, value))?.value);
-        let means = visits.iter().filter_map(|(_, samples)| mean(samples));
-        let fastest = means.fold(0.0, f64::max);
+        let means = visits.iter().map(|(_, samples)| geometric_estimate(&nth(samples, value)));
+        let fastest = means.flatten().map(|mean| mean.value).fold(0.0, f64::max);
         for &(pu, samples) in &visits {
             let running = Quantity::SpeedWhileRunning { pu };
             let what = if value == WALL { Quantity::Speed { pu } } else { running };
@@ -148,10 +147,11 @@ pub fn figures(
         let bytes: Vec<f64> = sizes.iter().map(|(_, size)| *size).collect();
         for ((level, _), found) in sizes.iter().zip(levels(found, &bytes)) {
             let Some(found) = found else { continue };
-            let source = || source(&Cell::Load { pu: 0, bytes: 0 });
+            let source = source(&Cell::Load { pu: 0, bytes: 0 });
             let level = *level;
-            add(Quantity::CacheLatency { level }, &mut [found.latency_ns].into_iter(), source());
-            add(Quantity::CacheSize { level }, &mut found.size.into_iter(), source());
+            let latency = &mut [found.latency_ns].into_iter();
+            add(Quantity::CacheLatency { level }, latency, source.clone());
+            add(Quantity::CacheSize { level }, &mut found.size.into_iter(), source);
         }
     }
     let made = values.into_iter().filter_map(|(what, (values, source))| {
@@ -171,7 +171,7 @@ const MOST_REACH: f64 = 10.0;
 /// Traffic at which memory saturates, from latencies beside known traffic. The mean is taken of 1
 /// over the capacity, which is 0 where loads do not wait.
 fn capacities(cells: &[Cell], taken: &[CellSamples], unix_s: u64) -> Vec<Figure> {
-    let of_node = |(cell, samples): (&Cell, &CellSamples)| {
+    let found = cells.iter().zip(taken).filter_map(|(cell, samples)| {
         let Cell::Beside { node, .. } = *cell else { return None };
         let inverse = samples.iter().filter_map(|it| Some(1.0 / capacity(it[0]?, it[1]?, it[2]?)));
         let Estimate { value, interval } =
@@ -185,8 +185,8 @@ fn capacities(cells: &[Cell], taken: &[CellSamples], unix_s: u64) -> Vec<Figure>
         // Not finite: no load had to wait.
         let interval = Interval { low, high };
         value.is_finite().then(|| of(what, value, interval, unix_s, source(cell)))
-    };
-    cells.iter().zip(taken).filter_map(of_node).collect()
+    });
+    found.collect()
 }
 
 /// Bytes of loads near a PU; `None` for other cells.
@@ -204,18 +204,18 @@ fn curves(cells: &[Cell], taken: &[CellSamples]) -> Vec<Vec<(f64, f64)>> {
     // The memory of the first node is near the PU of all loads.
     let mut points: Vec<(usize, &CellSamples)> = Vec::new();
     for (cell, samples) in cells.iter().zip(taken) {
-        let is_new = |bytes: &usize| points.iter().all(|(known, _)| known != bytes);
-        if let Some(bytes) = load_bytes(cell).filter(is_new) {
+        let Some(bytes) = load_bytes(cell) else { continue };
+        if points.iter().all(|(known, _)| *known != bytes) {
             points.push((bytes, samples));
         }
     }
     points.sort_by_key(|(bytes, _)| *bytes);
     let rounds = points.first().map_or(0, |(_, samples)| samples.len());
-    let curve = |round: usize| {
+    let curves = (0..rounds).filter_map(|round| {
         let points = points.iter();
         points.map(|(bytes, samples)| Some((*bytes as f64, samples[round][0]?))).collect()
-    };
-    (0..rounds).filter_map(curve).collect()
+    });
+    curves.collect()
 }
 
 /// Adds the time to pass a line, by the relation of the two PUs on `machine`.
@@ -241,14 +241,14 @@ pub fn lines(to: &mut Calibration, machine: &Machine, latencies: &[Latency], uni
 
 /// Times of SMT-Bench kernels beside each other on two siblings.
 pub fn beside(report: &SmtBenchReport, pus: [u32; 2], unix_s: u64) -> Vec<Figure> {
-    let cell = |cell: &crate::measure::scenarios::MatrixCell| {
+    let found = report.matrix.iter().filter_map(|cell| {
         let Estimate { value, interval } = cell.time?;
         let what =
             Quantity::Beside { kernel: cell.kernel.to_string(), beside: cell.beside.to_string() };
         let source = format!("SMT-Bench on PUs {} and {}, 3 rounds", pus[0], pus[1]);
         Some(of(what, value, interval?, unix_s, source))
-    };
-    report.matrix.iter().filter_map(cell).collect()
+    });
+    found.collect()
 }
 
 /// Ratio of reported to measured size from which on the measured size of the last cache counts.

@@ -59,8 +59,10 @@ fn pus_of(what: &Quantity) -> Vec<PuNr> {
 fn rows_of(figures: &[Figure]) -> Vec<(Figure, Option<PuSet>)> {
     let mut rows = Vec::new();
     // Of one kind, maybe of different PUs.
-    let is_alike = |a: &Figure, b: &Figure| discriminant(&a.what) == discriminant(&b.what);
-    for group in figures.chunk_by(|a, b| !pus_of(&a.what).is_empty() && is_alike(a, b)) {
+    let groups = figures.chunk_by(|a, b| {
+        !pus_of(&a.what).is_empty() && discriminant(&a.what) == discriminant(&b.what)
+    });
+    for group in groups {
         if group.len() <= EACH {
             rows.extend(group.iter().map(|figure| (figure.clone(), None)));
             continue;

@@ -76,8 +76,8 @@ type Slowdown = [Option<Estimate>; PROBES.len()];
 /// passing cache lines.
 pub fn pairs(pus: &[u32], mut alike: Vec<[u32; 2]>, random: &mut SplitMix64) -> BTreeSet<PuPair> {
     if pus.len() <= ALL_PAIRS_UP_TO {
-        let rest = |at: usize| pus[at + 1..].iter().map(move |&b| (pus[at], b));
-        return (0..pus.len()).flat_map(rest).collect();
+        let all = (0..pus.len()).flat_map(|at| pus[at + 1..].iter().map(move |&b| (pus[at], b)));
+        return all.collect();
     }
     random.shuffle(&mut alike);
     alike.into_iter().take(MOST_PAIRS).map(|[a, b]| (a.min(b), a.max(b))).collect()

@@ -130,11 +130,11 @@ impl MeasurementFile {
 
     /// Checks all that can be checked before the preparation.
     fn check(&self, args: &Args) -> anyhow::Result<()> {
-        let names = || self.workload.iter().map(|workload| workload.name.as_str());
-        check::names(names())?;
+        let names: Vec<&str> = self.workload.iter().map(|it| it.name.as_str()).collect();
+        check::names(names.iter().copied())?;
         let only = args.only.as_deref().unwrap_or_default();
-        if !names().any(|name| name.contains(only)) {
-            let names = names().collect::<Vec<_>>().join(", ");
+        if !names.iter().any(|name| name.contains(only)) {
+            let names = names.join(", ");
             return Err(usage(format!("--only: expected a part of one of: {names}, found {only}")));
         }
         for workload in &self.workload {
@@ -247,10 +247,10 @@ impl Measurement {
     pub fn workloads(&self, args: &Args) -> anyhow::Result<Vec<(PathBuf, StudySettings)>> {
         let only = args.only.as_deref().unwrap_or_default();
         let chosen = self.file.workload.iter().filter(|workload| workload.name.contains(only));
-        let settings = |workload: &WorkloadForm| {
+        let found = chosen.map(|workload| {
             Ok((self.dir.join(file_name(&workload.name)), self.settings(workload, args)?))
-        };
-        chosen.map(settings).collect()
+        });
+        found.collect()
     }
 
     fn settings(&self, workload: &WorkloadForm, args: &Args) -> anyhow::Result<StudySettings> {

@@ -225,7 +225,7 @@ fn read_report(path: &Path, jobs: usize) -> anyhow::Result<Vec<JobTime>> {
         report.version,
         report.jobs.len(),
     );
-    let time = |job: ReportedJob| Some(JobTime { wall_ns: job.ended_ns?, status: job.status? });
-    let times: Option<_> = report.jobs.into_iter().map(time).collect();
-    times.context("expected the end of each job, found one without")
+    let jobs = report.jobs.into_iter();
+    let times = jobs.map(|job| Some(JobTime { wall_ns: job.ended_ns?, status: job.status? }));
+    times.collect::<Option<_>>().context("expected the end of each job, found one without")
 }

@@ -12,8 +12,8 @@ pub struct RunFiles {
 
 /// `text` as a word of a shell's command.
 pub fn word(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c);
-    if !text.is_empty() && text.chars().all(is_plain) {
+    let is_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "_-./:=,+@%".contains(c));
+    if is_plain && !text.is_empty() {
         return text.to_owned();
     }
     format!("'{}'", text.replace('\'', r"'\''"))

@@ -27,7 +27,10 @@ impl RunMethod {
             Some("env") => Self::Prefix(words),
             Some("attach") => Self::Attach(words),
             Some(first) if LAUNCHING.contains(&first) => Self::Launch(words),
-            _ => Self::Launch(vec!["run".into(), "--policy".into(), seeded(text, seed)]),
+            _ => {
+                let policy = seeded(text, seed).unwrap_or_else(|| text.to_owned());
+                Self::Launch(vec!["run".into(), "--policy".into(), policy])
+            }
         }
     }
 
@@ -38,15 +41,14 @@ impl RunMethod {
     }
 }
 
-/// `policy` with `seed`, if the policy has this setting and no setting is given.
-fn seeded(policy: &str, seed: u64) -> String {
-    let with_seed = || {
-        let mut spec: PolicySpec = policy.parse().ok()?;
-        spec.set("seed", &seed.to_string()).ok()?;
-        Some(spec.to_string())
-    };
-    let has_setting = policy.contains(':');
-    (!has_setting).then(with_seed).flatten().unwrap_or_else(|| policy.to_owned())
+/// `policy` with `seed`; `None` if the policy lacks this setting, or any setting is given.
+fn seeded(policy: &str, seed: u64) -> Option<String> {
+    if policy.contains(':') {
+        return None;
+    }
+    let mut spec: PolicySpec = policy.parse().ok()?;
+    spec.set("seed", &seed.to_string()).ok()?;
+    Some(spec.to_string())
 }
 
 #[cfg(test)]

@@ -43,13 +43,14 @@ const KINDS: [ShellCompletion; 3] = [
 /// Files of completions, as path below `share` and text.
 pub fn all(command: fn() -> Command) -> Vec<(String, String)> {
     let name = command().get_name().to_owned();
-    let text = |kind: &ShellCompletion| {
+    let files = KINDS.iter().map(|kind| {
         let mut command = with_hints(command(), kind.hint);
         let mut text = Vec::new();
         clap_complete::generate(kind.shell, &mut command, &name, &mut text);
-        String::from_utf8_lossy(&text).replace(kind.hinted, kind.pids)
-    };
-    KINDS.iter().map(|kind| ((kind.file)(&name), text(kind))).collect()
+        let text = String::from_utf8_lossy(&text).replace(kind.hinted, kind.pids);
+        ((kind.file)(&name), text)
+    });
+    files.collect()
 }
 
 /// The command with `hint` on options of PIDs, and without hints on options that take no file.

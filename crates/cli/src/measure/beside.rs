@@ -62,9 +62,11 @@ impl Measurement for LocalBench {
 }
 
 fn long_enough(paces: &[Option<ThreadSpeed>], least: Duration) -> Option<Vec<f64>> {
-    let is_enough = |pace: &&ThreadSpeed| u128::from(pace.together_ns) >= least.as_nanos();
-    let paces = paces.iter().map(|pace| pace.as_ref().filter(is_enough));
-    paces.map(|pace| pace.map(|pace| pace.iteration_ns)).collect()
+    let times = paces.iter().map(|pace| {
+        let ThreadSpeed { together_ns, iteration_ns, .. } = pace.as_ref()?;
+        (u128::from(*together_ns) >= least.as_nanos()).then_some(*iteration_ns)
+    });
+    times.collect()
 }
 
 /// Usable share of the measurements.

@@ -44,8 +44,9 @@ impl Redraw {
     /// Draws a table, lines cut to the terminal's width. One higher than the terminal scrolls.
     pub fn draw(&mut self, text: &str) -> anyhow::Result<()> {
         let size = self.size();
-        let cut = |line| truncate_str(&printable(line), size.columns, "…").into_owned() + "\n";
-        let cut: String = text.lines().map(cut).collect();
+        let lines = text.lines();
+        let cut = lines.map(|line| truncate_str(&printable(line), size.columns, "…").into_owned());
+        let cut: String = cut.map(|line| line + "\n").collect();
         let resumed = self.resumed.swap(false, Ordering::Relaxed);
         let in_background = tcgetpgrp(std::io::stdout()).is_ok_and(|group| group != getpgrp());
         // Otherwise lines of other programs, or wrapped ones, would be overwritten.

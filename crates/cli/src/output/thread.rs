@@ -79,9 +79,10 @@ impl OutputThread {
             let mut waiting = queue.open();
             waiting.frame = Some(Frame::default());
             queue.changed.notify_all();
-            // A frame may also be taken and not written yet.
-            let is_unwritten = |it: &mut Waiting| it.frame.is_some() || !it.idle;
-            drop(queue.changed.wait_timeout_while(waiting, TO_HIDE, is_unwritten));
+            drop(queue.changed.wait_timeout_while(waiting, TO_HIDE, |it| {
+                // A frame may also be taken and not written yet.
+                it.frame.is_some() || !it.idle
+            }));
         }
     }
 
@@ -108,8 +109,9 @@ impl OutputQueue {
         // Wakes `hide`, which waits for the last frame to be written.
         waiting.idle = true;
         self.changed.notify_all();
-        let is_empty = |it: &mut Waiting| it.lines.is_empty() && it.frame.is_none() && !it.over;
-        let found = self.changed.wait_while(waiting, is_empty);
+        let found = self
+            .changed
+            .wait_while(waiting, |it| it.lines.is_empty() && it.frame.is_none() && !it.over);
         waiting = found.unwrap_or_else(PoisonError::into_inner);
         waiting.idle = false;
         (waiting.take_lines(), waiting.frame.take(), waiting.over)

@@ -142,7 +142,6 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         .map_err(process::failure)?;
     let after = HugeMoves::read(Path::new("/proc"));
     let counted = after.zip(before).map(|(after, before)| after.since(before));
-    let took = || moved.batches.iter().map(|batch| batch.took);
     let drift = watched(args, &mut process, &moved, &mut interrupt);
     let report = PageMoveReport {
         version: VERSION,
@@ -159,8 +158,8 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         pages: moved.counts,
         batches: Batches {
             limit_ns: pace::LIMIT,
-            longest_ns: took().max(),
-            over_limit: took().filter(|took| *took > pace::LIMIT).count(),
+            longest_ns: moved.batches.iter().map(|batch| batch.took).max(),
+            over_limit: moved.batches.iter().filter(|batch| batch.took > pace::LIMIT).count(),
             each: moved.batches,
         },
         huge: Huge {

@@ -135,8 +135,9 @@ impl Watching {
 fn pmu(set: CounterSet, pids: &[Pid], start: Start) -> anyhow::Result<Watching> {
     let counters = Counters::find(Path::new("/proc"), Path::new("/sys"), set)?;
     let options = LifecycleOptions::here()?;
-    let start = |pid: &Pid| ProcessCounters::start(counters.clone(), *pid, start, &options);
-    Ok(Watching::Pmu(pids.iter().map(start).collect::<Result<_, _>>()?))
+    let watches =
+        pids.iter().map(|pid| ProcessCounters::start(counters.clone(), *pid, start, &options));
+    Ok(Watching::Pmu(watches.collect::<Result<_, _>>()?))
 }
 
 fn sample(

@@ -14,7 +14,7 @@ use colocate_linux::clock::now;
 use colocate_linux::poll::wait_readable;
 use colocate_linux::proc::Proc;
 use colocate_linux::{Pid, Tid, sys};
-use colocate_machine::{Bytes, Cache, CacheKind, Nanos, read};
+use colocate_machine::{Bytes, CacheKind, Nanos, read};
 use colocate_model::profile::VERSION;
 use colocate_model::{Phase, Profile, ProfiledProgram};
 use colocate_observe::code::Stretch;
@@ -210,17 +210,15 @@ fn watched(mut profile: Profile, seen: BackendResults) -> Watched {
 /// Levels and sizes of the data caches, nearest first; empty if unknown or differing in a level.
 fn data_caches() -> Vec<(u8, Bytes)> {
     let Ok(machine) = read::live() else { return Vec::new() };
-    let of_level = |level: u8| -> Option<Bytes> {
-        let holds_data = |cache: &&Cache| cache.kind != CacheKind::Instruction;
-        let caches = machine.caches.iter().filter(holds_data);
+    let last = machine.caches.iter().map(|cache| cache.level).max().unwrap_or(0);
+    let all = (1..=last).map(|level| {
+        let caches = machine.caches.iter().filter(|cache| cache.kind != CacheKind::Instruction);
         let mut sizes = caches.filter(|cache| cache.level == level).map(|cache| cache.size);
         let first = sizes.next()??;
-        sizes.all(|size| size == Some(first)).then_some(first)
-    };
-    let last = machine.caches.iter().map(|cache| cache.level).max().unwrap_or(0);
+        sizes.all(|size| size == Some(first)).then_some((level, first))
+    });
     // A curve that ends before the last cache would imply that memory comes next.
-    let all: Option<Vec<_>> = (1..=last).map(|level| Some((level, of_level(level)?))).collect();
-    all.unwrap_or_default()
+    all.collect::<Option<_>>().unwrap_or_default()
 }
 
 /// Name of the processor's model; without one, as on Arm, its implementer and part numbers.

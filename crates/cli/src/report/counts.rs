@@ -238,8 +238,8 @@ impl WorkloadCounts {
     pub fn widths(&self) -> Vec<f64> {
         // `clamp` needs an upper end of at least 1.
         let pus = self.machine.pus.len().max(1) as f64;
-        let width = |job: &JobCounts| job.phases.runnable.get().unwrap_or(1.0).clamp(1.0, pus);
-        self.jobs.iter().map(width).collect()
+        let runnable = self.jobs.iter().map(|job| job.phases.runnable.get().unwrap_or(1.0));
+        runnable.map(|count| count.clamp(1.0, pus)).collect()
     }
 
     /// Spans of tasks on PUs; empty if they were not kept.
@@ -363,8 +363,9 @@ impl JobCounts {
         if let Some(Selected::LeastProgress { progress }) = selected {
             self.progress = Some(*progress);
         }
-        let choice = |it: &Selected| SelectionReason { selected: it.clone(), places: Vec::new() };
-        self.last_choice = selected.map(choice);
+        let selected = selected.cloned();
+        self.last_choice =
+            selected.map(|selected| SelectionReason { selected, places: Vec::new() });
         self.places.clear();
         self.now = MeanRates::default();
     }

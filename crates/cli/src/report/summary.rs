@@ -7,7 +7,7 @@ use colocate_evidence::{Exemption, PlacementStatus, SourceSet, WakeUps};
 use colocate_figures::stats::t_quantile;
 use colocate_linux::Pid;
 use colocate_machine::{Nanos, printable};
-use colocate_policy::{DefaultPlacement, Plan};
+use colocate_policy::DefaultPlacement;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -234,12 +234,12 @@ impl SummaryFacts<'_> {
 
     /// Whether any plan pins a task or new threads.
     fn plans_a_place(&self) -> bool {
-        let places_any = |plan: &Plan| {
+        let mut plans = self.report.plans.iter().map(|planned| &planned.plan);
+        let places_any = plans.any(|plan| {
             plan.decisions.iter().any(|it| it.place.named_pu().is_some())
                 || plan.default_placement != DefaultPlacement::LeaveToKernel
-        };
-        self.report.plans.iter().any(|planned| places_any(&planned.plan))
-            || self.report.tasks.iter().any(|task| task.planned.is_some())
+        });
+        places_any || self.report.tasks.iter().any(|task| task.planned.is_some())
     }
 
     /// Status of the tasks with most CPU time, if it explains why they were not placed.

@@ -265,12 +265,13 @@ impl Report {
         if pairs.is_empty() {
             return;
         }
-        let name = |id| self.task_name(id);
         // Either direction has only a part of the time.
         let both_ran = |pair: &WakeUps| Some(pair.both_ran? + both_ran_back(wake_ups, pair)?);
         let columns: [TableColumn<'_, &WakeUps>; 6] = [
-            ("thread", true, &|pair| pair.waker.map_or("others".to_owned(), name)),
-            ("wakes", true, &|pair| name(pair.wakee)),
+            ("thread", true, &|pair| {
+                pair.waker.map_or("others".to_owned(), |waker| self.task_name(waker))
+            }),
+            ("wakes", true, &|pair| self.task_name(pair.wakee)),
             ("times", true, &|pair| pair.count.to_string()),
             ("on its PU", true, &|pair| same_pu(pair)),
             ("PU after", true, &|pair| waited(pair)),

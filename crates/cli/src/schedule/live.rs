@@ -69,14 +69,12 @@ fn table(
     // A low terminal still shows a job.
     let most = room(size).saturating_sub(OTHER_LINES).max(1);
     let widths = counts.widths();
-    let done = |(number, job): (usize, &JobCounts)| {
-        let goal = goals.get(number);
-        goal.map_or_else(String::new, |goal| {
-            goal.done(reports, number, (job.cpu_time, widths[number]))
-        })
-    };
-    let jobs = counts.jobs.iter().enumerate();
-    let mut jobs: Vec<ProgressRow<'_>> = jobs.map(|(n, job)| (job, done((n, job)))).collect();
+    let jobs = counts.jobs.iter().enumerate().map(|(number, job)| {
+        let used = (job.cpu_time, widths[number]);
+        let done = goals.get(number).map(|goal| goal.done(reports, number, used));
+        (job, done.unwrap_or_default())
+    });
+    let mut jobs: Vec<ProgressRow<'_>> = jobs.collect();
     if jobs.len() > most {
         jobs.sort_by_key(|(job, _)| job.state);
         jobs.truncate(most);

@@ -261,8 +261,8 @@ impl WorkloadReader<'_> {
         &self,
         env: &Spanned<BTreeMap<String, String>>,
     ) -> anyhow::Result<Vec<(OsString, OsString)>> {
-        let no_name = |name: &&String| name.is_empty() || name.contains(['=', '\0']);
-        let name = env.get_ref().keys().find(no_name);
+        let mut names = env.get_ref().keys();
+        let name = names.find(|name| name.is_empty() || name.contains(['=', '\0']));
         let name = name.map(|name| ("names of environment variables, without =", name));
         let value = env.get_ref().values().find(|value| value.contains('\0'));
         match name.or(value.map(|value| ("values without null bytes", value))) {

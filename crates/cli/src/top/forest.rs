@@ -45,13 +45,14 @@ impl ProcessFilter {
 
 /// Row of each process: its own, or the row of its nearest ancestor with a row.
 pub fn rows(listed: &BTreeMap<Pid, Listed>, choice: &ProcessFilter) -> BTreeMap<Pid, Pid> {
-    let row_of = |pid: &Pid| {
+    let rows = listed.keys().filter_map(|pid| {
         let above = std::iter::successors(Some(*pid), |pid| Some(listed.get(pid)?.parent));
         // The list is not a snapshot: PIDs reused meanwhile may even make a cycle.
         let mut above = above.take(listed.len() + 1);
-        above.find(|pid| listed.get(pid).is_some_and(|process| choice.has(*pid, process)))
-    };
-    listed.keys().filter_map(|pid| Some((*pid, row_of(pid)?))).collect()
+        let row = above.find(|pid| listed.get(pid).is_some_and(|found| choice.has(*pid, found)))?;
+        Some((*pid, row))
+    });
+    rows.collect()
 }
 
 #[cfg(test)]

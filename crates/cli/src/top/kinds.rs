@@ -1,6 +1,6 @@
 //! Kinds of cores on which the processes of a row run.
 
-use colocate_machine::{Machine, Nanos, Pu, PuNr};
+use colocate_machine::{Machine, Nanos, PuNr};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -25,8 +25,11 @@ impl Kinds {
         let Some(machine) = machine.filter(|machine| machine.kinds.len() > 1) else {
             return Self::default();
         };
-        let kind = |pu: &Pu| &machine.kinds[machine.cores[pu.core.idx()].kind.idx()];
-        Self(machine.pus.iter().map(|pu| (pu.os, kind(pu).name.clone())).collect())
+        let kinds = machine.pus.iter().map(|pu| {
+            let kind = machine.cores[pu.core.idx()].kind;
+            (pu.os, machine.kinds[kind.idx()].name.clone())
+        });
+        Self(kinds.collect())
     }
 
     /// Share of the time on each kind, largest first; empty if all are alike or nothing ran.

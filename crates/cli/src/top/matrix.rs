@@ -338,13 +338,12 @@ fn picture(line: &MatrixRecord) -> String {
         line.pairs.len(),
         line.threads.len() * line.threads.len().saturating_sub(1) / 2,
     );
-    let label = |task: &TaskId| {
-        let at = line.threads.iter().find(|thread| thread.task == *task);
-        at.map(|thread| format!("{:>8} {:15}", thread.tid.0, printable(&thread.name)))
-    };
     for a in &shown {
+        let thread = line.threads.iter().find(|thread| thread.task == *a);
+        let label =
+            thread.map(|thread| format!("{:>8} {:15}", thread.tid.0, printable(&thread.name)));
         let cells = shown.iter().map(|b| shade(matrix.between(*a, *b), most)).collect::<String>();
-        let _ = writeln!(text, "{} |{cells}|", label(a).unwrap_or_default());
+        let _ = writeln!(text, "{} |{cells}|", label.unwrap_or_default());
     }
     if more > 0 {
         let _ = writeln!(text, "and {more} more threads");

@@ -16,13 +16,13 @@ pub fn picture(timeline: &Timeline, at: Nanos, last: Nanos) -> String {
         let within = timeline.backwards().find(|it| it.from.0 <= middle)?;
         (middle < within.to.0).then_some(within.phase)
     };
-    let mark = |back| match of_slot(back) {
+    let marks = (1..=WIDTH as u64).rev().map(|back| match of_slot(back) {
         Some(JobPhase::Serial) => '-',
         Some(JobPhase::Parallel) => '=',
         Some(JobPhase::Asleep) => '.',
         None => ' ',
-    };
-    (1..=WIDTH as u64).rev().map(mark).collect()
+    });
+    marks.collect()
 }
 
 #[cfg(test)]

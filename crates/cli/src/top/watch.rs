@@ -279,14 +279,11 @@ impl WatchedProcesses {
         let begun = cpu_time();
         let old = std::mem::replace(&mut self.listed, listed(&self.proc)?);
         self.row_of = rows(&self.listed, &self.choice);
-        let is_old = |pid: &Pid| {
-            let created = |listed: &BTreeMap<Pid, Listed>| Some(listed.get(pid)?.start_ticks);
-            created(&old) == created(&self.listed)
-        };
-        let Self { processes, row_of, states, samples, .. } = self;
+        let Self { processes, row_of, states, samples, listed, .. } = self;
         processes.retain(|pid, process| {
             // The PID may be that of another process by now.
-            let stays = row_of.contains_key(pid) && is_old(pid);
+            let [before, after] = [&old, &*listed].map(|all| Some(all.get(pid)?.start_ticks));
+            let stays = row_of.contains_key(pid) && before == after;
             if !stays {
                 process.forget(states, samples.as_mut());
             }
@@ -370,7 +367,7 @@ fn cpu_time() -> Nanos {
 /// All processes that can be read.
 pub fn listed(proc: &Path) -> io::Result<BTreeMap<Pid, Listed>> {
     let tree = Proc::at(proc);
-    let read = |pid: Pid| {
+    let living = tree.processes()?.into_iter().filter_map(|pid| {
         let stat = Stat::read(proc, pid, pid.first_thread())?;
         // /proc/PID belongs to the effective user (proc_pid(5)).
         let user = proc.join(pid.to_string()).metadata().ok()?.uid();
@@ -380,8 +377,8 @@ pub fn listed(proc: &Path) -> io::Result<BTreeMap<Pid, Listed>> {
         let threads = stat.threads.saturating_sub(stat.is_dead().into());
         let Stat { parent, start_ticks, .. } = stat;
         (threads > 0).then_some((pid, Listed { parent, user, name, threads, start_ticks }))
-    };
-    Ok(tree.processes()?.into_iter().filter_map(read).collect())
+    });
+    Ok(living.collect())
 }
 
 #[cfg(test)]

@@ -221,11 +221,10 @@ fn fewest(
         Some(found) if found.cut_s.is_some() => None,
         Some(found) => Some((found.seconds.len(), threads)),
     });
-    // Up and down in turn, so that drift affects all numbers alike.
-    let turn = |&(runs, threads): &(usize, u32)| {
+    let next = waiting.filter(|(runs, _)| *runs < enough).min_by_key(|&(runs, threads)| {
+        // Up and down in turn, so that drift affects all numbers alike.
         (runs, if runs % 2 == 0 { u32::MAX - threads } else { threads })
-    };
-    let next = waiting.filter(|(runs, _)| *runs < enough).min_by_key(turn);
+    });
     next.map(|(_, threads)| threads)
 }
 
