@@ -166,12 +166,12 @@ pub struct JobUsage {
 /// Choices under which all jobs run and the kernel places their threads.
 #[must_use]
 pub fn leave_to_kernel(queue: &[QueuedJob]) -> Vec<SelectedJob> {
-    let free = |job: &QueuedJob| SelectedJob {
+    let all = queue.iter().map(|job| SelectedJob {
         job: job.job,
         selected: Selected::Room,
         places: vec![(None, Allocated::LeftToKernel); job.threads.len()],
-    };
-    queue.iter().map(free).collect()
+    });
+    all.collect()
 }
 
 /// All unfinished jobs, in the queue or not.
@@ -248,8 +248,9 @@ impl<'a> Evidence<'a> {
     #[must_use]
     pub fn plan(&self, choices: &[SelectedJob]) -> Plan {
         let chosen: BTreeSet<JobIdx> = choices.iter().map(|choice| choice.job).collect();
-        let in_queue = || self.now.queue.iter().map(|job| job.threads[0].id).collect();
-        let jobs = if self.roster.jobs.is_empty() { in_queue() } else { self.roster.jobs.to_vec() };
+        let in_queue = self.now.queue.iter().map(|job| job.threads[0].id);
+        let known = self.roster.jobs;
+        let jobs = if known.is_empty() { in_queue.collect() } else { known.to_vec() };
         // The roster also has jobs that are not in the queue yet.
         let waiting = jobs.into_iter().filter(|task| !chosen.contains(&task.job));
         let waiting = waiting.map(|task| (task, Place::Waiting, PlaceReason::NotSelected));

@@ -51,8 +51,8 @@ pub fn slowdowns(
         unnamed(task.map_or_else(Phase::default, Task::demanded))
     }));
     // Alike tasks have one demand, and one rate alone, on all cores of a kind.
-    let kind = |pu: PuIdx| machine.cores[machine.core_of(pu).idx()].kind;
-    let keys: Vec<(usize, KindIdx)> = of.into_iter().zip(pus.iter().map(|&pu| kind(pu))).collect();
+    let kinds = pus.iter().map(|&pu| machine.cores[machine.core_of(pu).idx()].kind);
+    let keys: Vec<(usize, KindIdx)> = of.into_iter().zip(kinds).collect();
     let mut found: Vec<Slowdown> = Vec::new();
     for assumed in assumptions {
         let model = Model::new(machine, performance, *assumed)?;

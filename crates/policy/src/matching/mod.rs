@@ -52,9 +52,10 @@ fn exchanged(costs: &PairCosts, mate: &[usize]) -> Vec<usize> {
     let rooms = vec![2; pairs.len()];
     // All places are alike.
     let classes = vec![0; pairs.len()];
-    let cost = |_: usize, pair: &[usize]| costs.of(pair[0], pair[1]) as f64;
+    let improved =
+        exchange::improved(pairs, &rooms, &classes, |_, pair| costs.of(pair[0], pair[1]) as f64);
     let mut mate = mate.to_vec();
-    for pair in exchange::improved(pairs, &rooms, &classes, cost) {
+    for pair in improved {
         mate[pair[0]] = pair[1];
         mate[pair[1]] = pair[0];
     }

@@ -52,9 +52,9 @@ impl Rule for AutoNuma {
 
     fn target(&mut self, group: &PageGroupUse<'_>, _: &Machine) -> Option<(NodeIdx, String)> {
         let all = Some(group.samples()).filter(|all| *all > 0)?;
+        let user = most(&group.by_node);
         // Two samples drawn with replacement are both from the node with probability n² / N².
-        let is_usual = |node: &NodeIdx| 2 * group.by_node[node.idx()].pow(2) > all.pow(2);
-        let user = most(&group.by_node).filter(is_usual);
+        let user = user.filter(|node| 2 * group.by_node[node.idx()].pow(2) > all.pow(2));
         let before = self.last.insert(group.key(), user).flatten();
         let to = user.filter(|to| before == user && group.is_far(*to))?;
         self.budget = self.budget.checked_sub(group.pages.bytes().0)?;

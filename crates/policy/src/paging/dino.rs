@@ -75,9 +75,10 @@ impl Rule for Dino {
             }
         }
         for group in groups {
-            let stays = |node: &NodeIdx| before.contains_key(&group.key()) || !group.is_far(*node);
-            if self.moves.get(&group.key()).is_some_and(stays) {
-                self.moves.remove(&group.key());
+            let key = group.key();
+            let to = self.moves.get(&key);
+            if to.is_some_and(|node| before.contains_key(&key) || !group.is_far(*node)) {
+                self.moves.remove(&key);
             }
         }
     }

@@ -73,8 +73,8 @@ impl Rule for Dpp {
         if group.samples() == 0 {
             return None;
         }
-        let none = || (vec![0; group.by_node.len()], 0);
-        let (counts, moved) = self.counts.entry(group.key()).or_insert_with(none);
+        let known = self.counts.entry(group.key());
+        let (counts, moved) = known.or_insert_with(|| (vec![0; group.by_node.len()], 0));
         counts.iter_mut().zip(&group.by_node).for_each(|(sum, new)| *sum += new);
         let to = most(counts).filter(|to| counts[to.idx()] >= self.trigger)?;
         let mut others = counts.iter().enumerate().filter(|(node, _)| *node != to.idx());

@@ -40,8 +40,8 @@ struct Kmaf {
 
 impl Rule for Kmaf {
     fn target(&mut self, group: &PageGroupUse<'_>, _: &Machine) -> Option<(NodeIdx, String)> {
-        let none = || vec![0; group.by_node.len()];
-        let counts = self.counts.entry(group.key()).or_insert_with(none);
+        let known = self.counts.entry(group.key());
+        let counts = known.or_insert_with(|| vec![0; group.by_node.len()]);
         for (sum, new) in counts.iter_mut().zip(&group.by_node) {
             // Rounded up, a single old sample never fades.
             *sum = sum.div_ceil(2) + new;

@@ -176,8 +176,9 @@ impl<'a> Items<'a> {
             return groups;
         }
         let matched = self.exchanged(match_all());
-        let total = |all: &[Vec<usize>]| all.iter().map(|group| self.overlap(group)).sum::<f64>();
-        if total(&groups) < total(&matched) { groups } else { matched }
+        let [dealt, paired] =
+            [&groups, &matched].map(|all| all.iter().map(|group| self.overlap(group)).sum::<f64>());
+        if dealt < paired { groups } else { matched }
     }
 
     /// Groups of the same sizes after exchanges that lower the overlap within groups.
@@ -222,15 +223,10 @@ impl<'a> Items<'a> {
         for group in &mut groups {
             group.sort_by_key(|&item| &self.items[item]);
         }
-        let busy = |group: &[usize]| -> f64 {
-            // Only where cores differ does a busy group gain by choosing first.
-            let some = group.iter().filter(|_| places.is_hybrid());
-            work(some.flat_map(|&item| &self.items[item]).copied(), self.tasks)
-        };
         groups.sort_by(|a, b| {
-            let busier = busy(b).total_cmp(&busy(a));
-            let first = || self.items[a[0]].cmp(&self.items[b[0]]);
-            b.len().cmp(&a.len()).then(busier).then_with(first)
+            let busier = self.busy(b).total_cmp(&self.busy(a));
+            let order = b.len().cmp(&a.len()).then(busier);
+            order.then_with(|| self.items[a[0]].cmp(&self.items[b[0]]))
         });
         let mut free: Vec<usize> = (0..places.cores.len()).collect();
         free.sort_by_key(|&at| (Reverse(places.cores[at].kind), at));
@@ -246,6 +242,12 @@ impl<'a> Items<'a> {
             }
         }
         on_pu
+    }
+
+    /// Work of a group; 0 on alike cores, where a busy group gains nothing by choosing first.
+    fn busy(&self, group: &[usize]) -> f64 {
+        let some = group.iter().filter(|_| self.places.is_hybrid());
+        work(some.flat_map(|&item| &self.items[item]).copied(), self.tasks)
     }
 
     /// Adds the tasks of an incomplete last round, one per core before two, least loaded PUs first.

@@ -73,16 +73,16 @@ pub(crate) fn planned(
     note_sharing(&mut placement.choices, machine.pus.len());
     // No prediction unless every task has a PU.
     let seats: Option<Vec<PuIdx>> = placement.choices.iter().map(|choice| choice.pu).collect();
-    let decide = |(task, choice): (&&Task, PuChoice)| Decision {
+    let decisions = tasks.iter().zip(placement.choices).map(|(task, choice)| Decision {
         task: task.id,
         name: task.name.as_str().into(),
         place: choice.pu.map(|pu| places.nr(pu)).into(),
         why: choice.why,
-    };
+    });
     Plan {
         pus: places.nrs(&places.pus),
         predicted: seats.and_then(|seats| predict::sentence(&places, &tasks, &seats)),
-        decisions: tasks.iter().zip(placement.choices).map(decide).collect(),
+        decisions: decisions.collect(),
         default_placement: placement.default_placement,
         ..evidence.empty_plan()
     }

@@ -288,11 +288,11 @@ fn by_members(
 ) -> Vec<(Reverse<usize>, usize, usize)> {
     let mut known = Vec::new();
     for (group, members) in groups.iter().enumerate() {
-        let last_core = |&at: &usize| {
+        let last_cores = members.iter().filter_map(|&at| {
             let core = places.machine.pus.get(threads[at].pu?.idx())?.core;
             places.cores.binary_search_by_key(&core, |usable| usable.core).ok()
-        };
-        let mut were: Vec<usize> = members.iter().filter_map(last_core).collect();
+        });
+        let mut were: Vec<usize> = last_cores.collect();
         were.sort_unstable();
         let runs = were.chunk_by(|a, b| a == b);
         // `Reverse`: most members first, then by group and core, so that the order is definite.

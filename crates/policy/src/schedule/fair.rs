@@ -147,8 +147,10 @@ impl Fair {
     /// The jobs of least progress that fit on `room` contexts.
     fn least(&self, now: &Quantum<'_>, room: usize) -> Vec<(usize, Selected)> {
         let mut order: Vec<usize> = (0..now.queue.len()).collect();
-        let rank = |at: usize| self.table.of(now.queue[at].job).map_or(0.0, JobProgress::rank);
-        order.sort_by_cached_key(|&at| ordered(rank(at)));
+        order.sort_by_cached_key(|&at| {
+            let progress = self.table.of(now.queue[at].job);
+            ordered(progress.map_or(0.0, JobProgress::rank))
+        });
         let mut left = room;
         let mut chosen = Vec::new();
         for at in order {

@@ -284,15 +284,16 @@ impl<'a> Whole<'a> {
             .map(|kind| machine.cores.iter().find(|core| core.kind.idx() == kind))
             .map(|core| core.map(|core| core.pus[0]))
             .collect();
-        let rate = |(pu, demand): (&Option<PuIdx>, &Demand)| {
-            let seat = PlacedTask { pu: (*pu)?, demand, pages: &[], space: 0 };
-            Some(model.alone(&seat).instructions_per_second)
-        };
-        // No thread runs on a kind without cores, so any rate will do.
-        let rates = |of_kind: &Vec<Demand>| -> Vec<f64> {
-            first_of_kind.iter().zip(of_kind).map(|each| rate(each).unwrap_or(1.0)).collect()
-        };
-        let alone = demands.iter().map(rates).collect();
+        let alone = demands.iter().map(|of_kind| {
+            let rates = first_of_kind.iter().zip(of_kind).map(|(pu, demand)| {
+                // No thread runs on a kind without cores, so any rate will do.
+                let Some(pu) = *pu else { return 1.0 };
+                let seat = PlacedTask { pu, demand, pages: &[], space: 0 };
+                model.alone(&seat).instructions_per_second
+            });
+            rates.collect()
+        });
+        let alone = alone.collect();
         let spaces = threads.iter().map(|thread| thread.id.job.0).collect();
         Some(Self { places, model, demands, alone, spaces })
     }

@@ -57,30 +57,33 @@ pub(super) fn fill(
     let demands: Vec<Option<f64>> = queue.iter().map(demand).collect();
     let mean = mean_of_a_thread(queue, contexts, &demands);
     // A job of more threads than contexts takes all contexts.
-    let width = |at: usize| queue[at].width(contexts);
+    let widths: Vec<usize> = queue.iter().map(|job| job.width(contexts)).collect();
     // Traffic of each thread of a job, t/µs.
-    let each = |at: usize| demands[at].map_or(mean, |demand| demand / width(at) as f64);
+    let of_job = demands.iter().zip(&widths);
+    let each: Vec<f64> = of_job
+        .map(|(demand, &width)| demand.map_or(mean, |demand| demand / width as f64))
+        .collect();
     let mut traffic = wanted;
     let mut left = contexts;
     let mut waiting = vec![true; queue.len()];
     for &(at, _) in &chosen {
-        traffic -= each(at) * width(at) as f64;
+        traffic -= each[at] * widths[at] as f64;
         // A job chosen before may have more threads than there are contexts.
-        left = left.saturating_sub(width(at));
+        left = left.saturating_sub(widths[at]);
         waiting[at] = false;
     }
     while left > 0 {
         // May be below 0 after jobs with much traffic; then the least traffic is nearest.
         let wanted = traffic / left as f64;
-        let fitting = (0..queue.len()).filter(|&at| waiting[at] && width(at) <= left);
-        let distance = |at: usize| (wanted - each(at)).abs();
+        let fitting = (0..queue.len()).filter(|&at| waiting[at] && widths[at] <= left);
+        let distance = |at: usize| (wanted - each[at]).abs();
         // The first of equal distances wins, which is nearest to the head.
         let nearest = fitting.min_by(|&a, &b| distance(a).total_cmp(&distance(b)));
         let Some(at) = nearest else { break };
-        traffic -= each(at) * width(at) as f64;
-        left -= width(at);
+        traffic -= each[at] * widths[at] as f64;
+        left -= widths[at];
         waiting[at] = false;
-        let known = Selected::Traffic { wanted, has: each(at) };
+        let known = Selected::Traffic { wanted, has: each[at] };
         chosen.push((at, if demands[at].is_some() { known } else { Selected::TrafficUnknown }));
     }
     chosen

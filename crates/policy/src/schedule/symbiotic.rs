@@ -238,8 +238,8 @@ impl Symbiotic {
             return (stay, false);
         }
         // Each thread has one neighbour, and nodes do not matter.
-        let is_near = || classes(places).windows(2).all(|two| two[0] == two[1]);
-        let is_plain = threads.len() == 2 * cores && (self.homes.is_none() || is_near());
+        let is_plain = threads.len() == 2 * cores
+            && (self.homes.is_none() || classes(places).windows(2).all(|two| two[0] == two[1]));
         let cost = |core: usize, group: &[usize]| judge.cost(core, group);
         let best = match (&self.homes, predicted) {
             _ if !places.is_even() => {

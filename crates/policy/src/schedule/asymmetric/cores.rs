@@ -189,8 +189,9 @@ impl Cores {
     /// The cores with a first PU, the cores with a second PU and so on; `pus` is a count by core.
     fn groups_of(&self, pus: impl Fn(usize) -> usize) -> Vec<Vec<usize>> {
         let most = (0..self.all.len()).map(&pus).max().unwrap_or(0);
-        let group = |n: usize| self.order.iter().copied().filter(|&core| pus(core) > n).collect();
-        (0..most).map(group).collect()
+        let groups =
+            (0..most).map(|n| self.order.iter().copied().filter(|&core| pus(core) > n).collect());
+        groups.collect()
     }
 
     /// Groups of cores for [`Self::spread`]: fast cores before slow cores, siblings last.
