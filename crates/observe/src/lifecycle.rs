@@ -331,8 +331,7 @@ impl LifecycleEvents {
     pub fn drain(&mut self, events: &mut Vec<TaskEvent>) {
         events.append(&mut self.first);
         self.read_in_order(events);
-        let may_leave = |reports: &TaskRings| reports.has_many_others() && !reports.stays;
-        if self.reports.as_ref().is_some_and(may_leave)
+        if self.reports.as_ref().is_some_and(|reports| reports.has_many_others() && !reports.stays)
             && self.order.tree.tasks().nth(MOST_TO_OPEN).is_none()
         {
             self.leave_others(events);

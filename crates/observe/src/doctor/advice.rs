@@ -184,8 +184,8 @@ pub fn with_setting(
     ];
     // Containers show these settings read-only, except privileged ones.
     let outside = place.container.is_some() && place.tier() < Tier::Root;
-    let note = |fix: Fix| if outside { fix.noting("outside of the container") } else { fix };
-    fixes.into_iter().map(note).fold(cause, FailureCause::with)
+    let fixes = fixes.map(|fix| if outside { fix.noting("outside of the container") } else { fix });
+    fixes.into_iter().fold(cause, FailureCause::with)
 }
 
 /// Command that adds `line` to `file`.

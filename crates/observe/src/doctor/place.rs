@@ -5,7 +5,6 @@ use caps::Capability;
 use colocate_files::cgroup::Memberships;
 use colocate_files::kernel::{self, Mount};
 use rustix::fs::{Access, AtFlags};
-use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -265,8 +264,8 @@ fn descriptors(limits: &str) -> Option<(u64, u64)> {
 }
 
 fn count_nodes(entries: fs::ReadDir) -> usize {
-    let number = |name: &OsStr| name.to_str()?.strip_prefix("node")?.parse::<u32>().ok();
-    entries.flatten().filter(|entry| number(&entry.file_name()).is_some()).count()
+    let names = entries.flatten().map(|entry| entry.file_name());
+    names.filter_map(|name| name.to_str()?.strip_prefix("node")?.parse::<u32>().ok()).count()
 }
 
 fn cgroups(root: &Path, mounts: &str, own: &str, user: Option<u32>) -> Cgroups {

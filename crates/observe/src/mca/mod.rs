@@ -403,6 +403,7 @@ fn instructions(
 
 /// Names of the ports of `set`; a port without a name has its number.
 fn named(set: &[usize], resources: &[String]) -> Vec<String> {
-    let name = |port: &usize| resources.get(*port).cloned().unwrap_or_else(|| port.to_string());
-    set.iter().map(name).collect()
+    let names =
+        set.iter().map(|port| resources.get(*port).cloned().unwrap_or_else(|| port.to_string()));
+    names.collect()
 }

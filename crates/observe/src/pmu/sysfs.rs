@@ -63,8 +63,9 @@ fn core_pmu(device: &Path, processors: &[(PuNr, Cpu)]) -> Option<CorePmu> {
     }
     let kind = text(device, "type")?.trim().parse().ok()?;
     // All cores of a PMU are of one model, so the first is enough.
-    let is_own = |pu| cpus.as_ref().is_none_or(|cpus| cpus.contains(pu));
-    let cpu = processors.iter().find(|(pu, _)| is_own(*pu)).map_or(Cpu::Other, |(_, cpu)| *cpu);
+    let mut processors = processors.iter();
+    let own = processors.find(|(pu, _)| cpus.as_ref().is_none_or(|cpus| cpus.contains(*pu)));
+    let cpu = own.map_or(Cpu::Other, |(_, cpu)| *cpu);
     let family = table::family(cpu, &name);
     let events = kernel::names(&device.join("events")).unwrap_or_default();
     let listed = events.into_iter().filter_map(|event| event.into_string().ok()).collect();

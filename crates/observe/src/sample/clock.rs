@@ -112,8 +112,9 @@ impl Clocks {
         let period = period(rate_hz);
         let mut open = lock(&self.open);
         open.retain(|clock| clock.strong_count() > 0);
-        let suits = |clock: &Arc<Mutex<Clock>>| lock(clock).suits(period, contents, &self.watch);
-        if let Some(clock) = open.iter().filter_map(Weak::upgrade).find(suits) {
+        let mut clocks = open.iter().filter_map(Weak::upgrade);
+        let found = clocks.find(|clock| lock(clock).suits(period, contents, &self.watch));
+        if let Some(clock) = found {
             return Ok(Subscription::of(clock));
         }
         let same_rate = self.expected.iter().filter(|(rate, _)| *rate == rate_hz);

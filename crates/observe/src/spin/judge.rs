@@ -10,7 +10,6 @@ use colocate_isa::{Isa, system};
 use colocate_linux::Pid;
 use colocate_machine::Nanos;
 use std::collections::HashMap;
-use std::ops::Range;
 
 /// Length limit of a function, in bytes; a longer range is taken for wrong bounds. Chosen:
 /// functions with spin loops are short. In a longer range only the code around the instruction
@@ -212,8 +211,8 @@ impl CodeJudge {
 /// Whether a function of at most 64 bytes starts at `address` and `holds` is true of its code.
 fn is_short(image: &Image, address: u64, holds: impl Fn(CodeBytes<'_>) -> bool) -> bool {
     let function = image.tables.function(address);
-    let is_whole = |range: &Range<u64>| range.start == address && range.end - range.start <= 64;
-    let Some(range) = function.filter(is_whole) else { return false };
+    let function = function.filter(|range| range.start == address && range.end - range.start <= 64);
+    let Some(range) = function else { return false };
     let bytes = image.bytes(range.clone());
     holds(CodeBytes { isa: image.tables.isa, start: range.start, bytes: &bytes })
 }

@@ -181,8 +181,11 @@ impl SpinSampler {
         followed.each(|followed, record| {
             if let PerfRecord::Sample { of, ip, user, rest } = record {
                 // In the kernel, the user-mode instruction pointer is the system call's end.
-                let calling = || caller(rest).map(|caller| (caller, ThreadMode::Calling));
-                let at = if *user { Some((*ip, ThreadMode::Running)) } else { calling() };
+                let at = if *user {
+                    Some((*ip, ThreadMode::Running))
+                } else {
+                    caller(rest).map(|caller| (caller, ThreadMode::Calling))
+                };
                 questions.extend(file_sample(followed, sites, of, at));
             }
         });
