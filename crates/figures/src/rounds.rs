@@ -20,10 +20,10 @@ pub fn over_cases(cases: &[Series]) -> Option<Estimate> {
     let value = geometric_mean(&known)?;
     let rounds = cases.iter().map(Vec::len).min()?;
     // Missing where a case has no value.
-    let mean = |round| {
+    let complete = (0..rounds).filter_map(|round| {
         geometric_mean(&cases.iter().map(|case| case[round]).collect::<Option<Vec<f64>>>()?)
-    };
-    let complete: Vec<f64> = (0..rounds).filter_map(mean).collect();
+    });
+    let complete: Vec<f64> = complete.collect();
     let of_complete = geometric_estimate(&complete).filter(|found| found.interval.is_some());
     Some(of_complete.unwrap_or(Estimate { value, interval: None }))
 }

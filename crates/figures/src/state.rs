@@ -258,7 +258,6 @@ impl StudySettings {
                 [begun, changed].map(|job| format!("{} as {}", job.command[0], job.identity));
             return differs("executable", begun, changed);
         }
-        let policies = |s: &Self| format!("{} against {}", s.policies.join(","), s.baseline);
         let are_same = (&self.policies, &self.baseline) == (&now.policies, &now.baseline);
         let drawn = (self.repetitions, self.seed) == (now.repetitions, now.seed);
         let rest: [(_, _, Text<'_>); 4] = [
@@ -266,7 +265,7 @@ impl StudySettings {
             ("scores and times", self.measured() == now.measured(), &|s| {
                 format!("{:?}", s.measured())
             }),
-            ("policies", are_same, &policies),
+            ("policies", are_same, &|s| format!("{} against {}", s.policies.join(","), s.baseline)),
             ("repetitions", drawn, &|s| format!("{} with seed {}", s.repetitions, s.seed)),
         ];
         if let Some((field, _, text)) = rest.into_iter().find(|(_, is_same, _)| !is_same) {

@@ -22,8 +22,8 @@ pub fn text(found: &Comparison) -> String {
          blocks in random order, seed {seed}"
     );
     if settings.scores.is_empty() {
-        let slowest = |of: &PolicyFigures| (of.slowest_seconds, of.ratio, of.verdict, verdict(of));
-        let slowest = aligned(&rows(found, slowest));
+        let slowest =
+            aligned(&rows(found, |of| (of.slowest_seconds, of.ratio, of.verdict, verdict(of))));
         let _ = write!(out, "\nslowest program's time, seconds\n{slowest}");
         if jobs > 1 {
             let each = aligned(&job_rows(found));

@@ -123,10 +123,10 @@ impl<'a> QuantumSamples<'a> {
         // Requests to a level are the misses of the next nearer one.
         let misses =
             |task: &SeenTask| task.counts.as_ref()?.misses.as_ref()?.get(*place - 1).copied();
-        let cache = |pu| caches.iter().position(|it| it.pus.contains(&pu));
         let mut requests = vec![0.0; caches.len()];
         for (pu, more) in grown(self.machine, tasks, &mut self.misses, misses) {
-            if let Some(cache) = pu.and_then(cache) {
+            let cache = pu.and_then(|pu| caches.iter().position(|it| it.pus.contains(&pu)));
+            if let Some(cache) = cache {
                 requests[cache] += more as f64 / took_us;
             }
         }
@@ -141,8 +141,8 @@ impl<'a> QuantumSamples<'a> {
     fn sample_first_caches(&mut self, tasks: &[SeenTask], took_us: f64) {
         let mut requests: BTreeMap<CoreIdx, f64> =
             self.cores.iter().map(|core| (*core, 0.0)).collect();
-        let accesses = |task: &SeenTask| task.counts.as_ref()?.accesses;
-        let grown = grown(self.machine, tasks, &mut self.accesses, accesses);
+        let grown =
+            grown(self.machine, tasks, &mut self.accesses, |task| task.counts.as_ref()?.accesses);
         for (pu, more) in grown.iter().filter_map(|(pu, more)| Some(((*pu)?, *more))) {
             *requests.entry(self.machine.core_of(pu)).or_default() += more as f64 / took_us;
         }
