@@ -175,6 +175,8 @@ impl Drawn {
             same_pu: Some(0),
             waited: Some(Nanos(count * 30_000)),
             both_ran: Some(Nanos(count * 1_000)),
+            turns_apart: None,
+            turns_together: None,
         });
         wake_ups.collect()
     }

@@ -128,6 +128,20 @@ pub struct PairCounts {
     /// Time during which both threads had a PU. The whole is the sum of pair (a, b) and pair (b,
     /// a).
     pub both_ran_ns: u64,
+    /// Turns of the wakee that began on another PU than its waker's.
+    pub apart: Turns,
+    /// Turns of the wakee that began on its waker's PU.
+    pub together: Turns,
+}
+
+/// Turns: from a wake-up until the woken thread wakes its waker or sleeps. Each is known once the
+/// thread is woken by the same waker again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turns {
+    /// Number of turns.
+    pub count: u64,
+    /// Their total length.
+    pub ns: u64,
 }
 
 /// Events lost to full tables since the program was loaded.

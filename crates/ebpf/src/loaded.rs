@@ -1,6 +1,6 @@
 //! The eBPF program, loaded by libbpf.
 
-use crate::{EbpfError, Follow, Lost, PairCounts, ROOM, SchedulingState, TaskTimes};
+use crate::{EbpfError, Follow, Lost, PairCounts, ROOM, SchedulingState, TaskTimes, Turns};
 use libbpf_rs::{
     ErrorKind, Link, Map, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, RingBuffer,
     RingBufferBuilder,
@@ -210,7 +210,20 @@ impl EbpfProgram {
             let [waker, wakee] = [0, 4].map(|at| u32::from_ne_bytes(bytes(&pair, at)));
             let [count, same_pu, waited_ns, both_ran_ns] =
                 [0, 8, 16, 24].map(|at| u64::from_ne_bytes(bytes(&counts, at)));
-            taken.push(PairCounts { waker, wakee, count, same_pu, waited_ns, both_ran_ns });
+            let [apart, together] = [32, 40].map(|at| {
+                let [count, ns] = [at, at + 16].map(|at| u64::from_ne_bytes(bytes(&counts, at)));
+                Turns { count, ns }
+            });
+            taken.push(PairCounts {
+                waker,
+                wakee,
+                count,
+                same_pu,
+                waited_ns,
+                both_ran_ns,
+                apart,
+                together,
+            });
         }
         Ok(taken)
     }

@@ -93,6 +93,10 @@ struct task {
     __u64 ran_ns;     /* CPU time until the beginning of the state */
     __u64 waited_ns;  /* wait for a PU since added, without an unfinished wait */
     __u32 reported;   /* reading of the last report, from 1 */
+    __u32 turn_waker; /* waker of the last turn */
+    __u64 turn_from;  /* wake-up that began the current turn; 0 while there is none */
+    __u64 turn_ns;    /* length of the last turn, until it is added to its pair; 0 for none */
+    __u32 turn_same;  /* 1 if the last turn began on the waker's PU */
     __u32 unused;
 };
 
@@ -119,6 +123,10 @@ struct wake_ups {
     __u64 same_pu;     /* of these, on the waker's PU */
     __u64 waited_ns;   /* from the wake-up until the wakee had a PU */
     __u64 both_ran_ns; /* time both ran; the sum of (a, b) and (b, a) is the whole */
+    /* Turns of the wakee, from the wake-up until it wakes its waker or sleeps: at 0 those that began on another PU than the
+     * waker's, at 1 those on the same. */
+    __u64 turns[2];
+    __u64 turns_ns[2];
 };
 
 /* Time in which wake-ups and switches are followed, CLOCK_MONOTONIC. User space opens the next window after the end. */

@@ -215,6 +215,30 @@ static void counts_outside(__u32 pid)
         bpf_map_update_elem(&outside, &pid, &one, BPF_NOEXIST);
 }
 
+/* Ends the turn of a thread, if it has one: the thread has woken its waker, or sleeps. The turn is added to its pair when the
+ * thread next runs, where the pair is looked up anyway. */
+static void ends_turn(struct task *task, struct window *window, __u64 now)
+{
+    if (task->turn_from && task->turn_from >= window->from && now > task->turn_from)
+        task->turn_ns = now - task->turn_from;
+    task->turn_from = 0;
+}
+
+/* A thread runs after a wake-up on the same PU as its waker, or another. Adds its last turn, if that had the same waker. */
+static void begins_turn(struct task *task, struct wake_ups *wake_ups, bool is_same)
+{
+    __u32 was_same = task->turn_same & 1;
+
+    if (task->turn_ns && task->turn_waker == task->waker) {
+        __sync_fetch_and_add(&wake_ups->turns[was_same], 1);
+        __sync_fetch_and_add(&wake_ups->turns_ns[was_same], task->turn_ns);
+    }
+    task->turn_ns = 0;
+    task->turn_waker = task->waker;
+    task->turn_from = task->woken;
+    task->turn_same = is_same;
+}
+
 SEC("tp_btf/sched_waking")
 int on_waking(__u64 *args)
 {
@@ -248,6 +272,8 @@ int on_waking(__u64 *args)
     wakee->waker = tid;
     wakee->waker_cpu = bpf_get_smp_processor_id();
     if (waker) {
+        if (waker->turn_waker == woken_tid)
+            ends_turn(waker, window, now);
         wakee->partner = tid;
         waker->partner = woken_tid;
     }
@@ -277,6 +303,8 @@ static void leaves(struct task *task, __u32 tid, bool is_runnable, struct window
     }
     task->since = now;
     task->state = is_runnable ? WAITS : SLEEPS;
+    if (!is_runnable)
+        ends_turn(task, window, now);
     counts(task, is_runnable, now);
     changes(task, tid);
 }
@@ -293,6 +321,7 @@ static void runs(struct task *task, __u32 tid, struct window *window, __u64 now)
     } else if (task->state == SLEEPS && task->woken) {
         struct wake_ups *wake_ups = wake_ups_of(task->waker, tid);
         __u64 from = task->woken > task->since ? task->woken : task->since;
+        bool is_same = task->waker_cpu == bpf_get_smp_processor_id();
 
         if (now > from)
             task->waited_ns += now - from;
@@ -300,8 +329,9 @@ static void runs(struct task *task, __u32 tid, struct window *window, __u64 now)
             __sync_fetch_and_add(&wake_ups->count, 1);
             if (now > from)
                 __sync_fetch_and_add(&wake_ups->waited_ns, now - from);
-            if (task->waker_cpu == bpf_get_smp_processor_id())
+            if (is_same)
                 __sync_fetch_and_add(&wake_ups->same_pu, 1);
+            begins_turn(task, wake_ups, is_same);
         }
     }
     task->since = now;

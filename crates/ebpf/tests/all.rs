@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
-use colocate_ebpf::{EbpfError, EbpfProgram, Follow, OTHERS, PairCounts, SchedulingState};
+use colocate_ebpf::{EbpfError, EbpfProgram, Follow, OTHERS, PairCounts, SchedulingState, Turns};
 use colocate_testing::need;
 use colocate_testing::skip::{Missing, Requirement};
 use std::hint::spin_loop;
@@ -114,9 +114,45 @@ fn on_one_pu() {
         for (waker, wakee) in [(my_tid(), other), (other, my_tid())] {
             let pair = of(&counts, waker, wakee);
             assert_eq!((pair.same_pu, pair.both_ran_ns), (pair.count, 0), "{pair:?}");
+            assert_eq!((pair.apart, pair.together.count <= pair.count), (Turns::default(), true));
         }
+        assert!(counts.iter().any(|pair| pair.together.ns > 0), "{counts:?}");
     });
     done.join().unwrap();
+}
+
+/// A thread that computes for a millisecond before each answer has turns at least as long, and one at a time.
+#[test]
+fn turns_have_the_work_before_the_answer() {
+    let watch = need!(watch());
+    watch.add(my_tid(), 0).unwrap();
+    let work = Duration::from_millis(1);
+    let ((mut from_me, mut to_other), (mut from_other, mut to_me)) =
+        (pipe().unwrap(), pipe().unwrap());
+    let begun = Instant::now();
+    let other = thread::spawn(move || {
+        let mut byte = [0];
+        while from_me.read(&mut byte).unwrap() > 0 {
+            spin_for(work);
+            to_me.write_all(&byte).unwrap();
+        }
+        my_tid()
+    });
+    for _ in 0..40 {
+        // So that the other one sleeps as well.
+        thread::sleep(work);
+        to_other.write_all(&[1]).unwrap();
+        from_other.read_exact(&mut [0]).unwrap();
+    }
+    let passed = begun.elapsed().as_nanos();
+    drop(to_other);
+    let other = other.join().unwrap();
+    let pair = of(&watch.take().unwrap(), my_tid(), other);
+    let turns = pair.apart.count + pair.together.count;
+    let total = u128::from(pair.apart.ns + pair.together.ns);
+    // The last turn is added with the next one.
+    assert!((30..=40).contains(&turns), "{pair:?}");
+    assert!(total >= u128::from(turns) * work.as_nanos() && total <= passed, "{pair:?} {passed}");
 }
 
 /// What finds no room is counted: threads that are created beyond it, and wake-ups of pairs.

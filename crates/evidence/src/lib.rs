@@ -33,4 +33,4 @@ pub use pages::{AddressRange, PageGroup, PageUse, PagesMoved};
 pub use place::Place;
 pub use sharing::Sharing;
 pub use source::{Grant, Provider, Refusal, Source, SourceReports, SourceSet};
-pub use wake_ups::WakeUps;
+pub use wake_ups::{Turns, WakeUps};

@@ -3,6 +3,7 @@
 use crate::TaskId;
 use colocate_machine::Nanos;
 use serde::Serialize;
+use std::ops::Add;
 
 /// Wake-ups of one task by another since both were created.
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -24,4 +25,28 @@ pub struct WakeUps {
     /// exchanged. `None` if unknown.
     #[serde(rename = "both_ran_ns")]
     pub both_ran: Option<Nanos>,
+    /// Turns of the wakee that began on another PU than its waker's; `None` if unknown.
+    pub turns_apart: Option<Turns>,
+    /// Turns of the wakee that began on its waker's PU; `None` if unknown.
+    pub turns_together: Option<Turns>,
+}
+
+/// Turns of a woken task, from the wake-up until it wakes its waker or sleeps. A turn has all that a
+/// wake-up costs: the wait for a PU, the waker's time, caches and idle states.
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Turns {
+    /// Number of turns.
+    pub count: u64,
+    /// Their total length.
+    #[serde(rename = "total_ns")]
+    pub total: Nanos,
+}
+
+impl Add for Turns {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { count: self.count + other.count, total: self.total + other.total }
+    }
 }

@@ -74,6 +74,8 @@ impl WakeUpSums {
             same_pu: Some(sums.same_pu),
             waited: Some(sums.waited),
             both_ran: Some(sums.both_ran),
+            turns_apart: None,
+            turns_together: None,
         });
         reports.collect()
     }

@@ -416,6 +416,8 @@ mod tests {
             same_pu: None,
             waited: None,
             both_ran: None,
+            turns_apart: None,
+            turns_together: None,
         };
         report.wake_ups = Some(vec![of(None, outside), of(Some(task(1)), inside)]);
         report.tasks = vec![super::super::tests::task(task(0), Nanos::from_secs(busy_s))];

@@ -106,7 +106,16 @@ mod tests {
     fn wakes(waker: u32, wakee: u32, count: u64) -> WakeUps {
         let task = |job| TaskId { job: JobIdx(job), order: 0 };
         let waker = Some(task(waker));
-        WakeUps { waker, wakee: task(wakee), count, same_pu: None, waited: None, both_ran: None }
+        WakeUps {
+            waker,
+            wakee: task(wakee),
+            count,
+            same_pu: None,
+            waited: None,
+            both_ran: None,
+            turns_apart: None,
+            turns_together: None,
+        }
     }
 
     /// 3 and 1 are partners at once, then 1 and 0; then 0 ends. 2 is woken too rarely.

@@ -95,6 +95,8 @@ impl Toy {
             same_pu: None,
             waited: None,
             both_ran: None,
+            turns_apart: None,
+            turns_together: None,
         });
         Self { is_client, ..Self::new(under_policy) }
     }

@@ -8,7 +8,7 @@ use super::{Backend, NewTask, QuantumTasks, TaskRef, TaskUsage, phases};
 use crate::doctor::finding::{Finding, Inputs};
 use crate::doctor::{Errno, Fix, Probe};
 use colocate_ebpf::EbpfError;
-use colocate_evidence::{JobIdx, Provider, Refusal, TaskId, WakeUps};
+use colocate_evidence::{JobIdx, Provider, Refusal, TaskId, Turns, WakeUps};
 use colocate_linux::clock::now;
 use colocate_linux::privilege;
 use colocate_linux::{Pid, Tid};
@@ -66,6 +66,8 @@ struct WokenRuns {
     same_pu: u64,
     waited: Nanos,
     both_ran: Nanos,
+    apart: Turns,
+    together: Turns,
 }
 
 impl WakeUpCounts {
@@ -129,6 +131,8 @@ impl WakeUpCounts {
                 same_pu: ran.map(|ran| ran.same_pu),
                 waited: ran.map(|ran| ran.waited),
                 both_ran: ran.map(|ran| ran.both_ran),
+                turns_apart: ran.map(|ran| ran.apart),
+                turns_together: ran.map(|ran| ran.together),
             };
             self.counts.entry((wakee, waker)).and_modify(|sum| add(sum, &new)).or_insert(new);
         }
@@ -208,6 +212,8 @@ fn add(sum: &mut WakeUps, new: &WakeUps) {
     sum.same_pu = both(sum.same_pu, new.same_pu);
     sum.waited = both(sum.waited, new.waited);
     sum.both_ran = both(sum.both_ran, new.both_ran);
+    sum.turns_apart = both(sum.turns_apart, new.turns_apart);
+    sum.turns_together = both(sum.turns_together, new.turns_together);
 }
 
 /// The sum, if both are known.

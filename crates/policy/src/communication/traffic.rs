@@ -9,10 +9,15 @@
 //! times as often, so few wake-ups between PUs can be most of the time. Wake-ups that end on the
 //! waker's PU count with the cost of such a wake-up: longer waits are for other tasks. A task on a
 //! shared PU is no busier than before: there it also waits for its waker.
+//!
+//! Turns, from a wake-up until the woken task wakes its waker or sleeps, are measured on one PU and
+//! on two. Their difference is the true price of a wake-up between PUs, and takes the place of the
+//! wait's as soon as both are known ([`TurnLengths`]). The kernel's own placements give some turns
+//! of either kind, and trials of a policy the rest.
 
 use super::ByTask;
 use crate::evidence::QueuedJob;
-use colocate_evidence::{TaskId, WakeUps};
+use colocate_evidence::{TaskId, Turns, WakeUps};
 use colocate_machine::Nanos;
 use colocate_machine::calibrated::PuDistance;
 use colocate_model::communication::{Exchange, WakeUpCosts};
@@ -27,6 +32,18 @@ const APART: f64 = 0.5;
 /// A pair placed by the kernel counts as apart below this part of wake-ups on the waker's PU.
 /// Chosen: with wake-ups that take ten times as long between PUs, half of the time.
 const OFTEN_APART: f64 = 0.9;
+
+/// Time that a wake-up on another PU costs beyond the wait for that PU, in seconds: the waker's
+/// system call takes longer, and the woken task's data are in another cache. Counts until there are
+/// turns on one PU. Measured by turns on a virtual machine with 2 PUs (AMD EPYC, Linux
+/// 6.18), also where the host polls before it halts a PU.
+const BEYOND_WAIT: f64 = 2e-6;
+/// Least number of turns between two samples for a mean. Chosen: a pair for which less is known has
+/// no wake-ups worth a placement.
+const FEWEST_TURNS: f64 = 8.0;
+/// Time after which turns on one PU are forgotten that nothing has shown since. Chosen: a trial of
+/// some quanta costs a hundredth of it.
+const TURNS_LAST: Nanos = Nanos::from_secs(10);
 
 /// Pair of tasks, the lesser first.
 pub type Two = (TaskId, TaskId);
@@ -47,7 +64,90 @@ pub struct WakeUpTraffic {
 struct PairTraffic {
     two: Two,
     sums: PairSums,
+    turns: TurnSums,
+    lengths: TurnLengths,
     exchange: Option<Exchange>,
+}
+
+impl PairTraffic {
+    fn new(two: Two) -> Self {
+        Self {
+            two,
+            sums: PairSums::default(),
+            turns: TurnSums::default(),
+            lengths: TurnLengths::default(),
+            exchange: None,
+        }
+    }
+}
+
+/// Sums of turns, by direction and by place: apart, together.
+type TurnSums = [[TurnSum; 2]; 2];
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct TurnSum {
+    count: f64,
+    seconds: f64,
+}
+
+impl TurnSum {
+    fn of(turns: Option<Turns>) -> Self {
+        let turns = turns.unwrap_or_default();
+        Self { count: turns.count as f64, seconds: turns.total.as_secs_f64() }
+    }
+
+    /// Mean length since an earlier sample, in seconds; `None` for too few turns.
+    fn mean_since(self, before: Self) -> Option<f64> {
+        let count = self.count - before.count;
+        (count >= FEWEST_TURNS).then(|| (self.seconds - before.seconds) / count)
+    }
+}
+
+/// Mean lengths of turns in seconds, by direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct TurnLengths {
+    apart: [Option<f64>; 2],
+    together: [Option<f64>; 2],
+    /// Last sample with turns on one PU.
+    together_at: Nanos,
+}
+
+impl TurnLengths {
+    /// Takes in the turns between two samples with the weight of a mean.
+    fn note(&mut self, at: Nanos, turns: &TurnSums, before: &TurnSums, weight: f64) {
+        if at.saturating_sub(self.together_at) > TURNS_LAST {
+            self.together = [None; 2];
+        }
+        for direction in 0..2 {
+            let [apart, together] = [0, 1]
+                .map(|place| turns[direction][place].mean_since(before[direction][place]));
+            average(&mut self.apart[direction], apart, weight);
+            average(&mut self.together[direction], together, weight);
+            if together.is_some() {
+                self.together_at = at;
+            }
+        }
+    }
+
+    fn are_known_apart(&self) -> bool {
+        self.apart.iter().any(Option::is_some)
+    }
+
+    /// Mean time by which a turn is shorter on one PU, over the directions for which both are
+    /// known. On one PU a task that is preempted by its partner need not sleep for the answer: then
+    /// one direction has no turns there.
+    fn saved(&self) -> Option<f64> {
+        let both = self.apart.iter().zip(&self.together);
+        let known: Vec<f64> =
+            both.filter_map(|(apart, together)| Some((*apart)? - (*together)?)).collect();
+        (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+    }
+}
+
+fn average(mean: &mut Option<f64>, new: Option<f64>, weight: f64) {
+    if let Some(new) = new {
+        *mean = Some(mean.map_or(new, |mean| mean + weight * (new - mean)));
+    }
 }
 
 /// Sums over both directions; `waited` and `both_ran` in seconds.
@@ -124,6 +224,14 @@ impl WakeUpTraffic {
             // A new pair has no past to average with.
             let weight = if known.is_some() { weight } else { 1.0 };
             take(&mut exchange, passed.over(seconds), weight, apart, costs);
+            pair.lengths = old.map(|old| old.lengths).unwrap_or_default();
+            let turns_before = old.map(|old| old.turns).unwrap_or_default();
+            pair.lengths.note(at, &pair.turns, &turns_before, weight);
+            exchange.saved = pair.lengths.saved().or_else(|| {
+                let wait = exchange.wait.min(costs.most());
+                let expected = wait - costs.of(PuDistance::SamePu) + BEYOND_WAIT;
+                pair.lengths.are_known_apart().then_some(expected)
+            });
             pair.exchange = Some(exchange);
         }
         self.note_busy(queue, weight, shares);
@@ -162,9 +270,8 @@ impl WakeUpTraffic {
         pairs: impl Iterator<Item = (Two, Exchange)>,
         busy: impl Iterator<Item = (TaskId, f64)>,
     ) -> Self {
-        let sums = PairSums::default();
         let pairs =
-            pairs.map(|(two, exchange)| PairTraffic { two, sums, exchange: Some(exchange) });
+            pairs.map(|(two, exchange)| PairTraffic { exchange: Some(exchange), ..PairTraffic::new(two) });
         Self { pairs: pairs.collect(), busy: busy.collect(), ..Self::default() }
     }
 
@@ -213,10 +320,13 @@ fn pairs(wake_ups: &[WakeUps]) -> Vec<PairTraffic> {
             waited: one.waited.unwrap_or_default().as_secs_f64(),
             both_ran: one.both_ran.unwrap_or_default().as_secs_f64(),
         };
-        match pairs.last_mut().filter(|last| last.two == two) {
-            Some(last) => last.sums = last.sums.plus(sums),
-            None => pairs.push(PairTraffic { two, sums, exchange: None }),
+        if pairs.last().is_none_or(|last| last.two != two) {
+            pairs.push(PairTraffic::new(two));
         }
+        let Some(pair) = pairs.last_mut() else { continue };
+        pair.sums = pair.sums.plus(sums);
+        let direction = usize::from(one.wakee == two.0);
+        pair.turns[direction] = [one.turns_apart, one.turns_together].map(TurnSum::of);
     }
     pairs
 }
@@ -253,6 +363,8 @@ mod tests {
             same_pu: Some(same_pu),
             waited: Some(Nanos(waited_us * 1_000)),
             both_ran: Some(Nanos(both_ran_us * 1_000)),
+            turns_apart: None,
+            turns_together: None,
         }]
     }
 
@@ -282,6 +394,34 @@ mod tests {
         let together = only(&traffic);
         assert!(together.per_second > 40_000.0, "{together:?}");
         assert_eq!((together.wait, together.both_run), (apart.wait, apart.both_run));
+    }
+
+    /// Turns of 20 µs apart and of 5 µs together, one direction only; the other has none together. Without turns on one PU for
+    /// longer than they are kept, the wait tells what is saved.
+    #[test]
+    fn turns_tell_what_is_saved() {
+        let turns = |count, us: u64| Turns { count, total: Nanos(count * us * 1_000) };
+        let sums = |apart, together| {
+            let [there] = wakes(apart + together, together, apart * 4, 0);
+            let back = WakeUps { waker: Some(task(0)), wakee: task(1), ..there };
+            let there = WakeUps {
+                turns_apart: Some(turns(apart, 20)),
+                turns_together: Some(turns(together, 5)),
+                ..there
+            };
+            [there, WakeUps { turns_apart: Some(turns(apart, 30)), ..back }]
+        };
+        let mut traffic = WakeUpTraffic::default();
+        noted(&mut traffic, Nanos::ZERO, &sums(0, 0));
+        let mut saves = |ms, apart, together, expected: f64| {
+            noted(&mut traffic, Nanos::from_millis(ms), &sums(apart, together));
+            let saved = only(&traffic).saved;
+            assert!(saved.is_some_and(|saved| (saved - expected).abs() < 1e-9), "{ms} {saved:?}");
+        };
+        saves(100, 1_000, 0, BEYOND_WAIT);
+        saves(200, 1_000, 1_000, 15e-6);
+        saves(10_000, 9_000, 1_000, 15e-6);
+        saves(11_000, 10_000, 1_000, BEYOND_WAIT);
     }
 
     /// 7,000 of 10,000 wake-ups a second end on the waker's PU, at 4 µs: the others take 24. They lose 3,000 × 20 µs, also if these wait

@@ -303,6 +303,8 @@ mod tests {
                     same_pu: Some(0),
                     waited: Some(Nanos(count * 30_000)),
                     both_ran: Some(Nanos::ZERO),
+                    turns_apart: None,
+                    turns_together: None,
                 }]
             });
             let letters = letters(&"ABCDEFGH"[..self.busy.len()], self.mixes);

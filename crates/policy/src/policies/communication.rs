@@ -211,6 +211,8 @@ mod tests {
                     same_pu: None,
                     waited: None,
                     both_ran: None,
+                    turns_apart: None,
+                    turns_together: None,
                 }),
             }
         }
@@ -256,6 +258,8 @@ mod tests {
             same_pu: None,
             waited: None,
             both_ran: None,
+            turns_apart: None,
+            turns_together: None,
         };
         let shared = |(order, with): (u32, u32), s| Sharing {
             task: task(order),

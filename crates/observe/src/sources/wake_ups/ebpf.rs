@@ -6,7 +6,7 @@
 use super::windows::{Count, Windows};
 use super::{WakeUpPair, WokenRuns};
 use colocate_ebpf::{EbpfError, EbpfProgram, Follow, OTHERS, PairCounts};
-use colocate_evidence::Provider;
+use colocate_evidence::{Provider, Turns};
 use colocate_linux::clock::now;
 use colocate_linux::privilege;
 use colocate_linux::{Pid, Tid};
@@ -111,19 +111,29 @@ fn pair(of: PairCounts) -> WakeUpPair {
             same_pu: of.same_pu,
             waited: Nanos(of.waited_ns),
             both_ran: Nanos(of.both_ran_ns),
+            apart: turns(of.apart),
+            together: turns(of.together),
         }),
     }
+}
+
+fn turns(of: colocate_ebpf::Turns) -> Turns {
+    Turns { count: of.count, total: Nanos(of.ns) }
 }
 
 impl WakeUpPair {
     /// Extrapolation to `passed` of a count over `length`.
     fn scaled(&self, passed: Nanos, length: Nanos) -> Self {
+        let scaled = |sum| scale(sum, passed, length);
+        let turns = |of: Turns| Turns { count: scaled(of.count), total: Nanos(scaled(of.total.0)) };
         let ran = self.ran.map(|ran| WokenRuns {
-            same_pu: scale(ran.same_pu, passed, length),
-            waited: Nanos(scale(ran.waited.0, passed, length)),
-            both_ran: Nanos(scale(ran.both_ran.0, passed, length)),
+            same_pu: scaled(ran.same_pu),
+            waited: Nanos(scaled(ran.waited.0)),
+            both_ran: Nanos(scaled(ran.both_ran.0)),
+            apart: turns(ran.apart),
+            together: turns(ran.together),
         });
-        Self { count: scale(self.count, passed, length), ran, ..*self }
+        Self { count: scaled(self.count), ran, ..*self }
     }
 }
 
