@@ -119,8 +119,8 @@ impl TurnLengths {
             self.together = [None; 2];
         }
         for direction in 0..2 {
-            let [apart, together] = [0, 1]
-                .map(|place| turns[direction][place].mean_since(before[direction][place]));
+            let [apart, together] =
+                [0, 1].map(|place| turns[direction][place].mean_since(before[direction][place]));
             average(&mut self.apart[direction], apart, weight);
             average(&mut self.together[direction], together, weight);
             if together.is_some() {
@@ -264,14 +264,23 @@ impl WakeUpTraffic {
         !self.has_rates
     }
 
+    /// Whether turns of two tasks that share a PU are known on two PUs alone, so that the price of
+    /// their wake-ups is an expectation.
+    pub fn expects(&self, shares: impl Fn(TaskId) -> bool) -> bool {
+        let shared = self.pairs.iter().filter(|pair| shares(pair.two.0) && shares(pair.two.1));
+        shared.map(|pair| pair.lengths).any(|it| it.are_known_apart() && it.saved().is_none())
+    }
+
     /// Fixed statistics, for tests.
     #[cfg(test)]
     pub(crate) fn of(
         pairs: impl Iterator<Item = (Two, Exchange)>,
         busy: impl Iterator<Item = (TaskId, f64)>,
     ) -> Self {
-        let pairs =
-            pairs.map(|(two, exchange)| PairTraffic { exchange: Some(exchange), ..PairTraffic::new(two) });
+        let pairs = pairs.map(|(two, exchange)| PairTraffic {
+            exchange: Some(exchange),
+            ..PairTraffic::new(two)
+        });
         Self { pairs: pairs.collect(), busy: busy.collect(), ..Self::default() }
     }
 

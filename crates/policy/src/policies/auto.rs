@@ -77,7 +77,8 @@ pub static ROW: PolicyRow = PolicyRow {
 
 /// Time between two decisions. Chosen: reacts within half a second.
 const PERIOD: Nanos = Nanos::from_millis(200);
-/// Time between decisions until rates are known. Chosen: enough for a rate.
+/// Time between decisions until rates are known, and what tasks that were put on one PU gain by it.
+/// Chosen: enough for a rate.
 const FIRST: Nanos = Nanos::from_millis(50);
 /// Least busy share of a paired task. Chosen: a task that sleeps for half of the time leaves its
 /// core to another task.
@@ -112,7 +113,8 @@ impl Policy for Auto {
     }
 
     fn period(&self) -> Option<Nanos> {
-        Some(if self.traffic.is_new() { FIRST } else { PERIOD })
+        let expects = || self.traffic.expects(|task| self.seats.contains_key(&task));
+        Some(if self.traffic.is_new() || expects() { FIRST } else { PERIOD })
     }
 
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
