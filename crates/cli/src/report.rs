@@ -237,7 +237,7 @@ struct PlanReport {
     /// Begin of the plan.
     at_ns: Nanos,
     /// Reason for a new plan.
-    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["launch", "watched", "machine-changed", "job-ended", "elapsed"])))]
+    #[cfg_attr(feature = "schema", schemars(extend("enum" = ["launch", "watched", "machine-changed", "job-ended", "crowded", "elapsed"])))]
     cause: &'static str,
     /// The plan (plan.json).
     #[cfg_attr(feature = "schema", schemars(with = "serde_json::Map<String, serde_json::Value>"))]

@@ -96,6 +96,8 @@ pub enum PlanCause {
     MachineChanged,
     /// A job ended and left room.
     JobEnded,
+    /// Others crowd a PU that tasks share.
+    Crowded,
     /// The quantum was over.
     Elapsed,
 }
@@ -108,6 +110,7 @@ impl PlanCause {
             Self::Watched => "watched",
             Self::MachineChanged => "machine-changed",
             Self::JobEnded => "job-ended",
+            Self::Crowded => "crowded",
             Self::Elapsed => "elapsed",
         }
     }
@@ -355,7 +358,7 @@ impl<'w> Loop<'w> {
             }
             // The length was chosen for other PUs, so the quantum ends before it begins.
             QuantumEnd::MachineChanged => Some(Nanos::ZERO),
-            QuantumEnd::Elapsed | QuantumEnd::JobEnded => Some(begun.asked),
+            QuantumEnd::Elapsed | QuantumEnd::JobEnded | QuantumEnd::Crowded => Some(begun.asked),
         })
     }
 
@@ -430,6 +433,7 @@ impl RoundFacts<'_> {
             }
             _ if self.workload.may_wait() => Some(PlanCause::Elapsed),
             _ if has_watched && has_new_tasks() => Some(PlanCause::Watched),
+            QuantumEnd::Crowded if self.workload.until != Until::Events => Some(PlanCause::Crowded),
             _ => (self.workload.until != Until::Events).then_some(PlanCause::Elapsed),
         }
     }

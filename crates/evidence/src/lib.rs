@@ -32,5 +32,5 @@ pub use observation::{JobEnd, Observation, PlacementStatus, QuantumEnd, SeenTask
 pub use pages::{AddressRange, PageGroup, PageUse, PagesMoved};
 pub use place::Place;
 pub use sharing::Sharing;
-pub use source::{Grant, Provider, Refusal, Source, SourceReports, SourceSet};
+pub use source::{Grant, Provider, Refusal, SharedPu, Source, SourceReports, SourceSet};
 pub use wake_ups::{Turns, WakeUps};

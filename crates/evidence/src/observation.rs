@@ -16,6 +16,9 @@ pub enum QuantumEnd {
     MachineChanged,
     /// A job has ended while other jobs run.
     JobEnded,
+    /// Tasks that share a PU under the plan wait for it more than before, while none of them runs
+    /// ([`crate::SharedPu`]).
+    Crowded,
     /// The last job has ended.
     AllJobsEnded,
 }

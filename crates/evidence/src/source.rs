@@ -1,6 +1,7 @@
 //! Kinds of evidence, the answers of a host to requests, and the slots for reports.
 
 use crate::{PageGroup, Sharing, WakeUps};
+use colocate_machine::{Nanos, PuNr};
 use serde::Serialize;
 
 /// Kind of evidence. Creation and end of tasks are always known.
@@ -151,11 +152,36 @@ pub struct SourceReports {
     pub sharing: Option<Vec<Sharing>>,
     /// Page groups used by tasks, in the order of jobs and addresses, with their present nodes.
     pub pages: Option<Vec<PageGroup>>,
+    /// PUs that tasks share under the plan, where they were read since the last observation.
+    pub shared_pus: Option<Vec<SharedPu>>,
+}
+
+/// Times of the tasks that share a PU under the plan, in a part of the last quantum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedPu {
+    /// The PU.
+    pub pu: PuNr,
+    /// Length of the part of the quantum.
+    pub over: Nanos,
+    /// CPU time of the tasks together.
+    pub ran: Nanos,
+    /// Their run-queue wait together.
+    pub waited: Nanos,
+}
+
+impl SharedPu {
+    /// Share of the time in which a task waited for the PU and none of them ran, at most: in this
+    /// time the PU was others'.
+    #[must_use]
+    pub fn displaced(&self) -> f64 {
+        let displaced = self.waited.min(self.over.saturating_sub(self.ran));
+        displaced.as_secs_f64() / self.over.max(Nanos(1)).as_secs_f64()
+    }
 }
 
 impl SourceReports {
     /// No report: every slot is unknown.
-    pub const NONE: Self = Self { wake_ups: None, sharing: None, pages: None };
+    pub const NONE: Self = Self { wake_ups: None, sharing: None, pages: None, shared_pus: None };
 }
 
 /// Answer of a host to the request for a source.

@@ -20,6 +20,7 @@
 //! ```
 
 mod cpu_times;
+mod crowding;
 mod events;
 mod filling;
 mod latency;
@@ -459,9 +460,8 @@ impl LinuxHost {
         let awaits = !is_short && parts.sources.mixes.awaited().is_some();
         let quantum = (!awaits).then_some(quantum);
         let rests = events.rests_until(at);
-        let settled = parts.placing.next_check();
-        let ends = [runs.next_leave(), runs.next_detach(&parts.work)];
-        let due = [quantum, Some(self.polling.due()), settled, rests, parts.sources.due()];
+        let ends = [runs.next_leave(), runs.next_detach(&parts.work), Some(self.polling.due())];
+        let due = [quantum, parts.placing.next_check(), rests, parts.sources.due()];
         let due = due.into_iter().chain(ends).flatten().min();
         let mut timeout = due.map(|due| Duration::from(due.saturating_sub(at)));
         if runs.has_piled_up() {
@@ -499,13 +499,12 @@ impl LinuxHost {
             sources.mixes.stop();
         }
         self.throttling.read(now());
-        let launch = work.launched.unwrap_or(Nanos::ZERO);
-        let mut tasks = seen(&work.table, launch, pausing.waiting());
+        let mut tasks = seen(&work.table, work.launched.unwrap_or_default(), pausing.waiting());
         let threads = work.table.tasks.remembered().map(|task| (task.named(), task.created));
-        let threads: Vec<_> = threads.collect();
-        let reports = sources.report(&work.machine, &threads, &mut tasks);
-        let moved = paging.moved(work);
-        Observation { at: work.clock(), end, tasks, ended: runs.ended().to_vec(), moved, reports }
+        let mut reports = sources.report(&work.machine, &threads.collect::<Vec<_>>(), &mut tasks);
+        reports.shared_pus = Some(self.polling.crowding.take(now()));
+        let (moved, ended) = (paging.moved(work), runs.ended().to_vec());
+        Observation { at: work.clock(), end, tasks, ended, moved, reports }
     }
 }
 
@@ -570,14 +569,15 @@ impl Host for LinuxHost {
         if !pausing.is_over() {
             paging.order(work, &plan.pages);
         }
+        self.polling.crowding.begin(work, plan, now());
         let until = work.clock() + quantum;
         let is_short = !pausing.may_stop() && asked < WHOLE;
         loop {
             let Self { parts, events, .. } = self;
             events.take(parts);
             parts.placing.place_settled(&mut parts.work);
-            let settle = parts.placing.settle();
-            parts.sources.begin_wake_ups_if_due(&mut parts.work, &parts.pausing, settle);
+            let HostParts { work, placing, pausing, sources, .. } = parts;
+            sources.begin_wake_ups_if_due(work, pausing, placing.settle());
             self.answer_signals();
             let Self { parts, events, runs, .. } = self;
             runs.kill_overdue(parts, events);

@@ -3,6 +3,7 @@
 //! A quantum must cost little with hundreds of jobs, so those that waited in it are not read, and of the others
 //! the place is read only if they ran. All that runs is read as a whole once a second or less often.
 
+use crate::crowding::Crowding;
 use crate::events::HostEvents;
 use crate::parts::HostParts;
 use crate::placement::{PlacementEvent, Placing, after_reset, follow_all};
@@ -62,6 +63,8 @@ pub(crate) struct Polling {
     stopped_polls: BTreeMap<JobIdx, u8>,
     /// Machine at the start, if its kinds of cores are measured, not reported.
     measured: Option<Machine>,
+    /// Tasks that share PUs under the plan.
+    pub crowding: Crowding,
     /// Whether our own thread waits too long for a PU.
     boost: PriorityBoost,
     /// Our own `nice` as we were started with it.
@@ -78,6 +81,7 @@ impl Polling {
             found_stopped: BTreeSet::new(),
             stopped_polls: BTreeMap::new(),
             measured: None,
+            crowding: Crowding::default(),
             boost: PriorityBoost::default(),
             nice,
         }
@@ -90,7 +94,8 @@ impl Polling {
 
     /// Time of the next poll.
     pub fn due(&self) -> Nanos {
-        self.next_machine_check.min(self.next_poll)
+        let due = self.next_machine_check.min(self.next_poll);
+        self.crowding.due().map_or(due, |of_shared| due.min(of_shared))
     }
 
     /// Polls the machine, and some living tasks, if it is time to: those that come after the ones that were read
@@ -106,6 +111,9 @@ impl Polling {
     ) {
         self.check_own_waits(parts);
         parts.sources.drain_due();
+        if self.crowding.read_if_due(now()) {
+            parts.work.pending_end = parts.work.pending_end.or(Some(QuantumEnd::Crowded));
+        }
         if now() >= self.next_machine_check {
             self.check_machine(parts, events);
             watch_sched_ext(&mut parts.placing, &mut parts.work);

@@ -334,7 +334,7 @@ impl<'a> Evidence<'a> {
         Place::Sharing(shared, self.number(pu))
     }
 
-    fn number(&self, pu: PuIdx) -> PuNr {
+    pub(crate) fn number(&self, pu: PuIdx) -> PuNr {
         self.now.machine.pus[pu.idx()].os
     }
 }

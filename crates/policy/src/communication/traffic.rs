@@ -264,6 +264,22 @@ impl WakeUpTraffic {
         !self.has_rates
     }
 
+    /// Share of the time in which tasks on one PU wait for each other: that in which pairs were seen
+    /// to run both on two PUs, or more, if several tasks work independently of each other.
+    pub fn overlap(&self, tasks: &[TaskId]) -> f64 {
+        let pairs =
+            self.pairs().filter(|(two, _)| [two.0, two.1].iter().all(|it| tasks.contains(it)));
+        let both_run = pairs.map(|(_, pair)| pair.both_run).sum::<f64>();
+        if tasks.len() <= 2 {
+            return both_run;
+        }
+        let (busy, none) = tasks.iter().fold((0.0, 1.0), |(sum, none), task| {
+            let busy = self.busy(*task);
+            (sum + busy, none * (1.0 - busy))
+        });
+        both_run.max(busy - (1.0 - none))
+    }
+
     /// Whether turns of two tasks that share a PU are known on two PUs alone, so that the price of
     /// their wake-ups is an expectation.
     pub fn expects(&self, shares: impl Fn(TaskId) -> bool) -> bool {

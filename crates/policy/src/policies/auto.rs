@@ -28,6 +28,8 @@
 //! # Properties
 //! - **Follows what happens**: a pair that ceases to take turns is left to the kernel.
 //!   -> test `a_pair_comes_and_goes`
+//! - **Not where others are**: a group leaves a PU that others crowd, and comes back.
+//!   -> test `a_group_leaves_a_crowded_pu`
 //! - **Unknown is the kernel's**: without wake-ups and mixes nothing is placed.
 //!   -> test `nothing_is_placed_without_evidence`
 //! - **Pairs where it counts**: busy tasks share cores as under `mix`, but not while each has a
@@ -38,6 +40,7 @@
 //!   -> test `a_team_has_a_part_of_the_machine`
 //! - **Together**: a group and pairs have cores of their own. -> test `a_group_beside_pairs`
 
+mod crowded;
 mod pages;
 mod pairs;
 
@@ -54,6 +57,7 @@ use crate::row::{PolicyRow, Purpose};
 use colocate_evidence::{Source, SourceSet, TaskId};
 use colocate_machine::{Nanos, PuIdx, SharedPart};
 use colocate_model::communication::WakeUpCosts;
+use crowded::CrowdedPus;
 use pages::Pages;
 use pairs::BusyPairs;
 use std::collections::{BTreeMap, BTreeSet};
@@ -99,6 +103,8 @@ struct Auto {
     /// Reasons of tasks in groups and teams.
     reasons: BTreeMap<TaskId, PlaceReason>,
     gain: f64,
+    /// PUs that groups leave to others.
+    crowded: CrowdedPus,
     /// Parts of tasks in teams.
     parts: BTreeMap<TaskId, PartAtPu>,
     pairs: BusyPairs,
@@ -124,8 +130,9 @@ impl Policy for Auto {
             let Quantum { queue, .. } = evidence.now;
             self.traffic.note(evidence.at, known, queue, |it| seats.contains_key(&it), &self.costs)
         });
-        // A lost PU cannot wait for the next rates.
-        if is_news || self.seats.values().any(|pu| !places.pus.contains(pu)) {
+        let is_crowded = self.note_crowded(evidence);
+        // A lost or crowded PU cannot wait for the next rates.
+        if is_news || is_crowded || self.seats.values().any(|pu| !places.pus.contains(pu)) {
             self.choose(evidence, &places);
         }
         if self.shares_cores {
@@ -139,8 +146,20 @@ impl Policy for Auto {
 }
 
 impl Auto {
+    /// True if a group has to leave its PU, which others crowd.
+    fn note_crowded(&mut self, evidence: &Evidence<'_>) -> bool {
+        let shared = evidence.reports.shared_pus.as_deref().unwrap_or_default();
+        let on = |pu| self.seats.iter().filter(move |seat| *seat.1 == pu).map(|seat| *seat.0);
+        let overlap = |pu| self.traffic.overlap(&on(pu).collect::<Vec<_>>());
+        self.crowded.note(evidence.at, (evidence.now.machine, shared), overlap)
+    }
+
     fn choose(&mut self, evidence: &Evidence<'_>, places: &UsableMachine<'_>) {
-        let groups = groups(&self.traffic, &self.costs);
+        let mut free = places.pus.clone();
+        free.retain(|pu| !self.crowded.has(*pu, evidence.at));
+        let free = UsableMachine::new(places.machine, &free);
+        let mut groups = groups(&self.traffic, &self.costs);
+        groups.retain(|_| !free.pus.is_empty());
         let mut members: TaskSet = groups.iter().flat_map(|group| &group.tasks).copied().collect();
         let teams =
             teams(&self.traffic, &self.costs, places, &self.parts, |task| !members.contains(&task));
@@ -161,7 +180,7 @@ impl Auto {
                 *of.entry(pu).or_default() += self.traffic.busy(thread.id);
             }
         }
-        let seats = seats(&groups, &self.traffic, &self.costs, places, &self.seats, &load, &bound);
+        let seats = seats(&groups, &self.traffic, &self.costs, &free, &self.seats, &load, &bound);
         self.seats.clear();
         self.reasons.clear();
         self.gain = groups.iter().fold(0.0, |sum, group| sum + group.gain);
@@ -233,7 +252,10 @@ impl Auto {
         });
         let turns = (!self.seats.is_empty())
             .then(|| format!("expected to gain {:.2} s a second", self.gain));
-        let both: Vec<String> = turns.into_iter().chain(self.pairs.predicted.clone()).collect();
+        let crowded = self.crowded.at(evidence.at);
+        let crowded = crowded.map(|pu| format!("{} is left to others", evidence.number(pu)));
+        let both = turns.into_iter().chain(self.pairs.predicted.clone()).chain(crowded);
+        let both: Vec<String> = both.collect();
         let predicted = (!both.is_empty()).then(|| both.join("; "));
         Plan { predicted, ..evidence.plan_of_some(reasoned.chain(pairs).chain(held)) }
     }
@@ -252,7 +274,7 @@ mod tests {
     use crate::evidence::{QueuedJob, Thread};
     use crate::testing::{letters, machine};
     use crate::{Decision, Place};
-    use colocate_evidence::{JobIdx, SourceReports, WakeUps};
+    use colocate_evidence::{JobIdx, SharedPu, SourceReports, WakeUps};
     use colocate_machine::PuNr;
 
     fn task(job: u32) -> TaskId {
@@ -281,6 +303,11 @@ mod tests {
         }
 
         fn plan(&self, auto: &mut Auto) -> Plan {
+            self.plan_beside(auto, None)
+        }
+
+        /// The tasks on one PU ran for half of the last 50 ms and waited for the rest, if a PU is named.
+        fn plan_beside(&self, auto: &mut Auto, crowded: Option<PuNr>) -> Plan {
             let machine = machine(self.machine);
             let pus: Vec<PuIdx> = machine.all_pus().collect();
             let job = |(job, busy): (u32, &f64)| QueuedJob {
@@ -313,7 +340,14 @@ mod tests {
             let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
             let evidence = Evidence {
                 at: Nanos::from_millis(self.ms),
-                reports: &SourceReports { wake_ups: woken, ..SourceReports::NONE },
+                reports: &SourceReports {
+                    wake_ups: woken,
+                    shared_pus: crowded.map(|pu| {
+                        let [over, ran, waited] = [50, 25, 25].map(Nanos::from_millis);
+                        vec![SharedPu { pu, over, ran, waited }]
+                    }),
+                    ..SourceReports::NONE
+                },
                 expected: &|| letters.clone(),
                 ..Evidence::of_queue(now)
             };
@@ -332,6 +366,26 @@ mod tests {
         assert_eq!(decided(100, 1_000), [(0, 0), (1, 0)]);
         assert_eq!(decided(110, 1_000), [(0, 0), (1, 0)]);
         assert_eq!(decided(3_000, 1_000), []);
+    }
+
+    /// Another program computes on PU 0, then also on PU 1: the pair goes to PU 1, then to the kernel, and comes back.
+    #[test]
+    fn a_group_leaves_a_crowded_pu() {
+        let mut auto = auto(false);
+        let mut decided = |ms, crowded: Option<u32>| {
+            let (busy, wake_ups) = (&[0.5; 2], Some(ms * 10));
+            let seen = Seen { machine: "core:2", ms, busy, wake_ups, mixes: "" };
+            let plan = seen.plan_beside(&mut auto, crowded.map(PuNr));
+            let places = plan.decisions.iter().filter_map(|it| Some(it.place.pu()?.0));
+            (places.collect::<Vec<u32>>(), plan.predicted.unwrap_or_default())
+        };
+        assert_eq!(decided(0, None).0, [0; 0]);
+        assert_eq!(decided(100, None).0, [0; 2]);
+        assert_eq!(decided(110, Some(0)).0, [1; 2]);
+        let left = "cpu0 is left to others; cpu1 is left to others";
+        assert_eq!(decided(120, Some(1)), (vec![], left.to_owned()));
+        assert_eq!(decided(290, None).0, [0; 0]);
+        assert_eq!(decided(330, None).0, [0; 2]);
     }
 
     /// Wake-ups are counted from the third time on, which are no rate until the fourth; it is asked sooner until then.

@@ -67,5 +67,6 @@ pub(crate) fn reports(parts: &Parts<'_>) -> SourceReports {
         // Phases have no addresses, so threads cannot be seen to share data.
         sharing: None,
         pages: accesses.counts.then(|| accesses.page_groups(memory, |task| tasks[task].id)),
+        shared_pus: None,
     }
 }

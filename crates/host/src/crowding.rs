@@ -1,0 +1,136 @@
+//! Whether others crowd the PUs that tasks share under a plan.
+//!
+//! A PU is where the plan has it, so a task that waits there cannot go elsewhere. Quanta may be much
+//! longer than that should last, so the kernel's sums of these tasks are read several times in one.
+
+use crate::workload::HostState;
+use colocate_evidence::{SharedPu, TaskId};
+use colocate_linux::run_time::RunTime;
+use colocate_machine::{Nanos, PuNr};
+use colocate_policy::Plan;
+use std::collections::BTreeMap;
+
+/// Time between two readings. Chosen: two of them are a guard's quantum.
+const EVERY: Nanos = Nanos::from_millis(25);
+/// Least time for a reading at the end of a quantum. Chosen: a wait for another program lasts some
+/// milliseconds.
+const LEAST: Nanos = Nanos::from_millis(5);
+/// Reading takes at most one part in this many of a PU. Chosen, to stay far below 1 %.
+const SHARE: u64 = 1_000;
+/// Tasks on a PU that are read, at most: few have more, and each needs a descriptor.
+const MOST: usize = 16;
+/// Rise of the displaced share that ends the quantum. Chosen: a program that computes takes half of
+/// a PU.
+const RISE: f64 = 0.2;
+/// Weight of a reading in the usual share.
+const WEIGHT: f64 = 0.3;
+
+/// Readings of the tasks on shared PUs.
+#[derive(Debug, Default)]
+pub(crate) struct Crowding {
+    pus: BTreeMap<PuNr, Readings>,
+    next: Nanos,
+    found: Vec<SharedPu>,
+}
+
+/// Readings of the tasks on one PU.
+#[derive(Debug)]
+struct Readings {
+    tasks: Vec<TaskId>,
+    files: Vec<RunTime>,
+    /// Time of the last reading, with the sums of CPU time and waits.
+    last: (Nanos, Nanos, Nanos),
+    /// Usual displaced share.
+    usual: f64,
+}
+
+impl Crowding {
+    /// Takes in which PUs tasks share under the plan of the quantum that begins at `at`.
+    pub fn begin(&mut self, work: &HostState, plan: &Plan, at: Nanos) {
+        let mut shared: BTreeMap<PuNr, Vec<TaskId>> = BTreeMap::new();
+        for decision in &plan.decisions {
+            if let Some(pu) = decision.place.pu() {
+                shared.entry(pu).or_default().push(decision.task);
+            }
+        }
+        shared.retain(|_, tasks| tasks.len() > 1);
+        let mut before = std::mem::take(&mut self.pus);
+        for (pu, mut tasks) in shared {
+            tasks.truncate(MOST);
+            let same = before.remove(&pu).filter(|readings| readings.tasks == tasks);
+            if let Some(readings) = same.or_else(|| Readings::begin(work, tasks, at)) {
+                self.pus.insert(pu, readings);
+            }
+        }
+    }
+
+    /// Time of the next reading; `None` if no PU is shared.
+    pub fn due(&self) -> Option<Nanos> {
+        (!self.pus.is_empty()).then_some(self.next)
+    }
+
+    /// Reads if it is time to; true if others crowd a PU more than usual.
+    pub fn read_if_due(&mut self, at: Nanos) -> bool {
+        self.due().is_some_and(|due| at >= due) && self.read(at)
+    }
+
+    /// Times of the tasks on shared PUs since the last call, with those of the last part of the
+    /// quantum that ends at `at`.
+    pub fn take(&mut self, at: Nanos) -> Vec<SharedPu> {
+        self.read(at);
+        std::mem::take(&mut self.found)
+    }
+
+    fn read(&mut self, at: Nanos) -> bool {
+        let mut has_risen = false;
+        // A thread that has ended leaves no sums, and the next plan has another group.
+        self.pus.retain(|pu, readings| {
+            if at.saturating_sub(readings.last.0) < LEAST {
+                return true;
+            }
+            let Some(times) = readings.read(*pu, at) else { return false };
+            let share = times.displaced();
+            has_risen |= share > readings.usual + RISE;
+            readings.usual += WEIGHT * (share - readings.usual);
+            self.found.push(times);
+            true
+        });
+        let took = colocate_linux::clock::now().saturating_sub(at);
+        self.next = at + EVERY.max(Nanos(took.0.saturating_mul(SHARE)));
+        has_risen
+    }
+}
+
+impl Readings {
+    /// First reading; `None` if a task cannot be read.
+    fn begin(work: &HostState, tasks: Vec<TaskId>, at: Nanos) -> Option<Self> {
+        let open = |id: &TaskId| {
+            let thread = &work.table.tasks.get(*id)?.thread;
+            RunTime::open(&work.actuators.proc, thread.pid, thread.tid).ok()
+        };
+        let files = tasks.iter().map(open).collect::<Option<Vec<_>>>()?;
+        let (ran, waited) = sums(&files)?;
+        Some(Self { tasks, files, last: (at, ran, waited), usual: 0.0 })
+    }
+
+    /// Times since the last reading; `None` after the end of a thread.
+    fn read(&mut self, pu: PuNr, at: Nanos) -> Option<SharedPu> {
+        let (ran, waited) = sums(&self.files)?;
+        let (from, ran_before, waited_before) =
+            std::mem::replace(&mut self.last, (at, ran, waited));
+        Some(SharedPu {
+            pu,
+            over: at.saturating_sub(from),
+            ran: ran.saturating_sub(ran_before),
+            waited: waited.saturating_sub(waited_before),
+        })
+    }
+}
+
+/// CPU time and waits of all threads; `None` after the end of one.
+fn sums(files: &[RunTime]) -> Option<(Nanos, Nanos)> {
+    files.iter().try_fold((Nanos::ZERO, Nanos::ZERO), |(ran, waited), file| {
+        let (more_ran, more_waited) = file.read_both()?;
+        Some((ran + more_ran, waited + more_waited))
+    })
+}

@@ -1,0 +1,100 @@
+//! PUs that other programs crowd.
+//!
+//! A task that is bound to a PU waits there while others run, although the kernel could have it run
+//! elsewhere. So groups leave such a PU for a while, each time for longer.
+
+use colocate_evidence::SharedPu;
+use colocate_machine::{Machine, Nanos, PuIdx};
+use std::collections::BTreeMap;
+
+/// Share of the time in which a group waits for others, from which on they crowd its PU. Chosen: a
+/// program that computes takes half of a PU.
+const CROWDED: f64 = 0.2;
+/// Time for which groups leave a PU at first. Chosen: some decisions.
+const FIRST_AWAY: Nanos = Nanos::from_millis(200);
+/// Longest such time. Chosen: to try again costs less than a hundredth of it.
+const LONGEST_AWAY: Nanos = Nanos::from_secs(5);
+
+/// Crowded PUs.
+#[derive(Debug, Default)]
+pub(super) struct CrowdedPus {
+    of: BTreeMap<PuIdx, Away>,
+}
+
+/// Time for which groups leave a PU.
+#[derive(Clone, Copy, Debug)]
+struct Away {
+    until: Nanos,
+    lasts: Nanos,
+}
+
+impl CrowdedPus {
+    /// Takes in the times of groups. `overlap` is the share of the time in which tasks on a PU wait
+    /// for each other. True if a group has to leave its PU.
+    pub fn note(
+        &mut self,
+        at: Nanos,
+        (machine, shared): (&Machine, &[SharedPu]),
+        overlap: impl Fn(PuIdx) -> f64,
+    ) -> bool {
+        self.of.retain(|_, away| at < away.until + away.lasts + away.lasts);
+        let mut is_left = false;
+        for times in shared {
+            let Some(pu) = machine.pu_by_os(times.pu) else { continue };
+            if times.displaced() < overlap(pu) + CROWDED || self.has(pu, at) {
+                continue;
+            }
+            let before = self.of.get(&pu).map(|away| away.lasts);
+            let lasts = before.map_or(FIRST_AWAY, |lasts| (lasts + lasts).min(LONGEST_AWAY));
+            self.of.insert(pu, Away { until: at + lasts, lasts });
+            is_left = true;
+        }
+        is_left
+    }
+
+    /// Whether groups leave a PU at present.
+    pub fn has(&self, pu: PuIdx, at: Nanos) -> bool {
+        self.of.get(&pu).is_some_and(|away| at < away.until)
+    }
+
+    /// PUs that groups leave at present.
+    pub fn at(&self, at: Nanos) -> impl Iterator<Item = PuIdx> {
+        self.of.keys().copied().filter(move |pu| self.has(*pu, at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::machine;
+    use colocate_machine::PuNr;
+
+    /// PU 1 is others' for half of the time, and groups come back after 0.2 s, then after 0.4 s; later it is forgotten. On PU 0 the
+    /// tasks wait for each other, or for nothing.
+    #[test]
+    fn groups_leave_for_longer_each_time() {
+        let machine = machine("core:2");
+        let times = |pu, ran, waited| SharedPu {
+            pu: PuNr(pu),
+            over: Nanos::from_millis(100),
+            ran: Nanos::from_millis(ran),
+            waited: Nanos::from_millis(waited),
+        };
+        let mut crowded = CrowdedPus::default();
+        let mut left = |ms, shared: &[SharedPu]| {
+            let at = Nanos::from_millis(ms);
+            let overlap = |pu| if pu == PuIdx(0) { 0.3 } else { 0.0 };
+            let is_left = crowded.note(at, (&machine, shared), overlap);
+            (is_left, crowded.at(at).collect::<Vec<_>>())
+        };
+        let (none, one) = ((false, vec![]), (true, vec![PuIdx(1)]));
+        assert_eq!(left(100, &[times(0, 60, 300), times(1, 90, 300)]), none);
+        assert_eq!(left(200, &[times(1, 50, 60)]), one);
+        assert_eq!(left(399, &[]), (false, vec![PuIdx(1)]));
+        assert_eq!(left(400, &[times(1, 50, 10)]), none);
+        assert_eq!(left(500, &[times(1, 50, 60)]), one, "until 900");
+        assert_eq!(left(900, &[]), none);
+        assert_eq!(left(1_700, &[times(1, 50, 60)]), one, "until 1,900");
+        assert_eq!(left(1_900, &[]), none);
+    }
+}
