@@ -29,6 +29,8 @@ const WEIGHT: f64 = 0.3;
 #[derive(Debug, Default)]
 pub(crate) struct Crowding {
     pus: BTreeMap<PuNr, Readings>,
+    /// Usual displaced share of each PU that tasks have shared.
+    usual: BTreeMap<PuNr, f64>,
     next: Nanos,
     found: Vec<SharedPu>,
 }
@@ -40,8 +42,6 @@ struct Readings {
     files: Vec<RunTime>,
     /// Time of the last reading, with the sums of CPU time and waits.
     last: (Nanos, Nanos, Nanos),
-    /// Usual displaced share.
-    usual: f64,
 }
 
 impl Crowding {
@@ -90,8 +90,9 @@ impl Crowding {
             }
             let Some(times) = readings.read(*pu, at) else { return false };
             let share = times.displaced();
-            has_risen |= share > readings.usual + RISE;
-            readings.usual += WEIGHT * (share - readings.usual);
+            let usual = self.usual.entry(*pu).or_default();
+            has_risen |= share > *usual + RISE;
+            *usual += WEIGHT * (share - *usual);
             self.found.push(times);
             true
         });
@@ -110,7 +111,7 @@ impl Readings {
         };
         let files = tasks.iter().map(open).collect::<Option<Vec<_>>>()?;
         let (ran, waited) = sums(&files)?;
-        Some(Self { tasks, files, last: (at, ran, waited), usual: 0.0 })
+        Some(Self { tasks, files, last: (at, ran, waited) })
     }
 
     /// Times since the last reading; `None` after the end of a thread.

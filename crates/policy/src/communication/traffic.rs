@@ -264,20 +264,26 @@ impl WakeUpTraffic {
         !self.has_rates
     }
 
+    /// Gain of tasks by sharing a PU, in seconds a second.
+    pub fn gain(&self, tasks: &[TaskId], costs: &WakeUpCosts) -> f64 {
+        self.pairs_of(tasks).map(|pair| pair.gain_together(costs)).sum()
+    }
+
     /// Share of the time in which tasks on one PU wait for each other: that in which pairs were seen
     /// to run both on two PUs, or more, if several tasks work independently of each other.
     pub fn overlap(&self, tasks: &[TaskId]) -> f64 {
-        let pairs =
-            self.pairs().filter(|(two, _)| [two.0, two.1].iter().all(|it| tasks.contains(it)));
-        let both_run = pairs.map(|(_, pair)| pair.both_run).sum::<f64>();
+        let both_run = self.pairs_of(tasks).map(|pair| pair.both_run).sum::<f64>();
         if tasks.len() <= 2 {
             return both_run;
         }
-        let (busy, none) = tasks.iter().fold((0.0, 1.0), |(sum, none), task| {
-            let busy = self.busy(*task);
-            (sum + busy, none * (1.0 - busy))
-        });
-        both_run.max(busy - (1.0 - none))
+        let busy: f64 = tasks.iter().map(|task| self.busy(*task)).sum();
+        let none_busy: f64 = tasks.iter().map(|task| 1.0 - self.busy(*task)).product();
+        both_run.max(busy - (1.0 - none_busy))
+    }
+
+    fn pairs_of(&self, tasks: &[TaskId]) -> impl Iterator<Item = &Exchange> {
+        let is_of = |(a, b): &Two| tasks.contains(a) && tasks.contains(b);
+        self.pairs().filter(move |(two, _)| is_of(two)).map(|(_, exchange)| exchange)
     }
 
     /// Whether turns of two tasks that share a PU are known on two PUs alone, so that the price of

@@ -149,9 +149,13 @@ impl Auto {
     /// True if a group has to leave its PU, which others crowd.
     fn note_crowded(&mut self, evidence: &Evidence<'_>) -> bool {
         let shared = evidence.reports.shared_pus.as_deref().unwrap_or_default();
-        let on = |pu| self.seats.iter().filter(move |seat| *seat.1 == pu).map(|seat| *seat.0);
-        let overlap = |pu| self.traffic.overlap(&on(pu).collect::<Vec<_>>());
-        self.crowded.note(evidence.at, (evidence.now.machine, shared), overlap)
+        let known = |pu| {
+            let on = self.seats.iter().filter(|seat| *seat.1 == pu).map(|seat| *seat.0);
+            let on: Vec<TaskId> = on.collect();
+            let is_measured = !self.traffic.expects(|task| on.contains(&task));
+            is_measured.then(|| (self.traffic.overlap(&on), self.traffic.gain(&on, &self.costs)))
+        };
+        self.crowded.note(evidence.at, (evidence.now.machine, shared), known)
     }
 
     fn choose(&mut self, evidence: &Evidence<'_>, places: &UsableMachine<'_>) {

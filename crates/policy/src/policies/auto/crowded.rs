@@ -1,14 +1,15 @@
 //! PUs that other programs crowd.
 //!
 //! A task that is bound to a PU waits there while others run, although the kernel could have it run
-//! elsewhere. So groups leave such a PU for a while, each time for longer.
+//! elsewhere. So a group leaves such a PU where it waits longer than it gains by sharing one, for a
+//! while, and each time for longer.
 
 use colocate_evidence::SharedPu;
 use colocate_machine::{Machine, Nanos, PuIdx};
 use std::collections::BTreeMap;
 
-/// Share of the time in which a group waits for others, from which on they crowd its PU. Chosen: a
-/// program that computes takes half of a PU.
+/// Least share of the time in which a group waits for others that crowd its PU. Chosen: a program
+/// that computes takes half of a PU.
 const CROWDED: f64 = 0.2;
 /// Time for which groups leave a PU at first. Chosen: some decisions.
 const FIRST_AWAY: Nanos = Nanos::from_millis(200);
@@ -29,19 +30,21 @@ struct Away {
 }
 
 impl CrowdedPus {
-    /// Takes in the times of groups. `overlap` is the share of the time in which tasks on a PU wait
-    /// for each other. True if a group has to leave its PU.
+    /// Takes in the times of groups. `known` is the share of the time in which tasks on a PU wait
+    /// for each other, and that which they gain by sharing the PU; `None`: not measured yet. True if
+    /// a group has to leave its PU.
     pub fn note(
         &mut self,
         at: Nanos,
         (machine, shared): (&Machine, &[SharedPu]),
-        overlap: impl Fn(PuIdx) -> f64,
+        known: impl Fn(PuIdx) -> Option<(f64, f64)>,
     ) -> bool {
         self.of.retain(|_, away| at < away.until + away.lasts + away.lasts);
         let mut is_left = false;
         for times in shared {
             let Some(pu) = machine.pu_by_os(times.pu) else { continue };
-            if times.displaced() < overlap(pu) + CROWDED || self.has(pu, at) {
+            let Some((overlap, gain)) = known(pu) else { continue };
+            if times.displaced() < overlap + gain.max(CROWDED) || self.has(pu, at) {
                 continue;
             }
             let before = self.of.get(&pu).map(|away| away.lasts);
@@ -70,7 +73,7 @@ mod tests {
     use colocate_machine::PuNr;
 
     /// PU 1 is others' for half of the time, and groups come back after 0.2 s, then after 0.4 s; later it is forgotten. On PU 0 the
-    /// tasks wait for each other, or for nothing.
+    /// tasks wait for each other, and gain more than they wait for others.
     #[test]
     fn groups_leave_for_longer_each_time() {
         let machine = machine("core:2");
@@ -83,12 +86,12 @@ mod tests {
         let mut crowded = CrowdedPus::default();
         let mut left = |ms, shared: &[SharedPu]| {
             let at = Nanos::from_millis(ms);
-            let overlap = |pu| if pu == PuIdx(0) { 0.3 } else { 0.0 };
-            let is_left = crowded.note(at, (&machine, shared), overlap);
+            let known = |pu| Some(if pu == PuIdx(0) { (0.2, 0.3) } else { (0.0, 0.3) });
+            let is_left = crowded.note(at, (&machine, shared), known);
             (is_left, crowded.at(at).collect::<Vec<_>>())
         };
         let (none, one) = ((false, vec![]), (true, vec![PuIdx(1)]));
-        assert_eq!(left(100, &[times(0, 60, 300), times(1, 90, 300)]), none);
+        assert_eq!(left(100, &[times(0, 55, 300), times(1, 75, 300)]), none);
         assert_eq!(left(200, &[times(1, 50, 60)]), one);
         assert_eq!(left(399, &[]), (false, vec![PuIdx(1)]));
         assert_eq!(left(400, &[times(1, 50, 10)]), none);
