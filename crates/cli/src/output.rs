@@ -39,6 +39,11 @@ pub struct TerminalSize {
     pub columns: usize,
 }
 
+/// Terminal on standard error; `None` if that is no terminal.
+pub fn error_terminal() -> Option<Term> {
+    Some(Term::stderr()).filter(Term::is_term)
+}
+
 /// Size of a terminal; `None` if unknown.
 pub fn size(term: &Term) -> Option<TerminalSize> {
     term.size_checked()

@@ -7,7 +7,7 @@ use crate::report::counts::{JobCounts, JobState, WorkloadCounts};
 use crate::report::text::{ipc, memory, mostly};
 use colocate_figures::table::aligned;
 use colocate_machine::{Nanos, printable};
-use console::{Term, truncate_str};
+use console::truncate_str;
 use std::fmt::Write;
 
 /// Least time between two drawings. Chosen: four a second, as fast as one reads.
@@ -30,7 +30,7 @@ type ProgressRow<'a> = (&'a JobCounts, String);
 impl Live {
     /// A table of jobs with these goals; never drawn if `quiet`.
     pub fn new(quiet: bool, goals: Vec<Goal>) -> Self {
-        let draws = !quiet && Term::stderr().is_term() && !console::is_dumb();
+        let draws = !quiet && output::error_terminal().is_some() && !console::is_dumb();
         Self { draws, next: Nanos::ZERO, goals }
     }
 
@@ -39,7 +39,7 @@ impl Live {
         if !self.draws || counts.at < self.next {
             return None;
         }
-        let size = output::size(&Term::stderr())?;
+        let size = output::size(&output::error_terminal()?)?;
         self.next = counts.at + EVERY;
         Some(Frame { text: table(counts, &self.goals, reports, size), size })
     }

@@ -35,12 +35,16 @@ const OFTEN_APART: f64 = 0.9;
 
 /// Time that a wake-up on another PU costs beyond the wait for that PU, in seconds: the waker's
 /// system call takes longer, and the woken task's data are in another cache. Counts until there are
-/// turns on one PU. Measured by turns on a virtual machine with 2 PUs (AMD EPYC, Linux
-/// 6.18), also where the host polls before it halts a PU.
+/// turns on one PU. Chosen: a third of the least that turns showed in all, 6 to 11 µs where the guest
+/// polls before it halts a PU, and 11 µs or more otherwise (a virtual machine with 2 PUs, AMD EPYC,
+/// Linux 6.18).
 const BEYOND_WAIT: f64 = 2e-6;
 /// Least number of turns between two samples for a mean. Chosen: a pair for which less is known has
 /// no wake-ups worth a placement.
 const FEWEST_TURNS: f64 = 8.0;
+/// Least part of a direction's turns between two samples for a mean. Chosen: the few turns that are on
+/// other PUs than most are longer, because something has displaced them.
+const LEAST_PART: f64 = 0.2;
 /// Time after which turns on one PU are forgotten that nothing has shown since. Chosen: a trial of
 /// some quanta costs a hundredth of it.
 const TURNS_LAST: Nanos = Nanos::from_secs(10);
@@ -96,10 +100,14 @@ impl TurnSum {
         Self { count: turns.count as f64, seconds: turns.total.as_secs_f64() }
     }
 
-    /// Mean length since an earlier sample, in seconds; `None` for too few turns.
-    fn mean_since(self, before: Self) -> Option<f64> {
-        let count = self.count - before.count;
-        (count >= FEWEST_TURNS).then(|| (self.seconds - before.seconds) / count)
+    fn since(self, before: Self) -> Self {
+        Self { count: self.count - before.count, seconds: self.seconds - before.seconds }
+    }
+
+    /// Mean length in seconds; `None` for too few of `all` turns.
+    fn mean(self, all: f64) -> Option<f64> {
+        let is_enough = self.count >= FEWEST_TURNS && self.count >= LEAST_PART * all;
+        is_enough.then(|| self.seconds / self.count)
     }
 }
 
@@ -119,8 +127,9 @@ impl TurnLengths {
             self.together = [None; 2];
         }
         for direction in 0..2 {
-            let [apart, together] =
-                [0, 1].map(|place| turns[direction][place].mean_since(before[direction][place]));
+            let passed =
+                [0, 1].map(|place| turns[direction][place].since(before[direction][place]));
+            let [apart, together] = passed.map(|sum| sum.mean(passed[0].count + passed[1].count));
             average(&mut self.apart[direction], apart, weight);
             average(&mut self.together[direction], together, weight);
             if together.is_some() {
@@ -425,6 +434,14 @@ mod tests {
         let together = only(&traffic);
         assert!(together.per_second > 40_000.0, "{together:?}");
         assert_eq!((together.wait, together.both_run), (apart.wait, apart.both_run));
+    }
+
+    /// Ten turns of a hundred are too few for a mean, and seven of seven.
+    #[test]
+    fn a_mean_is_of_many_turns() {
+        let sum = |count| TurnSum { count, seconds: count * 2.0 };
+        let means = [sum(10.0).mean(100.0), sum(7.0).mean(7.0), sum(20.0).mean(100.0)];
+        assert_eq!(means, [None, None, Some(2.0)]);
     }
 
     /// Turns of 20 µs apart and of 5 µs together, one direction only; the other has none together. Without turns on one PU for
