@@ -6,7 +6,7 @@
 //! The jobs of least progress run. `perf-fair` allots only a share of the contexts by progress, and
 //! the rest to jobs that keep the memory traffic even, as [`bas`](bandwidth).
 //! # Terms
-//! See [`progress`].
+//! See [`progress`](super::progress).
 //! - `f`: share of the contexts that `perf-fair` allots by progress.
 //! - `U`: greatest unfairness at which `perf-fair` allots by traffic too. Unfairness is the
 //!   greatest slowdown over the least, by the progress of the jobs in the queue.
@@ -15,7 +15,7 @@
 //! # Algorithm
 //! 1. Take in the last quantum.
 //! 2. If an estimate is due, run one job in a short quantum while all others wait: see
-//!    [`progress`].
+//!    [`progress`](super::progress).
 //! 3. Else `fair` runs the jobs of least progress. `perf-fair` does the same while the unfairness
 //!    is above `U`; else it runs these jobs on `f` of the contexts, and fills the rest by
 //!    [`select::by_traffic`] with the remainder of `OATR`.
