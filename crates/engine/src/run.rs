@@ -288,14 +288,13 @@ impl<'w> Loop<'w> {
         pus: &'a [PuIdx],
         queue: &'a [QueuedJob],
     ) -> RoundFacts<'a> {
-        let last = self.last.as_ref();
         RoundFacts {
             workload: self.workload,
             needs_mixes: self.needs_mixes,
             unplaced: if self.needs_mixes { self.watch.unplaced() } else { &[] },
             seen: &self.seen,
             now: Quantum { number, machine: &self.machine, pus, queue },
-            last: last.map(|(took, did)| QuantumOutcome {
+            last: self.last.as_ref().map(|(took, did)| QuantumOutcome {
                 took: *took,
                 did,
                 throttled: self.is_throttled,
@@ -458,10 +457,8 @@ impl RoundFacts<'_> {
     }
 
     fn labelled(&self, plan: Plan) -> Plan {
-        match self.workload.policy {
-            "" => plan,
-            name => Plan { policy: name.to_owned(), ..plan },
-        }
+        let policy = self.workload.policy;
+        if policy.is_empty() { plan } else { Plan { policy: policy.to_owned(), ..plan } }
     }
 
     fn with_evidence(&self, ask: impl FnOnce(&Evidence<'_>) -> Plan) -> Plan {

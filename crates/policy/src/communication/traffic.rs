@@ -35,9 +35,9 @@ const OFTEN_APART: f64 = 0.9;
 
 /// Time that a wake-up on another PU costs beyond the wait for that PU, in seconds: the waker's
 /// system call takes longer, and the woken task's data are in another cache. Counts until there are
-/// turns on one PU. Chosen: a third of the least that turns showed in all, 6 to 11 µs where the guest
-/// polls before it halts a PU, and 11 µs or more otherwise (a virtual machine with 2 PUs, AMD EPYC,
-/// Linux 6.18).
+/// turns on one PU. Chosen: a third of the least difference that turns of a bare pair showed in all,
+/// 5 to 11 µs where the guest polls before it halts a PU and 9 to 54 µs otherwise (a virtual machine
+/// with 2 PUs, AMD EPYC, Linux 6.18).
 const BEYOND_WAIT: f64 = 2e-6;
 /// Least number of turns between two samples for a mean. Chosen: a pair for which less is known has
 /// no wake-ups worth a placement.
