@@ -13,7 +13,7 @@ pub enum Exemption {
     JustForked,
     /// The process of the thread creates threads faster than they can be followed.
     Storm,
-    /// The creator of the thread's process ended before the process was seen: only the record of its creation tells its job.
+    /// The creator of the thread's process ended before the process was seen: only the record of its creation shows its job.
     Orphan,
     /// A sched_ext scheduler is loaded, under which threads are not pinned to one PU, and no smaller part of the machine has several
     /// PUs.

@@ -17,7 +17,7 @@ const EVERY: Nanos = Nanos::from_millis(25);
 const LEAST: Nanos = Nanos::from_millis(5);
 /// Reading takes at most one part in this many of a PU. Chosen, to stay far below 1 %.
 const SHARE: u64 = 1_000;
-/// Tasks on a PU that are read, at most: few have more, and each needs a descriptor.
+/// Tasks on a PU, at most: each needs a descriptor, and what is not read would count as others'.
 const MOST: usize = 16;
 /// Rise of the displaced share that ends the quantum. Chosen: a program that computes takes half of
 /// a PU.
@@ -53,10 +53,9 @@ impl Crowding {
                 shared.entry(pu).or_default().push(decision.task);
             }
         }
-        shared.retain(|_, tasks| tasks.len() > 1);
+        shared.retain(|_, tasks| (2..=MOST).contains(&tasks.len()));
         let mut before = std::mem::take(&mut self.pus);
-        for (pu, mut tasks) in shared {
-            tasks.truncate(MOST);
+        for (pu, tasks) in shared {
             let same = before.remove(&pu).filter(|readings| readings.tasks == tasks);
             if let Some(readings) = same.or_else(|| Readings::begin(work, tasks, at)) {
                 self.pus.insert(pu, readings);
@@ -134,4 +133,42 @@ fn sums(files: &[RunTime]) -> Option<(Nanos, Nanos)> {
         let (more_ran, more_waited) = file.read_both()?;
         Some((ran + more_ran, waited + more_waited))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use colocate_linux::{Pid, Tid};
+
+    /// Two threads of a pretended `/proc` take turns; then others have the PU for half of 100 ms, then for 36 ms, which is usual by then.
+    #[test]
+    fn others_are_noticed_once() {
+        let proc = tempfile::tempdir().unwrap();
+        let folder = |tid: i32| proc.path().join(format!("7/task/{tid}"));
+        let sums_of = |tid: i32, ran: u64, waited: u64| {
+            let text = format!("{ran}000000 {waited}000000 1\n");
+            std::fs::write(folder(tid).join("schedstat"), text).unwrap();
+        };
+        let files = [7, 8].map(|tid| {
+            std::fs::create_dir_all(folder(tid)).unwrap();
+            sums_of(tid, 0, 0);
+            RunTime::open(proc.path(), Pid(7), Tid(tid)).unwrap()
+        });
+        let last = (Nanos::ZERO, Nanos::ZERO, Nanos::ZERO);
+        let readings = Readings { tasks: Vec::new(), files: files.into(), last };
+        let mut crowding = Crowding::default();
+        crowding.pus.insert(PuNr(3), readings);
+        let mut read = |ms, ran, waited| {
+            sums_of(7, ran, waited);
+            sums_of(8, ran, 0);
+            let has_risen = crowding.read(Nanos::from_millis(ms));
+            let found = std::mem::take(&mut crowding.found);
+            let percent = found.iter().map(|it| (it.displaced() * 100.0).round());
+            (has_risen, percent.collect::<Vec<_>>())
+        };
+        assert_eq!(read(3, 1, 0), (false, vec![]), "too soon");
+        assert_eq!(read(100, 45, 20), (false, vec![10.0]));
+        assert_eq!(read(200, 70, 70), (true, vec![50.0]));
+        assert_eq!(read(300, 102, 120), (false, vec![36.0]));
+    }
 }

@@ -111,7 +111,8 @@ impl Polling {
     ) {
         self.check_own_waits(parts);
         parts.sources.drain_due();
-        if self.crowding.read_if_due(now()) {
+        // A quantum in which other jobs wait keeps its length.
+        if self.crowding.read_if_due(now()) && !parts.pausing.may_stop() {
             parts.work.pending_end = parts.work.pending_end.or(Some(QuantumEnd::Crowded));
         }
         if now() >= self.next_machine_check {

@@ -62,7 +62,7 @@ pub struct Exchange {
 impl Exchange {
     /// Gain of sharing a PU, in seconds a second; negative for a loss. Wake-ups are cheaper on one
     /// PU, but the tasks cannot run at the same time. Until turns have been seen both on one PU and
-    /// on two, the wait tells what a wake-up on one PU saves.
+    /// on two, the wait shows what a wake-up on one PU saves.
     #[must_use]
     pub fn gain_together(&self, costs: &WakeUpCosts) -> f64 {
         // A longer wait is for a busy PU, and does not change by sharing.

@@ -445,7 +445,7 @@ mod tests {
     }
 
     /// Turns of 20 µs apart and of 5 µs together, one direction only; the other has none together. Without turns on one PU for
-    /// longer than they are kept, the wait tells what is saved.
+    /// longer than they are kept, the wait shows what is saved.
     #[test]
     fn turns_tell_what_is_saved() {
         let turns = |count, us: u64| Turns { count, total: Nanos(count * us * 1_000) };
