@@ -1,7 +1,7 @@
 //! Exchange of members between groups until no exchange helps.
 
 /// Most passes over all pairs of groups. Chosen, not measured.
-const PASSES: usize = 100;
+pub(super) const PASSES: usize = 100;
 /// Least fall of the cost that counts. Below, rounding errors could exchange members for ever.
 const WORTH: f64 = 1e-9;
 
