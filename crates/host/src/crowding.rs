@@ -7,7 +7,7 @@ use crate::workload::HostState;
 use colocate_evidence::{SharedPu, TaskId};
 use colocate_linux::run_time::RunTime;
 use colocate_machine::{Nanos, PuNr};
-use colocate_policy::Plan;
+use colocate_policy::{PlaceReason, Plan};
 use std::collections::BTreeMap;
 
 /// Time between two readings. Chosen: two of them are a guard's quantum.
@@ -19,6 +19,8 @@ const LEAST: Nanos = Nanos::from_millis(5);
 const SHARE: u64 = 1_000;
 /// Tasks on a PU, at most: each needs a descriptor, and what is not read would count as others'.
 const MOST: usize = 16;
+/// Shared PUs that are read, at most: together some tenths of a millisecond.
+const MOST_PUS: usize = 16;
 /// Rise of the displaced share that ends the quantum. Chosen: a program that computes takes half of
 /// a PU.
 const RISE: f64 = 0.2;
@@ -33,6 +35,8 @@ pub(crate) struct Crowding {
     usual: BTreeMap<PuNr, f64>,
     next: Nanos,
     found: Vec<SharedPu>,
+    /// Whether tasks share PUs under the present plan. While they do not, their files stay open.
+    is_on: bool,
 }
 
 /// Readings of the tasks on one PU.
@@ -45,18 +49,25 @@ struct Readings {
 }
 
 impl Crowding {
-    /// Takes in which PUs tasks share under the plan of the quantum that begins at `at`.
+    /// Takes in which PUs tasks share because they take turns, under the plan of the quantum that
+    /// begins at `at`.
     pub fn begin(&mut self, work: &HostState, plan: &Plan, at: Nanos) {
         let mut shared: BTreeMap<PuNr, Vec<TaskId>> = BTreeMap::new();
         for decision in &plan.decisions {
-            if let Some(pu) = decision.place.pu() {
+            let takes_turns = matches!(decision.why, PlaceReason::TakesTurns { .. });
+            if let Some(pu) = decision.place.pu().filter(|_| takes_turns) {
                 shared.entry(pu).or_default().push(decision.task);
             }
         }
         shared.retain(|_, tasks| (2..=MOST).contains(&tasks.len()));
+        let was_on = std::mem::replace(&mut self.is_on, !shared.is_empty());
+        if !self.is_on {
+            return;
+        }
         let mut before = std::mem::take(&mut self.pus);
-        for (pu, tasks) in shared {
+        for (pu, tasks) in shared.into_iter().take(MOST_PUS) {
             let same = before.remove(&pu).filter(|readings| readings.tasks == tasks);
+            let same = if was_on { same } else { same.and_then(|it| it.again(at)) };
             if let Some(readings) = same.or_else(|| Readings::begin(work, tasks, at)) {
                 self.pus.insert(pu, readings);
             }
@@ -65,7 +76,7 @@ impl Crowding {
 
     /// Time of the next reading; `None` if no PU is shared.
     pub fn due(&self) -> Option<Nanos> {
-        (!self.pus.is_empty()).then_some(self.next)
+        (self.is_on && !self.pus.is_empty()).then_some(self.next)
     }
 
     /// Reads if it is time to; true if others crowd a PU more than usual.
@@ -76,7 +87,9 @@ impl Crowding {
     /// Times of the tasks on shared PUs since the last call, with those of the last part of the
     /// quantum that ends at `at`.
     pub fn take(&mut self, at: Nanos) -> Vec<SharedPu> {
-        self.read(at);
+        if self.is_on {
+            self.read(at);
+        }
         std::mem::take(&mut self.found)
     }
 
@@ -111,6 +124,13 @@ impl Readings {
         let files = tasks.iter().map(open).collect::<Option<Vec<_>>>()?;
         let (ran, waited) = sums(&files)?;
         Some(Self { tasks, files, last: (at, ran, waited) })
+    }
+
+    /// With a new first reading; `None` after the end of a thread.
+    fn again(mut self, at: Nanos) -> Option<Self> {
+        let (ran, waited) = sums(&self.files)?;
+        self.last = (at, ran, waited);
+        Some(self)
     }
 
     /// Times since the last reading; `None` after the end of a thread.

@@ -481,8 +481,7 @@ impl LinuxHost {
     fn observation(&mut self, mut end: QuantumEnd, is_short: bool) -> Observation {
         let Self { parts, runs, .. } = self;
         parts.sources.begin();
-        let is_last = end == QuantumEnd::AllJobsEnded;
-        if parts.pausing.may_stop() || is_short && !is_last {
+        if parts.pausing.may_stop() || is_short && end != QuantumEnd::AllJobsEnded {
             self.polling.read_runnable_tasks(parts);
         } else {
             self.polling.read_all_tasks(parts);
@@ -493,7 +492,8 @@ impl LinuxHost {
         // The ends are in this observation, so the next quantum need not end for them.
         if work.pending_end == Some(QuantumEnd::JobEnded) {
             work.pending_end = None;
-            end = if end == QuantumEnd::Elapsed { QuantumEnd::JobEnded } else { end };
+            let is_minor = matches!(end, QuantumEnd::Elapsed | QuantumEnd::Crowded);
+            end = if is_minor { QuantumEnd::JobEnded } else { end };
         }
         if end == QuantumEnd::AllJobsEnded {
             sources.mixes.stop();

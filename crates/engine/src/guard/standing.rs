@@ -162,6 +162,15 @@ impl StandingGuard {
         self.standing.has_event |= evidence.has_event || is_due;
     }
 
+    /// In a quantum of the kernel: the policy learns that others crowd a PU, which is no longer
+    /// reported when the policy next decides.
+    fn learn_crowded(&mut self, evidence: &Evidence<'_>) {
+        let shared = evidence.reports.shared_pus.as_deref().unwrap_or_default();
+        if evidence.has_event && !shared.is_empty() {
+            self.inner.decide(&Evidence { is_control: true, ..*evidence });
+        }
+    }
+
     /// Whether the policy's next quantum is a short one.
     fn is_short(&self) -> bool {
         let is_clear = self.evaluation.trial.is_trying() && self.evaluation.comparison.is_clear();
@@ -239,6 +248,9 @@ impl Policy for StandingGuard {
         self.note_event(evidence);
         let next_owner = self.evaluation.next_owner(1, self.next_length());
         let plan = (next_owner == Owner::Policy).then(|| self.policy_plan(evidence));
+        if plan.is_none() {
+            self.learn_crowded(evidence);
+        }
         // A plan without any placement leaves all to the kernel, so the quantum is the kernel's.
         let owner = match &plan {
             Some(plan) if places(plan) => Owner::Policy,

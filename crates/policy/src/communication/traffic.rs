@@ -116,24 +116,24 @@ impl TurnSum {
 struct TurnLengths {
     apart: [Option<f64>; 2],
     together: [Option<f64>; 2],
-    /// Last sample with turns on one PU.
-    together_at: Nanos,
+    /// By direction: last sample with turns on one PU.
+    together_at: [Nanos; 2],
 }
 
 impl TurnLengths {
     /// Takes in the turns between two samples with the weight of a mean.
     fn note(&mut self, at: Nanos, turns: &TurnSums, before: &TurnSums, weight: f64) {
-        if at.saturating_sub(self.together_at) > TURNS_LAST {
-            self.together = [None; 2];
-        }
         for direction in 0..2 {
+            if at.saturating_sub(self.together_at[direction]) > TURNS_LAST {
+                self.together[direction] = None;
+            }
             let passed =
                 [0, 1].map(|place| turns[direction][place].since(before[direction][place]));
             let [apart, together] = passed.map(|sum| sum.mean(passed[0].count + passed[1].count));
             average(&mut self.apart[direction], apart, weight);
             average(&mut self.together[direction], together, weight);
             if together.is_some() {
-                self.together_at = at;
+                self.together_at[direction] = at;
             }
         }
     }
@@ -297,8 +297,8 @@ impl WakeUpTraffic {
 
     /// Whether turns of two tasks that share a PU are known on two PUs alone, so that the price of
     /// their wake-ups is an expectation.
-    pub fn expects(&self, shares: impl Fn(TaskId) -> bool) -> bool {
-        let shared = self.pairs.iter().filter(|pair| shares(pair.two.0) && shares(pair.two.1));
+    pub fn expects(&self, share: impl Fn(Two) -> bool) -> bool {
+        let shared = self.pairs.iter().filter(|pair| share(pair.two));
         shared.map(|pair| pair.lengths).any(|it| it.are_known_apart() && it.saved().is_none())
     }
 

@@ -103,6 +103,8 @@ struct Auto {
     /// Reasons of tasks in groups and teams.
     reasons: BTreeMap<TaskId, PlaceReason>,
     gain: f64,
+    /// The price of wake-ups of some tasks in groups is an expectation.
+    expects: bool,
     /// PUs that groups leave to others.
     crowded: CrowdedPus,
     /// Parts of tasks in teams.
@@ -119,8 +121,7 @@ impl Policy for Auto {
     }
 
     fn period(&self) -> Option<Nanos> {
-        let expects = || self.traffic.expects(|task| self.seats.contains_key(&task));
-        Some(if self.traffic.is_new() || expects() { FIRST } else { PERIOD })
+        Some(if self.traffic.is_new() || self.expects { FIRST } else { PERIOD })
     }
 
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
@@ -134,6 +135,9 @@ impl Policy for Auto {
         // A lost or crowded PU cannot wait for the next rates.
         if is_news || is_crowded || self.seats.values().any(|pu| !places.pus.contains(pu)) {
             self.choose(evidence, &places);
+            let seats = &self.seats;
+            let share = |(a, b)| seats.get(&a).is_some_and(|pu| seats.get(&b) == Some(pu));
+            self.expects = self.traffic.expects(share);
         }
         if self.shares_cores {
             self.pair(evidence, &places);
@@ -150,17 +154,18 @@ impl Auto {
     fn note_crowded(&mut self, evidence: &Evidence<'_>) -> bool {
         let shared = evidence.reports.shared_pus.as_deref().unwrap_or_default();
         let known = |pu| {
+            let pu = evidence.now.machine.pu_by_os(pu)?;
             let on = self.seats.iter().filter(|seat| *seat.1 == pu).map(|seat| *seat.0);
             let on: Vec<TaskId> = on.collect();
-            let is_measured = !self.traffic.expects(|task| on.contains(&task));
+            let is_measured = !self.traffic.expects(|(a, b)| on.contains(&a) && on.contains(&b));
             is_measured.then(|| (self.traffic.overlap(&on), self.traffic.gain(&on, &self.costs)))
         };
-        self.crowded.note(evidence.at, (evidence.now.machine, shared), known)
+        self.crowded.note(evidence.at, shared, known)
     }
 
     fn choose(&mut self, evidence: &Evidence<'_>, places: &UsableMachine<'_>) {
         let mut free = places.pus.clone();
-        free.retain(|pu| !self.crowded.has(*pu, evidence.at));
+        free.retain(|pu| !self.crowded.has(evidence.number(*pu), evidence.at));
         let free = UsableMachine::new(places.machine, &free);
         let mut groups = groups(&self.traffic, &self.costs);
         groups.retain(|_| !free.pus.is_empty());
@@ -216,7 +221,10 @@ impl Auto {
         let machine = places.machine;
         let taken: BTreeSet<_> = self.seats.values().map(|pu| machine.core_of(*pu)).collect();
         let mut free = places.pus.clone();
-        free.retain(|pu| !taken.contains(&machine.core_of(*pu)));
+        free.retain(|pu| {
+            let is_crowded = self.crowded.has(evidence.number(*pu), evidence.at);
+            !is_crowded && !taken.contains(&machine.core_of(*pu))
+        });
         let tasks = evidence.tasks();
         let talk = communicating(&self.traffic, &self.costs);
         let busy: Vec<&Task> =
@@ -257,7 +265,7 @@ impl Auto {
         let turns = (!self.seats.is_empty())
             .then(|| format!("expected to gain {:.2} s a second", self.gain));
         let crowded = self.crowded.at(evidence.at);
-        let crowded = crowded.map(|pu| format!("{} is left to others", evidence.number(pu)));
+        let crowded = crowded.map(|pu| format!("{pu} is left to others"));
         let both = turns.into_iter().chain(self.pairs.predicted.clone()).chain(crowded);
         let both: Vec<String> = both.collect();
         let predicted = (!both.is_empty()).then(|| both.join("; "));
@@ -390,6 +398,24 @@ mod tests {
         assert_eq!(decided(120, Some(1)), (vec![], left.to_owned()));
         assert_eq!(decided(290, None).0, [0; 0]);
         assert_eq!(decided(330, None).0, [0; 2]);
+    }
+
+    /// Both PUs are crowded, then the second one is gone.
+    #[test]
+    fn a_crowded_pu_may_go() {
+        let mut auto = auto(false);
+        let mut decided = |machine, ms, crowded: Option<u32>| {
+            let (busy, wake_ups) = (&[0.5; 2], Some(ms * 10));
+            let seen = Seen { machine, ms, busy, wake_ups, mixes: "" };
+            let plan = seen.plan_beside(&mut auto, crowded.map(PuNr));
+            plan.decisions.iter().filter_map(|it| Some(it.place.pu()?.0)).collect::<Vec<u32>>()
+        };
+        decided("core:2", 0, None);
+        decided("core:2", 100, None);
+        assert_eq!(decided("core:2", 110, Some(0)), [1; 2]);
+        assert_eq!(decided("core:2", 120, Some(1)), [0; 0]);
+        assert_eq!(decided("core:1", 180, None), [0; 0]);
+        assert_eq!(decided("core:1", 330, None), [0; 2]);
     }
 
     /// Wake-ups are counted from the third time on, which are no rate until the fourth; it is asked sooner until then.

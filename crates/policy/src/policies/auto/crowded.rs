@@ -5,12 +5,14 @@
 //! while, and each time for longer.
 
 use colocate_evidence::SharedPu;
-use colocate_machine::{Machine, Nanos, PuIdx};
+use colocate_machine::{Nanos, PuNr};
 use std::collections::BTreeMap;
 
 /// Least share of the time in which a group waits for others that crowd its PU. Chosen: a program
 /// that computes takes half of a PU.
 const CROWDED: f64 = 0.2;
+/// Least time of which something has to be known. Chosen: others' slices last some milliseconds.
+const LEAST: Nanos = Nanos::from_millis(20);
 /// Time for which groups leave a PU at first. Chosen: some decisions.
 const FIRST_AWAY: Nanos = Nanos::from_millis(200);
 /// Longest such time. Chosen: to try again costs less than a hundredth of it.
@@ -19,7 +21,8 @@ const LONGEST_AWAY: Nanos = Nanos::from_secs(5);
 /// Crowded PUs.
 #[derive(Debug, Default)]
 pub(super) struct CrowdedPus {
-    of: BTreeMap<PuIdx, Away>,
+    // Kernel numbers stay valid when the machine changes; indexes do not.
+    of: BTreeMap<PuNr, Away>,
 }
 
 /// Time for which groups leave a PU.
@@ -36,15 +39,19 @@ impl CrowdedPus {
     pub fn note(
         &mut self,
         at: Nanos,
-        (machine, shared): (&Machine, &[SharedPu]),
-        known: impl Fn(PuIdx) -> Option<(f64, f64)>,
+        shared: &[SharedPu],
+        known: impl Fn(PuNr) -> Option<(f64, f64)>,
     ) -> bool {
         self.of.retain(|_, away| at < away.until + away.lasts + away.lasts);
         let mut is_left = false;
-        for times in shared {
-            let Some(pu) = machine.pu_by_os(times.pu) else { continue };
+        for times in by_pu(shared).into_values() {
+            let pu = times.pu;
+            let displaced = times.displaced();
+            if times.over < LEAST || displaced < CROWDED || self.has(pu, at) {
+                continue;
+            }
             let Some((overlap, gain)) = known(pu) else { continue };
-            if times.displaced() < overlap + gain.max(CROWDED) || self.has(pu, at) {
+            if displaced < overlap + gain.max(CROWDED) {
                 continue;
             }
             let before = self.of.get(&pu).map(|away| away.lasts);
@@ -56,27 +63,38 @@ impl CrowdedPus {
     }
 
     /// Whether groups leave a PU at present.
-    pub fn has(&self, pu: PuIdx, at: Nanos) -> bool {
+    pub fn has(&self, pu: PuNr, at: Nanos) -> bool {
         self.of.get(&pu).is_some_and(|away| at < away.until)
     }
 
     /// PUs that groups leave at present.
-    pub fn at(&self, at: Nanos) -> impl Iterator<Item = PuIdx> {
+    pub fn at(&self, at: Nanos) -> impl Iterator<Item = PuNr> {
         self.of.keys().copied().filter(move |pu| self.has(*pu, at))
     }
+}
+
+/// Times of each PU, all readings together.
+fn by_pu(shared: &[SharedPu]) -> BTreeMap<PuNr, SharedPu> {
+    let mut all: BTreeMap<PuNr, SharedPu> = BTreeMap::new();
+    for times in shared {
+        let add = |sums: &mut SharedPu| {
+            sums.over += times.over;
+            sums.ran += times.ran;
+            sums.waited += times.waited;
+        };
+        all.entry(times.pu).and_modify(add).or_insert(*times);
+    }
+    all
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::machine;
-    use colocate_machine::PuNr;
 
     /// PU 1 is others' for half of the time, and groups come back after 0.2 s, then after 0.4 s; later it is forgotten. On PU 0 the
     /// tasks wait for each other, and gain more than they wait for others.
     #[test]
     fn groups_leave_for_longer_each_time() {
-        let machine = machine("core:2");
         let times = |pu, ran, waited| SharedPu {
             pu: PuNr(pu),
             over: Nanos::from_millis(100),
@@ -86,15 +104,19 @@ mod tests {
         let mut crowded = CrowdedPus::default();
         let mut left = |ms, shared: &[SharedPu]| {
             let at = Nanos::from_millis(ms);
-            let known = |pu| Some(if pu == PuIdx(0) { (0.2, 0.3) } else { (0.0, 0.3) });
-            let is_left = crowded.note(at, (&machine, shared), known);
+            let known = |pu| Some(if pu == PuNr(0) { (0.2, 0.3) } else { (0.0, 0.3) });
+            let is_left = crowded.note(at, shared, known);
             (is_left, crowded.at(at).collect::<Vec<_>>())
         };
-        let (none, one) = ((false, vec![]), (true, vec![PuIdx(1)]));
+        let (none, one) = ((false, vec![]), (true, vec![PuNr(1)]));
         assert_eq!(left(100, &[times(0, 55, 300), times(1, 75, 300)]), none);
         assert_eq!(left(200, &[times(1, 50, 60)]), one);
-        assert_eq!(left(399, &[]), (false, vec![PuIdx(1)]));
+        assert_eq!(left(399, &[]), (false, vec![PuNr(1)]));
         assert_eq!(left(400, &[times(1, 50, 10)]), none);
+        // Of two readings the first was others', and both together were not.
+        let both =
+            [SharedPu { over: Nanos::from_millis(20), ..times(1, 0, 20) }, times(1, 100, 20)];
+        assert_eq!(left(400, &both), none);
         assert_eq!(left(500, &[times(1, 50, 60)]), one, "until 900");
         assert_eq!(left(900, &[]), none);
         assert_eq!(left(1_700, &[times(1, 50, 60)]), one, "until 1,900");
