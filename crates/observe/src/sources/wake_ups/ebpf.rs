@@ -78,10 +78,13 @@ impl EbpfWakeUps {
             }
             None => {}
         }
-        Ok(match self.length {
-            Some(length) => self.last.iter().map(|pair| pair.scaled(passed, length)).collect(),
-            None => std::mem::take(&mut self.last),
-        })
+        let Some(length) = self.length else { return Ok(std::mem::take(&mut self.last)) };
+        let scaled = self.last.iter().map(|pair| pair.scaled(passed, length)).collect();
+        self.last.iter_mut().filter_map(|pair| pair.ran.as_mut()).for_each(|ran| {
+            // Turns are counted as seen, so once.
+            (ran.apart, ran.together) = (Turns::default(), Turns::default());
+        });
+        Ok(scaled)
     }
 
     /// Unwatched processes that have woken watched threads, with the number of wake-ups.
@@ -122,16 +125,14 @@ fn turns(of: colocate_ebpf::Turns) -> Turns {
 }
 
 impl WakeUpPair {
-    /// Extrapolation to `passed` of a count over `length`.
+    /// Extrapolation to `passed` of a count over `length`; turns are as counted.
     fn scaled(&self, passed: Nanos, length: Nanos) -> Self {
         let scaled = |sum| scale(sum, passed, length);
-        let turns = |of: Turns| Turns { count: scaled(of.count), total: Nanos(scaled(of.total.0)) };
         let ran = self.ran.map(|ran| WokenRuns {
             same_pu: scaled(ran.same_pu),
             waited: Nanos(scaled(ran.waited.0)),
             both_ran: Nanos(scaled(ran.both_ran.0)),
-            apart: turns(ran.apart),
-            together: turns(ran.together),
+            ..ran
         });
         Self { count: scaled(self.count), ran, ..*self }
     }
