@@ -5,7 +5,7 @@ use crate::pausing::Pausing;
 use crate::workload::HostState;
 use colocate_engine::Request;
 use colocate_evidence::{
-    Grant, JobIdx, Provider, Refusal, SeenTask, Source, SourceReports, TaskId,
+    Grant, JobIdx, Provider, QuantumEnd, Refusal, SeenTask, Source, SourceReports, TaskId,
 };
 use colocate_linux::Pid;
 use colocate_linux::clock::now;
@@ -211,7 +211,7 @@ impl Sources {
         })
     }
 
-    /// Counts wake-ups, now or, for programs that are launched, once these have settled.
+    /// Counts wake-ups, now or, for programs that are launched, before these have settled.
     fn count_wake_ups(&mut self, followed: &FollowedTasks) -> Result<Provider, Refusal> {
         if let Some(counts) = &self.wake_ups {
             return Ok(counts.provider());
@@ -225,17 +225,22 @@ impl Sources {
         self.begin_wake_ups(followed)
     }
 
-    /// Begins to count wake-ups if that is due and the programs have settled since the launch.
+    /// Begins to count wake-ups if that is due: half a settle time after the launch, so that rates are
+    /// known once programs have settled, and short programs cost nothing. A quantum without other
+    /// jobs that wait ends, so that rates count from now.
     pub fn begin_wake_ups_if_due(
         &mut self,
         work: &mut HostState,
         pausing: &Pausing,
         settle: Nanos,
     ) {
-        if !self.wake_ups_are_due || work.clock() < settle {
+        if !self.wake_ups_are_due || work.clock() < Nanos(settle.0 / 2) {
             return;
         }
         let answer = self.begin_wake_ups(&followed(work, pausing));
+        if answer.is_ok() && !pausing.may_stop() {
+            work.pending_end = work.pending_end.or(Some(QuantumEnd::Elapsed));
+        }
         work.notes.extend(Grant { source: Source::WakeUps, answer }.lines());
     }
 

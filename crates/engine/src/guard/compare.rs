@@ -77,8 +77,8 @@ pub struct Comparison {
     controls: UsageSample,
     all: Bets,
     each: BTreeMap<JobIdx, Bets>,
-    /// Comparisons since the last verdict that show no more than chance can, or contradict earlier ones.
-    unclear: u32,
+    /// Differences since the last verdict: their number, and their sum, each cut off at [`MOST`].
+    late: (u32, f64),
     compared: Compared,
 }
 
@@ -92,7 +92,7 @@ impl Comparison {
             controls: UsageSample::default(),
             all: Bets::default(),
             each: BTreeMap::new(),
-            unclear: 0,
+            late: (0, 0.0),
             compared: Compared::default(),
         }
     }
@@ -141,8 +141,10 @@ impl Comparison {
             self.all.take(x, 0.0);
             self.compared.take(x);
         }
-        let is_clear = |x: f64| x.abs() > MOST && x * self.all.sum > 0.0;
-        self.unclear += u32::from(!differences.all.is_some_and(is_clear));
+        let (count, sum) = self.late;
+        // Without progress on either side nothing is shown.
+        let shown = differences.all.unwrap_or(0.0).clamp(-MOST, MOST);
+        self.late = (count + 1, sum + shown);
     }
 
     /// The verdict that the bets have led to, if any. `names` are the words for a job.
@@ -154,9 +156,11 @@ impl Comparison {
         Some(Finding { verdict, basis })
     }
 
-    /// Whether all comparisons since the last verdict, if any, show more than can be chance, in the same direction.
-    pub const fn is_clear(&self) -> bool {
-        self.unclear == 0
+    /// Whether the comparisons since the last verdict, if any, show so much on average that short quanta show it too. One that
+    /// contradicts the others does not change that for long.
+    pub fn is_clear(&self) -> bool {
+        let (count, sum) = self.late;
+        sum.abs() >= f64::from(count) * MOST / 2.0
     }
 
     /// Rounds that a policy gets in a row: as many as the bet on "better" has multiplied its stake. A policy without a gain gets
@@ -170,7 +174,7 @@ impl Comparison {
     pub fn restart(&mut self) {
         self.all = Bets::default();
         self.each.clear();
-        self.unclear = 0;
+        self.late = (0, 0.0);
         self.take_pair();
     }
 
@@ -242,11 +246,13 @@ mod tests {
         assert_eq!(after(60, 0.0, [0.05, -0.05]), Some(Verdict::Slows("job 1".into())));
     }
 
+    /// Cut off at a quarter, their means are 1/4, 1/4, 1/12, 1/8 and 1/10.
     #[test]
     fn clear_differences() {
         let mut comparison = Comparison::new(0.05);
         assert!(comparison.is_clear());
-        for (all, is_clear) in [(0.5, true), (0.9, true), (-0.5, false), (0.5, false)] {
+        for (all, is_clear) in [(0.5, true), (0.9, true), (-0.5, false), (0.5, true), (0.0, false)]
+        {
             comparison.take(&Differences { all: Some(all), each: Vec::new() });
             assert_eq!(comparison.is_clear(), is_clear, "{all}");
         }

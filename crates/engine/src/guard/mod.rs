@@ -40,8 +40,8 @@
 //!    control quanta: two bets, that `x` is on average below and above 0. The one that wins ends the stage.
 //! 3. Before a quantum of the kernel that follows one of the policy, threads are put where they last were under the kernel.
 //! 4. Keeping: as trying, with fewer control quanta. A bet that is won for "worse" ends it.
-//!    Where plans stand, quanta while trying are short ones, a fifth, as long as each comparison shows more than [`bet::MOST`] in the
-//!    same direction.
+//!    Where plans stand, quanta while trying are short ones, a fifth, as long as comparisons show at least half of
+//!    [`bet::MOST`] on average.
 //! 5. Paused: control quanta only. For 50 quanta, twice as many each time; also when the budget is so far
 //!    overdrawn that it takes that long until the next try. Then trying again: programs change.
 //! # Properties
