@@ -248,9 +248,9 @@ fn parse(option: &str) -> anyhow::Result<(&Path, Option<u32>, u32)> {
 fn read_profile(path: &Path, live: bool) -> anyhow::Result<Profile> {
     let text = input::text_or_reason(path, input::limit(Profile::MAX_BYTES))?;
     let profile = Profile::from_json(&text)?;
+    let path = Path::new(&profile.program.path);
     // On another machine, the program of this name may be another build.
-    let found = colocate_observe::identity::of_file(Path::new(&profile.program.path));
-    if let (true, Ok(found)) = (live, found) {
+    if live && let Ok(found) = colocate_observe::identity::of_file(path) {
         profile.matches(&found)?;
     }
     Ok(profile)

@@ -236,7 +236,8 @@ fn policy(
             path.display()
         );
     }
-    notes.say(other_programs(&plan, commands).map(|line| format!("{}: {line}", path.display())));
+    let lines = [other_programs(&plan, commands), unplanned(&plan, commands)];
+    notes.say(lines.into_iter().flatten().map(|line| format!("{}: {line}", path.display())));
     Ok((Box::new(FixedPlan(plan)), String::new()))
 }
 
@@ -260,6 +261,15 @@ fn other_programs(plan: &Plan, commands: &[Command]) -> Option<String> {
         printable(&found.join(" ::: ")),
         printable(&planned.join(" ::: "))
     ))
+}
+
+/// A line on the programs that a plan leaves to the kernel, since it has no place for them.
+fn unplanned(plan: &Plan, commands: &[Command]) -> Option<String> {
+    let is_planned = |job: u32| plan.decisions.iter().any(|it| it.task.job == JobIdx(job));
+    let without = (0..).zip(commands).filter(|(job, _)| !is_planned(*job));
+    let names: Vec<String> = without.map(|(_, command)| command.name()).collect();
+    let is_left = plan.default_placement == DefaultPlacement::LeaveToKernel && !names.is_empty();
+    is_left.then(|| format!("no place for {}: left to the kernel", printable(&names.join(", "))))
 }
 
 /// Whether the command or its file has this name: a link to the file may have another name.
@@ -436,7 +446,7 @@ const MOST_PLANS: usize = 1_000;
 /// Whether a round's plan belongs in the report: its places differ from those of the last two
 /// plans, as a guard alternates between two.
 fn is_new(round: &Round<'_>, plans: &[IssuedPlan]) -> bool {
-    let is_event = round.cause != Some(PlanCause::Elapsed);
+    let is_event = !matches!(round.cause, Some(PlanCause::Elapsed | PlanCause::Crowded));
     let mut last = plans.iter().rev().take(2);
     is_event
         || plans.len() < MOST_PLANS && last.all(|last| places(&last.plan) != places(round.plan))

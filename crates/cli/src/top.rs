@@ -121,9 +121,9 @@ fn follow<W>(
     for number in 1.. {
         let is_last = loop {
             sleep_until(begun + pace.due(), stop)?;
-            let at = now().saturating_sub(begun);
             let is_over = poll(watched) || stop.load(Ordering::Relaxed);
-            if pace.made(at) || is_over {
+            // After the poll, so that polls that have become due during a slow one are left out.
+            if pace.made(now().saturating_sub(begun)) || is_over {
                 break is_over;
             }
         };

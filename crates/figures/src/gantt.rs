@@ -159,7 +159,7 @@ const PARALLEL: u32 = 1;
 
 /// For each named job, the phases with most of a pixel's time; empty if no phases are known.
 fn phase_rows(run: &GanttInput<'_>) -> Vec<Vec<TaskBar>> {
-    if run.phases.is_empty() {
+    if run.phases.iter().all(|phase| phase.phase == JobPhase::Asleep) {
         return Vec::new();
     }
     let mut by_job: Vec<Vec<TaskSpan>> = vec![Vec::new(); run.jobs.len().min(MOST_NAMED)];

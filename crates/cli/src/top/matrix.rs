@@ -333,7 +333,7 @@ fn picture(line: &MatrixRecord) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "{:.2} s: {} of {} pairs of threads communicate, at most {most:.4} s a second",
+        "{:.2} s: {} of {} pairs of threads communicate; ██ costs {most:.4} s a second",
         line.at_ns.as_secs_f64(),
         line.pairs.len(),
         line.threads.len() * line.threads.len().saturating_sub(1) / 2,
@@ -387,7 +387,7 @@ mod tests {
         let rows: Vec<String> = picture(&line).lines().map(str::to_owned).collect();
         assert_eq!(
             rows[0],
-            "1.50 s: 2 of 6 pairs of threads communicate, at most 0.5000 s a second"
+            "1.50 s: 2 of 6 pairs of threads communicate; ██ costs 0.5000 s a second"
         );
         let cells: Vec<&str> = rows[1..].iter().map(|row| row.split_once('|').unwrap().1).collect();
         assert_eq!(cells, ["  ██    |", "██  ··  |", "  ··    |", "        |"]);

@@ -116,6 +116,9 @@ impl Shown {
     fn body(&self, table: &TopTable<'_>, most: usize) -> String {
         let mut text: String =
             table.rows.iter().take(most).map(|line| self.line(table, line)).collect();
+        if table.rows.is_empty() {
+            text.push_str("no process to show\n");
+        }
         if table.rows.len() > most {
             let _ = writeln!(text, "and {} more", table.rows.len() - most);
         }

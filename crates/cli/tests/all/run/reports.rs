@@ -43,6 +43,16 @@ fn a_plan_is_followed() {
          makes one\n"
     );
     assert!(text(&output.stderr).starts_with(&expected), "{}", text(&output.stderr));
+    let mut kernels: Value =
+        serde_json::from_str(&std::fs::read_to_string(&plan).unwrap()).unwrap();
+    kernels["default_placement"] = serde_json::json!({"rule": "leave-to-kernel"});
+    let partial = scratch.path("partial.json");
+    std::fs::write(&partial, kernels.to_string()).unwrap();
+    let output =
+        run(&scratch, &["--plan", partial.to_str().unwrap()], &["sleep", "0", ":::", "true"]);
+    let expected =
+        format!("colocate: {}: no place for true: left to the kernel\n", partial.display());
+    assert_eq!(text(&output.stderr), expected);
     let output = run(&scratch, &["--policy", "compact", "--seed", "3"], &["true"]);
     let refused = "colocate: --seed: expected compact with no setting, found \"seed=3\"\n";
     assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(2), refused));
