@@ -153,6 +153,9 @@ impl Auto {
     /// True if a group has to leave its PU, which others crowd.
     fn note_crowded(&mut self, evidence: &Evidence<'_>) -> bool {
         let shared = evidence.reports.shared_pus.as_deref().unwrap_or_default();
+        let with_groups: BTreeSet<PuIdx> = self.seats.values().copied().collect();
+        let free = evidence.now.pus.iter().filter(|pu| !with_groups.contains(pu));
+        let free: Vec<_> = free.map(|pu| evidence.number(*pu)).collect();
         let known = |pu| {
             let pu = evidence.now.machine.pu_by_os(pu)?;
             let on = self.seats.iter().filter(|seat| *seat.1 == pu).map(|seat| *seat.0);
@@ -160,7 +163,7 @@ impl Auto {
             let is_measured = !self.traffic.expects(|(a, b)| on.contains(&a) && on.contains(&b));
             is_measured.then(|| (self.traffic.overlap(&on), self.traffic.gain(&on, &self.costs)))
         };
-        self.crowded.note(evidence.at, shared, known)
+        self.crowded.note(evidence.at, shared, &free, known)
     }
 
     fn choose(&mut self, evidence: &Evidence<'_>, places: &UsableMachine<'_>) {

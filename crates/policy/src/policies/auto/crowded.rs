@@ -1,8 +1,9 @@
 //! PUs that other programs crowd.
 //!
 //! A task that is bound to a PU waits there while others run, although the kernel could have it run
-//! elsewhere. So a group leaves such a PU where it waits longer than it gains by sharing one, for a
-//! while, and each time for longer.
+//! elsewhere. So a group leaves such a PU for another one, if that has no group and is not crowded;
+//! if there is none, it is left to the kernel where it waits longer than it gains by sharing a PU.
+//! It leaves for a while, and each time for longer.
 
 use colocate_evidence::SharedPu;
 use colocate_machine::{Nanos, PuNr};
@@ -34,12 +35,13 @@ struct Away {
 
 impl CrowdedPus {
     /// Takes in the times of groups. `known` is the share of the time in which tasks on a PU wait
-    /// for each other, and that which they gain by sharing the PU; `None`: not measured yet. True if
-    /// a group has to leave its PU.
+    /// for each other, and that which they gain by sharing the PU; `None`: not measured yet. `free`
+    /// are the usable PUs without a group. True if a group has to leave its PU.
     pub fn note(
         &mut self,
         at: Nanos,
         shared: &[SharedPu],
+        free: &[PuNr],
         known: impl Fn(PuNr) -> Option<(f64, f64)>,
     ) -> bool {
         self.of.retain(|_, away| at < away.until + away.lasts + away.lasts);
@@ -51,7 +53,8 @@ impl CrowdedPus {
                 continue;
             }
             let Some((overlap, gain)) = known(pu) else { continue };
-            if displaced < overlap + gain.max(CROWDED) {
+            let loses = if free.iter().all(|pu| self.has(*pu, at)) { gain } else { 0.0 };
+            if displaced < overlap + loses.max(CROWDED) {
                 continue;
             }
             let before = self.of.get(&pu).map(|away| away.lasts);
@@ -105,7 +108,7 @@ mod tests {
         let mut left = |ms, shared: &[SharedPu]| {
             let at = Nanos::from_millis(ms);
             let known = |pu| Some(if pu == PuNr(0) { (0.2, 0.3) } else { (0.0, 0.3) });
-            let is_left = crowded.note(at, shared, known);
+            let is_left = crowded.note(at, shared, &[], known);
             (is_left, crowded.at(at).collect::<Vec<_>>())
         };
         let (none, one) = ((false, vec![]), (true, vec![PuNr(1)]));
@@ -121,5 +124,19 @@ mod tests {
         assert_eq!(left(900, &[]), none);
         assert_eq!(left(1_700, &[times(1, 50, 60)]), one, "until 1,900");
         assert_eq!(left(1_900, &[]), none);
+    }
+
+    /// The tasks gain 0.8 by sharing a PU, and others have theirs for half of the time: another PU
+    /// without a group is as good, until it is crowded too.
+    #[test]
+    fn another_pu_is_as_good() {
+        let mut crowded = CrowdedPus::default();
+        let mut left = |ms, pu, free| {
+            let [over, ran, waited] = [50, 25, 25].map(Nanos::from_millis);
+            let times = SharedPu { pu: PuNr(pu), over, ran, waited };
+            crowded.note(Nanos::from_millis(ms), &[times], &[PuNr(free)], |_| Some((0.0, 0.8)))
+        };
+        assert!(left(100, 0, 1) && !left(150, 1, 0));
+        assert!(left(300, 1, 0), "PU 0 is tried again");
     }
 }
