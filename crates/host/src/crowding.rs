@@ -19,7 +19,7 @@ const LEAST: Nanos = Nanos::from_millis(5);
 const SHARE: u64 = 1_000;
 /// Tasks on a PU, at most: each needs a descriptor, and what is not read would count as others'.
 const MOST: usize = 16;
-/// Shared PUs that are read, at most: together some tenths of a millisecond.
+/// Shared PUs that are read, at most. Chosen: 256 descriptors.
 const MOST_PUS: usize = 16;
 /// Rise of the displaced share that ends the quantum. Chosen: a program that computes takes half of
 /// a PU.
