@@ -4,7 +4,7 @@
 
 use crate::guard::machine;
 use colocate_engine::guard::{Guarding, QUANTUM, StandingGuard, Verdict};
-use colocate_evidence::{JobIdx, SourceReports, SourceSet, TaskId, WakeUps};
+use colocate_evidence::{JobIdx, SharedPu, SourceReports, SourceSet, TaskId, WakeUps};
 use colocate_machine::{Nanos, PuIdx, PuNr};
 use colocate_policy::rng::SplitMix64;
 use colocate_policy::schedule::{JobUsage, Quantum, QuantumOutcome, QueuedJob, Thread};
@@ -53,6 +53,8 @@ struct Toy {
     under_policy: [f64; 2],
     /// Whether the other job is the server's client, which waits for each answer, and how often both have woken each other.
     is_client: Option<WakeUps>,
+    /// PUs that tasks shared in the last quantum.
+    shared: Option<Vec<SharedPu>>,
     /// Whether a CPU quota throttles them whenever the plan is in force.
     throttles: bool,
     is_throttled: bool,
@@ -74,6 +76,7 @@ impl Toy {
         Self {
             under_policy,
             is_client: None,
+            shared: None,
             throttles: false,
             is_throttled: false,
             rng,
@@ -119,8 +122,11 @@ impl Toy {
         let at = self.at;
         let count = at.0 / (QUANTUM.0 / 200);
         let wake_ups = self.is_client.map(|both| WakeUps { count, ..both });
-        let reports =
-            SourceReports { wake_ups: wake_ups.map(|known| vec![known]), ..SourceReports::NONE };
+        let reports = SourceReports {
+            wake_ups: wake_ups.map(|known| vec![known]),
+            shared_pus: self.shared.take(),
+            ..SourceReports::NONE
+        };
         let reports = &reports;
         let evidence =
             Evidence { at, last, reports, has_event, may_wait: false, ..Evidence::of_queue(now) };
@@ -179,6 +185,21 @@ fn guarded(place: Place) -> (StandingGuard, Arc<AtomicUsize>) {
     let asked = Arc::<AtomicUsize>::default();
     let puts = Puts { place, asked: asked.clone(), period: None };
     (StandingGuard::new(Box::new(puts), "puts", Guarding::STANDING), asked)
+}
+
+/// A crowded PU ends the policy's quantum and the next one is the kernel's: the policy learns it all the same, and nothing else.
+#[test]
+fn a_crowded_pu_is_learned_in_the_kernels_quantum() {
+    let [over, ran, waited] = [50, 25, 25].map(Nanos::from_millis);
+    let crowded = SharedPu { pu: PuNr(1), over, ran, waited };
+    for (shared, asked_more) in [(Some(vec![crowded]), 1), (None, 0)] {
+        let ((mut guard, asked), mut toy) = (guarded(Place::Pu(PuNr(1))), Toy::new([1.0; 2]));
+        while !toy.go(&mut guard, false).1 {}
+        let before = asked.load(Ordering::Relaxed);
+        toy.shared = shared;
+        let (_, has_it) = toy.go(&mut guard, true);
+        assert_eq!((has_it, asked.load(Ordering::Relaxed)), (false, before + asked_more));
+    }
 }
 
 /// Five times as much, or a third, is no matter of chance.
