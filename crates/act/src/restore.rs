@@ -282,7 +282,11 @@ impl<'a> Undoing<'a> {
         let mut restarts = 0;
         while now() < begun + limit {
             let before = self.tried.len();
-            let scanned = self.scan().ok();
+            let scanned = match self.scan() {
+                // Without `/proc` no later scan finds one.
+                Err(why) if is_missing(&why) => return false,
+                scanned => scanned.ok(),
+            };
             let has_found = self.tried.len() > before;
             // A dry run changes nothing, so a further scan would find the same.
             if scanned.as_ref().is_some_and(|it| self.dry || !it.something_lives) {
@@ -376,6 +380,11 @@ impl<'a> Undoing<'a> {
         self.restored.push(Restored { pid, tid, what, trouble });
         self.creating.add(self.proc, pid, tid);
     }
+}
+
+/// Whether `/proc` is not there, rather than unreadable at this time.
+fn is_missing(why: &io::Error) -> bool {
+    matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Time after which a thread that sleeps in the kernel is not creating another one. Chosen: forks wait
