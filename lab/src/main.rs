@@ -121,7 +121,7 @@ const OURS: [&str; 2] = ["colocate", "lab-guest"];
 /// # Errors
 /// If the build fails, or if no build is possible for this guest and the task names one of [`OURS`].
 fn with_ours(mut task: GuestCommand) -> anyhow::Result<GuestCommand> {
-    if suite::build::ours(task.guest.is_arm64())? {
+    if suite::build::ours(task.guest.is_arm64(), true)? {
         task.programs.extend(OURS.map(String::from));
         return Ok(task);
     }

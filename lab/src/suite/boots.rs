@@ -1,5 +1,6 @@
 //! The table of boots with their cases.
 
+use super::build::STUDY;
 use super::{Boot, SuiteSize};
 use crate::guest::Guest::{self, Arm64, X86Linux6_1, X86Linux6_12, X86Linux7};
 use SuiteSize::{Full, Quick, Soak};
@@ -90,12 +91,11 @@ const TOPO_BIG_LITTLE: Cases = &[
     TOPO,
     &["topo-capacities-are-described"],
     HOLES_AND_GROUPS,
-    &["asymmetric-kinds-are-the-device-trees", "asymmetric-phases-are-found"],
+    &["asymmetric-kinds-are-the-device-trees"],
 ];
 
-/// The program of crates/study-cli, used by few cases.
-const LABORATORY: &str = "colocate-study";
-
+/// Cases for kernels that report core kinds.
+const REPORTED_KINDS: &[&str] = &["asymmetric-phases-are-found"];
 const ASYMMETRIC: &[&str] = &[
     "asymmetric-kinds-are-measured",
     "asymmetric-undone-after-a-kill",
@@ -117,7 +117,6 @@ const MEASURED_KINDS: &[&str] = &[
 const COUNTERS: &[&str] = &[
     "counters-are-exact",
     "counters-from-exec",
-    "counters-make-demand-vectors",
     "counters-serve-schedulers",
     "counters-take-turns",
     "counters-are-all-taken",
@@ -126,6 +125,8 @@ const COUNTERS: &[&str] = &[
     "counters-of-new-threads",
     "counters-cannot-be-unbound",
 ];
+
+const COUNTED_DEMAND: Cases = &[&["counters-make-demand-vectors"]];
 
 const DOCTOR: &[&str] = &[
     "doctor-reports-the-tier",
@@ -184,9 +185,10 @@ const HISTORIES: Cases = &[&["masks-after-500-histories"]];
 const UNDO_FOLLOWS: &[&str] = &["undo-follows-a-cpuset-that-grows", "undo-follows-a-pu-that-comes"];
 const UNDO_OFTEN: Cases =
     &[UNDO, &["undo-after-200-kills", "undo-restored-50-times"], UNDO_FOLLOWS];
-const SCHEDULE: &[&str] = &["schedule-follows-a-pu-that-goes-and-returns"];
-const SCHEDULE_CPUSET: &[&str] = &["schedule-follows-a-cpuset-that-changes"];
-const SCHEDULE_OFTEN: Cases = &[SCHEDULE, SCHEDULE_CPUSET, &["schedule-undone-after-100-kills"]];
+const SCHEDULE_FEW: &[&str] = &["schedule-undone-after-2-kills"];
+const SCHEDULE_FOLLOWS: &[&str] =
+    &["schedule-follows-a-pu-that-goes-and-returns", "schedule-follows-a-cpuset-that-changes"];
+const SCHEDULE_OFTEN: Cases = &[SCHEDULE_FOLLOWS, &["schedule-undone-after-100-kills"]];
 
 const PAGE_POLICIES: Cases = &[&["page-policies-bring-pages-near", "page-policies-spread-pages"]];
 const SPM: Cases = &[&[
@@ -204,8 +206,9 @@ const SPM: Cases = &[&[
 /// All boots.
 #[rustfmt::skip] // a row each
 pub const BOOTS: &[Boot] = &[
-    Boot { icount: true, ..boot("counters", Quick, "synthetic:pu:1", Arm64, &["perf", LABORATORY], &[COUNTERS]) },
+    Boot { icount: true, ..boot("counters", Quick, "synthetic:pu:1", Arm64, &["perf"], &[COUNTERS]) },
     Boot { icount: true, ..boot("counters-2", Quick, "synthetic:pu:2", Arm64, &[], &[&["counters-outlive-their-pu"]]) },
+    Boot { icount: true, ..boot("counters-demand", Full, "synthetic:pu:1", Arm64, &[STUDY], COUNTED_DEMAND) },
     boot("doctor", Quick, TWO_NODES, X86Linux6_12, DOCTOR_TOOLS, &[DOCTOR]),
     boot("doctor-remedies", Full, TWO_NODES, X86Linux6_12, DOCTOR_TOOLS, DOCTOR_REMEDIES),
     boot("doctor-6.1", Full, TWO_NODES, X86Linux6_1, DOCTOR_TOOLS, &[DOCTOR]),
@@ -219,11 +222,10 @@ pub const BOOTS: &[Boot] = &[
     boot("pages-full", Full, FOUR_NODES, X86Linux6_12, PAGES_TOOLS, PAGES_FULL),
     boot("pages-full-6.1", Full, FOUR_NODES, X86Linux6_1, PAGES_TOOLS, PAGES_FULL),
     boot("pages-odd", Full, ODD_NODES, X86Linux6_12, PAGES_TOOLS, PAGES_ODD),
-    boot("run", Quick, TWO_SOCKETS, X86Linux6_12, RUN_TOOLS, &[RUN, WAKE_UPS]),
+    boot("run", Quick, TWO_SOCKETS, X86Linux6_12, RUN_TOOLS, &[RUN, WAKE_UPS, SCHEDULE_FEW]),
     boot("run-6.1", Full, TWO_SOCKETS, X86Linux6_1, RUN_TOOLS, &[RUN]),
     boot("run-epyc", Full, "epyc-7301", X86Linux6_12, RUN_TOOLS, &[RUN]),
-    boot("schedule", Quick, TWO_SOCKETS, X86Linux6_12, RUN_TOOLS, &[SCHEDULE, &["schedule-undone-after-2-kills"]]),
-    boot("schedule-follows", Full, TWO_SOCKETS, X86Linux6_12, RUN_TOOLS, &[SCHEDULE_CPUSET]),
+    boot("schedule-follows", Full, TWO_SOCKETS, X86Linux6_12, RUN_TOOLS, &[SCHEDULE_FOLLOWS]),
     Boot { limit: hours(1), ..boot("schedule-often", Full, TWO_SOCKETS, X86Linux6_1, RUN_TOOLS, SCHEDULE_OFTEN) },
     boot("spm", Full, EIGHT_NODES, X86Linux6_12, SPM_TOOLS, SPM),
     boot("spm-6.1", Full, EIGHT_NODES, X86Linux6_1, SPM_TOOLS, SPM),
@@ -255,6 +257,6 @@ pub const BOOTS: &[Boot] = &[
     boot("topo-epyc", Full, "epyc-7301", X86Linux6_12, TOPO_TOOLS, &[TOPO]),
     boot("topo-epyc-6.1", Full, "epyc-7301", X86Linux6_1, TOPO_TOOLS, &[TOPO]),
     boot("topo-opteron", Full, "opteron-6282se", X86Linux6_12, TOPO_TOOLS, &[TOPO]),
-    boot("asymmetric", Full, "amp-4x12", Arm64, &[LABORATORY], &[ASYMMETRIC]),
-    boot("asymmetric-x86", Full, TWO_SOCKETS, X86Linux6_12, &[LABORATORY], &[MEASURED_KINDS, ASYMMETRIC]),
+    boot("asymmetric", Full, "amp-4x12", Arm64, &[STUDY], &[REPORTED_KINDS, ASYMMETRIC]),
+    boot("asymmetric-x86", Full, TWO_SOCKETS, X86Linux6_12, &[STUDY], &[MEASURED_KINDS, ASYMMETRIC]),
 ];

@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::process::{Command, ExitStatus};
 
+/// The program of crates/study-cli, used by few cases.
+pub(super) const STUDY: &str = "colocate-study";
 /// Exit status of `lab/cross` where the Rust toolchain has no target aarch64.
 const NO_TARGET: i32 = 3;
 
@@ -19,22 +21,29 @@ pub(super) fn all(boots: &[&Boot]) -> anyhow::Result<bool> {
     static_programs(boots)?;
     let kinds: BTreeSet<_> = boots.iter().map(|boot| boot.guest.is_arm64()).collect();
     // x86 first: its build does not depend on the cross target.
-    let built = kinds.into_iter().try_fold(true, |_, arm64| ours(arm64))?;
+    let has_study = |arm64| {
+        let mut of_it = boots.iter().filter(|boot| boot.guest.is_arm64() == arm64);
+        of_it.any(|boot| boot.programs.contains(&STUDY))
+    };
+    let built = kinds.into_iter().try_fold(true, |_, arm64| ours(arm64, has_study(arm64)))?;
     // Last, because it runs the `colocate` that was just built.
     spm_programs(boots)?;
     Ok(built)
 }
 
-/// Builds `colocate`, `colocate-study` and `lab-guest` for one architecture; false as for [`all`].
+/// Builds `colocate`, `lab-guest` and, if `study`, [`STUDY`] for one architecture; false as for
+/// [`all`].
 ///
 /// # Errors
 /// If the build fails.
-pub fn ours(arm64: bool) -> anyhow::Result<bool> {
+pub fn ours(arm64: bool, study: bool) -> anyhow::Result<bool> {
     let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
     let cross = concat!(env!("CARGO_MANIFEST_DIR"), "/cross");
     // Only tests run this program in the dev profile, so their workspace build exists already.
     let here = if cfg!(debug_assertions) { AS_TESTED } else { ALONE };
-    let status = if arm64 { build(cross.into(), CROSS) } else { build(cargo, here) }?;
+    let (program, which) = if arm64 { (cross.into(), CROSS) } else { (cargo, here) };
+    let study: &[&str] = if study { &["--package", "colocate-study-cli"] } else { &[] };
+    let status = build(program, which, study)?;
     match status.code() {
         Some(0) => Ok(true),
         Some(NO_TARGET) if arm64 => Ok(false),
@@ -43,10 +52,10 @@ pub fn ours(arm64: bool) -> anyhow::Result<bool> {
 }
 
 /// Packages of the guests' programs.
-const ALONE: &str = "--package colocate --package colocate-study-cli --package colocate-lab-guest";
+const ALONE: &str = "--package colocate --package colocate-lab-guest";
 
 /// Packages without eBPF, which needs more of Debian's libraries for aarch64.
-const CROSS: &str = "--package colocate --package colocate-study-cli --package colocate-lab-guest --no-default-features";
+const CROSS: &str = "--package colocate --package colocate-lab-guest --no-default-features";
 
 /// Programs with the dependency features of `cargo test --workspace`, whose build is reused.
 ///
@@ -54,10 +63,11 @@ const CROSS: &str = "--package colocate --package colocate-study-cli --package c
 /// `--test` target adds the features of dev-dependencies.
 const AS_TESTED: &str = "--workspace --bin colocate --bin colocate-study --bin lab-guest --bin colocate-mover --test outside_policy";
 
-fn build(cargo: OsString, which: &str) -> anyhow::Result<ExitStatus> {
+fn build(cargo: OsString, which: &str, more: &[&str]) -> anyhow::Result<ExitStatus> {
     let profile = if cfg!(debug_assertions) { "dev" } else { "release" };
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--profile", profile]).args(which.split(' ')).arg("--locked");
+    command.args(["build", "--quiet", "--profile", profile]).args(which.split(' ')).args(more);
+    command.arg("--locked");
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     command.status().context("cannot start cargo")
 }

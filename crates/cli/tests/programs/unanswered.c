@@ -179,8 +179,9 @@ int main(int count, char **words)
     if (!strcmp(words[2], "lock")) {
         mapped = place(file, NULL, 0);
         pthread_t waits;
-        pthread_create(&thread, NULL, hold_lock, NULL);
+        /* First, for a thread's stack is mapped, which waits for the lock as well. */
         pthread_create(&waits, NULL, wait_for_lock, NULL);
+        pthread_create(&thread, NULL, hold_lock, NULL);
         sleep(1);
     }
     puts("unanswered");
