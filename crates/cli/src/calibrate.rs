@@ -164,7 +164,8 @@ fn imported(path: &Path, here: &Machine) -> anyhow::Result<Exact> {
     if ours != found {
         return Err(wrong("the PUs", &ours.to_string(), &found.to_string()));
     }
-    if performance.is_none() && calibration.is_none() {
+    // Kinds of cores that the kernel does not report were measured as well.
+    if performance.is_none() && calibration.is_none() && machine.kinds == here.kinds {
         bail!(
             "{path}: expected measurements, as `colocate calibrate` keeps them, found a machine without any"
         );
