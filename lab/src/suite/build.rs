@@ -8,6 +8,7 @@ use std::process::{Command, ExitStatus};
 
 /// The program of crates/study-cli, used by few cases.
 pub(super) const STUDY: &str = "colocate-study";
+
 /// Exit status of `lab/cross` where the Rust toolchain has no target aarch64.
 const NO_TARGET: i32 = 3;
 
@@ -21,14 +22,16 @@ pub(super) fn all(boots: &[&Boot]) -> anyhow::Result<bool> {
     static_programs(boots)?;
     let kinds: BTreeSet<_> = boots.iter().map(|boot| boot.guest.is_arm64()).collect();
     // x86 first: its build does not depend on the cross target.
-    let has_study = |arm64| {
-        let mut of_it = boots.iter().filter(|boot| boot.guest.is_arm64() == arm64);
-        of_it.any(|boot| boot.programs.contains(&STUDY))
-    };
-    let built = kinds.into_iter().try_fold(true, |_, arm64| ours(arm64, has_study(arm64)))?;
+    let built =
+        kinds.into_iter().try_fold(true, |_, arm64| ours(arm64, has_study(boots, arm64)))?;
     // Last, because it runs the `colocate` that was just built.
     spm_programs(boots)?;
     Ok(built)
+}
+
+/// Whether a boot of this architecture takes [`STUDY`] along.
+fn has_study(boots: &[&Boot], arm64: bool) -> bool {
+    boots.iter().any(|boot| boot.guest.is_arm64() == arm64 && boot.programs.contains(&STUDY))
 }
 
 /// Builds `colocate`, `lab-guest` and, if `study`, [`STUDY`] for one architecture; false as for

@@ -93,12 +93,17 @@ fn only_some_parts(run: &dyn Fn(&[&str]) -> Output, before: &Exact) {
 /// Measured kinds of cores are used and reported; another machine's file is refused in a line.
 fn kept_machines_are_imported(run: &dyn Fn(&[&str]) -> Output, exact: &Exact, path: &Path) {
     let mut exact = exact.clone();
-    exact.performance = None;
+    (exact.performance, exact.calibration) = (None, None);
+    std::fs::write(path, exact.to_json()).unwrap();
+    let import = ["calibrate", "--json", "--import", path.to_str().unwrap()];
+    let error = refusal(&run(&import), 125);
+    assert!(error.ends_with(", found a machine without any\n"), "{error}");
+
+    // Kinds are measured, too.
     exact.machine.kinds =
         vec![CoreKind { name: "invented".into(), capacity: Some(1024), max_frequency: None }];
     exact.machine.cores.iter_mut().for_each(|core| core.kind = KindIdx(0));
     std::fs::write(path, exact.to_json()).unwrap();
-    let import = ["calibrate", "--json", "--import", path.to_str().unwrap()];
     assert_eq!(printed(&run(&import)), exact.to_json());
     let done = run(&["schedule", "--policy", "os", "--json", "--", "true"]);
     let said = String::from_utf8(done.stderr).unwrap();
