@@ -126,7 +126,8 @@ const COUNTERS: &[&str] = &[
     "counters-cannot-be-unbound",
 ];
 
-const COUNTED_DEMAND: Cases = &[&["counters-make-demand-vectors"]];
+const COUNTED_FOR_STUDY: Cases =
+    &[&["counters-make-demand-vectors", "counters-train-no-model-without-stacks"]];
 
 const DOCTOR: &[&str] = &[
     "doctor-reports-the-tier",
@@ -208,7 +209,7 @@ const SPM: Cases = &[&[
 pub const BOOTS: &[Boot] = &[
     Boot { icount: true, ..boot("counters", Quick, "synthetic:pu:1", Arm64, &["perf"], &[COUNTERS]) },
     Boot { icount: true, ..boot("counters-2", Quick, "synthetic:pu:2", Arm64, &[], &[&["counters-outlive-their-pu"]]) },
-    Boot { icount: true, ..boot("counters-demand", Full, "synthetic:pu:1", Arm64, &[STUDY], COUNTED_DEMAND) },
+    Boot { icount: true, ..boot("counters-study", Full, "synthetic:pu:1", Arm64, &[STUDY], COUNTED_FOR_STUDY) },
     boot("doctor", Quick, TWO_NODES, X86Linux6_12, DOCTOR_TOOLS, &[DOCTOR]),
     boot("doctor-remedies", Full, TWO_NODES, X86Linux6_12, DOCTOR_TOOLS, DOCTOR_REMEDIES),
     boot("doctor-6.1", Full, TWO_NODES, X86Linux6_1, DOCTOR_TOOLS, &[DOCTOR]),

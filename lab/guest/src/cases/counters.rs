@@ -501,8 +501,7 @@ const MODEL: &str = r#"{
   }]
 }"#;
 
-/// `symbiotic` reports the missing stacks in one line and runs the programs; `colocate-study train`
-/// refuses and writes no model.
+/// `symbiotic` reports the missing stacks in one line and runs the programs.
 fn needs_stacks() -> anyhow::Result<()> {
     const FILE: &str = "/tmp/counters-model.json";
     fs::write(FILE, MODEL)?;
@@ -512,6 +511,17 @@ fn needs_stacks() -> anyhow::Result<()> {
     ensure!(output.status.success(), "colocate schedule: {said}");
     let expected = format!("symbiotic gets no CPI stacks, so groups stay as they are: {DEAD}");
     ensure!(said.matches(&expected).count() == 1, "expected {expected:?} once, found {said}");
+    Ok(())
+}
+
+/// Without counters that show where cycles go, `colocate-study train` refuses and writes no model.
+///
+/// # Errors
+/// If it succeeds, prints another reason or changes the file.
+pub fn train_no_model_without_stacks() -> anyhow::Result<()> {
+    const FILE: &str = "/tmp/counters-trained.json";
+    fs::write(FILE, MODEL)?;
+    fs::write(WORKLOAD_FILE, WORKLOAD)?;
     let trained = study(&["train", "cpi-model", "--here", WORKLOAD_FILE, "-o", FILE])?;
     says(
         &String::from_utf8_lossy(&trained.stderr),

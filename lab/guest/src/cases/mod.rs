@@ -44,6 +44,7 @@ pub const ALL: &[(&str, Case)] = &[
     ("counters-from-exec", counters::from_exec),
     ("counters-make-demand-vectors", counters::make_demand_vectors),
     ("counters-serve-schedulers", counters::serve_schedulers),
+    ("counters-train-no-model-without-stacks", counters::train_no_model_without_stacks),
     ("counters-take-turns", counters::take_turns),
     ("counters-are-all-taken", counters::are_all_taken),
     ("counters-are-taken-midway", counters::are_taken_midway),
