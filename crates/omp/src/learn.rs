@@ -92,6 +92,18 @@ impl Execution {
         self.each(other, u64::saturating_add)
     }
 
+    /// The same with `threads` threads, whose times are as long as they can be at most.
+    ///
+    /// A thread that waits for a device or a critical section is not held, and may wait for the
+    /// others through all windows with fewer threads. Its wait is none of theirs.
+    #[must_use]
+    pub fn of_threads(&self, threads: u32) -> Self {
+        let longest = self.wall.saturating_mul(threads.into());
+        let work = self.busy.saturating_sub(self.waited).min(longest);
+        let waited = self.waited.min(longest - work);
+        Self { threads, busy: work + waited, waited, ..*self }
+    }
+
     fn each(&self, other: &Self, of: fn(u64, u64) -> u64) -> Self {
         Self {
             threads: self.threads,
@@ -485,6 +497,21 @@ mod tests {
                 waited: (wall * count).saturating_sub(outside + inside),
             }
         }
+    }
+
+    #[test]
+    fn waits_of_threads_that_are_not_held() {
+        // One works for 1,000, one waits for a device: both are busy.
+        let device = Execution { threads: 2, wall: 1_000, busy: 2_000, ..Execution::NONE };
+        assert_eq!(device.of_threads(1), Execution { threads: 1, busy: 1_000, ..device });
+        assert_eq!(device.of_threads(2), device);
+        // The other one waits for the section in which the first one works.
+        let section = Execution { inside: 900, waited: 1_000, ..device };
+        let one = Execution { threads: 1, busy: 1_000, waited: 0, ..section };
+        assert_eq!(section.of_threads(1), one);
+        // A single one that waits in between.
+        let alone = Execution { threads: 1, busy: 1_000, waited: 100, ..section };
+        assert_eq!(alone.of_threads(1), alone);
     }
 
     fn taught(most: u32, executions: u32, mut run: impl FnMut(u32) -> Execution) -> Learner {

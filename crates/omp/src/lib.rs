@@ -28,6 +28,7 @@ pub mod report;
 mod clock;
 mod gate;
 mod gnu;
+mod interval;
 mod llvm;
 mod real;
 mod region;

@@ -46,14 +46,12 @@ struct RegionTable {
 }
 
 /// Current window.
-#[derive(Default)]
 struct Window {
     /// Index of the region.
     place: usize,
-    /// Begin of the execution, in ns; `since` is the begin of the window.
-    begin: u64,
-    since: u64,
-    /// Work done at the begin of the window.
+    /// Totals at the begin of the execution.
+    begin: Execution,
+    /// Totals at the begin of the window.
     before: Execution,
     /// Number of windows that have ended in this execution.
     ended: u32,
@@ -62,7 +60,7 @@ struct Window {
 static CONFIG: OnceLock<Option<Config>> = OnceLock::new();
 static KNOWN: Mutex<RegionTable> = Mutex::new(RegionTable {
     regions: Vec::new(),
-    window: Window { place: 0, begin: 0, since: 0, before: Execution::NONE, ended: 0 },
+    window: Window { place: 0, begin: Execution::NONE, before: Execution::NONE, ended: 0 },
 });
 /// A region is observed.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
@@ -161,14 +159,14 @@ fn observe(
     region.learner.may_have(most, changes);
     // The runtime may give fewer threads than at earlier executions.
     let team = if changes { region.team().min(default) } else { default };
-    let begin = now();
     team::begins();
+    let begin = team::totals(now());
     SEVERAL.store(false, Ordering::Relaxed);
     // Only in a whole team can threads be held and admitted again.
     let windows = changes && team == region.learner.most;
     gate::set(region.admitted().filter(|_| windows));
-    let due = if windows && region.learner.is_learning() { begin + WINDOW } else { NEVER };
-    known.window = Window { place, begin, since: begin, ..Window::default() };
+    let due = if windows && region.learner.is_learning() { begin.wall + WINDOW } else { NEVER };
+    known.window = Window { place, begin, before: begin, ended: 0 };
     DUE.store(due, Ordering::Relaxed);
     Some(Observed { threads: changes.then_some(team) })
 }
@@ -193,7 +191,7 @@ impl RegionTable {
     fn window_ends(&mut self, time: u64) {
         let Self { regions, window } = self;
         let Some(region) = regions.get_mut(window.place) else { return };
-        let done = team::done(time.saturating_sub(window.begin));
+        let done = team::totals(time);
         let seen = done.since(&window.before).and(&region.open);
         let most = region.learner.most;
         let admitted = region.admitted();
@@ -207,10 +205,9 @@ impl RegionTable {
         if is_team {
             window.ended += 1;
             region.open = Execution::NONE;
-            let long = (window.ended >= LONG).then_some(done.wall);
-            region.learn(&Execution { threads, ..seen }, long);
+            let long = (window.ended >= LONG).then(|| done.since(&window.begin).wall);
+            region.learn(&seen.of_threads(threads), long);
         }
-        window.since = time;
         window.before = done;
         if region.admitted() != admitted {
             gate::set(region.admitted());
@@ -224,14 +221,15 @@ impl RegionTable {
         let Self { regions, window } = self;
         let Some(region) = regions.get_mut(window.place) else { return };
         region.several |= SEVERAL.load(Ordering::Relaxed);
-        let done = team::done(time.saturating_sub(window.begin));
+        let total = team::totals(time);
+        let done = total.since(&window.begin);
         if !region.learner.windows {
             // Whole executions are compared, so each is one step.
             region.learner.executed(&Execution { steps: 1, ..done });
         } else if region.learner.is_learning() && done.threads == region.learner.most {
-            region.open = done.since(&window.before).and(&region.open);
+            region.open = total.since(&window.before).and(&region.open);
         } else {
-            region.learner.passed(time.saturating_sub(window.since));
+            region.learner.passed(total.since(&window.before).wall);
         }
     }
 
@@ -292,7 +290,7 @@ fn call(is_chunk: bool) {
         return;
     }
     let time = now();
-    match team::calls(time) {
+    match team::calls() {
         Some(RegionProgress::FirstLoop) => {}
         // A critical section after a loop, e.g. of a reduction, belongs to this loop.
         Some(RegionProgress::LoopEnded) if !is_chunk => return,
@@ -308,7 +306,7 @@ fn call(is_chunk: bool) {
     }
     let mut before = None;
     team::may_be_held(time, || {
-        let calls = Some(team::done(0).calls);
+        let calls = Some(team::totals(now()).calls);
         // No call since the last wait: the running threads make no progress.
         let is_stuck = std::mem::replace(&mut before, calls) == calls;
         is_stuck

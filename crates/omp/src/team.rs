@@ -3,6 +3,7 @@
 
 use crate::clock::now;
 use crate::gate::{self, Ticket};
+use crate::interval::IntervalSum;
 use crate::learn::Execution;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -10,27 +11,46 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// Number of slots; further threads share slots. Chosen: more than the PUs of most machines.
 const PLACES: usize = 512;
 
-/// Sums of a thread in the observed region, on cache lines of its own; times in ns.
+/// Sums of a thread over all observed regions, on cache lines of its own.
 #[repr(align(128))]
 struct ThreadSums {
     calls: AtomicU64,
     steps: AtomicU64,
-    busy: AtomicU64,
-    inside: AtomicU64,
-    waited: AtomicU64,
+    /// At work, waiting for critical sections and inside of them included.
+    busy: IntervalSum,
+    /// Waiting for critical sections.
+    waited: IntervalSum,
+    /// Inside of critical sections.
+    inside: IntervalSum,
 }
 
 static DONE: [ThreadSums; PLACES] = [const {
     ThreadSums {
         calls: AtomicU64::new(0),
         steps: AtomicU64::new(0),
-        busy: AtomicU64::new(0),
-        inside: AtomicU64::new(0),
-        waited: AtomicU64::new(0),
+        busy: IntervalSum::new(),
+        waited: IntervalSum::new(),
+        inside: IntervalSum::new(),
     }
 }; PLACES];
-/// Number of threads that have joined.
+/// Number of threads that have joined the observed region.
 static SIZE: AtomicU32 = AtomicU32::new(0);
+/// Largest [`SIZE`] of all regions.
+static LARGEST: AtomicU32 = AtomicU32::new(0);
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Activity {
+    /// Not at work: held, at a barrier, or in no observed region.
+    #[default]
+    Away,
+    /// Work outside of critical sections.
+    Outside,
+    /// Waits for a critical section.
+    Waiting,
+    /// Work inside of a critical section.
+    Inside,
+}
 
 /// Progress of a thread in its region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,59 +64,66 @@ pub enum RegionProgress {
     Barrier,
 }
 
-/// Times of this thread that are not yet in [`DONE`], in ns.
+/// State of this thread.
 #[derive(Clone, Copy, Default)]
-struct ThreadTimes {
+struct ThreadState {
     /// Index in [`DONE`].
     place: usize,
-    /// Begin of the current work; 0: not at work.
-    since: u64,
-    /// Begin of the wait for a critical section; `got` is the begin of the section.
-    asked: u64,
-    got: u64,
+    activity: Activity,
     /// Nesting depth of critical sections: only the outermost counts.
     depth: u32,
-    inside: u64,
-    waited: u64,
     progress: RegionProgress,
     ticket: Option<Ticket>,
 }
 
 thread_local! {
-    static TIMES: Cell<ThreadTimes> = const {
-        Cell::new(ThreadTimes {
-            place: 0, since: 0, asked: 0, got: 0, depth: 0, inside: 0, waited: 0, progress: RegionProgress::FirstLoop, ticket: None,
+    static STATE: Cell<ThreadState> = const {
+        Cell::new(ThreadState {
+            place: 0, activity: Activity::Away, depth: 0, progress: RegionProgress::FirstLoop, ticket: None,
         })
     };
 }
 
-/// Changes this thread's times. No effect while the thread exits.
-fn times(change: impl FnOnce(&mut ThreadTimes)) {
-    let _ = TIMES.try_with(|cell| {
-        let mut times = cell.get();
-        change(&mut times);
-        cell.set(times);
+/// Changes this thread's state. No effect while the thread exits.
+fn state(change: impl FnOnce(&mut ThreadState)) {
+    let _ = STATE.try_with(|cell| {
+        let mut state = cell.get();
+        change(&mut state);
+        cell.set(state);
     });
 }
 
-impl ThreadTimes {
-    /// Adds the times until `time` to [`DONE`].
-    fn add_up(&mut self, time: u64) {
-        let done = &DONE[self.place];
-        done.inside.fetch_add(std::mem::take(&mut self.inside), Ordering::Relaxed);
-        done.waited.fetch_add(std::mem::take(&mut self.waited), Ordering::Relaxed);
-        // Last, with release: a reader of the new `busy` sees its parts too.
-        done.busy.fetch_add(time.saturating_sub(self.since), Ordering::Release);
-        self.since = time;
+impl ThreadState {
+    fn is_at_work(&self) -> bool {
+        self.activity != Activity::Away
+    }
+
+    /// Ends the current activity at `time` and begins `activity`.
+    fn turn_to(&mut self, activity: Activity, time: u64) {
+        let sums = &DONE[self.place];
+        match self.activity {
+            Activity::Away | Activity::Outside => {}
+            Activity::Waiting => sums.waited.ends(time),
+            Activity::Inside => sums.inside.ends(time),
+        }
+        match activity {
+            Activity::Away | Activity::Outside => {}
+            Activity::Waiting => sums.waited.begins(time),
+            Activity::Inside => sums.inside.begins(time),
+        }
+        match (self.activity, activity) {
+            (Activity::Away, Activity::Away) => {}
+            (Activity::Away, _) => sums.busy.begins(time),
+            (_, Activity::Away) => sums.busy.ends(time),
+            _ => {}
+        }
+        self.activity = activity;
     }
 }
 
-/// Resets all sums at the begin of a region.
+/// Empties the team at the begin of a region.
 pub fn begins() {
-    for done in DONE.iter().take(SIZE.swap(0, Ordering::Relaxed) as usize) {
-        let all = [&done.calls, &done.steps, &done.busy, &done.inside, &done.waited];
-        all.into_iter().for_each(|sum| sum.store(0, Ordering::Relaxed));
-    }
+    SIZE.store(0, Ordering::Relaxed);
 }
 
 /// Number of threads that have joined.
@@ -104,72 +131,68 @@ pub fn size() -> u32 {
     SIZE.load(Ordering::Relaxed)
 }
 
-/// Sums over all threads since the begin of the region, `wall` ns ago.
-pub fn done(wall: u64) -> Execution {
-    let threads = size();
+/// Sums over all threads and regions until `time`, which is also the wall time.
+pub fn totals(time: u64) -> Execution {
     Execution {
-        threads,
-        calls: sum(threads, |done| &done.calls),
-        steps: sum(threads, |done| &done.steps),
-        wall,
-        // Before its parts: as `busy` is stored last, they are at least as new.
-        busy: sum(threads, |done| &done.busy),
-        inside: sum(threads, |done| &done.inside),
-        waited: sum(threads, |done| &done.waited),
+        threads: size(),
+        calls: sum(|done| done.calls.load(Ordering::Relaxed)),
+        steps: sum(|done| done.steps.load(Ordering::Relaxed)),
+        wall: time,
+        busy: sum(|done| done.busy.until(time)),
+        inside: sum(|done| done.inside.until(time)),
+        waited: sum(|done| done.waited.until(time)),
     }
 }
 
-fn sum(threads: u32, of: fn(&ThreadSums) -> &AtomicU64) -> u64 {
-    DONE.iter().take(threads as usize).map(|done| of(done).load(Ordering::Acquire)).sum()
+fn sum(of: impl Fn(&ThreadSums) -> u64) -> u64 {
+    DONE.iter().take(LARGEST.load(Ordering::Relaxed) as usize).map(of).sum()
 }
 
 /// This thread joins the team.
 pub fn thread_begins() {
-    // Threads beyond the places share places; the sums stay right.
-    let place = SIZE.fetch_add(1, Ordering::Relaxed) as usize % PLACES;
-    times(|times| *times = ThreadTimes { place, since: now(), ..ThreadTimes::default() });
+    let joined = SIZE.fetch_add(1, Ordering::Relaxed);
+    LARGEST.fetch_max(joined + 1, Ordering::Relaxed);
+    let time = now();
+    state(|state| {
+        state.turn_to(Activity::Away, time);
+        // Threads beyond the places share places; the sums stay right.
+        *state = ThreadState { place: joined as usize % PLACES, ..ThreadState::default() };
+        state.turn_to(Activity::Outside, time);
+    });
 }
 
 /// This thread works again, after a barrier or a similar wait.
 pub fn work_begins() {
-    times(|times| {
-        let ThreadTimes { place, progress, .. } = *times;
-        *times = ThreadTimes { place, progress, since: now(), ..ThreadTimes::default() };
-    });
+    state(|state| state.turn_to(Activity::Outside, now()));
 }
 
-/// This thread waits for its team, or has come to the end of the region: adds its times to
-/// [`DONE`].
+/// This thread waits for its team, or has come to the end of the region.
 pub fn work_ends() {
-    times(|times| {
-        if times.since != 0 {
-            times.add_up(now());
-        }
+    state(|state| {
+        state.turn_to(Activity::Away, now());
         // A thread that waits for its team must not keep held threads waiting.
-        gate::leave(&mut times.ticket);
-        let ThreadTimes { place, progress, .. } = *times;
-        *times = ThreadTimes { place, progress, ..ThreadTimes::default() };
+        gate::leave(&mut state.ticket);
+        state.depth = 0;
     });
 }
 
 /// This thread is past the region's first loop, or in an ordered loop, and would wait for held
 /// threads. From here on it is not held.
 pub fn loop_ends(progress: RegionProgress) {
-    times(|times| {
-        gate::leave(&mut times.ticket);
-        times.progress = progress;
+    state(|state| {
+        gate::leave(&mut state.ticket);
+        state.progress = progress;
     });
 }
 
-/// Adds this thread's times until `time` to [`DONE`] at a call of the runtime. Returns the progress
-/// if the thread is at work outside critical sections, else `None`.
-pub fn calls(time: u64) -> Option<RegionProgress> {
+/// Counts a call of the runtime. Returns the progress if the thread is at work outside critical
+/// sections, else `None`.
+pub fn calls() -> Option<RegionProgress> {
     let mut progress = None;
-    times(|times| {
-        if times.since != 0 && times.depth == 0 {
-            progress = Some(times.progress);
-            times.add_up(time);
-            DONE[times.place].calls.fetch_add(1, Ordering::Relaxed);
+    state(|state| {
+        if state.is_at_work() && state.depth == 0 {
+            progress = Some(state.progress);
+            DONE[state.place].calls.fetch_add(1, Ordering::Relaxed);
         }
     });
     progress
@@ -177,54 +200,54 @@ pub fn calls(time: u64) -> Option<RegionProgress> {
 
 /// Counts the next steps of this thread.
 pub fn steps(count: u64) {
-    times(|times| {
-        if times.since != 0 && times.depth == 0 && times.progress == RegionProgress::FirstLoop {
-            DONE[times.place].steps.fetch_add(count, Ordering::Relaxed);
+    state(|state| {
+        let is_in_loop = state.progress == RegionProgress::FirstLoop;
+        if state.is_at_work() && state.depth == 0 && is_in_loop {
+            DONE[state.place].steps.fetch_add(count, Ordering::Relaxed);
         }
     });
 }
 
 /// May hold this thread, see [`gate::pass`]; `time` is now.
 pub fn may_be_held(time: u64, is_stuck: impl FnMut() -> bool) {
-    times(|times| {
-        if gate::pass(&mut times.ticket, time, is_stuck) {
-            // Time held at the gate is no work.
-            times.since = now();
-        }
+    if gate::is_open() {
+        return state(|state| state.ticket = None);
+    }
+    state(|state| {
+        let activity = state.activity;
+        // Time held at the gate is no work.
+        state.turn_to(Activity::Away, time);
+        let was_held = gate::pass(&mut state.ticket, time, is_stuck);
+        state.turn_to(activity, if was_held { now() } else { time });
     });
 }
 
-/// Hook before a critical section.
+/// Hook before a critical section that this thread waits for.
 pub fn mutex_acquire() {
-    times(|times| {
-        if times.since != 0 && times.depth == 0 {
-            times.asked = now();
+    state(|state| {
+        if state.is_at_work() && state.depth == 0 {
+            state.turn_to(Activity::Waiting, now());
         }
     });
 }
 
 /// Hook at the begin of a critical section.
 pub fn mutex_acquired() {
-    times(|times| {
-        times.depth = times.depth.saturating_add(1);
-        if times.since != 0 && times.depth == 1 {
-            times.got = now();
-            if times.asked != 0 {
-                times.waited += times.got.saturating_sub(times.asked);
-            }
+    state(|state| {
+        state.depth = state.depth.saturating_add(1);
+        if state.is_at_work() && state.depth == 1 {
+            state.turn_to(Activity::Inside, now());
         }
     });
 }
 
 /// Hook at the end of a critical section.
 pub fn mutex_released() {
-    times(|times| {
+    state(|state| {
         // A section may have begun before the region was observed.
-        times.depth = times.depth.saturating_sub(1);
-        if times.since != 0 && times.depth == 0 && times.got != 0 {
-            times.inside += now().saturating_sub(times.got);
-            times.asked = 0;
-            times.got = 0;
+        state.depth = state.depth.saturating_sub(1);
+        if state.activity == Activity::Inside && state.depth == 0 {
+            state.turn_to(Activity::Outside, now());
         }
     });
 }

@@ -238,8 +238,8 @@ unsafe extern "C" fn mutex_acquire(
             team::loop_ends(RegionProgress::LoopEnded);
             team::mutex_acquire();
         }
-        // A thread is held only where it may have to wait anyway.
-        _ => team::mutex_acquire(),
+        // A test of a lock: the thread does not wait, and has no section if the lock is taken.
+        _ => {}
     }
 }
 
