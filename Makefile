@@ -60,7 +60,7 @@ lab:
 book:
 	@target=$${CARGO_TARGET_DIR:-target}; mkdir -p "$$target/tools"; target=$$(cd "$$target" && pwd); mdbook=$$target/tools/bin/mdbook; \
 	[ "$$("$$mdbook" --version 2>/dev/null)" = "mdbook v$(MDBOOK)" ] || { \
-		$(CARGO) install --quiet --debug --locked --no-default-features --version $(MDBOOK) --root "$$target/tools" \
+		CARGO_PROFILE_DEV_DEBUG=0 $(CARGO) install --quiet --debug --locked --no-default-features --version $(MDBOOK) --root "$$target/tools" \
 			--target-dir "$$target/tools/build" mdbook && rm -rf "$$target/tools/build"; } || exit 1; \
 	if ! "$$mdbook" build --dest-dir "$$target/book" docs 2>"$$target/tools/book.log" || \
 		grep -E 'WARN|ERROR' "$$target/tools/book.log" >/dev/null; then cat "$$target/tools/book.log" >&2; exit 1; fi; \
