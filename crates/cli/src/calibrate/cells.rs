@@ -67,7 +67,7 @@ const WAKE_UPS: [u32; 2] = [60, 20];
 const PAUSE: Duration = Duration::from_micros(200);
 /// Pages moved in a cell: fewer than in a huge page.
 const PAGES: usize = 256;
-/// Least and most bytes of a buffer beyond the last cache.
+/// Least and most bytes of a buffer beyond the last cache, unless twice that cache is more.
 const BEYOND: [usize; 2] = [64 << 20, 256 << 20];
 /// Pairs of nodes measured for each reported distance.
 const NODE_PAIRS: usize = 2;
@@ -355,7 +355,8 @@ pub fn cache_sizes(machine: &Machine) -> Vec<(u8, f64)> {
 fn memory(machine: &Machine, usable: &[u32], most: usize, plan: &mut Plan) {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a size in bytes
     let last = cache_sizes(machine).last().map_or(0, |(_, size)| *size as usize);
-    let bytes = (4 * last).clamp(BEYOND[0], BEYOND[1]).min(most);
+    let longest = BEYOND[1].max(2 * last);
+    let bytes = (4 * last).clamp(BEYOND[0], longest).min(most);
     if bytes < 2 * last {
         // `most` is a quarter of the available memory: 8 times `last`, in MiB.
         let text = format!("caches and memory: expected {} MiB of available memory", last >> 17);
@@ -400,7 +401,7 @@ fn memory(machine: &Machine, usable: &[u32], most: usize, plan: &mut Plan) {
                 }
             }
         }
-        let each = (4 * last / own.len()).clamp(32 << 20, BEYOND[1]).min(most / own.len());
+        let each = (4 * last / own.len()).clamp(32 << 20, longest).min(most / own.len());
         let rows = u32::try_from(each / ROW_BYTES).unwrap_or(u32::MAX);
         plan.cells.push(Cell::Stream { node: *from, pus: vec![pu], rows });
         // One PU alone has no traffic of others beside its loads.
@@ -465,6 +466,21 @@ mod tests {
         assert_eq!(plan.absent, ["caches and memory: expected 64 MiB of available memory"]);
         let asks = |cell: &Cell| matches!(cell, Cell::Load { .. } | Cell::Stream { .. });
         assert!(!plan.cells.iter().any(asks));
+    }
+
+    /// Buffers are larger than any last cache, as that of a Xeon 6972P.
+    #[test]
+    fn large_caches_have_larger_buffers() {
+        let mut machine = read::open("epyc-7301").unwrap();
+        let last = machine.caches.iter_mut().filter(|cache| cache.level == 3);
+        last.for_each(|cache| cache.size = Some(Bytes::mib(480)));
+        let plan = plan(&machine, &[0, 1], Some(Bytes::mib(8_192)), &mut SplitMix64::new(1));
+        assert!(!plan.absent.iter().any(|line| line.starts_with("caches")), "{:?}", plan.absent);
+        let bytes = plan.cells.iter().find_map(|cell| match cell {
+            Cell::Memory { bytes, .. } => Some(*bytes),
+            _ => None,
+        });
+        assert_eq!(bytes, Some(960 << 20));
     }
 
     #[test]
