@@ -36,8 +36,8 @@ study:
 
 demo:
 	scripts/install demo
-	$(CARGO) build --release --locked -p colocate -p colocate-study-cli
-	scripts/demo "$(TARGET)/release/colocate"
+	$(CARGO) build --profile demo --locked -p colocate -p colocate-study-cli
+	scripts/demo "$(TARGET)/demo/colocate"
 
 test:
 	scripts/install test
