@@ -57,6 +57,9 @@ struct Window {
     ended: u32,
 }
 
+/// No further region is observed, and no thread is held.
+static STOPPED: AtomicBool = AtomicBool::new(false);
+
 static CONFIG: OnceLock<Option<Config>> = OnceLock::new();
 static KNOWN: Mutex<RegionTable> = Mutex::new(RegionTable {
     regions: Vec::new(),
@@ -77,7 +80,7 @@ fn config() -> Option<&'static Config> {
     CONFIG.get_or_init(read_config).as_ref()
 }
 
-/// Reads the environment and registers [`at_exit`]; `None`: nothing is watched.
+/// Reads the environment and registers [`at_exit`] and, for children, [`lets_go`]; `None`: nothing is watched.
 fn read_config() -> Option<Config> {
     let folder = std::env::var_os(env::REPORT).filter(|folder| !folder.is_empty())?;
     let most = std::env::var(env::MOST).ok().and_then(|text| text.parse().ok());
@@ -88,7 +91,25 @@ fn read_config() -> Option<Config> {
     if unsafe { libc::atexit(at_exit) } != 0 {
         return None;
     }
+    // A child has one thread, which nobody lets go on. Without memory for this it waits until it
+    // is stuck.
+    // SAFETY: as above, and the function changes atomics only.
+    unsafe { libc::pthread_atfork(None, None, Some(lets_go)) };
     Some(Config { folder: folder.into(), most, apply, pid: std::process::id() })
+}
+
+/// Stops all observation in this process for good.
+pub fn stop() {
+    STOPPED.store(true, Ordering::SeqCst);
+    lets_go();
+}
+
+/// Ends the window, and lets held threads go on.
+extern "C" fn lets_go() {
+    // A window that another thread ends just now may hold threads once more, until they are stuck.
+    let _known = KNOWN.try_lock();
+    DUE.store(NEVER, Ordering::Relaxed);
+    gate::set(None);
 }
 
 /// True if regions are watched in this process.
@@ -120,7 +141,7 @@ pub fn begin(
     default: u32,
     said: impl FnOnce() -> Option<String>,
 ) -> Option<Observed> {
-    let config = config()?;
+    let config = config().filter(|_| !STOPPED.load(Ordering::Relaxed))?;
     if ACTIVE.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_err() {
         // A region within another, or of another thread at the same time, is not observed.
         return None;
@@ -281,7 +302,8 @@ pub fn mutex_acquire() {
 
 /// True if the observed region learns within this execution, or some threads are held.
 fn is_watched() -> bool {
-    DUE.load(Ordering::Relaxed) != NEVER || !gate::is_open()
+    let is_in_window = DUE.load(Ordering::Relaxed) != NEVER || !gate::is_open();
+    is_in_window && !STOPPED.load(Ordering::Relaxed)
 }
 
 /// Hook before a call of the runtime: may end the window and may hold this thread.

@@ -163,7 +163,11 @@ pub fn thread_begins() {
 
 /// This thread works again, after a barrier or a similar wait.
 pub fn work_begins() {
-    state(|state| state.turn_to(Activity::Outside, now()));
+    state(|state| {
+        // A thread keeps its critical section while it waits.
+        let activity = if state.depth > 0 { Activity::Inside } else { Activity::Outside };
+        state.turn_to(activity, now());
+    });
 }
 
 /// This thread waits for its team, or has come to the end of the region.
@@ -172,7 +176,6 @@ pub fn work_ends() {
         state.turn_to(Activity::Away, now());
         // A thread that waits for its team must not keep held threads waiting.
         gate::leave(&mut state.ticket);
-        state.depth = 0;
     });
 }
 

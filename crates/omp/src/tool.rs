@@ -12,12 +12,18 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::transmute;
 use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The runtime has accepted this tool.
 static ON: AtomicBool = AtomicBool::new(false);
 
+/// `ompt_set_callback` of the runtime.
+static SET: OnceLock<SetCallback> = OnceLock::new();
+
 thread_local! {
+    /// This thread has initialised the runtime.
+    static FIRST: Cell<bool> = const { Cell::new(false) };
     /// Nesting depth of regions begun by this thread.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     /// Nesting depth of implicit tasks on this thread.
@@ -100,6 +106,7 @@ unsafe fn next(version: c_uint, runtime: *const c_char) -> *const Started {
 
 /// `ompt_callbacks_t`: events used here. `MUTEX_ACQUIRE` comes before a wait, `MUTEX_ACQUIRED`
 /// after the wait.
+const THREAD_END: c_int = 2;
 const PARALLEL_BEGIN: c_int = 3;
 const PARALLEL_END: c_int = 4;
 const IMPLICIT_TASK: c_int = 7;
@@ -133,7 +140,10 @@ unsafe extern "C" fn initialize(lookup: Lookup, _device: c_int, _data: *mut c_vo
     }
     // SAFETY: `int ompt_set_callback(ompt_callbacks_t, ompt_callback_t)`.
     let set: SetCallback = unsafe { transmute(set) };
-    let callbacks: [(c_int, *const c_void); 7] = [
+    let set = *SET.get_or_init(|| set);
+    FIRST.set(true);
+    let callbacks: [(c_int, *const c_void); 8] = [
+        (THREAD_END, thread_end as *const c_void),
         (PARALLEL_BEGIN, parallel_begin as *const c_void),
         (PARALLEL_END, parallel_end as *const c_void),
         (IMPLICIT_TASK, implicit_task as *const c_void),
@@ -151,6 +161,18 @@ unsafe extern "C" fn initialize(lookup: Lookup, _device: c_int, _data: *mut c_vo
 
 unsafe extern "C" fn finalize(_data: *mut c_void) {
     ON.store(false, Ordering::Relaxed);
+}
+
+/// The thread that has initialised the runtime ends. From then on LLVM's `__kmpc_end_critical`
+/// would crash if it had to report the end of a section: it looks that thread's data up.
+unsafe extern "C" fn thread_end(_thread: *mut c_void) {
+    if FIRST.try_with(Cell::get) == Ok(true)
+        && let Some(set) = SET.get()
+    {
+        // SAFETY: a null pointer removes the callback.
+        unsafe { set(MUTEX_RELEASED, ptr::null()) };
+        regions::stop();
+    }
 }
 
 unsafe extern "C" fn parallel_begin(

@@ -64,13 +64,20 @@ fn region(places: &RegionLocations, reported: &Reported, one: &ExecutionSums) ->
 fn lost(most: u32, all: &ExecutionSums, one: &ExecutionSums) -> Option<Lost> {
     let wall = all.mean(all.wall)?;
     let waited = all.mean(all.waited)?;
-    Lost::of(all.executed(most)?, wall, waited, one.executed(1))
+    let lost = Lost::of(all.executed(most)?, wall, waited, one.executed(1))?;
+    // Without growth nothing is known of a shared resource.
+    Some(Lost { resource: lost.resource.filter(|_| growth(all, one).is_some()), ..lost })
 }
 
-/// Time of all threads together outside critical sections, over the time of a single thread.
+/// Time of all threads together outside critical sections, over the time of a single thread;
+/// `None` if that is nearly nothing.
 fn growth(all: &ExecutionSums, one: &ExecutionSums) -> Option<f64> {
-    Some(all.executed(2)?.outside / one.executed(1)?.outside)
+    let one = one.executed(1).filter(|one| one.outside >= NEARLY_NOTHING * one.inside)?;
+    Some(all.executed(2)?.outside / one.outside)
 }
+
+/// Chosen: a hundredth, about the error of the times.
+const NEARLY_NOTHING: f64 = 0.01;
 
 #[cfg(test)]
 pub mod tests {

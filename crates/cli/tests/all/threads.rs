@@ -289,6 +289,54 @@ fn a_second_loop_of_a_region_has_all_threads() {
     }
 }
 
+/// The programs of tests/programs/NAME.c for both runtimes, where their compilers are.
+fn openmp_of_both(scratch: &Scratch, name: &str) -> Vec<PathBuf> {
+    let built = ["gcc", "clang"].map(|compiler| openmp(scratch, compiler, name, &["-pthread"]));
+    built.into_iter().filter_map(|program| part(program)).collect()
+}
+
+/// LLVM 14 looks up the data of that thread at the end of each section that it reports.
+#[test]
+fn the_thread_of_the_first_region_may_end() {
+    let scratch = Scratch::new();
+    for program in openmp_of_both(&scratch, "starter_ends") {
+        let name = program.to_str().unwrap();
+        for _ in 0..3 {
+            let done = advise(&scratch, &["--apply", "-o", "/dev/null"], &[name]).output().unwrap();
+            assert_eq!(done.status.code(), Some(9), "{name}: {done:?}");
+            assert_eq!(String::from_utf8_lossy(&done.stdout), "4\n", "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_section_holds_on_while_it_waits() {
+    need!(two_pus());
+    let scratch = Scratch::new();
+    for program in openmp_of_both(&scratch, "awaits_inside") {
+        let (file, name) = (scratch.path("learnt"), program.to_str().unwrap());
+        let options = ["--apply", "--json", "--max", "2", "-o", file.to_str().unwrap()];
+        printed(&advise(&scratch, &options, &[name]).output().unwrap());
+        let found: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        let region = &found["regions"][0];
+        assert!(region["inside_share"].as_f64().unwrap() > 0.9, "{name}: {region:#}");
+        assert_eq!(region["model_threads"], 1, "{name}: {region:#}");
+    }
+}
+
+/// The threads that would let it go on are the parent's. It would be held for half a second.
+#[test]
+fn a_child_is_not_held() {
+    need!(two_pus());
+    let scratch = Scratch::new();
+    for program in openmp_of_both(&scratch, "forks_inside") {
+        let name = program.to_str().unwrap();
+        let options = ["--apply", "--max", "2", "-o", "/dev/null"];
+        let text = printed(&advise(&scratch, &options, &[name]).output().unwrap());
+        assert!(text.trim().parse::<u32>().unwrap() < 400, "{name}: {text} ms");
+    }
+}
+
 /// Nothing is in critical sections and two threads are twice as fast, so all stay.
 #[test]
 fn all_threads_where_they_help() {
