@@ -109,13 +109,11 @@ impl EachJob {
         is_new
     }
 
-    /// Takes in the wake-ups until `at`. Returns whether other jobs are measured as one from now on.
+    /// Takes in the wake-ups until `at`. Returns whether more jobs are measured as one from now on.
     pub fn note_wake_ups(&mut self, at: Nanos, wake_ups: &[WakeUps]) -> bool {
-        let is_new = self.partners.note(at, wake_ups, |job| self.jobs.contains(&job));
-        if is_new {
-            self.behind.retain(|job, _| self.partners.first(*job) == *job);
-        }
-        is_new
+        let has_joined = self.partners.note(at, wake_ups, |job| self.jobs.contains(&job));
+        self.behind.retain(|job, _| self.partners.first(*job) == *job);
+        has_joined
     }
 
     /// The job under which the progress of a job is counted.

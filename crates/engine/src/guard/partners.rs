@@ -28,8 +28,8 @@ pub struct Partners {
 }
 
 impl Partners {
-    /// Takes in the wake-ups until `at`, of the current jobs. Partners stay partners. Returns whether other jobs are judged
-    /// together from now on.
+    /// Takes in the wake-ups until `at`, of the current jobs. Partners stay partners. Returns whether more jobs are judged
+    /// together from now on. Comparisons of partners hold on when one of them has ended.
     pub fn note(
         &mut self,
         at: Nanos,
@@ -49,11 +49,10 @@ impl Partners {
         }
         self.at = at;
         self.sums = sums;
+        let has_joined = firsts(&self.pairs) != self.first;
         self.pairs.retain(|(a, b)| is_there(*a) && is_there(*b));
-        let first = firsts(&self.pairs);
-        let is_new = first != self.first;
-        self.first = first;
-        is_new
+        self.first = firsts(&self.pairs);
+        has_joined
     }
 
     /// The job under which the progress of this one is counted.
@@ -131,7 +130,7 @@ mod tests {
         assert_eq!(firsts(&partners), [0, 0, 2, 0]);
         assert_eq!(partners.named(JobIdx(0)), "jobs 0 and 1 and 3");
         assert!(!partners.note(Nanos::from_secs(3), &more, all), "they stay partners");
-        assert!(partners.note(Nanos::from_secs(4), &more, |job| job != JobIdx(0)));
+        assert!(!partners.note(Nanos::from_secs(4), &more, |job| job != JobIdx(0)), "one left");
         assert_eq!((firsts(&partners), partners.named(JobIdx(2))), ([0, 1, 2, 1], "job 2".into()));
     }
 }
