@@ -14,8 +14,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use colocate_linux::privilege;
 use colocate_machine::printable;
 use colocate_policy::table::{self, PolicyRow};
-use std::fmt;
+use std::ffi::OsStr;
 use std::process::ExitCode;
+use std::{fmt, io};
 
 /// Wrong usage.
 pub const USAGE: u8 = 2;
@@ -25,6 +26,8 @@ pub const NO_CAPABILITY: u8 = 3;
 pub const OURS: u8 = 125;
 /// The program was found but could not be executed.
 pub const CANNOT_EXECUTE: u8 = 126;
+/// The program, or its interpreter, was not found.
+pub const NOT_FOUND: u8 = 127;
 
 /// The standard library's words for text that is no number, and what was expected.
 const NO_NUMBER: [(&str, &str); 4] = [
@@ -64,6 +67,13 @@ pub fn no_capability(message: String) -> anyhow::Error {
 /// Error for an interrupted command, with the status that a shell reports after SIGINT.
 pub fn stopped(message: String) -> anyhow::Error {
     Failure { code: 130, message }.into()
+}
+
+/// Error for a program that was found and cannot be started, as of a script without its interpreter.
+pub fn cannot_start(program: &OsStr, why: &io::Error) -> anyhow::Error {
+    let is_absent = why.kind() == io::ErrorKind::NotFound;
+    let code = if is_absent { NOT_FOUND } else { CANNOT_EXECUTE };
+    Failure { code, message: format!("{}: {why}", program.display()) }.into()
 }
 
 /// Arguments of this process, with the policies `more` beside colocate's own; or the exit code after

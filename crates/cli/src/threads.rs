@@ -12,7 +12,7 @@ mod runs;
 
 use crate::run::jobs;
 use crate::stop::stop_flag;
-use crate::{args, output};
+use crate::{args, exit, output};
 use advice::Most;
 use anyhow::Context;
 use colocate_files::FileMode;
@@ -75,7 +75,11 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let text = |of: &ThreadsReport| if args.json { printable::json(of) } else { of.text() };
     if args.apply {
         let status = apply::run(&args.command, &mut report, stop)?;
-        output::keep_aside(args.output.as_deref(), &text(&report))?;
+        // The program's work is done: its status precedes an error of the report.
+        output::keep_aside(args.output.as_deref(), &text(&report)).map_err(|why| match status {
+            0 => why,
+            code => exit::Failure { code, message: format!("{why:#}") }.into(),
+        })?;
         return Ok(ExitCode::from(status));
     }
     runs::study(&args.command, f64::from(args.limit_s), &mut report, stop)?;

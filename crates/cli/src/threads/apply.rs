@@ -5,7 +5,7 @@ use super::places::RegionLocations;
 use super::regions;
 use super::report::ThreadsReport;
 use crate::children::{self, POLL};
-use anyhow::Context;
+use crate::exit;
 use colocate_act::signals::SignalAction;
 use colocate_linux::{Pid, sys};
 use std::ffi::OsString;
@@ -36,7 +36,7 @@ pub fn run(
     }
     sys::ends_with_us(&mut program);
     let begin = Instant::now();
-    let child = program.spawn().context("cannot start the program")?;
+    let child = program.spawn().map_err(|why| exit::cannot_start(&command[0], &why))?;
     let pid = Pid(child.id().cast_signed());
     // Not before the launch: the program would inherit the blocked signals.
     let signals = children::take_signals().ok();
@@ -61,7 +61,7 @@ pub fn run(
             "no parallel region was seen: no OpenMP program, linked statically, set-user-ID, or ended by a signal".to_owned(),
         );
     }
-    Ok(u8::try_from(status).unwrap_or(crate::exit::OURS))
+    Ok(u8::try_from(status).unwrap_or(exit::OURS))
 }
 
 /// Whether a signal has arrived since the end of the program.

@@ -8,7 +8,6 @@ use super::regions;
 use super::report::ThreadsReport;
 use crate::children::{self, ChildEnd, POLL};
 use crate::{exit, output};
-use anyhow::Context;
 use colocate_linux::Pid;
 use std::ffi::OsString;
 use std::process::Command;
@@ -142,7 +141,8 @@ fn whole(
         return Ok(Ended::Late);
     }
     let begin = Instant::now();
-    let pid = children::start(&mut command).context("cannot start the program")?;
+    let pid = children::start(&mut command)
+        .map_err(|why| exit::cannot_start(command.get_program(), &why))?;
     let until = cut.map_or(left, |cut| cut.min(left));
     let patience = Duration::try_from_secs_f64(until).unwrap_or(Duration::MAX);
     let ended = wait(pid, begin, patience, stop);

@@ -119,6 +119,14 @@ fn what_cannot_be_decided_is_reported() {
     assert!(said(&[], &["no-such-program-at-all"], 127).contains("not found"));
     assert!(said(&["--limit-s", "1"], &["sleep", "600"], 125).contains("raise --limit-s"));
     assert!(said(&[], &["sh", "-c", "exit 3"], 125).contains("ended with status 3"));
+    // The program has run, and its status precedes.
+    said(&["--apply", "-o", "/dev/full"], &["sh", "-c", "exit 3"], 3);
+    let script = scratch.path("script");
+    std::fs::write(&script, "#!/no-such-interpreter\n").unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    for options in [&[][..], &["--apply"]] {
+        assert!(said(options, &[script.to_str().unwrap()], 127).contains("script: No such file"));
+    }
 }
 
 /// Critical sections are all there is: one thread does as much, on either runtime, and results are what they were.
