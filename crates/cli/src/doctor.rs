@@ -64,7 +64,8 @@ fn policies() -> Vec<Needs> {
     needs.collect()
 }
 
-/// Number, date and file of the kept figures of this machine, unless of another kernel.
+/// Number, date and file of the kept figures of this machine, unless of another kernel or without
+/// what predictions need.
 fn measured() -> Result<String, String> {
     let machine = read::reported().map_err(|why| why.to_string())?;
     let (path, kept) =
@@ -77,7 +78,11 @@ fn measured() -> Result<String, String> {
     }
     let count = measured.figures.len();
     let date = date::minute(measured.started_unix_s);
-    Ok(format!("{count} figures of {date} in {}", path.display()))
+    let found = format!("{count} figures of {date} in {}", path.display());
+    match kept.performance {
+        Some(_) => Ok(found),
+        None => Err(format!("{found}, without speeds that predictions need")),
+    }
 }
 
 /// Folder of the journal that restores masks after a crash.

@@ -80,7 +80,8 @@ fn config() -> Option<&'static Config> {
     CONFIG.get_or_init(read_config).as_ref()
 }
 
-/// Reads the environment and registers [`at_exit`] and, for children, [`lets_go`]; `None`: nothing is watched.
+/// Reads the environment, and registers [`at_exit`] and, for children, [`release_held`]; `None`:
+/// nothing is watched.
 fn read_config() -> Option<Config> {
     let folder = std::env::var_os(env::REPORT).filter(|folder| !folder.is_empty())?;
     let most = std::env::var(env::MOST).ok().and_then(|text| text.parse().ok());
@@ -94,18 +95,18 @@ fn read_config() -> Option<Config> {
     // A child has one thread, which nobody lets go on. Without memory for this it waits until it
     // is stuck.
     // SAFETY: as above, and the function changes atomics only.
-    unsafe { libc::pthread_atfork(None, None, Some(lets_go)) };
+    unsafe { libc::pthread_atfork(None, None, Some(release_held)) };
     Some(Config { folder: folder.into(), most, apply, pid: std::process::id() })
 }
 
 /// Stops all observation in this process for good.
 pub fn stop() {
     STOPPED.store(true, Ordering::SeqCst);
-    lets_go();
+    release_held();
 }
 
-/// Ends the window, and lets held threads go on.
-extern "C" fn lets_go() {
+/// Ends the window and releases held threads.
+extern "C" fn release_held() {
     // A window that another thread ends just now may hold threads once more, until they are stuck.
     let _known = KNOWN.try_lock();
     DUE.store(NEVER, Ordering::Relaxed);

@@ -116,6 +116,18 @@ fn kept_machines_are_imported(run: &dyn Fn(&[&str]) -> Output, exact: &Exact, pa
     assert!(error.ends_with(", found Other 9000\n") && error.lines().count() == 1, "{error}");
 }
 
+/// Speeds of cores alone are not what predictions need, and `doctor` shows it.
+#[test]
+fn a_part_is_no_whole_calibration() {
+    let state = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| colocate(state.path(), args).output().unwrap();
+    printed(&run(&["calibrate", "--only", "speeds", "--repeat", "3", "--force"]));
+    let found = String::from_utf8(run(&["doctor"]).stdout).unwrap();
+    let line = found.lines().find(|line| line.contains(" calibration ")).unwrap();
+    assert!(line.trim_start().starts_with("partly"), "{line}");
+    assert!(line.ends_with("without speeds that predictions need"), "{line}");
+}
+
 #[test]
 fn the_new_place_of_core_speeds_is_named() {
     let state = tempfile::tempdir().unwrap();
