@@ -5,7 +5,7 @@ use crate::why::{Allocated, Selected};
 use colocate_evidence::{JobIdx, PagesMoved, SourceReports, TaskId};
 use colocate_machine::{Machine, Nanos, PuIdx, PuNr, SharedPart};
 use colocate_model::stack::StackParts;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -247,12 +247,14 @@ impl<'a> Evidence<'a> {
     /// program may have tens of thousands.
     #[must_use]
     pub fn plan(&self, choices: &[SelectedJob]) -> Plan {
-        let chosen: BTreeSet<JobIdx> = choices.iter().map(|choice| choice.job).collect();
+        // Sorted lists: sets and maps of this size are slower to search.
+        let mut chosen: Vec<JobIdx> = choices.iter().map(|choice| choice.job).collect();
+        chosen.sort_unstable();
         let in_queue = self.now.queue.iter().map(|job| job.threads[0].id);
         let known = self.roster.jobs;
         let jobs = if known.is_empty() { in_queue.collect() } else { known.to_vec() };
         // The roster also has jobs that are not in the queue yet.
-        let waiting = jobs.into_iter().filter(|task| !chosen.contains(&task.job));
+        let waiting = jobs.into_iter().filter(|task| chosen.binary_search(&task.job).is_err());
         let waiting = waiting.map(|task| (task, Place::Waiting, PlaceReason::NotSelected));
         let mut places: Vec<_> = self.places(choices).into_iter().chain(waiting).collect();
         places.sort_by_key(|place| place.0);
@@ -267,11 +269,12 @@ impl<'a> Evidence<'a> {
 
     /// Place and reason of each thread of the chosen jobs.
     fn places(&self, choices: &[SelectedJob]) -> Vec<(TaskId, Place, PlaceReason)> {
-        let by_job: BTreeMap<JobIdx, &QueuedJob> =
-            self.now.queue.iter().map(|job| (job.job, job)).collect();
+        let mut by_job: Vec<&QueuedJob> = self.now.queue.iter().collect();
+        by_job.sort_unstable_by_key(|job| job.job);
         let mut places = Vec::with_capacity(choices.len());
         for choice in choices {
-            let Some(job) = by_job.get(&choice.job) else { continue };
+            let found = by_job.binary_search_by_key(&choice.job, |job| job.job);
+            let Some(job) = found.ok().map(|at| by_job[at]) else { continue };
             for (thread, (pu, allocated)) in job.threads.iter().zip(&choice.places) {
                 let (selected, allocated) = (choice.selected.clone(), allocated.clone());
                 let why = PlaceReason::Chosen { selected, allocated };

@@ -75,11 +75,13 @@ pub(super) fn fill(
     while left > 0 {
         // May be below 0 after jobs with much traffic; then the least traffic is nearest.
         let wanted = traffic / left as f64;
-        let fitting = (0..queue.len()).filter(|&at| waiting[at] && widths[at] <= left);
-        let distance = |at: usize| (wanted - each[at]).abs();
+        // Side by side: without an index there is nothing to check in the innermost loop.
+        let jobs = waiting.iter().zip(&widths).zip(&each).enumerate();
+        let fitting = jobs.filter(|(_, ((waits, width), _))| **waits && **width <= left);
+        let distances = fitting.map(|(at, (_, each))| ((wanted - each).abs(), at));
         // The first of equal distances wins, which is nearest to the head.
-        let nearest = fitting.min_by(|&a, &b| distance(a).total_cmp(&distance(b)));
-        let Some(at) = nearest else { break };
+        let nearest = distances.min_by(|(a, _), (b, _)| a.total_cmp(b));
+        let Some((_, at)) = nearest else { break };
         traffic -= each[at] * widths[at] as f64;
         left -= widths[at];
         waiting[at] = false;
