@@ -30,7 +30,7 @@ impl IntervalSum {
         self.0.fetch_add(change, Ordering::Relaxed);
     }
 
-    /// Sum up to `time`. 0 if intervals have begun after it that are longer than the rest.
+    /// Sum up to `time`; 0 where intervals that begin later make it negative.
     pub fn until(&self, time: u64) -> u64 {
         let word = self.0.load(Ordering::Relaxed);
         let count = word % (1 << COUNT_BITS);
@@ -51,7 +51,7 @@ mod tests {
         sum.begins(1_200);
         assert_eq!([1_250, 1_300].map(|time| sum.until(time)), [300, 400]);
         sum.ends(1_300);
-        assert_eq!(sum.until(1_400), 500, "one of them goes on");
+        assert_eq!(sum.until(1_400), 500, "one has not ended");
         sum.ends(1_400);
         assert_eq!([0, 2_000].map(|time| sum.until(time)), [500, 500]);
     }

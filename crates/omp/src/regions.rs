@@ -92,8 +92,8 @@ fn read_config() -> Option<Config> {
     if unsafe { libc::atexit(at_exit) } != 0 {
         return None;
     }
-    // A child has one thread, which nobody lets go on. Without memory for this it waits until it
-    // is stuck.
+    // A child has one thread, and none that could release it. If this fails for lack of memory,
+    // the thread waits until it is stuck.
     // SAFETY: as above, and the function changes atomics only.
     unsafe { libc::pthread_atfork(None, None, Some(release_held)) };
     Some(Config { folder: folder.into(), most, apply, pid: std::process::id() })

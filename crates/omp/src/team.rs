@@ -38,7 +38,7 @@ static SIZE: AtomicU32 = AtomicU32::new(0);
 /// Largest [`SIZE`] of all regions.
 static LARGEST: AtomicU32 = AtomicU32::new(0);
 
-/// What a thread does.
+/// Activity of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Activity {
     /// Not at work: held, at a barrier, or in no observed region.

@@ -37,8 +37,7 @@ fn report(scratch: &Scratch, options: &[&str], command: &[&str]) -> Value {
 
 /// The program of regions for both runtimes, where their compilers are.
 fn programs(scratch: &Scratch) -> Vec<PathBuf> {
-    let built = ["gcc", "clang"].map(|compiler| openmp(scratch, compiler, "regions", &[]));
-    built.into_iter().filter_map(|program| part(program)).collect()
+    openmp_of_both(scratch, "regions")
 }
 
 /// The program in tests/programs/NAME.c for the runtime of a compiler.
