@@ -29,6 +29,7 @@
 #[cfg(test)]
 extern crate self as colocate_policy; // so that `testing` reads the same here and in tests/
 
+mod by_id;
 pub mod communication;
 pub mod evidence;
 pub mod forecast;

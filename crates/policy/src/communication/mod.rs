@@ -9,11 +9,10 @@ pub mod seen;
 pub mod teams;
 pub mod traffic;
 
+use crate::by_id::{ById, IdSet};
 use colocate_evidence::TaskId;
-use foldhash::fast::FixedState;
-use std::collections::{HashMap, HashSet};
 
-/// Values by task. The iteration order is arbitrary.
-pub(crate) type ByTask<V> = HashMap<TaskId, V, FixedState>;
-/// Set of tasks. The iteration order is arbitrary.
-pub(crate) type TaskSet = HashSet<TaskId, FixedState>;
+/// Values by task.
+pub(crate) type ByTask<V> = ById<TaskId, V>;
+/// Set of tasks.
+pub(crate) type TaskSet = IdSet<TaskId>;

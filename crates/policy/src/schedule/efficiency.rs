@@ -40,13 +40,13 @@ use super::asymmetric::{
 };
 use super::phases::ASLEEP;
 use super::{Allocated, Quantum, Scheduler, SelectedJob, Thread, leave_to_kernel};
+use crate::by_id::IdSet;
 use crate::evidence::Evidence;
 use crate::plan::Plan;
 use crate::row::{PolicyRow, Setting};
 use colocate_evidence::{SourceSet, TaskId};
 use colocate_machine::Performance;
 use colocate_model::Phase;
-use std::collections::BTreeSet;
 
 /// Share by which a factor must exceed the factor of an incumbent. Chosen: 5 %, the noise of stacks
 /// and rates from quantum to quantum that `symbiotic` assumes.
@@ -69,7 +69,7 @@ pub struct Efficiency {
     gain: f64,
     factors: Factors,
     /// Incumbents.
-    seated: BTreeSet<TaskId>,
+    seated: IdSet<TaskId>,
     messages: Messages,
 }
 
@@ -77,7 +77,7 @@ impl Efficiency {
     /// A scheduler without samples. `known`: the machine's performance and the demands of each job.
     pub fn new(gain: f64, known: Option<(Performance, Vec<Phase>)>) -> Self {
         let factors = Factors::new(known);
-        Self { gain, factors, seated: BTreeSet::new(), messages: Messages::default() }
+        Self { gain, factors, seated: IdSet::default(), messages: Messages::default() }
     }
 
     /// The threads at these places, in the order of their gain from a fast core; see the module.

@@ -19,9 +19,9 @@
 use super::bandwidth::pair_by_last_quantum;
 use super::progress::ordered;
 use super::{Quantum, QuantumOutcome, Scheduler, Selected, SelectedJob, select};
+use crate::by_id::ById;
 use crate::row::{PolicyRow, Prior, Purpose, SoloProgress};
 use colocate_evidence::JobIdx;
-use std::collections::BTreeMap;
 
 pub static ROW: PolicyRow = PolicyRow {
     name: "fair-oracle",
@@ -30,7 +30,7 @@ pub static ROW: PolicyRow = PolicyRow {
     source: "a baseline of ours",
     prior: &[Prior::Courses],
     make: |_, known| {
-        Box::new(FairOracle { courses: known.courses.to_vec(), done: BTreeMap::new() })
+        Box::new(FairOracle { courses: known.courses.to_vec(), done: ById::default() })
     },
     ..PolicyRow::EACH_QUANTUM
 };
@@ -39,7 +39,7 @@ pub static ROW: PolicyRow = PolicyRow {
 struct FairOracle {
     courses: Vec<SoloProgress>,
     /// Instructions executed by each job.
-    done: BTreeMap<JobIdx, u64>,
+    done: ById<JobIdx, u64>,
 }
 
 impl FairOracle {
@@ -91,7 +91,7 @@ mod tests {
         let machine = machine("core:1");
         let pus: Vec<_> = machine.all_pus().collect();
         let courses = vec![course(&[(100, 1.0)]), course(&[(100, 4.0)])];
-        let mut oracle = FairOracle { courses, done: BTreeMap::new() };
+        let mut oracle = FairOracle { courses, done: ById::default() };
         let mut queue = queue(&[0.0; 2]);
         queue.swap(0, 1);
         let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };

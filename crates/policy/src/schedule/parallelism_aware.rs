@@ -65,13 +65,13 @@ use super::phases::{
 use super::{
     Allocated, Quantum, QuantumOutcome, QueuedJob, Scheduler, SelectedJob, Thread, leave_to_kernel,
 };
+use crate::by_id::IdSet;
 use crate::evidence::Evidence;
 use crate::plan::Plan;
 use crate::row::{PolicyRow, Purpose, Setting};
 use colocate_evidence::{JobIdx, SourceSet, TaskId};
 use colocate_machine::{Nanos, PuIdx};
 use sharing::{FastCoreTime, Sharer};
-use std::collections::BTreeSet;
 
 /// Settings of `parallelism-aware`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -132,7 +132,7 @@ pub struct ParallelismAware {
     serial: Rotation<JobIdx>,
     sharing: FastCoreTime,
     /// Serial threads with fast cores.
-    seated: BTreeSet<TaskId>,
+    seated: IdSet<TaskId>,
     /// Threads that are moved to a PU before the quantum, and then left to the kernel.
     begin: Vec<(TaskId, PuIdx)>,
     /// Times a serial thread got a fast core.
@@ -181,7 +181,7 @@ impl ParallelismAware {
             took: Nanos::ZERO,
             serial: Rotation::default(),
             sharing: FastCoreTime::default(),
-            seated: BTreeSet::new(),
+            seated: IdSet::default(),
             begin: Vec::new(),
             given: 0,
             crossings: 0,
@@ -374,7 +374,7 @@ impl Scheduler for ParallelismAware {
         self.begin.clear();
         self.phases.update(now.queue, self.took);
         // Forget jobs that have ended.
-        let there: BTreeSet<JobIdx> = now.queue.iter().map(|job| job.job).collect();
+        let there: IdSet<JobIdx> = now.queue.iter().map(|job| job.job).collect();
         self.serial.retain(|job| there.contains(job));
         let Some(cores) = cores_of(now, &mut self.messages) else {
             // Time on fast cores counts only while there are any.

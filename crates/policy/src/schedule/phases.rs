@@ -43,11 +43,11 @@
 //! - **Unknown is no phase** -> test `unknown_is_no_phase`
 
 use super::{QueuedJob, Thread};
+use crate::by_id::ById;
 use crate::row::{PolicySpec, Setting, SettingKind, Value};
 use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::Nanos;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// Number of runnable threads below which a job is asleep. Chosen: the share of a quantum for which
 /// a thread has to be runnable to count as active in the loop of quanta.
@@ -226,14 +226,14 @@ impl PhaseHistory {
 #[derive(Clone, Debug)]
 pub struct JobPhases {
     settings: Hysteresis,
-    jobs: BTreeMap<JobIdx, PhaseHistory>,
+    jobs: ById<JobIdx, PhaseHistory>,
 }
 
 impl JobPhases {
     /// Phases of no jobs.
     #[must_use]
     pub fn new(settings: Hysteresis) -> Self {
-        Self { settings, jobs: BTreeMap::new() }
+        Self { settings, jobs: ById::default() }
     }
 
     /// Takes in the jobs' last quantum, of length `took`. Jobs that are not in the queue are

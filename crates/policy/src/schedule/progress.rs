@@ -62,11 +62,11 @@
 mod samples;
 
 use super::{Quantum, QuantumOutcome, QueuedJob, Thread};
+use crate::by_id::ById;
 use crate::places::UsableMachine;
 use colocate_evidence::JobIdx;
 use colocate_machine::Nanos;
 use samples::{JobSamples, Signature, signature};
-use std::collections::BTreeMap;
 
 /// Share of its length that an estimate must have lasted to count. Chosen.
 pub const ENOUGH: f64 = 0.5;
@@ -191,16 +191,16 @@ impl JobProgress {
 /// Progress of all jobs.
 #[derive(Clone, Debug)]
 pub struct ProgressTable {
-    jobs: BTreeMap<JobIdx, JobProgress>,
+    jobs: ById<JobIdx, JobProgress>,
     settings: Estimating,
     /// Job chosen to have cores of its own in the last quantum.
     solo: Option<JobIdx>,
     /// Jobs with more threads than PUs in the last quantum, and the number of these PUs.
-    turns: BTreeMap<JobIdx, usize>,
+    turns: ById<JobIdx, usize>,
     /// Length of the last quantum, in seconds; `None` if unknown.
     took: Option<f64>,
     /// CPU time of each job in the last quantum, in seconds.
-    used: BTreeMap<JobIdx, f64>,
+    used: ById<JobIdx, f64>,
     /// Number of quanta, and their total length in seconds.
     quanta: (f64, f64),
     /// Length of the longest quantum, in seconds.
@@ -235,12 +235,12 @@ impl ProgressTable {
     #[must_use]
     pub fn new(settings: Estimating) -> Self {
         Self {
-            jobs: BTreeMap::new(),
+            jobs: ById::default(),
             settings,
             solo: None,
-            turns: BTreeMap::new(),
+            turns: ById::default(),
             took: None,
-            used: BTreeMap::new(),
+            used: ById::default(),
             quanta: (0.0, 0.0),
             longest: 0.0,
             since: 0,

@@ -26,6 +26,7 @@
 
 use super::Thread;
 use super::symbiotic::groups::{CoreGroups, LiveThread, pus_of_cores};
+use crate::by_id::ById;
 use crate::matching::{self, exchange::improved};
 use crate::places::UsableMachine;
 use colocate_evidence::TaskId;
@@ -41,13 +42,13 @@ pub struct HomeNodes {
     /// `λ`.
     scale: f64,
     /// By thread: quanta on each node, by place in `Machine::nodes`.
-    ran: BTreeMap<TaskId, Vec<u64>>,
+    ran: ById<TaskId, Vec<u64>>,
 }
 
 impl HomeNodes {
     /// Home nodes of no threads. `scale` is `λ`, not below 0.
     pub fn new(scale: f64) -> Self {
-        Self { scale, ran: BTreeMap::new() }
+        Self { scale, ran: ById::default() }
     }
 
     /// Takes in the threads' nodes in the last quantum. Forgets threads that have ended.

@@ -50,6 +50,7 @@ use super::phases::{CONFIRM, Hysteresis, JobPhase, JobPhases, PARALLEL, SERIAL, 
 use super::{
     Allocated, Quantum, QuantumOutcome, QueuedJob, Scheduler, SelectedJob, leave_to_kernel,
 };
+use crate::by_id::{ById, IdSet};
 use crate::evidence::Evidence;
 use crate::plan::Plan;
 use crate::row::PolicyRow;
@@ -57,7 +58,6 @@ use colocate_evidence::{JobIdx, SourceSet, TaskId};
 use colocate_machine::{Nanos, Performance};
 use colocate_model::Phase;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
 
 /// Quanta for which the thread of a new serial phase precedes all others. Chosen: the time until
 /// its time on fast cores is meaningful.
@@ -94,12 +94,12 @@ pub struct Utility {
     factors: Factors,
     phases: JobPhases,
     /// Quanta since a job entered its serial phase. Absent outside serial phases.
-    serial: BTreeMap<JobIdx, u32>,
+    serial: ById<JobIdx, u32>,
     /// Length of the last quantum.
     took: Nanos,
     turns: Rotation<TaskId>,
     /// Threads that had a fast core in the last quantum.
-    seated: BTreeSet<TaskId>,
+    seated: IdSet<TaskId>,
     messages: Messages,
 }
 
@@ -109,10 +109,10 @@ impl Utility {
         Self {
             factors: Factors::new(known),
             phases: JobPhases::new(hysteresis),
-            serial: BTreeMap::new(),
+            serial: ById::default(),
             took: Nanos::ZERO,
             turns: Rotation::default(),
-            seated: BTreeSet::new(),
+            seated: IdSet::default(),
             messages: Messages::default(),
         }
     }
@@ -208,7 +208,7 @@ impl Scheduler for Utility {
         let classes = self.classes(now.queue, fast, cores.ratio);
         let ranked = self.ranked(now, &ids, &classes);
         // Forget threads that have ended.
-        let there: BTreeSet<TaskId> = ids.iter().copied().collect();
+        let there: IdSet<TaskId> = ids.iter().copied().collect();
         self.turns.retain(|id| there.contains(id));
         let places =
             fast_for(&cores, &threads, &ranked, |at| Allocated::Useful { utility: classes[at].0 });

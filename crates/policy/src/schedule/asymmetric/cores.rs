@@ -27,9 +27,9 @@
 //! - **Still**: threads that were spread are not moved by the same input. -> test `even_and_still`
 
 use super::super::Thread;
+use crate::by_id::ById;
 use crate::places::UsableMachine;
 use colocate_machine::{Bytes, Cache, CacheIdx, CacheKind, CoreKind, Machine, PuIdx};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// Least speed of a fast core. Chosen: processors with favoured cores of one build, a few percent
 /// apart, count as alike. The large cores of three-kind processors (a capacity of 800 to 900 of
@@ -258,10 +258,11 @@ impl Cores {
         }
         let others = chosen.split_off(stay);
         // Threads that have to leave their cores.
-        let mut over: BTreeMap<CacheIdx, usize> = BTreeMap::new();
+        let mut stays = wanted.to_vec();
+        chosen.iter().for_each(|&core| stays[core] += 1);
+        let mut over: ById<CacheIdx, usize> = ById::default();
         for (core, it) in self.all.iter().enumerate() {
-            let stays = wanted[core] + usize::from(chosen.contains(&core));
-            let leaves = there[core].saturating_sub(stays);
+            let leaves = there[core].saturating_sub(stays[core]);
             it.domain.iter().for_each(|domain| *over.entry(*domain).or_default() += leaves);
         }
         let (near, far): (Vec<_>, Vec<_>) = others.into_iter().partition(|&core| {
@@ -282,9 +283,9 @@ impl Cores {
         let mut on: Vec<Option<usize>> =
             cores.iter().map(|core| core.filter(|&core| take(&mut left[core]))).collect();
         // Each core once, at its first place in the groups.
-        let mut listed = BTreeSet::new();
+        let mut listed = vec![false; self.all.len()];
         let mut order: Vec<usize> = groups.iter().flatten().copied().collect();
-        order.retain(|core| listed.insert(*core));
+        order.retain(|&core| !std::mem::replace(&mut listed[core], true));
         for near in [true, false] {
             for (place, from) in on.iter_mut().zip(cores).filter(|(place, _)| place.is_none()) {
                 let domain = from.and_then(|from| self.all[from].domain);

@@ -21,11 +21,11 @@
 
 use super::super::{QueuedJob, SelectedJob};
 use super::cores::{Cores, clock};
+use crate::by_id::ById;
 use colocate_evidence::TaskId;
 use colocate_machine::{Machine, Performance, PuIdx};
 use colocate_model::system::{Model, PlacedTask};
 use colocate_model::{Assumptions, Phase};
-use std::collections::BTreeMap;
 
 /// Weight of a new rate in the running average. Chosen: half, as for CPI stacks.
 pub(crate) const WEIGHT: f64 = 0.5;
@@ -49,7 +49,7 @@ pub struct Factors {
     known: Option<(Performance, Vec<Phase>)>,
     /// Predicted factors by job; `None` before the first quantum.
     predicted: Option<Vec<Option<f64>>>,
-    seen: BTreeMap<TaskId, Sampled>,
+    seen: ById<TaskId, Sampled>,
 }
 
 /// Rates of a thread, in instructions per cycle of the fastest kind of core.

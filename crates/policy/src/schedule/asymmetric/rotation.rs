@@ -20,18 +20,19 @@
 //! - **Late is not early**: a newcomer does not keep the others waiting.
 //!   -> test `newcomers_do_not_make_up`
 
+use crate::by_id::ById;
 use colocate_machine::Nanos;
-use std::collections::BTreeMap;
+use std::hash::Hash;
 
 /// Time on fast cores by thread.
 #[derive(Clone, Debug)]
 pub struct Rotation<K> {
-    known: BTreeMap<K, RotationState>,
+    known: ById<K, RotationState>,
 }
 
 impl<K> Default for Rotation<K> {
     fn default() -> Self {
-        Self { known: BTreeMap::new() }
+        Self { known: ById::default() }
     }
 }
 
@@ -45,7 +46,7 @@ struct RotationState {
     seated: bool,
 }
 
-impl<K: Copy + Ord> Rotation<K> {
+impl<K: Copy + Eq + Hash> Rotation<K> {
     /// Sets the competitors of this quantum. Returns their places, in the order in which seats are
     /// given. Equals stay in their order.
     pub fn order(&mut self, competitors: &[K]) -> Vec<usize> {

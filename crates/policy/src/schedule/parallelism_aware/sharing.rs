@@ -43,9 +43,9 @@
 
 use super::super::Thread;
 use super::super::asymmetric::cores::{Cores, Move};
+use crate::by_id::ById;
 use colocate_evidence::TaskId;
 use colocate_machine::{Nanos, PuIdx};
-use std::collections::BTreeMap;
 
 /// A thread of a parallel phase.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +76,7 @@ const REMEMBERED: u64 = 100;
 /// Time of threads on fast cores.
 #[derive(Clone, Debug, Default)]
 pub struct FastCoreTime {
-    known: BTreeMap<TaskId, Had>,
+    known: ById<TaskId, Had>,
     /// Quanta so far.
     quanta: u64,
 }

@@ -6,7 +6,6 @@ use crate::schedule::progress::slept;
 use colocate_evidence::TaskId;
 use colocate_model::CpiModel;
 use colocate_model::symbiosis::{CoreCoefficients, inverse, normalised};
-use std::collections::BTreeMap;
 
 /// Stacks alone by thread, and the groups that ran together last.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +18,8 @@ pub(super) struct StackTable {
     component_of: Vec<usize>,
     /// Number of components.
     components: usize,
-    known: BTreeMap<TaskId, ThreadStacks>,
+    /// In the order of ids: a quantum looks up every thread and adds few.
+    known: Vec<(TaskId, ThreadStacks)>,
     /// Groups of the last quantum, by core.
     pub together: Vec<Vec<TaskId>>,
     /// Number of quanta learned from.
@@ -53,17 +53,32 @@ impl StackTable {
 
     /// Number of threads with a known stack alone.
     pub fn known(&self) -> usize {
-        self.known.values().filter(|known| known.alone.is_some()).count()
+        self.known.iter().filter(|(_, known)| known.alone.is_some()).count()
     }
 
     /// Quanta since the thread was alone on its core; `None` if it never was alone.
     pub(crate) fn sample_age(&self, id: TaskId) -> Option<u64> {
-        self.known.get(&id)?.sampled.map(|when| self.quanta - when)
+        self.of(id)?.sampled.map(|when| self.quanta - when)
     }
 
     /// Whether the inverse of the thread's last stack beside others did not converge.
     pub(crate) fn is_doubtful(&self, id: TaskId) -> bool {
-        self.known.get(&id).is_some_and(|known| known.is_doubtful)
+        self.of(id).is_some_and(|known| known.is_doubtful)
+    }
+
+    /// Stacks of a thread; `None` if there is no such thread.
+    fn of(&self, id: TaskId) -> Option<&ThreadStacks> {
+        let at = self.known.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        Some(&self.known[at].1)
+    }
+
+    /// Stacks of a thread, unknown ones if it is new.
+    fn of_mut(&mut self, id: TaskId) -> &mut ThreadStacks {
+        let at = self.known.binary_search_by_key(&id, |(id, _)| *id).unwrap_or_else(|at| {
+            self.known.insert(at, (id, ThreadStacks::default()));
+            at
+        });
+        &mut self.known[at].1
     }
 
     /// Whether the last stack of the thread has the parts of the coefficients.
@@ -93,8 +108,7 @@ impl StackTable {
     /// coefficients for as many threads as shared the fullest core; `None` if they do not give
     /// stacks alone.
     pub fn learn(&mut self, mode: Option<&CoreCoefficients>, there: &[LiveThread<'_>]) {
-        let ids = there.iter().map(|(thread, _)| thread.id);
-        self.known = ids.map(|id| (id, self.known.remove(&id).unwrap_or_default())).collect();
+        self.keep(there);
         self.quanta += 1;
         let together = std::mem::take(&mut self.together);
         for group in &together {
@@ -112,6 +126,17 @@ impl StackTable {
                 self.note_group(mode, group, &shown);
             }
         }
+    }
+
+    /// Keeps the stacks of these threads, in the order of their ids. New threads get unknown ones.
+    fn keep(&mut self, there: &[LiveThread<'_>]) {
+        let mut old = std::mem::take(&mut self.known).into_iter().peekable();
+        let kept = there.iter().map(|(thread, _)| {
+            while old.next_if(|(id, _)| *id < thread.id).is_some() {}
+            let known = old.next_if(|(id, _)| *id == thread.id);
+            known.unwrap_or_else(|| (thread.id, ThreadStacks::default()))
+        });
+        self.known = kept.collect();
     }
 
     /// Takes in the stacks of a core's threads in the last quantum.
@@ -139,7 +164,7 @@ impl StackTable {
             }
             None => {
                 for id in group {
-                    self.known.entry(*id).or_default().is_doubtful = true;
+                    self.of_mut(*id).is_doubtful = true;
                 }
             }
         }
@@ -153,7 +178,7 @@ impl StackTable {
     /// Averages a thread's stack alone with the known stack.
     pub fn note(&mut self, id: TaskId, stack: &[f64]) -> &mut ThreadStacks {
         let weight = self.weight;
-        let known = self.known.entry(id).or_default();
+        let known = self.of_mut(id);
         match &mut known.alone {
             None => known.alone = Some(stack.to_vec()),
             Some(old) => {
@@ -166,7 +191,7 @@ impl StackTable {
     /// Mean of the known stacks; equal components if none is known.
     pub fn mean(&self) -> Vec<f64> {
         let mut mean = vec![0.0; self.components];
-        for stack in self.known.values().filter_map(|known| known.alone.as_ref()) {
+        for stack in self.known.iter().filter_map(|(_, known)| known.alone.as_ref()) {
             mean.iter_mut().zip(stack).for_each(|(sum, each)| *sum += each);
         }
         let all = mean.iter().fold(0.0, |sum, each| sum + each);
@@ -179,7 +204,7 @@ impl StackTable {
 
     /// Stacks alone of these threads; `mean` for a thread of unknown stack.
     pub fn stacks<'a>(&'a self, mean: &'a [f64], threads: &[&Thread]) -> Vec<&'a [f64]> {
-        let known = threads.iter().map(|thread| self.known.get(&thread.id));
+        let known = threads.iter().map(|thread| self.of(thread.id));
         known.map(|known| known.and_then(|known| known.alone.as_deref()).unwrap_or(mean)).collect()
     }
 }
