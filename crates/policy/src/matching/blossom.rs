@@ -43,7 +43,8 @@ mod start;
 
 use super::PairCosts;
 use nodes::Nodes;
-pub(super) use start::prices;
+use start::TO_SEARCH;
+pub(super) use start::{TO_PROVE, prices};
 
 /// Partners of the vertices in a cheapest perfect matching. `near`, any perfect matching, is where
 /// the search starts: the closer to the cheapest, the shorter the search. A cheapest one is kept as
@@ -130,7 +131,7 @@ struct BlossomSearch<'a> {
 impl<'a> BlossomSearch<'a> {
     /// Searches to the end from the prices and the tight pairs of the matching `near`.
     fn solved(costs: &'a PairCosts, near: &[usize]) -> Self {
-        let mut search = Self::new(costs, prices(costs, near));
+        let mut search = Self::new(costs, prices(costs, near, TO_SEARCH));
         search.match_tight_pairs(near);
         for root in 0..search.nodes.n {
             if search.nodes.mate[root] == NONE {
@@ -457,7 +458,7 @@ mod tests {
         fn feasible(half in 0_usize..=20, below in 1_usize..1 << 40, seed: u64) {
             let costs = random_costs(2 * half, below, seed);
             let near: Vec<usize> = (0..2 * half).map(|v| v ^ 1).collect();
-            let prices = prices(&costs, &near);
+            let prices = prices(&costs, &near, TO_PROVE);
             for (v, u) in (0..2 * half).flat_map(|v| (0..v).map(move |u| (v, u))) {
                 prop_assert!(prices[v] + prices[u] <= 2 * costs.of(v, u));
             }

@@ -7,6 +7,7 @@ mod blossom;
 mod costs;
 pub(crate) mod exchange;
 
+use blossom::TO_PROVE;
 pub use costs::PairCosts;
 use costs::{MAX_COST, in_steps};
 
@@ -30,7 +31,7 @@ pub fn cheapest(costs: &PairCosts) -> Option<Vec<usize>> {
 
 /// Pairs the vertex of the largest cost sum with the vertex of the smallest, and so on inwards, and
 /// exchanges partners. `None` if the number of vertices is odd.
-fn by_exchange(costs: &PairCosts) -> Option<Vec<usize>> {
+pub(crate) fn by_exchange(costs: &PairCosts) -> Option<Vec<usize>> {
     let n = costs.vertices();
     // The diagonal is no pair, so its cell is taken out of the sum.
     let mut order: Vec<(i64, usize)> =
@@ -108,6 +109,17 @@ pub(crate) fn in_groups(
     count: usize,
     groups: usize,
     width: usize,
+    cost: impl FnMut(&[usize]) -> f64,
+) -> Vec<Vec<usize>> {
+    in_groups_by(minimum, count, groups, width, cost)
+}
+
+/// As [`in_groups`], with a matching of its own, one of this module.
+pub(crate) fn in_groups_by(
+    matching: fn(&PairCosts) -> Option<Vec<usize>>,
+    count: usize,
+    groups: usize,
+    width: usize,
     mut cost: impl FnMut(&[usize]) -> f64,
 ) -> Vec<Vec<usize>> {
     let mut parts: Vec<Vec<usize>> = (0..count).map(|item| vec![item]).collect();
@@ -127,7 +139,7 @@ pub(crate) fn in_groups(
             }
         }
         let sizes: Vec<usize> = parts.iter().map(Vec::len).collect();
-        let mate = minimum(&even_costs(&sizes, &table)).expect("an even number of parts");
+        let mate = matching(&even_costs(&sizes, &table)).expect("an even number of parts");
         let pairs = pairs_of(&mate).into_iter();
         parts = pairs.map(|pair| [&parts[pair[0]][..], &parts[pair[1]]].concat()).collect();
     }
@@ -178,7 +190,7 @@ impl Predicted {
         }
         let is_exact = mate.len() <= EXACT_UP_TO;
         // Prices are in half steps.
-        !is_exact || blossom::prices(&self.costs, mate).iter().sum::<i64>() >= 2 * limit
+        !is_exact || blossom::prices(&self.costs, mate, TO_PROVE).iter().sum::<i64>() >= 2 * limit
     }
 
     /// The cheapest pairs, as of [`minimum`], from the `mate` of [`Self::none_below`].

@@ -27,7 +27,7 @@
 use super::Thread;
 use super::symbiotic::groups::{CoreGroups, LiveThread, pus_of_cores};
 use crate::by_id::ById;
-use crate::matching::{self, exchange::improved};
+use crate::matching::{self, EXACT_UP_TO, exchange::improved, in_groups_by};
 use crate::places::UsableMachine;
 use colocate_evidence::TaskId;
 use colocate_machine::{Machine, NodeIdx};
@@ -96,9 +96,12 @@ impl HomeNodes {
         let members = self.at_home(places, threads, &nodes);
         let mut groups: CoreGroups = vec![Vec::new(); places.cores.len()];
         let width = places.width();
+        // Nodes share the time of one decision.
+        let is_exact = threads.len() <= EXACT_UP_TO;
+        let matching = if is_exact { matching::cheapest } else { matching::by_exchange };
         let mut group = Vec::with_capacity(width);
         for (cores, members) in nodes.values().zip(members) {
-            let made = matching::in_groups(members.len(), cores.len(), width, |of| {
+            let made = in_groups_by(matching, members.len(), cores.len(), width, |of| {
                 group.clear();
                 group.extend(of.iter().map(|&at| members[at]));
                 cost(cores[0], &group)
