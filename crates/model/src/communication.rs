@@ -54,20 +54,21 @@ pub struct Exchange {
     pub wait: f64,
     /// Share of the time in which both tasks run, 0 to 1.
     pub both_run: f64,
-    /// Seconds by which a wake-up on the waker's PU is cheaper than on another one, as turns show;
-    /// negative if dearer. `None` if turns are unknown.
+    /// Seconds by which wake-ups on the waker's PU alone are cheaper than where the kernel has them,
+    /// on average, as turns show; negative if dearer. `None` if turns are unknown.
     pub saved: Option<f64>,
 }
 
 impl Exchange {
     /// Gain of sharing a PU, in seconds a second; negative for a loss. Wake-ups are cheaper on one
     /// PU, but the tasks cannot run at the same time. Until turns have been seen both on one PU and
-    /// on two, the wait shows what a wake-up on one PU saves.
+    /// on two, the wait shows what a wake-up on one PU saves. On one PU there are far more wake-ups
+    /// a second than two PUs would have, so more than all the time does not count.
     #[must_use]
     pub fn gain_together(&self, costs: &WakeUpCosts) -> f64 {
         // A longer wait is for a busy PU, and does not change by sharing.
         let expected = self.wait.min(costs.most()) - costs.of(PuDistance::SamePu);
-        self.per_second * self.saved.unwrap_or(expected) - self.both_run
+        (self.per_second * self.saved.unwrap_or(expected)).min(1.0) - self.both_run
     }
 }
 

@@ -1,6 +1,6 @@
 //! Comparison of the policy's quanta with the kernel's: pairs of samples, bets on their differences, and the verdict.
 
-use super::bet::{Bet, MOST};
+use super::bet::{Bet, MOST, Stakes};
 use super::sample::UsageSample;
 use super::verdict::{Basis, Compared, Finding, Verdict};
 use colocate_evidence::JobIdx;
@@ -44,7 +44,7 @@ fn difference(policy: f64, kernel: f64) -> Option<f64> {
 }
 
 /// Bets on differences of one job, or of all.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Bets {
     worse: Bet,
     better: Bet,
@@ -53,6 +53,11 @@ struct Bets {
 }
 
 impl Bets {
+    fn new(stakes: Stakes) -> Self {
+        let bet = Bet::new(stakes);
+        Self { worse: bet, better: bet, sum: 0.0, count: 0 }
+    }
+
     /// Takes in a difference. Losses up to `tolerated` are none.
     fn take(&mut self, x: f64, tolerated: f64) {
         self.worse.take(-x - tolerated);
@@ -70,6 +75,7 @@ impl Bets {
 #[derive(Clone, Debug)]
 pub struct Comparison {
     error: f64,
+    stakes: Stakes,
     /// The last controls with these jobs.
     window: VecDeque<UsageSample>,
     /// The pair of samples that is compared next.
@@ -84,13 +90,14 @@ pub struct Comparison {
 
 impl Comparison {
     /// No comparison yet; a verdict is wrong with a chance of at most `error`.
-    pub fn new(error: f64) -> Self {
+    pub fn new(error: f64, stakes: Stakes) -> Self {
         Self {
             error,
+            stakes,
             window: VecDeque::new(),
             trials: UsageSample::default(),
             controls: UsageSample::default(),
-            all: Bets::default(),
+            all: Bets::new(stakes),
             each: BTreeMap::new(),
             late: (0, 0.0),
             compared: Compared::default(),
@@ -135,7 +142,8 @@ impl Comparison {
     /// Takes in the differences of one pair.
     pub fn take(&mut self, differences: &Differences) {
         for (job, x) in &differences.each {
-            self.each.entry(*job).or_default().take(*x, TOLERATED);
+            let bets = self.each.entry(*job).or_insert(Bets::new(self.stakes));
+            bets.take(*x, TOLERATED);
         }
         if let Some(x) = differences.all {
             self.all.take(x, 0.0);
@@ -172,7 +180,7 @@ impl Comparison {
 
     /// Begins all bets anew.
     pub fn restart(&mut self) {
-        self.all = Bets::default();
+        self.all = Bets::new(self.stakes);
         self.each.clear();
         self.late = (0, 0.0);
         self.take_pair();
@@ -218,7 +226,7 @@ mod tests {
 
     /// The verdict after so many equal differences of all jobs and of two jobs.
     fn after(count: u32, all: f64, each: [f64; 2]) -> Option<Verdict> {
-        let mut comparison = Comparison::new(0.05);
+        let mut comparison = Comparison::new(0.05, Stakes::CAREFUL);
         let each = vec![(JobIdx(0), each[0]), (JobIdx(1), each[1])];
         let differences = Differences { all: Some(all), each };
         (0..count).for_each(|_| comparison.take(&differences));
@@ -249,7 +257,7 @@ mod tests {
     /// Cut off at a quarter, their means are 1/4, 1/4, 1/12, 1/8 and 1/10.
     #[test]
     fn clear_differences() {
-        let mut comparison = Comparison::new(0.05);
+        let mut comparison = Comparison::new(0.05, Stakes::CAREFUL);
         assert!(comparison.is_clear());
         for (all, is_clear) in [(0.5, true), (0.9, true), (-0.5, false), (0.5, true), (0.0, false)]
         {
@@ -264,7 +272,7 @@ mod tests {
 
     #[test]
     fn rounds_are_earned() {
-        let mut comparison = Comparison::new(0.05);
+        let mut comparison = Comparison::new(0.05, Stakes::CAREFUL);
         assert_eq!(comparison.rounds_earned(), 1);
         (0..5).for_each(|_| comparison.take(&Differences::of_rates(1.1, 1.0)));
         assert!(comparison.rounds_earned() > 1);
@@ -284,7 +292,7 @@ mod tests {
     /// The last four controls are the kernel's progress.
     #[test]
     fn the_window_is_short() {
-        let mut comparison = Comparison::new(0.05);
+        let mut comparison = Comparison::new(0.05, Stakes::CAREFUL);
         for seconds in 1..=5 {
             comparison.remember(sample(seconds, &[]));
         }

@@ -47,7 +47,7 @@ impl<M: Measure> Evaluation<M> {
     pub fn new(name: &str, settings: &Guarding, quantum: f64, measure: M) -> Self {
         Self {
             trial: Trial::new(settings),
-            comparison: Comparison::new(settings.error),
+            comparison: Comparison::new(settings.error, settings.stakes),
             budget: LossBudget::new(settings, quantum),
             measure,
             name: name.to_owned(),

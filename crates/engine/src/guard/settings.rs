@@ -1,5 +1,6 @@
 //! Settings of guards. None of them is published: all are chosen, and simulation measures their effect (docs/reference/guard.md).
 
+use super::bet::Stakes;
 use colocate_evidence::{Source, SourceSet};
 use colocate_machine::Nanos;
 
@@ -26,6 +27,8 @@ pub struct Guarding {
     pub control: u32,
     /// Greatest chance that a verdict is wrong.
     pub error: f64,
+    /// Stakes of the bets that lead to a verdict.
+    pub stakes: Stakes,
     /// Quanta of the first pause.
     pub pause: u32,
     /// Quanta until something may be lost again, from which on the policy is paused.
@@ -34,15 +37,31 @@ pub struct Guarding {
 
 impl Guarding {
     /// For plans that stand until an event, where [`QUANTUM`] serves comparison only. Chosen: in the first minute no job loses
-    /// more than 0.5 %. The credit is 0.15 s, as much as a job loses that does a third less in eight quanta.
-    pub const STANDING: Self =
-        Self { allowed: 0.0025, credit: 3.0, control: 128, error: 0.05, pause: 200, patience: 40 };
+    /// more than 0.5 %. The credit is 0.15 s, as much as a job loses that does a third less in eight quanta. Stakes are bold,
+    /// because tasks that wake each other are placed only for a great gain.
+    pub const STANDING: Self = Self {
+        allowed: 0.0025,
+        credit: 3.0,
+        control: 128,
+        error: 0.05,
+        stakes: Stakes::BOLD,
+        pause: 200,
+        patience: 40,
+    };
 }
 
 impl Default for Guarding {
     /// For a policy that decides each quantum. Chosen: the budget limits the loss of a workload of some hundred quanta to half
     /// of 1 %; the other half is for losses that comparisons do not show.
     fn default() -> Self {
-        Self { allowed: 0.005, credit: 0.3, control: 32, error: 0.05, pause: 50, patience: 50 }
+        Self {
+            allowed: 0.005,
+            credit: 0.3,
+            control: 32,
+            error: 0.05,
+            stakes: Stakes::CAREFUL,
+            pause: 50,
+            patience: 50,
+        }
     }
 }
