@@ -225,16 +225,16 @@ impl Sources {
         self.begin_wake_ups(followed)
     }
 
-    /// Begins to count wake-ups if that is due: half a settle time after the launch, so that rates are
-    /// known once programs have settled, and short programs cost nothing. A quantum without other
-    /// jobs that wait ends, so that rates count from now.
+    /// Begins to count wake-ups if that is due: a quarter of a settle time after the launch, so that
+    /// rates are known before programs have settled, and short programs cost nothing. A quantum without
+    /// other jobs that wait ends, so that rates count from now.
     pub fn begin_wake_ups_if_due(
         &mut self,
         work: &mut HostState,
         pausing: &Pausing,
         settle: Nanos,
     ) {
-        if !self.wake_ups_are_due || work.clock() < Nanos(settle.0 / 2) {
+        if !self.wake_ups_are_due || work.clock() < Nanos(settle.0 / 4) {
             return;
         }
         let answer = self.begin_wake_ups(&followed(work, pausing));

@@ -28,6 +28,10 @@ use colocate_model::communication::{Exchange, WakeUpCosts};
 const MEMORY: f64 = 0.3;
 /// Shortest interval for an update, in seconds. Chosen: most of a quantum of the guard.
 const SHORTEST: f64 = 0.04;
+/// The same for the first rates. Chosen: pairs that gain much have hundreds of wake-ups in it.
+const SHORTEST_FIRST: f64 = 0.02;
+/// Loss by wake-ups between PUs that is much, in seconds a second. Chosen: all the time of a pair.
+const MUCH: f64 = 1.0;
 /// A pair pinned to a single PU counts as apart below this part of wake-ups on the waker's PU.
 const APART: f64 = 0.5;
 /// A pair placed by the kernel counts as apart below this part of wake-ups on the waker's PU.
@@ -243,7 +247,7 @@ impl WakeUpTraffic {
             return false;
         };
         let seconds = at.saturating_sub(before).as_secs_f64();
-        if seconds < SHORTEST {
+        if seconds < if self.has_rates { SHORTEST } else { SHORTEST_FIRST } {
             return false;
         }
         // Weight of an interval of any length; the first sample counts fully.
@@ -330,6 +334,15 @@ impl WakeUpTraffic {
     fn pairs_of(&self, tasks: &[TaskId]) -> impl Iterator<Item = &Exchange> {
         let is_of = |(a, b): &Two| tasks.contains(a) && tasks.contains(b);
         self.pairs().filter(move |(two, _)| is_of(two)).map(|(_, exchange)| exchange)
+    }
+
+    /// Whether the kernel keeps a pair on one PU most of the time that would lose much on two. It may
+    /// cease to at any moment. `share` is true for two tasks that the policy has on one PU.
+    pub fn depends_on_kernel(&self, costs: &WakeUpCosts, share: impl Fn(Two) -> bool) -> bool {
+        let each = costs.most() - costs.of(PuDistance::SamePu);
+        let free = self.pairs.iter().filter(|pair| !share(pair.two));
+        let mut kept = free.filter(|pair| pair.crossing.is_some_and(|part| part < APART));
+        kept.any(|pair| pair.exchange.is_some_and(|it| it.per_second * each >= MUCH))
     }
 
     /// Whether turns of two tasks that share a PU are known on two PUs alone, so that the price of
@@ -497,6 +510,21 @@ mod tests {
         let expected =
             ((-2.0_f64 / 3.0).exp() * 8e-3 + 2.6e-3) / ((-2.0_f64 / 3.0).exp() * 40.0 + 1_300.0);
         assert!((mean - expected).abs() < 1e-12 && mean < 6e-6, "{mean}");
+    }
+
+    /// 100,000 wake-ups a second on one PU would be more than all the time on two; 1,000 would not.
+    #[test]
+    fn what_depends_on_the_kernel() {
+        let costs = WakeUpCosts::default();
+        let mut seen = Vec::new();
+        for (count, same_pu) in [(10_000, 9_000), (10_000, 1_000), (100, 100)] {
+            let mut traffic = WakeUpTraffic::default();
+            noted(&mut traffic, Nanos::ZERO, &wakes(0, 0, 0, 0));
+            noted(&mut traffic, Nanos::from_millis(100), &wakes(count, same_pu, 0, 0));
+            seen.push(traffic.depends_on_kernel(&costs, |_| false));
+            assert!(!traffic.depends_on_kernel(&costs, |_| true));
+        }
+        assert_eq!(seen, [true, false, false]);
     }
 
     /// 10,000 wake-ups a second, 9,000 of which the kernel keeps on the waker's PU: the others

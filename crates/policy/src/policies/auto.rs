@@ -83,7 +83,9 @@ pub static ROW: PolicyRow = PolicyRow {
 const PERIOD: Nanos = Nanos::from_millis(200);
 /// Time between decisions until rates are known, and what tasks that were put on one PU gain by it.
 /// Chosen: enough for a rate.
-const FIRST: Nanos = Nanos::from_millis(50);
+const FIRST: Nanos = Nanos::from_millis(20);
+/// Time between decisions while much depends on the kernel. Chosen: enough for another rate.
+const SOON: Nanos = Nanos::from_millis(50);
 /// Least busy share of a paired task. Chosen: a task that sleeps for half of the time leaves its
 /// core to another task.
 const BUSY: f64 = 0.6;
@@ -105,6 +107,8 @@ struct Auto {
     gain: f64,
     /// The price of wake-ups of some tasks in groups is an expectation.
     expects: bool,
+    /// Some tasks in no group would lose much if the kernel ceased to keep them on one PU.
+    depends_on_kernel: bool,
     /// PUs that groups leave to others.
     crowded: CrowdedPus,
     /// Parts of tasks in teams.
@@ -121,7 +125,14 @@ impl Policy for Auto {
     }
 
     fn period(&self) -> Option<Nanos> {
-        Some(if self.traffic.is_new() || self.expects { FIRST } else { PERIOD })
+        let period = if self.traffic.is_new() || self.expects {
+            FIRST
+        } else if self.depends_on_kernel {
+            SOON
+        } else {
+            PERIOD
+        };
+        Some(period)
     }
 
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
@@ -138,6 +149,7 @@ impl Policy for Auto {
             let seats = &self.seats;
             let share = |(a, b)| seats.get(&a).is_some_and(|pu| seats.get(&b) == Some(pu));
             self.expects = self.traffic.expects(share);
+            self.depends_on_kernel = self.traffic.depends_on_kernel(&self.costs, share);
         }
         if self.shares_cores {
             self.pair(evidence, &places);
