@@ -84,6 +84,9 @@ const PERIOD: Nanos = Nanos::from_millis(200);
 /// Time between decisions until rates are known, and what tasks that were put on one PU gain by it.
 /// Chosen: enough for a rate.
 const FIRST: Nanos = Nanos::from_millis(20);
+/// Time after the first decision within which wake-ups begin to be counted, if they are at all.
+/// Chosen: ten times what it takes.
+const COUNTED_WITHIN: Nanos = Nanos::from_secs(1);
 /// Time between decisions while much depends on the kernel. Chosen: enough for another rate.
 const SOON: Nanos = Nanos::from_millis(50);
 /// Least busy share of a paired task. Chosen: a task that sleeps for half of the time leaves its
@@ -105,6 +108,8 @@ struct Auto {
     /// Reasons of tasks in groups and teams.
     reasons: BTreeMap<TaskId, PlaceReason>,
     gain: f64,
+    /// First and last decision.
+    decided: Option<(Nanos, Nanos)>,
     /// The price of wake-ups of some tasks in groups is an expectation.
     expects: bool,
     /// Some tasks in no group would lose much if the kernel ceased to keep them on one PU.
@@ -125,7 +130,8 @@ impl Policy for Auto {
     }
 
     fn period(&self) -> Option<Nanos> {
-        let period = if self.traffic.is_new() || self.expects {
+        let is_early = self.decided.is_none_or(|(first, last)| last < first + COUNTED_WITHIN);
+        let period = if self.traffic.is_new() && is_early || self.expects {
             FIRST
         } else if self.depends_on_kernel {
             SOON
@@ -136,6 +142,8 @@ impl Policy for Auto {
     }
 
     fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        let (first, _) = self.decided.unwrap_or((evidence.at, evidence.at));
+        self.decided = Some((first, evidence.at));
         let places = UsableMachine::new(evidence.now.machine, evidence.now.pus);
         let seats = &self.seats;
         let is_news = evidence.reports.wake_ups.as_deref().is_some_and(|known| {

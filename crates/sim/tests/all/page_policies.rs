@@ -56,7 +56,8 @@ fn private_memory_comes() {
     }
 }
 
-/// As many threads as cores, with memory on one node: it comes, or they change places. The memory that all use is spread.
+/// As many threads as cores, with memory on one node: it comes, or they change places. The memory that all use is spread, and
+/// then stays.
 #[test]
 fn auto_brings_memory_to_threads() {
     let cores = machine(SMALL).0.cores.len();
@@ -67,7 +68,8 @@ fn auto_brings_memory_to_threads() {
     assert!(took(&after) + ms(500) < took(&before), "{} {}", took(&after), took(&before));
     let of = team(cores, 500, 1.0);
     let (before, after) = (run(&of, "os"), run(&of, "auto"));
-    assert_eq!(moved(&after), 32);
+    // Half of its groups have to move, and none moves twice.
+    assert!((32..=64).contains(&moved(&after)), "{}", moved(&after));
     assert!(took(&after) < took(&before), "{} {}", took(&after), took(&before));
 }
 
