@@ -37,7 +37,7 @@ pub(crate) struct Sources {
     switches: Option<Switches>,
     spinning: Option<Spinning>,
     wake_ups: Option<WakeUpCounts>,
-    /// Whether wake-ups are to be counted once the programs have settled.
+    /// Whether wake-ups are to be counted some time after the launch.
     wake_ups_are_due: bool,
     accesses: Option<Accesses>,
     settings: BackendSettings,

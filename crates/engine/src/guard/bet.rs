@@ -96,7 +96,7 @@ mod tests {
         assert!(bet.won(0.6) && !bet.won(0.5));
     }
 
-    /// Of the greatest numbers, bold stakes need five and careful ones seven.
+    /// Bold stakes need five of the greatest numbers, careful ones seven.
     #[test]
     fn great_numbers_by_hand() {
         for (stakes, needed) in [(Stakes::BOLD, 5), (Stakes::CAREFUL, 7)] {

@@ -38,7 +38,7 @@ pub struct Guarding {
 impl Guarding {
     /// For plans that stand until an event, where [`QUANTUM`] serves comparison only. Chosen: in the first minute no job loses
     /// more than 0.5 %. The credit is 0.15 s, as much as a job loses that does a third less in eight quanta. Stakes are bold,
-    /// because tasks that wake each other are placed only for a great gain.
+    /// because tasks that wake each other often gain far more than bets count.
     pub const STANDING: Self = Self {
         allowed: 0.0025,
         credit: 3.0,

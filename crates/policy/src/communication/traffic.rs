@@ -247,7 +247,8 @@ impl WakeUpTraffic {
             return false;
         };
         let seconds = at.saturating_sub(before).as_secs_f64();
-        if seconds < if self.has_rates { SHORTEST } else { SHORTEST_FIRST } {
+        let shortest = if self.has_rates { SHORTEST } else { SHORTEST_FIRST };
+        if seconds < shortest {
             return false;
         }
         // Weight of an interval of any length; the first sample counts fully.
@@ -458,6 +459,21 @@ mod tests {
         }]
     }
 
+    fn turns(count: u64, us: u64) -> Turns {
+        Turns { count, total: Nanos(count * us * 1_000) }
+    }
+
+    fn turn_sum(count: u64, us: u64) -> TurnSum {
+        TurnSum::of(Some(turns(count, us)))
+    }
+
+    /// Mean length in whole µs after one sample with turns of 2 µs.
+    fn mean_of(count: u64, all: f64) -> Option<f64> {
+        let mut length = TurnLength::default();
+        length.note(Nanos::from_millis(100), turn_sum(count, 2), all);
+        length.mean().map(|seconds| (seconds * 1e6).round())
+    }
+
     fn noted(traffic: &mut WakeUpTraffic, at: Nanos, wake_ups: &[WakeUps]) -> bool {
         traffic.note(at, wake_ups, &[], |_| false, &WakeUpCosts::default())
     }
@@ -489,13 +505,7 @@ mod tests {
     /// Ten turns of a hundred are too few for a mean, and seven of seven.
     #[test]
     fn a_mean_is_of_many_turns() {
-        let sum = |count| TurnSum { count, seconds: count * 2.0 };
-        let of = |count, all| {
-            let mut length = TurnLength::default();
-            length.note(Nanos::from_millis(100), sum(count), all);
-            length.mean()
-        };
-        let means = [of(10.0, 100.0), of(7.0, 7.0), of(20.0, 100.0)];
+        let means = [mean_of(10, 100.0), mean_of(7, 7.0), mean_of(20, 100.0)];
         assert_eq!(means, [None, None, Some(2.0)]);
     }
 
@@ -503,9 +513,8 @@ mod tests {
     #[test]
     fn few_odd_turns_are_outweighed() {
         let mut length = TurnLength::default();
-        let turns = |count, us: f64| TurnSum { count, seconds: count * us * 1e-6 };
-        length.note(Nanos::from_millis(600), turns(40.0, 200.0), 89.0);
-        length.note(Nanos::from_millis(800), turns(1_300.0, 2.0), 3_500.0);
+        length.note(Nanos::from_millis(600), turn_sum(40, 200), 89.0);
+        length.note(Nanos::from_millis(800), turn_sum(1_300, 2), 3_500.0);
         let mean = length.mean().unwrap();
         let expected =
             ((-2.0_f64 / 3.0).exp() * 8e-3 + 2.6e-3) / ((-2.0_f64 / 3.0).exp() * 40.0 + 1_300.0);
@@ -531,18 +540,15 @@ mod tests {
     /// would save 15 µs each.
     #[test]
     fn what_the_kernel_does_itself_is_no_gain() {
-        let turns = |count, us: u64| Some(Turns { count, total: Nanos(count * us * 1_000) });
         let mut traffic = WakeUpTraffic::default();
         noted(&mut traffic, Nanos::ZERO, &wakes(0, 0, 0, 0));
         for (ms, all, together) in [(100, 1_000, 500), (200, 2_000, 1_400), (3_000, 30_000, 26_600)]
         {
             let [one] = wakes(all, together, 0, 0);
-            let (turns_apart, turns_together) = (turns(all - together, 20), turns(together, 5));
-            noted(
-                &mut traffic,
-                Nanos::from_millis(ms),
-                &[WakeUps { turns_apart, turns_together, ..one }],
-            );
+            let turns_apart = Some(turns(all - together, 20));
+            let turns_together = Some(turns(together, 5));
+            let seen = [WakeUps { turns_apart, turns_together, ..one }];
+            noted(&mut traffic, Nanos::from_millis(ms), &seen);
         }
         let saved = only(&traffic).saved.unwrap();
         assert!((saved - 1.5e-6).abs() < 1e-8, "{saved}");
@@ -552,7 +558,6 @@ mod tests {
     /// on one PU for longer than they are kept, the wait shows what is saved.
     #[test]
     fn turns_tell_what_is_saved() {
-        let turns = |count, us: u64| Turns { count, total: Nanos(count * us * 1_000) };
         let sums = |apart, together| {
             let [there] = wakes(apart + together, together, apart * 4, 0);
             let back = WakeUps { waker: Some(task(0)), wakee: task(1), ..there };

@@ -114,7 +114,7 @@ pub(crate) fn in_groups(
     in_groups_by(minimum, count, groups, width, cost)
 }
 
-/// As [`in_groups`], with a matching of its own, one of this module.
+/// [`in_groups`] by the given matching, one of this module.
 pub(crate) fn in_groups_by(
     matching: fn(&PairCosts) -> Option<Vec<usize>>,
     count: usize,

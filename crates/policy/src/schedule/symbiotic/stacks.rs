@@ -18,7 +18,7 @@ pub(super) struct StackTable {
     component_of: Vec<usize>,
     /// Number of components.
     components: usize,
-    /// In the order of ids: a quantum looks up every thread and adds few.
+    /// In the order of ids, so that sums over all threads are the same in every run.
     known: Vec<(TaskId, ThreadStacks)>,
     /// Groups of the last quantum, by core.
     pub together: Vec<Vec<TaskId>>,
