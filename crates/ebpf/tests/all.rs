@@ -150,8 +150,10 @@ fn turns_have_the_work_before_the_answer() {
     let pair = of(&watch.take().unwrap(), my_tid(), other);
     let turns = pair.apart.count + pair.together.count;
     let total = u128::from(pair.apart.ns + pair.together.ns);
-    // The last turn is added with the next one.
-    assert!((30..=40).contains(&turns), "{pair:?}");
+    // On a busy PU the other one may be handed its next byte before it sleeps, and is then not woken. The last turn is added
+    // with the next one.
+    assert!((5..=40).contains(&pair.count), "{pair:?}");
+    assert!((pair.count - 2..=pair.count).contains(&turns), "{pair:?}");
     assert!(total >= u128::from(turns) * work.as_nanos() && total <= passed, "{pair:?} {passed}");
 }
 
