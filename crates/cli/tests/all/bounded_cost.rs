@@ -107,11 +107,11 @@ fn threads_that_sleep_are_hardly_read() {
     let _exclusive = exclusive();
     let scratch = Scratch::new();
     let program = need!(scratch.program("phases", &[]));
-    let (few, _) = readings_for_sleepers(&scratch, &program, 2_000);
-    let (many, asleep) = readings_for_sleepers(&scratch, &program, 8_000);
-    println!("{few} readings for 2,000, {many} for 8,000, then {asleep} a second");
+    let (few, _) = readings_for_sleepers(&scratch, &program, 1_000);
+    let (many, asleep) = readings_for_sleepers(&scratch, &program, 4_000);
+    println!("{few} readings for 1,000, {many} for 4,000, then {asleep} a second");
     // A quiet second may come before all of the few are known. Each takes ten readings at least (10 to 18 were measured on a virtual
     // machine with two PUs).
-    let most = 10 * few.max(10 * 2_000);
-    assert!(many < most, "{few} readings for 2,000 threads, {many} for 8,000, {most} at most");
+    let most = 10 * few.max(10 * 1_000);
+    assert!(many < most, "{few} readings for 1,000 threads, {many} for 4,000, {most} at most");
 }

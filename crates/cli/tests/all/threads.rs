@@ -185,8 +185,9 @@ struct Loop {
 
 impl Loop {
     fn new(scratch: &Scratch, program: &Path, words: &[&str]) -> Self {
-        let (file, name) = (scratch.path("learnt"), program.to_str().unwrap());
-        let options = ["--apply", "--json", "--max", "2", "-o", file.to_str().unwrap()];
+        let name = program.to_str().unwrap();
+        let file = format!("{name}.learnt");
+        let options = ["--apply", "--json", "--max", "2", "-o", &file];
         let mut command = advise(scratch, &options, &[&[name], words].concat());
         let printed = printed(&command.env("OMP_SCHEDULE", "dynamic,2").output().unwrap());
         let text = std::fs::read_to_string(file).unwrap();
@@ -231,28 +232,42 @@ fn threads_are_set_inside_of_one_loop() {
         (&["sleep", "dynamic", "2000", "1000", "0"], 2, ""),
         (&["sleep", "static", "2000", "1000", "0"], 2, ""),
     ];
-    for program in loops(&scratch) {
-        for (words, threads, cause) in &cases {
-            let alone = Command::new(&program).args(*words).env("OMP_NUM_THREADS", "1").output();
-            let alone = printed(&alone.unwrap());
-            // On a noisy machine times may not tell: then all threads stay.
-            let mut runs = (0..ATTEMPTS).map(|_| Loop::new(&scratch, &program, words));
-            let resolved = runs.find(|found| found.region["threads"] == *threads);
-            let Some(found) = resolved else {
-                let why = format!("not resolved in {ATTEMPTS} runs of {words:?}");
-                record(&Requirement::Idle.missing(why));
-                continue;
-            };
-            let Loop { printed, region, .. } = &found;
-            assert_eq!(found.results(), alone.split(" at once").next().unwrap(), "{words:?}");
-            assert_eq!(found.at_once(), *threads, "{words:?}: {printed}{region:#}");
-            assert!(printed.contains("of 2,"), "the team stays: {words:?}: {printed}");
-            if *threads == 1 {
-                assert_eq!(region["windows"], true, "{words:?}: {region:#}");
-                assert_eq!(region["cause"], *cause, "{words:?}: {region:#}");
-                assert!(region["settled_ns"].as_u64() < region["total_ns"].as_u64());
-            }
+    // They sleep, and so may run beside each other.
+    std::thread::scope(|scope| {
+        for program in loops(&scratch) {
+            let (scratch, cases) = (&scratch, &cases);
+            scope.spawn(move || {
+                for (words, threads, cause) in cases {
+                    learns_the_threads(scratch, &program, words, *threads, cause);
+                }
+            });
         }
+    });
+}
+
+fn learns_the_threads(
+    scratch: &Scratch,
+    program: &Path,
+    words: &[&str],
+    threads: u32,
+    cause: &str,
+) {
+    let alone = Command::new(program).args(words).env("OMP_NUM_THREADS", "1").output();
+    let alone = printed(&alone.unwrap());
+    // On a noisy machine times may not tell: then all threads stay.
+    let mut runs = (0..ATTEMPTS).map(|_| Loop::new(scratch, program, words));
+    let Some(found) = runs.find(|found| found.region["threads"] == threads) else {
+        let why = format!("not resolved in {ATTEMPTS} runs of {words:?}");
+        return record(&Requirement::Idle.missing(why));
+    };
+    let Loop { printed, region, .. } = &found;
+    assert_eq!(found.results(), alone.split(" at once").next().unwrap(), "{words:?}");
+    assert_eq!(found.at_once(), threads, "{words:?}: {printed}{region:#}");
+    assert!(printed.contains("of 2,"), "the team stays: {words:?}: {printed}");
+    if threads == 1 {
+        assert_eq!(region["windows"], true, "{words:?}: {region:#}");
+        assert_eq!(region["cause"], cause, "{words:?}: {region:#}");
+        assert!(region["settled_ns"].as_u64() < region["total_ns"].as_u64());
     }
 }
 
