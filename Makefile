@@ -36,7 +36,7 @@ study:
 
 demo:
 	scripts/install demo
-	$(CARGO) build --profile demo --locked -p colocate -p colocate-study-cli
+	$(CARGO) build --profile demo --locked -p colocate
 	scripts/demo "$(TARGET)/demo/colocate"
 
 test:

@@ -100,7 +100,8 @@ fn installed_and_removed() {
     let [built, installed] = [Path::new(binary), &prefix.join("bin/colocate")]
         .map(|path| std::fs::metadata(path).unwrap().len());
     let can_strip = Command::new("strip").arg("--version").output().is_ok();
-    assert!(!can_strip || installed * 2 < built, "{installed} bytes of {built}");
+    // Symbols alone are a third of it; debug information is as much again.
+    assert!(!can_strip || installed * 4 < built * 3, "{installed} bytes of {built}");
 
     std::fs::write(prefix.join("bin/another"), "").unwrap();
     script(binary);
