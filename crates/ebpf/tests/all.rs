@@ -151,8 +151,8 @@ fn turns_have_the_work_before_the_answer() {
     let turns = pair.apart.count + pair.together.count;
     let total = u128::from(pair.apart.ns + pair.together.ns);
     // On a busy PU the other one may be handed its next byte before it sleeps, and is then not woken. The last turn is added
-    // with the next one.
-    assert!((5..=40).contains(&pair.count), "{pair:?}");
+    // with the next one. The end of the pipe wakes the other one too, if it sleeps by then.
+    assert!((5..=41).contains(&pair.count), "{pair:?}");
     assert!((pair.count - 2..=pair.count).contains(&turns), "{pair:?}");
     assert!(total >= u128::from(turns) * work.as_nanos() && total <= passed, "{pair:?} {passed}");
 }
