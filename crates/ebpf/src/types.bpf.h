@@ -107,6 +107,10 @@ enum { JOBS = 1024 };
  * microseconds must not wake it. */
 enum { LASTED_NS = 20000000 };
 
+/* Longest turn that counts. Chosen: a time slice of another thread lasts longer, and wake-ups of turns as long cost a hundredth
+ * of them. */
+enum { LONGEST_TURN_NS = 2000000 };
+
 struct job {
     __u64 since;    /* beginning of the current phase */
     __s32 runnable; /* threads that have a PU or wait for one */

@@ -216,11 +216,14 @@ static void counts_outside(__u32 pid)
 }
 
 /* Ends the turn of a thread, if it has one: the thread has woken its waker, or sleeps. The turn is added to its pair when the
- * thread next runs, where the pair is looked up anyway. */
+ * thread next runs, where the pair is looked up anyway. A long one is dropped: other threads had the PU meanwhile, or its work
+ * is so long that wake-ups are cheap beside it. */
 static void ends_turn(struct task *task, struct window *window, __u64 now)
 {
-    if (task->turn_from && task->turn_from >= window->from && now > task->turn_from)
-        task->turn_ns = now - task->turn_from;
+    __u64 lasted = task->turn_from >= window->from && now > task->turn_from ? now - task->turn_from : 0;
+
+    if (task->turn_from && lasted <= LONGEST_TURN_NS)
+        task->turn_ns = lasted;
     task->turn_from = 0;
 }
 

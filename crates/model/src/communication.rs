@@ -57,6 +57,8 @@ pub struct Exchange {
     /// Seconds by which wake-ups on the waker's PU alone are cheaper than where the kernel has them,
     /// on average, as turns show; negative if dearer. `None` if turns are unknown.
     pub saved: Option<f64>,
+    /// Seconds for which wake-ups of the pair have been counted.
+    pub counted_for: f64,
 }
 
 impl Exchange {
@@ -80,7 +82,8 @@ mod tests {
     #[test]
     fn what_sharing_a_pu_gains() {
         let costs = WakeUpCosts::default();
-        let pair = Exchange { per_second: 10_000.0, wait: 50e-6, both_run: 0.3, saved: None };
+        let pair =
+            Exchange { per_second: 10_000.0, wait: 50e-6, both_run: 0.3, ..Exchange::default() };
         assert!((pair.gain_together(&costs) - 0.16).abs() < 1e-9);
         let parallel = Exchange { both_run: 0.9, ..pair };
         assert!(parallel.gain_together(&costs) < 0.0);
@@ -93,7 +96,8 @@ mod tests {
     #[test]
     fn measured_turns_tell_more_than_the_wait() {
         let costs = WakeUpCosts::default();
-        let pair = Exchange { per_second: 10_000.0, wait: 4e-6, both_run: 0.01, saved: None };
+        let pair =
+            Exchange { per_second: 10_000.0, wait: 4e-6, both_run: 0.01, ..Exchange::default() };
         assert!(pair.gain_together(&costs) < 0.0);
         for (saved, gain) in [(6e-6, 0.05), (-6e-6, -0.07)] {
             let measured = Exchange { saved: Some(saved), ..pair };

@@ -23,7 +23,7 @@ use crate::places::UsableMachine;
 use colocate_evidence::TaskId;
 use colocate_machine::calibrated::PuDistance;
 use colocate_machine::{CacheIdx, Machine, PuIdx};
-use colocate_model::communication::WakeUpCosts;
+use colocate_model::communication::{Exchange, WakeUpCosts};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Largest busy share of a group on a PU. Chosen above 1: a woken task waits until its waker
@@ -41,7 +41,7 @@ const SIBLING: f64 = 0.3;
 const MOVABLE: f64 = 0.9;
 
 /// Tasks that share a PU.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PuGroup {
     /// The tasks, in the order of their IDs: two or more.
     pub tasks: Vec<TaskId>,
@@ -49,44 +49,61 @@ pub struct PuGroup {
     pub gain: f64,
     /// Sum of the tasks' busy shares, in PUs.
     pub busy: f64,
+    /// Share of the time in which its tasks were seen to run at the same time, summed over pairs.
+    pub both_run: f64,
+    /// Seconds for which wake-ups of its pairs have been counted, the longest.
+    pub counted_for: f64,
+}
+
+impl PuGroup {
+    fn add(&mut self, pair: &Exchange, gain: f64) {
+        self.gain += gain;
+        self.both_run += pair.both_run;
+        self.counted_for = self.counted_for.max(pair.counted_for);
+    }
+
+    fn join(&mut self, other: Self) {
+        self.tasks.extend(other.tasks);
+        self.gain += other.gain;
+        self.busy += other.busy;
+        self.both_run += other.both_run;
+        self.counted_for = self.counted_for.max(other.counted_for);
+    }
 }
 
 /// Groups with a gain.
 #[must_use]
 pub fn groups(traffic: &WakeUpTraffic, costs: &WakeUpCosts) -> Vec<PuGroup> {
-    let mut pairs: Vec<(Two, f64)> = traffic
+    let mut pairs: Vec<(Two, f64, &Exchange)> = traffic
         .pairs()
-        .map(|(two, pair)| (two, pair.gain_together(costs)))
-        .filter(|(_, gain)| *gain >= LEAST_GAIN)
+        .map(|(two, pair)| (two, pair.gain_together(costs), pair))
+        .filter(|(_, gain, _)| *gain >= LEAST_GAIN)
         .collect();
     // By pair among equal gains, so that equal evidence gives equal groups.
     pairs.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     let mut groups: Vec<PuGroup> = Vec::new();
     let mut of: ByTask<usize> = ByTask::default();
-    for ((a, b), gain) in pairs {
+    for ((a, b), gain, pair) in pairs {
         let [a, b] = [a, b].map(|task| {
             *of.entry(task).or_insert_with(|| {
-                groups.push(PuGroup { tasks: vec![task], gain: 0.0, busy: traffic.busy(task) });
+                let busy = traffic.busy(task);
+                groups.push(PuGroup { tasks: vec![task], busy, ..PuGroup::default() });
                 groups.len() - 1
             })
         });
         // Already joined through pairs with larger gains.
         if a == b {
-            groups[a].gain += gain;
+            groups[a].add(pair, gain);
         } else if groups[a].busy + groups[b].busy <= FULL {
             let to = a.min(b);
             // The emptied group stays in the list until the end, so that indexes in `of` stay
             // valid.
-            let joined = std::mem::replace(
-                &mut groups[a.max(b)],
-                PuGroup { tasks: Vec::new(), gain: 0.0, busy: 0.0 },
-            );
+            let joined = std::mem::take(&mut groups[a.max(b)]);
             joined.tasks.iter().for_each(|task| {
                 of.insert(*task, to);
             });
-            groups[to].tasks.extend(joined.tasks);
-            groups[to].gain += gain + joined.gain;
-            groups[to].busy += joined.busy;
+            groups[to].join(joined);
+            groups[to].add(pair, gain);
         }
     }
     groups.retain(|group| group.tasks.len() > 1);
@@ -308,7 +325,6 @@ mod tests {
     use super::*;
     use crate::testing::machine;
     use colocate_evidence::JobIdx;
-    use colocate_model::communication::Exchange;
 
     fn task(order: u32) -> TaskId {
         TaskId { job: JobIdx(0), order }
@@ -317,7 +333,7 @@ mod tests {
     /// Pairs of tasks with how often they wake each other a second, after 30 µs; and how busy tasks are.
     fn traffic(pairs: &[(u32, u32, f64, f64)], busy: &[f64]) -> WakeUpTraffic {
         let exchange = |&(a, b, per_second, both_run): &(u32, u32, f64, f64)| {
-            ((task(a), task(b)), Exchange { per_second, wait: 30e-6, both_run, saved: None })
+            ((task(a), task(b)), Exchange { per_second, wait: 30e-6, both_run, ..Exchange::default() })
         };
         let busy = (0..).map(task).zip(busy.iter().copied());
         WakeUpTraffic::of(pairs.iter().map(exchange), busy)

@@ -50,9 +50,12 @@ const FEWEST_TURNS: f64 = 8.0;
 /// Least part of a direction's turns between two samples for a mean. Chosen: the few turns that are on
 /// other PUs than most are longer, because something has displaced them.
 const LEAST_PART: f64 = 0.2;
-/// Time after which turns on one PU are forgotten that nothing has shown since. Chosen: a trial of
-/// some quanta costs a hundredth of it.
+/// Time after which turns on one PU are forgotten that nothing has shown since, if the policy had put
+/// the pair there. Chosen: a trial of some quanta costs a hundredth of it.
 const TURNS_LAST: Nanos = Nanos::from_secs(10);
+/// The same where the kernel had. Chosen: shorter, because the kernel often does so for moments in
+/// which other tasks displace the pair, and its turns are longer.
+const KERNELS_TURNS_LAST: Nanos = Nanos::from_millis(500);
 
 /// Pair of tasks, the lesser first.
 pub type Two = (TaskId, TaskId);
@@ -135,15 +138,21 @@ struct TurnLength {
     sum: TurnSum,
     /// Last sample with enough turns.
     at: Nanos,
+    /// Time at which they are forgotten.
+    until: Nanos,
 }
 
 impl TurnLength {
-    /// Takes in the turns between two samples.
-    fn note(&mut self, at: Nanos, passed: TurnSum, all: f64) {
+    /// Takes in the turns between two samples, which are forgotten after some time.
+    fn note(&mut self, at: Nanos, passed: TurnSum, all: f64, last: Nanos) {
+        if at > self.until {
+            *self = Self::default();
+        }
         if passed.is_enough(all) {
             let age = at.saturating_sub(self.at).as_secs_f64();
             self.sum = self.sum.times((-age / MEMORY).exp()).plus(passed);
             self.at = at;
+            self.until = self.until.max(at + last);
         }
     }
 
@@ -161,17 +170,16 @@ struct TurnLengths {
 }
 
 impl TurnLengths {
-    /// Takes in the turns between two samples.
-    fn note(&mut self, at: Nanos, turns: &TurnSums, before: &TurnSums) {
+    /// Takes in the turns between two samples. `is_shared` is true if the policy has the pair on one
+    /// PU.
+    fn note(&mut self, at: Nanos, turns: &TurnSums, before: &TurnSums, is_shared: bool) {
+        let together_last = if is_shared { TURNS_LAST } else { KERNELS_TURNS_LAST };
         for direction in 0..2 {
             let [apart, together] =
                 [0, 1].map(|place| turns[direction][place].since(before[direction][place]));
             let all = apart.count + together.count;
-            self.apart[direction].note(at, apart, all);
-            if at.saturating_sub(self.together[direction].at) > TURNS_LAST {
-                self.together[direction] = TurnLength::default();
-            }
-            self.together[direction].note(at, together, all);
+            self.apart[direction].note(at, apart, all, Nanos(u64::MAX));
+            self.together[direction].note(at, together, all, together_last);
         }
     }
 
@@ -242,6 +250,10 @@ impl WakeUpTraffic {
     ) -> bool {
         let mut pairs = pairs(wake_ups);
         let Some(before) = self.at else {
+            // Sums of turns begin at 0, and their means need no interval.
+            for pair in &mut pairs {
+                pair.lengths.note(at, &pair.turns, &TurnSums::default(), shares(pair.two.0));
+            }
             self.at = Some(at);
             self.pairs = pairs;
             return false;
@@ -266,9 +278,10 @@ impl WakeUpTraffic {
             // A new pair has no past to average with.
             let weight = if known.is_some() { weight } else { 1.0 };
             take(&mut exchange, passed.over(seconds), weight, apart, costs);
+            exchange.counted_for += seconds;
             pair.lengths = old.map(|old| old.lengths).unwrap_or_default();
             let turns_before = old.map(|old| old.turns).unwrap_or_default();
-            pair.lengths.note(at, &pair.turns, &turns_before);
+            pair.lengths.note(at, &pair.turns, &turns_before, is_shared);
             pair.crossing = old.and_then(|old| old.crossing);
             if !is_shared && passed.count > 0.0 {
                 let now = 1.0 - passed.same_pu / passed.count;
@@ -470,7 +483,7 @@ mod tests {
     /// Mean length in whole µs after one sample with turns of 2 µs.
     fn mean_of(count: u64, all: f64) -> Option<f64> {
         let mut length = TurnLength::default();
-        length.note(Nanos::from_millis(100), turn_sum(count, 2), all);
+        length.note(Nanos::from_millis(100), turn_sum(count, 2), all, TURNS_LAST);
         length.mean().map(|seconds| (seconds * 1e6).round())
     }
 
@@ -513,8 +526,8 @@ mod tests {
     #[test]
     fn few_odd_turns_are_outweighed() {
         let mut length = TurnLength::default();
-        length.note(Nanos::from_millis(600), turn_sum(40, 200), 89.0);
-        length.note(Nanos::from_millis(800), turn_sum(1_300, 2), 3_500.0);
+        length.note(Nanos::from_millis(600), turn_sum(40, 200), 89.0, TURNS_LAST);
+        length.note(Nanos::from_millis(800), turn_sum(1_300, 2), 3_500.0, TURNS_LAST);
         let mean = length.mean().unwrap();
         let expected =
             ((-2.0_f64 / 3.0).exp() * 8e-3 + 2.6e-3) / ((-2.0_f64 / 3.0).exp() * 40.0 + 1_300.0);
@@ -582,6 +595,30 @@ mod tests {
         saves(200, 1_000, 1_000, 15e-6);
         saves(10_000, 9_000, 1_000, 15e-6);
         saves(11_000, 10_000, 1_000, BEYOND_WAIT);
+    }
+
+    /// Until the first sample the kernel has the pair on one PU, with turns of 2 µs. As it ceases to, 40 turns of 140 µs end, which
+    /// alone would show that one PU is worse.
+    #[test]
+    fn the_kernels_moments_on_one_pu_are_soon_forgotten() {
+        let sums = |apart, together, odd| {
+            let [one] = wakes(apart + together + odd, together + odd, apart * 20, 0);
+            let mut turns_together = turns(together, 2);
+            turns_together.count += odd;
+            turns_together.total += turns(odd, 140).total;
+            let turns_apart = Some(turns(apart, 30));
+            [WakeUps { turns_apart, turns_together: Some(turns_together), ..one }]
+        };
+        for (at_first, saved) in [(3_000, true), (0, false)] {
+            let mut traffic = WakeUpTraffic::default();
+            noted(&mut traffic, Nanos::ZERO, &sums(0, at_first, 0));
+            noted(&mut traffic, Nanos::from_millis(100), &sums(60, at_first, 40));
+            let exchange = only(&traffic);
+            assert_eq!(exchange.saved.is_some_and(|each| each > 0.0), saved, "{exchange:?}");
+            noted(&mut traffic, Nanos::from_millis(700), &sums(600, at_first, 40));
+            let exchange = only(&traffic);
+            assert!(exchange.saved.is_some_and(|each| each > 0.0), "{exchange:?}");
+        }
     }
 
     /// 7,000 of 10,000 wake-ups a second end on the waker's PU, at 4 µs: the others take 24. They lose 3,000 × 20 µs, also if these wait

@@ -45,7 +45,7 @@ mod pages;
 mod pairs;
 
 use crate::communication::TaskSet;
-use crate::communication::groups::{communicating, groups, seats};
+use crate::communication::groups::{PuGroup, communicating, groups, seats};
 use crate::communication::teams::{Now, PartAtPu, parts, teams};
 use crate::communication::traffic::WakeUpTraffic;
 use crate::evidence::{Evidence, Quantum};
@@ -89,6 +89,12 @@ const FIRST: Nanos = Nanos::from_millis(20);
 const COUNTED_WITHIN: Nanos = Nanos::from_secs(1);
 /// Time between decisions while much depends on the kernel. Chosen: enough for another rate.
 const SOON: Nanos = Nanos::from_millis(50);
+/// Time that a group is on one PU until it is known whether that pays. Chosen: some quanta of the
+/// guard.
+const TRIAL: Nanos = Nanos::from_millis(100);
+/// Least gain so far of a group that is tried, over what a trial may lose. Chosen: gains that are
+/// differences of large times are often wrong.
+const WORTH: f64 = 3.0;
 /// Least busy share of a paired task. Chosen: a task that sleeps for half of the time leaves its
 /// core to another task.
 const BUSY: f64 = 0.6;
@@ -114,6 +120,8 @@ struct Auto {
     expects: bool,
     /// Some tasks in no group would lose much if the kernel ceased to keep them on one PU.
     depends_on_kernel: bool,
+    /// Some groups are not worth a trial yet.
+    has_untried: bool,
     /// PUs that groups leave to others.
     crowded: CrowdedPus,
     /// Parts of tasks in teams.
@@ -133,7 +141,7 @@ impl Policy for Auto {
         let is_early = self.decided.is_none_or(|(first, last)| last < first + COUNTED_WITHIN);
         let period = if self.traffic.is_new() && is_early || self.expects {
             FIRST
-        } else if self.depends_on_kernel {
+        } else if self.depends_on_kernel || self.has_untried {
             SOON
         } else {
             PERIOD
@@ -192,10 +200,15 @@ impl Auto {
         let free = UsableMachine::new(places.machine, &free);
         let mut groups = groups(&self.traffic, &self.costs);
         groups.retain(|_| !free.pus.is_empty());
-        let mut members: TaskSet = groups.iter().flat_map(|group| &group.tasks).copied().collect();
+        let grouped: TaskSet = groups.iter().flat_map(|group| &group.tasks).copied().collect();
         let teams =
-            teams(&self.traffic, &self.costs, places, &self.parts, |task| !members.contains(&task));
-        members.extend(teams.iter().flat_map(|team| &team.tasks));
+            teams(&self.traffic, &self.costs, places, &self.parts, |task| !grouped.contains(&task));
+        let all = groups.len();
+        groups.retain(|group| self.is_worth_a_trial(group));
+        self.has_untried = groups.len() < all;
+        let groups_and_teams =
+            groups.iter().map(|group| &group.tasks).chain(teams.iter().map(|team| &team.tasks));
+        let members: TaskSet = groups_and_teams.flatten().copied().collect();
         let mut load: BTreeMap<PuIdx, f64> = BTreeMap::new();
         // Bound tasks count apart: a group cannot displace them.
         let mut bound = load.clone();
@@ -237,6 +250,14 @@ impl Auto {
                 self.reasons.insert(*task, PlaceReason::Near { partner });
             }
         }
+    }
+
+    /// True if what sharing a PU would have gained so far is several times what a trial may lose, or
+    /// if the group is on a PU already.
+    fn is_worth_a_trial(&self, group: &PuGroup) -> bool {
+        let may_lose = TRIAL.as_secs_f64() * group.both_run;
+        group.gain * group.counted_for >= WORTH * may_lose
+            || group.tasks.iter().any(|task| self.seats.contains_key(task))
     }
 
     /// Pairs busy ungrouped tasks on the cores without a group.
