@@ -333,7 +333,10 @@ mod tests {
     /// Pairs of tasks with how often they wake each other a second, after 30 µs; and how busy tasks are.
     fn traffic(pairs: &[(u32, u32, f64, f64)], busy: &[f64]) -> WakeUpTraffic {
         let exchange = |&(a, b, per_second, both_run): &(u32, u32, f64, f64)| {
-            ((task(a), task(b)), Exchange { per_second, wait: 30e-6, both_run, ..Exchange::default() })
+            (
+                (task(a), task(b)),
+                Exchange { per_second, wait: 30e-6, both_run, ..Exchange::default() },
+            )
         };
         let busy = (0..).map(task).zip(busy.iter().copied());
         WakeUpTraffic::of(pairs.iter().map(exchange), busy)

@@ -513,6 +513,7 @@ mod tests {
         let together = only(&traffic);
         assert!(together.per_second > 40_000.0, "{together:?}");
         assert_eq!((together.wait, together.both_run), (apart.wait, apart.both_run));
+        assert!((together.counted_for - 0.6).abs() < 1e-9);
     }
 
     /// Ten turns of a hundred are too few for a mean, and seven of seven.

@@ -30,6 +30,8 @@
 //!   -> test `a_pair_comes_and_goes`
 //! - **Not where others are**: a group leaves a PU that others crowd, and comes back.
 //!   -> test `a_group_leaves_a_crowded_pu`
+//! - **Tried for a gain**: a group is put on a PU once what it would have gained since it is known is
+//!   several times what the trial may lose. -> test `a_group_is_tried_when_that_would_have_paid`
 //! - **Unknown is the kernel's**: without wake-ups and mixes nothing is placed.
 //!   -> test `nothing_is_placed_without_evidence`
 //! - **Pairs where it counts**: busy tasks share cores as under `mix`, but not while each has a
@@ -422,6 +424,22 @@ mod tests {
         assert_eq!(decided(100, 1_000), [(0, 0), (1, 0)]);
         assert_eq!(decided(110, 1_000), [(0, 0), (1, 0)]);
         assert_eq!(decided(3_000, 1_000), []);
+    }
+
+    /// It may lose 0.05 s, as both run for half of the time, and gains 0.2 s a second.
+    #[test]
+    fn a_group_is_tried_when_that_would_have_paid() {
+        let group = |counted_for| PuGroup {
+            tasks: vec![task(0), task(1)],
+            gain: 0.2,
+            busy: 1.2,
+            both_run: 0.5,
+            counted_for,
+        };
+        let mut auto = auto(false);
+        assert!(!auto.is_worth_a_trial(&group(0.7)) && auto.is_worth_a_trial(&group(0.8)));
+        auto.seats.insert(task(0), PuIdx(0));
+        assert!(auto.is_worth_a_trial(&group(0.7)), "it is on a PU already");
     }
 
     /// Another program computes on PU 0, then also on PU 1: the pair goes to PU 1, then to the kernel, and comes back.
