@@ -171,15 +171,15 @@ impl StandingGuard {
         }
     }
 
-    /// Whether the policy's next quantum is a short one.
-    fn is_short(&self) -> bool {
-        let is_clear = self.evaluation.trial.is_trying() && self.evaluation.comparison.is_clear();
-        is_clear && self.threads <= FEW_THREADS
+    /// Whether short quanta show the differences.
+    fn is_clear(&self) -> bool {
+        self.evaluation.comparison.is_clear() && self.threads <= FEW_THREADS
     }
 
     /// Length of the policy's next quantum, in seconds.
     fn next_length(&self) -> f64 {
-        let next = if self.is_short() { SHORT_QUANTUM } else { QUANTUM };
+        let is_short = self.evaluation.trial.is_trying() && self.is_clear();
+        let next = if is_short { SHORT_QUANTUM } else { QUANTUM };
         next.as_secs_f64()
     }
 
@@ -200,8 +200,14 @@ impl StandingGuard {
     /// Time for which the plan of the quantum that begins is in force.
     fn next_plan_length(&self, places_none: bool) -> PlanDuration {
         let quanta = if places_none { self.quanta_left_alone() } else { self.quanta_together() };
-        let is_short = quanta == 1 && self.is_short();
-        if is_short { PlanDuration::Short } else { PlanDuration::Quanta(quanta) }
+        let trial = &self.evaluation.trial;
+        // While a policy is kept, only the kernel's quanta are for comparison.
+        let is_compared = trial.is_trying() || trial.owner() == Some(Owner::Kernel);
+        if quanta == 1 && is_compared && self.is_clear() {
+            PlanDuration::Short
+        } else {
+            PlanDuration::Quanta(quanta)
+        }
     }
 
     /// Quanta for which there is nothing to decide in the quantum that begins.
