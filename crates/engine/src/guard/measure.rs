@@ -116,6 +116,13 @@ impl EachJob {
         has_joined
     }
 
+    /// Whether all jobs are measured as one.
+    pub fn is_one(&self) -> bool {
+        let mut jobs = self.jobs.iter().map(|job| self.counted_under(*job));
+        let first = jobs.next();
+        jobs.all(|job| Some(job) == first)
+    }
+
     /// The job under which the progress of a job is counted.
     pub fn counted_under(&self, job: JobIdx) -> JobIdx {
         self.partners.first(job)

@@ -201,8 +201,10 @@ impl StandingGuard {
     fn next_plan_length(&self, places_none: bool) -> PlanDuration {
         let quanta = if places_none { self.quanta_left_alone() } else { self.quanta_together() };
         let trial = &self.evaluation.trial;
-        // While a policy is kept, only the kernel's quanta are for comparison.
-        let is_compared = trial.is_trying() || trial.owner() == Some(Owner::Kernel);
+        // While a policy is kept, only the kernel's quanta are for comparison. Of several jobs some may gain nothing, which
+        // short quanta do not show.
+        let is_compared = trial.is_trying()
+            || trial.owner() == Some(Owner::Kernel) && self.evaluation.measure.is_one();
         if quanta == 1 && is_compared && self.is_clear() {
             PlanDuration::Short
         } else {

@@ -217,7 +217,7 @@ fn much_is_seen_at_once() {
 /// The kernel's quanta last 10 ms, two of them each 6.4 s: with 50 ms the policy would have 59.1 s.
 #[test]
 fn what_gains_much_has_nearly_all_the_time() {
-    let ((mut guard, _), mut toy) = (guarded(Place::Pu(PuNr(1))), Toy::new([5.0, 1.0]));
+    let ((mut guard, _), mut toy) = (guarded(Place::Pu(PuNr(1))), Toy::with_client([5.0; 2]));
     toy.minute(&mut guard);
     let (had, _) = toy.minute(&mut guard);
     assert!(had > 59.6, "{had} {:?}", toy.messages);
