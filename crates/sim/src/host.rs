@@ -38,7 +38,7 @@ impl<'a> SimHost<'a> {
 
     /// Records up to `most` spans of tasks on PUs. Default: none.
     pub fn record(&mut self, most: usize) {
-        self.world.tally.most_spans = most;
+        self.world.record(most);
     }
 
     /// Sets the treatment of waiting jobs. Default: stopped.
@@ -55,19 +55,19 @@ impl<'a> SimHost<'a> {
     /// Whether the simulation has ended.
     #[must_use]
     pub const fn is_over(&self) -> bool {
-        matches!(self.world.parts.ends.of_quantum(), QuantumEnd::AllJobsEnded)
+        matches!(self.world.parts().ends.of_quantum(), QuantumEnd::AllJobsEnded)
     }
 
     /// The machine's clock.
     #[must_use]
     pub const fn now(&self) -> Nanos {
-        self.world.parts.events.now
+        self.world.parts().events.now
     }
 
     /// Number of the model's predictions so far.
     #[must_use]
     pub const fn predictions(&self) -> u64 {
-        self.world.parts.rates.predicted
+        self.world.parts().rates.predicted
     }
 
     /// Lets the placed tasks run, as [`Host::run_quantum`] does. Returns only the end's reason.
@@ -77,16 +77,16 @@ impl<'a> SimHost<'a> {
     /// simulation breaks its own rules.
     pub fn go_on(&mut self, plan: &Plan, quantum: Nanos) -> Result<QuantumEnd, SimError> {
         self.world.follow(plan, self.meanwhile)?;
-        self.world.run(self.world.parts.events.now + quantum)?;
+        self.world.run(self.world.parts().events.now + quantum)?;
         // Instructions since the last prediction are not in the tasks' counters yet.
         self.world.count();
         self.usable = online(&self.world);
-        Ok(self.world.parts.ends.of_quantum())
+        Ok(self.world.parts().ends.of_quantum())
     }
 
     /// A task as seen by the engine; `no` is its place in the list of all tasks.
     fn seen_task(&self, no: usize, task: &SimulatedTask, created: Nanos) -> SeenTask {
-        let parts = &self.world.parts;
+        let parts = self.world.parts();
         let (target, status) = placement_status(parts, no);
         let allowed = match &parts.targets.allowed[no] {
             Allowed::Pu(pu) => [parts.pus.os(*pu)].into(),
@@ -108,13 +108,13 @@ impl<'a> SimHost<'a> {
 
 /// Usable PUs, in logical order.
 fn online(world: &World<'_>) -> Vec<PuNr> {
-    let pus = &world.parts.pus;
+    let pus = &world.parts().pus;
     pus.iter().map(|pu| pus.os(pu)).collect()
 }
 
 impl Host for SimHost<'_> {
     fn machine(&self) -> &Machine {
-        self.world.parts.machine()
+        self.world.parts().machine()
     }
 
     fn usable(&self) -> &[PuNr] {
@@ -137,15 +137,15 @@ impl Host for SimHost<'_> {
         let end = self
             .go_on(plan, quantum)
             .map_err(|error| HostError { what: "simulate".to_owned(), why: error.to_string() })?;
-        let tasks = self.world.parts.tasks.iter().enumerate();
+        let tasks = self.world.parts().tasks.iter().enumerate();
         let tasks = tasks.filter_map(|(no, task)| Some(self.seen_task(no, task, task.created?)));
         Ok(Observation {
-            at: self.world.parts.events.now,
+            at: self.world.parts().events.now,
             end,
             tasks: tasks.collect(),
-            ended: self.world.parts.ends.jobs.clone(),
-            moved: std::mem::take(&mut self.world.moved),
-            reports: sources::reports(&self.world.parts),
+            ended: self.world.parts().ends.jobs.clone(),
+            moved: self.world.take_moved(),
+            reports: sources::reports(self.world.parts()),
         })
     }
 }

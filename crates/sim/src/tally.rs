@@ -195,7 +195,7 @@ mod tests {
         let phase = Phase { work: Known::new(kinds, "chosen for a test"), ..Phase::default() };
         let scenario = scenario(phase, false);
         let mut world = World::new(platform(), &scenario).unwrap();
-        while world.parts.ends.of_quantum() != colocate_evidence::QuantumEnd::AllJobsEnded {
+        while world.parts().ends.of_quantum() != colocate_evidence::QuantumEnd::AllJobsEnded {
             world.run(Nanos::from_secs(100)).unwrap();
         }
         world.outcome()

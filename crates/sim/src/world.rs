@@ -52,13 +52,12 @@ use invariants::{Checker, Step};
 /// State of a simulation.
 #[derive(Debug)]
 pub(crate) struct World<'a> {
-    /// The parts, to report on.
-    pub parts: Parts<'a>,
+    parts: Parts<'a>,
     running: Running,
-    pub tally: SimulationSums,
+    tally: SimulationSums,
     checker: Checker,
     /// Results of orders to move memory, not reported yet.
-    pub moved: Vec<PagesMoved>,
+    moved: Vec<PagesMoved>,
 }
 
 impl<'a> World<'a> {
@@ -123,6 +122,26 @@ impl<'a> World<'a> {
     /// Outcome until now; times alone are not filled in.
     pub fn outcome(&self) -> Outcome {
         summary::outcome(&self.parts, &self.tally)
+    }
+
+    /// The parts, to report on.
+    pub const fn parts(&self) -> &Parts<'a> {
+        &self.parts
+    }
+
+    /// Results of orders to move memory since the last call.
+    pub fn take_moved(&mut self) -> Vec<PagesMoved> {
+        std::mem::take(&mut self.moved)
+    }
+
+    /// Records up to `most` spans of tasks on PUs. Default: none.
+    pub const fn record(&mut self, most: usize) {
+        self.tally.most_spans = most;
+    }
+
+    /// Counts accesses to pages from now on.
+    pub const fn count_accesses(&mut self) {
+        self.parts.accesses.counts = true;
     }
 
     /// Counts instructions by phase for `jobs`, and for no other.

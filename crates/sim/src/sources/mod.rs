@@ -23,7 +23,7 @@ pub(crate) fn answer(
     let refused = match request.source {
         Source::Spinning if hides_spinning => ("the scenario hides it", "let the scenario show it"),
         // Threads at barriers are not woken by a thread.
-        Source::WakeUps if !world.parts.takes_turns() => {
+        Source::WakeUps if !world.parts().takes_turns() => {
             ("threads of this scenario do not wake each other", "let threads take turns")
         }
         Source::Sharing => (
@@ -38,7 +38,7 @@ pub(crate) fn answer(
             match source {
                 Source::Mix => world.watch_mixes(request.jobs),
                 // Counting takes time in each step, so it begins with the first request.
-                Source::Pages => world.parts.accesses.counts = true,
+                Source::Pages => world.count_accesses(),
                 _ => {}
             }
             let cost = "none".to_owned();
