@@ -11,6 +11,10 @@ use std::fmt::Display;
 
 /// Most threads of a matrix. Chosen: a square of this size takes 8 MiB.
 pub const MOST: usize = 1_024;
+/// Largest amount. Chosen: sums of squares of a matrix stay finite.
+pub const MOST_AMOUNT: f64 = 1e30;
+/// Characters of a wrong amount that are shown.
+const SHOWN: usize = 40;
 /// Most bytes of a file. Chosen: 24 for each amount.
 pub const MAX_BYTES: usize = 24 * MOST * MOST;
 
@@ -52,7 +56,7 @@ impl Square {
     ///
     /// # Errors
     /// A line if there are no rows, more than [`MOST`], or not as many as columns, or if an amount
-    /// is no finite number from 0 on.
+    /// is no number from 0 to [`MOST_AMOUNT`].
     pub fn of(rows: Vec<Vec<f64>>) -> Result<Self, String> {
         let threads = rows.len();
         if threads == 0 {
@@ -70,7 +74,7 @@ impl Square {
             }
             // NaN lies in no range, so it is refused, too.
             let wrong =
-                (1..).zip(amounts).find(|(_, amount)| !(0.0..f64::INFINITY).contains(*amount));
+                (1..).zip(amounts).find(|(_, amount)| !(0.0..=MOST_AMOUNT).contains(*amount));
             if let Some((column, amount)) = wrong {
                 return Err(wrong_amount(row, column, amount));
             }
@@ -116,13 +120,14 @@ impl Square {
 fn amounts(row: usize, line: &str) -> Result<Vec<f64>, String> {
     let texts = (1..).zip(line.split(',').take(MOST + 1).map(str::trim));
     let amounts = texts.map(|(column, text)| {
-        text.parse().map_err(|_| wrong_amount(row, column, format_args!("{text:?}")))
+        let begin = || text.chars().take(SHOWN).collect::<String>();
+        text.parse().map_err(|_| wrong_amount(row, column, format_args!("{:?}", begin())))
     });
     amounts.collect()
 }
 
 fn wrong_amount(row: usize, column: usize, found: impl Display) -> String {
-    format!("row {row}, column {column}: expected a number from 0 on, found {found}")
+    format!("row {row}, column {column}: expected a number from 0 to 1e30, found {found}")
 }
 
 /// A row as a line of CSV.
@@ -157,14 +162,29 @@ mod tests {
     fn what_is_no_matrix_is_refused() {
         assert_eq!(said("\n"), "expected a row of amounts for each thread, found none");
         assert_eq!(said("0,1\n1"), "row 2: expected 2 amounts, one for each row, found 1");
-        assert_eq!(said("0,x\n1,0"), "row 1, column 2: expected a number from 0 on, found \"x\"");
-        assert_eq!(said("0,1\n-1,0"), "row 2, column 1: expected a number from 0 on, found -1");
-        assert_eq!(said("0,inf\n1,0"), "row 1, column 2: expected a number from 0 on, found inf");
-        assert_eq!(said("nan"), "row 1, column 1: expected a number from 0 on, found NaN");
+        assert_eq!(
+            said("0,x\n1,0"),
+            "row 1, column 2: expected a number from 0 to 1e30, found \"x\""
+        );
+        assert_eq!(
+            said("0,1\n-1,0"),
+            "row 2, column 1: expected a number from 0 to 1e30, found -1"
+        );
+        assert_eq!(
+            said("0,inf\n1,0"),
+            "row 1, column 2: expected a number from 0 to 1e30, found inf"
+        );
+        assert_eq!(said("nan"), "row 1, column 1: expected a number from 0 to 1e30, found NaN");
+        let long = said(&"[".repeat(100_000));
+        assert!(long.len() < 120, "{long}");
+        assert!(said("0,1e31\n1,0").ends_with(" to 1e30, found 10000000000000000000000000000000"));
         let many = "0\n".repeat(2_000);
         assert_eq!(said(&many), "expected at most 1024 threads, found 1025");
         let wrong = Square::from_json(r#"{"matrix": [[0, -1], [1, 0]]}"#).unwrap_err();
-        assert_eq!(wrong.to_string(), "row 1, column 2: expected a number from 0 on, found -1");
+        assert_eq!(
+            wrong.to_string(),
+            "row 1, column 2: expected a number from 0 to 1e30, found -1"
+        );
         let wrong = Square::from_json("[]").unwrap_err().to_string();
         assert!(wrong.starts_with("expected an object with a matrix, "), "{wrong}");
     }
