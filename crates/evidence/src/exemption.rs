@@ -29,7 +29,7 @@ impl Exemption {
         match self {
             Self::GoMonitor => "the Go runtime counts PUs on it",
             Self::JavaMain => "Java code counts PUs on it",
-            Self::StartsPrograms => "it starts programs, which would see only its PU and start too few threads",
+            Self::StartsPrograms => "it starts programs, which would see only its PU",
             Self::JustForked => "it has just created a process, which would have only its PU",
             Self::Storm => "its process creates threads faster than they are followed",
             Self::Orphan => "its creator had ended before it was seen",
