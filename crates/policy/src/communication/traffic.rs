@@ -190,9 +190,9 @@ impl TurnLengths {
         self.apart.iter().any(|length| length.mean().is_some())
     }
 
-    /// Mean time by which a turn is shorter on one PU, over the directions for which both are
-    /// known, and the least number of turns behind it. On one PU a task that is preempted by its partner need not sleep for the answer: then
-    /// one direction has no turns there.
+    /// Mean time by which a turn is shorter on one PU, over the directions for which both are known,
+    /// and the least number of turns behind it. On one PU a task that is preempted by its partner
+    /// need not sleep for the answer: then one direction has no turns there.
     fn saved(&self) -> Option<(f64, f64)> {
         let mut least = f64::INFINITY;
         let mut known = Vec::new();
