@@ -120,8 +120,10 @@ impl Square {
 fn amounts(row: usize, line: &str) -> Result<Vec<f64>, String> {
     let texts = (1..).zip(line.split(',').take(MOST + 1).map(str::trim));
     let amounts = texts.map(|(column, text)| {
-        let begin = || text.chars().take(SHOWN).collect::<String>();
-        text.parse().map_err(|_| wrong_amount(row, column, format_args!("{:?}", begin())))
+        text.parse().map_err(|_| {
+            let begin: String = text.chars().take(SHOWN).collect();
+            wrong_amount(row, column, format_args!("{begin:?}"))
+        })
     });
     amounts.collect()
 }

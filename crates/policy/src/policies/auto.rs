@@ -426,7 +426,7 @@ mod tests {
         assert_eq!(decided(3_000, 1_000), []);
     }
 
-    /// It may lose 0.05 s, as both run for half of the time, and gains 0.2 s a second.
+    /// The trial may lose 0.05 s, as both tasks run for half of the time, and the gain is 0.2 s a second.
     #[test]
     fn a_group_is_tried_when_that_would_have_paid() {
         let group = |counted_for| PuGroup {
