@@ -7,6 +7,7 @@ use crate::scenario::Scenario;
 use crate::sources;
 use crate::targets::Allowed;
 use crate::task::SimulatedTask;
+use crate::woken::WakeChoices;
 use crate::world::{World, placement_status};
 use colocate_engine::{Host, HostError, Meanwhile, Request};
 use colocate_evidence::{Grant, Observation, QuantumEnd, SeenTask, Source};
@@ -68,6 +69,12 @@ impl<'a> SimHost<'a> {
     #[must_use]
     pub const fn predictions(&self) -> u64 {
         self.world.parts().rates.predicted
+    }
+
+    /// PUs chosen so far for tasks that others woke.
+    #[must_use]
+    pub const fn wake_choices(&self) -> WakeChoices {
+        self.world.parts().wake_ups.choices
     }
 
     /// Lets the placed tasks run, as [`Host::run_quantum`] does. Returns only the end's reason.

@@ -7,6 +7,7 @@ use crate::events::EventQueue;
 use crate::hotplug::UsablePus;
 use crate::instances::{instantiate, regions};
 use crate::job::SimulatedJob;
+use crate::load_averages::LoadAverages;
 use crate::loads::Loads;
 use crate::platform::{Demands, Platform};
 use crate::pollution::CachePollution;
@@ -19,6 +20,7 @@ use crate::targets::Targets;
 use crate::task::{SimulatedTask, TaskNo, TaskState};
 use crate::teams::TeamMember;
 use crate::timers::Timers;
+use crate::wake_history::WakeHistory;
 use crate::woken::WakeUpSums;
 use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_policy::rng::SplitMix64;
@@ -42,6 +44,8 @@ pub(crate) struct Parts<'a> {
     /// By task.
     pub teams: Vec<TeamMember>,
     pub wake_ups: WakeUpSums,
+    pub wake_history: WakeHistory,
+    pub averages: LoadAverages,
     /// Regions of all jobs.
     pub memory: Vec<MemoryRegion>,
     pub accesses: Accesses,
@@ -79,6 +83,8 @@ impl<'a> Parts<'a> {
             targets: Targets::new(tasks.len()),
             teams: vec![TeamMember::default(); tasks.len()],
             wake_ups: WakeUpSums::new(tasks.len()),
+            wake_history: WakeHistory::new(tasks.len()),
+            averages: LoadAverages::new(tasks.len()),
             memory: regions,
             accesses: Accesses::new(uses, machine.nodes.len()),
             scans: Scans::new(period, tasks.len()),

@@ -67,7 +67,7 @@ fn hand_on_turns(parts: &mut Parts<'_>, task: TaskNo, turns: u32) {
         let on = parts.queues.pu_of(task);
         parts.wake_ups.begin(next, Woken { by: task, at: parts.events.now, on });
         parts.rates.is_stale = true;
-        wake(parts, next);
+        wake(parts, next, Some(task));
     }
 }
 
