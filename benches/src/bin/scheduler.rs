@@ -1,10 +1,12 @@
 //! Where a real kernel had threads, beside where the simulated one has them.
 //!
-//! `scheduler FILE...` prints a table in Markdown for each file of logs that `workloads/scheduler/measure` wrote.
+//! `scheduler FILE...` prints a table in Markdown for each file of logs that `workloads/scheduler/measure`
+//! wrote, of threads that compute or of threads that wake each other.
 #![allow(clippy::print_stdout)] // it is what it is for
 
 use anyhow::{Context, ensure};
 use colocate_benches::spread::{Figures, Log, Logs, parse, simulate};
+use colocate_benches::wakes;
 use colocate_machine::{Machine, Nanos, Performance, described};
 use colocate_sim::KernelScheduler;
 use std::path::{Path, PathBuf};
@@ -24,6 +26,9 @@ fn main() -> anyhow::Result<()> {
 fn table(file: &Path) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(file)?;
     let (machine, performance) = machine(&text)?;
+    if text.lines().any(|line| line.starts_with("chosen")) {
+        return wakes_table(&text, (&machine, &performance));
+    }
     let logs = parse(&text, &machine)?;
     heading(&logs);
     for log in &logs.logs {
@@ -34,6 +39,26 @@ fn table(file: &Path) -> anyhow::Result<()> {
             Ok(log.figures(&machine))
         });
         row("simulated", "", &simulated.collect::<anyhow::Result<Vec<_>>>()?);
+    }
+    println!();
+    Ok(())
+}
+
+/// Percent of the wake-ups after which a thread was put on its waker's PU, its previous, another.
+fn wakes_table(text: &str, of: (&Machine, &Performance)) -> anyhow::Result<()> {
+    let logs = wakes::parse(text)?;
+    println!("Linux {}, {}\n", logs.kernel, logs.head.join("; "));
+    println!("| scenario | real: waker's, previous, other PU, % | simulated, % |");
+    println!("|---|---|---|");
+    for (doing, real) in &logs.logs {
+        let mut sums = [0.0; 3];
+        for seed in 0..SEEDS {
+            let shares = wakes::simulate(doing, of, KernelScheduler::default(), seed)?;
+            (0..3).for_each(|at| sums[at] += shares[at] / SEEDS as f64);
+        }
+        let percent =
+            |shares: [f64; 3]| shares.map(|share| format!("{:.0}", 100.0 * share)).join(" ");
+        println!("| {} | {} | {} |", doing.words, percent(*real), percent(sums));
     }
     println!();
     Ok(())
