@@ -42,8 +42,8 @@ pub struct Doing {
 }
 
 /// Shares of the wake-ups after which a thread was put on its waker's PU, on its previous PU that
-/// was not its waker's, and on another.
-pub type Shares = [f64; 3];
+/// was not its waker's, and on another; last of all those under the waker's last-level cache.
+pub type Shares = [f64; 4];
 
 /// Log of one machine: head, kernel, and the shares by scenario.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,10 +94,11 @@ pub fn parse(text: &str) -> anyhow::Result<Logs> {
             [line] if line.starts_with('#') => logs.head.push(line[1..].trim().to_owned()),
             ["kernel", release, _] => logs.kernel = release.to_owned(),
             ["scenario", words] => doing = Some(Doing::parse(words)?),
-            ["chosen", waker, previous, other] => {
+            ["chosen", waker, previous, other, near] => {
                 let doing = doing.take().context("expected a scenario first")?;
-                let [waker, previous, other] = [waker.parse()?, previous.parse()?, other.parse()?];
-                let shares = shares(WakeChoices { waker, previous, other });
+                let [waker, previous] = [waker.parse()?, previous.parse()?];
+                let [other, near] = [other.parse()?, near.parse()?];
+                let shares = shares(WakeChoices { waker, previous, other, near });
                 let shares = shares.with_context(|| format!("{}: no wake-ups", doing.words))?;
                 logs.logs.push((doing, shares));
             }
@@ -109,8 +110,8 @@ pub fn parse(text: &str) -> anyhow::Result<Logs> {
 
 /// The shares; `None` without wake-ups.
 fn shares(choices: WakeChoices) -> Option<Shares> {
-    let numbers = [choices.waker, choices.previous, choices.other];
-    let all: u64 = numbers.iter().sum();
+    let numbers = [choices.waker, choices.previous, choices.other, choices.near];
+    let all = choices.waker + choices.previous + choices.other;
     (all > 0).then(|| numbers.map(|number| number as f64 / all as f64))
 }
 
@@ -138,6 +139,7 @@ pub fn simulate(
         waker: after.waker - before.waker,
         previous: after.previous - before.previous,
         other: after.other - before.other,
+        near: after.near - before.near,
     })
     .context("expected wake-ups")
 }

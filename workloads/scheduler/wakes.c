@@ -13,7 +13,7 @@
  *   kernel    release  number of PUs
  *   scenario  as above
  *   chosen    wake-ups after which the thread was put on its waker's PU, on its own previous PU that was not
- *             its waker's, and on another
+ *             its waker's, and on another; those of all these under its waker's last-level cache
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -33,7 +33,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_THREADS = 256, MOST_PID = 1 << 22 };
+enum { MOST_THREADS = 256, MOST_PID = 1 << 22, MOST_PUS = 1024 };
 
 struct scenario {
     char kind[16];
@@ -149,12 +149,27 @@ static _Noreturn void play(void) {
     for (;;) pause();
 }
 
+/* The first PU under the last-level cache of a PU; the PU itself if that is unknown. */
+static int cache_of(int pu) {
+    static int caches[MOST_PUS];
+    char path[128];
+    if (pu >= MOST_PUS) return pu;
+    for (int level = 3; caches[pu] == 0 && level >= 2; level--) {
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cache/index%d/shared_cpu_list", pu, level);
+        FILE *file = fopen(path, "r");
+        int first;
+        if (file != NULL && fscanf(file, "%d", &first) == 1) caches[pu] = first + 1;
+        if (file != NULL) fclose(file);
+    }
+    return caches[pu] == 0 ? pu : caches[pu] - 1;
+}
+
 /* Counts the PUs chosen, from lines like
  * "wakes-71 [001] d.... 5.000001: sched_waking: comm=wakes pid=72 prio=120 target_cpu=000". */
 static void count(void) {
     static int wakers[MOST_PID], previous[MOST_PID];
     char path[256], line[512];
-    long chosen[3] = {0, 0, 0};
+    long chosen[3] = {0, 0, 0}, near = 0;
     memset(wakers, -1, sizeof wakers);
     snprintf(path, sizeof path, "%s/trace", buffer);
     FILE *file = fopen(path, "r");
@@ -172,11 +187,12 @@ static void count(void) {
             previous[pid] = target;
         } else if (wakers[pid] >= 0) {
             chosen[target == wakers[pid] ? 0 : target == previous[pid] ? 1 : 2]++;
+            near += cache_of(target) == cache_of(wakers[pid]);
             wakers[pid] = -1;
         }
     }
     fclose(file);
-    printf("chosen\t%ld\t%ld\t%ld\n", chosen[0], chosen[1], chosen[2]);
+    printf("chosen\t%ld\t%ld\t%ld\t%ld\n", chosen[0], chosen[1], chosen[2], near);
     fflush(stdout);
 }
 

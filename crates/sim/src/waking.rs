@@ -11,7 +11,7 @@ use crate::loads::Loads;
 use crate::targets::Targets;
 use crate::task::TaskNo;
 use crate::wake_history::WakeHistory;
-use colocate_machine::{Nanos, PuIdx};
+use colocate_machine::{Machine, Nanos, PuIdx};
 
 /// Percent of the previous PU's load with which the waker's is compared: half of what
 /// `imbalance_pct` has above 100, of 117, and of 110 between siblings.
@@ -65,6 +65,12 @@ pub(crate) fn wake_pu(wake_up: &WakeUp<'_>, rules: Wake, history: &mut WakeHisto
         .unwrap_or(target)
 }
 
+/// Whether two PUs are the same or under one last-level cache.
+pub(crate) fn share_cache(machine: &Machine, a: PuIdx, b: PuIdx) -> bool {
+    let cache = machine.last_level_cache(a);
+    a == b || (cache.is_some() && cache == machine.last_level_cache(b))
+}
+
 impl WakeUp<'_> {
     /// Whether the waker's PU is the target (`wake_affine`).
     fn is_affine(&self, rules: WakeAffine, waker: Waker, history: &WakeHistory) -> bool {
@@ -77,7 +83,9 @@ impl WakeUp<'_> {
             return false;
         }
         // The waker has just left its PU.
-        if self.loads.is_empty(waker.pu) && self.share_cache(waker.pu, self.previous) {
+        if self.loads.is_empty(waker.pu)
+            && share_cache(self.loads.pus.machine(), waker.pu, self.previous)
+        {
             return !self.loads.is_empty(self.previous);
         }
         let is_sync = rules.sync && waker.is_sync;
@@ -126,19 +134,13 @@ impl WakeUp<'_> {
 
     /// Whether a PU is idle, and under the target's last-level cache.
     fn is_idle_near(&self, pu: PuIdx, target: PuIdx) -> bool {
-        self.share_cache(pu, target) && self.is_idle(pu)
+        share_cache(self.loads.pus.machine(), pu, target) && self.is_idle(pu)
     }
 
     /// Whether a PU is allowed for the task, and has only fillers.
     fn is_idle(&self, pu: PuIdx) -> bool {
         let has_none = self.loads.pu(pu) == 0;
         has_none && self.loads.pus.has(pu) && self.targets.may_be_on(self.task, pu)
-    }
-
-    fn share_cache(&self, a: PuIdx, b: PuIdx) -> bool {
-        let machine = self.loads.pus.machine();
-        let cache = machine.last_level_cache(a);
-        a == b || (cache.is_some() && cache == machine.last_level_cache(b))
     }
 
     /// Number of usable PUs under the last-level cache of a PU.

@@ -36,10 +36,14 @@ pub struct WakeChoices {
     pub previous: u64,
     /// Another PU.
     pub other: u64,
+    /// Any of these under the last-level cache of the waker's PU.
+    pub near: u64,
 }
 
 impl WakeChoices {
-    pub(crate) fn add(&mut self, chosen: PuIdx, waker: PuIdx, previous: PuIdx) {
+    /// Counts a wake-up; `is_near` says whether the PU is under the waker's last-level cache.
+    pub(crate) fn add(&mut self, chosen: PuIdx, waker: PuIdx, previous: PuIdx, is_near: bool) {
+        self.near += u64::from(is_near);
         let count = if chosen == waker {
             &mut self.waker
         } else if chosen == previous {

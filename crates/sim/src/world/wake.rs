@@ -4,7 +4,7 @@ use crate::loads::Loads;
 use crate::parts::Parts;
 use crate::placing::fork_pu;
 use crate::task::{TaskNo, TaskState};
-use crate::waking::{WakeUp, Waker, wake_pu};
+use crate::waking::{WakeUp, Waker, share_cache, wake_pu};
 use crate::world::memory::touch_pages;
 use crate::world::moves::{allowed_near, join_queue};
 use colocate_machine::PuIdx;
@@ -31,7 +31,8 @@ fn enqueue_woken(parts: &mut Parts<'_>, task: TaskNo, by: Option<TaskNo>) {
     let pu = parts.pus.near(chosen.unwrap_or(parts.launcher));
     let pu = allowed_near(parts, task, pu);
     if let Some((waker, previous)) = waker.zip(previous) {
-        parts.wake_ups.choices.add(pu, waker.pu, previous);
+        let is_near = share_cache(parts.machine(), pu, waker.pu);
+        parts.wake_ups.choices.add(pu, waker.pu, previous, is_near);
     }
     join_queue(parts, task, pu);
 }
