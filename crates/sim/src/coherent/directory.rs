@@ -1,10 +1,13 @@
 //! Directory of the caches with a copy of each line. Only cached lines have an entry, so its size
 //! follows that of the caches. With few caches and PUs an entry takes 16 bytes in place of 64.
+//!
+//! # Approach
+//! Buckets of four lines, by the lowest bits of the line's number, as in the caches: their sets
+//! bound the lines of a bucket, and lines that follow each other are in buckets that do. A line
+//! that finds its bucket full is in the next one with room.
 
 use super::cache::LineNr;
 use super::geometry::{CacheSet, PuSet};
-use foldhash::fast::FixedState;
-use std::collections::HashMap;
 
 /// Holders and users of a cached line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,98 +23,218 @@ pub(super) struct DirectoryEntry {
     pub unique: Option<u8>,
 }
 
-type LineTable<V> = HashMap<LineNr, V, FixedState>;
+/// Place of an entry, until its removal or the next insertion.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    bucket: usize,
+    way: usize,
+}
 
 /// Entries by line.
 #[derive(Clone, Debug)]
 pub(super) enum Directory {
-    /// Few caches and PUs: an entry is a word of owner, unique cache, PUs and caches, from the
-    /// highest bits down.
-    Small { table: LineTable<u64>, pus: u32, caches: u32 },
+    /// Few caches and PUs: an entry is a word.
+    Small(LineTable<u64>),
     /// Many caches or PUs.
     Large(LineTable<DirectoryEntry>),
 }
 
-/// Bits of a cache's number plus 1; 0 is no cache.
-const NUMBER: u32 = 8;
-
 impl Directory {
     /// Empty directory of a machine with this many caches and PUs.
-    #[allow(clippy::cast_possible_truncation)] // 128 at most
     pub fn new(caches: usize, pus: usize) -> Self {
-        if caches + pus + 2 * NUMBER as usize <= u64::BITS as usize {
-            Self::Small { table: LineTable::default(), pus: pus as u32, caches: caches as u32 }
+        if caches <= HOLDERS as usize && pus <= USERS as usize {
+            Self::Small(LineTable::new(FIRST))
         } else {
-            Self::Large(LineTable::default())
+            Self::Large(LineTable::new(FIRST))
         }
     }
 
-    /// Entry of a line; an entry without holders for a line in no cache.
+    /// Place of a cached line's entry.
     #[inline]
-    pub fn get(&self, line: LineNr) -> DirectoryEntry {
+    pub fn find(&self, line: LineNr) -> Slot {
+        let found = match self {
+            Self::Small(table) => table.find(line),
+            Self::Large(table) => table.find(line),
+        };
+        found.expect("a cached line has an entry")
+    }
+
+    /// Place of a line's entry; of a new entry without holders for a line in no cache.
+    #[inline]
+    pub fn find_or_insert(&mut self, line: LineNr) -> Slot {
         match self {
-            Self::Small { table, pus, caches } => {
-                unpacked(table.get(&line).copied().unwrap_or_default(), *pus, *caches)
+            Self::Small(table) => table.find(line).unwrap_or_else(|| table.insert(line, 0)),
+            Self::Large(table) => {
+                table.find(line).unwrap_or_else(|| table.insert(line, DirectoryEntry::default()))
             }
-            Self::Large(table) => table.get(&line).copied().unwrap_or_default(),
         }
     }
 
-    /// Sets the entry of a line; removes an entry without holders.
     #[inline]
-    pub fn set(&mut self, line: LineNr, entry: DirectoryEntry) {
-        let is_held = entry.holders != 0;
+    pub fn get(&self, at: Slot) -> DirectoryEntry {
         match self {
-            Self::Small { table, pus, caches } if is_held => {
-                table.insert(line, packed(entry, *pus, *caches));
-            }
-            Self::Small { table, .. } => drop(table.remove(&line)),
-            Self::Large(table) if is_held => drop(table.insert(line, entry)),
-            Self::Large(table) => drop(table.remove(&line)),
+            Self::Small(table) => unpacked(table.buckets[at.bucket].words[at.way]),
+            Self::Large(table) => table.buckets[at.bucket].words[at.way],
+        }
+    }
+
+    /// Sets an entry; removes an entry without holders.
+    #[inline]
+    pub fn set(&mut self, at: Slot, entry: DirectoryEntry) {
+        match self {
+            Self::Small(table) if entry.holders == 0 => table.remove(at),
+            Self::Small(table) => table.buckets[at.bucket].words[at.way] = packed(entry),
+            Self::Large(table) if entry.holders == 0 => table.remove(at),
+            Self::Large(table) => table.buckets[at.bucket].words[at.way] = entry,
         }
     }
 
     /// All entries, in any order.
     pub fn all(&self) -> Vec<(LineNr, DirectoryEntry)> {
         match self {
-            Self::Small { table, pus, caches } => {
-                let words = table.iter();
-                words.map(|(line, word)| (*line, unpacked(*word, *pus, *caches))).collect()
-            }
-            Self::Large(table) => table.iter().map(|(line, entry)| (*line, *entry)).collect(),
+            Self::Small(table) => table.all().map(|(line, word)| (line, unpacked(word))).collect(),
+            Self::Large(table) => table.all().collect(),
         }
     }
 }
 
-#[allow(clippy::cast_possible_truncation)] // sets have no more bits than `pus` and `caches`
-fn packed(entry: DirectoryEntry, pus: u32, caches: u32) -> u64 {
-    let numbers = packed_number(entry.owner) << NUMBER | packed_number(entry.unique);
-    (numbers << pus | entry.used_by as u64) << caches | entry.holders as u64
+/// Lines of a bucket. Chosen: with their words they take the 64 bytes of a line of the host.
+const WAYS: usize = 4;
+/// Buckets of an empty table.
+const FIRST: usize = 64;
+/// Most lines for each bucket, as a mean. Chosen: one in twenty buckets is full.
+const MOST_A_BUCKET: usize = 2;
+/// Lines that follow each other in buckets that do: those of a page of 4 KiB.
+const PAGE: u64 = 64;
+/// Odd number whose multiples spread pages over the buckets: 2^64 over the golden ratio.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Place without a line: no line has this number.
+const FREE: LineNr = LineNr::MAX;
+
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Bucket<W> {
+    lines: [LineNr; WAYS],
+    words: [W; WAYS],
 }
 
-fn packed_number(cache: Option<u8>) -> u64 {
-    cache.map_or(0, |cache| u64::from(cache) + 1)
-}
-
-fn unpacked(word: u64, pus: u32, caches: u32) -> DirectoryEntry {
-    let used_by = word >> caches;
-    let numbers = used_by >> pus;
-    DirectoryEntry {
-        holders: low(word, caches).into(),
-        used_by: low(used_by, pus).into(),
-        owner: unpacked_number(numbers >> NUMBER),
-        unique: unpacked_number(numbers),
+impl<W> Bucket<W> {
+    /// First place with a line.
+    #[inline]
+    fn position(&self, line: LineNr) -> Option<usize> {
+        // Without a branch for each place: which one has the line cannot be predicted.
+        let found =
+            (0..WAYS).fold(0, |found, way| found | u32::from(self.lines[way] == line) << way);
+        (found != 0).then_some(found.trailing_zeros() as usize)
     }
 }
 
-#[allow(clippy::cast_possible_truncation)] // at most 8 bits
-fn unpacked_number(numbers: u64) -> Option<u8> {
-    (low(numbers, NUMBER) as u8).checked_sub(1)
+/// Words by line.
+#[derive(Clone, Debug)]
+pub(super) struct LineTable<W> {
+    /// A power of two.
+    buckets: Vec<Bucket<W>>,
+    /// By bucket: lines in later buckets that belong here or before.
+    passed: Vec<u32>,
+    len: usize,
 }
 
-/// The lowest bits of a word.
-fn low(word: u64, bits: u32) -> u64 {
-    word & ((1 << bits) - 1)
+impl<W: Copy + Default> LineTable<W> {
+    fn new(buckets: usize) -> Self {
+        let free = Bucket { lines: [FREE; WAYS], words: [W::default(); WAYS] };
+        Self { buckets: vec![free; buckets], passed: vec![0; buckets], len: 0 }
+    }
+
+    /// The bucket that a line belongs to.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // the high half of a product is below 2^32
+    fn home(&self, line: LineNr) -> usize {
+        let page = (line / PAGE).wrapping_mul(SPREAD) >> 32;
+        (page * PAGE + line % PAGE) as usize & (self.buckets.len() - 1)
+    }
+
+    /// The bucket after a full one: in the next page, so that full pages are left at once.
+    fn next(&self, bucket: usize) -> usize {
+        (bucket + PAGE as usize + 1) & (self.buckets.len() - 1)
+    }
+
+    #[inline]
+    fn find(&self, line: LineNr) -> Option<Slot> {
+        let mut bucket = self.home(line);
+        for _ in 0..self.buckets.len() {
+            if let Some(way) = self.buckets[bucket].position(line) {
+                return Some(Slot { bucket, way });
+            }
+            if self.passed[bucket] == 0 {
+                return None;
+            }
+            bucket = self.next(bucket);
+        }
+        None
+    }
+
+    /// Inserts a missing line.
+    fn insert(&mut self, line: LineNr, word: W) -> Slot {
+        if self.len >= MOST_A_BUCKET * self.buckets.len() {
+            let mut grown = Self::new(2 * self.buckets.len());
+            for (line, word) in self.all() {
+                grown.insert(line, word);
+            }
+            *self = grown;
+        }
+        self.len += 1;
+        let mut bucket = self.home(line);
+        loop {
+            if let Some(way) = self.buckets[bucket].position(FREE) {
+                self.buckets[bucket].lines[way] = line;
+                self.buckets[bucket].words[way] = word;
+                return Slot { bucket, way };
+            }
+            self.passed[bucket] += 1;
+            bucket = self.next(bucket);
+        }
+    }
+
+    fn remove(&mut self, at: Slot) {
+        let line = std::mem::replace(&mut self.buckets[at.bucket].lines[at.way], FREE);
+        self.len -= 1;
+        let mut bucket = self.home(line);
+        while bucket != at.bucket {
+            self.passed[bucket] -= 1;
+            bucket = self.next(bucket);
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = (LineNr, W)> {
+        let places =
+            self.buckets.iter().flat_map(|bucket| bucket.lines.into_iter().zip(bucket.words));
+        places.filter(|(line, _)| *line != FREE)
+    }
+}
+
+/// Bits of a word, from the lowest up: caches, PUs, and twice a cache's number plus 1, or 0.
+const HOLDERS: u32 = 28;
+const USERS: u32 = 26;
+const NUMBER: u32 = 5;
+
+#[allow(clippy::cast_possible_truncation)] // sets have no more bits
+#[inline]
+fn packed(entry: DirectoryEntry) -> u64 {
+    let number = |cache: Option<u8>| cache.map_or(0, |cache| u64::from(cache) + 1);
+    let numbers = number(entry.owner) << NUMBER | number(entry.unique);
+    (numbers << USERS | entry.used_by as u64) << HOLDERS | entry.holders as u64
+}
+
+#[allow(clippy::cast_possible_truncation)] // a number has 5 bits
+#[inline]
+fn unpacked(word: u64) -> DirectoryEntry {
+    let low = |shift: u32, bits: u32| word >> shift & ((1 << bits) - 1);
+    DirectoryEntry {
+        holders: low(0, HOLDERS).into(),
+        used_by: low(HOLDERS, USERS).into(),
+        owner: (low(HOLDERS + USERS + NUMBER, NUMBER) as u8).checked_sub(1),
+        unique: (low(HOLDERS + USERS, NUMBER) as u8).checked_sub(1),
+    }
 }
 
 #[cfg(test)]
@@ -122,17 +245,17 @@ mod tests {
 
     proptest! {
         /// Beside a map of the standard library; lines are few, so that they meet, or follow each
-        /// other.
+        /// other, or belong to the same bucket.
         #[test]
         fn as_a_map(
-            steps in prop::collection::vec((0..40_u64, 1..8_u64, any::<u8>(), any::<bool>()), 0..4_000),
+            steps in prop::collection::vec((0..40_u64, 0..8_u32, any::<u8>(), any::<bool>()), 0..4_000),
             is_small in any::<bool>(),
         ) {
             let mut directory = Directory::new(if is_small { 12 } else { 100 }, 8);
             let mut map = BTreeMap::new();
             for (base, stride, value, removes) in steps {
                 for step in 0..8 {
-                    let line = base * 1_000 + step * stride;
+                    let line = base * 1_000 + (step << stride);
                     let number = |value: u8| (value & 3 > 0).then_some(value % 12);
                     let entry = DirectoryEntry {
                         holders: if removes { 0 } else { 1 << (value % 12) },
@@ -140,14 +263,14 @@ mod tests {
                         owner: number(value),
                         unique: number(value / 2),
                     };
-                    directory.set(line, entry);
+                    let at = directory.find_or_insert(line);
+                    prop_assert_eq!(directory.get(at), map.get(&line).copied().unwrap_or_default());
+                    directory.set(at, entry);
                     if removes { map.remove(&line) } else { map.insert(line, entry) };
-                    prop_assert_eq!(directory.get(line), map.get(&line).copied().unwrap_or_default());
                 }
             }
-            let mut all = directory.all();
-            all.sort_unstable_by_key(|(line, _)| *line);
-            prop_assert_eq!(all, map.into_iter().collect::<Vec<_>>());
+            let all: BTreeMap<LineNr, DirectoryEntry> = directory.all().into_iter().collect();
+            prop_assert_eq!(all, map);
         }
     }
 }

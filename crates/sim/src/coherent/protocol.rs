@@ -3,7 +3,7 @@
 use super::GeometryError;
 use super::cache::{DIRTY, LineNr, SIBLINGS, SetAssociativeCache, UNIQUE, USED};
 use super::detector::{DetectAt, Detector};
-use super::directory::{Directory, DirectoryEntry};
+use super::directory::{Directory, DirectoryEntry, Slot};
 use super::geometry::{CacheSet, Geometry, PuSet};
 use colocate_machine::PuIdx;
 use colocate_machine::performance::Inclusion;
@@ -38,8 +38,6 @@ pub enum Served {
 pub struct CoherenceCounts {
     /// Accesses of all PUs.
     pub accesses: u64,
-    /// Lookups, by place in the path.
-    pub lookups: Vec<u64>,
     /// Lookups without a hit, by place in the path.
     pub misses: Vec<u64>,
     /// Copies lost to writes by other PUs, by place in the losing PUs' path.
@@ -60,22 +58,27 @@ pub struct Coherent {
     protocol: Protocol,
     /// log2 of a line's bytes.
     shift: u32,
-    caches: Vec<SetAssociativeCache>,
+    caches: Vec<CoherentCache>,
     /// By PU.
     paths: Vec<CachePath>,
-    /// By cache: the caches of its PUs' paths, nearer or farther, with itself.
-    lineage: Vec<CacheSet>,
-    /// By cache: the next cache beyond; `None` for the outermost.
-    beyond: Vec<Option<u8>>,
-    /// By cache: its PUs.
-    pus: Vec<PuSet>,
-    /// By cache: its place in the paths of its PUs.
-    depth: Vec<u8>,
-    /// By PU: the caches of its path up to the detecting cache.
-    inside: Vec<CacheSet>,
     directory: Directory,
     detector: Detector,
     counts: CoherenceCounts,
+}
+
+/// A cache and its place among the others.
+#[derive(Clone, Debug)]
+struct CoherentCache {
+    content: SetAssociativeCache,
+    inclusion: Inclusion,
+    /// Its PUs.
+    pus: PuSet,
+    /// The caches of its PUs' paths, nearer or farther, with itself.
+    lineage: CacheSet,
+    /// The next cache beyond; `None` for the outermost.
+    beyond: Option<u8>,
+    /// Its place in the paths of its PUs.
+    depth: u8,
 }
 
 /// The caches that a PU's accesses pass.
@@ -86,6 +89,8 @@ struct CachePath {
     /// All caches, nearest first.
     caches: Vec<u8>,
     set: CacheSet,
+    /// The caches up to the detecting cache.
+    inside: CacheSet,
     /// The PU's bit among the flags of a line in the nearest cache.
     used: u64,
     /// Time until data arrives from each cache, in picoseconds.
@@ -94,6 +99,10 @@ struct CachePath {
 
 const fn bit(cache: u8) -> CacheSet {
     1 << cache
+}
+
+fn set_of(caches: &[u8]) -> CacheSet {
+    caches.iter().fold(0, |set, cache| set | bit(*cache))
 }
 
 /// Members of a set, lowest first.
@@ -106,7 +115,7 @@ fn members(mut set: CacheSet) -> impl Iterator<Item = u8> {
 }
 
 #[allow(clippy::cast_possible_truncation)] // at most MOST caches
-fn path_of(geometry: &Geometry, pu: PuIdx) -> Result<CachePath, GeometryError> {
+fn path_of(geometry: &Geometry, pu: PuIdx, domain: usize) -> Result<CachePath, GeometryError> {
     let caches: Vec<u8> = geometry.path(pu).into_iter().map(|cache| cache as u8).collect();
     let siblings = &geometry.caches[usize::from(caches[0])].pus;
     if siblings.len() > SIBLINGS as usize {
@@ -116,10 +125,13 @@ fn path_of(geometry: &Geometry, pu: PuIdx) -> Result<CachePath, GeometryError> {
         )));
     }
     let at = siblings.iter().position(|other| *other == pu).unwrap_or(0);
-    let set = caches.iter().fold(0, |set, cache| set | bit(*cache));
+    let set = set_of(&caches);
+    let inner = caches.iter().position(|cache| usize::from(*cache) == domain).unwrap_or(0);
+    let inside = set_of(&caches[..=inner]);
     let latencies = caches.iter().map(|cache| geometry.caches[usize::from(*cache)].latency_ps);
     let latencies = latencies.collect();
-    Ok(CachePath { first: caches[0], set, used: 1 << (USED as usize + at), latencies, caches })
+    let used = 1 << (USED as usize + at);
+    Ok(CachePath { first: caches[0], set, inside, used, latencies, caches })
 }
 
 impl Coherent {
@@ -133,45 +145,36 @@ impl Coherent {
         at: DetectAt,
     ) -> Result<Self, GeometryError> {
         geometry.check()?;
-        let pus = (0..).map(PuIdx).take(geometry.packages.len());
-        let paths = pus.map(|pu| path_of(&geometry, pu)).collect::<Result<Vec<CachePath>, _>>()?;
-        let mut pus_of = Vec::new();
-        let mut lineage = Vec::new();
-        let mut beyond = Vec::new();
-        let mut depth = Vec::new();
-        for (index, cache) in geometry.caches.iter().enumerate() {
-            pus_of.push(cache.pus.iter().fold(0, |set: PuSet, pu| set | 1 << pu.0));
-            lineage.push(cache.pus.iter().fold(0, |set, pu| set | paths[pu.idx()].set));
-            let path = cache.pus.first().map_or(&[][..], |pu| &paths[pu.idx()].caches);
-            let at = path.iter().position(|other| usize::from(*other) == index).unwrap_or(0);
-            beyond.push(path.get(at + 1).copied());
-            depth.push(u8::try_from(at).unwrap_or(u8::MAX));
-        }
         let domains = match at {
             DetectAt::PrivateCache => geometry.private_caches(),
             DetectAt::LastCache => geometry.last_caches(),
         };
-        let inside = paths.iter().zip(&domains).map(|(path, domain)| {
-            let inner = path.caches.iter().filter(|it| depth[usize::from(**it)] <= depth[*domain]);
-            inner.fold(0, |set, inner| set | bit(*inner))
+        let paths = (0..).map(PuIdx).zip(&domains);
+        let paths = paths.map(|(pu, domain)| path_of(&geometry, pu, *domain));
+        let paths = paths.collect::<Result<Vec<CachePath>, _>>()?;
+        let caches = geometry.caches.iter().enumerate().map(|(index, shape)| {
+            let path = shape.pus.first().map_or(&[][..], |pu| &paths[pu.idx()].caches);
+            let at = path.iter().position(|other| usize::from(*other) == index).unwrap_or(0);
+            CoherentCache {
+                content: SetAssociativeCache::new(shape),
+                inclusion: shape.inclusion,
+                pus: shape.pus.iter().fold(0, |set, pu| set | 1 << pu.0),
+                lineage: shape.pus.iter().fold(0, |set, pu| set | paths[pu.idx()].set),
+                beyond: path.get(at + 1).copied(),
+                depth: u8::try_from(at).unwrap_or(u8::MAX),
+            }
         });
-        let inside = inside.collect();
+        let caches = caches.collect();
         let zeros = vec![0; paths.iter().map(|path| path.caches.len()).max().unwrap_or(0)];
         let counts = CoherenceCounts {
-            lookups: zeros.clone(),
             misses: zeros.clone(),
             invalidations: zeros,
             ..CoherenceCounts::default()
         };
         Ok(Self {
             shift: geometry.line.trailing_zeros(),
-            caches: geometry.caches.iter().map(SetAssociativeCache::new).collect(),
-            pus: pus_of,
+            caches,
             paths,
-            lineage,
-            beyond,
-            depth,
-            inside,
             directory: Directory::new(geometry.caches.len(), geometry.packages.len()),
             detector: Detector::new(at, domains),
             counts,
@@ -229,45 +232,52 @@ impl Coherent {
         let line = (address >> self.shift) & ((1 << 53) - 1);
         let CachePath { first, used, .. } = self.paths[pu.idx()];
         self.counts.accesses += 1;
-        self.counts.lookups[0] += 1;
-        // Most accesses end in this branch, without a lookup in the directory.
-        if let Some(flags) = self.caches[usize::from(first)].touch(line) {
-            let may = !writes || *flags & UNIQUE != 0;
-            if may && *flags & used != 0 {
-                *flags |= if writes { DIRTY } else { 0 };
-                return Served::Path(0);
-            }
-            *flags |= used;
-            if may {
-                *flags |= if writes { DIRTY } else { 0 };
-                self.note_use(pu, line);
-                return Served::Path(0);
-            }
+        // Most accesses end in this branch: they change nothing.
+        let flags = if writes { used | UNIQUE | DIRTY } else { used };
+        if self.caches[usize::from(first)].content.is_latest(line, flags) {
+            return Served::Path(0);
+        }
+        self.look_up(pu, line, writes)
+    }
+
+    /// Continues [`Self::serve`] for a line that is not the last used of its set, or without some
+    /// flag.
+    fn look_up(&mut self, pu: PuIdx, line: LineNr, writes: bool) -> Served {
+        let CachePath { first, used, .. } = self.paths[pu.idx()];
+        let Some(flags) = self.caches[usize::from(first)].content.touch(line) else {
+            self.counts.misses[0] += 1;
+            return self.fetch(pu, line, writes);
+        };
+        let has_used = *flags & used != 0;
+        *flags |= used;
+        if writes && *flags & UNIQUE == 0 {
+            *flags |= UNIQUE | DIRTY;
             return self.upgrade(pu, line);
         }
-        self.counts.misses[0] += 1;
-        self.fetch(pu, line, writes)
+        *flags |= if writes { DIRTY } else { 0 };
+        if !has_used {
+            self.note_use(pu, line);
+        }
+        Served::Path(0)
     }
 
     /// Marks a cached line as used by another PU of the core.
     fn note_use(&mut self, pu: PuIdx, line: LineNr) {
-        let mut entry = self.directory.get(line);
+        let at = self.directory.find(line);
+        let mut entry = self.directory.get(at);
         entry.used_by |= 1 << pu.0;
-        self.directory.set(line, entry);
+        self.directory.set(at, entry);
     }
 
-    /// Writes to a line of the nearest cache without [`UNIQUE`].
+    /// Ends the right of all other caches to a line of the nearest cache that is written.
     fn upgrade(&mut self, pu: PuIdx, line: LineNr) -> Served {
-        let mut entry = self.directory.get(line);
+        let at = self.directory.find(line);
+        let mut entry = self.directory.get(at);
         entry.used_by |= 1 << pu.0;
         let others = entry.holders & !self.paths[pu.idx()].set;
         let served = self.farthest(pu, others).unwrap_or(Served::Path(0));
         self.invalidate_others(pu, line, &mut entry);
-        self.directory.set(line, entry);
-        let first = usize::from(self.paths[pu.idx()].first);
-        if let Some(flags) = self.caches[first].peek(line) {
-            *flags |= UNIQUE | DIRTY;
-        }
+        self.directory.set(at, entry);
         served
     }
 
@@ -280,9 +290,9 @@ impl Coherent {
 
     /// Distance of a cache beside a PU's path.
     fn distance(&self, pu: PuIdx, cache: u8) -> Served {
-        let pus = self.pus[usize::from(cache)];
+        let pus = self.caches[usize::from(cache)].pus;
         let path = &self.paths[pu.idx()].caches;
-        let shared = path.iter().position(|outer| self.pus[usize::from(*outer)] & pus != 0);
+        let shared = path.iter().position(|outer| self.caches[usize::from(*outer)].pus & pus != 0);
         if let Some(place) = shared {
             return Served::Shared(u8::try_from(place).unwrap_or(u8::MAX));
         }
@@ -292,7 +302,7 @@ impl Coherent {
     }
 
     fn inclusion(&self, cache: u8) -> Inclusion {
-        self.geometry.caches[usize::from(cache)].inclusion
+        self.caches[usize::from(cache)].inclusion
     }
 
     /// Invalidates all copies beside a PU's path, before a write.
@@ -300,25 +310,26 @@ impl Coherent {
         self.detector.writes(pu, entry.used_by);
         let path = self.paths[pu.idx()].set;
         for other in members(entry.holders & !path) {
-            self.caches[usize::from(other)].remove(line);
-            self.counts.invalidations[usize::from(self.depth[usize::from(other)])] += 1;
+            let other = &mut self.caches[usize::from(other)];
+            other.content.remove(line);
+            self.counts.invalidations[usize::from(other.depth)] += 1;
         }
         let first = self.paths[pu.idx()].first;
         entry.holders &= path;
-        entry.used_by &= self.pus[usize::from(first)];
+        entry.used_by &= self.caches[usize::from(first)].pus;
         entry.unique = Some(first);
         entry.owner = None;
     }
 
     /// Fetches a line after a miss in the nearest cache. Returns as [`Self::serve`].
     fn fetch(&mut self, pu: PuIdx, line: LineNr, writes: bool) -> Served {
-        let mut entry = self.directory.get(line);
+        let at = self.directory.find_or_insert(line);
+        let mut entry = self.directory.get(at);
         self.downgrade(line, &mut entry);
         let path_set = self.paths[pu.idx()].set;
         let depth = self.paths[pu.idx()].caches.len();
         // Caches beyond the first one with the line are not looked up.
         let found = (1..depth).find(|place| {
-            self.counts.lookups[*place] += 1;
             let cache = self.paths[pu.idx()].caches[*place];
             let is_there = entry.holders & bit(cache) != 0;
             self.counts.misses[*place] += u64::from(!is_there);
@@ -355,7 +366,7 @@ impl Coherent {
         } else if let (Some(owner), Protocol::Mesi) = (owner, self.protocol) {
             self.write_back(pu, owner, &mut entry, reach);
         }
-        self.fill(pu, line, writes, entry, reach);
+        self.fill(pu, line, writes, at, entry, reach);
         match farthest {
             Some(farthest) if self.time(pu, farthest) > self.time(pu, served) => farthest,
             _ => served,
@@ -366,7 +377,7 @@ impl Coherent {
     /// owner.
     fn downgrade(&mut self, line: LineNr, entry: &mut DirectoryEntry) {
         let Some(unique) = entry.unique.take() else { return };
-        let Some(flags) = self.caches[usize::from(unique)].peek(line) else { return };
+        let Some(flags) = self.caches[usize::from(unique)].content.peek(line) else { return };
         if *flags & DIRTY != 0 {
             entry.owner = Some(unique);
         }
@@ -378,7 +389,7 @@ impl Coherent {
     fn write_back(&mut self, pu: PuIdx, owner: u8, entry: &mut DirectoryEntry, reach: usize) {
         let shared = self.paths[pu.idx()].caches.get(reach).copied();
         let keeps = shared.filter(|shared| {
-            self.lineage[usize::from(*shared)] & bit(owner) != 0
+            self.caches[usize::from(*shared)].lineage & bit(owner) != 0
                 && self.inclusion(*shared) != Inclusion::Exclusive
         });
         entry.owner = keeps;
@@ -391,6 +402,7 @@ impl Coherent {
         pu: PuIdx,
         line: LineNr,
         writes: bool,
+        at: Slot,
         mut entry: DirectoryEntry,
         reach: usize,
     ) {
@@ -400,7 +412,7 @@ impl Coherent {
             let is_there = entry.holders & bit(cache) != 0;
             if self.inclusion(cache) == Inclusion::Exclusive {
                 if is_there {
-                    self.caches[usize::from(cache)].remove(line);
+                    self.caches[usize::from(cache)].content.remove(line);
                     entry.holders &= !bit(cache);
                     // The line moves to the nearest cache, and its ownership with it.
                     entry.owner = entry.owner.map(|owner| {
@@ -408,14 +420,14 @@ impl Coherent {
                     });
                 }
             } else if is_there {
-                self.caches[usize::from(cache)].touch(line);
+                self.caches[usize::from(cache)].content.touch(line);
             } else if place <= reach {
                 entry.holders |= bit(cache);
                 // An eviction can change this entry, too: it is written before, and read after.
-                self.directory.set(line, entry);
-                let out = self.caches[usize::from(cache)].insert(line, 0);
+                self.directory.set(at, entry);
+                let out = self.caches[usize::from(cache)].content.insert(line, 0);
                 self.evict(cache, out);
-                entry = self.directory.get(line);
+                entry = self.directory.get(at);
             }
         }
         let first = self.paths[pu.idx()].first;
@@ -426,64 +438,62 @@ impl Coherent {
         let mut flags = self.paths[pu.idx()].used;
         flags |= if is_unique { UNIQUE } else { 0 };
         flags |= if writes { DIRTY } else { 0 };
-        self.directory.set(line, entry);
-        let out = self.caches[usize::from(first)].insert(line, flags);
+        self.directory.set(at, entry);
+        let out = self.caches[usize::from(first)].content.insert(line, flags);
         self.evict(first, out);
     }
 
     /// Handles an evicted line: writes the data to the next cache of the path or to memory.
     fn evict(&mut self, cache: u8, out: Option<(LineNr, u64)>) {
         let Some((line, flags)) = out else { return };
-        let mut entry = self.directory.get(line);
-        let index = usize::from(cache);
+        let at = self.directory.find(line);
+        let mut entry = self.directory.get(at);
+        let CoherentCache { inclusion, lineage, beyond, depth, pus, .. } =
+            self.caches[usize::from(cache)];
         let mut is_dirty = entry.owner == Some(cache) || flags & DIRTY != 0;
         entry.holders &= !bit(cache);
         if entry.unique == Some(cache) {
             entry.unique = None;
         }
         // Nearer caches must not have lines that an inclusive cache has lost.
-        if self.inclusion(cache) == Inclusion::Inclusive {
-            for inner in members(entry.holders & self.lineage[index]) {
-                if self.depth[usize::from(inner)] < self.depth[index] {
-                    let flags = self.caches[usize::from(inner)].remove(line).unwrap_or(0);
+        if inclusion == Inclusion::Inclusive {
+            for inner in members(entry.holders & lineage) {
+                let nearer = &mut self.caches[usize::from(inner)];
+                if nearer.depth < depth {
+                    let flags = nearer.content.remove(line).unwrap_or(0);
                     is_dirty |= flags & DIRTY != 0 || entry.owner == Some(inner);
                     entry.holders &= !bit(inner);
                     entry.unique = entry.unique.filter(|unique| *unique != inner);
                 }
             }
         }
-        self.clear_access_bits(cache, &mut entry);
-        let next = self.beyond[index]
-            .filter(|next| is_dirty || self.inclusion(*next) == Inclusion::Exclusive);
-        match next {
-            Some(next) => {
-                entry.owner = if is_dirty { Some(next) } else { entry.owner };
-                let is_there = entry.holders & bit(next) != 0;
-                entry.holders |= bit(next);
-                self.directory.set(line, entry);
-                if !is_there {
-                    let out = self.caches[usize::from(next)].insert(line, 0);
-                    self.evict(next, out);
-                }
+        self.clear_access_bits(pus, &mut entry);
+        let next = beyond.filter(|next| is_dirty || self.inclusion(*next) == Inclusion::Exclusive);
+        let Some(next) = next else {
+            if is_dirty {
+                entry.owner = None;
+                self.counts.to_memory += 1;
             }
-            None => {
-                if is_dirty {
-                    entry.owner = None;
-                    self.counts.to_memory += 1;
-                }
-                self.directory.set(line, entry);
-            }
+            self.directory.set(at, entry);
+            return;
+        };
+        entry.owner = if is_dirty { Some(next) } else { entry.owner };
+        let is_there = entry.holders & bit(next) != 0;
+        entry.holders |= bit(next);
+        self.directory.set(at, entry);
+        if !is_there {
+            let out = self.caches[usize::from(next)].content.insert(line, 0);
+            self.evict(next, out);
         }
     }
 
     /// Clears the access bits lost with an evicted line.
-    fn clear_access_bits(&self, cache: u8, entry: &mut DirectoryEntry) {
-        let pus = self.pus[usize::from(cache)];
+    fn clear_access_bits(&self, pus: PuSet, entry: &mut DirectoryEntry) {
         let mut left = entry.used_by & pus;
         while left != 0 {
             let pu = left.trailing_zeros();
             left &= left - 1;
-            if self.inside[pu as usize] & entry.holders == 0 {
+            if self.paths[pu as usize].inside & entry.holders == 0 {
                 entry.used_by &= !(1 << pu);
             }
         }
@@ -497,13 +507,13 @@ impl Coherent {
     pub fn check(&self) -> Result<(), String> {
         let mut holders = std::collections::HashMap::<LineNr, CacheSet>::new();
         for (index, cache) in self.caches.iter().enumerate() {
-            for (line, flags) in cache.lines() {
+            for (line, flags) in cache.content.lines() {
                 *holders.entry(line).or_default() |= 1 << index;
-                let entry = self.directory.get(line);
+                let entry = self.directory.get(self.directory.find(line));
                 let is_unique = flags & UNIQUE != 0;
                 if is_unique
                     && (usize::from(entry.unique.unwrap_or(u8::MAX)) != index
-                        || entry.holders & !self.lineage[index] != 0)
+                        || entry.holders & !cache.lineage != 0)
                 {
                     return Err(format!("cache {index}, line {line:#x}: unique, and {entry:?}"));
                 }

@@ -22,12 +22,18 @@ use colocate_sim::coherent::{CoherenceCounts, Coherent, DetectAt, Geometry, Prot
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+mod streams;
+
 const THREADS: usize = 8;
 /// Iterations of a phase. Chosen: the mapping is found within ten.
 const PHASE: u32 = 500;
 const RANDOM: u64 = 20;
 
 fn main() -> anyhow::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().is_some_and(|first| first == streams::ONLY) {
+        return streams::only(arguments);
+    }
     let (_, text) =
         described::MACHINES.iter().find(|(name, _)| *name == "xeon-e5405").context("no E5405")?;
     let exact = described::from_toml(text)?;
@@ -48,7 +54,8 @@ fn main() -> anyhow::Result<()> {
         let rate = counts.accesses as f64 / begun.elapsed().as_secs_f64() / 1e6;
         println!("| {name} | {} | {rate:.1} |", counts.accesses);
     }
-    Ok(())
+    println!();
+    streams::print(&geometry)
 }
 
 fn in_order() -> Vec<PuIdx> {
