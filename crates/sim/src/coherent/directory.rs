@@ -1,21 +1,21 @@
 //! Directory of the caches with a copy of each line. Only cached lines have an entry, so its size
-//! follows that of the caches. With few caches and PUs an entry takes 16 bytes in place of 64.
+//! follows that of the caches.
 //!
 //! # Approach
-//! Buckets of four lines, by the lowest bits of the line's number, as in the caches: their sets
-//! bound the lines of a bucket, and lines that follow each other are in buckets that do. A line
-//! that finds its bucket full is in the next one with room.
+//! A table of buckets that takes a line of the host for each three lines. Lines of a page are in
+//! buckets that follow each other, as programs use them. A line that finds its bucket full is in
+//! the next one with room.
 
 use super::cache::LineNr;
-use super::geometry::{CacheSet, PuSet};
+use super::sets::IndexSet;
 
 /// Holders and users of a cached line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct DirectoryEntry {
+pub(super) struct DirectoryEntry<S> {
     /// Caches with a copy.
-    pub holders: CacheSet,
+    pub holders: S,
     /// PUs with uses of the line since its insertion in the detecting cache.
-    pub used_by: PuSet,
+    pub used_by: S,
     /// The cache that has to write the line back; `None` if memory is up to date, but for silent
     /// writes by `unique`.
     pub owner: Option<u8>,
@@ -30,81 +30,14 @@ pub(super) struct Slot {
     way: usize,
 }
 
-/// Entries by line.
-#[derive(Clone, Debug)]
-pub(super) enum Directory {
-    /// Few caches and PUs: an entry is a word.
-    Small(LineTable<u64>),
-    /// Many caches or PUs.
-    Large(LineTable<DirectoryEntry>),
-}
-
-impl Directory {
-    /// Empty directory of a machine with this many caches and PUs.
-    pub fn new(caches: usize, pus: usize) -> Self {
-        if caches <= HOLDERS as usize && pus <= USERS as usize {
-            Self::Small(LineTable::new(FIRST))
-        } else {
-            Self::Large(LineTable::new(FIRST))
-        }
-    }
-
-    /// Place of a cached line's entry.
-    #[inline]
-    pub fn find(&self, line: LineNr) -> Slot {
-        let found = match self {
-            Self::Small(table) => table.find(line),
-            Self::Large(table) => table.find(line),
-        };
-        found.expect("a cached line has an entry")
-    }
-
-    /// Place of a line's entry; of a new entry without holders for a line in no cache.
-    #[inline]
-    pub fn find_or_insert(&mut self, line: LineNr) -> Slot {
-        match self {
-            Self::Small(table) => table.find(line).unwrap_or_else(|| table.insert(line, 0)),
-            Self::Large(table) => {
-                table.find(line).unwrap_or_else(|| table.insert(line, DirectoryEntry::default()))
-            }
-        }
-    }
-
-    #[inline]
-    pub fn get(&self, at: Slot) -> DirectoryEntry {
-        match self {
-            Self::Small(table) => unpacked(table.buckets[at.bucket].words[at.way]),
-            Self::Large(table) => table.buckets[at.bucket].words[at.way],
-        }
-    }
-
-    /// Sets an entry; removes an entry without holders.
-    #[inline]
-    pub fn set(&mut self, at: Slot, entry: DirectoryEntry) {
-        match self {
-            Self::Small(table) if entry.holders == 0 => table.remove(at),
-            Self::Small(table) => table.buckets[at.bucket].words[at.way] = packed(entry),
-            Self::Large(table) if entry.holders == 0 => table.remove(at),
-            Self::Large(table) => table.buckets[at.bucket].words[at.way] = entry,
-        }
-    }
-
-    /// All entries, in any order.
-    pub fn all(&self) -> Vec<(LineNr, DirectoryEntry)> {
-        match self {
-            Self::Small(table) => table.all().map(|(line, word)| (line, unpacked(word))).collect(),
-            Self::Large(table) => table.all().collect(),
-        }
-    }
-}
-
-/// Lines of a bucket. Chosen: with their words they take the 64 bytes of a line of the host.
-const WAYS: usize = 4;
-/// Buckets of an empty table.
+/// Lines of a bucket. Chosen: with entries for few caches and PUs they take 64 bytes.
+const WAYS: usize = 3;
+/// Buckets of an empty directory.
 const FIRST: usize = 64;
-/// Most lines for each bucket, as a mean. Chosen: one in twenty buckets is full.
+/// Most lines for each bucket, as a mean. Chosen: at the mean before and after growth one bucket in
+/// seven, and one in fifty, is too small.
 const MOST_A_BUCKET: usize = 2;
-/// Lines that follow each other in buckets that do: those of a page of 4 KiB.
+/// Lines whose buckets follow each other: those of a page of 4 KiB.
 const PAGE: u64 = 64;
 /// Odd number whose multiples spread pages over the buckets: 2^64 over the golden ratio.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -113,36 +46,41 @@ const FREE: LineNr = LineNr::MAX;
 
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-struct Bucket<W> {
+struct Bucket<S> {
     lines: [LineNr; WAYS],
-    words: [W; WAYS],
+    entries: [DirectoryEntry<S>; WAYS],
+    /// Lines in later buckets that belong here or before.
+    passed: u32,
 }
 
-impl<W> Bucket<W> {
+impl<S> Bucket<S> {
     /// First place with a line.
     #[inline]
     fn position(&self, line: LineNr) -> Option<usize> {
         // Without a branch for each place: which one has the line cannot be predicted.
-        let found =
-            (0..WAYS).fold(0, |found, way| found | u32::from(self.lines[way] == line) << way);
+        let has = |way: usize| u32::from(self.lines[way] == line) << way;
+        let found = has(0) | has(1) | has(2);
         (found != 0).then_some(found.trailing_zeros() as usize)
     }
 }
 
-/// Words by line.
+/// Entries by line.
 #[derive(Clone, Debug)]
-pub(super) struct LineTable<W> {
+pub(super) struct Directory<S> {
     /// A power of two.
-    buckets: Vec<Bucket<W>>,
-    /// By bucket: lines in later buckets that belong here or before.
-    passed: Vec<u32>,
+    buckets: Vec<Bucket<S>>,
     len: usize,
 }
 
-impl<W: Copy + Default> LineTable<W> {
-    fn new(buckets: usize) -> Self {
-        let free = Bucket { lines: [FREE; WAYS], words: [W::default(); WAYS] };
-        Self { buckets: vec![free; buckets], passed: vec![0; buckets], len: 0 }
+impl<S: IndexSet> Directory<S> {
+    /// Empty directory.
+    pub fn new() -> Self {
+        Self::with_buckets(FIRST)
+    }
+
+    fn with_buckets(buckets: usize) -> Self {
+        let entries = [DirectoryEntry::default(); WAYS];
+        Self { buckets: vec![Bucket { lines: [FREE; WAYS], entries, passed: 0 }; buckets], len: 0 }
     }
 
     /// The bucket that a line belongs to.
@@ -158,14 +96,26 @@ impl<W: Copy + Default> LineTable<W> {
         (bucket + PAGE as usize + 1) & (self.buckets.len() - 1)
     }
 
+    /// Place of a cached line's entry.
     #[inline]
-    fn find(&self, line: LineNr) -> Option<Slot> {
+    pub fn find(&self, line: LineNr) -> Slot {
+        self.position(line).expect("a cached line has an entry")
+    }
+
+    /// Place of a line's entry; of a new entry without holders for a line in no cache.
+    #[inline]
+    pub fn find_or_insert(&mut self, line: LineNr) -> Slot {
+        self.position(line).unwrap_or_else(|| self.insert(line, DirectoryEntry::default()))
+    }
+
+    #[inline]
+    fn position(&self, line: LineNr) -> Option<Slot> {
         let mut bucket = self.home(line);
         for _ in 0..self.buckets.len() {
             if let Some(way) = self.buckets[bucket].position(line) {
                 return Some(Slot { bucket, way });
             }
-            if self.passed[bucket] == 0 {
+            if self.buckets[bucket].passed == 0 {
                 return None;
             }
             bucket = self.next(bucket);
@@ -174,24 +124,45 @@ impl<W: Copy + Default> LineTable<W> {
     }
 
     /// Inserts a missing line.
-    fn insert(&mut self, line: LineNr, word: W) -> Slot {
+    #[inline]
+    fn insert(&mut self, line: LineNr, entry: DirectoryEntry<S>) -> Slot {
         if self.len >= MOST_A_BUCKET * self.buckets.len() {
-            let mut grown = Self::new(2 * self.buckets.len());
-            for (line, word) in self.all() {
-                grown.insert(line, word);
-            }
-            *self = grown;
+            self.grow();
         }
         self.len += 1;
-        let mut bucket = self.home(line);
+        let mut at = self.home(line);
         loop {
-            if let Some(way) = self.buckets[bucket].position(FREE) {
-                self.buckets[bucket].lines[way] = line;
-                self.buckets[bucket].words[way] = word;
-                return Slot { bucket, way };
+            let bucket = &mut self.buckets[at];
+            if let Some(way) = bucket.position(FREE) {
+                bucket.lines[way] = line;
+                bucket.entries[way] = entry;
+                return Slot { bucket: at, way };
             }
-            self.passed[bucket] += 1;
-            bucket = self.next(bucket);
+            bucket.passed += 1;
+            at = self.next(at);
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let mut grown = Self::with_buckets(2 * self.buckets.len());
+        for (line, entry) in self.all() {
+            grown.insert(line, entry);
+        }
+        *self = grown;
+    }
+
+    #[inline]
+    pub fn get(&self, at: Slot) -> DirectoryEntry<S> {
+        self.buckets[at.bucket].entries[at.way]
+    }
+
+    /// Sets an entry; removes an entry without holders.
+    #[inline]
+    pub fn set(&mut self, at: Slot, entry: DirectoryEntry<S>) {
+        self.buckets[at.bucket].entries[at.way] = entry;
+        if entry.holders.is_empty() {
+            self.remove(at);
         }
     }
 
@@ -200,40 +171,15 @@ impl<W: Copy + Default> LineTable<W> {
         self.len -= 1;
         let mut bucket = self.home(line);
         while bucket != at.bucket {
-            self.passed[bucket] -= 1;
+            self.buckets[bucket].passed -= 1;
             bucket = self.next(bucket);
         }
     }
 
-    fn all(&self) -> impl Iterator<Item = (LineNr, W)> {
-        let places =
-            self.buckets.iter().flat_map(|bucket| bucket.lines.into_iter().zip(bucket.words));
+    /// All entries, in any order.
+    pub fn all(&self) -> impl Iterator<Item = (LineNr, DirectoryEntry<S>)> {
+        let places = self.buckets.iter().flat_map(|it| it.lines.into_iter().zip(it.entries));
         places.filter(|(line, _)| *line != FREE)
-    }
-}
-
-/// Bits of a word, from the lowest up: caches, PUs, and twice a cache's number plus 1, or 0.
-const HOLDERS: u32 = 28;
-const USERS: u32 = 26;
-const NUMBER: u32 = 5;
-
-#[allow(clippy::cast_possible_truncation)] // sets have no more bits
-#[inline]
-fn packed(entry: DirectoryEntry) -> u64 {
-    let number = |cache: Option<u8>| cache.map_or(0, |cache| u64::from(cache) + 1);
-    let numbers = number(entry.owner) << NUMBER | number(entry.unique);
-    (numbers << USERS | entry.used_by as u64) << HOLDERS | entry.holders as u64
-}
-
-#[allow(clippy::cast_possible_truncation)] // a number has 5 bits
-#[inline]
-fn unpacked(word: u64) -> DirectoryEntry {
-    let low = |shift: u32, bits: u32| word >> shift & ((1 << bits) - 1);
-    DirectoryEntry {
-        holders: low(0, HOLDERS).into(),
-        used_by: low(HOLDERS, USERS).into(),
-        owner: (low(HOLDERS + USERS + NUMBER, NUMBER) as u8).checked_sub(1),
-        unique: (low(HOLDERS + USERS, NUMBER) as u8).checked_sub(1),
     }
 }
 
@@ -249,9 +195,8 @@ mod tests {
         #[test]
         fn as_a_map(
             steps in prop::collection::vec((0..40_u64, 0..8_u32, any::<u8>(), any::<bool>()), 0..4_000),
-            is_small in any::<bool>(),
         ) {
-            let mut directory = Directory::new(if is_small { 12 } else { 100 }, 8);
+            let mut directory = Directory::<u32>::new();
             let mut map = BTreeMap::new();
             for (base, stride, value, removes) in steps {
                 for step in 0..8 {
@@ -259,7 +204,7 @@ mod tests {
                     let number = |value: u8| (value & 3 > 0).then_some(value % 12);
                     let entry = DirectoryEntry {
                         holders: if removes { 0 } else { 1 << (value % 12) },
-                        used_by: u128::from(value),
+                        used_by: value.into(),
                         owner: number(value),
                         unique: number(value / 2),
                     };
@@ -269,7 +214,7 @@ mod tests {
                     if removes { map.remove(&line) } else { map.insert(line, entry) };
                 }
             }
-            let all: BTreeMap<LineNr, DirectoryEntry> = directory.all().into_iter().collect();
+            let all: BTreeMap<LineNr, DirectoryEntry<u32>> = directory.all().collect();
             prop_assert_eq!(all, map);
         }
     }

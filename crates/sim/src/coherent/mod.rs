@@ -43,19 +43,22 @@
 //! fetches are left out.
 
 mod cache;
+mod coherent;
 mod detector;
 mod directory;
 mod geometry;
 pub mod patterns;
 mod protocol;
 pub mod replay;
+mod sets;
 #[cfg(test)]
 mod tests;
 pub mod traced;
 
+pub use coherent::Coherent;
 pub use detector::DetectAt;
 pub use geometry::{CacheShape, Geometry, MOST, MOST_LINES, Transfers};
-pub use protocol::{CoherenceCounts, Coherent, Protocol, Served};
+pub use protocol::{CoherenceCounts, Protocol, Served};
 
 use thiserror::Error;
 

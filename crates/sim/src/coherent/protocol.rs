@@ -4,7 +4,8 @@ use super::GeometryError;
 use super::cache::{DIRTY, LineNr, SIBLINGS, SetAssociativeCache, UNIQUE, USED};
 use super::detector::{DetectAt, Detector};
 use super::directory::{Directory, DirectoryEntry, Slot};
-use super::geometry::{CacheSet, Geometry, PuSet};
+use super::geometry::Geometry;
+use super::sets::IndexSet;
 use colocate_machine::PuIdx;
 use colocate_machine::performance::Inclusion;
 
@@ -51,30 +52,32 @@ pub struct CoherenceCounts {
     pub to_memory: u64,
 }
 
-/// Coherent caches of a machine, with the detector of communication.
+/// Coherent caches of a machine with at most [`IndexSet::MOST`] caches and PUs.
 #[derive(Clone, Debug)]
-pub struct Coherent {
+pub(super) struct CoherentCaches<S> {
     geometry: Geometry,
     protocol: Protocol,
     /// log2 of a line's bytes.
     shift: u32,
-    caches: Vec<CoherentCache>,
+    caches: Vec<CoherentCache<S>>,
     /// By PU.
-    paths: Vec<CachePath>,
-    directory: Directory,
+    paths: Vec<CachePath<S>>,
+    directory: Directory<S>,
     detector: Detector,
     counts: CoherenceCounts,
 }
 
 /// A cache and its place among the others.
 #[derive(Clone, Debug)]
-struct CoherentCache {
+struct CoherentCache<S> {
     content: SetAssociativeCache,
+    /// The set of only this cache.
+    bit: S,
     inclusion: Inclusion,
     /// Its PUs.
-    pus: PuSet,
+    pus: S,
     /// The caches of its PUs' paths, nearer or farther, with itself.
-    lineage: CacheSet,
+    lineage: S,
     /// The next cache beyond; `None` for the outermost.
     beyond: Option<u8>,
     /// Its place in the paths of its PUs.
@@ -83,39 +86,37 @@ struct CoherentCache {
 
 /// The caches that a PU's accesses pass.
 #[derive(Clone, Debug)]
-struct CachePath {
+struct CachePath<S> {
     /// Nearest cache.
     first: u8,
     /// All caches, nearest first.
     caches: Vec<u8>,
-    set: CacheSet,
+    /// The set of only this PU.
+    pu: S,
+    set: S,
     /// The caches up to the detecting cache.
-    inside: CacheSet,
+    inside: S,
     /// The PU's bit among the flags of a line in the nearest cache.
     used: u64,
     /// Time until data arrives from each cache, in picoseconds.
     latencies: Vec<u64>,
 }
 
-const fn bit(cache: u8) -> CacheSet {
-    1 << cache
+fn set_of<S: IndexSet>(numbers: impl IntoIterator<Item = u8>) -> S {
+    numbers.into_iter().fold(S::default(), |set, number| set | S::only(number))
 }
 
-fn set_of(caches: &[u8]) -> CacheSet {
-    caches.iter().fold(0, |set, cache| set | bit(*cache))
-}
-
-/// Members of a set, lowest first.
-fn members(mut set: CacheSet) -> impl Iterator<Item = u8> {
-    std::iter::from_fn(move || {
-        let first = u8::try_from(set.trailing_zeros()).ok().filter(|_| set != 0)?;
-        set &= set - 1;
-        Some(first)
-    })
+#[allow(clippy::cast_possible_truncation)] // at most MOST
+fn set_of_pus<S: IndexSet>(pus: &[PuIdx]) -> S {
+    set_of(pus.iter().map(|pu| pu.0 as u8))
 }
 
 #[allow(clippy::cast_possible_truncation)] // at most MOST caches
-fn path_of(geometry: &Geometry, pu: PuIdx, domain: usize) -> Result<CachePath, GeometryError> {
+fn path_of<S: IndexSet>(
+    geometry: &Geometry,
+    pu: PuIdx,
+    domain: usize,
+) -> Result<CachePath<S>, GeometryError> {
     let caches: Vec<u8> = geometry.path(pu).into_iter().map(|cache| cache as u8).collect();
     let siblings = &geometry.caches[usize::from(caches[0])].pus;
     if siblings.len() > SIBLINGS as usize {
@@ -125,16 +126,16 @@ fn path_of(geometry: &Geometry, pu: PuIdx, domain: usize) -> Result<CachePath, G
         )));
     }
     let at = siblings.iter().position(|other| *other == pu).unwrap_or(0);
-    let set = set_of(&caches);
+    let set = set_of(caches.iter().copied());
     let inner = caches.iter().position(|cache| usize::from(*cache) == domain).unwrap_or(0);
-    let inside = set_of(&caches[..=inner]);
+    let inside = set_of(caches[..=inner].iter().copied());
     let latencies = caches.iter().map(|cache| geometry.caches[usize::from(*cache)].latency_ps);
     let latencies = latencies.collect();
     let used = 1 << (USED as usize + at);
-    Ok(CachePath { first: caches[0], set, inside, used, latencies, caches })
+    Ok(CachePath { first: caches[0], pu: set_of_pus(&[pu]), set, inside, used, latencies, caches })
 }
 
-impl Coherent {
+impl<S: IndexSet> CoherentCaches<S> {
     /// Empty caches of a machine.
     ///
     /// # Errors
@@ -151,15 +152,16 @@ impl Coherent {
         };
         let paths = (0..).map(PuIdx).zip(&domains);
         let paths = paths.map(|(pu, domain)| path_of(&geometry, pu, *domain));
-        let paths = paths.collect::<Result<Vec<CachePath>, _>>()?;
+        let paths = paths.collect::<Result<Vec<CachePath<S>>, _>>()?;
         let caches = geometry.caches.iter().enumerate().map(|(index, shape)| {
             let path = shape.pus.first().map_or(&[][..], |pu| &paths[pu.idx()].caches);
             let at = path.iter().position(|other| usize::from(*other) == index).unwrap_or(0);
             CoherentCache {
                 content: SetAssociativeCache::new(shape),
                 inclusion: shape.inclusion,
-                pus: shape.pus.iter().fold(0, |set, pu| set | 1 << pu.0),
-                lineage: shape.pus.iter().fold(0, |set, pu| set | paths[pu.idx()].set),
+                bit: set_of(u8::try_from(index)),
+                pus: set_of_pus(&shape.pus),
+                lineage: shape.pus.iter().fold(S::default(), |set, pu| set | paths[pu.idx()].set),
                 beyond: path.get(at + 1).copied(),
                 depth: u8::try_from(at).unwrap_or(u8::MAX),
             }
@@ -175,7 +177,7 @@ impl Coherent {
             shift: geometry.line.trailing_zeros(),
             caches,
             paths,
-            directory: Directory::new(geometry.caches.len(), geometry.packages.len()),
+            directory: Directory::new(),
             detector: Detector::new(at, domains),
             counts,
             protocol,
@@ -184,13 +186,11 @@ impl Coherent {
     }
 
     /// Number of PUs of the machine.
-    #[must_use]
     pub fn pus(&self) -> usize {
         self.paths.len()
     }
 
     /// Counts of all accesses so far.
-    #[must_use]
     pub fn counts(&self) -> &CoherenceCounts {
         &self.counts
     }
@@ -208,7 +208,6 @@ impl Coherent {
     }
 
     /// Latency of data from a source, in picoseconds.
-    #[must_use]
     #[inline]
     pub fn time(&self, pu: PuIdx, served: Served) -> u64 {
         let latencies = &self.paths[pu.idx()].latencies;
@@ -265,7 +264,7 @@ impl Coherent {
     fn note_use(&mut self, pu: PuIdx, line: LineNr) {
         let at = self.directory.find(line);
         let mut entry = self.directory.get(at);
-        entry.used_by |= 1 << pu.0;
+        entry.used_by = entry.used_by | self.paths[pu.idx()].pu;
         self.directory.set(at, entry);
     }
 
@@ -273,7 +272,7 @@ impl Coherent {
     fn upgrade(&mut self, pu: PuIdx, line: LineNr) -> Served {
         let at = self.directory.find(line);
         let mut entry = self.directory.get(at);
-        entry.used_by |= 1 << pu.0;
+        entry.used_by = entry.used_by | self.paths[pu.idx()].pu;
         let others = entry.holders & !self.paths[pu.idx()].set;
         let served = self.farthest(pu, others).unwrap_or(Served::Path(0));
         self.invalidate_others(pu, line, &mut entry);
@@ -282,8 +281,9 @@ impl Coherent {
     }
 
     /// Slowest source among some caches; `None` for an empty set.
-    fn farthest(&self, pu: PuIdx, caches: CacheSet) -> Option<Served> {
-        members(caches)
+    fn farthest(&self, pu: PuIdx, caches: S) -> Option<Served> {
+        caches
+            .members()
             .map(|cache| self.distance(pu, cache))
             .max_by_key(|served| self.time(pu, *served))
     }
@@ -292,13 +292,19 @@ impl Coherent {
     fn distance(&self, pu: PuIdx, cache: u8) -> Served {
         let pus = self.caches[usize::from(cache)].pus;
         let path = &self.paths[pu.idx()].caches;
-        let shared = path.iter().position(|outer| self.caches[usize::from(*outer)].pus & pus != 0);
+        let shared =
+            path.iter().position(|outer| !(self.caches[usize::from(*outer)].pus & pus).is_empty());
         if let Some(place) = shared {
             return Served::Shared(u8::try_from(place).unwrap_or(u8::MAX));
         }
         let packages = &self.geometry.packages;
-        let there = packages[pus.trailing_zeros() as usize];
+        let there = packages[usize::from(pus.lowest().unwrap_or(0))];
         if there == packages[pu.idx()] { Served::Package } else { Served::Machine }
+    }
+
+    /// Whether a cache is a member of a set.
+    fn is_in(&self, cache: u8, set: S) -> bool {
+        !(set & self.caches[usize::from(cache)].bit).is_empty()
     }
 
     fn inclusion(&self, cache: u8) -> Inclusion {
@@ -306,17 +312,17 @@ impl Coherent {
     }
 
     /// Invalidates all copies beside a PU's path, before a write.
-    fn invalidate_others(&mut self, pu: PuIdx, line: LineNr, entry: &mut DirectoryEntry) {
+    fn invalidate_others(&mut self, pu: PuIdx, line: LineNr, entry: &mut DirectoryEntry<S>) {
         self.detector.writes(pu, entry.used_by);
         let path = self.paths[pu.idx()].set;
-        for other in members(entry.holders & !path) {
+        for other in (entry.holders & !path).members() {
             let other = &mut self.caches[usize::from(other)];
             other.content.remove(line);
             self.counts.invalidations[usize::from(other.depth)] += 1;
         }
         let first = self.paths[pu.idx()].first;
-        entry.holders &= path;
-        entry.used_by &= self.caches[usize::from(first)].pus;
+        entry.holders = entry.holders & path;
+        entry.used_by = entry.used_by & self.caches[usize::from(first)].pus;
         entry.unique = Some(first);
         entry.owner = None;
     }
@@ -331,18 +337,19 @@ impl Coherent {
         // Caches beyond the first one with the line are not looked up.
         let found = (1..depth).find(|place| {
             let cache = self.paths[pu.idx()].caches[*place];
-            let is_there = entry.holders & bit(cache) != 0;
+            let is_there = self.is_in(cache, entry.holders);
             self.counts.misses[*place] += u64::from(!is_there);
             is_there
         });
         // An owner on the path is no transfer: the path serves its line.
-        let owner = entry.owner.filter(|owner| path_set & bit(*owner) == 0);
+        let owner = entry.owner.filter(|owner| !self.is_in(*owner, path_set));
         let others = entry.holders & !path_set;
         let served = match (owner, found) {
             (Some(owner), _) => self.distance(pu, owner),
             #[allow(clippy::cast_possible_truncation)] // few levels
             (None, Some(place)) => Served::Path(place as u8),
-            (None, None) => members(others)
+            (None, None) => others
+                .members()
                 .map(|other| self.distance(pu, other))
                 .filter(|served| matches!(served, Served::Shared(_)))
                 .min_by_key(|served| self.time(pu, *served))
@@ -375,7 +382,7 @@ impl Coherent {
 
     /// Ends the right of a cache to write a line silently. A cache with a written line becomes the
     /// owner.
-    fn downgrade(&mut self, line: LineNr, entry: &mut DirectoryEntry) {
+    fn downgrade(&mut self, line: LineNr, entry: &mut DirectoryEntry<S>) {
         let Some(unique) = entry.unique.take() else { return };
         let Some(flags) = self.caches[usize::from(unique)].content.peek(line) else { return };
         if *flags & DIRTY != 0 {
@@ -386,10 +393,10 @@ impl Coherent {
 
     /// The owner writes a line back: to the nearest cache that it shares with the reader, which
     /// becomes the owner, else to memory.
-    fn write_back(&mut self, pu: PuIdx, owner: u8, entry: &mut DirectoryEntry, reach: usize) {
+    fn write_back(&mut self, pu: PuIdx, owner: u8, entry: &mut DirectoryEntry<S>, reach: usize) {
         let shared = self.paths[pu.idx()].caches.get(reach).copied();
         let keeps = shared.filter(|shared| {
-            self.caches[usize::from(*shared)].lineage & bit(owner) != 0
+            self.is_in(owner, self.caches[usize::from(*shared)].lineage)
                 && self.inclusion(*shared) != Inclusion::Exclusive
         });
         entry.owner = keeps;
@@ -403,17 +410,18 @@ impl Coherent {
         line: LineNr,
         writes: bool,
         at: Slot,
-        mut entry: DirectoryEntry,
+        mut entry: DirectoryEntry<S>,
         reach: usize,
     ) {
         let path_set = self.paths[pu.idx()].set;
         for place in (1..self.paths[pu.idx()].caches.len()).rev() {
             let cache = self.paths[pu.idx()].caches[place];
-            let is_there = entry.holders & bit(cache) != 0;
+            let bit = self.caches[usize::from(cache)].bit;
+            let is_there = self.is_in(cache, entry.holders);
             if self.inclusion(cache) == Inclusion::Exclusive {
                 if is_there {
                     self.caches[usize::from(cache)].content.remove(line);
-                    entry.holders &= !bit(cache);
+                    entry.holders = entry.holders & !bit;
                     // The line moves to the nearest cache, and its ownership with it.
                     entry.owner = entry.owner.map(|owner| {
                         if owner == cache { self.paths[pu.idx()].first } else { owner }
@@ -422,7 +430,7 @@ impl Coherent {
             } else if is_there {
                 self.caches[usize::from(cache)].content.touch(line);
             } else if place <= reach {
-                entry.holders |= bit(cache);
+                entry.holders = entry.holders | bit;
                 // An eviction can change this entry, too: it is written before, and read after.
                 self.directory.set(at, entry);
                 let out = self.caches[usize::from(cache)].content.insert(line, 0);
@@ -431,9 +439,9 @@ impl Coherent {
             }
         }
         let first = self.paths[pu.idx()].first;
-        entry.holders |= bit(first);
-        entry.used_by |= 1 << pu.0;
-        let is_unique = entry.holders & !path_set == 0;
+        entry.holders = entry.holders | self.caches[usize::from(first)].bit;
+        entry.used_by = entry.used_by | self.paths[pu.idx()].pu;
+        let is_unique = (entry.holders & !path_set).is_empty();
         entry.unique = is_unique.then_some(first);
         let mut flags = self.paths[pu.idx()].used;
         flags |= if is_unique { UNIQUE } else { 0 };
@@ -448,21 +456,21 @@ impl Coherent {
         let Some((line, flags)) = out else { return };
         let at = self.directory.find(line);
         let mut entry = self.directory.get(at);
-        let CoherentCache { inclusion, lineage, beyond, depth, pus, .. } =
+        let CoherentCache { bit, inclusion, lineage, beyond, depth, pus, .. } =
             self.caches[usize::from(cache)];
         let mut is_dirty = entry.owner == Some(cache) || flags & DIRTY != 0;
-        entry.holders &= !bit(cache);
+        entry.holders = entry.holders & !bit;
         if entry.unique == Some(cache) {
             entry.unique = None;
         }
         // Nearer caches must not have lines that an inclusive cache has lost.
         if inclusion == Inclusion::Inclusive {
-            for inner in members(entry.holders & lineage) {
+            for inner in (entry.holders & lineage).members() {
                 let nearer = &mut self.caches[usize::from(inner)];
                 if nearer.depth < depth {
                     let flags = nearer.content.remove(line).unwrap_or(0);
                     is_dirty |= flags & DIRTY != 0 || entry.owner == Some(inner);
-                    entry.holders &= !bit(inner);
+                    entry.holders = entry.holders & !nearer.bit;
                     entry.unique = entry.unique.filter(|unique| *unique != inner);
                 }
             }
@@ -478,8 +486,8 @@ impl Coherent {
             return;
         };
         entry.owner = if is_dirty { Some(next) } else { entry.owner };
-        let is_there = entry.holders & bit(next) != 0;
-        entry.holders |= bit(next);
+        let is_there = self.is_in(next, entry.holders);
+        entry.holders = entry.holders | self.caches[usize::from(next)].bit;
         self.directory.set(at, entry);
         if !is_there {
             let out = self.caches[usize::from(next)].content.insert(line, 0);
@@ -488,13 +496,11 @@ impl Coherent {
     }
 
     /// Clears the access bits lost with an evicted line.
-    fn clear_access_bits(&self, pus: PuSet, entry: &mut DirectoryEntry) {
-        let mut left = entry.used_by & pus;
-        while left != 0 {
-            let pu = left.trailing_zeros();
-            left &= left - 1;
-            if self.paths[pu as usize].inside & entry.holders == 0 {
-                entry.used_by &= !(1 << pu);
+    fn clear_access_bits(&self, pus: S, entry: &mut DirectoryEntry<S>) {
+        for pu in (entry.used_by & pus).members() {
+            let path = &self.paths[usize::from(pu)];
+            if (path.inside & entry.holders).is_empty() {
+                entry.used_by = entry.used_by & !path.pu;
             }
         }
     }
@@ -503,17 +509,17 @@ impl Coherent {
     ///
     /// # Errors
     /// A line about the first contradiction.
-    #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
-        let mut holders = std::collections::HashMap::<LineNr, CacheSet>::new();
+        let mut holders = std::collections::HashMap::<LineNr, S>::new();
         for (index, cache) in self.caches.iter().enumerate() {
             for (line, flags) in cache.content.lines() {
-                *holders.entry(line).or_default() |= 1 << index;
+                let found = holders.entry(line).or_default();
+                *found = *found | cache.bit;
                 let entry = self.directory.get(self.directory.find(line));
                 let is_unique = flags & UNIQUE != 0;
                 if is_unique
                     && (usize::from(entry.unique.unwrap_or(u8::MAX)) != index
-                        || entry.holders & !cache.lineage != 0)
+                        || !(entry.holders & !cache.lineage).is_empty())
                 {
                     return Err(format!("cache {index}, line {line:#x}: unique, and {entry:?}"));
                 }
@@ -526,7 +532,7 @@ impl Coherent {
             if holders.remove(&line) != Some(entry.holders) {
                 return Err(format!("line {line:#x}: {entry:?} is not what the caches have"));
             }
-            if entry.owner.is_some_and(|owner| entry.holders & bit(owner) == 0) {
+            if entry.owner.is_some_and(|owner| !self.is_in(owner, entry.holders)) {
                 return Err(format!("line {line:#x}: its owner does not have it: {entry:?}"));
             }
         }

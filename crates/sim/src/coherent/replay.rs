@@ -15,7 +15,7 @@
 //! - **One at a time**: threads on one PU take as long as one after the other. -> test
 //!   `traced::tests::threads_share_a_pu`
 
-use super::protocol::Coherent;
+use super::Coherent;
 use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::PuIdx;
 use colocate_policy::communication::matrix::Matrix;
