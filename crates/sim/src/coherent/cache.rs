@@ -49,6 +49,7 @@ impl SetAssociativeCache {
         (line & self.mask) as usize * self.ways
     }
 
+    #[inline]
     fn set(&mut self, line: LineNr) -> &mut [u64] {
         let first = self.first(line);
         &mut self.entries[first..first + self.ways]

@@ -2,9 +2,8 @@
 //! follows that of the caches.
 //!
 //! # Approach
-//! A table of buckets that takes a line of the host for each three lines. Lines of a page are in
-//! buckets that follow each other, as programs use them. A line that finds its bucket full is in
-//! the next one with room.
+//! A table of buckets of three lines. Lines of a page are in buckets that follow each other, as
+//! programs use them. A line whose bucket is full is in the next one with room.
 
 use super::cache::LineNr;
 use super::sets::IndexSet;
@@ -38,7 +37,7 @@ const FIRST: usize = 64;
 /// seven, and one in fifty, is too small.
 const MOST_A_BUCKET: usize = 2;
 /// Lines whose buckets follow each other: those of a page of 4 KiB.
-const PAGE: u64 = 64;
+const PAGE: u8 = 64;
 /// Odd number whose multiples spread pages over the buckets: 2^64 over the golden ratio.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Place without a line: no line has this number.
@@ -87,13 +86,14 @@ impl<S: IndexSet> Directory<S> {
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // the high half of a product is below 2^32
     fn home(&self, line: LineNr) -> usize {
-        let page = (line / PAGE).wrapping_mul(SPREAD) >> 32;
-        (page * PAGE + line % PAGE) as usize & (self.buckets.len() - 1)
+        let size = u64::from(PAGE);
+        let page = (line / size).wrapping_mul(SPREAD) >> 32;
+        (page * size + line % size) as usize & (self.buckets.len() - 1)
     }
 
     /// The bucket after a full one: in the next page, so that full pages are left at once.
     fn next(&self, bucket: usize) -> usize {
-        (bucket + PAGE as usize + 1) & (self.buckets.len() - 1)
+        (bucket + usize::from(PAGE) + 1) & (self.buckets.len() - 1)
     }
 
     /// Place of a cached line's entry.

@@ -43,7 +43,6 @@
 //! fetches are left out.
 
 mod cache;
-mod coherent;
 mod detector;
 mod directory;
 mod geometry;
@@ -54,11 +53,12 @@ mod sets;
 #[cfg(test)]
 mod tests;
 pub mod traced;
+mod widths;
 
-pub use coherent::Coherent;
 pub use detector::DetectAt;
 pub use geometry::{CacheShape, Geometry, MOST, MOST_LINES, Transfers};
 pub use protocol::{CoherenceCounts, Protocol, Served};
+pub use widths::Coherent;
 
 use thiserror::Error;
 

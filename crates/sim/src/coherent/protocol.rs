@@ -341,19 +341,15 @@ impl<S: IndexSet> CoherentCaches<S> {
             self.counts.misses[*place] += u64::from(!is_there);
             is_there
         });
-        // An owner on the path is no transfer: the path serves its line.
-        let owner = entry.owner.filter(|owner| !self.is_in(*owner, path_set));
         let others = entry.holders & !path_set;
+        // An owner on the path is no transfer: the path serves its line.
+        let owner = entry.owner.filter(|owner| self.is_in(*owner, others));
         let served = match (owner, found) {
             (Some(owner), _) => self.distance(pu, owner),
             #[allow(clippy::cast_possible_truncation)] // few levels
             (None, Some(place)) => Served::Path(place as u8),
-            (None, None) => others
-                .members()
-                .map(|other| self.distance(pu, other))
-                .filter(|served| matches!(served, Served::Shared(_)))
-                .min_by_key(|served| self.time(pu, *served))
-                .unwrap_or(Served::Memory),
+            (None, None) if others.is_empty() => Served::Memory,
+            (None, None) => self.nearest_shared(pu, others),
         };
         match served {
             Served::Path(_) => {}
@@ -378,6 +374,16 @@ impl<S: IndexSet> CoherentCaches<S> {
             Some(farthest) if self.time(pu, farthest) > self.time(pu, served) => farthest,
             _ => served,
         }
+    }
+
+    /// The nearest of some caches that share a cache with the path; memory if none does.
+    fn nearest_shared(&self, pu: PuIdx, caches: S) -> Served {
+        caches
+            .members()
+            .map(|cache| self.distance(pu, cache))
+            .filter(|served| matches!(served, Served::Shared(_)))
+            .min_by_key(|served| self.time(pu, *served))
+            .unwrap_or(Served::Memory)
     }
 
     /// Ends the right of a cache to write a line silently. A cache with a written line becomes the
@@ -413,40 +419,44 @@ impl<S: IndexSet> CoherentCaches<S> {
         mut entry: DirectoryEntry<S>,
         reach: usize,
     ) {
-        let path_set = self.paths[pu.idx()].set;
-        for place in (1..self.paths[pu.idx()].caches.len()).rev() {
-            let cache = self.paths[pu.idx()].caches[place];
-            let bit = self.caches[usize::from(cache)].bit;
-            let is_there = self.is_in(cache, entry.holders);
-            if self.inclusion(cache) == Inclusion::Exclusive {
-                if is_there {
-                    self.caches[usize::from(cache)].content.remove(line);
-                    entry.holders = entry.holders & !bit;
-                    // The line moves to the nearest cache, and its ownership with it.
-                    entry.owner = entry.owner.map(|owner| {
-                        if owner == cache { self.paths[pu.idx()].first } else { owner }
-                    });
+        let path = &self.paths[pu.idx()];
+        let first = path.first;
+        let before = entry.holders;
+        // An eviction can change this entry, too, so it is complete before all of them.
+        for (place, index) in path.caches.iter().enumerate() {
+            let cache = &self.caches[usize::from(*index)];
+            if cache.inclusion == Inclusion::Exclusive && place > 0 {
+                entry.holders = entry.holders & !cache.bit;
+                // The line moves to the nearest cache, and its ownership with it.
+                if entry.owner == Some(*index) {
+                    entry.owner = Some(first);
                 }
-            } else if is_there {
-                self.caches[usize::from(cache)].content.touch(line);
             } else if place <= reach {
-                entry.holders = entry.holders | bit;
-                // An eviction can change this entry, too: it is written before, and read after.
-                self.directory.set(at, entry);
-                let out = self.caches[usize::from(cache)].content.insert(line, 0);
-                self.evict(cache, out);
-                entry = self.directory.get(at);
+                entry.holders = entry.holders | cache.bit;
             }
         }
-        let first = self.paths[pu.idx()].first;
-        entry.holders = entry.holders | self.caches[usize::from(first)].bit;
-        entry.used_by = entry.used_by | self.paths[pu.idx()].pu;
-        let is_unique = (entry.holders & !path_set).is_empty();
+        entry.used_by = entry.used_by | path.pu;
+        let is_unique = (entry.holders & !path.set).is_empty();
         entry.unique = is_unique.then_some(first);
-        let mut flags = self.paths[pu.idx()].used;
+        let mut flags = path.used;
         flags |= if is_unique { UNIQUE } else { 0 };
         flags |= if writes { DIRTY } else { 0 };
         self.directory.set(at, entry);
+        for place in (1..self.paths[pu.idx()].caches.len()).rev() {
+            let index = self.paths[pu.idx()].caches[place];
+            let is_there = self.is_in(index, before);
+            let cache = &mut self.caches[usize::from(index)];
+            if cache.inclusion == Inclusion::Exclusive {
+                if is_there {
+                    cache.content.remove(line);
+                }
+            } else if is_there {
+                cache.content.touch(line);
+            } else if place <= reach {
+                let out = cache.content.insert(line, 0);
+                self.evict(index, out);
+            }
+        }
         let out = self.caches[usize::from(first)].content.insert(line, flags);
         self.evict(first, out);
     }
