@@ -1,5 +1,8 @@
 //! Streams of memory accesses by one thread, simulated, and as a real program under Valgrind's
 //! cachegrind with caches of the same size.
+//!
+//! Time under cachegrind includes the program's own accesses: a pointer chase waits for each. The
+//! simulator reads the addresses of the same order from an array.
 
 use anyhow::Context;
 use colocate_machine::PuIdx;
@@ -64,7 +67,7 @@ impl Stream {
         next
     }
 
-    /// Numbers of 8 bytes in the order of the first reads of each.
+    /// Numbers read in a pass, in their order.
     fn order(self) -> Vec<u32> {
         let next = if self.is_chase { self.cycle() } else { Vec::new() };
         let mut at = 0;
