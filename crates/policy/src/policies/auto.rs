@@ -434,12 +434,12 @@ mod tests {
             let seen =
                 Seen { machine: "l3:2 core:2 pu:2", ms, busy: &[0.5; 2], wake_ups, mixes: "" };
             let plan = seen.plan(&mut auto);
-            plan.decisions.iter().map(|it| it.place.clone()).collect::<Vec<_>>()
+            plan.decisions.iter().map(|it| it.place).collect::<Vec<_>>()
         };
         let core = Place::Sharing(SharedPart::Core, PuNr(0));
         assert_eq!(places(0, 0), [Place::LeftToKernel, Place::LeftToKernel]);
-        assert_eq!(places(100, 100), [core.clone(), core.clone()]);
-        assert_eq!(places(200, 200), [core.clone(), core]);
+        assert_eq!(places(100, 100), [core, core]);
+        assert_eq!(places(200, 200), [core, core]);
         assert_eq!(places(3_000, 200), [Place::LeftToKernel, Place::LeftToKernel]);
     }
 
