@@ -42,8 +42,8 @@ use stolen::Stolen;
 /// Policy without `--policy`.
 pub const DEFAULT_POLICY: &str = "auto";
 
-/// Default time without a pin of a first thread. Chosen: runtimes count PUs when they start, OpenJDK 17 after 3 to 30 ms (virtual
-/// machine, idle).
+/// Default time without a pin of a first thread. Chosen: runtimes count PUs when they start: OpenJDK 17 first
+/// 3 ms after its exec (virtual machine, idle).
 pub const SETTLE_MS: u64 = 150;
 
 /// Runs programs, with each thread placed while that pays

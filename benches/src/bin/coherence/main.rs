@@ -1,7 +1,7 @@
 //! What a mapping of threads that share data gains, **simulated** on the machine of Cruz et al. (JPDC 2014), and how many accesses
 //! a second the simulator does.
 //!
-//! `cargo run --release -p colocate-benches --bin coherence` prints three tables for docs/results/communication.md: the producer-consumer
+//! `cargo run --release -p colocate-benches --bin coherence` prints three tables: for docs/results/communication.md the producer-consumer
 //! program of the paper's section 2.1 with eight threads and four phases under four mappings, each over the mean of 20 random
 //! ones; how fast each pattern is simulated, in memory accesses a second on one PU; and how fast streams of one thread are, beside
 //! Valgrind's cachegrind if that is installed.

@@ -223,7 +223,7 @@ impl StandingGuard {
     fn left_alone(&self) -> PlanDuration {
         let period = self.inner.period().unwrap_or(Nanos(u64::MAX));
         let quanta = u32::try_from(period.0 / QUANTUM.0).unwrap_or(u32::MAX).clamp(1, TOGETHER);
-        PlanDuration { quantum: period.min(QUANTUM), quanta }
+        PlanDuration { quantum: period.clamp(SHORT_QUANTUM, QUANTUM), quanta }
     }
 }
 

@@ -240,7 +240,6 @@ fn ended_threads_are_forgotten() {
     assert!(queue.known[&JobIdx(0)].threads.len() <= 2);
 }
 
-/// The host ends a quantum early when a job ends; the plan that follows is for those that are left.
 /// Until its program has settled no task has its place, and as soon as one has it the quantum counts.
 #[test]
 fn what_has_no_place_yet_is_no_measure() {
@@ -267,6 +266,7 @@ fn what_has_no_place_yet_is_no_measure() {
     }
 }
 
+/// The host ends a quantum early when a job ends; the plan that follows is for those that are left.
 #[test]
 fn an_end_begins_a_quantum() {
     let mut host = Scripted::new(5);

@@ -613,7 +613,7 @@ mod tests {
         assert!((saved - 1.5e-6).abs() < 1e-8, "{saved}");
     }
 
-    /// Of a pair that the policy has near each other nothing but the rate is news.
+    /// Nothing but the rate is news of a pair that the policy has near each other.
     #[test]
     fn near_each_other_little_is_learned() {
         let costs = WakeUpCosts::default();

@@ -30,6 +30,8 @@
 //!   -> test `a_pair_comes_and_goes`
 //! - **Not where others are**: a group leaves a PU that others crowd, and comes back.
 //!   -> test `a_group_leaves_a_crowded_pu`
+//! - **One PU is the last resort**: a group has a core or cache where that is as good.
+//!   -> test `a_slow_pair_has_a_core`
 //! - **Tried for a gain**: a group is put on a PU once what it would have gained since it is known is
 //!   several times what the trial may lose. -> test `a_group_is_tried_when_that_would_have_paid`
 //! - **Unknown is the kernel's**: without wake-ups and mixes nothing is placed.
@@ -170,8 +172,10 @@ impl Policy for Auto {
         // A lost or crowded PU cannot wait for the next rates.
         if is_news || is_crowded || self.seats.values().any(|pu| !places.pus.contains(pu)) {
             self.choose(evidence, &places);
-            let seats = &self.seats;
-            let share = |(a, b)| seats.get(&a).is_some_and(|pu| seats.get(&b) == Some(pu));
+            let (seats, near) = (&self.seats, &self.near);
+            let share = |(a, b)| {
+                !near.contains_key(&a) && seats.get(&a).is_some_and(|pu| seats.get(&b) == Some(pu))
+            };
             self.expects = self.traffic.expects(share);
             self.depends_on_kernel = self.traffic.depends_on_kernel(&self.costs, share);
         }
@@ -344,7 +348,7 @@ mod tests {
     use crate::evidence::{Quantum, QueuedJob, Thread};
     use crate::testing::{letters, machine};
     use crate::{Decision, Place};
-    use colocate_evidence::{JobIdx, SharedPu, SourceReports, WakeUps};
+    use colocate_evidence::{JobIdx, SharedPu, SourceReports, Turns, WakeUps};
     use colocate_machine::PuNr;
 
     fn task(job: u32) -> TaskId {
@@ -373,11 +377,17 @@ mod tests {
         }
 
         fn plan(&self, auto: &mut Auto) -> Plan {
-            self.plan_beside(auto, None)
+            self.plan_beside(auto, None, None)
         }
 
-        /// The tasks on one PU ran for half of the last 50 ms and waited for the rest, if a PU is named.
-        fn plan_beside(&self, auto: &mut Auto, crowded: Option<PuNr>) -> Plan {
+        /// The tasks on one PU ran for half of the last 50 ms and waited for the rest, if a PU is named. `apart` are the turns on two
+        /// PUs.
+        fn plan_beside(
+            &self,
+            auto: &mut Auto,
+            crowded: Option<PuNr>,
+            apart: Option<Turns>,
+        ) -> Plan {
             let machine = machine(self.machine);
             let pus: Vec<PuIdx> = machine.all_pus().collect();
             let job = |(job, busy): (u32, &f64)| QueuedJob {
@@ -402,7 +412,7 @@ mod tests {
                     same_pu: Some(0),
                     waited: Some(Nanos(count * 30_000)),
                     both_ran: Some(Nanos::ZERO),
-                    turns_apart: None,
+                    turns_apart: apart,
                     turns_together: None,
                 }]
             });
@@ -430,17 +440,18 @@ mod tests {
     fn a_slow_pair_has_a_core() {
         let mut auto = auto(false);
         let mut places = |ms, count| {
-            let wake_ups = Some(count);
-            let seen =
-                Seen { machine: "l3:2 core:2 pu:2", ms, busy: &[0.5; 2], wake_ups, mixes: "" };
-            let plan = seen.plan(&mut auto);
-            plan.decisions.iter().map(|it| it.place).collect::<Vec<_>>()
+            let (machine, wake_ups) = ("l3:2 core:2 pu:2", Some(count));
+            let seen = Seen { machine, ms, busy: &[0.5; 2], wake_ups, mixes: "" };
+            let apart = Some(Turns { count, total: Nanos(count * 30_000) });
+            let plan = seen.plan_beside(&mut auto, None, apart);
+            let places = plan.decisions.iter().map(|it| it.place).collect::<Vec<_>>();
+            (places, auto.period())
         };
         let core = Place::Sharing(SharedPart::Core, PuNr(0));
-        assert_eq!(places(0, 0), [Place::LeftToKernel, Place::LeftToKernel]);
-        assert_eq!(places(100, 100), [core, core]);
-        assert_eq!(places(200, 200), [core, core]);
-        assert_eq!(places(3_000, 200), [Place::LeftToKernel, Place::LeftToKernel]);
+        assert_eq!(places(0, 0), (vec![Place::LeftToKernel; 2], Some(FIRST)));
+        assert_eq!(places(100, 100), (vec![core; 2], Some(PERIOD)), "no turns on one PU to come");
+        assert_eq!(places(200, 200), (vec![core; 2], Some(PERIOD)));
+        assert_eq!(places(3_000, 200), (vec![Place::LeftToKernel; 2], Some(PERIOD)));
     }
 
     #[test]
@@ -479,7 +490,7 @@ mod tests {
         let mut decided = |ms, crowded: Option<u32>| {
             let (busy, wake_ups) = (&[0.5; 2], Some(ms * 10));
             let seen = Seen { machine: "core:2", ms, busy, wake_ups, mixes: "" };
-            let plan = seen.plan_beside(&mut auto, crowded.map(PuNr));
+            let plan = seen.plan_beside(&mut auto, crowded.map(PuNr), None);
             let places = plan.decisions.iter().filter_map(|it| Some(it.place.pu()?.0));
             (places.collect::<Vec<u32>>(), plan.predicted.unwrap_or_default())
         };
@@ -499,7 +510,7 @@ mod tests {
         let mut decided = |machine, ms, crowded: Option<u32>| {
             let (busy, wake_ups) = (&[0.5; 2], Some(ms * 10));
             let seen = Seen { machine, ms, busy, wake_ups, mixes: "" };
-            let plan = seen.plan_beside(&mut auto, crowded.map(PuNr));
+            let plan = seen.plan_beside(&mut auto, crowded.map(PuNr), None);
             plan.decisions.iter().filter_map(|it| Some(it.place.pu()?.0)).collect::<Vec<u32>>()
         };
         decided("core:2", 0, None);

@@ -136,16 +136,12 @@ fn path_of<S: IndexSet>(
 }
 
 impl<S: IndexSet> CoherentCaches<S> {
-    /// Empty caches of a machine.
-    ///
-    /// # Errors
-    /// [`GeometryError`] of [`Geometry::check`], or if more than eight PUs share a nearest cache.
+    /// Empty caches of a checked geometry. Refuses more than eight PUs that share a nearest cache.
     pub fn new(
         geometry: Geometry,
         protocol: Protocol,
         at: DetectAt,
     ) -> Result<Self, GeometryError> {
-        geometry.check()?;
         let domains = match at {
             DetectAt::PrivateCache => geometry.private_caches(),
             DetectAt::LastCache => geometry.last_caches(),

@@ -18,7 +18,8 @@ const MOST: f64 = 0.005;
 /// of its own wakes each other some hundred times in a window.
 const LENGTH: Nanos = Nanos::from_millis(5);
 
-/// Factor by which a rate is another one. Chosen: less than a tenth of what a pair of threads does more on one PU.
+/// Factor by which a rate is another one. Chosen: a bare pair of threads does some twenty times as much on one
+/// PU as on two (virtual machine with 2 PUs).
 const FACTOR: f64 = 4.0;
 /// Time between two windows that do not wait for the end of a rest. Chosen: they take a third of [`MOST`].
 const HASTENS: Nanos = Nanos::from_secs(1);
