@@ -115,9 +115,23 @@ impl Passed<'_> {
         tasks.map(move |task| (task, before.find(task.id)))
     }
 
+    /// Whether no task had the place that the plan gave it for all of the quantum: their programs had just begun.
+    fn was_settling(&self) -> bool {
+        let mut is_any = false;
+        for (task, earlier) in self.chosen() {
+            let mut statuses = [Some(task), earlier].into_iter().flatten().map(|seen| &seen.status);
+            if statuses.any(|status| *status == PlacementStatus::Settling) {
+                is_any = true;
+            } else if task.status == PlacementStatus::Placed {
+                return false;
+            }
+        }
+        is_any
+    }
+
     /// The outcome that the policy sees.
     pub fn outcome<'d>(&self, did: &'d [JobUsage]) -> QuantumOutcome<'d> {
-        match self.teaches() {
+        match self.teaches() && !self.was_settling() {
             true => QuantumOutcome { took: self.took(), did, throttled: self.throttled },
             false => QuantumOutcome::default(),
         }

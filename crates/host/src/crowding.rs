@@ -10,8 +10,9 @@ use colocate_machine::{Nanos, PuNr};
 use colocate_policy::{PlaceReason, Plan};
 use std::collections::BTreeMap;
 
-/// Time between two readings. Chosen: two of them are a guard's quantum.
-const EVERY: Nanos = Nanos::from_millis(25);
+/// Time between two readings. Chosen: a group is to leave a PU within 50 ms after others have come, and a reading of which a part is
+/// from before that may show too little.
+const EVERY: Nanos = Nanos::from_millis(20);
 /// Least time for a reading at the end of a quantum. Chosen: a wait for another program lasts some
 /// milliseconds.
 const LEAST: Nanos = Nanos::from_millis(5);

@@ -69,7 +69,7 @@ pub struct Sampling {
     pub spin_hz: u32,
     /// Samples a second of CPU time that show which memory tasks use.
     pub access_hz: u32,
-    /// Whether wake-ups are counted from the launch on, and not from a quarter of the settle time on: what counts them takes
+    /// Whether wake-ups are counted from the launch on, and not from a third of the settle time on: what counts them takes
     /// longer to begin than many a program runs.
     pub all_wake_ups: bool,
     /// Counters that take the place of the processor's, for tests.

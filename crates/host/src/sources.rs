@@ -225,7 +225,7 @@ impl Sources {
         self.begin_wake_ups(followed)
     }
 
-    /// Begins to count wake-ups if that is due: a quarter of a settle time after the launch, so that
+    /// Begins to count wake-ups if that is due: a third of a settle time after the launch, so that
     /// rates are known before programs have settled, and short programs cost nothing. A quantum without
     /// other jobs that wait ends, so that rates count from now.
     pub fn begin_wake_ups_if_due(
@@ -234,7 +234,7 @@ impl Sources {
         pausing: &Pausing,
         settle: Nanos,
     ) {
-        if !self.wake_ups_are_due || work.clock() < Nanos(settle.0 / 4) {
+        if !self.wake_ups_are_due || work.clock() < Nanos(settle.0 / 3) {
             return;
         }
         let answer = self.begin_wake_ups(&followed(work, pausing));

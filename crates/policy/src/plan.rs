@@ -146,11 +146,12 @@ pub enum PlaceReason {
         /// Tasks on sibling PUs, the first [`MAX_PARTNERS`] by ID.
         partners: Vec<TaskId>,
     },
-    /// Shares a PU with tasks that alternate with it by wake-ups. On separate PUs the wake-ups
-    /// would cost more than running at the same time would gain.
+    /// Shares a PU, or a core or cache that is as good, with tasks that alternate with it by
+    /// wake-ups. On separate PUs the wake-ups would cost more than running at the same time would
+    /// gain.
     #[error("takes turns with {}, on one PU all gain {gain:.3} s a second", named(partners))]
     TakesTurns {
-        /// Alternating tasks on the PU, the first [`MAX_PARTNERS`] by ID.
+        /// Alternating tasks there, the first [`MAX_PARTNERS`] by ID.
         partners: Vec<TaskId>,
         /// Expected gain of the whole group, in seconds per second.
         gain: f64,

@@ -12,6 +12,10 @@ const WINDOW: usize = 4;
 const MEMORY: u32 = 64;
 /// Losses of a single job up to this part are none. Chosen: less is not noticed, and with time the smallest ones would show.
 const TOLERATED: f64 = 0.01;
+/// Least mean difference that short quanta show. Chosen: half of the largest one that bets count.
+const CLEAR: f64 = MOST / 2.0;
+/// Number of comparisons from which on a lesser mean is not clear. Chosen: the kernel may go on for a moment as the policy did.
+const DOUBTED: u32 = 2;
 
 /// Progress under the policy less progress under the kernel, as a part of the mean of both: from -2 to 2.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -83,7 +87,7 @@ pub struct Comparison {
     controls: UsageSample,
     all: Bets,
     each: BTreeMap<JobIdx, Bets>,
-    /// Differences since the last verdict: their number, and their sum, each cut off at [`MOST`].
+    /// Differences since the last verdict: their number, and their sum.
     late: (u32, f64),
     compared: Compared,
 }
@@ -151,8 +155,7 @@ impl Comparison {
         }
         let (count, sum) = self.late;
         // Without progress on either side nothing is shown.
-        let shown = differences.all.unwrap_or(0.0).clamp(-MOST, MOST);
-        self.late = (count + 1, sum + shown);
+        self.late = (count + 1, sum + differences.all.unwrap_or(0.0));
     }
 
     /// The verdict that the bets have led to, if any. `names` are the words for a job.
@@ -164,11 +167,10 @@ impl Comparison {
         Some(Finding { verdict, basis })
     }
 
-    /// Whether the comparisons since the last verdict, if any, show so much on average that short quanta show it too. One that
-    /// contradicts the others does not change that for long.
+    /// Whether short quanta show differences like those since the last verdict: a few large ones outweigh some that show nothing.
     pub fn is_clear(&self) -> bool {
         let (count, sum) = self.late;
-        sum.abs() >= f64::from(count) * MOST / 2.0
+        count < DOUBTED || sum.abs() >= f64::from(count) * CLEAR
     }
 
     /// Rounds that a policy gets in a row: as many as the bet on "better" has multiplied its stake. A policy without a gain gets
@@ -254,18 +256,20 @@ mod tests {
         assert_eq!(after(60, 0.0, [0.05, -0.05]), Some(Verdict::Slows("job 1".into())));
     }
 
-    /// Cut off at a quarter, their means are 1/4, 1/4, 1/12, 1/8 and 1/10.
+    /// Their means are -0.05, 0.025, 0.617, 0.338 and 0.09.
     #[test]
     fn clear_differences() {
         let mut comparison = Comparison::new(0.05, Stakes::CAREFUL);
         assert!(comparison.is_clear());
-        for (all, is_clear) in [(0.5, true), (0.9, true), (-0.5, false), (0.5, true), (0.0, false)]
+        for (all, is_clear) in
+            [(-0.05, true), (0.1, false), (1.8, true), (-0.5, true), (-0.9, false)]
         {
             comparison.take(&Differences { all: Some(all), each: Vec::new() });
             assert_eq!(comparison.is_clear(), is_clear, "{all}");
         }
         comparison.restart();
-        assert!(comparison.is_clear());
+        comparison.take(&Differences::default());
+        assert!(comparison.is_clear(), "one comparison");
         comparison.take(&Differences::default());
         assert!(!comparison.is_clear(), "no progress");
     }

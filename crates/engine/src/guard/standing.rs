@@ -15,45 +15,43 @@ use colocate_machine::{Nanos, PuIdx};
 use colocate_policy::schedule::{Quantum, QuantumOutcome};
 use colocate_policy::{DefaultPlacement, Evidence, Plan, Policy, Task};
 
-/// Length of a quantum while a fifth of [`QUANTUM`] shows the differences. Chosen: placing ten threads anew takes a
-/// two-hundredth of it.
-const SHORT_QUANTUM: Nanos = Nanos::from_millis(10);
+/// Length of a quantum while a tenth of [`QUANTUM`] shows the differences. Chosen: placing ten threads anew takes a
+/// hundredth of it.
+const SHORT_QUANTUM: Nanos = Nanos::from_millis(5);
 /// Threads up to which there are short quanta. Chosen: placing more takes too large a part of one.
 const FEW_THREADS: usize = 32;
 /// Quanta in a row of which only the sum is seen, where there is nothing to decide. Chosen: so a plan that has paid is still
 /// observed more than twice a second.
 const TOGETHER: u32 = 8;
 
-/// Time for which a plan is in force.
+/// Time for which a plan is in force: some quanta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PlanDuration {
-    /// A [`SHORT_QUANTUM`].
-    Short,
-    /// A number of quanta.
-    Quanta(u32),
+struct PlanDuration {
+    quantum: Nanos,
+    quanta: u32,
 }
 
 impl PlanDuration {
+    const SHORT: Self = Self { quantum: SHORT_QUANTUM, quanta: 1 };
+
+    /// So many of the usual quanta.
+    const fn of(quanta: u32) -> Self {
+        Self { quantum: QUANTUM, quanta }
+    }
+
     fn time(self) -> Nanos {
-        match self {
-            Self::Short => SHORT_QUANTUM,
-            Self::Quanta(quanta) => Nanos(QUANTUM.0 * u64::from(quanta)),
-        }
+        Nanos(self.quantum.0 * u64::from(self.quanta))
     }
 
     /// The quanta that have passed in so many seconds: fewer than planned if an event has ended them.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // `as` saturates
     fn passed(self, seconds: f64) -> u32 {
-        match self {
-            Self::Short => 1,
-            Self::Quanta(most) => ((seconds / QUANTUM.as_secs_f64()).round() as u32).clamp(1, most),
-        }
+        ((seconds / self.quantum.as_secs_f64()).round() as u32).clamp(1, self.quanta)
     }
 
     /// Whether so many seconds are enough for a comparison.
     fn is_whole(self, seconds: f64) -> bool {
-        let one = if self == Self::Short { SHORT_QUANTUM } else { QUANTUM };
-        seconds >= CUT_SHORT * one.as_secs_f64()
+        seconds >= CUT_SHORT * self.quantum.as_secs_f64()
     }
 }
 
@@ -106,7 +104,7 @@ impl StandingGuard {
             kernel_places: KernelPlaces::default(),
             // Unknown before the first quantum: no short quanta until then.
             threads: usize::MAX,
-            length: PlanDuration::Quanta(1),
+            length: PlanDuration::of(1),
         }
     }
 
@@ -199,16 +197,19 @@ impl StandingGuard {
 
     /// Time for which the plan of the quantum that begins is in force.
     fn next_plan_length(&self, places_none: bool) -> PlanDuration {
-        let quanta = if places_none { self.quanta_left_alone() } else { self.quanta_together() };
+        if places_none {
+            return self.left_alone();
+        }
+        let quanta = self.quanta_together();
         let trial = &self.evaluation.trial;
         // While a policy is kept, only the kernel's quanta are for comparison. Of several jobs some may gain nothing, which
         // short quanta do not show.
         let is_compared = trial.is_trying()
             || trial.owner() == Some(Owner::Kernel) && self.evaluation.measure.is_one();
         if quanta == 1 && is_compared && self.is_clear() {
-            PlanDuration::Short
+            PlanDuration::SHORT
         } else {
-            PlanDuration::Quanta(quanta)
+            PlanDuration::of(quanta)
         }
     }
 
@@ -218,11 +219,11 @@ impl StandingGuard {
         self.evaluation.trial.quanta_ahead(overdrawn).clamp(1, TOGETHER)
     }
 
-    /// Quanta for which a plan stands that places no task: there is nothing to compare.
-    fn quanta_left_alone(&self) -> u32 {
-        // A plan must not outlast the policy's period.
-        let period = self.inner.period().map_or(u64::MAX, |period| period.0 / QUANTUM.0);
-        u32::try_from(period).unwrap_or(u32::MAX).clamp(1, TOGETHER)
+    /// Time for which a plan stands that places no task: there is nothing to compare until the policy decides again.
+    fn left_alone(&self) -> PlanDuration {
+        let period = self.inner.period().unwrap_or(Nanos(u64::MAX));
+        let quanta = u32::try_from(period.0 / QUANTUM.0).unwrap_or(u32::MAX).clamp(1, TOGETHER);
+        PlanDuration { quantum: period.clamp(SHORT_QUANTUM, QUANTUM), quanta }
     }
 }
 

@@ -240,6 +240,32 @@ fn ended_threads_are_forgotten() {
     assert!(queue.known[&JobIdx(0)].threads.len() <= 2);
 }
 
+/// Until its program has settled no task has its place, and as soon as one has it the quantum counts.
+#[test]
+fn what_has_no_place_yet_is_no_measure() {
+    use PlacementStatus::{LeftToKernel, Placed, Settling};
+    let choices: QueuePlacement = (0..2).flat_map(|job| ran(job, &[None])).collect();
+    let cases = [
+        ([LeftToKernel, LeftToKernel], [Settling, Settling], false),
+        ([Settling, Settling], [Placed, Settling], false),
+        ([Settling, Settling], [Placed, LeftToKernel], false),
+        ([Placed, LeftToKernel], [Placed, Settling], true),
+        ([Placed, Settling], [Placed, Placed], true),
+        ([LeftToKernel, LeftToKernel], [LeftToKernel, LeftToKernel], true),
+    ];
+    for (first, last, counts) in cases {
+        let mut host = Scripted::new(2);
+        let [before, after] = [&first, &last].map(|statuses| {
+            let mut seen = host.observation(&[0, 1]);
+            seen.tasks.iter_mut().zip(statuses).for_each(|(task, is)| task.status = is.clone());
+            host.advance();
+            seen
+        });
+        let outcome = passed(&choices, &host.machine, &before, &after).outcome(&[]);
+        assert_eq!(outcome.took > Nanos::ZERO, counts, "{first:?} {last:?}");
+    }
+}
+
 /// The host ends a quantum early when a job ends; the plan that follows is for those that are left.
 #[test]
 fn an_end_begins_a_quantum() {

@@ -9,14 +9,14 @@ use colocate_evidence::{Exemption, PlacementStatus};
 use colocate_machine::Nanos;
 use colocate_policy::Place;
 
-/// Longest exemption after a fork, in settle times. Chosen: ten seconds by default, for programs that fork again and again.
+/// Longest exemption after a fork, in settle times. Chosen: 7.5 seconds by default, for programs that fork again and again.
 const FORK_EXEMPTION: u64 = 50;
 /// The least settle time for exemptions after a fork. Chosen: a new process is seen within a millisecond.
 const LEAST_SETTLE: Nanos = Nanos::from_millis(20);
-/// Part of the settle time that a program must have had as CPU time to have begun. Chosen: 20 ms by default, and runtimes count PUs in
+/// Part of the settle time that a program must have had as CPU time to have begun. Chosen: 15 ms by default, and runtimes count PUs in
 /// their first milliseconds.
 const BEGINS: u64 = 10;
-/// Most postponements of the settling of a program, each by half a settle time. Chosen: two seconds by default, for a machine with a
+/// Most postponements of the settling of a program, each by half a settle time. Chosen: 1.5 seconds by default, for a machine with a
 /// load of ten.
 const MOST_POSTPONEMENTS: u32 = 20;
 /// Age up to which a thread may set its mask as part of its beginning. Chosen: two polls.

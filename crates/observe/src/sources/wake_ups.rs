@@ -196,6 +196,10 @@ impl Backend for WakeUpCounts {
     }
 
     fn report(&mut self, quantum: &mut QuantumTasks<'_>) {
+        if let CountedBy::Ebpf(counted) = &mut self.by {
+            let switches = quantum.tasks.iter().filter_map(|task| task.switches);
+            counted.note_switches(quantum.at, switches.sum());
+        }
         self.counts.retain(|(wakee, waker), _| {
             quantum.find(*wakee).is_some() && waker.is_none_or(|id| quantum.find(id).is_some())
         });

@@ -7,7 +7,11 @@
 //!    the PU with the least cost: time beyond the PU's capacity, time that ungrouped tasks find on
 //!    no PU, busy siblings, and wake-ups from placed groups by distance; among equals the least
 //!    loaded PU. A group stays on its PU unless another PU costs [`LEAST_GAIN`] less.
+//! 3. A group is on all PUs of its PU's cache, else core, if that costs at most [`LEAST_GAIN`] more
+//!    ([`as_good`]).
 //! # Properties
+//! - **One PU is the last resort**: a group is no nearer than it gains by.
+//!   -> test `a_part_that_is_as_good_is_wider_than_a_pu`
 //! - **Takes turns or not**: a pair that runs at the same time is not joined.
 //!   -> test `a_pair_that_computes_is_not_joined`
 //! - **No PU is crowded**: a group needs no more than [`FULL`]. -> test
@@ -22,7 +26,7 @@ use super::traffic::{Two, WakeUpTraffic};
 use crate::places::UsableMachine;
 use colocate_evidence::TaskId;
 use colocate_machine::calibrated::PuDistance;
-use colocate_machine::{CacheIdx, Machine, PuIdx};
+use colocate_machine::{CacheIdx, Machine, PuIdx, SharedPart};
 use colocate_model::communication::{Exchange, WakeUpCosts};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -167,6 +171,32 @@ pub(crate) fn seats(
         seats[group] = Some(pu);
     }
     seats.into_iter().flatten().collect()
+}
+
+/// Widest part of the machine around the PU of a group in which its wake-ups cost no more than the
+/// group gains there, where its tasks can run at the same time; `None` if one PU is best.
+#[must_use]
+pub(crate) fn as_good(
+    group: &PuGroup,
+    pu: PuIdx,
+    traffic: &WakeUpTraffic,
+    costs: &WakeUpCosts,
+    places: &UsableMachine<'_>,
+) -> Option<SharedPart> {
+    let per_second: f64 = traffic.pairs_of(&group.tasks).map(|pair| pair.per_second).sum();
+    let parts = [
+        (SharedPart::Cache, PuDistance::SameCache, 0.0),
+        (SharedPart::Core, PuDistance::Siblings, SIBLING),
+    ];
+    parts.into_iter().find_map(|(part, distance, slower)| {
+        let pus = places.machine.sharing(part, pu);
+        let usable = pus.iter().filter(|pu| places.pus.binary_search(pu).is_ok()).count();
+        let dearer = costs.of(distance) - costs.of(PuDistance::SamePu);
+        let gains = group.both_run * (1.0 - slower);
+        // All usable PUs would be no restriction.
+        let is_part = usable > 1 && usable < places.pus.len();
+        (is_part && per_second * dearer <= gains + LEAST_GAIN).then_some(part)
+    })
 }
 
 /// Load of the PUs, in PUs: pinned load of groups and bound tasks, and movable load, which the
@@ -381,6 +411,32 @@ mod tests {
         let pairs: Vec<_> = (1..5).map(|worker| (0, worker, 5_000.0, 0.0)).collect();
         let found = joined(&pairs, &[0.5, 0.35, 0.35, 0.35, 0.35]);
         assert_eq!(found, [[0, 1, 2]]);
+    }
+
+    /// Default costs: a wake-up takes 4 µs more on a sibling and 16 on another core of the cache. Times of which both run count
+    /// there as a gain.
+    #[test]
+    fn a_part_that_is_as_good_is_wider_than_a_pu() {
+        use SharedPart::{Cache, Core};
+        let two_caches = "l3:2 core:2 pu:2";
+        let cases = [
+            (two_caches, 10_000.0, 0.0, None),
+            (two_caches, 1_000.0, 0.0, Some(Core)),
+            (two_caches, 500.0, 0.0, Some(Cache)),
+            (two_caches, 3_000.0, 0.05, Some(Cache)),
+            ("core:2 pu:2", 500.0, 0.0, Some(Core)),
+            ("core:2", 500.0, 0.0, None),
+        ];
+        for (spec, per_second, both_run, expected) in cases {
+            let machine = machine(spec);
+            let pus: Vec<PuIdx> = machine.all_pus().collect();
+            let places = UsableMachine::new(&machine, &pus);
+            let traffic = traffic(&[(0, 1, per_second, both_run)], &[0.5, 0.5]);
+            let costs = WakeUpCosts::default();
+            let [group] = groups(&traffic, &costs).try_into().unwrap();
+            let found = as_good(&group, PuIdx(0), &traffic, &costs, &places);
+            assert_eq!(found, expected, "{spec} {per_second} {both_run}");
+        }
     }
 
     #[test]

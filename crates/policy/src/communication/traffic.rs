@@ -60,6 +60,17 @@ const TURNS_LAST: Nanos = Nanos::from_secs(10);
 /// which other tasks displace the pair, and its turns are longer.
 const KERNELS_TURNS_LAST: Nanos = Nanos::from_millis(500);
 
+/// Place that a policy gives a task of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PairPlace {
+    /// None: the kernel places it.
+    Kernels,
+    /// The PU of its partner.
+    OnePu,
+    /// A part of the machine with its partner: what is measured there says little of other places.
+    Near,
+}
+
 /// Pair of tasks, the lesser first.
 pub type Two = (TaskId, TaskId);
 
@@ -173,10 +184,13 @@ struct TurnLengths {
 }
 
 impl TurnLengths {
-    /// Takes in the turns between two samples. `is_shared` is true if the policy has the pair on one
-    /// PU.
-    fn note(&mut self, at: Nanos, turns: &TurnSums, before: &TurnSums, is_shared: bool) {
-        let together_last = if is_shared { TURNS_LAST } else { KERNELS_TURNS_LAST };
+    /// Takes in the turns between two samples, unless the policy has the pair near each other.
+    fn note(&mut self, at: Nanos, turns: &TurnSums, before: &TurnSums, place: PairPlace) {
+        let together_last = match place {
+            PairPlace::Kernels => KERNELS_TURNS_LAST,
+            PairPlace::OnePu => TURNS_LAST,
+            PairPlace::Near => return,
+        };
         for direction in 0..2 {
             let [apart, together] =
                 [0, 1].map(|place| turns[direction][place].since(before[direction][place]));
@@ -244,22 +258,22 @@ impl PairSums {
 }
 
 impl WakeUpTraffic {
-    /// Adds a sample of the sums and of the threads' busy shares. `shares` is true for a task that
-    /// the policy pins to a shared PU. False for the first sample, and for a sample too soon after
+    /// Adds a sample of the sums and of the threads' busy shares. `place` is that which the policy
+    /// gives a task with its partners. False for the first sample, and for a sample too soon after
     /// the last, which is dropped.
     pub fn note(
         &mut self,
         at: Nanos,
         wake_ups: &[WakeUps],
         queue: &[QueuedJob],
-        shares: impl Fn(TaskId) -> bool,
+        place: impl Fn(TaskId) -> PairPlace,
         costs: &WakeUpCosts,
     ) -> bool {
         let mut pairs = pairs(wake_ups);
         let Some(before) = self.at else {
             // Sums of turns begin at 0, and their means need no interval.
             for pair in &mut pairs {
-                pair.lengths.note(at, &pair.turns, &TurnSums::default(), shares(pair.two.0));
+                pair.lengths.note(at, &pair.turns, &TurnSums::default(), place(pair.two.0));
             }
             self.at = Some(at);
             self.pairs = pairs;
@@ -280,17 +294,16 @@ impl WakeUpTraffic {
             let passed = pair.sums.since(old.map(|old| old.sums).unwrap_or_default());
             let known = old.and_then(|old| old.exchange);
             let mut exchange = known.unwrap_or_default();
-            let is_shared = shares(pair.two.0);
-            let apart = if is_shared { APART } else { OFTEN_APART };
+            let place = place(pair.two.0);
             // A new pair has no past to average with.
             let weight = if known.is_some() { weight } else { 1.0 };
-            take(&mut exchange, passed.over(seconds), weight, apart, costs);
+            take(&mut exchange, passed.over(seconds), weight, place, costs);
             exchange.counted_for += seconds;
             pair.lengths = old.map(|old| old.lengths).unwrap_or_default();
             let turns_before = old.map(|old| old.turns).unwrap_or_default();
-            pair.lengths.note(at, &pair.turns, &turns_before, is_shared);
+            pair.lengths.note(at, &pair.turns, &turns_before, place);
             pair.crossing = old.and_then(|old| old.crossing);
-            if !is_shared && passed.count > 0.0 {
+            if place == PairPlace::Kernels && passed.count > 0.0 {
                 let now = 1.0 - passed.same_pu / passed.count;
                 let before = pair.crossing.unwrap_or(now);
                 pair.crossing = Some(before + weight * (now - before));
@@ -308,7 +321,7 @@ impl WakeUpTraffic {
             };
             pair.exchange = Some(exchange);
         }
-        self.note_busy(queue, weight, shares);
+        self.note_busy(queue, weight, |task| place(task) == PairPlace::OnePu);
         self.at = Some(at);
         self.pairs = pairs;
         self.has_rates = true;
@@ -355,7 +368,8 @@ impl WakeUpTraffic {
         both_run.max(busy - (1.0 - none_busy))
     }
 
-    fn pairs_of(&self, tasks: &[TaskId]) -> impl Iterator<Item = &Exchange> {
+    /// Pairs among some tasks.
+    pub fn pairs_of(&self, tasks: &[TaskId]) -> impl Iterator<Item = &Exchange> {
         let is_of = |(a, b): &Two| tasks.contains(a) && tasks.contains(b);
         self.pairs().filter(move |(two, _)| is_of(two)).map(|(_, exchange)| exchange)
     }
@@ -445,10 +459,14 @@ fn pairs(wake_ups: &[WakeUps]) -> Vec<PairTraffic> {
     pairs
 }
 
-/// Updates the means by rates per second. Times are updated only if less than the part `apart` of
-/// the wake-ups ended on the waker's PU.
-fn take(pair: &mut Exchange, passed: PairSums, weight: f64, apart: f64, costs: &WakeUpCosts) {
+/// Updates the means by rates per second. Times are updated only of a pair that counts as apart.
+fn take(pair: &mut Exchange, passed: PairSums, weight: f64, place: PairPlace, costs: &WakeUpCosts) {
     pair.per_second += weight * (passed.count - pair.per_second);
+    let apart = match place {
+        PairPlace::Kernels => OFTEN_APART,
+        PairPlace::OnePu => APART,
+        PairPlace::Near => return,
+    };
     if passed.count > 0.0 && passed.same_pu < apart * passed.count {
         let here = costs.of(PuDistance::SamePu);
         let there = passed.count - passed.same_pu;
@@ -498,7 +516,7 @@ mod tests {
     }
 
     fn noted(traffic: &mut WakeUpTraffic, at: Nanos, wake_ups: &[WakeUps]) -> bool {
-        traffic.note(at, wake_ups, &[], |_| false, &WakeUpCosts::default())
+        traffic.note(at, wake_ups, &[], |_| PairPlace::Kernels, &WakeUpCosts::default())
     }
 
     fn only(traffic: &WakeUpTraffic) -> Exchange {
@@ -595,6 +613,21 @@ mod tests {
         assert!((saved - 1.5e-6).abs() < 1e-8, "{saved}");
     }
 
+    /// Nothing but the rate is news of a pair that the policy has near each other.
+    #[test]
+    fn near_each_other_little_is_learned() {
+        let costs = WakeUpCosts::default();
+        let mut traffic = WakeUpTraffic::default();
+        noted(&mut traffic, Nanos::ZERO, &wakes(0, 0, 0, 0));
+        noted(&mut traffic, Nanos::from_millis(100), &wakes(1_000, 0, 50_000, 0));
+        let before = only(&traffic);
+        let near = wakes(1_100, 0, 51_000, 90);
+        traffic.note(Nanos::from_millis(200), &near, &[], |_| PairPlace::Near, &costs);
+        let after = only(&traffic);
+        assert!(after.per_second < before.per_second, "{after:?}");
+        assert_eq!((after.wait, after.both_run), (before.wait, before.both_run));
+    }
+
     /// Turns of 20 µs apart and of 5 µs together by the policy, one direction only; the other has none together. Without turns
     /// on one PU for longer than they are kept, the wait shows what is saved.
     #[test]
@@ -613,9 +646,9 @@ mod tests {
         noted(&mut traffic, Nanos::ZERO, &sums(0, 0));
         let mut saves = |ms, apart, together, expected: f64| {
             let sums = sums(apart, together);
-            let is_shared = together > 0;
+            let place = if together > 0 { PairPlace::OnePu } else { PairPlace::Kernels };
             let costs = WakeUpCosts::default();
-            traffic.note(Nanos::from_millis(ms), &sums, &[], |_| is_shared, &costs);
+            traffic.note(Nanos::from_millis(ms), &sums, &[], |_| place, &costs);
             let saved = only(&traffic).saved;
             assert!(saved.is_some_and(|saved| (saved - expected).abs() < 1e-9), "{ms} {saved:?}");
         };

@@ -16,11 +16,13 @@ pub(super) const USED: u32 = 2;
 /// Most PUs of a core.
 pub(super) const SIBLINGS: u32 = 8;
 const FLAGS: u32 = USED + SIBLINGS;
+/// Bits of an entry with the line's number.
+const LINE_BITS: u64 = u64::MAX << FLAGS;
 /// Entry without a line: no line has this number.
 const EMPTY: u64 = u64::MAX;
 
-/// Sets of lines, each in the order of last use, latest first: a hit on the latest line moves
-/// nothing.
+/// Sets of lines, each in the order of last use, latest first and free entries last: a hit on the
+/// latest line moves nothing.
 #[derive(Clone, Debug)]
 pub(super) struct SetAssociativeCache {
     ways: usize,
@@ -40,65 +42,76 @@ impl SetAssociativeCache {
         Self { ways, mask: u64::from(shape.sets) - 1, entries, random }
     }
 
+    /// Place of a line's set. The number of sets is a power of two.
+    #[inline]
     #[allow(clippy::cast_possible_truncation)] // below the number of sets
-    fn set(&self, line: LineNr) -> std::ops::Range<usize> {
-        // The number of sets is a power of two.
-        let first = (line & self.mask) as usize * self.ways;
-        first..first + self.ways
+    fn first(&self, line: LineNr) -> usize {
+        (line & self.mask) as usize * self.ways
+    }
+
+    #[inline]
+    fn set(&mut self, line: LineNr) -> &mut [u64] {
+        let first = self.first(line);
+        &mut self.entries[first..first + self.ways]
+    }
+
+    /// Whether a line is the last used of its set and has all of these flags.
+    #[inline]
+    pub fn is_latest(&self, line: LineNr, flags: u64) -> bool {
+        let latest = self.entries.get(self.first(line));
+        latest.is_some_and(|entry| entry & (LINE_BITS | flags) == line << FLAGS | flags)
     }
 
     /// Flags of a line, now the last used; `None` on a miss.
     #[inline]
     pub fn touch(&mut self, line: LineNr) -> Option<&mut u64> {
         let set = self.set(line);
-        let set = &mut self.entries[set];
-        let at = set.iter().position(|entry| is(*entry, line))?;
-        set[..=at].rotate_right(1);
+        let at = set.iter().position(|entry| entry >> FLAGS == line)?;
+        let entry = set[at];
+        set.copy_within(0..at, 1);
+        set[0] = entry;
         Some(&mut set[0])
     }
 
     /// Flags of a line, without a use; `None` on a miss.
     pub fn peek(&mut self, line: LineNr) -> Option<&mut u64> {
-        let set = self.set(line);
-        self.entries[set].iter_mut().find(|entry| is(**entry, line))
+        self.set(line).iter_mut().find(|entry| **entry >> FLAGS == line)
     }
 
     /// Inserts a missing line as the last used. Returns the evicted line and its flags.
+    #[inline]
     pub fn insert(&mut self, line: LineNr, flags: u64) -> Option<(LineNr, u64)> {
         debug_assert!(line >> (64 - FLAGS) == 0 && self.peek(line).is_none());
         let random = self.random.as_mut().map(next_random);
         let set = self.set(line);
-        let set = &mut self.entries[set];
-        let free = set.iter().position(|entry| *entry == EMPTY);
         let last = set.len() - 1;
+        // The last entry of a set is the least recently used, or free.
         #[allow(clippy::cast_possible_truncation)] // below the number of ways
-        let drawn = random.map(|random| (random % set.len() as u64) as usize);
-        // The last entry of a set is the least recently used.
-        let at = free.or(drawn).unwrap_or(last);
-        let out = std::mem::replace(&mut set[at], line << FLAGS | flags);
-        // The new line moves to the front, where the last used line of a set is.
-        set[..=at].rotate_right(1);
-        (out != EMPTY).then_some((out >> FLAGS, out & ((1 << FLAGS) - 1)))
+        let at = match random {
+            Some(random) if set[last] != EMPTY => (random % set.len() as u64) as usize,
+            _ => last,
+        };
+        let out = set[at];
+        set.copy_within(0..at, 1);
+        set[0] = line << FLAGS | flags;
+        (out != EMPTY).then_some((out >> FLAGS, out & !LINE_BITS))
     }
 
     /// Removes a line. Returns its flags; `None` on a miss.
     pub fn remove(&mut self, line: LineNr) -> Option<u64> {
-        let entry = self.peek(line)?;
-        let flags = *entry & ((1 << FLAGS) - 1);
-        *entry = EMPTY;
+        let set = self.set(line);
+        let at = set.iter().position(|entry| entry >> FLAGS == line)?;
+        let flags = set[at] & !LINE_BITS;
+        set.copy_within(at + 1.., at);
+        set[set.len() - 1] = EMPTY;
         Some(flags)
     }
 
     /// All lines, with their flags.
     pub fn lines(&self) -> impl Iterator<Item = (LineNr, u64)> {
         let there = self.entries.iter().filter(|entry| **entry != EMPTY);
-        there.map(|entry| (entry >> FLAGS, entry & ((1 << FLAGS) - 1)))
+        there.map(|entry| (entry >> FLAGS, entry & !LINE_BITS))
     }
-}
-
-#[inline]
-fn is(entry: u64, line: LineNr) -> bool {
-    entry >> FLAGS == line && entry != EMPTY
 }
 
 /// Marsaglia's xorshift.

@@ -1,7 +1,7 @@
 //! The detector of Cruz et al. (JPDC 2014, section 3): which PUs used a line that another PU
 //! writes.
 
-use super::geometry::PuSet;
+use super::sets::IndexSet;
 use colocate_machine::PuIdx;
 
 /// Where communication is detected.
@@ -36,12 +36,8 @@ impl Detector {
     }
 
     /// Counts a write to a line with earlier users `used_by`.
-    pub fn writes(&mut self, writer: PuIdx, used_by: PuSet) {
-        let mut left = used_by & !(1 << writer.0);
-        while left != 0 {
-            let pu = left.trailing_zeros() as usize;
-            // Clears the lowest bit, that of `pu`.
-            left &= left - 1;
+    pub fn writes<S: IndexSet>(&mut self, writer: PuIdx, used_by: S) {
+        for pu in used_by.members().map(usize::from).filter(|pu| *pu != writer.idx()) {
             if self.counts_neighbours || self.domains[pu] != self.domains[writer.idx()] {
                 let count = &mut self.vectors[pu * self.pus + writer.idx()];
                 *count = count.saturating_add(1);

@@ -1,18 +1,20 @@
 //! Directory of the caches with a copy of each line. Only cached lines have an entry, so its size
-//! follows that of the caches. With few caches and PUs an entry takes 16 bytes in place of 64.
+//! follows that of the caches.
+//!
+//! # Approach
+//! A table of buckets of three lines. Lines of a page are in buckets that follow each other, as
+//! programs use them. A line whose bucket is full is in the next one with room.
 
 use super::cache::LineNr;
-use super::geometry::{CacheSet, PuSet};
-use foldhash::fast::FixedState;
-use std::collections::HashMap;
+use super::sets::IndexSet;
 
 /// Holders and users of a cached line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct DirectoryEntry {
+pub(super) struct DirectoryEntry<S> {
     /// Caches with a copy.
-    pub holders: CacheSet,
+    pub holders: S,
     /// PUs with uses of the line since its insertion in the detecting cache.
-    pub used_by: PuSet,
+    pub used_by: S,
     /// The cache that has to write the line back; `None` if memory is up to date, but for silent
     /// writes by `unique`.
     pub owner: Option<u8>,
@@ -20,98 +22,165 @@ pub(super) struct DirectoryEntry {
     pub unique: Option<u8>,
 }
 
-type LineTable<V> = HashMap<LineNr, V, FixedState>;
+/// Place of an entry, until its removal or the next insertion.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    bucket: usize,
+    way: usize,
+}
+
+/// Lines of a bucket. Chosen: with entries for few caches and PUs they take 64 bytes.
+const WAYS: usize = 3;
+/// Buckets of an empty directory.
+const FIRST: usize = 64;
+/// Most lines for each bucket, as a mean. Chosen: at the mean before and after growth one bucket in
+/// seven, and one in fifty, is too small.
+const MOST_A_BUCKET: usize = 2;
+/// Lines whose buckets follow each other: those of a page of 4 KiB.
+const PAGE: u8 = 64;
+/// Odd number whose multiples spread pages over the buckets: 2^64 over the golden ratio.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Place without a line: no line has this number.
+const FREE: LineNr = LineNr::MAX;
+
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Bucket<S> {
+    lines: [LineNr; WAYS],
+    entries: [DirectoryEntry<S>; WAYS],
+    /// Lines in later buckets that belong here or before.
+    passed: u32,
+}
+
+impl<S> Bucket<S> {
+    /// First place with a line.
+    #[inline]
+    fn position(&self, line: LineNr) -> Option<usize> {
+        // Without a branch for each place: which one has the line cannot be predicted.
+        let has = |way: usize| u32::from(self.lines[way] == line) << way;
+        let found = has(0) | has(1) | has(2);
+        (found != 0).then_some(found.trailing_zeros() as usize)
+    }
+}
 
 /// Entries by line.
 #[derive(Clone, Debug)]
-pub(super) enum Directory {
-    /// Few caches and PUs: an entry is a word of owner, unique cache, PUs and caches, from the
-    /// highest bits down.
-    Small { table: LineTable<u64>, pus: u32, caches: u32 },
-    /// Many caches or PUs.
-    Large(LineTable<DirectoryEntry>),
+pub(super) struct Directory<S> {
+    /// A power of two.
+    buckets: Vec<Bucket<S>>,
+    len: usize,
 }
 
-/// Bits of a cache's number plus 1; 0 is no cache.
-const NUMBER: u32 = 8;
+impl<S: IndexSet> Directory<S> {
+    /// Empty directory.
+    pub fn new() -> Self {
+        Self::with_buckets(FIRST)
+    }
 
-impl Directory {
-    /// Empty directory of a machine with this many caches and PUs.
-    #[allow(clippy::cast_possible_truncation)] // 128 at most
-    pub fn new(caches: usize, pus: usize) -> Self {
-        if caches + pus + 2 * NUMBER as usize <= u64::BITS as usize {
-            Self::Small { table: LineTable::default(), pus: pus as u32, caches: caches as u32 }
-        } else {
-            Self::Large(LineTable::default())
+    fn with_buckets(buckets: usize) -> Self {
+        let entries = [DirectoryEntry::default(); WAYS];
+        Self { buckets: vec![Bucket { lines: [FREE; WAYS], entries, passed: 0 }; buckets], len: 0 }
+    }
+
+    /// The bucket that a line belongs to.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // the high half of a product is below 2^32
+    fn home(&self, line: LineNr) -> usize {
+        let size = u64::from(PAGE);
+        let page = (line / size).wrapping_mul(SPREAD) >> 32;
+        (page * size + line % size) as usize & (self.buckets.len() - 1)
+    }
+
+    /// The bucket after a full one: in the next page, so that full pages are left at once.
+    fn next(&self, bucket: usize) -> usize {
+        (bucket + usize::from(PAGE) + 1) & (self.buckets.len() - 1)
+    }
+
+    /// Place of a cached line's entry.
+    #[inline]
+    pub fn find(&self, line: LineNr) -> Slot {
+        self.position(line).expect("a cached line has an entry")
+    }
+
+    /// Place of a line's entry; of a new entry without holders for a line in no cache.
+    #[inline]
+    pub fn find_or_insert(&mut self, line: LineNr) -> Slot {
+        self.position(line).unwrap_or_else(|| self.insert(line, DirectoryEntry::default()))
+    }
+
+    #[inline]
+    fn position(&self, line: LineNr) -> Option<Slot> {
+        let mut bucket = self.home(line);
+        for _ in 0..self.buckets.len() {
+            if let Some(way) = self.buckets[bucket].position(line) {
+                return Some(Slot { bucket, way });
+            }
+            if self.buckets[bucket].passed == 0 {
+                return None;
+            }
+            bucket = self.next(bucket);
+        }
+        None
+    }
+
+    /// Inserts a missing line.
+    #[inline]
+    fn insert(&mut self, line: LineNr, entry: DirectoryEntry<S>) -> Slot {
+        if self.len >= MOST_A_BUCKET * self.buckets.len() {
+            self.grow();
+        }
+        self.len += 1;
+        let mut at = self.home(line);
+        loop {
+            let bucket = &mut self.buckets[at];
+            if let Some(way) = bucket.position(FREE) {
+                bucket.lines[way] = line;
+                bucket.entries[way] = entry;
+                return Slot { bucket: at, way };
+            }
+            bucket.passed += 1;
+            at = self.next(at);
         }
     }
 
-    /// Entry of a line; an entry without holders for a line in no cache.
+    #[cold]
+    fn grow(&mut self) {
+        let mut grown = Self::with_buckets(2 * self.buckets.len());
+        for (line, entry) in self.all() {
+            grown.insert(line, entry);
+        }
+        *self = grown;
+    }
+
     #[inline]
-    pub fn get(&self, line: LineNr) -> DirectoryEntry {
-        match self {
-            Self::Small { table, pus, caches } => {
-                unpacked(table.get(&line).copied().unwrap_or_default(), *pus, *caches)
-            }
-            Self::Large(table) => table.get(&line).copied().unwrap_or_default(),
+    pub fn get(&self, at: Slot) -> DirectoryEntry<S> {
+        self.buckets[at.bucket].entries[at.way]
+    }
+
+    /// Sets an entry; removes an entry without holders.
+    #[inline]
+    pub fn set(&mut self, at: Slot, entry: DirectoryEntry<S>) {
+        self.buckets[at.bucket].entries[at.way] = entry;
+        if entry.holders.is_empty() {
+            self.remove(at);
         }
     }
 
-    /// Sets the entry of a line; removes an entry without holders.
-    #[inline]
-    pub fn set(&mut self, line: LineNr, entry: DirectoryEntry) {
-        let is_held = entry.holders != 0;
-        match self {
-            Self::Small { table, pus, caches } if is_held => {
-                table.insert(line, packed(entry, *pus, *caches));
-            }
-            Self::Small { table, .. } => drop(table.remove(&line)),
-            Self::Large(table) if is_held => drop(table.insert(line, entry)),
-            Self::Large(table) => drop(table.remove(&line)),
+    fn remove(&mut self, at: Slot) {
+        let line = std::mem::replace(&mut self.buckets[at.bucket].lines[at.way], FREE);
+        self.len -= 1;
+        let mut bucket = self.home(line);
+        while bucket != at.bucket {
+            self.buckets[bucket].passed -= 1;
+            bucket = self.next(bucket);
         }
     }
 
     /// All entries, in any order.
-    pub fn all(&self) -> Vec<(LineNr, DirectoryEntry)> {
-        match self {
-            Self::Small { table, pus, caches } => {
-                let words = table.iter();
-                words.map(|(line, word)| (*line, unpacked(*word, *pus, *caches))).collect()
-            }
-            Self::Large(table) => table.iter().map(|(line, entry)| (*line, *entry)).collect(),
-        }
+    pub fn all(&self) -> impl Iterator<Item = (LineNr, DirectoryEntry<S>)> {
+        let places = self.buckets.iter().flat_map(|it| it.lines.into_iter().zip(it.entries));
+        places.filter(|(line, _)| *line != FREE)
     }
-}
-
-#[allow(clippy::cast_possible_truncation)] // sets have no more bits than `pus` and `caches`
-fn packed(entry: DirectoryEntry, pus: u32, caches: u32) -> u64 {
-    let numbers = packed_number(entry.owner) << NUMBER | packed_number(entry.unique);
-    (numbers << pus | entry.used_by as u64) << caches | entry.holders as u64
-}
-
-fn packed_number(cache: Option<u8>) -> u64 {
-    cache.map_or(0, |cache| u64::from(cache) + 1)
-}
-
-fn unpacked(word: u64, pus: u32, caches: u32) -> DirectoryEntry {
-    let used_by = word >> caches;
-    let numbers = used_by >> pus;
-    DirectoryEntry {
-        holders: low(word, caches).into(),
-        used_by: low(used_by, pus).into(),
-        owner: unpacked_number(numbers >> NUMBER),
-        unique: unpacked_number(numbers),
-    }
-}
-
-#[allow(clippy::cast_possible_truncation)] // at most 8 bits
-fn unpacked_number(numbers: u64) -> Option<u8> {
-    (low(numbers, NUMBER) as u8).checked_sub(1)
-}
-
-/// The lowest bits of a word.
-fn low(word: u64, bits: u32) -> u64 {
-    word & ((1 << bits) - 1)
 }
 
 #[cfg(test)]
@@ -122,32 +191,31 @@ mod tests {
 
     proptest! {
         /// Beside a map of the standard library; lines are few, so that they meet, or follow each
-        /// other.
+        /// other, or belong to the same bucket.
         #[test]
         fn as_a_map(
-            steps in prop::collection::vec((0..40_u64, 1..8_u64, any::<u8>(), any::<bool>()), 0..4_000),
-            is_small in any::<bool>(),
+            steps in prop::collection::vec((0..40_u64, 0..8_u32, any::<u8>(), any::<bool>()), 0..4_000),
         ) {
-            let mut directory = Directory::new(if is_small { 12 } else { 100 }, 8);
+            let mut directory = Directory::<u32>::new();
             let mut map = BTreeMap::new();
             for (base, stride, value, removes) in steps {
                 for step in 0..8 {
-                    let line = base * 1_000 + step * stride;
+                    let line = base * 1_000 + (step << stride);
                     let number = |value: u8| (value & 3 > 0).then_some(value % 12);
                     let entry = DirectoryEntry {
                         holders: if removes { 0 } else { 1 << (value % 12) },
-                        used_by: u128::from(value),
+                        used_by: value.into(),
                         owner: number(value),
                         unique: number(value / 2),
                     };
-                    directory.set(line, entry);
+                    let at = directory.find_or_insert(line);
+                    prop_assert_eq!(directory.get(at), map.get(&line).copied().unwrap_or_default());
+                    directory.set(at, entry);
                     if removes { map.remove(&line) } else { map.insert(line, entry) };
-                    prop_assert_eq!(directory.get(line), map.get(&line).copied().unwrap_or_default());
                 }
             }
-            let mut all = directory.all();
-            all.sort_unstable_by_key(|(line, _)| *line);
-            prop_assert_eq!(all, map.into_iter().collect::<Vec<_>>());
+            let all: BTreeMap<LineNr, DirectoryEntry<u32>> = directory.all().collect();
+            prop_assert_eq!(all, map);
         }
     }
 }

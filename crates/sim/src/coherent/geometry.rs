@@ -4,12 +4,7 @@ use super::GeometryError;
 use colocate_machine::performance::{Inclusion, Performance, Replacement};
 use colocate_machine::{Cache, CacheKind, Hertz, Machine, PuIdx};
 
-/// Set of caches: bit `i` is cache `i` of [`Geometry::caches`].
-pub(super) type CacheSet = u128;
-/// Set of PUs: bit `i` is PU `i` of the machine.
-pub(super) type PuSet = u128;
-
-/// Most caches, and most PUs, of a machine: the width of the sets of both.
+/// Most caches, and most PUs, of a machine: the width of the widest sets of both.
 pub const MOST: usize = 128;
 /// Most lines of all caches of a machine: each takes 8 bytes of the simulation. Chosen: enough for
 /// all caches of the largest machines in 2026, with 2.3 GiB.

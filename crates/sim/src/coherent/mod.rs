@@ -49,13 +49,16 @@ mod geometry;
 pub mod patterns;
 mod protocol;
 pub mod replay;
+mod sets;
 #[cfg(test)]
 mod tests;
 pub mod traced;
+mod widths;
 
 pub use detector::DetectAt;
 pub use geometry::{CacheShape, Geometry, MOST, MOST_LINES, Transfers};
-pub use protocol::{CoherenceCounts, Coherent, Protocol, Served};
+pub use protocol::{CoherenceCounts, Protocol, Served};
+pub use widths::Coherent;
 
 use thiserror::Error;
 

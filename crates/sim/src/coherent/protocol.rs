@@ -3,8 +3,9 @@
 use super::GeometryError;
 use super::cache::{DIRTY, LineNr, SIBLINGS, SetAssociativeCache, UNIQUE, USED};
 use super::detector::{DetectAt, Detector};
-use super::directory::{Directory, DirectoryEntry};
-use super::geometry::{CacheSet, Geometry, PuSet};
+use super::directory::{Directory, DirectoryEntry, Slot};
+use super::geometry::Geometry;
+use super::sets::IndexSet;
 use colocate_machine::PuIdx;
 use colocate_machine::performance::Inclusion;
 
@@ -38,8 +39,6 @@ pub enum Served {
 pub struct CoherenceCounts {
     /// Accesses of all PUs.
     pub accesses: u64,
-    /// Lookups, by place in the path.
-    pub lookups: Vec<u64>,
     /// Lookups without a hit, by place in the path.
     pub misses: Vec<u64>,
     /// Copies lost to writes by other PUs, by place in the losing PUs' path.
@@ -53,60 +52,71 @@ pub struct CoherenceCounts {
     pub to_memory: u64,
 }
 
-/// Coherent caches of a machine, with the detector of communication.
+/// Coherent caches of a machine with at most [`IndexSet::MOST`] caches and PUs.
 #[derive(Clone, Debug)]
-pub struct Coherent {
+pub(super) struct CoherentCaches<S> {
     geometry: Geometry,
     protocol: Protocol,
     /// log2 of a line's bytes.
     shift: u32,
-    caches: Vec<SetAssociativeCache>,
+    caches: Vec<CoherentCache<S>>,
     /// By PU.
-    paths: Vec<CachePath>,
-    /// By cache: the caches of its PUs' paths, nearer or farther, with itself.
-    lineage: Vec<CacheSet>,
-    /// By cache: the next cache beyond; `None` for the outermost.
-    beyond: Vec<Option<u8>>,
-    /// By cache: its PUs.
-    pus: Vec<PuSet>,
-    /// By cache: its place in the paths of its PUs.
-    depth: Vec<u8>,
-    /// By PU: the caches of its path up to the detecting cache.
-    inside: Vec<CacheSet>,
-    directory: Directory,
+    paths: Vec<CachePath<S>>,
+    directory: Directory<S>,
     detector: Detector,
     counts: CoherenceCounts,
 }
 
+/// A cache and its place among the others.
+#[derive(Clone, Debug)]
+struct CoherentCache<S> {
+    content: SetAssociativeCache,
+    /// The set of only this cache.
+    bit: S,
+    inclusion: Inclusion,
+    /// Its PUs.
+    pus: S,
+    /// The caches of its PUs' paths, nearer or farther, with itself.
+    lineage: S,
+    /// The next cache beyond; `None` for the outermost.
+    beyond: Option<u8>,
+    /// Its place in the paths of its PUs.
+    depth: u8,
+}
+
 /// The caches that a PU's accesses pass.
 #[derive(Clone, Debug)]
-struct CachePath {
+struct CachePath<S> {
     /// Nearest cache.
     first: u8,
     /// All caches, nearest first.
     caches: Vec<u8>,
-    set: CacheSet,
+    /// The set of only this PU.
+    pu: S,
+    set: S,
+    /// The caches up to the detecting cache.
+    inside: S,
     /// The PU's bit among the flags of a line in the nearest cache.
     used: u64,
     /// Time until data arrives from each cache, in picoseconds.
     latencies: Vec<u64>,
 }
 
-const fn bit(cache: u8) -> CacheSet {
-    1 << cache
+fn set_of<S: IndexSet>(numbers: impl IntoIterator<Item = u8>) -> S {
+    numbers.into_iter().fold(S::default(), |set, number| set | S::only(number))
 }
 
-/// Members of a set, lowest first.
-fn members(mut set: CacheSet) -> impl Iterator<Item = u8> {
-    std::iter::from_fn(move || {
-        let first = u8::try_from(set.trailing_zeros()).ok().filter(|_| set != 0)?;
-        set &= set - 1;
-        Some(first)
-    })
+#[allow(clippy::cast_possible_truncation)] // at most MOST
+fn set_of_pus<S: IndexSet>(pus: &[PuIdx]) -> S {
+    set_of(pus.iter().map(|pu| pu.0 as u8))
 }
 
 #[allow(clippy::cast_possible_truncation)] // at most MOST caches
-fn path_of(geometry: &Geometry, pu: PuIdx) -> Result<CachePath, GeometryError> {
+fn path_of<S: IndexSet>(
+    geometry: &Geometry,
+    pu: PuIdx,
+    domain: usize,
+) -> Result<CachePath<S>, GeometryError> {
     let caches: Vec<u8> = geometry.path(pu).into_iter().map(|cache| cache as u8).collect();
     let siblings = &geometry.caches[usize::from(caches[0])].pus;
     if siblings.len() > SIBLINGS as usize {
@@ -116,63 +126,54 @@ fn path_of(geometry: &Geometry, pu: PuIdx) -> Result<CachePath, GeometryError> {
         )));
     }
     let at = siblings.iter().position(|other| *other == pu).unwrap_or(0);
-    let set = caches.iter().fold(0, |set, cache| set | bit(*cache));
+    let set = set_of(caches.iter().copied());
+    let inner = caches.iter().position(|cache| usize::from(*cache) == domain).unwrap_or(0);
+    let inside = set_of(caches[..=inner].iter().copied());
     let latencies = caches.iter().map(|cache| geometry.caches[usize::from(*cache)].latency_ps);
     let latencies = latencies.collect();
-    Ok(CachePath { first: caches[0], set, used: 1 << (USED as usize + at), latencies, caches })
+    let used = 1 << (USED as usize + at);
+    Ok(CachePath { first: caches[0], pu: set_of_pus(&[pu]), set, inside, used, latencies, caches })
 }
 
-impl Coherent {
-    /// Empty caches of a machine.
-    ///
-    /// # Errors
-    /// [`GeometryError`] of [`Geometry::check`], or if more than eight PUs share a nearest cache.
+impl<S: IndexSet> CoherentCaches<S> {
+    /// Empty caches of a checked geometry. Refuses more than eight PUs that share a nearest cache.
     pub fn new(
         geometry: Geometry,
         protocol: Protocol,
         at: DetectAt,
     ) -> Result<Self, GeometryError> {
-        geometry.check()?;
-        let pus = (0..).map(PuIdx).take(geometry.packages.len());
-        let paths = pus.map(|pu| path_of(&geometry, pu)).collect::<Result<Vec<CachePath>, _>>()?;
-        let mut pus_of = Vec::new();
-        let mut lineage = Vec::new();
-        let mut beyond = Vec::new();
-        let mut depth = Vec::new();
-        for (index, cache) in geometry.caches.iter().enumerate() {
-            pus_of.push(cache.pus.iter().fold(0, |set: PuSet, pu| set | 1 << pu.0));
-            lineage.push(cache.pus.iter().fold(0, |set, pu| set | paths[pu.idx()].set));
-            let path = cache.pus.first().map_or(&[][..], |pu| &paths[pu.idx()].caches);
-            let at = path.iter().position(|other| usize::from(*other) == index).unwrap_or(0);
-            beyond.push(path.get(at + 1).copied());
-            depth.push(u8::try_from(at).unwrap_or(u8::MAX));
-        }
         let domains = match at {
             DetectAt::PrivateCache => geometry.private_caches(),
             DetectAt::LastCache => geometry.last_caches(),
         };
-        let inside = paths.iter().zip(&domains).map(|(path, domain)| {
-            let inner = path.caches.iter().filter(|it| depth[usize::from(**it)] <= depth[*domain]);
-            inner.fold(0, |set, inner| set | bit(*inner))
+        let paths = (0..).map(PuIdx).zip(&domains);
+        let paths = paths.map(|(pu, domain)| path_of(&geometry, pu, *domain));
+        let paths = paths.collect::<Result<Vec<CachePath<S>>, _>>()?;
+        let caches = geometry.caches.iter().enumerate().map(|(index, shape)| {
+            let path = shape.pus.first().map_or(&[][..], |pu| &paths[pu.idx()].caches);
+            let at = path.iter().position(|other| usize::from(*other) == index).unwrap_or(0);
+            CoherentCache {
+                content: SetAssociativeCache::new(shape),
+                inclusion: shape.inclusion,
+                bit: set_of(u8::try_from(index)),
+                pus: set_of_pus(&shape.pus),
+                lineage: shape.pus.iter().fold(S::default(), |set, pu| set | paths[pu.idx()].set),
+                beyond: path.get(at + 1).copied(),
+                depth: u8::try_from(at).unwrap_or(u8::MAX),
+            }
         });
-        let inside = inside.collect();
+        let caches = caches.collect();
         let zeros = vec![0; paths.iter().map(|path| path.caches.len()).max().unwrap_or(0)];
         let counts = CoherenceCounts {
-            lookups: zeros.clone(),
             misses: zeros.clone(),
             invalidations: zeros,
             ..CoherenceCounts::default()
         };
         Ok(Self {
             shift: geometry.line.trailing_zeros(),
-            caches: geometry.caches.iter().map(SetAssociativeCache::new).collect(),
-            pus: pus_of,
+            caches,
             paths,
-            lineage,
-            beyond,
-            depth,
-            inside,
-            directory: Directory::new(geometry.caches.len(), geometry.packages.len()),
+            directory: Directory::new(),
             detector: Detector::new(at, domains),
             counts,
             protocol,
@@ -181,13 +182,11 @@ impl Coherent {
     }
 
     /// Number of PUs of the machine.
-    #[must_use]
     pub fn pus(&self) -> usize {
         self.paths.len()
     }
 
     /// Counts of all accesses so far.
-    #[must_use]
     pub fn counts(&self) -> &CoherenceCounts {
         &self.counts
     }
@@ -205,7 +204,6 @@ impl Coherent {
     }
 
     /// Latency of data from a source, in picoseconds.
-    #[must_use]
     #[inline]
     pub fn time(&self, pu: PuIdx, served: Served) -> u64 {
         let latencies = &self.paths[pu.idx()].latencies;
@@ -229,113 +227,125 @@ impl Coherent {
         let line = (address >> self.shift) & ((1 << 53) - 1);
         let CachePath { first, used, .. } = self.paths[pu.idx()];
         self.counts.accesses += 1;
-        self.counts.lookups[0] += 1;
-        // Most accesses end in this branch, without a lookup in the directory.
-        if let Some(flags) = self.caches[usize::from(first)].touch(line) {
-            let may = !writes || *flags & UNIQUE != 0;
-            if may && *flags & used != 0 {
-                *flags |= if writes { DIRTY } else { 0 };
-                return Served::Path(0);
-            }
-            *flags |= used;
-            if may {
-                *flags |= if writes { DIRTY } else { 0 };
-                self.note_use(pu, line);
-                return Served::Path(0);
-            }
+        // Most accesses end in this branch: they change nothing.
+        let flags = if writes { used | UNIQUE | DIRTY } else { used };
+        if self.caches[usize::from(first)].content.is_latest(line, flags) {
+            return Served::Path(0);
+        }
+        self.look_up(pu, line, writes)
+    }
+
+    /// Continues [`Self::serve`] for a line that is not the last used of its set, or without some
+    /// flag.
+    fn look_up(&mut self, pu: PuIdx, line: LineNr, writes: bool) -> Served {
+        let CachePath { first, used, .. } = self.paths[pu.idx()];
+        let Some(flags) = self.caches[usize::from(first)].content.touch(line) else {
+            self.counts.misses[0] += 1;
+            return self.fetch(pu, line, writes);
+        };
+        let has_used = *flags & used != 0;
+        *flags |= used;
+        if writes && *flags & UNIQUE == 0 {
+            *flags |= UNIQUE | DIRTY;
             return self.upgrade(pu, line);
         }
-        self.counts.misses[0] += 1;
-        self.fetch(pu, line, writes)
+        *flags |= if writes { DIRTY } else { 0 };
+        if !has_used {
+            self.note_use(pu, line);
+        }
+        Served::Path(0)
     }
 
     /// Marks a cached line as used by another PU of the core.
     fn note_use(&mut self, pu: PuIdx, line: LineNr) {
-        let mut entry = self.directory.get(line);
-        entry.used_by |= 1 << pu.0;
-        self.directory.set(line, entry);
+        let at = self.directory.find(line);
+        let mut entry = self.directory.get(at);
+        entry.used_by = entry.used_by | self.paths[pu.idx()].pu;
+        self.directory.set(at, entry);
     }
 
-    /// Writes to a line of the nearest cache without [`UNIQUE`].
+    /// Ends the right of all other caches to a line of the nearest cache that is written.
     fn upgrade(&mut self, pu: PuIdx, line: LineNr) -> Served {
-        let mut entry = self.directory.get(line);
-        entry.used_by |= 1 << pu.0;
+        let at = self.directory.find(line);
+        let mut entry = self.directory.get(at);
+        entry.used_by = entry.used_by | self.paths[pu.idx()].pu;
         let others = entry.holders & !self.paths[pu.idx()].set;
         let served = self.farthest(pu, others).unwrap_or(Served::Path(0));
         self.invalidate_others(pu, line, &mut entry);
-        self.directory.set(line, entry);
-        let first = usize::from(self.paths[pu.idx()].first);
-        if let Some(flags) = self.caches[first].peek(line) {
-            *flags |= UNIQUE | DIRTY;
-        }
+        self.directory.set(at, entry);
         served
     }
 
     /// Slowest source among some caches; `None` for an empty set.
-    fn farthest(&self, pu: PuIdx, caches: CacheSet) -> Option<Served> {
-        members(caches)
+    fn farthest(&self, pu: PuIdx, caches: S) -> Option<Served> {
+        caches
+            .members()
             .map(|cache| self.distance(pu, cache))
             .max_by_key(|served| self.time(pu, *served))
     }
 
     /// Distance of a cache beside a PU's path.
     fn distance(&self, pu: PuIdx, cache: u8) -> Served {
-        let pus = self.pus[usize::from(cache)];
+        let pus = self.caches[usize::from(cache)].pus;
         let path = &self.paths[pu.idx()].caches;
-        let shared = path.iter().position(|outer| self.pus[usize::from(*outer)] & pus != 0);
+        let shared =
+            path.iter().position(|outer| !(self.caches[usize::from(*outer)].pus & pus).is_empty());
         if let Some(place) = shared {
             return Served::Shared(u8::try_from(place).unwrap_or(u8::MAX));
         }
         let packages = &self.geometry.packages;
-        let there = packages[pus.trailing_zeros() as usize];
+        let there = packages[usize::from(pus.lowest().unwrap_or(0))];
         if there == packages[pu.idx()] { Served::Package } else { Served::Machine }
     }
 
+    /// Whether a cache is a member of a set.
+    fn is_in(&self, cache: u8, set: S) -> bool {
+        !(set & self.caches[usize::from(cache)].bit).is_empty()
+    }
+
     fn inclusion(&self, cache: u8) -> Inclusion {
-        self.geometry.caches[usize::from(cache)].inclusion
+        self.caches[usize::from(cache)].inclusion
     }
 
     /// Invalidates all copies beside a PU's path, before a write.
-    fn invalidate_others(&mut self, pu: PuIdx, line: LineNr, entry: &mut DirectoryEntry) {
+    fn invalidate_others(&mut self, pu: PuIdx, line: LineNr, entry: &mut DirectoryEntry<S>) {
         self.detector.writes(pu, entry.used_by);
         let path = self.paths[pu.idx()].set;
-        for other in members(entry.holders & !path) {
-            self.caches[usize::from(other)].remove(line);
-            self.counts.invalidations[usize::from(self.depth[usize::from(other)])] += 1;
+        for other in (entry.holders & !path).members() {
+            let other = &mut self.caches[usize::from(other)];
+            other.content.remove(line);
+            self.counts.invalidations[usize::from(other.depth)] += 1;
         }
         let first = self.paths[pu.idx()].first;
-        entry.holders &= path;
-        entry.used_by &= self.pus[usize::from(first)];
+        entry.holders = entry.holders & path;
+        entry.used_by = entry.used_by & self.caches[usize::from(first)].pus;
         entry.unique = Some(first);
         entry.owner = None;
     }
 
     /// Fetches a line after a miss in the nearest cache. Returns as [`Self::serve`].
     fn fetch(&mut self, pu: PuIdx, line: LineNr, writes: bool) -> Served {
-        let mut entry = self.directory.get(line);
+        let at = self.directory.find_or_insert(line);
+        let mut entry = self.directory.get(at);
         self.downgrade(line, &mut entry);
         let path_set = self.paths[pu.idx()].set;
         let depth = self.paths[pu.idx()].caches.len();
         // Caches beyond the first one with the line are not looked up.
         let found = (1..depth).find(|place| {
-            self.counts.lookups[*place] += 1;
             let cache = self.paths[pu.idx()].caches[*place];
-            let is_there = entry.holders & bit(cache) != 0;
+            let is_there = self.is_in(cache, entry.holders);
             self.counts.misses[*place] += u64::from(!is_there);
             is_there
         });
-        // An owner on the path is no transfer: the path serves its line.
-        let owner = entry.owner.filter(|owner| path_set & bit(*owner) == 0);
         let others = entry.holders & !path_set;
+        // An owner on the path is no transfer: the path serves its line.
+        let owner = entry.owner.filter(|owner| self.is_in(*owner, others));
         let served = match (owner, found) {
             (Some(owner), _) => self.distance(pu, owner),
             #[allow(clippy::cast_possible_truncation)] // few levels
             (None, Some(place)) => Served::Path(place as u8),
-            (None, None) => members(others)
-                .map(|other| self.distance(pu, other))
-                .filter(|served| matches!(served, Served::Shared(_)))
-                .min_by_key(|served| self.time(pu, *served))
-                .unwrap_or(Served::Memory),
+            (None, None) if others.is_empty() => Served::Memory,
+            (None, None) => self.nearest_shared(pu, others),
         };
         match served {
             Served::Path(_) => {}
@@ -355,18 +365,28 @@ impl Coherent {
         } else if let (Some(owner), Protocol::Mesi) = (owner, self.protocol) {
             self.write_back(pu, owner, &mut entry, reach);
         }
-        self.fill(pu, line, writes, entry, reach);
+        self.fill(pu, line, writes, at, entry, reach);
         match farthest {
             Some(farthest) if self.time(pu, farthest) > self.time(pu, served) => farthest,
             _ => served,
         }
     }
 
+    /// The nearest of some caches that share a cache with the path; memory if none does.
+    fn nearest_shared(&self, pu: PuIdx, caches: S) -> Served {
+        caches
+            .members()
+            .map(|cache| self.distance(pu, cache))
+            .filter(|served| matches!(served, Served::Shared(_)))
+            .min_by_key(|served| self.time(pu, *served))
+            .unwrap_or(Served::Memory)
+    }
+
     /// Ends the right of a cache to write a line silently. A cache with a written line becomes the
     /// owner.
-    fn downgrade(&mut self, line: LineNr, entry: &mut DirectoryEntry) {
+    fn downgrade(&mut self, line: LineNr, entry: &mut DirectoryEntry<S>) {
         let Some(unique) = entry.unique.take() else { return };
-        let Some(flags) = self.caches[usize::from(unique)].peek(line) else { return };
+        let Some(flags) = self.caches[usize::from(unique)].content.peek(line) else { return };
         if *flags & DIRTY != 0 {
             entry.owner = Some(unique);
         }
@@ -375,10 +395,10 @@ impl Coherent {
 
     /// The owner writes a line back: to the nearest cache that it shares with the reader, which
     /// becomes the owner, else to memory.
-    fn write_back(&mut self, pu: PuIdx, owner: u8, entry: &mut DirectoryEntry, reach: usize) {
+    fn write_back(&mut self, pu: PuIdx, owner: u8, entry: &mut DirectoryEntry<S>, reach: usize) {
         let shared = self.paths[pu.idx()].caches.get(reach).copied();
         let keeps = shared.filter(|shared| {
-            self.lineage[usize::from(*shared)] & bit(owner) != 0
+            self.is_in(owner, self.caches[usize::from(*shared)].lineage)
                 && self.inclusion(*shared) != Inclusion::Exclusive
         });
         entry.owner = keeps;
@@ -391,100 +411,102 @@ impl Coherent {
         pu: PuIdx,
         line: LineNr,
         writes: bool,
-        mut entry: DirectoryEntry,
+        at: Slot,
+        mut entry: DirectoryEntry<S>,
         reach: usize,
     ) {
-        let path_set = self.paths[pu.idx()].set;
-        for place in (1..self.paths[pu.idx()].caches.len()).rev() {
-            let cache = self.paths[pu.idx()].caches[place];
-            let is_there = entry.holders & bit(cache) != 0;
-            if self.inclusion(cache) == Inclusion::Exclusive {
-                if is_there {
-                    self.caches[usize::from(cache)].remove(line);
-                    entry.holders &= !bit(cache);
-                    // The line moves to the nearest cache, and its ownership with it.
-                    entry.owner = entry.owner.map(|owner| {
-                        if owner == cache { self.paths[pu.idx()].first } else { owner }
-                    });
+        let path = &self.paths[pu.idx()];
+        let first = path.first;
+        let before = entry.holders;
+        // An eviction can change this entry, too, so it is complete before all of them.
+        for (place, index) in path.caches.iter().enumerate() {
+            let cache = &self.caches[usize::from(*index)];
+            if cache.inclusion == Inclusion::Exclusive && place > 0 {
+                entry.holders = entry.holders & !cache.bit;
+                // The line moves to the nearest cache, and its ownership with it.
+                if entry.owner == Some(*index) {
+                    entry.owner = Some(first);
                 }
-            } else if is_there {
-                self.caches[usize::from(cache)].touch(line);
             } else if place <= reach {
-                entry.holders |= bit(cache);
-                // An eviction can change this entry, too: it is written before, and read after.
-                self.directory.set(line, entry);
-                let out = self.caches[usize::from(cache)].insert(line, 0);
-                self.evict(cache, out);
-                entry = self.directory.get(line);
+                entry.holders = entry.holders | cache.bit;
             }
         }
-        let first = self.paths[pu.idx()].first;
-        entry.holders |= bit(first);
-        entry.used_by |= 1 << pu.0;
-        let is_unique = entry.holders & !path_set == 0;
+        entry.used_by = entry.used_by | path.pu;
+        let is_unique = (entry.holders & !path.set).is_empty();
         entry.unique = is_unique.then_some(first);
-        let mut flags = self.paths[pu.idx()].used;
+        let mut flags = path.used;
         flags |= if is_unique { UNIQUE } else { 0 };
         flags |= if writes { DIRTY } else { 0 };
-        self.directory.set(line, entry);
-        let out = self.caches[usize::from(first)].insert(line, flags);
+        self.directory.set(at, entry);
+        for place in (1..self.paths[pu.idx()].caches.len()).rev() {
+            let index = self.paths[pu.idx()].caches[place];
+            let is_there = self.is_in(index, before);
+            let cache = &mut self.caches[usize::from(index)];
+            if cache.inclusion == Inclusion::Exclusive {
+                if is_there {
+                    cache.content.remove(line);
+                }
+            } else if is_there {
+                cache.content.touch(line);
+            } else if place <= reach {
+                let out = cache.content.insert(line, 0);
+                self.evict(index, out);
+            }
+        }
+        let out = self.caches[usize::from(first)].content.insert(line, flags);
         self.evict(first, out);
     }
 
     /// Handles an evicted line: writes the data to the next cache of the path or to memory.
     fn evict(&mut self, cache: u8, out: Option<(LineNr, u64)>) {
         let Some((line, flags)) = out else { return };
-        let mut entry = self.directory.get(line);
-        let index = usize::from(cache);
+        let at = self.directory.find(line);
+        let mut entry = self.directory.get(at);
+        let CoherentCache { bit, inclusion, lineage, beyond, depth, pus, .. } =
+            self.caches[usize::from(cache)];
         let mut is_dirty = entry.owner == Some(cache) || flags & DIRTY != 0;
-        entry.holders &= !bit(cache);
+        entry.holders = entry.holders & !bit;
         if entry.unique == Some(cache) {
             entry.unique = None;
         }
         // Nearer caches must not have lines that an inclusive cache has lost.
-        if self.inclusion(cache) == Inclusion::Inclusive {
-            for inner in members(entry.holders & self.lineage[index]) {
-                if self.depth[usize::from(inner)] < self.depth[index] {
-                    let flags = self.caches[usize::from(inner)].remove(line).unwrap_or(0);
+        if inclusion == Inclusion::Inclusive {
+            for inner in (entry.holders & lineage).members() {
+                let nearer = &mut self.caches[usize::from(inner)];
+                if nearer.depth < depth {
+                    let flags = nearer.content.remove(line).unwrap_or(0);
                     is_dirty |= flags & DIRTY != 0 || entry.owner == Some(inner);
-                    entry.holders &= !bit(inner);
+                    entry.holders = entry.holders & !nearer.bit;
                     entry.unique = entry.unique.filter(|unique| *unique != inner);
                 }
             }
         }
-        self.clear_access_bits(cache, &mut entry);
-        let next = self.beyond[index]
-            .filter(|next| is_dirty || self.inclusion(*next) == Inclusion::Exclusive);
-        match next {
-            Some(next) => {
-                entry.owner = if is_dirty { Some(next) } else { entry.owner };
-                let is_there = entry.holders & bit(next) != 0;
-                entry.holders |= bit(next);
-                self.directory.set(line, entry);
-                if !is_there {
-                    let out = self.caches[usize::from(next)].insert(line, 0);
-                    self.evict(next, out);
-                }
+        self.clear_access_bits(pus, &mut entry);
+        let next = beyond.filter(|next| is_dirty || self.inclusion(*next) == Inclusion::Exclusive);
+        let Some(next) = next else {
+            if is_dirty {
+                entry.owner = None;
+                self.counts.to_memory += 1;
             }
-            None => {
-                if is_dirty {
-                    entry.owner = None;
-                    self.counts.to_memory += 1;
-                }
-                self.directory.set(line, entry);
-            }
+            self.directory.set(at, entry);
+            return;
+        };
+        entry.owner = if is_dirty { Some(next) } else { entry.owner };
+        let is_there = self.is_in(next, entry.holders);
+        entry.holders = entry.holders | self.caches[usize::from(next)].bit;
+        self.directory.set(at, entry);
+        if !is_there {
+            let out = self.caches[usize::from(next)].content.insert(line, 0);
+            self.evict(next, out);
         }
     }
 
     /// Clears the access bits lost with an evicted line.
-    fn clear_access_bits(&self, cache: u8, entry: &mut DirectoryEntry) {
-        let pus = self.pus[usize::from(cache)];
-        let mut left = entry.used_by & pus;
-        while left != 0 {
-            let pu = left.trailing_zeros();
-            left &= left - 1;
-            if self.inside[pu as usize] & entry.holders == 0 {
-                entry.used_by &= !(1 << pu);
+    fn clear_access_bits(&self, pus: S, entry: &mut DirectoryEntry<S>) {
+        for pu in (entry.used_by & pus).members() {
+            let path = &self.paths[usize::from(pu)];
+            if (path.inside & entry.holders).is_empty() {
+                entry.used_by = entry.used_by & !path.pu;
             }
         }
     }
@@ -493,17 +515,17 @@ impl Coherent {
     ///
     /// # Errors
     /// A line about the first contradiction.
-    #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
-        let mut holders = std::collections::HashMap::<LineNr, CacheSet>::new();
+        let mut holders = std::collections::HashMap::<LineNr, S>::new();
         for (index, cache) in self.caches.iter().enumerate() {
-            for (line, flags) in cache.lines() {
-                *holders.entry(line).or_default() |= 1 << index;
-                let entry = self.directory.get(line);
+            for (line, flags) in cache.content.lines() {
+                let found = holders.entry(line).or_default();
+                *found = *found | cache.bit;
+                let entry = self.directory.get(self.directory.find(line));
                 let is_unique = flags & UNIQUE != 0;
                 if is_unique
                     && (usize::from(entry.unique.unwrap_or(u8::MAX)) != index
-                        || entry.holders & !self.lineage[index] != 0)
+                        || !(entry.holders & !cache.lineage).is_empty())
                 {
                     return Err(format!("cache {index}, line {line:#x}: unique, and {entry:?}"));
                 }
@@ -516,7 +538,7 @@ impl Coherent {
             if holders.remove(&line) != Some(entry.holders) {
                 return Err(format!("line {line:#x}: {entry:?} is not what the caches have"));
             }
-            if entry.owner.is_some_and(|owner| entry.holders & bit(owner) == 0) {
+            if entry.owner.is_some_and(|owner| !self.is_in(owner, entry.holders)) {
                 return Err(format!("line {line:#x}: its owner does not have it: {entry:?}"));
             }
         }

@@ -15,7 +15,7 @@
 //! - **One at a time**: threads on one PU take as long as one after the other. -> test
 //!   `traced::tests::threads_share_a_pu`
 
-use super::protocol::Coherent;
+use super::Coherent;
 use colocate_evidence::{JobIdx, TaskId};
 use colocate_machine::PuIdx;
 use colocate_policy::communication::matrix::Matrix;
@@ -197,9 +197,9 @@ enum ThreadState {
 }
 
 /// State of a replay.
-struct Replay<'a> {
+struct Replay<'a, P: ?Sized> {
     caches: &'a mut Coherent,
-    program: &'a mut dyn ReplayedProgram,
+    program: &'a mut P,
     mapping: &'a mut dyn ThreadMapping,
     timing: Timing,
     threads: Vec<ReplayedThread>,
@@ -216,9 +216,9 @@ struct Replay<'a> {
 }
 
 /// Runs a program to its end, on caches in any state.
-pub fn replay(
+pub fn replay<P: ReplayedProgram + ?Sized>(
     caches: &mut Coherent,
-    program: &mut dyn ReplayedProgram,
+    program: &mut P,
     mapping: &mut dyn ThreadMapping,
     timing: Timing,
 ) -> Replayed {
@@ -240,7 +240,7 @@ pub fn replay(
     replay.end()
 }
 
-impl Replay<'_> {
+impl<P: ReplayedProgram + ?Sized> Replay<'_, P> {
     /// Lets a thread run, or all threads at a barrier. False if no thread can.
     fn go(&mut self) -> bool {
         let mut first = (u64::MAX, 0);

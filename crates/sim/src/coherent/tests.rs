@@ -168,7 +168,7 @@ fn siblings_have_vectors_of_their_own() {
 fn counters_saturate() {
     let mut detector = detector::Detector::new(DetectAt::PrivateCache, vec![0, 1]);
     detector.vectors_mut()[1] = u32::MAX - 1;
-    (0..3).for_each(|_| detector.writes(PuIdx(1), 0b01));
+    (0..3).for_each(|_| detector.writes(PuIdx(1), 0b01_u32));
     assert_eq!(detector.take(PuIdx(0)), [0, u32::MAX]);
 }
 

@@ -54,6 +54,11 @@ impl EbpfWakeUps {
         self.windows.ends()
     }
 
+    /// Takes in how often the watched threads have switched so far.
+    pub fn note_switches(&mut self, at: Nanos, sum: u64) {
+        self.windows.note_switches(at, sum);
+    }
+
     /// Wake-ups since the last call, extrapolated from the counted part of the time.
     pub fn take(&mut self) -> Result<Vec<WakeUpPair>, EbpfError> {
         privilege::watching(|| self.take_now())

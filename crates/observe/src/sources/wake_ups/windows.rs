@@ -18,11 +18,44 @@ const MOST: f64 = 0.005;
 /// of its own wakes each other some hundred times in a window.
 const LENGTH: Nanos = Nanos::from_millis(5);
 
+/// Factor by which a rate is another one. Chosen: a bare pair of threads does some twenty times as much on one
+/// PU as on two (virtual machine with 2 PUs).
+const FACTOR: f64 = 4.0;
+/// Time between two windows that do not wait for the end of a rest. Chosen: they take a third of [`MOST`].
+const HASTENS: Nanos = Nanos::from_secs(1);
+
 /// Schedule of the counting.
 #[derive(Debug)]
 pub(super) struct Windows {
     pus: f64,
     now: Phase,
+    /// The last rest that was ended early.
+    hastened: Option<Nanos>,
+    switches: Switches,
+}
+
+/// How often the watched threads switch.
+#[derive(Debug, Default)]
+struct Switches {
+    at: Nanos,
+    sum: u64,
+    /// Per nanosecond, in the time before `at`; `None` if unknown.
+    rate: Option<f64>,
+}
+
+impl Switches {
+    /// Takes in the sum at `at`. Whether the rate is another one than in the time before.
+    fn note(&mut self, at: Nanos, sum: u64) -> bool {
+        let passed = at.saturating_sub(self.at);
+        if passed < LENGTH {
+            return false;
+        }
+        // Threads that have ended are in the sum no more.
+        let rate = sum.checked_sub(self.sum).map(|switches| switches as f64 / passed.0 as f64);
+        let before = std::mem::replace(self, Self { at, sum, rate }).rate;
+        rate.zip(before)
+            .is_some_and(|(rate, before)| rate > FACTOR * before || before > FACTOR * rate)
+    }
 }
 
 /// Mode of the counting; times are on the clock of the kernel's events.
@@ -56,7 +89,23 @@ pub(super) enum Count {
 impl Windows {
     /// Counts all wake-ups from `now` on, on `pus` PUs.
     pub fn new(pus: usize, now: Nanos) -> Self {
-        Self { pus: pus.max(1) as f64, now: Phase::Always { from: now, count: 0 } }
+        Self {
+            pus: pus.max(1) as f64,
+            now: Phase::Always { from: now, count: 0 },
+            hastened: None,
+            switches: Switches::default(),
+        }
+    }
+
+    /// Takes in how often the watched threads have switched until `now`. A rest ends where that says that their wake-ups are
+    /// other ones.
+    pub fn note_switches(&mut self, now: Nanos, sum: u64) {
+        let is_changed = self.switches.note(now, sum);
+        let may_hasten = self.hastened.is_none_or(|last| now >= last + HASTENS);
+        if is_changed && may_hasten && matches!(self.now, Phase::Rest { .. }) {
+            self.hastened = Some(now);
+            self.now = Phase::Rest { until: now };
+        }
     }
 
     /// Whether the counts are due at `now`.
@@ -170,6 +219,30 @@ mod tests {
         assert_eq!(windows.next(0, ms(320)), Some(Count::Between(ms(320), ms(325))));
         assert_eq!(windows.next(120, ms(400)), Some(Count::From(ms(400))), "few again");
         assert_eq!(windows.next(24, ms(401)), None);
+    }
+
+    /// Threads that switch 100,000 times a second begin to do so 10,000 times: the window that follows is not waited for, once a
+    /// second.
+    #[test]
+    fn other_rates_end_a_rest() {
+        let mut windows = Windows::new(2, ms(0));
+        let rests = |windows: &mut Windows, from, until| {
+            windows.now = Phase::Rest { until: ms(until) };
+            windows.next(0, ms(from)).is_none()
+        };
+        windows.note_switches(ms(0), 0);
+        windows.note_switches(ms(50), 5_000);
+        windows.note_switches(ms(100), 10_000);
+        assert!(rests(&mut windows, 100, 300));
+        windows.note_switches(ms(150), 10_500);
+        assert_eq!(windows.next(0, ms(150)), Some(Count::Between(ms(150), ms(155))));
+        windows.note_switches(ms(200), 15_500);
+        assert!(rests(&mut windows, 200, 300));
+        windows.note_switches(ms(1_200), 15_600);
+        assert_eq!(windows.now, Phase::Rest { until: ms(1_200) });
+        windows.note_switches(ms(1_250), 100);
+        windows.note_switches(ms(1_300), 10_000);
+        assert_eq!(windows.hastened, Some(ms(1_200)), "ended threads are no change");
     }
 
     /// After a window that was taken late the next one begins at once.

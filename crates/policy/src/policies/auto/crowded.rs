@@ -76,18 +76,20 @@ impl CrowdedPus {
     }
 }
 
-/// Times of each PU, all readings together.
+/// Times of each PU: the last readings that are long enough together.
 fn by_pu(shared: &[SharedPu]) -> BTreeMap<PuNr, SharedPu> {
-    let mut all: BTreeMap<PuNr, SharedPu> = BTreeMap::new();
-    for times in shared {
-        let add = |sums: &mut SharedPu| {
-            sums.over += times.over;
-            sums.ran += times.ran;
-            sums.waited += times.waited;
+    let mut last: BTreeMap<PuNr, SharedPu> = BTreeMap::new();
+    for times in shared.iter().rev() {
+        let add = |later: &mut SharedPu| {
+            if later.over < LEAST {
+                later.over += times.over;
+                later.ran += times.ran;
+                later.waited += times.waited;
+            }
         };
-        all.entry(times.pu).and_modify(add).or_insert(*times);
+        last.entry(times.pu).and_modify(add).or_insert(*times);
     }
-    all
+    last
 }
 
 #[cfg(test)]
@@ -116,11 +118,12 @@ mod tests {
         assert_eq!(left(200, &[times(1, 50, 60)]), one);
         assert_eq!(left(399, &[]), (false, vec![PuNr(1)]));
         assert_eq!(left(400, &[times(1, 50, 10)]), none);
-        // Of two readings the first was others', and both together were not.
-        let both =
-            [SharedPu { over: Nanos::from_millis(20), ..times(1, 0, 20) }, times(1, 100, 20)];
-        assert_eq!(left(400, &both), none);
-        assert_eq!(left(500, &[times(1, 50, 60)]), one, "until 900");
+        // The last 20 ms count: of two readings one was others', and both together were not.
+        let others = SharedPu { over: Nanos::from_millis(20), ..times(1, 0, 20) };
+        let short = SharedPu { over: Nanos::from_millis(10), ..times(1, 0, 10) };
+        assert_eq!(left(400, &[others, times(1, 100, 20)]), none);
+        assert_eq!(left(400, &[times(1, 100, 20), short]), none);
+        assert_eq!(left(500, &[times(1, 100, 20), others]), one, "until 900");
         assert_eq!(left(900, &[]), none);
         assert_eq!(left(1_700, &[times(1, 50, 60)]), one, "until 1,900");
         assert_eq!(left(1_900, &[]), none);

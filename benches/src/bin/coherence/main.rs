@@ -1,9 +1,10 @@
 //! What a mapping of threads that share data gains, **simulated** on the machine of Cruz et al. (JPDC 2014), and how many accesses
 //! a second the simulator does.
 //!
-//! `cargo run --release -p colocate-benches --bin coherence` prints two tables for docs/results/communication.md: the producer-consumer
+//! `cargo run --release -p colocate-benches --bin coherence` prints three tables: for docs/results/communication.md the producer-consumer
 //! program of the paper's section 2.1 with eight threads and four phases under four mappings, each over the mean of 20 random
-//! ones; and how fast each pattern is simulated, in memory accesses a second on one PU.
+//! ones; how fast each pattern is simulated, in memory accesses a second on one PU; and how fast streams of one thread are, beside
+//! Valgrind's cachegrind if that is installed.
 
 #![allow(clippy::print_stdout)] // a benchmark's result is what it prints
 
@@ -22,12 +23,18 @@ use colocate_sim::coherent::{CoherenceCounts, Coherent, DetectAt, Geometry, Prot
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+mod streams;
+
 const THREADS: usize = 8;
 /// Iterations of a phase. Chosen: the mapping is found within ten.
 const PHASE: u32 = 500;
 const RANDOM: u64 = 20;
 
 fn main() -> anyhow::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().is_some_and(|first| first == streams::ONLY) {
+        return streams::only(arguments);
+    }
     let (_, text) =
         described::MACHINES.iter().find(|(name, _)| *name == "xeon-e5405").context("no E5405")?;
     let exact = described::from_toml(text)?;
@@ -48,7 +55,8 @@ fn main() -> anyhow::Result<()> {
         let rate = counts.accesses as f64 / begun.elapsed().as_secs_f64() / 1e6;
         println!("| {name} | {} | {rate:.1} |", counts.accesses);
     }
-    Ok(())
+    println!();
+    streams::print(&geometry)
 }
 
 fn in_order() -> Vec<PuIdx> {
