@@ -45,15 +45,25 @@ pub struct Doing {
 /// was not its waker's, and on another; last of all those under the waker's last-level cache.
 pub type Shares = [f64; 4];
 
-/// Log of one machine: head, kernel, and the shares by scenario.
+/// Log of one machine: head, kernel, and the shares of each round by scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Logs {
     /// Lines of the head without their `#`.
     pub head: Vec<String>,
     /// The kernel's release.
     pub kernel: String,
-    /// By scenario.
-    pub logs: Vec<(Doing, Shares)>,
+    /// By scenario, a round each.
+    pub logs: Vec<(Doing, Vec<Shares>)>,
+}
+
+impl Logs {
+    /// Adds a round of a scenario.
+    fn add(&mut self, doing: Doing, shares: Shares) {
+        match self.logs.iter_mut().find(|(known, _)| *known == doing) {
+            Some((_, rounds)) => rounds.push(shares),
+            None => self.logs.push((doing, vec![shares])),
+        }
+    }
 }
 
 impl Doing {
@@ -81,7 +91,8 @@ impl Doing {
     }
 }
 
-/// Reads the output of `wakes.c` after a head of lines that begin with `#`.
+/// Reads the output of `wakes.c` after a head of lines that begin with `#`. A scenario that comes
+/// again is another round.
 ///
 /// # Errors
 /// If a line is not of `wakes.c`, or a scenario without wake-ups.
@@ -100,7 +111,7 @@ pub fn parse(text: &str) -> anyhow::Result<Logs> {
                 let [other, near] = [other.parse()?, near.parse()?];
                 let shares = shares(WakeChoices { waker, previous, other, near });
                 let shares = shares.with_context(|| format!("{}: no wake-ups", doing.words))?;
-                logs.logs.push((doing, shares));
+                logs.add(doing, shares);
             }
             _ => bail!("expected a line of wakes.c, found {line:?}"),
         }
@@ -206,5 +217,33 @@ fn job(name: &str, threads: usize, instructions: u64, barrier: Option<Barrier>) 
         arrives: Nanos::ZERO,
         threads: vec![thread; threads],
         barrier,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "# machine: two\nkernel\t6.18\t2\n\
+        scenario\tpipe:1:0:50:900\nchosen\t1\t2\t1\t4\n\
+        scenario\tbarrier:4:2:50:900\nchosen\t0\t8\t0\t8\n\
+        scenario\tpipe:1:0:50:900\nchosen\t4\t0\t0\t4\n";
+
+    #[test]
+    fn rounds_of_a_scenario_are_together() {
+        let logs = parse(LOG).unwrap();
+        assert_eq!((logs.head, logs.kernel.as_str()), (vec!["machine: two".to_owned()], "6.18"));
+        let [(pipe, rounds), (barrier, _)] = &logs.logs[..] else { panic!("{:?}", logs.logs) };
+        assert_eq!(rounds, &[[0.25, 0.5, 0.25, 1.0], [1.0, 0.0, 0.0, 1.0]]);
+        assert_eq!((pipe.kind, pipe.loops, barrier.kind, barrier.loops), (Kind::Pipe, 0, Kind::Barrier, 2));
+    }
+
+    #[test]
+    fn a_log_of_something_else_is_refused() {
+        for text in ["scenario\tpipe:1:0", "scenario\tnap:1:0:50:900", "chosen\t1\t2\t1\t4", "other"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+        let none = LOG.replace("1\t2\t1\t4", "0\t0\t0\t0");
+        assert!(parse(&none).unwrap_err().to_string().contains("no wake-ups"));
     }
 }
