@@ -235,12 +235,17 @@ mod tests {
         assert_eq!((logs.head, logs.kernel.as_str()), (vec!["machine: two".to_owned()], "6.18"));
         let [(pipe, rounds), (barrier, _)] = &logs.logs[..] else { panic!("{:?}", logs.logs) };
         assert_eq!(rounds, &[[0.25, 0.5, 0.25, 1.0], [1.0, 0.0, 0.0, 1.0]]);
-        assert_eq!((pipe.kind, pipe.loops, barrier.kind, barrier.loops), (Kind::Pipe, 0, Kind::Barrier, 2));
+        assert_eq!(
+            (pipe.kind, pipe.loops, barrier.kind, barrier.loops),
+            (Kind::Pipe, 0, Kind::Barrier, 2)
+        );
     }
 
     #[test]
     fn a_log_of_something_else_is_refused() {
-        for text in ["scenario\tpipe:1:0", "scenario\tnap:1:0:50:900", "chosen\t1\t2\t1\t4", "other"] {
+        for text in
+            ["scenario\tpipe:1:0", "scenario\tnap:1:0:50:900", "chosen\t1\t2\t1\t4", "other"]
+        {
             assert!(parse(text).is_err(), "{text}");
         }
         let none = LOG.replace("1\t2\t1\t4", "0\t0\t0\t0");

@@ -49,6 +49,7 @@ mod accesses;
 mod alone;
 pub mod coherent;
 mod course;
+mod crowding;
 mod domains;
 mod ends;
 pub mod error;

@@ -133,17 +133,20 @@ impl<'a> Parts<'a> {
         self.jobs.iter().all(|job| job.done.is_some())
     }
 
-    /// Number of turns of a job; `None` if its threads do not take turns.
-    pub fn turns(&self, job: usize) -> Option<u32> {
-        match self.scenario.jobs[job].barrier?.wait {
-            BarrierWait::Turns(turns) => Some(turns),
-            BarrierWait::Sleep | BarrierWait::Spin(_) => None,
-        }
+    /// Whether the threads of a job take turns.
+    pub fn takes_turns(&self, job: usize) -> bool {
+        self.scenario.jobs[job].barrier.is_some_and(|barrier| barrier.takes_turns())
+    }
+
+    /// Whether the first thread of a job serves the others.
+    pub fn is_served(&self, job: usize) -> bool {
+        let barrier = self.scenario.jobs[job].barrier;
+        barrier.is_some_and(|barrier| barrier.wait == BarrierWait::Served)
     }
 
     /// Whether the threads of any job take turns.
-    pub fn takes_turns(&self) -> bool {
-        (0..self.jobs.len()).any(|job| self.turns(job).is_some())
+    pub fn has_turns(&self) -> bool {
+        (0..self.jobs.len()).any(|job| self.takes_turns(job))
     }
 
     /// Length of a task's present wait for its PU; 0 without a wait.

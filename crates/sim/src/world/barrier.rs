@@ -25,7 +25,7 @@ use crate::world::wake::{end_spin, wake};
 pub(crate) fn arrive(parts: &mut Parts<'_>, task: TaskNo) {
     let job = parts.tasks[task].job();
     let Some(barrier) = parts.scenario.jobs[job].barrier else { return };
-    if matches!(barrier.wait, BarrierWait::Turns(_)) {
+    if barrier.takes_turns() {
         return hand_on(parts, task);
     }
     parts.teams[task].arrive();
@@ -38,7 +38,7 @@ pub(crate) fn arrive(parts: &mut Parts<'_>, task: TaskNo) {
     }
     match barrier.wait {
         BarrierWait::Spin(phase) => parts.tasks[task].course.spin(phase),
-        BarrierWait::Sleep | BarrierWait::Turns(_) => {
+        BarrierWait::Sleep | BarrierWait::Turns(_) | BarrierWait::Served => {
             leave_queue(parts, task);
             parts.tasks[task].enter(TaskState::Asleep, parts.events.now);
         }

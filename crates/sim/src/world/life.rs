@@ -55,7 +55,7 @@ pub(crate) fn finish(parts: &mut Parts<'_>, task: TaskNo) {
         end_task(parts, task);
     }
     if !ends_run {
-        if parts.turns(job).is_none() {
+        if !parts.takes_turns(job) {
             recheck_barrier(parts, task);
         }
         return;

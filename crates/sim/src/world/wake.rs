@@ -40,7 +40,7 @@ fn enqueue_woken(parts: &mut Parts<'_>, task: TaskNo, by: Option<TaskNo>) {
 /// A task as the waker of another; `None` without a PU.
 fn waker(parts: &Parts<'_>, task: TaskNo) -> Option<Waker> {
     let pu = parts.queues.pu_of(task)?;
-    let takes_turns = parts.turns(parts.tasks[task].job()).is_some();
+    let takes_turns = parts.takes_turns(parts.tasks[task].job());
     Some(Waker { task, pu, is_sync: takes_turns })
 }
 

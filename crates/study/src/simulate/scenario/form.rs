@@ -108,6 +108,7 @@ pub(super) enum WaitForm {
     Sleep,
     Spin,
     Turns,
+    Served,
 }
 
 /// `barrier.serial` of a job: work of one thread at a barrier while the others wait.

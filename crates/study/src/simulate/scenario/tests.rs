@@ -341,7 +341,7 @@ fn a_wrong_barrier_is_refused_with_its_line() {
         ("barrier = true", "barrier = true, sleep = \"1 ms\""),
     ]);
     expect![[r#"
-        line 44: unknown variant `yield`, expected one of `sleep`, `spin`, `turns`
+        line 44: unknown variant `yield`, expected one of `sleep`, `spin`, `turns`, `served`
         line 44: expected wait = "spin" beside spins, found another one
         line 44: expected spins = "PHASE" beside wait = "spin", found none
         line 44: expected wait = "turns" beside turns, found another one
