@@ -68,6 +68,9 @@ struct Found {
     fresh: Option<(f64, f64)>,
 }
 
+/// An effect of what came of a workload.
+type EffectOf = fn(&Found) -> f64;
+
 /// 2 to 16 PUs on one or two sockets, one to eight groups, and up to four busy loops.
 fn drawn(seed: u64) -> Drawn {
     let rng = &mut SplitMix64::new(seed);
@@ -107,9 +110,10 @@ fn group(rng: &mut SplitMix64) -> JobSpec {
         Kind::Pair => 2,
         Kind::Ring | Kind::Star | Kind::Pipeline => 3 + rng.below(4),
     };
-    let us = between(rng, 0.0, 200.0);
+    // Passing a message on takes a microsecond by itself.
+    let us = 1.0 + between(rng, 0.0, 200.0);
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // small
-    let instructions = (us * 1_000.0) as u64 + 1;
+    let instructions = (us * 1_000.0) as u64;
     let wait = match kind {
         Kind::Pair | Kind::Ring => BarrierWait::Turns(1),
         Kind::Star => BarrierWait::Served,
@@ -223,7 +227,7 @@ fn summary(mut all: Vec<Found>, is_guarded: bool) -> String {
         "worst",
         "best",
     );
-    let lines: [(&str, fn(&Found) -> f64); 2] =
+    let lines: [(&str, EffectOf); 2] =
         [("from launch", |found| found.all), ("second half", |found| found.half)];
     for (name, of) in lines {
         let mut effects: Vec<f64> = all.iter().map(of).collect();
