@@ -1,4 +1,4 @@
-//! `auto` beside the kernel alone, on drawn workloads of threads that wake each other. docs/results/guard.md has the figures.
+//! `auto` beside the kernel alone, on drawn workloads of threads that wake each other.
 //!
 //! # Terms
 //! - *Effect* on a workload: the geometric mean over its jobs of a job's instructions under `auto` over those under the kernel,
