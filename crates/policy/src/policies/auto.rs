@@ -33,7 +33,7 @@
 //! - **One PU is the last resort**: a group has a core or cache where that is as good.
 //!   -> test `a_slow_pair_has_a_core`
 //! - **Tried for a gain**: a group is put on a PU once what it would have gained since it is known is
-//!   several times what the trial may lose. -> test `a_group_is_tried_when_that_would_have_paid`
+//!   several times what the [`trial`] may lose. -> test `tried_when_that_would_have_paid`
 //! - **Unknown is the kernel's**: without wake-ups and mixes nothing is placed.
 //!   -> test `nothing_is_placed_without_evidence`
 //! - **Pairs where it counts**: busy tasks share cores as under `mix`, but not while each has a
@@ -47,6 +47,7 @@
 mod crowded;
 mod pages;
 mod pairs;
+mod trial;
 
 use crate::communication::TaskSet;
 use crate::communication::groups::{PuGroup, as_good, communicating, groups, seats};
@@ -58,6 +59,7 @@ use crate::plan::{MAX_PARTNERS, PlaceReason, Plan, Task};
 use crate::policies::MIX;
 use crate::policy::Policy;
 use crate::row::{PolicyRow, Purpose};
+use crate::schedule::Quantum;
 use colocate_evidence::{Source, SourceSet, TaskId};
 use colocate_machine::{Nanos, PuIdx, SharedPart};
 use colocate_model::communication::WakeUpCosts;
@@ -85,9 +87,11 @@ pub static ROW: PolicyRow = PolicyRow {
 
 /// Time between two decisions. Chosen: reacts within half a second.
 const PERIOD: Nanos = Nanos::from_millis(200);
-/// The same while no tasks wake each other often. Chosen: to look at 1,000 threads takes 2 ms (a
-/// virtual machine with 2 PUs).
+/// The same while none of many tasks wake each other often. Chosen: to look at 1,000 threads takes
+/// 2 ms (a virtual machine with 2 PUs).
 const QUIET: Nanos = Nanos::from_millis(400);
+/// Number of tasks that are many.
+const MANY: usize = 256;
 /// Time between decisions until rates are known, and what tasks that were put on one PU gain by it.
 /// Chosen: enough for a rate.
 const FIRST: Nanos = Nanos::from_millis(20);
@@ -96,20 +100,6 @@ const FIRST: Nanos = Nanos::from_millis(20);
 const COUNTED_WITHIN: Nanos = Nanos::from_secs(1);
 /// Time between decisions while much depends on the kernel. Chosen: enough for another rate.
 const SOON: Nanos = Nanos::from_millis(50);
-/// Time that a group is on a PU for one comparison with the kernel. Chosen: a quantum of the guard.
-const COMPARED: f64 = 0.05;
-/// Fewest comparisons until it is known whether a placement pays. Chosen: as many as show a gain of
-/// several times.
-const FEWEST_COMPARISONS: f64 = 2.0;
-/// Standard deviation of comparisons, as a part of what is done. Chosen: a quarter was measured (an
-/// HTTP server in Node with 8 clients, a virtual machine with 2 PUs, Linux 6.18).
-const SCATTER: f64 = 0.25;
-/// Part that a placement loses which does not pay, beside the time in which its tasks would both run.
-/// Chosen: 5 to 17 % were measured there.
-const LOSES: f64 = 0.1;
-/// Least gain so far of a group that is tried, over what a trial may lose. Chosen: gains that are
-/// differences of large times are often wrong.
-const WORTH: f64 = 3.0;
 /// Least busy share of a paired task. Chosen: a task that sleeps for half of the time leaves its
 /// core to another task.
 const BUSY: f64 = 0.6;
@@ -139,7 +129,7 @@ struct Auto {
     depends_on_kernel: bool,
     /// Some groups will be worth a trial soon.
     has_untried: bool,
-    /// No tasks wake each other often.
+    /// None of many tasks wake each other often.
     is_quiet: bool,
     /// PUs that groups leave to others.
     crowded: CrowdedPus,
@@ -230,17 +220,7 @@ impl Auto {
         let grouped: TaskSet = groups.iter().flat_map(|group| &group.tasks).copied().collect();
         let teams =
             teams(&self.traffic, &self.costs, places, &self.parts, |task| !grouped.contains(&task));
-        let talk = communicating(&self.traffic, &self.costs);
-        self.is_quiet = talk.is_empty();
-        let ungrouped = talk.iter().filter(|task| !grouped.contains(task));
-        let idle = self.idle(&groups, ungrouped, places.pus.len());
-        let mut soonest = f64::INFINITY;
-        groups.retain(|group| {
-            let until = self.until_trial(group, idle);
-            soonest = if until > 0.0 { soonest.min(until) } else { soonest };
-            until <= 0.0
-        });
-        self.has_untried = soonest < PERIOD.as_secs_f64();
+        self.keep_worthwhile(&mut groups, &grouped, &evidence.now);
         let groups_and_teams =
             groups.iter().map(|group| &group.tasks).chain(teams.iter().map(|team| &team.tasks));
         let members: TaskSet = groups_and_teams.flatten().copied().collect();
@@ -290,29 +270,29 @@ impl Auto {
         }
     }
 
-    /// Seconds until what sharing a PU would have gained so far is several times what a trial may
-    /// lose; at most 0 if it is already, or the group is on a PU. More than `idle`, the PUs that
-    /// tasks which wake each other leave idle, cannot be gained: on others a wake-up waits for a
-    /// running task.
-    fn until_trial(&self, group: &PuGroup, idle: f64) -> f64 {
-        if group.tasks.iter().any(|task| self.seats.contains_key(task)) {
-            return 0.0;
-        }
-        let gain = group.gain.min(idle);
-        WORTH * trial_loss(gain, group.both_run) / gain - group.counted_for
-    }
-
-    /// PUs that tasks which wake each other, in `groups` and `others`, leave idle. A group on a PU takes
-    /// no more than that.
-    fn idle<'a>(
-        &self,
-        groups: &[PuGroup],
-        others: impl Iterator<Item = &'a TaskId>,
-        pus: usize,
-    ) -> f64 {
-        let others: f64 = others.map(|task| self.traffic.busy(*task)).sum();
-        let groups: f64 = groups.iter().map(|group| group.busy.min(1.0)).sum();
-        (pus as f64 - groups - others).max(0.0)
+    /// Leaves out groups that are not worth a trial yet. `grouped` are the tasks of all of them.
+    fn keep_worthwhile(
+        &mut self,
+        groups: &mut Vec<PuGroup>,
+        grouped: &TaskSet,
+        seen: &Quantum<'_>,
+    ) {
+        let talk = communicating(&self.traffic, &self.costs);
+        let tasks: usize = seen.queue.iter().map(|job| job.threads.len()).sum();
+        self.is_quiet = tasks >= MANY && talk.is_empty();
+        let others = talk.iter().filter(|task| !grouped.contains(task));
+        let others = others.map(|task| self.traffic.busy(*task)).sum();
+        let idle = trial::idle(groups, others, seen.pus.len());
+        let mut soonest = f64::INFINITY;
+        groups.retain(|group| {
+            let until = trial::until_worth(group, idle);
+            let has_pu = group.tasks.iter().any(|task| self.seats.contains_key(task));
+            if until > 0.0 && !has_pu {
+                soonest = soonest.min(until);
+            }
+            until <= 0.0 || has_pu
+        });
+        self.has_untried = soonest < PERIOD.as_secs_f64();
     }
 
     /// Pairs busy ungrouped tasks on the cores without a group.
@@ -380,13 +360,6 @@ impl Auto {
             || self.parts.contains_key(task)
             || self.pairs.seats.iter().any(|(paired, ..)| paired == task)
     }
-}
-
-/// Seconds that may be lost until it is known whether a placement gains so much: the less it does,
-/// the more comparisons it takes.
-fn trial_loss(gain: f64, both_run: f64) -> f64 {
-    let comparisons = (2.0 * SCATTER / gain).powi(2).max(FEWEST_COMPARISONS);
-    comparisons * COMPARED * (LOSES + both_run)
 }
 
 #[cfg(test)]
@@ -514,28 +487,6 @@ mod tests {
         assert_eq!(decided(100, 4_000), [(0, 0), (1, 0)]);
         assert_eq!(decided(110, 4_000), [(0, 0), (1, 0)]);
         assert_eq!(decided(3_000, 4_000), []);
-    }
-
-    /// A gain of 0.5 s a second takes two comparisons of 0.05 s, in which six tenths may be lost, as both tasks run for half of
-    /// the time; one of 0.25 takes four.
-    #[test]
-    fn a_group_is_tried_when_that_would_have_paid() {
-        let group = |counted_for| PuGroup {
-            tasks: vec![task(0), task(1)],
-            gain: 0.5,
-            busy: 1.2,
-            both_run: 0.5,
-            counted_for,
-        };
-        let mut auto = auto(false);
-        let until =
-            |auto: &Auto, idle, after| (auto.until_trial(&group(after), idle) * 1e3).round();
-        assert_eq!(until(&auto, 1.0, 0.3), 60.0);
-        assert_eq!(until(&auto, 0.25, 0.3), 1_140.0, "no more than PUs are idle");
-        assert_eq!(until(&auto, 0.0, 0.3), f64::INFINITY);
-        assert!(until(&auto, 1.0, 0.4) < 0.0);
-        auto.seats.insert(task(0), PuIdx(0));
-        assert_eq!(until(&auto, 0.0, 0.3), 0.0, "it is on a PU already");
     }
 
     /// Another program computes on PU 0, then also on PU 1: the pair goes to PU 1, then to the kernel, and comes back.
