@@ -34,12 +34,12 @@ const CHECK_MACHINE_EVERY: Nanos = Nanos::from_secs(1);
 /// Least time between two polls of where tasks are. Chosen, for the same reason.
 const POLL_EVERY: Nanos = Nanos::from_secs(1);
 /// Polling takes at most one part in this many of a PU. Chosen, to stay far below 1 %.
-const POLL_SHARE: u64 = 1000;
+const POLL_SHARE: u64 = 500;
 /// Tasks that are polled in one go, at most. Chosen: some 8 ms (measured on a virtual machine of 2 PUs, 16 µs each).
 const MOST_AT_ONCE: usize = 500;
 /// To find which sleeping threads have woken takes at most one part in this many of a PU, but for [`LONGEST_DELAY`]. Chosen:
-/// as polling.
-const SEARCH_SHARE: u64 = 1000;
+/// a quarter of what watching may take.
+const SEARCH_SHARE: u64 = 200;
 /// For so long at most a thread that has woken is taken for sleeping. Chosen: as long as until all are polled again.
 const LONGEST_DELAY: Nanos = POLL_EVERY;
 /// So many polls in a row must find a job stopped by another process before that is reported. Chosen: one may be

@@ -54,7 +54,7 @@ fn the_picture_has_the_range_of_the_kernel_alone() {
     assert!(printed.trim_end().ends_with(", not resolved"), "{printed}");
 }
 
-/// As three hosts of one kind had it. `make demo` measures nothing where nothing is to be gained.
+/// Rates of three hosts of one kind. `make demo` measures nothing where nothing is to be gained.
 #[test]
 fn the_host_says_whether_there_is_something_to_gain() {
     let code = "for rates in [(16_392, 489_276, 13_223), (285_000, 291_000, 70_000), (50_000, 80_000, 70_000)]: print(it.kind(*rates))";

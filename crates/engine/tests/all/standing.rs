@@ -314,7 +314,7 @@ fn a_policy_with_a_period_is_asked_again() {
     assert!((30..=60).contains(&asked), "{asked} times in a minute");
 }
 
-/// What moves nothing is decided on once in ten seconds, or as often as the policy's period says.
+/// A plan that moves nothing stands for ten seconds, or as long as the policy's period says.
 #[test]
 fn what_moves_nothing_is_left_alone() {
     for (period, quanta) in [(None, 200), (Some(Nanos::from_millis(200)), 4)] {

@@ -59,7 +59,6 @@ use crate::plan::{MAX_PARTNERS, PlaceReason, Plan, Task};
 use crate::policies::MIX;
 use crate::policy::Policy;
 use crate::row::{PolicyRow, Purpose};
-use crate::schedule::Quantum;
 use colocate_evidence::{Source, SourceSet, TaskId};
 use colocate_machine::{Nanos, PuIdx, SharedPart};
 use colocate_model::communication::WakeUpCosts;
@@ -87,11 +86,6 @@ pub static ROW: PolicyRow = PolicyRow {
 
 /// Time between two decisions. Chosen: reacts within half a second.
 const PERIOD: Nanos = Nanos::from_millis(200);
-/// The same while none of many tasks wake each other often. Chosen: to look at 1,000 threads takes
-/// 2 ms (a virtual machine with 2 PUs).
-const QUIET: Nanos = Nanos::from_millis(400);
-/// Number of tasks that are many.
-const MANY: usize = 256;
 /// Time between decisions until rates are known, and what tasks that were put on one PU gain by it.
 /// Chosen: enough for a rate.
 const FIRST: Nanos = Nanos::from_millis(20);
@@ -129,8 +123,6 @@ struct Auto {
     depends_on_kernel: bool,
     /// Some groups will be worth a trial soon.
     has_untried: bool,
-    /// None of many tasks wake each other often.
-    is_quiet: bool,
     /// PUs that groups leave to others.
     crowded: CrowdedPus,
     /// Parts of tasks in teams.
@@ -152,8 +144,6 @@ impl Policy for Auto {
             FIRST
         } else if self.depends_on_kernel || self.has_untried {
             SOON
-        } else if self.is_quiet && !self.has_nodes {
-            QUIET
         } else {
             PERIOD
         };
@@ -220,7 +210,7 @@ impl Auto {
         let grouped: TaskSet = groups.iter().flat_map(|group| &group.tasks).copied().collect();
         let teams =
             teams(&self.traffic, &self.costs, places, &self.parts, |task| !grouped.contains(&task));
-        self.keep_worthwhile(&mut groups, &grouped, &evidence.now);
+        self.keep_worthwhile(&mut groups, &grouped, places.pus.len());
         let groups_and_teams =
             groups.iter().map(|group| &group.tasks).chain(teams.iter().map(|team| &team.tasks));
         let members: TaskSet = groups_and_teams.flatten().copied().collect();
@@ -271,18 +261,11 @@ impl Auto {
     }
 
     /// Leaves out groups that are not worth a trial yet. `grouped` are the tasks of all of them.
-    fn keep_worthwhile(
-        &mut self,
-        groups: &mut Vec<PuGroup>,
-        grouped: &TaskSet,
-        seen: &Quantum<'_>,
-    ) {
+    fn keep_worthwhile(&mut self, groups: &mut Vec<PuGroup>, grouped: &TaskSet, pus: usize) {
         let talk = communicating(&self.traffic, &self.costs);
-        let tasks: usize = seen.queue.iter().map(|job| job.threads.len()).sum();
-        self.is_quiet = tasks >= MANY && talk.is_empty();
         let others = talk.iter().filter(|task| !grouped.contains(task));
         let others = others.map(|task| self.traffic.busy(*task)).sum();
-        let idle = trial::idle(groups, others, seen.pus.len());
+        let idle = trial::idle(groups, others, pus);
         let mut soonest = f64::INFINITY;
         groups.retain(|group| {
             let until = trial::until_worth(group, idle);
@@ -487,6 +470,19 @@ mod tests {
         assert_eq!(decided(100, 4_000), [(0, 0), (1, 0)]);
         assert_eq!(decided(110, 4_000), [(0, 0), (1, 0)]);
         assert_eq!(decided(3_000, 4_000), []);
+    }
+
+    /// Neither group is worth a trial yet; one is on a PU already.
+    #[test]
+    fn a_group_on_a_pu_needs_no_trial() {
+        let of = |tasks| PuGroup { tasks, gain: 0.5, busy: 1.0, ..PuGroup::default() };
+        let placed = of(vec![task(0), task(1)]);
+        let mut groups = vec![placed.clone(), of(vec![task(2), task(3)])];
+        let mut auto = auto(false);
+        auto.seats.insert(task(0), PuIdx(0));
+        auto.keep_worthwhile(&mut groups, &TaskSet::default(), 4);
+        assert_eq!(groups, [placed]);
+        assert!(auto.has_untried, "the other one will be soon");
     }
 
     /// Another program computes on PU 0, then also on PU 1: the pair goes to PU 1, then to the kernel, and comes back.

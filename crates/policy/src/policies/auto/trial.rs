@@ -51,11 +51,12 @@ mod tests {
     /// the time; one of 0.25 takes four.
     #[test]
     fn tried_when_that_would_have_paid() {
-        let until = |idle, after| (until_worth(&group(0.5, 1.2, after), idle) * 1e3).round();
-        assert_eq!(until(1.0, 0.3), 60.0);
-        assert_eq!(until(0.25, 0.3), 1_140.0, "no more than PUs are idle");
-        assert_eq!(until(0.0, 0.3), f64::INFINITY);
-        assert!(until(1.0, 0.4) < 0.0);
+        let group = group(0.5, 1.2, 0.3);
+        for (idle, until) in [(1.0, 0.06), (0.25, 1.14)] {
+            assert!((until_worth(&group, idle) - until).abs() < 1e-9, "{idle} PUs are idle");
+        }
+        assert_eq!(until_worth(&group, 0.0), f64::INFINITY);
+        assert!(until_worth(&PuGroup { counted_for: 0.4, ..group }, 1.0) < 0.0);
     }
 
     #[test]
