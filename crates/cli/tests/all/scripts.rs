@@ -53,3 +53,12 @@ fn the_picture_has_the_range_of_the_kernel_alone() {
     assert!(printed.contains("kernel alone from 100 to 110 in 2 rounds\n"), "{printed}");
     assert!(printed.trim_end().ends_with(", not resolved"), "{printed}");
 }
+
+/// Rates of three hosts of one kind. `make demo` measures nothing where nothing is to be gained.
+#[test]
+fn the_host_says_whether_there_is_something_to_gain() {
+    let code = "for rates in [(16_392, 489_276, 13_223), (285_000, 291_000, 70_000), (50_000, 80_000, 70_000)]: print(it.kind(*rates))";
+    let printed = need!(printed(code));
+    let gains: Vec<bool> = printed.lines().map(|line| !line.ends_with("nothing to gain")).collect();
+    assert_eq!(gains, [true, false, false], "{printed}");
+}

@@ -314,10 +314,10 @@ fn a_policy_with_a_period_is_asked_again() {
     assert!((30..=60).contains(&asked), "{asked} times in a minute");
 }
 
-/// What moves nothing is decided on once in eight quanta, or as often as the policy's period says.
+/// A plan that moves nothing stands for ten seconds, or as long as the policy's period says.
 #[test]
 fn what_moves_nothing_is_left_alone() {
-    for (period, quanta) in [(None, 8), (Some(Nanos::from_millis(200)), 4)] {
+    for (period, quanta) in [(None, 200), (Some(Nanos::from_millis(200)), 4)] {
         let puts = Puts { place: Place::LeftToKernel, asked: Arc::default(), period };
         let mut guard = StandingGuard::new(Box::new(puts), "puts", Guarding::STANDING);
         let mut toy = Toy::new([1.0, 1.0]);

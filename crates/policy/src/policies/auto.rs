@@ -33,7 +33,7 @@
 //! - **One PU is the last resort**: a group has a core or cache where that is as good.
 //!   -> test `a_slow_pair_has_a_core`
 //! - **Tried for a gain**: a group is put on a PU once what it would have gained since it is known is
-//!   several times what the trial may lose. -> test `a_group_is_tried_when_that_would_have_paid`
+//!   several times what the [`trial`] may lose. -> test `tried_when_that_would_have_paid`
 //! - **Unknown is the kernel's**: without wake-ups and mixes nothing is placed.
 //!   -> test `nothing_is_placed_without_evidence`
 //! - **Pairs where it counts**: busy tasks share cores as under `mix`, but not while each has a
@@ -47,6 +47,7 @@
 mod crowded;
 mod pages;
 mod pairs;
+mod trial;
 
 use crate::communication::TaskSet;
 use crate::communication::groups::{PuGroup, as_good, communicating, groups, seats};
@@ -93,12 +94,6 @@ const FIRST: Nanos = Nanos::from_millis(20);
 const COUNTED_WITHIN: Nanos = Nanos::from_secs(1);
 /// Time between decisions while much depends on the kernel. Chosen: enough for another rate.
 const SOON: Nanos = Nanos::from_millis(50);
-/// Time that a group is on one PU until it is known whether that pays. Chosen: some quanta of the
-/// guard.
-const TRIAL: Nanos = Nanos::from_millis(100);
-/// Least gain so far of a group that is tried, over what a trial may lose. Chosen: gains that are
-/// differences of large times are often wrong.
-const WORTH: f64 = 3.0;
 /// Least busy share of a paired task. Chosen: a task that sleeps for half of the time leaves its
 /// core to another task.
 const BUSY: f64 = 0.6;
@@ -126,7 +121,7 @@ struct Auto {
     expects: bool,
     /// Some tasks in no group would lose much if the kernel ceased to keep them on one PU.
     depends_on_kernel: bool,
-    /// Some groups are not worth a trial yet.
+    /// Some groups will be worth a trial soon.
     has_untried: bool,
     /// PUs that groups leave to others.
     crowded: CrowdedPus,
@@ -215,9 +210,7 @@ impl Auto {
         let grouped: TaskSet = groups.iter().flat_map(|group| &group.tasks).copied().collect();
         let teams =
             teams(&self.traffic, &self.costs, places, &self.parts, |task| !grouped.contains(&task));
-        let all = groups.len();
-        groups.retain(|group| self.is_worth_a_trial(group));
-        self.has_untried = groups.len() < all;
+        self.keep_worthwhile(&mut groups, &grouped, places.pus.len());
         let groups_and_teams =
             groups.iter().map(|group| &group.tasks).chain(teams.iter().map(|team| &team.tasks));
         let members: TaskSet = groups_and_teams.flatten().copied().collect();
@@ -267,12 +260,22 @@ impl Auto {
         }
     }
 
-    /// True if what sharing a PU would have gained so far is several times what a trial may lose, or
-    /// if the group is on a PU already.
-    fn is_worth_a_trial(&self, group: &PuGroup) -> bool {
-        let may_lose = TRIAL.as_secs_f64() * group.both_run;
-        group.gain * group.counted_for >= WORTH * may_lose
-            || group.tasks.iter().any(|task| self.seats.contains_key(task))
+    /// Leaves out groups that are not worth a trial yet. `grouped` are the tasks of all of them.
+    fn keep_worthwhile(&mut self, groups: &mut Vec<PuGroup>, grouped: &TaskSet, pus: usize) {
+        let talk = communicating(&self.traffic, &self.costs);
+        let others = talk.iter().filter(|task| !grouped.contains(task));
+        let others = others.map(|task| self.traffic.busy(*task)).sum();
+        let idle = trial::idle(groups, others, pus);
+        let mut soonest = f64::INFINITY;
+        groups.retain(|group| {
+            let until = trial::until_worth(group, idle);
+            let has_pu = group.tasks.iter().any(|task| self.seats.contains_key(task));
+            if until > 0.0 && !has_pu {
+                soonest = soonest.min(until);
+            }
+            until <= 0.0 || has_pu
+        });
+        self.has_untried = soonest < PERIOD.as_secs_f64();
     }
 
     /// Pairs busy ungrouped tasks on the cores without a group.
@@ -435,7 +438,8 @@ mod tests {
         }
     }
 
-    /// 1,000 wake-ups a second lose 26 ms a second at 30 µs, and 4 ms less on one PU than on the two of a core: these are as good.
+    /// 1,000 wake-ups a second lose 26 ms a second at 30 µs, and 4 ms less on one PU than on the two of a core: these are as good. So
+    /// little is tried after some minutes.
     #[test]
     fn a_slow_pair_has_a_core() {
         let mut auto = auto(false);
@@ -449,9 +453,10 @@ mod tests {
         };
         let core = Place::Sharing(SharedPart::Core, PuNr(0));
         assert_eq!(places(0, 0), (vec![Place::LeftToKernel; 2], Some(FIRST)));
-        assert_eq!(places(100, 100), (vec![core; 2], Some(PERIOD)), "no turns on one PU to come");
-        assert_eq!(places(200, 200), (vec![core; 2], Some(PERIOD)));
-        assert_eq!(places(3_000, 200), (vec![Place::LeftToKernel; 2], Some(PERIOD)));
+        let at = 250_000;
+        assert_eq!(places(at, at), (vec![core; 2], Some(PERIOD)), "no turns on one PU to come");
+        assert_eq!(places(at + 100, at + 100), (vec![core; 2], Some(PERIOD)));
+        assert_eq!(places(at + 3_000, at + 100), (vec![Place::LeftToKernel; 2], Some(PERIOD)));
     }
 
     #[test]
@@ -462,25 +467,22 @@ mod tests {
             Seen { machine: "core:2", ms, busy: &[0.5; 2], wake_ups, mixes: "" }.decided(&mut auto)
         };
         assert_eq!(decided(0, 0), []);
-        assert_eq!(decided(100, 1_000), [(0, 0), (1, 0)]);
-        assert_eq!(decided(110, 1_000), [(0, 0), (1, 0)]);
-        assert_eq!(decided(3_000, 1_000), []);
+        assert_eq!(decided(100, 4_000), [(0, 0), (1, 0)]);
+        assert_eq!(decided(110, 4_000), [(0, 0), (1, 0)]);
+        assert_eq!(decided(3_000, 4_000), []);
     }
 
-    /// The trial may lose 0.05 s, as both tasks run for half of the time, and the gain is 0.2 s a second.
+    /// Neither group is worth a trial yet; one is on a PU already.
     #[test]
-    fn a_group_is_tried_when_that_would_have_paid() {
-        let group = |counted_for| PuGroup {
-            tasks: vec![task(0), task(1)],
-            gain: 0.2,
-            busy: 1.2,
-            both_run: 0.5,
-            counted_for,
-        };
+    fn a_group_on_a_pu_needs_no_trial() {
+        let of = |tasks| PuGroup { tasks, gain: 0.5, busy: 1.0, ..PuGroup::default() };
+        let placed = of(vec![task(0), task(1)]);
+        let mut groups = vec![placed.clone(), of(vec![task(2), task(3)])];
         let mut auto = auto(false);
-        assert!(!auto.is_worth_a_trial(&group(0.7)) && auto.is_worth_a_trial(&group(0.8)));
         auto.seats.insert(task(0), PuIdx(0));
-        assert!(auto.is_worth_a_trial(&group(0.7)), "it is on a PU already");
+        auto.keep_worthwhile(&mut groups, &TaskSet::default(), 4);
+        assert_eq!(groups, [placed]);
+        assert!(auto.has_untried, "the other one will be soon");
     }
 
     /// Another program computes on PU 0, then also on PU 1: the pair goes to PU 1, then to the kernel, and comes back.
@@ -495,15 +497,15 @@ mod tests {
             (places.collect::<Vec<u32>>(), plan.predicted.unwrap_or_default())
         };
         assert_eq!(decided(0, None).0, [0; 0]);
-        assert_eq!(decided(100, None).0, [0; 2]);
-        assert_eq!(decided(110, Some(0)).0, [1; 2]);
+        assert_eq!(decided(1_000, None).0, [0; 2]);
+        assert_eq!(decided(1_010, Some(0)).0, [1; 2]);
         let left = "cpu0 is left to others; cpu1 is left to others";
-        assert_eq!(decided(120, Some(1)), (vec![], left.to_owned()));
-        assert_eq!(decided(290, None).0, [0; 0]);
-        assert_eq!(decided(330, None).0, [0; 2]);
+        assert_eq!(decided(1_020, Some(1)), (vec![], left.to_owned()));
+        assert_eq!(decided(1_190, None).0, [0; 0]);
+        assert_eq!(decided(1_230, None).0, [0; 2]);
     }
 
-    /// Both PUs are crowded, then the second one is gone.
+    /// All three PUs are crowded, then the third one is gone.
     #[test]
     fn a_crowded_pu_may_go() {
         let mut auto = auto(false);
@@ -513,12 +515,13 @@ mod tests {
             let plan = seen.plan_beside(&mut auto, crowded.map(PuNr), None);
             plan.decisions.iter().filter_map(|it| Some(it.place.pu()?.0)).collect::<Vec<u32>>()
         };
-        decided("core:2", 0, None);
-        decided("core:2", 100, None);
-        assert_eq!(decided("core:2", 110, Some(0)), [1; 2]);
-        assert_eq!(decided("core:2", 120, Some(1)), [0; 0]);
-        assert_eq!(decided("core:1", 180, None), [0; 0]);
-        assert_eq!(decided("core:1", 330, None), [0; 2]);
+        decided("core:3", 0, None);
+        decided("core:3", 1_000, None);
+        assert_eq!(decided("core:3", 1_010, Some(0)), [1; 2]);
+        assert_eq!(decided("core:3", 1_020, Some(1)), [2; 2]);
+        assert_eq!(decided("core:3", 1_030, Some(2)), [0; 0]);
+        assert_eq!(decided("core:2", 1_080, None), [0; 0]);
+        assert_eq!(decided("core:2", 1_230, None), [0; 2]);
     }
 
     /// Wake-ups are counted from the third time on, which are no rate until the fourth; it is asked sooner until then.
@@ -532,7 +535,7 @@ mod tests {
             placed
         };
         assert!(!decided(0, None, FIRST) && !decided(200, None, FIRST));
-        assert!(!decided(250, Some(70), FIRST) && decided(300, Some(570), PERIOD));
+        assert!(!decided(250, Some(70), FIRST) && decided(300, Some(4_070), PERIOD));
     }
 
     #[test]

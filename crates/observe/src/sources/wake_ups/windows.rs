@@ -12,8 +12,8 @@ const EACH: Nanos = Nanos(400);
 /// the start and 0.3 ms for the stop, while the second PU is interrupted. A start within some
 /// milliseconds of a stop takes 12 ms of waiting.
 const SWITCHING: Nanos = Nanos::from_millis(1);
-/// Maximum share of the PUs' time for counting. Chosen: half of the maximum loss of a program.
-const MOST: f64 = 0.005;
+/// Maximum share of the PUs' time for counting. Chosen: a quarter of the maximum loss of a program.
+const MOST: f64 = 0.0025;
 /// Length of a window, and interval of the checks of the cost. Chosen: a pair of threads worth a PU
 /// of its own wakes each other some hundred times in a window.
 const LENGTH: Nanos = Nanos::from_millis(5);
@@ -21,7 +21,7 @@ const LENGTH: Nanos = Nanos::from_millis(5);
 /// Factor by which a rate is another one. Chosen: a bare pair of threads does some twenty times as much on one
 /// PU as on two (virtual machine with 2 PUs).
 const FACTOR: f64 = 4.0;
-/// Time between two windows that do not wait for the end of a rest. Chosen: they take a third of [`MOST`].
+/// Time between two windows that do not wait for the end of a rest. Chosen: they take a quarter of [`MOST`].
 const HASTENS: Nanos = Nanos::from_secs(1);
 
 /// Schedule of the counting.
@@ -190,35 +190,35 @@ mod tests {
         Nanos::from_millis(ms)
     }
 
-    /// 24 wake-ups a millisecond take less than 1 % of a PU, and half of that of two.
+    /// 12 wake-ups a millisecond take less than half of 1 % of a PU, and half of that of two.
     #[test]
     fn few_are_all_counted() {
         let mut windows = Windows::new(2, ms(0));
         for at in 1..100 {
             assert!(windows.is_taken(ms(at)) && windows.length().is_none());
-            assert_eq!(windows.next(24, ms(at)), None);
+            assert_eq!(windows.next(12, ms(at)), None);
         }
     }
 
-    /// 250 a millisecond take ten times as much as they may: a window of 5 ms, then 45 ms without, and 100 ms more, as it takes
+    /// 250 a millisecond take twenty times as much as they may: a window of 5 ms, then 95 ms without, and 200 ms more, as it takes
     /// half a millisecond of either PU to begin and end it.
     #[test]
     fn many_are_counted_in_windows() {
         let mut windows = Windows::new(2, ms(0));
         assert_eq!(windows.next(250, ms(1)), None, "a short burst says nothing");
         assert_eq!(windows.next(1_000, ms(5)), Some(Count::None));
-        assert_eq!((windows.is_taken(ms(149)), windows.next(0, ms(149))), (false, None));
-        assert_eq!(windows.next(0, ms(160)), Some(Count::Between(ms(160), ms(165))));
-        assert_eq!((windows.is_taken(ms(164)), windows.next(0, ms(164))), (false, None));
-        assert_eq!((windows.is_taken(ms(170)), windows.length()), (true, Some(ms(5))));
+        assert_eq!((windows.is_taken(ms(299)), windows.next(0, ms(299))), (false, None));
+        assert_eq!(windows.next(0, ms(310)), Some(Count::Between(ms(310), ms(315))));
+        assert_eq!((windows.is_taken(ms(314)), windows.next(0, ms(314))), (false, None));
+        assert_eq!((windows.is_taken(ms(320)), windows.length()), (true, Some(ms(5))));
         assert_eq!(
-            (windows.ends(), windows.next(1_250, ms(170))),
-            (Some(ms(165)), Some(Count::None))
+            (windows.ends(), windows.next(1_250, ms(320))),
+            (Some(ms(315)), Some(Count::None))
         );
-        assert_eq!(windows.next(0, ms(309)), None);
-        assert_eq!(windows.next(0, ms(320)), Some(Count::Between(ms(320), ms(325))));
-        assert_eq!(windows.next(120, ms(400)), Some(Count::From(ms(400))), "few again");
-        assert_eq!(windows.next(24, ms(401)), None);
+        assert_eq!(windows.next(0, ms(609)), None);
+        assert_eq!(windows.next(0, ms(620)), Some(Count::Between(ms(620), ms(625))));
+        assert_eq!(windows.next(60, ms(700)), Some(Count::From(ms(700))), "few again");
+        assert_eq!(windows.next(12, ms(701)), None);
     }
 
     /// Threads that switch 100,000 times a second begin to do so 10,000 times: the window that follows is not waited for, once a
