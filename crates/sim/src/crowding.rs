@@ -52,3 +52,39 @@ fn times(parts: &Parts<'_>, tasks: &[TaskNo]) -> (Nanos, Nanos) {
         |of: &dyn Fn(TaskNo) -> Nanos| tasks.iter().fold(Nanos::ZERO, |sum, &task| sum + of(task));
     (sum(&|task| parts.tasks[task].total.ran), sum(&|task| parts.waited(task)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SimHost;
+    use crate::testing::{platform, scenario};
+    use colocate_engine::Host;
+    use colocate_model::Phase;
+    use colocate_policy::Decision;
+
+    /// Three loops on PU 0, two of which share it because they take turns: these have it for two
+    /// thirds of the time, and the third one for the rest.
+    #[test]
+    fn another_task_displaces_those_that_take_turns() {
+        let scenario = scenario(Phase::default(), false);
+        let mut host = SimHost::new(platform(), &scenario).unwrap();
+        let turns = PlaceReason::TakesTurns { partners: Vec::new(), gain: 0.1 };
+        let reasons = [turns.clone(), turns, PlaceReason::NotSelected];
+        let tasks = host.run_quantum(&Plan::default(), Nanos(1)).unwrap().tasks;
+        let decisions = tasks.iter().zip(reasons).map(|(task, why)| Decision {
+            task: task.id,
+            name: "".into(),
+            place: colocate_policy::Place::Pu(PuNr(0)),
+            why,
+        });
+        let plan = Plan { decisions: decisions.collect(), ..Plan::default() };
+        let seen = host.run_quantum(&plan, Nanos::from_millis(300)).unwrap();
+        let [shared] = seen.reports.shared_pus.unwrap().try_into().unwrap();
+        assert_eq!((shared.pu, shared.over), (PuNr(0), Nanos::from_millis(300)));
+        let displaced = shared.displaced();
+        assert!((0.31..0.35).contains(&displaced), "{displaced}");
+        // A wait of each for the others.
+        let waited = shared.waited.as_secs_f64();
+        assert!((0.39..0.41).contains(&waited), "{waited}");
+    }
+}
