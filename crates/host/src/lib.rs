@@ -557,7 +557,8 @@ impl Host for LinuxHost {
     }
 
     fn run_quantum(&mut self, plan: &Plan, asked: Nanos) -> Result<Observation, HostError> {
-        let quantum = self.quantum.begin(asked, self.parts.work.table.tasks.remembered().len());
+        let tasks = self.parts.work.table.tasks.remembered().len();
+        let quantum = self.quantum.begin(asked, tasks, plan.places_any());
         let HostParts { work, placing, pausing, .. } = &mut self.parts;
         pausing.stop_waiting_jobs(work, plan)?;
         adopt(placing, work, pausing, plan);

@@ -1,5 +1,6 @@
 //! Length of quanta, by what they cost.
 
+use colocate_linux::clock::now;
 use colocate_machine::Nanos;
 
 /// Shorter quanta are many, also where they are stretched: after one only those tasks are read that ran, and samples are not waited
@@ -16,6 +17,12 @@ const MANY: usize = 250;
 /// A quantum lasts at least so many times as long as deciding took: that is 1 % of a PU. Chosen: half of what 20,000 threads may
 /// cost in all.
 const TIMES_DECIDING: u64 = 100;
+/// The same where nothing was placed for [`IDLE`]. Chosen: 0.1 % of a PU, half of what 1,000 threads may cost in all.
+const TIMES_IDLE: u64 = 1_000;
+/// Chosen: programs of many threads have begun by then, and a trial has placed some of them.
+const IDLE: Nanos = Nanos::from_secs(5);
+/// Nor is one stretched to more where nothing was placed for [`IDLE`]. Chosen: programs of many threads run for minutes.
+const LONGEST_IDLE: Nanos = Nanos::from_secs(2);
 /// No quantum is stretched to more. Chosen: the ends of jobs and changes of the machine end it, and what threads do is rarely new
 /// sooner where there are tens of thousands.
 const LONGEST_QUANTUM: Nanos = Nanos::from_secs(10);
@@ -27,12 +34,14 @@ pub(crate) struct Quantum {
     deciding_since: Nanos,
     /// Whether a phase has ended, so that the next quantum shall soon show what follows.
     ends_phase: bool,
+    /// When the last quantum began whose plan places a task, or the first of all.
+    placed: Nanos,
 }
 
 impl Quantum {
     /// Before the first quantum.
     pub fn new() -> Self {
-        Self { deciding_since: own_time(), ends_phase: false }
+        Self { deciding_since: own_time(), ends_phase: false, placed: now() }
     }
 
     /// Takes in that a phase of a program has ended.
@@ -40,16 +49,19 @@ impl Quantum {
         self.ends_phase = true;
     }
 
-    /// Begins a quantum for which `asked` was asked, with `tasks` tasks. Returns its length.
+    /// Begins a quantum for which `asked` was asked, with `tasks` tasks of which its plan places some or none. Returns its
+    /// length.
     ///
     /// With very many threads the CPU time that passes between two quanta, to read each thread and to decide, is at most a
-    /// share of a PU, unless that took more than [`LONGEST_QUANTUM`].
-    pub fn begin(&mut self, asked: Nanos, tasks: usize) -> Nanos {
+    /// share of a PU, unless that took more than [`LONGEST_QUANTUM`], and a smaller one while nothing is placed.
+    pub fn begin(&mut self, asked: Nanos, tasks: usize, places: bool) -> Nanos {
         let mut quantum = asked;
+        if places {
+            self.placed = now();
+        }
         if tasks >= MANY {
             let decided = own_time().saturating_sub(self.deciding_since);
-            quantum =
-                quantum.max(Nanos(decided.0.saturating_mul(TIMES_DECIDING)).min(LONGEST_QUANTUM));
+            quantum = quantum.max(least(decided, now().saturating_sub(self.placed)));
         }
         // A quantum of no length shows nothing of the next phase.
         if quantum > Nanos::ZERO && std::mem::take(&mut self.ends_phase) {
@@ -67,9 +79,30 @@ impl Quantum {
     }
 }
 
+/// Least length of a quantum after `decided` of CPU time, where no task was placed for the time `unplaced`.
+fn least(decided: Nanos, unplaced: Nanos) -> Nanos {
+    let times = |times, most: Nanos| Nanos(decided.0.saturating_mul(times)).min(most);
+    let always = times(TIMES_DECIDING, LONGEST_QUANTUM);
+    if unplaced < IDLE { always } else { always.max(times(TIMES_IDLE, LONGEST_IDLE)) }
+}
+
 /// CPU time of the thread that calls this.
 pub(crate) fn own_time() -> Nanos {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     let of = |part: i64| u64::try_from(part).unwrap_or(0);
     Nanos(of(time.tv_sec) * 1_000_000_000 + of(time.tv_nsec))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_deciding_costs_stretches_quanta() {
+        let (us, ms) = (|us: u64| Nanos(us * 1_000), Nanos::from_millis);
+        assert_eq!(least(us(1_500), ms(1_000)), ms(150));
+        assert_eq!(least(us(1_500), ms(6_000)), ms(1_500), "nothing was placed");
+        assert_eq!(least(ms(3), ms(6_000)), ms(2_000));
+        assert_eq!(least(ms(30), ms(6_000)), ms(3_000), "never less than where some are placed");
+    }
 }

@@ -420,6 +420,13 @@ impl Plan {
         }
     }
 
+    /// Whether a task is put on one PU or several, or a task that is created later.
+    #[must_use]
+    pub fn places_any(&self) -> bool {
+        self.default_placement != DefaultPlacement::LeaveToKernel
+            || self.decisions.iter().any(|decision| decision.place.named_pu().is_some())
+    }
+
     /// Waiting jobs, in order. No task of a waiting job runs, whether the plan names the task or
     /// not.
     ///

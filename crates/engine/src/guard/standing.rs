@@ -13,7 +13,7 @@ use super::verdict::Outcome;
 use colocate_evidence::{SourceSet, TaskId};
 use colocate_machine::{Nanos, PuIdx};
 use colocate_policy::schedule::{Quantum, QuantumOutcome};
-use colocate_policy::{DefaultPlacement, Evidence, Plan, Policy, Task};
+use colocate_policy::{Evidence, Plan, Policy, Task};
 
 /// Length of a quantum while a tenth of [`QUANTUM`] shows the differences. Chosen: placing ten threads anew takes a
 /// hundredth of it.
@@ -235,12 +235,6 @@ fn kernel_plan(evidence: &Evidence<'_>, initial: &[(TaskId, PuIdx)]) -> Plan {
     Plan { initial: evidence.initial(initial), ..evidence.empty_plan() }
 }
 
-/// Whether a plan puts a task on one PU or several, or a task that is created later.
-fn places(plan: &Plan) -> bool {
-    plan.default_placement != DefaultPlacement::LeaveToKernel
-        || plan.decisions.iter().any(|decision| decision.place.named_pu().is_some())
-}
-
 impl Policy for StandingGuard {
     fn needs(&self) -> SourceSet {
         self.inner.needs()
@@ -265,7 +259,7 @@ impl Policy for StandingGuard {
         }
         // A plan without any placement leaves all to the kernel, so the quantum is the kernel's.
         let owner = match &plan {
-            Some(plan) if places(plan) => Owner::Policy,
+            Some(plan) if plan.places_any() => Owner::Policy,
             Some(_) | None => Owner::Kernel,
         };
         let initial = self.kernel_places.pass(&evidence.now, last_owner, owner);
