@@ -16,10 +16,11 @@ use super::runs::Runs;
 use crate::common;
 use colocate_engine::Round;
 use colocate_engine::guard::{Guarding, StandingGuard};
+use colocate_evidence::SourceSet;
 use colocate_machine::{Machine, Nanos, Performance};
 use colocate_model::Assumptions;
 use colocate_policy::rng::SplitMix64;
-use colocate_policy::{Knowledge, Policy, PolicySpec};
+use colocate_policy::{Evidence, Knowledge, Plan, Policy, PolicySpec};
 use colocate_sim::{
     Barrier, BarrierWait, JobSpec, KernelScheduler, Platform, Scenario, SimulationOptions,
     TotalWork, simulate_with,
@@ -135,12 +136,30 @@ fn group(rng: &mut SplitMix64) -> JobSpec {
 /// Instructions of each job: from the launch on, and in the second half.
 type Done = Vec<[f64; 2]>;
 
-/// Runs a workload under a policy, which is as `each_quantum` asked once in a quantum of the kernel.
-fn run(case: &Drawn, seed: u64, policy: &mut dyn Policy, each_quantum: bool) -> Done {
+/// The kernel alone, seen once in a quantum. A policy that decides in each quantum of the scenario would stop the jobs at their
+/// launch, and threads created after that get other PUs.
+struct KernelAlone;
+
+impl Policy for KernelAlone {
+    fn needs(&self) -> SourceSet {
+        SourceSet::NONE
+    }
+
+    fn period(&self) -> Option<Nanos> {
+        Some(Nanos::from_millis(50))
+    }
+
+    fn decide(&mut self, evidence: &Evidence<'_>) -> Plan {
+        evidence.empty_plan()
+    }
+}
+
+/// Runs a workload under a policy.
+fn run(case: &Drawn, seed: u64, policy: &mut dyn Policy) -> Done {
     let Drawn { machine, performance, scenario } = case;
     let platform = Platform::new(machine, performance, Assumptions::default()).unwrap();
     let scenario = Scenario { seed, ..scenario.clone() };
-    let options = SimulationOptions { each_quantum, alone: false, ..SimulationOptions::default() };
+    let options = SimulationOptions { alone: false, ..SimulationOptions::default() };
     let mut done = vec![[0.0; 2]; scenario.jobs.len()];
     // Rounds do not end at the middle.
     let mut half = Nanos::ZERO;
@@ -161,7 +180,7 @@ fn run(case: &Drawn, seed: u64, policy: &mut dyn Policy, each_quantum: bool) -> 
 
 /// Effects of `auto` with a seed: from the launch on, and in the second half.
 fn effects(case: &Drawn, seed: u64, is_guarded: bool) -> [f64; 2] {
-    let kernel = run(case, seed, &mut *PolicySpec::named("os").plain(), true);
+    let kernel = run(case, seed, &mut KernelAlone);
     let inner = PolicySpec::named("auto").policy(&Knowledge {
         wake_ups: Some(case.scenario.kernel.wake_ups),
         performance: Some(&case.performance),
@@ -171,10 +190,10 @@ fn effects(case: &Drawn, seed: u64, is_guarded: bool) -> [f64; 2] {
     });
     let auto = if is_guarded {
         let mut guard = StandingGuard::new(inner, "auto", Guarding::STANDING);
-        run(case, seed, &mut guard, false)
+        run(case, seed, &mut guard)
     } else {
         let mut inner = inner;
-        run(case, seed, &mut *inner, false)
+        run(case, seed, &mut *inner)
     };
     [0, 1].map(|part| {
         let ratios = auto.iter().zip(&kernel);
