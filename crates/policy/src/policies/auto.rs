@@ -178,8 +178,11 @@ impl Policy for Auto {
             self.pair(evidence, &places);
         }
         // The plan of a control quantum is not applied, so its orders would be lost.
-        let pages =
-            if evidence.is_control { Vec::new() } else { self.pages.decide(evidence, &places) };
+        let pages = if evidence.is_control || !self.has_nodes {
+            Vec::new()
+        } else {
+            self.pages.decide(evidence, &places, communicating(&self.traffic, &self.costs))
+        };
         Plan { pages, ..self.plan(evidence) }
     }
 }

@@ -24,6 +24,8 @@
 //! 3. Other groups of a node that serves more than [`CROWDED`] times the mean go to the node that
 //!    serves least, until theirs serves the mean, if they are not farther from their users there
 //!    than [`FARTHER`] times.
+//!
+//! Tasks that lose by distant wake-ups are not held: each would be on the node of its own memory.
 //! # Properties
 //! - **Local in the end**: groups of one user each are where it is. -> test `private_groups_come`
 //! - **Held**: no node holds more tasks than it has PUs. -> test `private_groups_come`
@@ -31,6 +33,8 @@
 //!   -> test `shared_groups_are_spread`
 //! - **The few go to the many**: one task with much memory on another node goes there.
 //!   -> test `a_task_goes_to_its_memory`
+//! - **Does not separate**: tasks that wake each other are where the kernel has them.
+//!   -> test `tasks_that_wake_each_other_are_not_held`
 //! - **Not to and fro**: two nodes that use a group in turns move it fewer and fewer times.
 //!   -> test `moves_get_dearer`
 
@@ -40,7 +44,7 @@ use crate::places::UsableMachine;
 use crate::plan::PageMove;
 use colocate_evidence::{PageGroup, PageUse, TaskId};
 use colocate_machine::{Machine, Nanos, NodeIdx, NodeNr};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Time between two decisions.
 pub(super) const PERIOD: Nanos = Nanos::from_secs(1);
@@ -69,6 +73,8 @@ pub(super) struct Pages {
     groups: BTreeMap<PageGroupKey, PageHistory>,
     /// Node of each held task.
     pub held: BTreeMap<TaskId, NodeIdx>,
+    /// Tasks that lose by distant wake-ups.
+    communicating: BTreeSet<TaskId>,
 }
 
 #[derive(Debug, Default)]
@@ -80,13 +86,21 @@ struct PageHistory {
 }
 
 impl Pages {
-    /// Page moves for now; updates [`Self::held`].
-    pub fn decide(&mut self, evidence: &Evidence<'_>, places: &UsableMachine<'_>) -> Vec<PageMove> {
+    /// Page moves for now; updates [`Self::held`]. `communicating` are tasks that lose by distant
+    /// wake-ups.
+    pub fn decide(
+        &mut self,
+        evidence: &Evidence<'_>,
+        places: &UsableMachine<'_>,
+        communicating: BTreeSet<TaskId>,
+    ) -> Vec<PageMove> {
         let Some(seen) =
             evidence.reports.pages.as_deref().filter(|_| places.machine.nodes.len() > 1)
         else {
             return Vec::new();
         };
+        self.held.retain(|task, _| !communicating.contains(task));
+        self.communicating = communicating;
         let may_order = self.orders.note(evidence.at, evidence.moved);
         let is_early = self.last.is_some_and(|last| evidence.at < last + PERIOD);
         if is_early || !may_order {
@@ -154,7 +168,7 @@ impl Pages {
             let Some((node, bytes)) = near.elsewhere() else { continue };
             let is_dear = move_s(bytes) > TASK_MOVE_S && near.is_served_apart(node, &served, nodes);
             if is_dear
-                && !self.held.contains_key(&task)
+                && self.may_hold(task)
                 && self.busy_on(node, evidence) < cores_of(node, places.machine)
             {
                 self.held.insert(task, node);
@@ -175,6 +189,10 @@ impl Pages {
             held.or_else(|| machine.cores[machine.core_of(thread.pu?).idx()].node) == Some(node)
         })
         .count()
+    }
+
+    fn may_hold(&self, task: TaskId) -> bool {
+        !self.held.contains_key(&task) && !self.communicating.contains(&task)
     }
 
     fn has_room(&self, node: NodeIdx, machine: &Machine) -> bool {
@@ -263,7 +281,7 @@ impl Pages {
             time.max_by(|a, b| a.1.total_cmp(b.1)).map(|((task, node), _)| (*task, *node))
         });
         let Some((task, node)) = most else { return };
-        if node == to && !self.held.contains_key(&task) && self.has_room(to, machine) {
+        if node == to && self.may_hold(task) && self.has_room(to, machine) {
             self.held.insert(task, to);
         }
     }
@@ -349,6 +367,7 @@ mod tests {
         groups: Vec<PageGroup>,
         at: Nanos,
         moved: Vec<PagesMoved>,
+        communicating: BTreeSet<TaskId>,
     }
 
     impl Bench {
@@ -366,6 +385,7 @@ mod tests {
                 groups,
                 at: Nanos::ZERO,
                 moved: Vec::new(),
+                communicating: BTreeSet::new(),
             }
         }
 
@@ -412,7 +432,8 @@ mod tests {
                 moved: &moved,
                 ..Evidence::of_queue(now)
             };
-            let orders = self.pages.decide(&evidence, &UsableMachine::new(&self.machine, &pus));
+            let places = UsableMachine::new(&self.machine, &pus);
+            let orders = self.pages.decide(&evidence, &places, self.communicating.clone());
             self.moved = orders.iter().map(carried_out).collect();
             let mut moved: Vec<(usize, u32)> = orders.iter().flat_map(places_of).collect();
             moved.sort_unstable();
@@ -441,6 +462,17 @@ mod tests {
             bench.uses(order as usize, order, order as usize / 2, 100);
         }
         assert_eq!(bench.moves(), []);
+    }
+
+    /// As of `a_task_goes_to_its_memory`, until the task communicates: its memory comes then.
+    #[test]
+    fn tasks_that_wake_each_other_are_not_held() {
+        let mut bench = Bench::new(8);
+        for (communicating, moved, held) in [(false, 0, 1), (true, 8, 0)] {
+            bench.communicating = communicating.then(|| task(5)).into_iter().collect();
+            (0..8).for_each(|group| bench.uses(group, 5, 1, 100));
+            assert_eq!((bench.moves().len(), bench.pages.held.len()), (moved, held));
+        }
     }
 
     #[test]
