@@ -21,6 +21,11 @@ const LENGTH: Nanos = Nanos::from_millis(5);
 /// Factor by which a rate is another one. Chosen: a bare pair of threads does some twenty times as much on one
 /// PU as on two (virtual machine with 2 PUs).
 const FACTOR: f64 = 4.0;
+/// A rest is at least this part of the time since the counting began or another rate ended a rest. Chosen: of the first 3 s
+/// windows take less than 1 %, so that they are not seen in a 99th percentile.
+const GROWS: u64 = 2;
+/// No rest is longer for that. Chosen: a window each 2 s is 0.25 % of the time.
+const LONGEST_REST: Nanos = Nanos::from_secs(2);
 /// Time between two windows that do not wait for the end of a rest. Chosen: they take a quarter of [`MOST`].
 const HASTENS: Nanos = Nanos::from_secs(1);
 
@@ -29,6 +34,8 @@ const HASTENS: Nanos = Nanos::from_secs(1);
 pub(super) struct Windows {
     pus: f64,
     now: Phase,
+    /// When the counting began, or the last rest was ended early.
+    since: Nanos,
     /// The last rest that was ended early.
     hastened: Option<Nanos>,
     switches: Switches,
@@ -92,6 +99,7 @@ impl Windows {
         Self {
             pus: pus.max(1) as f64,
             now: Phase::Always { from: now, count: 0 },
+            since: now,
             hastened: None,
             switches: Switches::default(),
         }
@@ -104,6 +112,7 @@ impl Windows {
         let may_hasten = self.hastened.is_none_or(|last| now >= last + HASTENS);
         if is_changed && may_hasten && matches!(self.now, Phase::Rest { .. }) {
             self.hastened = Some(now);
+            self.since = now;
             self.now = Phase::Rest { until: now };
         }
     }
@@ -145,12 +154,12 @@ impl Windows {
                     return None;
                 }
                 self.now = Phase::Always { from: now, count: 0 };
-                let rests = self.rests(count, passed)?;
+                let rests = self.rests(count, passed, now)?;
                 self.now = Phase::Rest { until: now + rests };
                 Some(Count::None)
             }
             Phase::Window { from, until } if now >= until => {
-                let Some(rests) = self.rests(taken, until.saturating_sub(from)) else {
+                let Some(rests) = self.rests(taken, until.saturating_sub(from), now) else {
                     self.now = Phase::Always { from: now, count: 0 };
                     return Some(Count::From(now));
                 };
@@ -171,14 +180,15 @@ impl Windows {
         })
     }
 
-    /// Rest after a window with `count` wake-ups in `passed`; `None` if all may be counted.
+    /// Rest from `now` on after a window with `count` wake-ups in `passed`; `None` if all may be counted.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // `as` saturates
-    fn rests(&self, count: u64, passed: Nanos) -> Option<Nanos> {
+    fn rests(&self, count: u64, passed: Nanos, now: Nanos) -> Option<Nanos> {
         let takes = count as f64 * EACH.as_secs_f64() / (self.pus * passed.as_secs_f64());
         let switching = SWITCHING.0 as f64 / self.pus;
         // From (counting + switching) / (window + rest) = MOST.
         let rests = (LENGTH.0 as f64 * takes + switching) / MOST - LENGTH.0 as f64;
-        (takes > MOST).then_some(Nanos(rests as u64))
+        let grown = Nanos(now.saturating_sub(self.since).0 / GROWS).min(LONGEST_REST);
+        (takes > MOST).then_some(Nanos(rests as u64).max(grown))
     }
 }
 
@@ -219,6 +229,24 @@ mod tests {
         assert_eq!(windows.next(0, ms(620)), Some(Count::Between(ms(620), ms(625))));
         assert_eq!(windows.next(60, ms(700)), Some(Count::From(ms(700))), "few again");
         assert_eq!(windows.next(12, ms(701)), None);
+    }
+
+    /// The longer the same goes on, the rarer are windows; another rate of switches makes them frequent again.
+    #[test]
+    fn rests_grow() {
+        let mut windows = Windows::new(2, ms(0));
+        let rest = |windows: &mut Windows, at| {
+            windows.now = Phase::Window { from: ms(at - 5), until: ms(at) };
+            assert_eq!(windows.next(1_250, ms(at)), Some(Count::None));
+            let Phase::Rest { until } = windows.now else { panic!("{:?}", windows.now) };
+            until.saturating_sub(ms(at))
+        };
+        assert_eq!(rest(&mut windows, 1_000), ms(500));
+        assert_eq!(rest(&mut windows, 9_000), ms(2_000));
+        [0, 100_000, 101_000].into_iter().zip(1..).for_each(|(switches, second)| {
+            windows.note_switches(ms(8_000 + 1_000 * second), switches);
+        });
+        assert_eq!(rest(&mut windows, 12_000), ms(500), "since the rate changed at 11 s");
     }
 
     /// Threads that switch 100,000 times a second begin to do so 10,000 times: the window that follows is not waited for, once a
