@@ -131,8 +131,7 @@ impl LinuxHost {
     /// What is not vital and cannot be had is done without; [`LinuxHost::notes`] then says so.
     ///
     /// # Errors
-    /// [`LaunchError`] if a process or a pipe cannot be had, or instructions that are a target cannot be
-    /// counted.
+    /// [`LaunchError`] if a process or a pipe cannot be had, or instructions that are a target cannot be counted.
     pub fn prepare(machine: Machine, setup: &Setup) -> Result<Self, LaunchError> {
         let mut notes = Vec::new();
         let root = Root::of_this(&setup.proc);
@@ -557,9 +556,9 @@ impl Host for LinuxHost {
     }
 
     fn run_quantum(&mut self, plan: &Plan, asked: Nanos) -> Result<Observation, HostError> {
-        let tasks = self.parts.work.table.tasks.remembered().len();
-        let quantum = self.quantum.begin(asked, tasks, plan.places_any());
         let HostParts { work, placing, pausing, .. } = &mut self.parts;
+        let places = plan.places_any() || pausing.may_stop();
+        let quantum = self.quantum.begin(asked, work.table.tasks.remembered().len(), places);
         pausing.stop_waiting_jobs(work, plan)?;
         adopt(placing, work, pausing, plan);
         if work.launched.is_none() {

@@ -10,7 +10,6 @@ use crate::placement::{PlacementEvent, Placing, after_reset, follow_all};
 use crate::preparing::{MOST_CPUSETS, attached_pus, usable};
 use crate::quantum::own_time;
 use crate::task::TrackedTask;
-use crate::task_table::TaskTable;
 use crate::throttling::Throttling;
 use crate::workload::HostState;
 use colocate_act::actuators::Actuators;
@@ -34,8 +33,8 @@ use std::sync::Arc;
 const CHECK_MACHINE_EVERY: Nanos = Nanos::from_secs(1);
 /// Least time between two polls of where tasks are. Chosen, for the same reason.
 const POLL_EVERY: Nanos = Nanos::from_secs(1);
-/// Polling takes at most one part in this many of a PU. Chosen: 1,000 threads that sleep, 1.4 ms, are polled each 6 s.
-const POLL_SHARE: u64 = 4_000;
+/// Polling takes at most one part in this many of a PU. Chosen: 1,000 threads that sleep, 1.4 ms, are polled each 3 s.
+const POLL_SHARE: u64 = 2_000;
 /// Tasks that are polled in one go, at most. Chosen: some 8 ms (measured on a virtual machine of 2 PUs, 16 µs each).
 const MOST_AT_ONCE: usize = 500;
 /// To find which sleeping threads have woken takes at most one part in this many of a PU, but for [`LONGEST_DELAY`]. Chosen:
@@ -221,10 +220,13 @@ impl Polling {
         several.for_each(|(pid, _)| parts.sources.times.states().all_read(pid));
     }
 
-    /// Reads what a task has done, and, unless it sleeps ever since it was read, its state and its mask.
+    /// Reads what a task has done, and its state and mask unless it has slept since these were read. A job's first task may have
+    /// been stopped, which takes no time.
     fn read_task(&mut self, parts: &mut HostParts, id: TaskId, at: Nanos) {
         read_usage(parts, id, at);
-        if !has_slept(&parts.work.table, id) {
+        let table = &parts.work.table;
+        let has_slept = table.tasks.get(id).is_some_and(TrackedTask::has_slept);
+        if !has_slept || table.begins_run(id) {
             self.read_state(parts, id, at);
         }
         parts.work.table.note_placed(id, at);
@@ -241,6 +243,7 @@ impl Polling {
         if let Some(stat) = stat {
             // Rounded down: what is known better is kept.
             task.usage.note_cpu_time(stat.cpu_time);
+            task.read_at = task.usage.cpu_time;
         }
         if stat.is_some() && is_settled {
             check_mask(parts, id, at);
@@ -330,13 +333,6 @@ impl Polling {
             }
         }
     }
-}
-
-/// Whether a task neither ran nor waited between its last two readings, so that its state is known, and its mask but for a
-/// change by another thread, which is seen once it runs. A job's first task may have been stopped, which takes no time.
-fn has_slept(table: &TaskTable, id: TaskId) -> bool {
-    let was_read = |task: &&TrackedTask| task.usage.sleeps && task.thread.last_ran.is_some();
-    table.tasks.get(id).filter(was_read).is_some() && !table.begins_run(id)
 }
 
 /// Takes in whether a sched_ext scheduler is loaded, which changes all placements.

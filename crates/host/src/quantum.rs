@@ -19,9 +19,10 @@ const MANY: usize = 250;
 const TIMES_DECIDING: u64 = 100;
 /// The same where nothing was placed for [`IDLE`]. Chosen: 0.1 % of a PU, half of what 1,000 threads may cost in all.
 const TIMES_IDLE: u64 = 1_000;
-/// Chosen: programs of many threads have begun by then, and a trial has placed some of them.
+/// Time without a placed task from which on quanta may be longer. Chosen: programs of many threads have begun by then, and a
+/// trial places some in its turns.
 const IDLE: Nanos = Nanos::from_secs(5);
-/// Nor is one stretched to more where nothing was placed for [`IDLE`]. Chosen: programs of many threads run for minutes.
+/// To no more than this are they stretched by [`TIMES_IDLE`]. Chosen: programs of many threads run for minutes.
 const LONGEST_IDLE: Nanos = Nanos::from_secs(2);
 /// No quantum is stretched to more. Chosen: the ends of jobs and changes of the machine end it, and what threads do is rarely new
 /// sooner where there are tens of thousands.
@@ -49,8 +50,8 @@ impl Quantum {
         self.ends_phase = true;
     }
 
-    /// Begins a quantum for which `asked` was asked, with `tasks` tasks of which its plan places some or none. Returns its
-    /// length.
+    /// Begins a quantum for which `asked` was asked, with `tasks` tasks; `places` says whether its plan places a task or jobs
+    /// may wait. Returns its length.
     ///
     /// With very many threads the CPU time that passes between two quanta, to read each thread and to decide, is at most a
     /// share of a PU, unless that took more than [`LONGEST_QUANTUM`], and a smaller one while nothing is placed.
@@ -81,9 +82,9 @@ impl Quantum {
 
 /// Least length of a quantum after `decided` of CPU time, where no task was placed for the time `unplaced`.
 fn least(decided: Nanos, unplaced: Nanos) -> Nanos {
-    let times = |times, most: Nanos| Nanos(decided.0.saturating_mul(times)).min(most);
-    let always = times(TIMES_DECIDING, LONGEST_QUANTUM);
-    if unplaced < IDLE { always } else { always.max(times(TIMES_IDLE, LONGEST_IDLE)) }
+    let always = Nanos(decided.0.saturating_mul(TIMES_DECIDING)).min(LONGEST_QUANTUM);
+    let idle = Nanos(decided.0.saturating_mul(TIMES_IDLE)).min(LONGEST_IDLE);
+    if unplaced < IDLE { always } else { always.max(idle) }
 }
 
 /// CPU time of the thread that calls this.

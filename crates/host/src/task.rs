@@ -28,9 +28,19 @@ pub struct TrackedTask {
     pub placement: Placement,
     /// Usage as last read.
     pub usage: TaskUsage,
+    /// CPU time when its state and mask were last read; `None` if they were not, or it is unknown.
+    pub read_at: Option<Nanos>,
     /// Whether the task continues, with its times, as another task: see
     /// [`crate::task_table::TaskTable::created`].
     pub goes_on: bool,
+}
+
+impl TrackedTask {
+    /// Whether the task neither ran nor waited since its state and mask were read: both are known, but for a mask that another
+    /// thread has set, which is seen once the task runs.
+    pub fn has_slept(&self) -> bool {
+        self.usage.sleeps && self.read_at.is_some() && self.read_at == self.usage.cpu_time
+    }
 }
 
 /// Process, thread, places and CPU time of a task, for reports.

@@ -24,7 +24,7 @@ const SIBLING_BIAS: i64 = 105;
 pub(crate) struct Waker {
     pub task: TaskNo,
     pub pu: PuIdx,
-    /// Whether it is about to sleep (`WF_SYNC`), as after a message over a pipe or a socket.
+    /// Whether the waker is about to sleep (`WF_SYNC`), as after a message over a pipe or a socket.
     pub is_sync: bool,
 }
 

@@ -127,6 +127,7 @@ impl TaskTable {
             ended: None,
             placement: Placement::none(),
             usage,
+            read_at: None,
             goes_on: false,
         });
         Some(id)

@@ -346,3 +346,17 @@ fn a_thread_that_takes_over_from_the_first_goes_where_that_was_planned() {
     let (table, id) = taken_over(11);
     assert_eq!(table.target_of(&plan, id), Place::Pu(PuNr(5)));
 }
+
+/// A task runs on after its mask was read, and is next seen when it sleeps: it may have set its mask meanwhile.
+#[test]
+fn a_mask_is_known_until_the_task_runs() {
+    let mut table = table();
+    let task = table.tasks.get_mut(TaskId { job: JobIdx(0), order: 0 }).unwrap();
+    task.usage.sleeps = true;
+    assert!(!task.has_slept(), "it was never read");
+    task.usage.cpu_time = Some(Nanos(5));
+    task.read_at = task.usage.cpu_time;
+    assert!(task.has_slept());
+    task.usage.cpu_time = Some(Nanos(7));
+    assert!(!task.has_slept());
+}

@@ -58,7 +58,7 @@ enum Kind {
     Pipeline,
 }
 
-/// What came of a workload: effects.
+/// Effects on a workload.
 struct Found {
     words: String,
     /// From the launch on.
@@ -69,7 +69,7 @@ struct Found {
     fresh: Option<(f64, f64)>,
 }
 
-/// An effect of what came of a workload.
+/// One of the effects.
 type EffectOf = fn(&Found) -> f64;
 
 /// 2 to 16 PUs on one or two sockets, one to eight groups, and up to four busy loops.

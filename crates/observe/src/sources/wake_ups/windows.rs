@@ -21,8 +21,8 @@ const LENGTH: Nanos = Nanos::from_millis(5);
 /// Factor by which a rate is another one. Chosen: a bare pair of threads does some twenty times as much on one
 /// PU as on two (virtual machine with 2 PUs).
 const FACTOR: f64 = 4.0;
-/// A rest is at least this part of the time since the counting began or another rate ended a rest. Chosen: of the first 3 s
-/// windows take less than 1 %, so that they are not seen in a 99th percentile.
+/// A rest is at least this part of the time since the counting began or another rate ended a rest. Chosen: seven
+/// windows in the first 3 s, some 1 % of them.
 const GROWS: u64 = 2;
 /// No rest is longer for that. Chosen: a window each 2 s is 0.25 % of the time.
 const LONGEST_REST: Nanos = Nanos::from_secs(2);
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(windows.next(12, ms(701)), None);
     }
 
-    /// The longer the same goes on, the rarer are windows; another rate of switches makes them frequent again.
+    /// Rests grow while threads switch at one rate; another rate makes them short again.
     #[test]
     fn rests_grow() {
         let mut windows = Windows::new(2, ms(0));

@@ -464,7 +464,7 @@ mod tests {
         assert_eq!(bench.moves(), []);
     }
 
-    /// As of `a_task_goes_to_its_memory`, until the task communicates: its memory comes then.
+    /// A task is held at its memory, as in `a_task_goes_to_its_memory`, until it communicates: then the memory comes.
     #[test]
     fn tasks_that_wake_each_other_are_not_held() {
         let mut bench = Bench::new(8);
