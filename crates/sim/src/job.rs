@@ -2,7 +2,6 @@
 
 use crate::task::TaskNo;
 use colocate_machine::Nanos;
-use std::collections::VecDeque;
 use std::ops::Range;
 
 /// State of a job.
@@ -28,8 +27,6 @@ pub(crate) struct SimulatedJob {
     pub is_watched: bool,
     /// Tasks whose creation fell due during the stop.
     pub held_creations: Vec<TaskNo>,
-    /// Tasks that wait for the job's server, first come first served.
-    pub requests: VecDeque<TaskNo>,
 }
 
 impl SimulatedJob {
@@ -46,7 +43,6 @@ impl SimulatedJob {
             is_stopped: false,
             is_watched: false,
             held_creations: Vec::new(),
-            requests: VecDeque::new(),
         }
     }
 
