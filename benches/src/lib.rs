@@ -17,6 +17,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 pub mod spread;
+pub mod wakes;
 
 /// QEMU and the plugin that counts instructions.
 ///

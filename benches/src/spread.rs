@@ -336,7 +336,7 @@ impl Log {
 }
 
 /// A chain of dependent additions, one a cycle: siblings do not slow each other.
-fn adding() -> PhaseSpec {
+pub(crate) fn adding() -> PhaseSpec {
     let source = "made up: a chain of additions";
     PhaseSpec::of(Phase {
         slots: Known::new(1.0, source),

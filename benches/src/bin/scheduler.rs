@@ -1,10 +1,12 @@
 //! Where a real kernel had threads, beside where the simulated one has them.
 //!
-//! `scheduler FILE...` prints a table in Markdown for each file of logs that `workloads/scheduler/measure` wrote.
+//! `scheduler FILE...` prints a table in Markdown for each file of logs that `workloads/scheduler/measure`
+//! wrote, of threads that compute or of threads that wake each other.
 #![allow(clippy::print_stdout)] // it is what it is for
 
 use anyhow::{Context, ensure};
 use colocate_benches::spread::{Figures, Log, Logs, parse, simulate};
+use colocate_benches::wakes::{self, Shares};
 use colocate_machine::{Machine, Nanos, Performance, described};
 use colocate_sim::KernelScheduler;
 use std::path::{Path, PathBuf};
@@ -24,6 +26,9 @@ fn main() -> anyhow::Result<()> {
 fn table(file: &Path) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(file)?;
     let (machine, performance) = machine(&text)?;
+    if text.lines().any(|line| line.starts_with("chosen")) {
+        return wakes_table(&text, (&machine, &performance));
+    }
     let logs = parse(&text, &machine)?;
     heading(&logs);
     for log in &logs.logs {
@@ -37,6 +42,32 @@ fn table(file: &Path) -> anyhow::Result<()> {
     }
     println!();
     Ok(())
+}
+
+/// Prints in percent after how many wake-ups a thread was put on its waker's PU, its previous, another.
+fn wakes_table(text: &str, of: (&Machine, &Performance)) -> anyhow::Result<()> {
+    let logs = wakes::parse(text)?;
+    println!("Linux {}, {}\n", logs.kernel, logs.head.join("; "));
+    println!("Waker's PU (least to most), previous, other PU, PU under the waker's cache, %\n");
+    println!("| scenario | real | simulated |\n|---|---|---|");
+    for (doing, real) in &logs.logs {
+        let simulated =
+            (0..SEEDS).map(|seed| wakes::simulate(doing, of, KernelScheduler::default(), seed));
+        let simulated: Vec<Shares> = simulated.collect::<anyhow::Result<_>>()?;
+        println!("| {} | {} | {} |", doing.words, percent(real), percent(&simulated));
+    }
+    println!();
+    Ok(())
+}
+
+/// Mean of each share, and the range of the first.
+fn percent(rounds: &[Shares]) -> String {
+    let of = |share: usize| rounds.iter().map(move |shares| 100.0 * shares[share]);
+    let mean = |share| of(share).sum::<f64>() / rounds.len() as f64;
+    let least = of(0).fold(f64::INFINITY, f64::min);
+    let most = of(0).fold(0.0, f64::max);
+    let [waker, previous, other, near] = [0, 1, 2, 3].map(mean);
+    format!("{waker:.0} ({least:.0} to {most:.0}) {previous:.0} {other:.0} {near:.0}")
 }
 
 /// The machine named in the file's head: a described machine, or a file of this repository.

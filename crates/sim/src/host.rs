@@ -1,15 +1,17 @@
 //! The simulated machine as a [`Host`], the trait of a real one.
 
 use crate::SimError;
+use crate::crowding::Crowding;
 use crate::outcome::Outcome;
 use crate::platform::Platform;
 use crate::scenario::Scenario;
 use crate::sources;
 use crate::targets::Allowed;
 use crate::task::SimulatedTask;
+use crate::woken::WakeChoices;
 use crate::world::{World, placement_status};
 use colocate_engine::{Host, HostError, Meanwhile, Request};
-use colocate_evidence::{Grant, Observation, QuantumEnd, SeenTask, Source};
+use colocate_evidence::{Grant, Observation, QuantumEnd, SeenTask, Source, SourceReports};
 use colocate_machine::{Machine, Nanos, PuNr};
 use colocate_policy::Plan;
 
@@ -68,6 +70,12 @@ impl<'a> SimHost<'a> {
     #[must_use]
     pub const fn predictions(&self) -> u64 {
         self.world.parts().rates.predicted
+    }
+
+    /// PUs chosen so far for tasks that others woke.
+    #[must_use]
+    pub const fn wake_choices(&self) -> WakeChoices {
+        self.world.parts().wake_ups.choices
     }
 
     /// Lets the placed tasks run, as [`Host::run_quantum`] does. Returns only the end's reason.
@@ -134,9 +142,11 @@ impl Host for SimHost<'_> {
     }
 
     fn run_quantum(&mut self, plan: &Plan, quantum: Nanos) -> Result<Observation, HostError> {
+        let crowding = Crowding::begin(self.world.parts(), plan);
         let end = self
             .go_on(plan, quantum)
             .map_err(|error| HostError { what: "simulate".to_owned(), why: error.to_string() })?;
+        let shared_pus = Some(crowding.end(self.world.parts()));
         let tasks = self.world.parts().tasks.iter().enumerate();
         let tasks = tasks.filter_map(|(no, task)| Some(self.seen_task(no, task, task.created?)));
         Ok(Observation {
@@ -145,7 +155,7 @@ impl Host for SimHost<'_> {
             tasks: tasks.collect(),
             ended: self.world.parts().ends.jobs.clone(),
             moved: self.world.take_moved(),
-            reports: sources::reports(self.world.parts()),
+            reports: SourceReports { shared_pus, ..sources::reports(self.world.parts()) },
         })
     }
 }

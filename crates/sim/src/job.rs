@@ -2,6 +2,7 @@
 
 use crate::task::TaskNo;
 use colocate_machine::Nanos;
+use std::collections::VecDeque;
 use std::ops::Range;
 
 /// State of a job.
@@ -27,6 +28,8 @@ pub(crate) struct SimulatedJob {
     pub is_watched: bool,
     /// Tasks whose creation fell due during the stop.
     pub held_creations: Vec<TaskNo>,
+    /// Tasks that wait for the job's server, first come first served.
+    pub requests: VecDeque<TaskNo>,
 }
 
 impl SimulatedJob {
@@ -43,6 +46,7 @@ impl SimulatedJob {
             is_stopped: false,
             is_watched: false,
             held_creations: Vec::new(),
+            requests: VecDeque::new(),
         }
     }
 

@@ -54,12 +54,32 @@ pub enum Fork {
 pub enum Wake {
     /// The PU of its last run, whatever the load.
     Previous,
-    /// The PU of its last run if idle; else an idle PU under the same last-level cache, first of an
-    /// idle core if `idle_cores`, then a sibling, then the next; else the PU of its last run.
+    /// The target if idle, which is the PU of its last run or, by `affine`, its waker's. Else the PU
+    /// of its last run if idle and under the target's last-level cache. Else an idle PU under that
+    /// cache: the recent PU if `recent`, one of an idle core if `idle_cores`, a sibling of the PU of
+    /// its last run, then the next. Else the target.
     IdleSibling {
         /// Whether PUs of idle cores come first.
         idle_cores: bool,
+        /// Whether the PU of an earlier run is tried before the search (`recent_used_cpu`).
+        recent: bool,
+        /// Whether the waker's PU may be the target; `None` for never.
+        affine: Option<WakeAffine>,
     },
+}
+
+/// Rules for the waker's PU as the target of a wake-up (`wake_affine`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WakeAffine {
+    /// Whether messages between threads that take turns are synchronous, as over pipes and sockets
+    /// (`WF_SYNC`): a waker alone on its PU makes this the target. Wake-ups by futexes are not.
+    pub sync: bool,
+    /// Whether the waker's PU is the target if its load average is lower (`WA_WEIGHT`).
+    pub load: bool,
+    /// Whether threads with many partners are left where they ran (`wake_wide`).
+    pub wide: bool,
+    /// No waker's PU on a node farther from the PU of the last run is the target.
+    pub reclaim_distance: u32,
 }
 
 /// Periodic load balancing.
@@ -96,7 +116,11 @@ impl Default for KernelScheduler {
             slice: BASE_SLICE,
             stagger: TICKS,
             fork: Fork::Idlest { reclaim_distance: RECLAIM_DISTANCE },
-            wake: Wake::IdleSibling { idle_cores: true },
+            wake: Wake::IdleSibling {
+                idle_cores: true,
+                recent: true,
+                affine: Some(WakeAffine::default()),
+            },
             idle_balance: true,
             periodic_balance: Some(PeriodicBalance::default()),
             numa_balancing: Some(NumaBalancing::default()),
@@ -117,6 +141,14 @@ pub(crate) const TICKS: u32 = 3;
 /// `RECLAIM_DISTANCE` (include/linux/topology.h): domains beyond it do not balance forks. For AMD's
 /// Zen the value is 32 from Linux 5.4 on; 30 is the value before, and of all other processors.
 pub const RECLAIM_DISTANCE: u32 = 30;
+
+impl Default for WakeAffine {
+    /// `WA_IDLE` and `WA_WEIGHT` are on (kernel/sched/features.h, 6.12), and `SD_WAKE_AFFINE` is set
+    /// up to [`RECLAIM_DISTANCE`] (`sd_init` in kernel/sched/topology.c).
+    fn default() -> Self {
+        Self { sync: true, load: true, wide: true, reclaim_distance: RECLAIM_DISTANCE }
+    }
+}
 
 impl Default for PeriodicBalance {
     /// `min_interval` of a domain is a millisecond for each of its CPUs; four failed attempts are

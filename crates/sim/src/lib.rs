@@ -49,6 +49,7 @@ mod accesses;
 mod alone;
 pub mod coherent;
 mod course;
+mod crowding;
 mod domains;
 mod ends;
 pub mod error;
@@ -59,6 +60,7 @@ mod imbalance;
 mod instances;
 mod job;
 pub mod kernel;
+mod load_averages;
 mod loads;
 pub mod metrics;
 mod on_pu;
@@ -81,6 +83,8 @@ mod teams;
 #[cfg(test)]
 mod testing;
 mod timers;
+mod wake_history;
+mod waking;
 mod woken;
 mod world;
 
@@ -93,7 +97,7 @@ use thiserror::Error;
 pub use alone::{alone_of, courses_of};
 pub use error::ScenarioError;
 pub use host::SimHost;
-pub use kernel::{Fork, KernelScheduler, NumaBalancing, PeriodicBalance, Wake};
+pub use kernel::{Fork, KernelScheduler, NumaBalancing, PeriodicBalance, Wake, WakeAffine};
 pub use outcome::{
     JobOutcome, LevelUse, Moves, Outcome, PortGroupUse, TaskOutcome, Together, Used,
 };
@@ -103,6 +107,7 @@ pub use scenario::{
     Barrier, BarrierWait, Fetch, JobSpec, MemorySpec, MemoryUse, Method, Pages, PhaseIdx,
     PhaseSegment, PhaseSpec, PuEvent, Scenario, Serial, ThreadSpec, TotalWork,
 };
+pub use woken::WakeChoices;
 
 /// Reason why a simulation cannot run or go on.
 #[derive(Debug, Error)]

@@ -7,6 +7,7 @@ use crate::events::EventQueue;
 use crate::hotplug::UsablePus;
 use crate::instances::{instantiate, regions};
 use crate::job::SimulatedJob;
+use crate::load_averages::LoadAverages;
 use crate::loads::Loads;
 use crate::platform::{Demands, Platform};
 use crate::pollution::CachePollution;
@@ -19,6 +20,7 @@ use crate::targets::Targets;
 use crate::task::{SimulatedTask, TaskNo, TaskState};
 use crate::teams::TeamMember;
 use crate::timers::Timers;
+use crate::wake_history::WakeHistory;
 use crate::woken::WakeUpSums;
 use colocate_machine::{Machine, Nanos, PuIdx};
 use colocate_policy::rng::SplitMix64;
@@ -42,6 +44,8 @@ pub(crate) struct Parts<'a> {
     /// By task.
     pub teams: Vec<TeamMember>,
     pub wake_ups: WakeUpSums,
+    pub wake_history: WakeHistory,
+    pub averages: LoadAverages,
     /// Regions of all jobs.
     pub memory: Vec<MemoryRegion>,
     pub accesses: Accesses,
@@ -79,6 +83,8 @@ impl<'a> Parts<'a> {
             targets: Targets::new(tasks.len()),
             teams: vec![TeamMember::default(); tasks.len()],
             wake_ups: WakeUpSums::new(tasks.len()),
+            wake_history: WakeHistory::new(tasks.len()),
+            averages: LoadAverages::new(tasks.len()),
             memory: regions,
             accesses: Accesses::new(uses, machine.nodes.len()),
             scans: Scans::new(period, tasks.len()),
@@ -127,17 +133,20 @@ impl<'a> Parts<'a> {
         self.jobs.iter().all(|job| job.done.is_some())
     }
 
-    /// Number of turns of a job; `None` if its threads do not take turns.
-    pub fn turns(&self, job: usize) -> Option<u32> {
-        match self.scenario.jobs[job].barrier?.wait {
-            BarrierWait::Turns(turns) => Some(turns),
-            BarrierWait::Sleep | BarrierWait::Spin(_) => None,
-        }
+    /// Whether the threads of a job take turns.
+    pub fn takes_turns(&self, job: usize) -> bool {
+        self.scenario.jobs[job].barrier.is_some_and(|barrier| barrier.takes_turns())
+    }
+
+    /// Whether the first thread of a job serves the others.
+    pub fn is_served(&self, job: usize) -> bool {
+        let barrier = self.scenario.jobs[job].barrier;
+        barrier.is_some_and(|barrier| barrier.wait == BarrierWait::Served)
     }
 
     /// Whether the threads of any job take turns.
-    pub fn takes_turns(&self) -> bool {
-        (0..self.jobs.len()).any(|job| self.turns(job).is_some())
+    pub fn has_turns(&self) -> bool {
+        (0..self.jobs.len()).any(|job| self.takes_turns(job))
     }
 
     /// Length of a task's present wait for its PU; 0 without a wait.

@@ -1,9 +1,7 @@
-//! Placement of new and woken threads by the simulated kernel.
+//! Placement of new threads by the simulated kernel.
 
-use crate::kernel::{Fork, Wake};
+use crate::kernel::Fork;
 use crate::loads::{Loads, compare_loads};
-use crate::targets::Targets;
-use crate::task::TaskNo;
 use colocate_machine::PuIdx;
 use colocate_policy::rng::SplitMix64;
 
@@ -64,40 +62,6 @@ fn may_stay(loads: Loads<'_>, domain: usize, home: usize, idlest: usize) -> bool
     domain.lets(idle_home.abs_diff(idle_there) as u64, tasks) && idle_home > 0
 }
 
-/// PU of a woken thread; `None` for a thread without an earlier PU.
-pub(crate) fn wake_pu(
-    loads: Loads<'_>,
-    targets: &Targets,
-    wake: Wake,
-    task: TaskNo,
-) -> Option<PuIdx> {
-    let previous = loads.queues.pu_of(task)?;
-    let Wake::IdleSibling { idle_cores } = wake else {
-        return Some(previous);
-    };
-    if is_idle_for(loads, targets, task, previous) {
-        return Some(previous);
-    }
-    let machine = loads.pus.machine();
-    let Some(cache) = machine.last_level_cache(previous) else { return Some(previous) };
-    // The search begins after the PU where the thread ran.
-    let near = &machine.caches[cache.idx()].pus;
-    let from = near.iter().position(|&pu| pu == previous).map_or(0, |at| at + 1);
-    let (before, after) = near.split_at(from);
-    let mut idle_near =
-        after.iter().chain(before).copied().filter(|&pu| is_idle_for(loads, targets, task, pu));
-    let first = idle_near.clone().next();
-    let sibling = machine.core_of(previous);
-    let sibling = idle_near.clone().find(|&pu| machine.core_of(pu) == sibling);
-    let on_idle_core = idle_near.find(|&pu| idle_cores && loads.core(pu) == 0);
-    Some(on_idle_core.or(sibling).or(first).unwrap_or(previous))
-}
-
-/// Whether a PU is allowed for a task, and has only fillers.
-fn is_idle_for(loads: Loads<'_>, targets: &Targets, task: TaskNo, pu: PuIdx) -> bool {
-    loads.pu(pu) == 0 && loads.pus.has(pu) && targets.may_be_on(task, pu)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,24 +70,6 @@ mod tests {
     use crate::testing::{platform, scenario};
     use colocate_machine::Nanos;
     use colocate_model::Phase;
-
-    #[test]
-    fn a_woken_thread_goes_to_an_idle_core_near_its_last_pu() {
-        let scenario = scenario(Phase::default(), false);
-        let pus = UsablePus::new(platform(), &scenario);
-        let targets = Targets::new(2);
-        let mut queues = Queues::new(64, 2, Nanos::from_millis(3));
-        let wake = Wake::IdleSibling { idle_cores: true };
-        assert_eq!(wake_pu(Loads::new(&pus, &queues), &targets, wake, 0), None, "it is new");
-        queues.enqueue(0, PuIdx(0));
-        queues.dequeue(0);
-        let last = wake_pu(Loads::new(&pus, &queues), &targets, wake, 0);
-        assert_eq!(last, Some(PuIdx(0)));
-        queues.enqueue(1, PuIdx(0));
-        let loads = Loads::new(&pus, &queues);
-        assert_eq!(wake_pu(loads, &targets, wake, 0), Some(PuIdx(2)), "the other core");
-        assert_eq!(wake_pu(loads, &targets, Wake::Previous, 0), Some(PuIdx(0)));
-    }
 
     #[test]
     fn a_new_thread_starts_on_an_idle_core_near_its_parent() {

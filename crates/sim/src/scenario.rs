@@ -120,6 +120,14 @@ pub struct Barrier {
     pub serial: Option<Serial>,
 }
 
+impl Barrier {
+    /// Whether threads take turns in place of a barrier.
+    #[must_use]
+    pub const fn takes_turns(&self) -> bool {
+        matches!(self.wait, BarrierWait::Turns(_) | BarrierWait::Served)
+    }
+}
+
 /// State of a thread waiting at a barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BarrierWait {
@@ -130,6 +138,9 @@ pub enum BarrierWait {
     /// Turns in place of a barrier: a thread wakes the job's next thread and sleeps until its own
     /// next turn. This many turns exist at a time, dealt to the threads in a row. Never 0.
     Turns(u32),
+    /// Turns with a server: each thread but the first wakes the first after its part, and sleeps
+    /// until the first has done a part for it. The first sleeps while no thread waits for it.
+    Served,
 }
 
 /// Work of a single thread with all others waiting, on top of the threads' own work.
@@ -319,15 +330,13 @@ impl Scenario {
         }
         let spins = match barrier.wait {
             BarrierWait::Spin(phase) => Some(phase),
-            BarrierWait::Sleep | BarrierWait::Turns(_) => None,
+            BarrierWait::Sleep | BarrierWait::Turns(_) | BarrierWait::Served => None,
         };
-        if let BarrierWait::Turns(turns) = barrier.wait {
-            if turns == 0 {
-                return refuse(place, "at least one turn at a time", "0");
-            }
-            if barrier.serial.is_some() {
-                return refuse(place, "turns or a serial part", "both");
-            }
+        if barrier.wait == BarrierWait::Turns(0) {
+            return refuse(place, "at least one turn at a time", "0");
+        }
+        if barrier.takes_turns() && barrier.serial.is_some() {
+            return refuse(place, "turns or a serial part", "both");
         }
         for phase in spins.into_iter().chain(barrier.serial.map(|serial| serial.phase)) {
             if phase.0 as usize >= self.phases.len() {

@@ -27,9 +27,39 @@ struct WakerSums {
     both_ran: Nanos,
 }
 
+/// PUs chosen for tasks that others woke: numbers of wake-ups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WakeChoices {
+    /// The waker's PU, whether or not the task ran there last.
+    pub waker: u64,
+    /// The PU of the task's last run, not the waker's.
+    pub previous: u64,
+    /// Another PU.
+    pub other: u64,
+    /// Any of these under the last-level cache of the waker's PU.
+    pub near: u64,
+}
+
+impl WakeChoices {
+    /// Counts a wake-up; `is_near` says whether the PU is under the waker's last-level cache.
+    pub(crate) fn add(&mut self, chosen: PuIdx, waker: PuIdx, previous: PuIdx, is_near: bool) {
+        self.near += u64::from(is_near);
+        let count = if chosen == waker {
+            &mut self.waker
+        } else if chosen == previous {
+            &mut self.previous
+        } else {
+            &mut self.other
+        };
+        *count += 1;
+    }
+}
+
 /// Pending wake-ups of tasks, and sums of past wake-ups.
 #[derive(Clone, Debug)]
 pub(crate) struct WakeUpSums {
+    /// PUs chosen.
+    pub choices: WakeChoices,
     /// By task.
     pending: Vec<Option<Woken>>,
     /// By waker and wakee.
@@ -39,7 +69,8 @@ pub(crate) struct WakeUpSums {
 impl WakeUpSums {
     /// No wake-ups yet.
     pub fn new(tasks: usize) -> Self {
-        Self { pending: vec![None; tasks], past: BTreeMap::new() }
+        let choices = WakeChoices::default();
+        Self { choices, pending: vec![None; tasks], past: BTreeMap::new() }
     }
 
     /// Begins a wake-up of a task.

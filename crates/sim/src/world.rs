@@ -160,7 +160,7 @@ impl<'a> World<'a> {
             pace::end_phases(parts, running);
             match parts.events.pop_due() {
                 Some(Due::Creation(task)) => life::create(parts, task),
-                Some(Due::WakeUp(task)) => wake::wake(parts, task),
+                Some(Due::WakeUp(task)) => wake::wake(parts, task, None),
                 None => break,
             }
         }

@@ -20,6 +20,7 @@ use colocate_machine::{Machine, Performance, described};
 const NAMES: &str = "\
 estimates           settings of estimated progress (a minute)
 feliu-1, feliu-3    schedulers on the mixes of these studies
+communicating       auto on a thousand random workloads of threads that wake each other (more than ten minutes)
 guard               a thousand random workloads with and without the guard (an hour)
 guard-losses        where the time goes that guarded schedulers lose (minutes)
 guard-memory        far memory and the rhythm of quanta in one workload
@@ -41,6 +42,7 @@ fn main() -> anyhow::Result<()> {
     match name {
         "estimates" => estimates::table_of_estimates(),
         "feliu-1" | "feliu-3" => feliu::table(name, kinds),
+        "communicating" => guard::thousand_communicating(),
         "guard" => guard::thousand_workloads(),
         "guard-losses" => guard::where_it_is_lost(),
         "guard-memory" => guard::memory_and_rhythm(),

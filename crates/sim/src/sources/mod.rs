@@ -23,7 +23,7 @@ pub(crate) fn answer(
     let refused = match request.source {
         Source::Spinning if hides_spinning => ("the scenario hides it", "let the scenario show it"),
         // Threads at barriers are not woken by a thread.
-        Source::WakeUps if !world.parts().takes_turns() => {
+        Source::WakeUps if !world.parts().has_turns() => {
             ("threads of this scenario do not wake each other", "let threads take turns")
         }
         Source::Sharing => (
@@ -63,7 +63,7 @@ pub(crate) fn report(parts: &Parts<'_>, hides_spinning: bool, task: TaskNo, seen
 pub(crate) fn reports(parts: &Parts<'_>) -> SourceReports {
     let Parts { tasks, accesses, memory, .. } = parts;
     SourceReports {
-        wake_ups: parts.takes_turns().then(|| parts.wake_ups.reports(|task| tasks[task].id)),
+        wake_ups: parts.has_turns().then(|| parts.wake_ups.reports(|task| tasks[task].id)),
         // Phases have no addresses, so threads cannot be seen to share data.
         sharing: None,
         pages: accesses.counts.then(|| accesses.page_groups(memory, |task| tasks[task].id)),

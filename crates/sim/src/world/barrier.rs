@@ -25,12 +25,12 @@ use crate::world::wake::{end_spin, wake};
 pub(crate) fn arrive(parts: &mut Parts<'_>, task: TaskNo) {
     let job = parts.tasks[task].job();
     let Some(barrier) = parts.scenario.jobs[job].barrier else { return };
-    if matches!(barrier.wait, BarrierWait::Turns(_)) {
+    if barrier.takes_turns() {
         return hand_on(parts, task);
     }
     parts.teams[task].arrive();
     if has_come_together(parts, job) {
-        meet(parts, job);
+        meet(parts, task);
     }
     // The last to arrive has opened the barrier, and does not wait.
     if !parts.teams[task].waits {
@@ -38,24 +38,25 @@ pub(crate) fn arrive(parts: &mut Parts<'_>, task: TaskNo) {
     }
     match barrier.wait {
         BarrierWait::Spin(phase) => parts.tasks[task].course.spin(phase),
-        BarrierWait::Sleep | BarrierWait::Turns(_) => {
+        BarrierWait::Sleep | BarrierWait::Turns(_) | BarrierWait::Served => {
             leave_queue(parts, task);
             parts.tasks[task].enter(TaskState::Asleep, parts.events.now);
         }
     }
 }
 
-/// Opens the barrier of a job if all tasks with work left have arrived.
-pub(crate) fn recheck_barrier(parts: &mut Parts<'_>, job: usize) {
+/// Opens the barrier of a job if all tasks with work left have arrived; `by` has done its work.
+pub(crate) fn recheck_barrier(parts: &mut Parts<'_>, by: TaskNo) {
+    let job = parts.tasks[by].job();
     let is_waiting = parts.jobs[job].tasks().any(|task| parts.teams[task].waits);
     if is_waiting && has_come_together(parts, job) {
-        meet(parts, job);
+        meet(parts, by);
     }
 }
 
 /// The serial part is done.
 pub(crate) fn end_serial(parts: &mut Parts<'_>, task: TaskNo) {
-    release(parts, parts.tasks[task].job());
+    release(parts, task);
 }
 
 /// Tasks of a job with work left.
@@ -69,33 +70,35 @@ fn has_come_together(parts: &Parts<'_>, job: usize) -> bool {
     !serial && team(parts, job).all(|task| parts.teams[task].waits)
 }
 
-/// All have arrived: the first task does the job's serial part if any, else all continue.
-fn meet(parts: &mut Parts<'_>, job: usize) {
+/// All have arrived, `by` last: the first task does the job's serial part if any, else all continue.
+fn meet(parts: &mut Parts<'_>, by: TaskNo) {
+    let job = parts.tasks[by].job();
     let serial = parts.scenario.jobs[job].barrier.and_then(|barrier| barrier.serial);
     let first = team(parts, job).next();
     match (serial, first) {
         (Some(serial), Some(first)) => {
             end_spin(parts, first);
             parts.tasks[first].course.begin_serial(serial);
-            go_on_from_barrier(parts, first);
+            go_on_from_barrier(parts, first, by);
         }
-        _ => release(parts, job),
+        _ => release(parts, by),
     }
 }
 
-/// Lets all tasks at the barrier continue.
-fn release(parts: &mut Parts<'_>, job: usize) {
+/// Lets all tasks at the barrier continue; `by` wakes them.
+fn release(parts: &mut Parts<'_>, by: TaskNo) {
+    let job = parts.tasks[by].job();
     for task in team(parts, job).collect::<Vec<_>>() {
         if parts.teams[task].go_on() {
             end_spin(parts, task);
             parts.tasks[task].course.go_back();
-            go_on_from_barrier(parts, task);
+            go_on_from_barrier(parts, task, by);
         }
     }
 }
 
-fn go_on_from_barrier(parts: &mut Parts<'_>, task: TaskNo) {
+fn go_on_from_barrier(parts: &mut Parts<'_>, task: TaskNo, by: TaskNo) {
     parts.teams[task].go_on();
     parts.rates.is_stale = true;
-    wake(parts, task);
+    wake(parts, task, Some(by));
 }

@@ -26,7 +26,7 @@ use crate::accesses::Accesses;
 use crate::job::SimulatedJob;
 use crate::on_pu::OnPu;
 use crate::queues::Queues;
-use crate::scenario::{BarrierWait, JobSpec, Scenario};
+use crate::scenario::{JobSpec, Scenario};
 use crate::targets::Targets;
 use crate::task::{SimulatedTask, TaskState};
 use crate::teams::TeamMember;
@@ -218,7 +218,7 @@ fn queues(step: &Step<'_>, usable: &[bool]) -> Result<bool, Broken> {
 
 /// Whether all threads of a job wait for each other at a barrier.
 fn meets(job: &JobSpec) -> bool {
-    job.barrier.is_some_and(|barrier| !matches!(barrier.wait, BarrierWait::Turns(_)))
+    job.barrier.is_some_and(|barrier| !barrier.takes_turns())
 }
 
 /// Checks rule 10 for a job.

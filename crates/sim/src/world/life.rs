@@ -29,8 +29,9 @@ pub(crate) fn create(parts: &mut Parts<'_>, no: TaskNo) {
         return;
     }
     parts.jobs[job].launched.get_or_insert(parts.events.now);
-    // A new task has no lag.
+    // A new task has no lag, and a whole load.
     parts.queues.forget_lag(no);
+    parts.averages.begin(no, parts.events.now);
     if parts.job_of(no).is_stopped {
         hold(parts, no);
         return;
@@ -43,17 +44,19 @@ pub(crate) fn create(parts: &mut Parts<'_>, no: TaskNo) {
 
 /// Ends a task's work of this run; the last task of a job ends or relaunches the job.
 pub(crate) fn finish(parts: &mut Parts<'_>, task: TaskNo) {
+    // Its last message is sent before its end.
+    hand_on_all(parts, task);
     leave_queue(parts, task);
+    parts.averages.end(task);
     parts.tasks[task].enter(TaskState::Done, parts.events.now);
     let job = parts.tasks[task].job();
     let ends_run = parts.jobs[job].finish_task(parts.events.now);
-    hand_on_all(parts, task);
     if parts.scenario.method == Method::Leave {
         end_task(parts, task);
     }
     if !ends_run {
-        if parts.turns(job).is_none() {
-            recheck_barrier(parts, job);
+        if !parts.takes_turns(job) {
+            recheck_barrier(parts, task);
         }
         return;
     }

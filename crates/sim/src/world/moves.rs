@@ -13,6 +13,7 @@ pub(crate) const NEAR: f64 = 1e-3;
 pub(crate) fn join_queue(parts: &mut Parts<'_>, task: TaskNo, pu: PuIdx) {
     note_move(parts, task, pu);
     parts.queues.enqueue(task, pu);
+    parts.averages.set_runnable(task, true, parts.events.now);
     parts.tasks[task].begin_wait(parts.events.now);
     parts.timers.is_stale = true;
     watch_pages(parts, task);
@@ -23,6 +24,7 @@ pub(crate) fn leave_queue(parts: &mut Parts<'_>, task: TaskNo) {
     let Some(pu) = parts.queues.pu_of(task) else { return };
     let ran = parts.queues.runs(task);
     parts.queues.dequeue(task);
+    parts.averages.set_runnable(task, false, parts.events.now);
     if parts.queues.load(pu) == 0 {
         parts.timers.emptied.push(pu);
     }

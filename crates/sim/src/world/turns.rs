@@ -4,7 +4,8 @@
 //! # Approach
 //! A client and its server, or the stages of a pipeline: turns stand for the messages between them.
 //! A thread with two turns continues without sleep. A thread that has done its work passes its
-//! turns on and is left out.
+//! turns on and is left out. A server, the first thread of its job, passes each turn back to the client
+//! that it came from.
 //!
 //! A woken thread gets a PU as every other, and then makes no progress until the wake-up is over.
 //! Its cost depends on the waker's PU. A woken thread that had to wait for its PU pays the cost of
@@ -16,6 +17,7 @@
 //!   `threads_that_end_hand_on_their_turn`
 
 use crate::parts::Parts;
+use crate::scenario::BarrierWait;
 use crate::task::{TaskNo, TaskState};
 use crate::woken::Woken;
 use crate::world::moves::leave_queue;
@@ -23,19 +25,24 @@ use crate::world::wake::wake;
 use colocate_machine::calibrated::PuDistance;
 use colocate_machine::{Nanos, PuIdx};
 
-/// Deals the turns of a job to its threads, evenly.
+/// Deals the turns of a job to its threads, evenly; of a served job one to each but the server.
 pub(crate) fn begin_turns(parts: &mut Parts<'_>, job: usize) {
-    let turns = parts.turns(job).unwrap_or(0);
+    let Some(barrier) = parts.scenario.jobs[job].barrier else { return };
     let threads = u32::try_from(parts.jobs[job].tasks().len()).unwrap_or(u32::MAX);
+    parts.jobs[job].requests.clear();
     for (order, task) in (0..).zip(parts.jobs[job].tasks()) {
         parts.teams[task].arrived = 0;
-        parts.teams[task].turns = turns / threads + u32::from(order < turns % threads);
+        parts.teams[task].turns = match barrier.wait {
+            BarrierWait::Turns(turns) => turns / threads + u32::from(order < turns % threads),
+            BarrierWait::Served => u32::from(order > 0 || threads == 1),
+            BarrierWait::Sleep | BarrierWait::Spin(_) => 0,
+        };
     }
 }
 
 /// Puts a task without a turn to sleep, where threads take turns.
 pub(crate) fn await_turn(parts: &mut Parts<'_>, task: TaskNo) {
-    let takes_turns = parts.turns(parts.tasks[task].job()).is_some();
+    let takes_turns = parts.takes_turns(parts.tasks[task].job());
     if takes_turns && parts.teams[task].turns == 0 {
         leave_queue(parts, task);
         parts.teams[task].waits = true;
@@ -45,30 +52,54 @@ pub(crate) fn await_turn(parts: &mut Parts<'_>, task: TaskNo) {
 
 /// Passes a turn to the next thread: the task has done its part.
 pub(crate) fn hand_on(parts: &mut Parts<'_>, task: TaskNo) {
-    if next_in_turn(parts, task).is_none() {
-        return;
+    if pass_turn(parts, task) {
+        await_turn(parts, task);
     }
-    hand_on_turns(parts, task, 1);
-    await_turn(parts, task);
 }
 
-/// Passes all turns to the next thread: the task has done all its work.
+/// Passes all turns to the next thread: the task has done all its work. The turn of a client is over
+/// with it, but for the last client's.
 pub(crate) fn hand_on_all(parts: &mut Parts<'_>, task: TaskNo) {
-    let turns = parts.teams[task].turns;
-    hand_on_turns(parts, task, turns);
+    let job = parts.tasks[task].job();
+    let mut clients = parts.jobs[job].tasks().skip(1).filter(|&client| client != task);
+    let is_client = parts.is_served(job) && task != parts.jobs[job].first();
+    if is_client && clients.any(|client| parts.tasks[client].has_work()) {
+        parts.teams[task].turns = 0;
+    }
+    for _ in 0..parts.teams[task].turns {
+        pass_turn(parts, task);
+    }
 }
 
-/// Passes turns to the next thread, and wakes a waiting thread.
-fn hand_on_turns(parts: &mut Parts<'_>, task: TaskNo, turns: u32) {
-    let Some(next) = next_in_turn(parts, task) else { return };
-    parts.teams[task].turns -= turns;
-    parts.teams[next].turns += turns;
-    if turns > 0 && parts.teams[next].go_on() {
+/// Passes a turn to the next thread, and wakes a waiting thread. Whether there is a next thread.
+fn pass_turn(parts: &mut Parts<'_>, task: TaskNo) -> bool {
+    let Some(next) = take_next(parts, task) else { return false };
+    parts.teams[task].turns -= 1;
+    parts.teams[next].turns += 1;
+    if parts.teams[next].go_on() {
         let on = parts.queues.pu_of(task);
         parts.wake_ups.begin(next, Woken { by: task, at: parts.events.now, on });
         parts.rates.is_stale = true;
-        wake(parts, next);
+        wake(parts, next, Some(task));
     }
+    true
+}
+
+/// The thread that gets a task's turn: a client's is a request to the server, a server's an answer.
+fn take_next(parts: &mut Parts<'_>, task: TaskNo) -> Option<TaskNo> {
+    let job = parts.tasks[task].job();
+    if !parts.is_served(job) {
+        return next_in_turn(parts, task);
+    }
+    let server = parts.jobs[job].first();
+    if task != server {
+        let is_served = parts.tasks[server].has_work();
+        parts.jobs[job].requests.extend(is_served.then_some(task));
+        return is_served.then_some(server);
+    }
+    // The last client's request may outlast the client.
+    let client = parts.jobs[job].requests.pop_front()?;
+    parts.tasks[client].has_work().then_some(client)
 }
 
 /// The next thread of the same job with work left; `None` for the last.
@@ -92,19 +123,27 @@ pub(crate) fn note_wake_up(parts: &mut Parts<'_>, task: TaskNo, pu: PuIdx) {
 /// Adds time to all running pairs of threads with consecutive turns.
 pub(crate) fn note_both_ran(parts: &mut Parts<'_>, time: Nanos) {
     for job in 0..parts.jobs.len() {
-        let tasks = parts.jobs[job].tasks();
-        if tasks.len() < 2 || parts.turns(job).is_none() {
+        if !parts.takes_turns(job) {
             continue;
         }
-        // Two threads follow each other both ways, but are one pair.
-        let last = if tasks.len() == 2 { tasks.start + 1 } else { tasks.end };
-        for task in tasks.start..last {
-            let Some(next) = next_in_turn(parts, task) else { continue };
+        for (task, next) in pairs(parts, job) {
             if parts.queues.runs(task) && parts.queues.runs(next) {
                 parts.wake_ups.add_both_ran(task, next, time);
             }
         }
     }
+}
+
+/// Pairs of threads of a job with consecutive turns.
+fn pairs(parts: &Parts<'_>, job: usize) -> Vec<(TaskNo, TaskNo)> {
+    let tasks = parts.jobs[job].tasks();
+    if parts.is_served(job) {
+        return tasks.clone().skip(1).map(|client| (client, tasks.start)).collect();
+    }
+    // Two threads follow each other both ways, but are one pair.
+    let last = if tasks.len() == 2 { tasks.start + 1 } else { tasks.end };
+    let followed = |task| Some((task, next_in_turn(parts, task)?));
+    (tasks.start..last).filter_map(followed).collect()
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // `as` saturates

@@ -2,13 +2,16 @@
 
 use crate::loads::Loads;
 use crate::parts::Parts;
-use crate::placing::{fork_pu, wake_pu};
+use crate::placing::fork_pu;
 use crate::task::{TaskNo, TaskState};
+use crate::waking::{WakeUp, Waker, share_cache, wake_pu};
 use crate::world::memory::touch_pages;
 use crate::world::moves::{allowed_near, join_queue};
+use colocate_machine::PuIdx;
 
-/// Wakes a task, if asleep; holds the task if its job is stopped.
-pub(crate) fn wake(parts: &mut Parts<'_>, task: TaskNo) {
+/// Wakes a task, if asleep; holds the task if its job is stopped. `by` is the waker; `None` for a
+/// timer.
+pub(crate) fn wake(parts: &mut Parts<'_>, task: TaskNo, by: Option<TaskNo>) {
     if parts.tasks[task].state != TaskState::Asleep {
         return;
     }
@@ -17,16 +20,42 @@ pub(crate) fn wake(parts: &mut Parts<'_>, task: TaskNo) {
         return;
     }
     parts.tasks[task].enter(TaskState::Ready, parts.events.now);
-    enqueue_woken(parts, task);
+    enqueue_woken(parts, task, by);
 }
 
 /// Puts a task with an earlier PU on a queue.
-fn enqueue_woken(parts: &mut Parts<'_>, task: TaskNo) {
-    let wake = parts.scenario.kernel.wake;
-    let pu = parts.targets.pinned(task);
-    let pu = pu.or_else(|| wake_pu(parts.loads(), &parts.targets, wake, task));
-    let pu = parts.pus.near(pu.unwrap_or(parts.launcher));
-    join_queue(parts, task, allowed_near(parts, task, pu));
+fn enqueue_woken(parts: &mut Parts<'_>, task: TaskNo, by: Option<TaskNo>) {
+    let previous = parts.queues.pu_of(task);
+    let waker = by.and_then(|by| waker(parts, by));
+    let chosen = parts.targets.pinned(task).or_else(|| chosen_pu(parts, task, waker));
+    let pu = parts.pus.near(chosen.unwrap_or(parts.launcher));
+    let pu = allowed_near(parts, task, pu);
+    if let Some((waker, previous)) = waker.zip(previous) {
+        let is_near = share_cache(parts.machine(), pu, waker.pu);
+        parts.wake_ups.choices.add(pu, waker.pu, previous, is_near);
+    }
+    join_queue(parts, task, pu);
+}
+
+/// A task as the waker of another; `None` without a PU.
+fn waker(parts: &Parts<'_>, task: TaskNo) -> Option<Waker> {
+    let pu = parts.queues.pu_of(task)?;
+    let takes_turns = parts.takes_turns(parts.tasks[task].job());
+    Some(Waker { task, pu, is_sync: takes_turns })
+}
+
+/// PU of a woken task that is not pinned; `None` without an earlier PU.
+fn chosen_pu(parts: &mut Parts<'_>, task: TaskNo, waker: Option<Waker>) -> Option<PuIdx> {
+    let wake_up = WakeUp {
+        loads: Loads::new(&parts.pus, &parts.queues),
+        targets: &parts.targets,
+        averages: &parts.averages,
+        now: parts.events.now,
+        task,
+        previous: parts.queues.pu_of(task)?,
+        waker,
+    };
+    Some(wake_pu(&wake_up, parts.scenario.kernel.wake, &mut parts.wake_history))
 }
 
 /// Puts a new task on a queue, and places its memory.
@@ -56,7 +85,7 @@ pub(crate) fn hold(parts: &mut Parts<'_>, task: TaskNo) {
 pub(crate) fn go_on(parts: &mut Parts<'_>, task: TaskNo) {
     parts.tasks[task].enter(TaskState::Ready, parts.events.now);
     if parts.queues.pu_of(task).is_some() {
-        enqueue_woken(parts, task);
+        enqueue_woken(parts, task, None);
     } else {
         begin(parts, task);
     }

@@ -13,7 +13,7 @@ use colocate_sim::run::knowns;
 use colocate_sim::{
     Barrier, BarrierWait, Fetch, Fork, JobSpec, KernelScheduler, MemorySpec, MemoryUse, Method,
     NumaBalancing, Outcome, Pages, PeriodicBalance, PhaseIdx, PhaseSegment, Platform, PuEvent,
-    Scenario, Serial, SimHost, ThreadSpec, TotalWork, Wake,
+    Scenario, Serial, SimHost, ThreadSpec, TotalWork, Wake, WakeAffine,
 };
 use common::{INT, MUL, STREAM, job, run, scenario, stretch};
 use proptest::prelude::*;
@@ -117,6 +117,15 @@ fn any_events(usable: &[PuNr], times: &[(u64, u64)]) -> Vec<PuEvent> {
         .collect()
 }
 
+fn any_affine() -> impl Strategy<Value = WakeAffine> {
+    (any::<[bool; 3]>(), 10..40_u32).prop_map(|([sync, load, wide], reclaim_distance)| WakeAffine {
+        sync,
+        load,
+        wide,
+        reclaim_distance,
+    })
+}
+
 fn any_kernel() -> impl Strategy<Value = KernelScheduler> {
     let fork = prop_oneof![
         Just(Fork::WithParent),
@@ -124,7 +133,9 @@ fn any_kernel() -> impl Strategy<Value = KernelScheduler> {
     ];
     let wake = prop_oneof![
         Just(Wake::Previous),
-        any::<bool>().prop_map(|idle_cores| Wake::IdleSibling { idle_cores }),
+        (any::<bool>(), any::<bool>(), prop::option::of(any_affine())).prop_map(
+            |(idle_cores, recent, affine)| Wake::IdleSibling { idle_cores, recent, affine }
+        ),
     ];
     let balance = prop::option::of((1..5_u64, 0..6_u32, 1..20_u32).prop_map(
         |(ms, patience, busy_factor)| PeriodicBalance {

@@ -237,7 +237,7 @@ fn a_woken_task_prefers_an_idle_core() {
     };
     let jobs = vec![naps(3), JobSpec { arrives: ms(7), ..job("b", MUL, 40) }];
     let wake = |idle_cores| KernelScheduler {
-        wake: Wake::IdleSibling { idle_cores },
+        wake: Wake::IdleSibling { idle_cores, recent: false, affine: None },
         fork: Fork::WithParent,
         periodic_balance: None,
         ..together()

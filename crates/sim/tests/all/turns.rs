@@ -71,6 +71,27 @@ fn threads_that_end_hand_on_their_turn() {
     assert_eq!(outcome.lasted.0.div_ceil(1_000), 600 + 4 * 4);
 }
 
+/// A server with two clients on a PU, and each client's last part is answered unless the client ends with it: the server
+/// does 6 parts for them and 2 more alone, and none of the three waits for a thread that has ended.
+#[test]
+fn a_server_answers_the_client_that_asked() {
+    let served = |parts: [u64; 3]| {
+        let threads = parts.map(|parts| in_turns(100, parts)).to_vec();
+        let barrier = Some(Barrier { wait: BarrierWait::Served, serial: None });
+        scenario(vec![JobSpec { barrier, ..team(threads, 1) }])
+    };
+    for parts in [[8, 3, 3], [2, 3, 3], [8, 1, 5], [1, 1, 1]] {
+        let jobs = served(parts);
+        let outcome = run(&jobs, &placed(&jobs, &[0, 0, 0]));
+        let done = [0, 1, 2].map(|task: usize| outcome.tasks[task].instructions.round());
+        assert_eq!(done, parts.map(|parts| 1e5 * parts as f64), "{parts:?}");
+    }
+    // Clients work at the same time: 300 µs for a part of each, which would be 540 µs one by one.
+    let jobs = served([200, 100, 100]);
+    let lasted = run(&jobs, &placed(&jobs, &[0, 2, 4])).lasted;
+    assert!((ms(28)..ms(32)).contains(&lasted), "{lasted:?}");
+}
+
 /// Threads on some PUs, by how many turns each has.
 struct Case {
     name: &'static str,

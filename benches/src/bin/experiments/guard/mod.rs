@@ -8,6 +8,7 @@ use crate::common;
 
 #[path = "../../../../../crates/sim/tests/all/guard/cases.rs"]
 mod cases;
+mod communicating;
 mod far;
 mod kept;
 mod loss;
@@ -21,6 +22,7 @@ use cases::any_case;
 use colocate_engine::Meanwhile;
 use colocate_engine::guard::Guarding;
 use colocate_policy::{PolicySpec, table};
+pub use communicating::table as thousand_communicating;
 use std::sync::atomic::{AtomicU64, Ordering};
 use under::Under;
 

@@ -23,24 +23,29 @@ pub struct Case {
 }
 
 /// A number from `low` to `high`, each equally likely.
-fn between(rng: &mut SplitMix64, low: f64, high: f64) -> f64 {
+pub fn between(rng: &mut SplitMix64, low: f64, high: f64) -> f64 {
     low + (high - low) * rng.unit()
 }
 
 /// One of them, each equally likely.
-fn one_of<T: Copy>(rng: &mut SplitMix64, of: &[T]) -> T {
+pub fn one_of<T: Copy>(rng: &mut SplitMix64, of: &[T]) -> T {
     of[rng.below(of.len())]
 }
 
 /// 2 to 8 PUs on one or two sockets, with or without siblings, more or less cache and memory bandwidth.
 fn any_machine(rng: &mut SplitMix64, plain: bool) -> String {
-    let (packages, cores, pus) = loop {
+    let shape = loop {
         let shape =
             (if plain { 1 } else { one_of(rng, &[1, 2]) }, 1 + rng.below(4), one_of(rng, &[1, 2]));
         if (2..=8).contains(&(shape.0 * shape.1 * shape.2)) {
             break shape;
         }
     };
+    shaped(rng, shape)
+}
+
+/// A machine of so many packages, cores each and PUs each, more or less cache and memory bandwidth.
+pub fn shaped(rng: &mut SplitMix64, (packages, cores, pus): (usize, usize, usize)) -> String {
     let cache = one_of(rng, &[1, 2, 4, 8]);
     let bandwidth = one_of(rng, &[2, 4, 8, 16, 32]);
     let mut text = common::SMALL.to_owned();

@@ -369,11 +369,12 @@ impl Build<'_> {
         if let Some(turns) = turns.as_ref().filter(|_| *wait != WaitForm::Turns) {
             return Err(self.lines.misfit(turns, "wait = \"turns\" beside turns", "another one"));
         }
-        if *wait == WaitForm::Turns && serial.is_some() {
+        if matches!(wait, WaitForm::Turns | WaitForm::Served) && serial.is_some() {
             return Err(self.lines.misfit(form, "turns or a serial part", "both"));
         }
         let wait = match (wait, spins) {
             (WaitForm::Sleep, None) => BarrierWait::Sleep,
+            (WaitForm::Served, None) => BarrierWait::Served,
             (WaitForm::Turns, None) => {
                 BarrierWait::Turns(self.lines.count(turns.as_ref(), 1, most_threads())?)
             }
@@ -382,7 +383,7 @@ impl Build<'_> {
                 let expected = "spins = \"PHASE\" beside wait = \"spin\"";
                 return Err(self.lines.misfit(form, expected, "none"));
             }
-            (WaitForm::Sleep | WaitForm::Turns, Some(phase)) => {
+            (WaitForm::Sleep | WaitForm::Turns | WaitForm::Served, Some(phase)) => {
                 let expected = "wait = \"spin\" beside spins";
                 return Err(self.lines.misfit(phase, expected, "another one"));
             }

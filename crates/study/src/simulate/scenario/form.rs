@@ -108,6 +108,7 @@ pub(super) enum WaitForm {
     Sleep,
     Spin,
     Turns,
+    Served,
 }
 
 /// `barrier.serial` of a job: work of one thread at a barrier while the others wait.
@@ -152,6 +153,11 @@ pub(super) struct KernelForm {
     pub fork: Option<ForkForm>,
     pub reclaim_distance: Option<Spanned<u32>>,
     pub wake: Option<WakeForm>,
+    pub wake_recent: Option<Spanned<bool>>,
+    pub wake_affine: Option<Spanned<bool>>,
+    pub wake_sync: Option<Spanned<bool>>,
+    pub wake_load: Option<Spanned<bool>>,
+    pub wake_wide: Option<Spanned<bool>>,
     pub idle_balance: Option<bool>,
     pub periodic_balance: Option<bool>,
     pub balance_interval_per_pu: Option<Spanned<Text<Nanos>>>,

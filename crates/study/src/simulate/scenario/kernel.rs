@@ -3,7 +3,7 @@
 use super::Lines;
 use super::form::{ForkForm, KernelForm, WakeForm};
 use colocate_machine::Bytes;
-use colocate_sim::{Fork, KernelScheduler, NumaBalancing, PeriodicBalance, Wake};
+use colocate_sim::{Fork, KernelScheduler, NumaBalancing, PeriodicBalance, Wake, WakeAffine};
 use std::ops::Range;
 use toml::Spanned;
 
@@ -19,12 +19,7 @@ pub(super) fn kernel(lines: &Lines, form: &KernelForm) -> Result<KernelScheduler
         slice: lines.step(form.slice.as_ref(), default.slice)?,
         stagger: lines.count(form.stagger.as_ref(), default.stagger, MAX_STAGGER)?,
         fork: fork(lines, form, default.fork)?,
-        wake: match form.wake {
-            None => default.wake,
-            Some(WakeForm::Previous) => Wake::Previous,
-            Some(WakeForm::IdlePu) => Wake::IdleSibling { idle_cores: false },
-            Some(WakeForm::IdleCore) => Wake::IdleSibling { idle_cores: true },
-        },
+        wake: wake(lines, form)?,
         idle_balance: form.idle_balance.unwrap_or(default.idle_balance),
         periodic_balance: periodic_balance(lines, form)?,
         numa_balancing: numa_balancing(lines, form)?,
@@ -49,6 +44,37 @@ fn fork(lines: &Lines, form: &KernelForm, default: Fork) -> Result<Fork, String>
     }
 }
 
+fn wake(lines: &Lines, form: &KernelForm) -> Result<Wake, String> {
+    let KernelForm { wake_recent: recent, wake_affine: affine, .. } = form;
+    let KernelForm { wake_sync: sync, wake_load: load, wake_wide: wide, .. } = form;
+    let default = WakeAffine::default();
+    let of_affine = [span(sync), span(load), span(wide)];
+    if form.wake == Some(WakeForm::Previous) {
+        let of_wake = [span(recent), span(affine)].into_iter().chain(of_affine);
+        unneeded(lines, "wake = \"previous\"", of_wake)?;
+        return Ok(Wake::Previous);
+    }
+    let is_affine = is_on(affine, true);
+    if !is_affine {
+        unneeded(lines, "wake-affine = false", of_affine)?;
+    }
+    let reclaim_distance = form.reclaim_distance.as_ref().map(|distance| *distance.get_ref());
+    Ok(Wake::IdleSibling {
+        idle_cores: form.wake != Some(WakeForm::IdlePu),
+        recent: is_on(recent, true),
+        affine: is_affine.then_some(WakeAffine {
+            sync: is_on(sync, default.sync),
+            load: is_on(load, default.load),
+            wide: is_on(wide, default.wide),
+            reclaim_distance: reclaim_distance.unwrap_or(default.reclaim_distance),
+        }),
+    })
+}
+
+fn is_on(setting: &Option<Spanned<bool>>, default: bool) -> bool {
+    setting.as_ref().map_or(default, |setting| *setting.get_ref())
+}
+
 fn periodic_balance(lines: &Lines, form: &KernelForm) -> Result<Option<PeriodicBalance>, String> {
     let default = PeriodicBalance::default();
     let KernelForm {
@@ -60,7 +86,7 @@ fn periodic_balance(lines: &Lines, form: &KernelForm) -> Result<Option<PeriodicB
     } = form;
     if form.periodic_balance == Some(false) {
         let settings = [span(interval), span(patience), span(busy), span(percent)];
-        unneeded(lines, "periodic-balance", settings)?;
+        unneeded(lines, "periodic-balance = false", settings)?;
         return Ok(None);
     }
     Ok(Some(PeriodicBalance {
@@ -94,7 +120,7 @@ fn numa_balancing(lines: &Lines, form: &KernelForm) -> Result<Option<NumaBalanci
     } = form;
     if form.numa_balancing == Some(false) {
         let settings = [span(period), span(scan), span(moves), span(fault)];
-        unneeded(lines, "numa-balancing", settings)?;
+        unneeded(lines, "numa-balancing = false", settings)?;
         return Ok(None);
     }
     if let Some(scan) = scan.as_ref().filter(|scan| scan.get_ref().0 == Bytes(0)) {
@@ -113,9 +139,13 @@ fn span<T>(setting: &Option<Spanned<T>>) -> Option<Range<usize>> {
 }
 
 /// Refuses settings of a feature that is switched off, given by their places in the file.
-fn unneeded(lines: &Lines, off: &str, settings: [Option<Range<usize>>; 4]) -> Result<(), String> {
+fn unneeded(
+    lines: &Lines,
+    off: &str,
+    settings: impl IntoIterator<Item = Option<Range<usize>>>,
+) -> Result<(), String> {
     settings.into_iter().flatten().next().map_or(Ok(()), |at| {
-        let detail = format!("expected no setting of what {off} = false switches off, found one");
+        let detail = format!("expected no setting of what {off} switches off, found one");
         Err(lines.syntax(at, detail))
     })
 }

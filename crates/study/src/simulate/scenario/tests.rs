@@ -2,7 +2,9 @@
 
 use super::*;
 use colocate_machine::described;
-use colocate_sim::{Barrier, BarrierWait, Fork, Method, Pages, PhaseIdx, Serial, TotalWork, Wake};
+use colocate_sim::{
+    Barrier, BarrierWait, Fork, Method, Pages, PhaseIdx, Serial, TotalWork, Wake, WakeAffine,
+};
 use expect_test::expect;
 use proptest::prelude::*;
 
@@ -24,6 +26,7 @@ horizon = "60 s"
 [kernel]
 fork = "with-parent"
 wake = "idle-pu"
+wake-wide = false
 numa-balancing = false
 
 [[phase]]
@@ -115,7 +118,9 @@ fn everything_is_understood() {
     let (one, two) = (Nanos::from_secs(1), Nanos::from_secs(2));
     assert_eq!(events, [(one, 2, false), (one, 3, false), (two, 3, true)]);
     assert_eq!(scenario.kernel.fork, Fork::WithParent);
-    assert_eq!(scenario.kernel.wake, Wake::IdleSibling { idle_cores: false });
+    let affine = WakeAffine { wide: false, ..WakeAffine::default() };
+    let wake = Wake::IdleSibling { idle_cores: false, recent: true, affine: Some(affine) };
+    assert_eq!(scenario.kernel.wake, wake);
     assert_eq!(scenario.kernel.numa_balancing, None);
     assert!(scenario.kernel.periodic_balance.is_some());
     assert_eq!(scenario.phases[0].phase.name, "adds");
@@ -207,6 +212,8 @@ fn a_wrong_setting_is_refused_with_its_line() {
         ("[\"os\", \"mix\", \"random:seed=3\"]", "[]"),
         ("baseline = \"os\"", "baseline = \"compact\""),
         ("wake = \"idle-pu\"", "wake = \"never\""),
+        ("wake = \"idle-pu\"", "wake = \"previous\""),
+        ("wake = \"idle-pu\"", "wake-affine = false"),
         ("numa-balancing = false", "numa-balancing = false\nnuma-period = \"1 s\""),
         ("wake = \"idle-pu\"", "balance-percent = 100"),
         ("wake = \"idle-pu\"", "stagger = 0"),
@@ -230,7 +237,9 @@ fn a_wrong_setting_is_refused_with_its_line() {
         line 7: expected 1 to 64 policies, found 0
         line 8: expected one of the policies, os, mix, random:seed=3, found compact
         line 18: unknown variant `never`, expected one of `previous`, `idle-pu`, `idle-core`
-        line 20: expected no setting of what numa-balancing = false switches off, found one
+        line 19: expected no setting of what wake = "previous" switches off, found one
+        line 19: expected no setting of what wake-affine = false switches off, found one
+        line 21: expected no setting of what numa-balancing = false switches off, found one
         line 18: expected more than 100 percent, found 100
         line 18: expected 1 to 1000, found 0
         line 18: expected reclaim-distance beside fork = "idlest", found fork = "with-parent"
@@ -254,18 +263,18 @@ fn a_wrong_phase_is_refused_with_its_line() {
         ("file = \"walks.toml\"\n", ""),
     ]);
     expect![[r#"
-        line 26: expected a share from 0 to 1, found 1.9
-        line 24: expected a number from 0 to 1e6, found -1
-        line 24: expected a number from 0 to 1e6, found NaN
-        line 24: unknown field `valeu`, expected `value` or `source`
-        line 24: invalid type: floating point `1.0`, expected a figure like { value = …, source = "…" }, or "unknown"
-        line 30: expected phases of different names, found a second "adds"
-        line 30: expected a name of 1 to 100 characters on one line, found 0 characters
-        line 31: cannot read runs.toml
-        line 32: expected one of the file's phases, "runs", "walks", found "flies"
-        line 32: expected a file that the phase is in, found none
-        line 30: expected a demand or a file of one, found both
-        line 30: expected a demand or a file of one, found neither
+        line 27: expected a share from 0 to 1, found 1.9
+        line 25: expected a number from 0 to 1e6, found -1
+        line 25: expected a number from 0 to 1e6, found NaN
+        line 25: unknown field `valeu`, expected `value` or `source`
+        line 25: invalid type: floating point `1.0`, expected a figure like { value = …, source = "…" }, or "unknown"
+        line 31: expected phases of different names, found a second "adds"
+        line 31: expected a name of 1 to 100 characters on one line, found 0 characters
+        line 32: cannot read runs.toml
+        line 33: expected one of the file's phases, "runs", "walks", found "flies"
+        line 33: expected a file that the phase is in, found none
+        line 31: expected a demand or a file of one, found both
+        line 31: expected a demand or a file of one, found neither
     "#]].assert_eq(&said);
 }
 
@@ -290,22 +299,22 @@ fn a_wrong_job_is_refused_with_its_line() {
         ("[[job]]", "[job]"),
     ]);
     expect![[r#"
-        line 35: expected 1 to 65536, found 0
-        line 33: expected at most 1024 jobs, found 1025
-        line 36: expected at most 65536 threads, and 1000000 stretches, in all jobs, found more
-        line 38: expected the name of a [[phase]], found "subs"
-        line 36: expected a phase or a course of them, found neither
-        line 38: expected instructions = N or alone-for = "TIME" beside a phase, found neither
-        line 40: expected instructions or alone-for, found both
-        line 39: expected a time like "90 ns", found "-2 s"
-        line 61: expected one of the 8 nodes of 2x AMD EPYC 7301, found "node 8"
-        line 61: expected first-touch, first-thread, interleaved or node N, found "anywhere"
-        line 62: expected a size like "32 KiB" or "16 GiB", found "1 GB"
-        line 64: expected at least one instruction, found 0
-        line 64: invalid type: floating point `1000000.0`, expected u64
-        line 65: unknown field `sleeps`, expected one of `phase`, `instructions`, `sleep`, `barrier`
-        line 36: unknown field `tread`, expected one of `name`, `copies`, `arrives`, `barrier`, `thread`, `memory`
-        line 41: duplicate key
+        line 36: expected 1 to 65536, found 0
+        line 34: expected at most 1024 jobs, found 1025
+        line 37: expected at most 65536 threads, and 1000000 stretches, in all jobs, found more
+        line 39: expected the name of a [[phase]], found "subs"
+        line 37: expected a phase or a course of them, found neither
+        line 39: expected instructions = N or alone-for = "TIME" beside a phase, found neither
+        line 41: expected instructions or alone-for, found both
+        line 40: expected a time like "90 ns", found "-2 s"
+        line 62: expected one of the 8 nodes of 2x AMD EPYC 7301, found "node 8"
+        line 62: expected first-touch, first-thread, interleaved or node N, found "anywhere"
+        line 63: expected a size like "32 KiB" or "16 GiB", found "1 GB"
+        line 65: expected at least one instruction, found 0
+        line 65: invalid type: floating point `1000000.0`, expected u64
+        line 66: unknown field `sleeps`, expected one of `phase`, `instructions`, `sleep`, `barrier`
+        line 37: unknown field `tread`, expected one of `name`, `copies`, `arrives`, `barrier`, `thread`, `memory`
+        line 42: duplicate key
     "#]].assert_eq(&said);
 }
 
@@ -332,18 +341,18 @@ fn a_wrong_barrier_is_refused_with_its_line() {
         ("barrier = true", "barrier = true, sleep = \"1 ms\""),
     ]);
     expect![[r#"
-        line 43: unknown variant `yield`, expected one of `sleep`, `spin`, `turns`
-        line 43: expected wait = "spin" beside spins, found another one
-        line 43: expected spins = "PHASE" beside wait = "spin", found none
-        line 43: expected wait = "turns" beside turns, found another one
-        line 43: expected turns or a serial part, found both
-        line 43: expected 1 to 65536, found 0
-        line 43: expected the name of a [[phase]], found "subs"
-        line 43: expected at least one instruction, found 0
-        line 43: expected barrier = true in the course of a thread, found none
-        line 43: unknown field `barriers`, expected one of `name`, `copies`, `arrives`, `barrier`, `thread`, `memory`
-        line 45: expected barrier = { wait = … } of the job, found none
-        line 46: expected sleep or a barrier, found both
+        line 44: unknown variant `yield`, expected one of `sleep`, `spin`, `turns`, `served`
+        line 44: expected wait = "spin" beside spins, found another one
+        line 44: expected spins = "PHASE" beside wait = "spin", found none
+        line 44: expected wait = "turns" beside turns, found another one
+        line 44: expected turns or a serial part, found both
+        line 44: expected 1 to 65536, found 0
+        line 44: expected the name of a [[phase]], found "subs"
+        line 44: expected at least one instruction, found 0
+        line 44: expected barrier = true in the course of a thread, found none
+        line 44: unknown field `barriers`, expected one of `name`, `copies`, `arrives`, `barrier`, `thread`, `memory`
+        line 46: expected barrier = { wait = … } of the job, found none
+        line 47: expected sleep or a barrier, found both
     "#]].assert_eq(&said);
 }
 
@@ -359,13 +368,13 @@ fn a_wrong_event_is_refused_with_its_line() {
         ("at = \"1 s\"", "when = \"1 s\""),
     ]);
     expect![[r#"
-        line 49: expected offline or online = "CPUS", found both
-        line 49: expected offline or online = "CPUS", found neither
-        line 51: expected at least one CPU, found none
-        line 51: expected CPUs that the jobs may use, found 4
+        line 50: expected offline or online = "CPUS", found both
+        line 50: expected offline or online = "CPUS", found neither
+        line 52: expected at least one CPU, found none
+        line 52: expected CPUs that the jobs may use, found 4
         event of cpu35 at 1.00 s: expected a PU that is left, found none
         event of cpu1 at 2.00 s: expected a PU that is offline, found one that is not
-        line 50: unknown field `when`, expected one of `at`, `offline`, `online`
+        line 51: unknown field `when`, expected one of `at`, `offline`, `online`
     "#]]
     .assert_eq(&said);
 }
@@ -374,7 +383,7 @@ fn a_wrong_event_is_refused_with_its_line() {
 fn a_job_without_threads_and_a_file_that_is_too_large() {
     let text = GOOD.split("[[job]]").next().unwrap();
     let without = format!("{text}[[job]]\nname = \"idle\"\n");
-    expect!["line 33: expected at least one [[job.thread]], found none"]
+    expect!["line 34: expected at least one [[job.thread]], found none"]
         .assert_eq(&experiment(&without).unwrap_err().to_string());
     expect!["scenario: expected at least one job, found none"]
         .assert_eq(&experiment(text).unwrap_err().to_string());
