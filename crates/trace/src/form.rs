@@ -269,7 +269,7 @@ impl RecordBlock {
     }
 }
 
-/// The number at the begin of some bytes, and its length in bytes: 9 for any longer number. No
+/// The number at the beginning of some bytes, and its length in bytes: 9 for any longer number. No
 /// branches, as lengths cannot be predicted.
 #[inline]
 const fn short_number(bytes: [u8; 8]) -> (u64, usize) {

@@ -120,13 +120,6 @@ impl<S: IndexSet> CoherentCaches<S> {
         self.detector.take(pu)
     }
 
-    /// Reads or writes at an address. Returns the access's latency, in picoseconds.
-    #[inline]
-    pub fn access(&mut self, pu: PuIdx, address: u64, writes: bool) -> u64 {
-        let served = self.serve(pu, address, writes);
-        self.time(pu, served)
-    }
-
     /// Number of an address's line.
     #[inline]
     fn line(&self, address: u64) -> LineNr {

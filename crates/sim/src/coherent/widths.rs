@@ -65,12 +65,6 @@ impl Coherent {
         caches!(&mut self.0, caches => caches.take_vector(pu))
     }
 
-    /// Reads or writes at an address. Returns the access's latency, in picoseconds.
-    #[inline]
-    pub fn access(&mut self, pu: PuIdx, address: u64, writes: bool) -> u64 {
-        caches!(&mut self.0, caches => caches.access(pu, address, writes))
-    }
-
     /// Makes accesses of a PU one after the other while its clock is before a time, and advances the
     /// clock. Returns the number of accesses made.
     #[inline]

@@ -69,10 +69,12 @@ impl<S: IndexSet> CoherentCaches<S> {
         let path = &self.paths[pu.idx()];
         let nearest = &self.caches[usize::from(path.first)].content;
         let mut read = 0;
+        let mut last = None;
         for line in accesses.iter().map(|access| self.line(access.address)) {
-            if nearest.is_latest(line, 0) {
+            if last == Some(line) || nearest.is_latest(line, 0) {
                 continue;
             }
+            last = Some(line);
             read ^= self.directory.load(line);
             for cache in &path.caches[1..] {
                 let cache = &self.caches[usize::from(*cache)].content;
