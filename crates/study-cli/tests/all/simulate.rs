@@ -355,10 +355,23 @@ fn schedulers_beside_policies() {
     assert!(said.contains("expected os, ") && said.contains("found policy \"best\""), "{said}");
 }
 
-/// Two threads that take turns, on a described machine and on the same where a wake-up under another cache was measured to take
-/// 500 µs. Forty turns of 0.1 ms: each waits for as long, as the kernel puts them on two PUs.
+/// Two threads that take turns, on a described machine where wake-ups at one distance were measured to take 500 µs. Forty turns of
+/// 0.1 ms: each waits for as long if the pair is at this distance. The kernel starts the threads under two caches, and
+/// `wake_affine` moves them under one.
 #[test]
 fn wake_ups_take_what_was_measured() {
+    for (wake_affine, distance, other) in
+        [(false, "other-cache", "same-cache"), (true, "same-cache", "other-cache")]
+    {
+        let longer = longer_by_measured_wake_ups(distance, wake_affine);
+        assert!((0.0175..0.0195).contains(&longer), "{distance}: {longer} s longer");
+        let unused = longer_by_measured_wake_ups(other, wake_affine);
+        assert!(unused == 0.0, "{other}: {unused} s longer");
+    }
+}
+
+/// Seconds by which measured wake-ups at a distance make the pair longer than assumed wake-ups.
+fn longer_by_measured_wake_ups(distance: &str, wake_affine: bool) -> f64 {
     let scene = scene(|_| {
         r#"version = 1
 name = "turns"
@@ -376,8 +389,10 @@ barrier = { wait = "turns" }
 copies = 2
 course = [{ phase = "adds", instructions = 100_000, barrier = true }]
 instructions = 2_000_000
+[kernel]
+wake-affine = AFFINE
 "#
-        .to_owned()
+        .replace("AFFINE", &wake_affine.to_string())
     });
     let mut machine = described::machine("xeon-x3320");
     let turnaround = |machine: &Value| {
@@ -391,11 +406,10 @@ instructions = 2_000_000
     machine["calibration"] = serde_json::json!({
         "identity": "0000000000000000", "kernel": null, "started_unix_s": 1, "seconds": 1.0,
         "figures": [{
-            "what": { "figure": "wake-up", "pair": "other-cache", "busy": false }, "unit": "ns",
+            "what": { "figure": "wake-up", "pair": distance, "busy": false }, "unit": "ns",
             "value": 500_000.0, "low": 400_000.0, "high": 600_000.0, "unix_s": 1, "source": "made up",
         }],
         "assumed": [], "absent": [], "disagreements": [],
     });
-    let longer = turnaround(&machine) - assumed;
-    assert!((0.0175..0.0195).contains(&longer), "{longer} s longer than {assumed}");
+    turnaround(&machine) - assumed
 }
