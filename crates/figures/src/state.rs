@@ -244,9 +244,9 @@ impl StudySettings {
         format!("`{}`", all.collect::<Vec<_>>().join(" ::: "))
     }
 
-    /// Scores, period of `colocate attach`, pause, and programs beside.
-    fn measured(&self) -> (&[Score], Option<AttachPeriod>, Option<u32>, &[Vec<String>]) {
-        (&self.scores, self.attach, self.pause_ms, &self.beside)
+    /// Scores, period of `colocate attach`, and pause.
+    fn measured(&self) -> (&[Score], Option<AttachPeriod>, Option<u32>) {
+        (&self.scores, self.attach, self.pause_ms)
     }
 
     /// Checks that `now` is the same comparison; its name may differ.
@@ -265,11 +265,12 @@ impl StudySettings {
         }
         let are_same = (&self.policies, &self.baseline) == (&now.policies, &now.baseline);
         let drawn = (self.repetitions, self.seed) == (now.repetitions, now.seed);
-        let rest: [(_, _, Text<'_>); 4] = [
+        let rest: [(_, _, Text<'_>); 5] = [
             ("server", self.server == now.server, &|s| format!("{:?}", s.server)),
-            ("scores, times and programs beside", self.measured() == now.measured(), &|s| {
+            ("scores and times", self.measured() == now.measured(), &|s| {
                 format!("{:?}", s.measured())
             }),
+            ("programs beside", self.beside == now.beside, &|s| format!("{:?}", s.beside)),
             ("policies", are_same, &|s| format!("{} against {}", s.policies.join(","), s.baseline)),
             ("repetitions", drawn, &|s| format!("{} with seed {}", s.repetitions, s.seed)),
         ];
