@@ -269,6 +269,22 @@ impl RecordBlock {
     }
 }
 
+/// The number at the beginning of some bytes, and its length in bytes: 9 for any longer number. No
+/// branches, as lengths cannot be predicted.
+#[inline]
+const fn short_number(bytes: [u8; 8]) -> (u64, usize) {
+    const MORE: u64 = 0x8080_8080_8080_8080;
+    let bytes = u64::from_le_bytes(bytes);
+    let ends = !bytes & MORE;
+    // All bits before the end of the last byte.
+    let number = bytes & !MORE & (ends ^ ends.wrapping_sub(1));
+    // Groups of 7 bits become groups of 14, 28 and 56.
+    let number = number & 0x007f_007f_007f_007f | (number & 0x7f00_7f00_7f00_7f00) >> 1;
+    let number = number & 0x0000_3fff_0000_3fff | (number & 0x3fff_0000_3fff_0000) >> 2;
+    let number = number & 0x0fff_ffff | (number & 0x0fff_ffff_0000_0000) >> 4;
+    (number, ends.trailing_zeros() as usize / 8 + 1)
+}
+
 /// Iterator over the records of a block.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
@@ -311,6 +327,19 @@ impl<'a> Records<'a> {
     /// Reads a number of 7 bits a byte.
     #[inline]
     fn number(&mut self) -> Result<u64, TraceError> {
+        if let Some(bytes) = self.rest.first_chunk() {
+            let (number, length) = short_number(*bytes);
+            if length <= bytes.len() {
+                self.rest = &self.rest[length..];
+                return Ok(number);
+            }
+        }
+        self.any_number()
+    }
+
+    /// Reads a number byte by byte.
+    #[cold]
+    fn any_number(&mut self) -> Result<u64, TraceError> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;

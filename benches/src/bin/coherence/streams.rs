@@ -7,6 +7,7 @@
 use anyhow::Context;
 use colocate_machine::PuIdx;
 use colocate_model::rng::SplitMix64;
+use colocate_sim::coherent::replay::MemoryAccess;
 use colocate_sim::coherent::{Coherent, DetectAt, Geometry, Protocol};
 use std::hint::black_box;
 use std::process::Command;
@@ -67,15 +68,15 @@ impl Stream {
         next
     }
 
-    /// Numbers read in a pass, in their order.
-    fn order(self) -> Vec<u32> {
+    /// Reads of a pass, in their order.
+    fn order(self) -> Vec<MemoryAccess> {
         let next = if self.is_chase { self.cycle() } else { Vec::new() };
         let mut at = 0;
         let reads = if self.is_chase { next.len() } else { self.numbers };
         let order = (0..reads).map(|read| {
             let number = if self.is_chase { at * LINE } else { read };
             at = next.get(at).copied().unwrap_or(0);
-            u32::try_from(number).unwrap_or(u32::MAX)
+            MemoryAccess { address: number as u64 * 8, instructions: 0, writes: false }
         });
         order.collect()
     }
@@ -107,9 +108,7 @@ impl Stream {
         let begun = Instant::now();
         let mut time = 0;
         for _ in 0..ACCESSES / order.len() {
-            for number in &order {
-                time += caches.access(PuIdx(0), u64::from(*number) * 8, false);
-            }
+            caches.run(PuIdx(0), &order, &mut time, u64::MAX, 0);
         }
         black_box(time);
         let seconds = begun.elapsed().as_secs_f64();

@@ -10,9 +10,12 @@ pub(super) type LineNr = u64;
 pub(super) const UNIQUE: u64 = 1;
 /// The line was written here since its insertion. Nearest level only.
 pub(super) const DIRTY: u64 = 2;
+/// The line may be evicted without a change of the directory: another cache of the path has it, and
+/// its data is written. Nearest level only.
+pub(super) const SILENT: u64 = 4;
 /// First access bit: a bit for each PU of the core, set by its uses since the line's insertion.
 /// Nearest level only.
-pub(super) const USED: u32 = 2;
+pub(super) const USED: u32 = 3;
 /// Most PUs of a core.
 pub(super) const SIBLINGS: u32 = 8;
 const FLAGS: u32 = USED + SIBLINGS;
@@ -62,6 +65,20 @@ impl SetAssociativeCache {
         latest.is_some_and(|entry| entry & (LINE_BITS | flags) == line << FLAGS | flags)
     }
 
+    /// Reads a line's set, all of it. Returns any number.
+    #[inline]
+    pub fn load(&self, line: LineNr) -> u64 {
+        let first = self.first(line);
+        // Entries of 64 bytes.
+        self.entries[first..first + self.ways].iter().step_by(8).fold(0, |sum, it| sum ^ it)
+    }
+
+    /// The line evicted by the next insertion into this line's set, unless replacement is random.
+    #[inline]
+    pub fn next_victim(&self, line: LineNr) -> LineNr {
+        self.entries[self.first(line) + self.ways - 1] >> FLAGS
+    }
+
     /// Flags of a line, now the last used; `None` on a miss.
     #[inline]
     pub fn touch(&mut self, line: LineNr) -> Option<&mut u64> {
@@ -71,6 +88,12 @@ impl SetAssociativeCache {
         set.copy_within(0..at, 1);
         set[0] = entry;
         Some(&mut set[0])
+    }
+
+    /// Whether a line is there.
+    pub fn has(&self, line: LineNr) -> bool {
+        let first = self.first(line);
+        self.entries[first..first + self.ways].iter().any(|entry| entry >> FLAGS == line)
     }
 
     /// Flags of a line, without a use; `None` on a miss.

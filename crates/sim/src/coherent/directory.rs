@@ -18,7 +18,8 @@ pub(super) struct DirectoryEntry<S> {
     /// The cache that has to write the line back; `None` if memory is up to date, but for silent
     /// writes by `unique`.
     pub owner: Option<u8>,
-    /// The cache of the nearest level that may write the line silently; `None` if none may.
+    /// The cache of the nearest level that may write the line silently; `None` if none may. It may
+    /// have evicted the line since, and then it is still among the holders.
     pub unique: Option<u8>,
 }
 
@@ -94,6 +95,12 @@ impl<S: IndexSet> Directory<S> {
     /// The bucket after a full one: in the next page, so that full pages are left at once.
     fn next(&self, bucket: usize) -> usize {
         (bucket + usize::from(PAGE) + 1) & (self.buckets.len() - 1)
+    }
+
+    /// Reads the bucket of a line. Returns any number.
+    #[inline]
+    pub fn load(&self, line: LineNr) -> u64 {
+        self.buckets[self.home(line)].passed.into()
     }
 
     /// Place of a cached line's entry.

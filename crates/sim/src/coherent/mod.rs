@@ -8,7 +8,8 @@
 //! # Approach
 //! Caches of any described machine form a tree; a directory has for each line the caches with a
 //! copy. A hit in the nearest cache needs no lookup elsewhere, as one bit marks lines that may be
-//! written silently.
+//! written silently. The nearest cache evicts silently if another cache of its path has the
+//! line: the directory removes the holder at its next use of the entry.
 //! # Terms
 //! - *Path* of a PU: the caches that its accesses pass, nearest first.
 //! - *Owner* of a line: the cache that has to write it back, states M and O. *Unique*: no cache

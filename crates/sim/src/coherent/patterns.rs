@@ -1,6 +1,6 @@
 //! Programs with known communication: the truth that the detector's matrices are compared with.
 
-use super::replay::{ReplayedProgram, Step, task};
+use super::replay::{MemoryAccess, ReplayedProgram, Step, task};
 use colocate_policy::communication::matrix::Matrix;
 
 /// Readers of the lines written by each thread.
@@ -46,11 +46,8 @@ struct PatternThread {
     iteration: u32,
     /// Whether this is the reading half of an iteration; the writing half is first.
     reads: bool,
-    /// Accesses in this half.
-    done: u64,
-    /// Threads that communicate with this thread in this half.
-    others: Vec<usize>,
-    has_begun: bool,
+    /// Whether the accesses of this half were made.
+    is_at_barrier: bool,
 }
 
 impl Synthetic {
@@ -100,52 +97,49 @@ fn readers(pattern: Pattern, threads: usize, iteration: u32, from: usize) -> Vec
     }
 }
 
+/// Numbers of the pairs of threads whose lines a thread reads or writes in an iteration.
+fn pairs(
+    pattern: Pattern,
+    threads: usize,
+    iteration: u32,
+    thread: usize,
+    reads: bool,
+) -> Vec<usize> {
+    if !reads {
+        let to = readers(pattern, threads, iteration, thread);
+        return to.into_iter().map(|to| thread * threads + to).collect();
+    }
+    let reads_from = |from: &usize| readers(pattern, threads, iteration, *from).contains(&thread);
+    (0..threads).filter(reads_from).map(|from| from * threads + thread).collect()
+}
+
 impl ReplayedProgram for Synthetic {
     fn threads(&self) -> usize {
         self.threads.len()
     }
 
-    fn next(&mut self, index: usize) -> Step {
-        let count = self.threads.len();
-        let pattern = self.pattern;
-        let thread = &mut self.threads[index];
-        if thread.iteration == self.iterations {
+    fn next(&mut self, index: usize, accesses: &mut Vec<MemoryAccess>) -> Step {
+        let PatternThread { iteration, reads, is_at_barrier } = self.threads[index];
+        if iteration == self.iterations {
             return Step::End;
         }
-        if !thread.has_begun {
-            let iteration = thread.iteration;
-            thread.others = if thread.reads {
-                (0..count)
-                    .filter(|&from| readers(pattern, count, iteration, from).contains(&index))
-                    .collect()
-            } else {
-                readers(pattern, count, iteration, index)
-            };
-            thread.has_begun = true;
+        let thread = &mut self.threads[index];
+        thread.is_at_barrier = !is_at_barrier;
+        if is_at_barrier {
+            thread.iteration += u32::from(reads);
+            thread.reads = !reads;
+            return Step::Barrier;
         }
-        let line = thread.done % LINES;
-        let own = LINES * thread.others.len() as u64;
-        let other = usize::try_from(thread.done / LINES).ok();
-        thread.done += 1;
-        if let Some(other) = other.and_then(|at| thread.others.get(at)) {
-            let (from, to) = if thread.reads { (*other, index) } else { (index, *other) };
+        let access = |address| MemoryAccess { address, writes: !reads, instructions: 0 };
+        let count = self.threads.len();
+        for pair in pairs(self.pattern, count, iteration, index, reads) {
             // One line more than are written: else the lines of all pairs fall into the same sets.
-            let first = (from * count + to) as u64 * (LINES + 1);
-            return Step::Access {
-                address: (first + line) * LINE,
-                writes: !thread.reads,
-                instructions: 0,
-            };
+            let first = pair as u64 * (LINES + 1);
+            accesses.extend((first..first + LINES).map(|line| access(line * LINE)));
         }
         // Private lines begin far above the lines of all pairs.
-        if thread.done <= own + OWN {
-            let address = ((index as u64 + 1) << 40) + (thread.done - own) * LINE;
-            return Step::Access { address, writes: !thread.reads, instructions: 0 };
-        }
-        thread.done = 0;
-        thread.has_begun = false;
-        thread.iteration += u32::from(thread.reads);
-        thread.reads = !thread.reads;
-        Step::Barrier
+        let first = (index as u64 + 1) << 40;
+        accesses.extend((1..=OWN).map(|line| access(first + line * LINE)));
+        Step::Accesses
     }
 }

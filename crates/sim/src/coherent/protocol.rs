@@ -1,13 +1,18 @@
 //! The coherence protocol: caches, directory and counters at each access.
 
 use super::GeometryError;
-use super::cache::{DIRTY, LineNr, SIBLINGS, SetAssociativeCache, UNIQUE, USED};
+use super::cache::{DIRTY, LineNr, SILENT, UNIQUE};
 use super::detector::{DetectAt, Detector};
 use super::directory::{Directory, DirectoryEntry, Slot};
 use super::geometry::Geometry;
 use super::sets::IndexSet;
 use colocate_machine::PuIdx;
 use colocate_machine::performance::Inclusion;
+
+mod run;
+mod tree;
+
+use tree::{CachePath, CoherentCache};
 
 /// Treatment of a written line at a read by another cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,74 +72,6 @@ pub(super) struct CoherentCaches<S> {
     counts: CoherenceCounts,
 }
 
-/// A cache and its place among the others.
-#[derive(Clone, Debug)]
-struct CoherentCache<S> {
-    content: SetAssociativeCache,
-    /// The set of only this cache.
-    bit: S,
-    inclusion: Inclusion,
-    /// Its PUs.
-    pus: S,
-    /// The caches of its PUs' paths, nearer or farther, with itself.
-    lineage: S,
-    /// The next cache beyond; `None` for the outermost.
-    beyond: Option<u8>,
-    /// Its place in the paths of its PUs.
-    depth: u8,
-}
-
-/// The caches that a PU's accesses pass.
-#[derive(Clone, Debug)]
-struct CachePath<S> {
-    /// Nearest cache.
-    first: u8,
-    /// All caches, nearest first.
-    caches: Vec<u8>,
-    /// The set of only this PU.
-    pu: S,
-    set: S,
-    /// The caches up to the detecting cache.
-    inside: S,
-    /// The PU's bit among the flags of a line in the nearest cache.
-    used: u64,
-    /// Time until data arrives from each cache, in picoseconds.
-    latencies: Vec<u64>,
-}
-
-fn set_of<S: IndexSet>(numbers: impl IntoIterator<Item = u8>) -> S {
-    numbers.into_iter().fold(S::default(), |set, number| set | S::only(number))
-}
-
-#[allow(clippy::cast_possible_truncation)] // at most MOST
-fn set_of_pus<S: IndexSet>(pus: &[PuIdx]) -> S {
-    set_of(pus.iter().map(|pu| pu.0 as u8))
-}
-
-#[allow(clippy::cast_possible_truncation)] // at most MOST caches
-fn path_of<S: IndexSet>(
-    geometry: &Geometry,
-    pu: PuIdx,
-    domain: usize,
-) -> Result<CachePath<S>, GeometryError> {
-    let caches: Vec<u8> = geometry.path(pu).into_iter().map(|cache| cache as u8).collect();
-    let siblings = &geometry.caches[usize::from(caches[0])].pus;
-    if siblings.len() > SIBLINGS as usize {
-        return Err(GeometryError(format!(
-            "expected at most 8 PUs that share a nearest cache, found {}",
-            siblings.len()
-        )));
-    }
-    let at = siblings.iter().position(|other| *other == pu).unwrap_or(0);
-    let set = set_of(caches.iter().copied());
-    let inner = caches.iter().position(|cache| usize::from(*cache) == domain).unwrap_or(0);
-    let inside = set_of(caches[..=inner].iter().copied());
-    let latencies = caches.iter().map(|cache| geometry.caches[usize::from(*cache)].latency_ps);
-    let latencies = latencies.collect();
-    let used = 1 << (USED as usize + at);
-    Ok(CachePath { first: caches[0], pu: set_of_pus(&[pu]), set, inside, used, latencies, caches })
-}
-
 impl<S: IndexSet> CoherentCaches<S> {
     /// Empty caches of a checked geometry. Refuses more than eight PUs that share a nearest cache.
     pub fn new(
@@ -147,22 +84,9 @@ impl<S: IndexSet> CoherentCaches<S> {
             DetectAt::LastCache => geometry.last_caches(),
         };
         let paths = (0..).map(PuIdx).zip(&domains);
-        let paths = paths.map(|(pu, domain)| path_of(&geometry, pu, *domain));
+        let paths = paths.map(|(pu, domain)| tree::path(&geometry, pu, *domain));
         let paths = paths.collect::<Result<Vec<CachePath<S>>, _>>()?;
-        let caches = geometry.caches.iter().enumerate().map(|(index, shape)| {
-            let path = shape.pus.first().map_or(&[][..], |pu| &paths[pu.idx()].caches);
-            let at = path.iter().position(|other| usize::from(*other) == index).unwrap_or(0);
-            CoherentCache {
-                content: SetAssociativeCache::new(shape),
-                inclusion: shape.inclusion,
-                bit: set_of(u8::try_from(index)),
-                pus: set_of_pus(&shape.pus),
-                lineage: shape.pus.iter().fold(S::default(), |set, pu| set | paths[pu.idx()].set),
-                beyond: path.get(at + 1).copied(),
-                depth: u8::try_from(at).unwrap_or(u8::MAX),
-            }
-        });
-        let caches = caches.collect();
+        let caches = tree::caches(&geometry, &paths);
         let zeros = vec![0; paths.iter().map(|path| path.caches.len()).max().unwrap_or(0)];
         let counts = CoherenceCounts {
             misses: zeros.clone(),
@@ -196,11 +120,11 @@ impl<S: IndexSet> CoherentCaches<S> {
         self.detector.take(pu)
     }
 
-    /// Reads or writes at an address. Returns the access's latency, in picoseconds.
+    /// Number of an address's line.
     #[inline]
-    pub fn access(&mut self, pu: PuIdx, address: u64, writes: bool) -> u64 {
-        let served = self.serve(pu, address, writes);
-        self.time(pu, served)
+    fn line(&self, address: u64) -> LineNr {
+        // A cache's entry has 53 bits for the number; with 52 it never equals `cache::EMPTY`.
+        (address >> self.shift) & ((1 << 52) - 1)
     }
 
     /// Latency of data from a source, in picoseconds.
@@ -223,8 +147,7 @@ impl<S: IndexSet> CoherentCaches<S> {
     /// other copies, the source or the farthest copy, whichever is slower.
     #[inline]
     pub fn serve(&mut self, pu: PuIdx, address: u64, writes: bool) -> Served {
-        // A cache's entry has 54 bits for the number; with 53 it never equals `cache::EMPTY`.
-        let line = (address >> self.shift) & ((1 << 53) - 1);
+        let line = self.line(address);
         let CachePath { first, used, .. } = self.paths[pu.idx()];
         self.counts.accesses += 1;
         // Most accesses end in this branch: they change nothing.
@@ -237,6 +160,7 @@ impl<S: IndexSet> CoherentCaches<S> {
 
     /// Continues [`Self::serve`] for a line that is not the last used of its set, or without some
     /// flag.
+    #[inline]
     fn look_up(&mut self, pu: PuIdx, line: LineNr, writes: bool) -> Served {
         let CachePath { first, used, .. } = self.paths[pu.idx()];
         let Some(flags) = self.caches[usize::from(first)].content.touch(line) else {
@@ -256,10 +180,37 @@ impl<S: IndexSet> CoherentCaches<S> {
         Served::Path(0)
     }
 
+    /// An entry of the directory without a cache that has evicted the line silently.
+    #[inline]
+    fn entry(&self, line: LineNr, at: Slot) -> DirectoryEntry<S> {
+        let mut entry = self.directory.get(at);
+        match entry.unique {
+            Some(unique) if !self.caches[usize::from(unique)].content.has(line) => {
+                self.remove_holder(unique, &mut entry);
+            }
+            _ => {}
+        }
+        entry
+    }
+
+    /// Removes a cache that has lost a line from the line's holders.
+    fn remove_holder(&self, cache: u8, entry: &mut DirectoryEntry<S>) {
+        let CoherentCache { bit, pus, .. } = self.caches[usize::from(cache)];
+        entry.holders = entry.holders & !bit;
+        entry.unique = entry.unique.filter(|unique| *unique != cache);
+        // Access bits are lost with the line.
+        for pu in (entry.used_by & pus).members() {
+            let path = &self.paths[usize::from(pu)];
+            if (path.inside & entry.holders).is_empty() {
+                entry.used_by = entry.used_by & !path.pu;
+            }
+        }
+    }
+
     /// Marks a cached line as used by another PU of the core.
     fn note_use(&mut self, pu: PuIdx, line: LineNr) {
         let at = self.directory.find(line);
-        let mut entry = self.directory.get(at);
+        let mut entry = self.entry(line, at);
         entry.used_by = entry.used_by | self.paths[pu.idx()].pu;
         self.directory.set(at, entry);
     }
@@ -267,7 +218,7 @@ impl<S: IndexSet> CoherentCaches<S> {
     /// Ends the right of all other caches to a line of the nearest cache that is written.
     fn upgrade(&mut self, pu: PuIdx, line: LineNr) -> Served {
         let at = self.directory.find(line);
-        let mut entry = self.directory.get(at);
+        let mut entry = self.entry(line, at);
         entry.used_by = entry.used_by | self.paths[pu.idx()].pu;
         let others = entry.holders & !self.paths[pu.idx()].set;
         let served = self.farthest(pu, others).unwrap_or(Served::Path(0));
@@ -324,9 +275,13 @@ impl<S: IndexSet> CoherentCaches<S> {
     }
 
     /// Fetches a line after a miss in the nearest cache. Returns as [`Self::serve`].
+    #[inline(never)] // so that the loop over hits stays small
     fn fetch(&mut self, pu: PuIdx, line: LineNr, writes: bool) -> Served {
         let at = self.directory.find_or_insert(line);
-        let mut entry = self.directory.get(at);
+        if !writes && self.is_private(pu, self.directory.get(at)) {
+            return self.fetch_private(pu, line, at);
+        }
+        let mut entry = self.entry(line, at);
         self.downgrade(line, &mut entry);
         let path_set = self.paths[pu.idx()].set;
         let depth = self.paths[pu.idx()].caches.len();
@@ -372,6 +327,34 @@ impl<S: IndexSet> CoherentCaches<S> {
         }
     }
 
+    /// Whether the second cache of a path has a line, and no cache or PU beside the path.
+    fn is_private(&self, pu: PuIdx, entry: DirectoryEntry<S>) -> bool {
+        let path = &self.paths[pu.idx()];
+        let has_second = !(entry.holders & path.second).is_empty();
+        has_second && (entry.holders & !path.set | entry.used_by & !path.pu).is_empty()
+    }
+
+    /// Does the same as [`Self::fetch`] for reads of private lines, in fewer steps: most misses.
+    fn fetch_private(&mut self, pu: PuIdx, line: LineNr, at: Slot) -> Served {
+        let path = &self.paths[pu.idx()];
+        let mut entry = self.directory.get(at);
+        for cache in &path.caches[1..] {
+            let cache = &mut self.caches[usize::from(*cache)];
+            if !(entry.holders & cache.bit).is_empty() {
+                cache.content.touch(line);
+            }
+        }
+        let first = path.first;
+        let nearest = &mut self.caches[usize::from(first)];
+        entry.holders = entry.holders | nearest.bit;
+        entry.used_by = path.pu;
+        entry.unique = Some(first);
+        self.directory.set(at, entry);
+        let out = nearest.content.insert(line, path.used | UNIQUE | SILENT);
+        self.evict(first, out);
+        Served::Path(1)
+    }
+
     /// The nearest of some caches that share a cache with the path; memory if none does.
     fn nearest_shared(&self, pu: PuIdx, caches: S) -> Served {
         caches
@@ -390,7 +373,7 @@ impl<S: IndexSet> CoherentCaches<S> {
         if *flags & DIRTY != 0 {
             entry.owner = Some(unique);
         }
-        *flags &= !(UNIQUE | DIRTY);
+        *flags &= !(UNIQUE | DIRTY | SILENT);
     }
 
     /// The owner writes a line back: to the nearest cache that it shares with the reader, which
@@ -432,11 +415,8 @@ impl<S: IndexSet> CoherentCaches<S> {
             }
         }
         entry.used_by = entry.used_by | path.pu;
-        let is_unique = (entry.holders & !path.set).is_empty();
-        entry.unique = is_unique.then_some(first);
-        let mut flags = path.used;
-        flags |= if is_unique { UNIQUE } else { 0 };
-        flags |= if writes { DIRTY } else { 0 };
+        // Not before the nearest cache has the line: else it looks evicted.
+        entry.unique = None;
         self.directory.set(at, entry);
         for place in (1..self.paths[pu.idx()].caches.len()).rev() {
             let index = self.paths[pu.idx()].caches[place];
@@ -453,22 +433,48 @@ impl<S: IndexSet> CoherentCaches<S> {
                 self.evict(index, out);
             }
         }
+        let flags = self.new_flags(pu, writes, at);
         let out = self.caches[usize::from(first)].content.insert(line, flags);
         self.evict(first, out);
     }
 
-    /// Handles an evicted line: writes the data to the next cache of the path or to memory.
-    fn evict(&mut self, cache: u8, out: Option<(LineNr, u64)>) {
-        let Some((line, flags)) = out else { return };
-        let at = self.directory.find(line);
+    /// Flags of a line to be inserted in the nearest cache. Makes the line unique if it is in no
+    /// cache beside the path.
+    fn new_flags(&mut self, pu: PuIdx, writes: bool, at: Slot) -> u64 {
+        let path = &self.paths[pu.idx()];
+        let first = path.first;
+        let mut flags = path.used | if writes { DIRTY } else { 0 };
         let mut entry = self.directory.get(at);
-        let CoherentCache { bit, inclusion, lineage, beyond, depth, pus, .. } =
+        if (entry.holders & !path.set).is_empty() {
+            flags |= UNIQUE;
+            let has_second = !(entry.holders & path.second).is_empty();
+            if has_second && entry.owner != Some(first) {
+                flags |= SILENT;
+            }
+            entry.unique = Some(first);
+            self.directory.set(at, entry);
+        }
+        flags
+    }
+
+    /// Handles an evicted line.
+    #[inline]
+    fn evict(&mut self, cache: u8, out: Option<(LineNr, u64)>) {
+        match out {
+            Some((line, flags)) if flags & (SILENT | DIRTY) != SILENT => {
+                self.write_victim(cache, line, flags);
+            }
+            _ => {}
+        }
+    }
+
+    /// Writes an evicted line's data to the next cache of the path or to memory.
+    fn write_victim(&mut self, cache: u8, line: LineNr, flags: u64) {
+        let at = self.directory.find(line);
+        let mut entry = self.entry(line, at);
+        let CoherentCache { inclusion, lineage, beyond, depth, .. } =
             self.caches[usize::from(cache)];
         let mut is_dirty = entry.owner == Some(cache) || flags & DIRTY != 0;
-        entry.holders = entry.holders & !bit;
-        if entry.unique == Some(cache) {
-            entry.unique = None;
-        }
         // Nearer caches must not have lines that an inclusive cache has lost.
         if inclusion == Inclusion::Inclusive {
             for inner in (entry.holders & lineage).members() {
@@ -476,12 +482,16 @@ impl<S: IndexSet> CoherentCaches<S> {
                 if nearer.depth < depth {
                     let flags = nearer.content.remove(line).unwrap_or(0);
                     is_dirty |= flags & DIRTY != 0 || entry.owner == Some(inner);
-                    entry.holders = entry.holders & !nearer.bit;
-                    entry.unique = entry.unique.filter(|unique| *unique != inner);
+                    self.remove_holder(inner, &mut entry);
                 }
             }
         }
-        self.clear_access_bits(pus, &mut entry);
+        self.remove_holder(cache, &mut entry);
+        if let Some(unique) = entry.unique {
+            // The nearest cache may be the last one with the line.
+            let flags = self.caches[usize::from(unique)].content.peek(line);
+            flags.into_iter().for_each(|flags| *flags &= !SILENT);
+        }
         let next = beyond.filter(|next| is_dirty || self.inclusion(*next) == Inclusion::Exclusive);
         let Some(next) = next else {
             if is_dirty {
@@ -501,16 +511,6 @@ impl<S: IndexSet> CoherentCaches<S> {
         }
     }
 
-    /// Clears the access bits lost with an evicted line.
-    fn clear_access_bits(&self, pus: S, entry: &mut DirectoryEntry<S>) {
-        for pu in (entry.used_by & pus).members() {
-            let path = &self.paths[usize::from(pu)];
-            if (path.inside & entry.holders).is_empty() {
-                entry.used_by = entry.used_by & !path.pu;
-            }
-        }
-    }
-
     /// Checks caches and directory against each other.
     ///
     /// # Errors
@@ -521,7 +521,7 @@ impl<S: IndexSet> CoherentCaches<S> {
             for (line, flags) in cache.content.lines() {
                 let found = holders.entry(line).or_default();
                 *found = *found | cache.bit;
-                let entry = self.directory.get(self.directory.find(line));
+                let entry = self.entry(line, self.directory.find(line));
                 let is_unique = flags & UNIQUE != 0;
                 if is_unique
                     && (usize::from(entry.unique.unwrap_or(u8::MAX)) != index
@@ -534,7 +534,8 @@ impl<S: IndexSet> CoherentCaches<S> {
                 }
             }
         }
-        for (line, entry) in self.directory.all() {
+        for (line, _) in self.directory.all() {
+            let entry = self.entry(line, self.directory.find(line));
             if holders.remove(&line) != Some(entry.holders) {
                 return Err(format!("line {line:#x}: {entry:?} is not what the caches have"));
             }

@@ -40,18 +40,22 @@ pub enum Signal {
     Ended(u64),
 }
 
+/// A read or write within a line, after some other instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryAccess {
+    /// The address.
+    pub address: u64,
+    /// Instructions since the last access or step, with this access.
+    pub instructions: u32,
+    /// Whether this is a write.
+    pub writes: bool,
+}
+
 /// Next action of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A read or write at an address, after some other instructions.
-    Access {
-        /// The address.
-        address: u64,
-        /// Whether this is a write.
-        writes: bool,
-        /// Instructions since the last step, with this access.
-        instructions: u32,
-    },
+    /// Accesses, at least one.
+    Accesses,
     /// Waits for all other threads.
     Barrier,
     /// Gives a signal.
@@ -67,8 +71,9 @@ pub trait ReplayedProgram {
     /// Number of threads.
     fn threads(&self) -> usize;
 
-    /// The next step of a thread; [`Step::End`] from its end on.
-    fn next(&mut self, thread: usize) -> Step;
+    /// The next step of a thread; [`Step::End`] from its end on. Adds the accesses of
+    /// [`Step::Accesses`] to a list.
+    fn next(&mut self, thread: usize, accesses: &mut Vec<MemoryAccess>) -> Step;
 }
 
 /// Decides on the PU of each thread.
@@ -181,11 +186,21 @@ pub struct Moment {
     pub dynamicity: f64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct ReplayedThread {
     pu: PuIdx,
     clock: u64,
     state: ThreadState,
+    /// Accesses of the last step.
+    accesses: Vec<MemoryAccess>,
+    /// Number of these accesses that were replayed.
+    done: usize,
+}
+
+impl ReplayedThread {
+    const fn new(pu: PuIdx) -> Self {
+        Self { pu, clock: 0, state: ThreadState::Runs, accesses: Vec::new(), done: 0 }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,7 +239,7 @@ pub fn replay<P: ReplayedProgram + ?Sized>(
 ) -> Replayed {
     let pus = mapping.first().into_iter().take(program.threads());
     let mut replay = Replay {
-        threads: pus.map(|pu| ReplayedThread { pu, clock: 0, state: ThreadState::Runs }).collect(),
+        threads: pus.map(ReplayedThread::new).collect(),
         pus: vec![(0, None); caches.pus()],
         given: BTreeMap::new(),
         new: Vec::new(),
@@ -283,11 +298,18 @@ impl<P: ReplayedProgram + ?Sized> Replay<'_, P> {
         let mut clock = from;
         let mut state = ThreadState::Runs;
         while clock < until && state == ThreadState::Runs {
-            match self.program.next(index) {
-                Step::Access { address, writes, instructions } => {
-                    clock += u64::from(instructions) * self.timing.instruction_ps;
-                    clock += self.caches.access(pu, address, writes);
-                }
+            let thread = &mut self.threads[index];
+            if thread.done < thread.accesses.len() {
+                let left = &thread.accesses[thread.done..];
+                let instruction_ps = self.timing.instruction_ps;
+                let done = self.caches.run(pu, left, &mut clock, until, instruction_ps);
+                thread.done += done;
+                continue;
+            }
+            thread.accesses.clear();
+            thread.done = 0;
+            match self.program.next(index, &mut thread.accesses) {
+                Step::Accesses => {}
                 Step::Barrier => state = ThreadState::AtBarrier,
                 Step::Gives(signal) => {
                     if self.give(signal, clock) {

@@ -1,6 +1,6 @@
 //! A recorded program: the memory accesses and synchronization of a trace file.
 
-use super::replay::{ReplayedProgram, Signal, Step};
+use super::replay::{MemoryAccess, ReplayedProgram, Signal, Step};
 use colocate_trace::form::{Access, Records, Sync, SyncKind, TraceRecord};
 use colocate_trace::{ReadError, TraceFile};
 use std::collections::BTreeMap;
@@ -8,6 +8,8 @@ use std::io::{Read, Seek};
 
 /// Bytes of a line: an access across a line's end is replayed as two.
 const LINE: u64 = 64;
+/// Most accesses of a step. Chosen: they fit into an L1 cache.
+const BATCH: usize = 512;
 
 /// A recorded program. Only the present block of each thread is in memory.
 #[derive(Debug)]
@@ -31,8 +33,8 @@ struct ThreadReader {
     done: usize,
     /// Address of the last access in the present block; records have differences.
     address: u64,
-    /// Second half of an access across a line's end.
-    next: Option<Step>,
+    /// Synchronization after the accesses that were returned last.
+    sync: Option<Sync>,
     ended: bool,
 }
 
@@ -57,12 +59,13 @@ impl<R: Read + Seek> RecordedProgram<R> {
         self.file
     }
 
-    /// The next record of a thread; `None` after its last.
-    fn record(&mut self, index: usize) -> Result<Option<TraceRecord>, ReadError> {
+    /// Reads the accesses of a thread up to its next synchronization or the end of a block. Returns
+    /// false after the last record.
+    fn read(&mut self, index: usize, accesses: &mut Vec<MemoryAccess>) -> Result<bool, ReadError> {
         let thread = &mut self.threads[index];
-        while thread.done == thread.bytes.len() {
+        if thread.done == thread.bytes.len() {
             if !self.file.read(index, thread.block, &mut thread.bytes)? {
-                return Ok(None);
+                return Ok(false);
             }
             thread.block += 1;
             thread.done = 0;
@@ -70,30 +73,20 @@ impl<R: Read + Seek> RecordedProgram<R> {
             thread.address = 0;
         }
         let mut records = Records::after(thread.address, &thread.bytes[thread.done..]);
-        let record = records.next().transpose()?;
-        thread.done = thread.bytes.len() - records.left();
-        thread.address = records.address();
-        Ok(record)
-    }
-
-    fn step(&mut self, index: usize, record: TraceRecord) -> Option<Step> {
-        match record {
-            TraceRecord::Access(Access { address, size_log2, writes, instructions }) => {
-                let last = address.wrapping_add((1 << size_log2) - 1);
-                if last / LINE != address / LINE {
-                    // The instruction counts once.
-                    let second = Step::Access { address: last, writes, instructions: 0 };
-                    self.threads[index].next = Some(second);
-                }
-                Some(Step::Access { address, writes, instructions })
-            }
-            TraceRecord::Sync(Sync { kind, count, object }) => {
-                self.sync(index, kind, count, object)
+        while accesses.len() < BATCH && thread.sync.is_none() {
+            match records.next().transpose()? {
+                Some(TraceRecord::Access(access)) => push(accesses, access),
+                Some(TraceRecord::Sync(sync)) => thread.sync = Some(sync),
+                None => break,
             }
         }
+        thread.done = thread.bytes.len() - records.left();
+        thread.address = records.address();
+        Ok(true)
     }
 
-    fn sync(&mut self, index: usize, kind: SyncKind, count: u64, object: u64) -> Option<Step> {
+    fn sync(&mut self, index: usize, sync: Sync) -> Option<Step> {
+        let Sync { kind, count, object } = sync;
         match kind {
             // The first thread was created by none of the recorded threads.
             SyncKind::Begins if index == 0 => None,
@@ -113,6 +106,18 @@ impl<R: Read + Seek> RecordedProgram<R> {
     }
 }
 
+/// Adds an access; an access across a line's end as two.
+#[inline]
+fn push(accesses: &mut Vec<MemoryAccess>, access: Access) {
+    let Access { address, size_log2, writes, instructions } = access;
+    accesses.push(MemoryAccess { address, instructions, writes });
+    let last = address.wrapping_add((1 << size_log2) - 1);
+    if last / LINE != address / LINE {
+        // The instruction counts once.
+        accesses.push(MemoryAccess { address: last, instructions: 0, writes });
+    }
+}
+
 /// Increments and returns an object's count. Counts tell apart reuses of a kernel thread ID.
 fn count_up(counts: &mut BTreeMap<u64, u64>, object: u64) -> u64 {
     let count = counts.entry(object).or_default();
@@ -125,22 +130,19 @@ impl<R: Read + Seek> ReplayedProgram for RecordedProgram<R> {
         self.threads.len()
     }
 
-    fn next(&mut self, index: usize) -> Step {
-        if let Some(step) = self.threads[index].next.take() {
-            return step;
-        }
+    fn next(&mut self, index: usize, accesses: &mut Vec<MemoryAccess>) -> Step {
         while !self.threads[index].ended {
-            match self.record(index) {
-                Ok(Some(record)) => {
-                    if let Some(step) = self.step(index, record) {
-                        return step;
-                    }
-                }
-                Ok(None) => self.threads[index].ended = true,
-                Err(why) => {
-                    self.threads[index].ended = true;
-                    self.error.get_or_insert(why);
-                }
+            let sync = self.threads[index].sync.take();
+            if let Some(step) = sync.and_then(|sync| self.sync(index, sync)) {
+                return step;
+            }
+            let read = self.read(index, accesses);
+            self.threads[index].ended = !matches!(read, Ok(true));
+            if let Err(why) = read {
+                self.error.get_or_insert(why);
+            }
+            if !accesses.is_empty() {
+                return Step::Accesses;
             }
         }
         Step::End

@@ -4,6 +4,7 @@ use super::GeometryError;
 use super::detector::DetectAt;
 use super::geometry::Geometry;
 use super::protocol::{CoherenceCounts, CoherentCaches, Protocol, Served};
+use super::replay::MemoryAccess;
 use super::sets::IndexSet;
 use colocate_machine::PuIdx;
 
@@ -64,10 +65,18 @@ impl Coherent {
         caches!(&mut self.0, caches => caches.take_vector(pu))
     }
 
-    /// Reads or writes at an address. Returns the access's latency, in picoseconds.
+    /// Makes accesses of a PU one after the other while its clock is before a time, and advances the
+    /// clock. Returns the number of accesses made.
     #[inline]
-    pub fn access(&mut self, pu: PuIdx, address: u64, writes: bool) -> u64 {
-        caches!(&mut self.0, caches => caches.access(pu, address, writes))
+    pub fn run(
+        &mut self,
+        pu: PuIdx,
+        accesses: &[MemoryAccess],
+        clock: &mut u64,
+        until: u64,
+        instruction_ps: u64,
+    ) -> usize {
+        caches!(&mut self.0, caches => caches.run(pu, accesses, clock, until, instruction_ps))
     }
 
     /// Reads or writes at an address. Returns the source of the data; for a write to a line with
