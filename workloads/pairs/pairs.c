@@ -168,7 +168,7 @@ int main(int argc, char **argv)
         for (int pair = 0; pair < number; pair++)
             seen += pairs[pair].bins[bin];
         if (seen * 100 >= trips * 99) {
-            printf("%.0f %d\n", trips / seconds, bin < 1000 ? bin + 1 : (bin - 999) * 1000);
+            printf("rate: %.0f\np99: %d\n", trips / seconds, bin < 1000 ? bin + 1 : (bin - 999) * 1000);
             return 0;
         }
     }

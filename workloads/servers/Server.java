@@ -1,4 +1,4 @@
-// Server PORT: answers every HTTP request with a short text. One of the servers of scripts/communication.
+// Server PORT: answers every HTTP request with a short text. One of the servers of measurements/communication.toml.
 import com.sun.net.httpserver.HttpServer;
 import java.io.IOException;
 import java.net.InetSocketAddress;

@@ -74,5 +74,5 @@ func main() {
 		latencies = append(latencies, <-done...)
 	}
 	slices.Sort(latencies)
-	fmt.Println(float64(len(latencies))/length.Seconds(), latencies[len(latencies)*99/100].Microseconds())
+	fmt.Printf("rate: %.0f\np99: %d\n", float64(len(latencies))/length.Seconds(), latencies[len(latencies)*99/100].Microseconds())
 }

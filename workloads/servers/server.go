@@ -1,4 +1,4 @@
-// server PORT: answers every HTTP request with a short text. One of the servers of scripts/communication.
+// server PORT: answers every HTTP request with a short text. One of the servers of measurements/communication.toml.
 package main
 
 import (

@@ -104,6 +104,9 @@ pub struct StudySettings {
     /// Time without programs before each run, in ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_ms: Option<u32>,
+    /// Commands of programs that run beside each run, not watched by colocate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<Vec<String>>,
     /// Policies, in the order of the report, without duplicates.
     pub policies: Vec<String>,
     /// Baseline of the comparison; one of `policies`.
@@ -209,7 +212,9 @@ impl StudySettings {
     /// # Errors
     /// [`StateError::Unfit`] with the first inconsistent field.
     pub fn check(&self) -> Result<(), StateError> {
-        if self.jobs.is_empty() || self.jobs.iter().any(|job| job.command.is_empty()) {
+        let has_empty =
+            self.jobs.iter().map(|job| &job.command).chain(&self.beside).any(Vec::is_empty);
+        if self.jobs.is_empty() || has_empty {
             return unfit("at least one command", format!("{:?}", self.name));
         }
         let twice =
@@ -260,11 +265,12 @@ impl StudySettings {
         }
         let are_same = (&self.policies, &self.baseline) == (&now.policies, &now.baseline);
         let drawn = (self.repetitions, self.seed) == (now.repetitions, now.seed);
-        let rest: [(_, _, Text<'_>); 4] = [
+        let rest: [(_, _, Text<'_>); 5] = [
             ("server", self.server == now.server, &|s| format!("{:?}", s.server)),
             ("scores and times", self.measured() == now.measured(), &|s| {
                 format!("{:?}", s.measured())
             }),
+            ("programs beside", self.beside == now.beside, &|s| format!("{:?}", s.beside)),
             ("policies", are_same, &|s| format!("{} against {}", s.policies.join(","), s.baseline)),
             ("repetitions", drawn, &|s| format!("{} with seed {}", s.repetitions, s.seed)),
         ];
@@ -404,6 +410,7 @@ pub(crate) mod tests {
             scores: Vec::new(),
             attach: None,
             pause_ms: None,
+            beside: Vec::new(),
             policies: policies.iter().map(|&policy| policy.to_owned()).collect(),
             baseline: policies[0].to_owned(),
             repetitions,

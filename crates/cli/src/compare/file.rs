@@ -60,6 +60,9 @@ struct WorkloadForm {
     until: Option<u32>,
     attach: Option<AttachPeriod>,
     pause_ms: Option<u32>,
+    /// Programs beside each run, not watched by colocate. `{KEY}` is replaced as in `programs`.
+    #[serde(default)]
+    beside: Vec<ProgramCommand>,
 }
 
 impl WorkloadForm {
@@ -76,12 +79,14 @@ impl WorkloadForm {
 
     fn with(&self, key: &str, value: &str) -> Self {
         let key = format!("{{{key}}}");
-        let programs = self.programs.iter().map(|program| {
+        let replaced = |program: &ProgramCommand| {
             let words = program.command().into_iter().map(|word| word.replace(&key, value));
             ProgramCommand::Words(words.collect())
-        });
+        };
+        let programs = self.programs.iter().map(replaced).collect();
+        let beside = self.beside.iter().map(replaced).collect();
         let name = self.name.replace(&key, value);
-        Self { name, programs: programs.collect(), ..self.clone() }
+        Self { name, programs, beside, ..self.clone() }
     }
 }
 
@@ -274,6 +279,7 @@ impl Measurement {
             scores: scores.to_vec(),
             attach: workload.attach,
             pause_ms: workload.pause_ms,
+            beside: workload.beside.iter().map(ProgramCommand::command).collect(),
             policies,
             repetitions: args.repetitions.or(file.repetitions).unwrap_or(REPETITIONS),
             seed: args.seed.or(file.seed).unwrap_or(SEED),

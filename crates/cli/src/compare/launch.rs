@@ -18,7 +18,7 @@ use serde::Deserialize;
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,7 @@ pub struct Launcher {
     scores: Vec<ScoreSource>,
     attach: Option<AttachPeriod>,
     pause: Duration,
+    beside: Vec<Vec<String>>,
     environment: Vec<(&'static str, OsString)>,
     stop: &'static AtomicBool,
 }
@@ -52,6 +53,7 @@ impl Launcher {
             scores: scores.collect::<anyhow::Result<_>>()?,
             attach: settings.attach,
             pause: Duration::from_millis(settings.pause_ms.unwrap_or(0).into()),
+            beside: settings.beside.clone(),
             environment,
             stop,
         })
@@ -73,6 +75,7 @@ impl Launcher {
         colocate_files::remove_if_exists(&files.report)?;
         // A random policy draws anew in every block, and the same after an interruption.
         let seed = self.seed.wrapping_add(u64::from(block));
+        let _beside = self.start_beside()?;
         let result = match RunMethod::of(policy, seed) {
             RunMethod::Prefix(words) => self.beside(&words, None, files)?,
             RunMethod::Attach(words) => self.beside(&[], Some(&words), files)?,
@@ -84,6 +87,20 @@ impl Launcher {
         let scores = scores.map(|source| source.read(&result, files));
         let scores = scores.collect::<anyhow::Result<_>>()?;
         Ok(Some((result.jobs, scores)))
+    }
+
+    /// Starts the programs beside a run. Their output is no source of scores.
+    fn start_beside(&self) -> anyhow::Result<ProgramsBeside> {
+        let mut started = ProgramsBeside(Vec::new());
+        for argv in &self.beside {
+            let mut command = self.command(&argv[0]);
+            command.args(&argv[1..]);
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            let child = children::start(&mut command)
+                .with_context(|| format!("cannot start {}, beside the programs", argv[0]))?;
+            started.0.push(child);
+        }
+        Ok(started)
     }
 
     /// Runs the programs behind the words of `prefix`, beside `colocate attach` if its words are
@@ -183,6 +200,15 @@ impl Launcher {
         let mut command = Command::new(program);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
+    }
+}
+
+/// Programs beside a run, killed when this is dropped.
+struct ProgramsBeside(Vec<Pid>);
+
+impl Drop for ProgramsBeside {
+    fn drop(&mut self) {
+        kill_all(&self.0);
     }
 }
 

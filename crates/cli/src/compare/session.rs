@@ -145,6 +145,7 @@ fn asked(args: &Args, begun: Option<&StudySettings>) -> anyhow::Result<StudySett
         scores: Vec::new(),
         attach: None,
         pause_ms: None,
+        beside: Vec::new(),
         name: args.name.clone().unwrap_or_else(|| name_of(&jobs)),
         jobs,
         baseline: baseline.or_else(|| policies.first().cloned()).unwrap_or_default(),

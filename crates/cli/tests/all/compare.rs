@@ -255,6 +255,33 @@ workload = [{ name = "true", programs = [["true"]] }, { name = "left out", progr
     assert!(shown.contains("\nCPU time, s\npolicy "), "{shown}");
 }
 
+/// A program beside each run of the second workload, which the programs wait for; its group is gone afterwards.
+#[test]
+fn programs_beside_a_run_are_not_watched_and_end_with_it() {
+    let dir = TempDir::new().unwrap();
+    let file = r#"
+version = 1
+repetitions = 1
+ways = ["bare", "os"]
+
+[[workload]]
+name = "beside {count}"
+each = { count = ["0", "1"] }
+programs = ["[ {count} = 0 ] || until [ -s begun ]; do :; done; rm -f begun"]
+beside = ["[ {count} = 0 ] || { sleep 1000 & echo $$ $! | tee -a pids >begun; wait; }"]
+"#;
+    fs::write(dir.path().join("m.toml"), file).unwrap();
+    let found = measured(dir.path(), &[]);
+    assert_eq!(found[1]["settings"]["beside"][0][2].as_str().unwrap().get(..5), Some("[ 1 ="));
+    let pids = fs::read_to_string(dir.path().join("out/work/pids")).unwrap();
+    let pids: Vec<&str> = pids.split_whitespace().collect();
+    assert_eq!(pids.len(), 4, "{pids:?}");
+    pids.iter().for_each(|pid| wait_for_end(pid));
+    let report = fs::read_to_string(dir.path().join("out/beside-1/reports/0001-os.json"))
+        .or_else(|_| fs::read_to_string(dir.path().join("out/beside-1/reports/0002-os.json")));
+    assert!(!report.unwrap().contains("sleep"));
+}
+
 #[test]
 fn a_wrong_file_is_refused() {
     let dir = TempDir::new().unwrap();

@@ -92,8 +92,12 @@ const FIRST: Nanos = Nanos::from_millis(20);
 /// Time after the first decision within which wake-ups begin to be counted, if they are at all.
 /// Chosen: ten times what it takes.
 const COUNTED_WITHIN: Nanos = Nanos::from_secs(1);
-/// Time between decisions while much depends on the kernel. Chosen: enough for another rate.
+/// Time between decisions while a group will soon be worth a trial, or much begins to depend on the
+/// kernel. Chosen: enough for another rate.
 const SOON: Nanos = Nanos::from_millis(50);
+/// Time for which much has depended on the kernel, over the time between decisions. What the kernel
+/// has kept for long it mostly keeps. Chosen: [`PERIOD`] after 1.6 s.
+const KEEPS: u64 = 8;
 /// Least busy share of a paired task. Chosen: a task that sleeps for half of the time leaves its
 /// core to another task.
 const BUSY: f64 = 0.6;
@@ -119,8 +123,8 @@ struct Auto {
     decided: Option<(Nanos, Nanos)>,
     /// The price of wake-ups of some tasks in groups is an expectation.
     expects: bool,
-    /// Some tasks in no group would lose much if the kernel ceased to keep them on one PU.
-    depends_on_kernel: bool,
+    /// Since when some tasks in no group would lose much if the kernel ceased to keep them on one PU.
+    depends_on_kernel: Option<Nanos>,
     /// Some groups will be worth a trial soon.
     has_untried: bool,
     /// PUs that groups leave to others.
@@ -142,8 +146,10 @@ impl Policy for Auto {
         let is_early = self.decided.is_none_or(|(first, last)| last < first + COUNTED_WITHIN);
         let period = if self.traffic.is_new() && is_early || self.expects {
             FIRST
-        } else if self.depends_on_kernel || self.has_untried {
+        } else if self.has_untried {
             SOON
+        } else if let (Some(since), Some((_, last))) = (self.depends_on_kernel, self.decided) {
+            Nanos(last.saturating_sub(since).0 / KEEPS).clamp(SOON, PERIOD)
         } else {
             PERIOD
         };
@@ -172,7 +178,8 @@ impl Policy for Auto {
                 !near.contains_key(&a) && seats.get(&a).is_some_and(|pu| seats.get(&b) == Some(pu))
             };
             self.expects = self.traffic.expects(share);
-            self.depends_on_kernel = self.traffic.depends_on_kernel(&self.costs, share);
+            let depends = self.traffic.depends_on_kernel(&self.costs, share);
+            self.depends_on_kernel = depends.then(|| self.depends_on_kernel.unwrap_or(evidence.at));
         }
         if self.shares_cores {
             self.pair(evidence, &places);
@@ -375,6 +382,20 @@ mod tests {
         mixes: &'a str,
     }
 
+    /// Task 0 wakes task 1 on another PU, 30 µs later each time.
+    fn woken(count: u64, turns_apart: Option<Turns>) -> WakeUps {
+        WakeUps {
+            waker: Some(task(0)),
+            wakee: task(1),
+            count,
+            same_pu: Some(0),
+            waited: Some(Nanos(count * 30_000)),
+            both_ran: Some(Nanos::ZERO),
+            turns_apart,
+            turns_together: None,
+        }
+    }
+
     impl Seen<'_> {
         /// Which jobs are placed, and where.
         fn decided(&self, auto: &mut Auto) -> Vec<(u32, u32)> {
@@ -394,6 +415,10 @@ mod tests {
             crowded: Option<PuNr>,
             apart: Option<Turns>,
         ) -> Plan {
+            self.plan_of(auto, self.wake_ups.map(|count| woken(count, apart)), crowded)
+        }
+
+        fn plan_of(&self, auto: &mut Auto, woken: Option<WakeUps>, crowded: Option<PuNr>) -> Plan {
             let machine = machine(self.machine);
             let pus: Vec<PuIdx> = machine.all_pus().collect();
             let job = |(job, busy): (u32, &f64)| QueuedJob {
@@ -410,24 +435,12 @@ mod tests {
                 had_own_cores: false,
             };
             let queue: Vec<QueuedJob> = (0..).zip(self.busy).map(job).collect();
-            let woken = self.wake_ups.map(|count| {
-                vec![WakeUps {
-                    waker: Some(task(0)),
-                    wakee: task(1),
-                    count,
-                    same_pu: Some(0),
-                    waited: Some(Nanos(count * 30_000)),
-                    both_ran: Some(Nanos::ZERO),
-                    turns_apart: apart,
-                    turns_together: None,
-                }]
-            });
             let letters = letters(&"ABCDEFGH"[..self.busy.len()], self.mixes);
             let now = Quantum { number: 0, machine: &machine, pus: &pus, queue: &queue };
             let evidence = Evidence {
                 at: Nanos::from_millis(self.ms),
                 reports: &SourceReports {
-                    wake_ups: woken,
+                    wake_ups: woken.map(|it| vec![it]),
                     shared_pus: crowded.map(|pu| {
                         let [over, ran, waited] = [50, 25, 25].map(Nanos::from_millis);
                         vec![SharedPu { pu, over, ran, waited }]
@@ -539,6 +552,26 @@ mod tests {
         };
         assert!(!decided(0, None, FIRST) && !decided(200, None, FIRST));
         assert!(!decided(250, Some(70), FIRST) && decided(300, Some(4_070), PERIOD));
+    }
+
+    /// The kernel keeps a pair with 100,000 wake-ups a second on one PU.
+    #[test]
+    fn what_the_kernel_keeps_is_looked_at_less_often() {
+        let mut auto = auto(false);
+        let mut period = |ms: u64| {
+            let seen = Seen { machine: "core:2", ms, busy: &[0.5; 2], wake_ups: None, mixes: "" };
+            let same_pu = Some(ms * 100);
+            let waited = Some(Nanos(ms * 100 * 3_000));
+            let kept = WakeUps { same_pu, waited, ..woken(ms * 100, None) };
+            seen.plan_of(&mut auto, Some(kept), None);
+            auto.period()
+        };
+        assert_eq!(period(0), Some(FIRST));
+        assert_eq!(
+            [100, 200, 900].map(&mut period),
+            [Some(SOON), Some(SOON), Some(Nanos::from_millis(100))]
+        );
+        assert_eq!(period(2_000), Some(PERIOD));
     }
 
     #[test]

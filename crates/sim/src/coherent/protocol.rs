@@ -12,6 +12,7 @@ use colocate_machine::performance::Inclusion;
 mod run;
 mod tree;
 
+pub(super) use run::run;
 use tree::{CachePath, CoherentCache};
 
 /// Treatment of a written line at a read by another cache.

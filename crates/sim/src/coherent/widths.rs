@@ -3,7 +3,7 @@
 use super::GeometryError;
 use super::detector::DetectAt;
 use super::geometry::Geometry;
-use super::protocol::{CoherenceCounts, CoherentCaches, Protocol, Served};
+use super::protocol::{CoherenceCounts, CoherentCaches, Protocol, Served, run};
 use super::replay::MemoryAccess;
 use super::sets::IndexSet;
 use colocate_machine::PuIdx;
@@ -76,7 +76,7 @@ impl Coherent {
         until: u64,
         instruction_ps: u64,
     ) -> usize {
-        caches!(&mut self.0, caches => caches.run(pu, accesses, clock, until, instruction_ps))
+        caches!(&mut self.0, caches => run(caches, pu, accesses, clock, until, instruction_ps))
     }
 
     /// Reads or writes at an address. Returns the source of the data; for a write to a line with
