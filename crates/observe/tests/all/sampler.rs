@@ -128,7 +128,9 @@ fn create_twenty_after(time: Nanos, lifecycle: &mut LifecycleEvents) {
 #[test]
 fn after_stop_creations_are_reported_without_samples() {
     let _alone = crate::alone();
-    let program = Program::running(&["bash", "-c", "while :; do (:); done"]);
+    // A fork may start the time to the next sample anew: without work between, none may ever come.
+    let forks_and_works = "while :; do (:); for ((i = 0; i < 2000; i++)); do :; done; done";
+    let program = Program::running(&["bash", "-c", forks_and_works]);
     let mut sampler = need!(sampler(&program));
     let mut lifecycle = LifecycleEvents::watch(program.pid(), &LifecycleOptions::here().unwrap());
     drain_until(&mut sampler, "a sample", |sampler| count(&sampler.snapshot()) > 0);

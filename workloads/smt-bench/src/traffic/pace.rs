@@ -6,8 +6,8 @@
 //!
 //! # Approach
 //! Regula falsi on nanoseconds per line, which rise with the number of `nop`s: tries on both sides
-//! of the target are joined by a straight line. Until a try exceeds the target, the number grows in
-//! proportion to the shortfall.
+//! of the target are joined by a straight line. Until a try exceeds the target, the number
+//! grows along the line from the try without `nop`s.
 //!
 //! # Terms
 //! - *rate*: lines per microsecond of CPU time, t/µs. Nanoseconds per line are 1000 / rate.
@@ -75,7 +75,7 @@ pub fn next(rate: f64, tried: &[TriedDelay]) -> SearchStep {
         (None, Some(above)) => SearchStep::TooFast(above),
         (Some(below), Some(above)) if above.nops - below.nops <= 1 => SearchStep::Take(nearest),
         (Some(below), Some(above)) => SearchStep::Try(between(wanted, below, above)),
-        (Some(below), None) => SearchStep::Try(further(wanted, below)),
+        (Some(below), None) => SearchStep::Try(further(wanted, tried[0], below)),
         (None, None) => SearchStep::Take(nearest),
     }
 }
@@ -97,14 +97,16 @@ fn between(wanted: f64, below: TriedDelay, above: TriedDelay) -> u64 {
     (below.nops + whole(gap * share)).clamp(below.nops + 1, above.nops - 1)
 }
 
-/// A larger number, in proportion to the shortfall.
-fn further(wanted: f64, below: TriedDelay) -> u64 {
+/// A larger number: where the straight line from `bare`, the try without `nop`s, through `below` has `wanted`.
+fn further(wanted: f64, bare: TriedDelay, below: TriedDelay) -> u64 {
     if below.nops == 0 {
         return FIRST_GUESS;
     }
-    let growth = (wanted / below.line_ns).clamp(1.0, GROWTH);
+    let added = below.line_ns - bare.line_ns;
+    // Where `nop`s are hidden behind the load, or noise hides them, no line shows how many are missing.
+    let growth = if added > 0.0 { (wanted - bare.line_ns) / added } else { GROWTH };
     // More in any case: a try with the same number would show nothing new.
-    whole(below.nops as f64 * growth).max(below.nops + 1)
+    whole(below.nops as f64 * growth.clamp(1.0, GROWTH)).max(below.nops + 1)
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // rounded, at least 0, and few digits
@@ -136,13 +138,13 @@ mod tests {
         assert_eq!(end, SearchStep::Take(TriedDelay { nops: 15, line_ns: 10.0 }));
     }
 
-    /// 1 t/µs are 1000 ns. 64 take 69, so eight times as many: 512 take 517; 1000/517 as many: 990 take
-    /// 995, which is near enough.
+    /// 1 t/µs are 1000 ns. 64 take 69, and the line leads to 995, more than eight times as many: 512 take
+    /// 517, and the line leads to 995.
     #[test]
     fn slow_rates_are_approached_by_what_is_missing() {
         let (end, tried) = search(1.0, |nops| 5.0 + nops as f64);
-        assert_eq!(tried.iter().map(|t| t.nops).collect::<Vec<_>>(), [0, 64, 512, 990]);
-        assert_eq!(end, SearchStep::Take(TriedDelay { nops: 990, line_ns: 995.0 }));
+        assert_eq!(tried.iter().map(|t| t.nops).collect::<Vec<_>>(), [0, 64, 512, 995]);
+        assert_eq!(end, SearchStep::Take(TriedDelay { nops: 995, line_ns: 1000.0 }));
     }
 
     /// 5 ns a line are 200 t/µs: 206 are within 3 %, 220 are not.
@@ -160,6 +162,14 @@ mod tests {
     fn coarse_machines_give_the_nearest() {
         let (end, _) = search(1000.0 / 12.0, |nops| 5.0 + 10.0 * nops as f64);
         assert_eq!(end, SearchStep::Take(TriedDelay { nops: 1, line_ns: 15.0 }));
+    }
+
+    /// A `nop` takes a thousandth of a line: 88 ns, and 115 are 270 times 0.1 more.
+    #[test]
+    fn short_nops_beside_long_lines() {
+        let (end, tried) = search(1000.0 / 115.0, |nops| 88.0 + 0.1 * nops as f64);
+        assert_eq!(tried.iter().map(|t| t.nops).collect::<Vec<_>>(), [0, 64, 270]);
+        assert!(matches!(end, SearchStep::Take(found) if found.nops == 270), "{end:?}");
     }
 
     /// Every second try takes three times as long.
