@@ -54,8 +54,8 @@ impl Machine {
     /// such a part.
     #[must_use]
     pub fn sharing(&self, kind: SharedPart, pu: PuIdx) -> Vec<PuIdx> {
-        let mut parts = self.parts(kind).into_iter();
-        parts.find(|part| part.contains(&pu)).unwrap_or_default()
+        let Some(part) = self.part_of(kind, pu) else { return Vec::new() };
+        self.all_pus().filter(|other| self.part_of(kind, *other) == Some(part)).collect()
     }
 
     /// Kernel numbers of [`Machine::sharing`].

@@ -21,14 +21,14 @@
 //! - **Stays**: a group keeps its PU while that is about as good as any.
 //!   -> test `a_group_stays_where_it_was`
 
-use super::ByTask;
 use super::traffic::{Two, WakeUpTraffic};
+use super::{ByTask, TaskSet};
 use crate::places::UsableMachine;
 use colocate_evidence::TaskId;
 use colocate_machine::calibrated::PuDistance;
 use colocate_machine::{CacheIdx, Machine, PuIdx, SharedPart};
 use colocate_model::communication::{Exchange, WakeUpCosts};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Largest busy share of a group on a PU. Chosen above 1: a woken task waits until its waker
 /// sleeps, and both count as runnable meanwhile.
@@ -57,6 +57,8 @@ pub struct PuGroup {
     pub both_run: f64,
     /// Seconds for which wake-ups of its pairs have been counted, the longest.
     pub counted_for: f64,
+    /// Wake-ups per second among its tasks.
+    pub per_second: f64,
 }
 
 impl PuGroup {
@@ -110,14 +112,19 @@ pub fn groups(traffic: &WakeUpTraffic, costs: &WakeUpCosts) -> Vec<PuGroup> {
             groups[to].add(pair, gain);
         }
     }
+    for ((a, b), pair) in traffic.pairs() {
+        if let Some(group) = of.get(&a).filter(|group| of.get(&b) == Some(group)) {
+            groups[*group].per_second += pair.per_second;
+        }
+    }
     groups.retain(|group| group.tasks.len() > 1);
     groups.iter_mut().for_each(|group| group.tasks.sort_unstable());
     groups
 }
 
-/// Tasks that lose by wake-ups between distant PUs, in order.
+/// Tasks that lose by wake-ups between distant PUs.
 #[must_use]
-pub fn communicating(traffic: &WakeUpTraffic, costs: &WakeUpCosts) -> BTreeSet<TaskId> {
+pub(crate) fn communicating(traffic: &WakeUpTraffic, costs: &WakeUpCosts) -> TaskSet {
     let dearest = costs.most() - costs.of(PuDistance::SamePu);
     let pairs = traffic.pairs().filter(|(_, pair)| pair.per_second * dearest >= LEAST_GAIN);
     pairs.flat_map(|((a, b), _)| [a, b]).collect()
@@ -179,24 +186,25 @@ pub(crate) fn seats(
 pub(crate) fn as_good(
     group: &PuGroup,
     pu: PuIdx,
-    traffic: &WakeUpTraffic,
     costs: &WakeUpCosts,
     places: &UsableMachine<'_>,
 ) -> Option<SharedPart> {
-    let per_second: f64 = traffic.pairs_of(&group.tasks).map(|pair| pair.per_second).sum();
     let parts = [
         (SharedPart::Cache, PuDistance::SameCache, 0.0),
         (SharedPart::Core, PuDistance::Siblings, SIBLING),
     ];
-    parts.into_iter().find_map(|(part, distance, slower)| {
+    let is_part = |part| {
         let pus = places.machine.sharing(part, pu);
         let usable = pus.iter().filter(|pu| places.pus.binary_search(pu).is_ok()).count();
+        // All usable PUs would be no restriction.
+        usable > 1 && usable < places.pus.len()
+    };
+    let found = parts.into_iter().find(|&(part, distance, slower)| {
         let dearer = costs.of(distance) - costs.of(PuDistance::SamePu);
         let gains = group.both_run * (1.0 - slower);
-        // All usable PUs would be no restriction.
-        let is_part = usable > 1 && usable < places.pus.len();
-        (is_part && per_second * dearer <= gains + LEAST_GAIN).then_some(part)
-    })
+        group.per_second * dearer <= gains + LEAST_GAIN && is_part(part)
+    });
+    found.map(|(part, ..)| part)
 }
 
 /// Load of the PUs, in PUs: pinned load of groups and bound tasks, and movable load, which the
@@ -434,7 +442,7 @@ mod tests {
             let traffic = traffic(&[(0, 1, per_second, both_run)], &[0.5, 0.5]);
             let costs = WakeUpCosts::default();
             let [group] = groups(&traffic, &costs).try_into().unwrap();
-            let found = as_good(&group, PuIdx(0), &traffic, &costs, &places);
+            let found = as_good(&group, PuIdx(0), &costs, &places);
             assert_eq!(found, expected, "{spec} {per_second} {both_run}");
         }
     }

@@ -83,6 +83,8 @@ pub struct WakeUpTraffic {
     /// Sorted by pair.
     pairs: Vec<PairTraffic>,
     busy: ByTask<f64>,
+    /// Memory of the sample before, for the next one.
+    spare: Vec<PairTraffic>,
 }
 
 /// Pair with its sums at the last sample; `exchange` is `None` until the second sample.
@@ -208,14 +210,14 @@ impl TurnLengths {
     /// and the least number of turns behind it. On one PU a task that is preempted by its partner
     /// need not sleep for the answer: then one direction has no turns there.
     fn saved(&self) -> Option<(f64, f64)> {
-        let mut least = f64::INFINITY;
-        let mut known = Vec::new();
+        let (mut least, mut sum, mut known) = (f64::INFINITY, 0.0, 0.0);
         for (apart, together) in self.apart.iter().zip(&self.together) {
             let (Some(there), Some(here)) = (apart.mean(), together.mean()) else { continue };
-            known.push(there - here);
+            sum += there - here;
+            known += 1.0;
             least = least.min(apart.sum.count).min(together.sum.count);
         }
-        (!known.is_empty()).then(|| (known.iter().sum::<f64>() / known.len() as f64, least))
+        (known > 0.0).then(|| (sum / known, least))
     }
 }
 
@@ -269,8 +271,8 @@ impl WakeUpTraffic {
         place: impl Fn(TaskId) -> PairPlace,
         costs: &WakeUpCosts,
     ) -> bool {
-        let mut pairs = pairs(wake_ups);
         let Some(before) = self.at else {
+            let mut pairs = pairs(wake_ups, Vec::new());
             // Sums of turns begin at 0, and their means need no interval.
             for pair in &mut pairs {
                 pair.lengths.note(at, &pair.turns, &TurnSums::default(), place(pair.two.0));
@@ -284,6 +286,7 @@ impl WakeUpTraffic {
         if seconds < shortest {
             return false;
         }
+        let mut pairs = pairs(wake_ups, std::mem::take(&mut self.spare));
         // Weight of an interval of any length; the first sample counts fully.
         let weight = if self.busy.is_empty() { 1.0 } else { 1.0 - (-seconds / MEMORY).exp() };
         let mut before = self.pairs.iter().peekable();
@@ -323,7 +326,7 @@ impl WakeUpTraffic {
         }
         self.note_busy(queue, weight, |task| place(task) == PairPlace::OnePu);
         self.at = Some(at);
-        self.pairs = pairs;
+        self.spare = std::mem::replace(&mut self.pairs, pairs);
         self.has_rates = true;
         true
     }
@@ -369,7 +372,7 @@ impl WakeUpTraffic {
     }
 
     /// Pairs among some tasks.
-    pub fn pairs_of(&self, tasks: &[TaskId]) -> impl Iterator<Item = &Exchange> {
+    fn pairs_of(&self, tasks: &[TaskId]) -> impl Iterator<Item = &Exchange> {
         let is_of = |(a, b): &Two| tasks.contains(a) && tasks.contains(b);
         self.pairs().filter(move |(two, _)| is_of(two)).map(|(_, exchange)| exchange)
     }
@@ -378,16 +381,21 @@ impl WakeUpTraffic {
     /// cease to at any moment. `share` is true for two tasks that the policy has on one PU.
     pub fn depends_on_kernel(&self, costs: &WakeUpCosts, share: impl Fn(Two) -> bool) -> bool {
         let each = costs.most() - costs.of(PuDistance::SamePu);
-        let free = self.pairs.iter().filter(|pair| !share(pair.two));
-        let mut kept = free.filter(|pair| pair.crossing.is_some_and(|part| part < APART));
-        kept.any(|pair| pair.exchange.is_some_and(|it| it.per_second * each >= MUCH))
+        let mut kept = self.pairs.iter().filter(|pair| {
+            pair.crossing.is_some_and(|part| part < APART)
+                && pair.exchange.is_some_and(|it| it.per_second * each >= MUCH)
+        });
+        kept.any(|pair| !share(pair.two))
     }
 
     /// Whether turns of two tasks that share a PU are known on two PUs alone, so that the price of
     /// their wake-ups is an expectation.
     pub fn expects(&self, share: impl Fn(Two) -> bool) -> bool {
-        let shared = self.pairs.iter().filter(|pair| share(pair.two));
-        shared.map(|pair| pair.lengths).any(|it| it.are_known_apart() && it.saved().is_none())
+        let mut expected = self
+            .pairs
+            .iter()
+            .filter(|pair| pair.lengths.are_known_apart() && pair.lengths.saved().is_none());
+        expected.any(|pair| share(pair.two))
     }
 
     /// Fixed statistics, for tests.
@@ -433,13 +441,14 @@ fn key((a, b): Two) -> u128 {
     a << 64 | b
 }
 
-/// Merges both directions of a pair; sorted by pair.
-fn pairs(wake_ups: &[WakeUps]) -> Vec<PairTraffic> {
+/// Merges both directions of a pair; sorted by pair, in the memory of `pairs`.
+fn pairs(wake_ups: &[WakeUps], mut pairs: Vec<PairTraffic>) -> Vec<PairTraffic> {
     // Integers sort faster than pairs: smaller, and compared in one step.
     let mut order: Vec<(u128, usize)> =
         wake_ups.iter().zip(0..).filter_map(|(one, at)| Some((key(pair_of(one)?), at))).collect();
     order.sort_unstable();
-    let mut pairs: Vec<PairTraffic> = Vec::with_capacity(order.len());
+    pairs.clear();
+    pairs.reserve(order.len());
     for one in order.into_iter().map(|(_, at)| &wake_ups[at]) {
         let Some(two) = pair_of(one) else { continue };
         let sums = PairSums {

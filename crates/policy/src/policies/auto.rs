@@ -49,10 +49,10 @@ mod pages;
 mod pairs;
 mod trial;
 
-use crate::communication::TaskSet;
 use crate::communication::groups::{PuGroup, as_good, communicating, groups, seats};
 use crate::communication::teams::{Now, PartAtPu, parts, teams};
 use crate::communication::traffic::{PairPlace, WakeUpTraffic};
+use crate::communication::{ByTask, TaskSet};
 use crate::evidence::Evidence;
 use crate::places::UsableMachine;
 use crate::plan::{MAX_PARTNERS, PlaceReason, Plan, Task};
@@ -160,14 +160,14 @@ impl Policy for Auto {
         let (first, _) = self.decided.unwrap_or((evidence.at, evidence.at));
         self.decided = Some((first, evidence.at));
         let places = UsableMachine::new(evidence.now.machine, evidence.now.pus);
-        let Self { seats, near, traffic, costs, .. } = self;
         let is_news = evidence.reports.wake_ups.as_deref().is_some_and(|known| {
-            let place = |task| match (seats.contains_key(&task), near.contains_key(&task)) {
-                (_, true) => PairPlace::Near,
-                (true, _) => PairPlace::OnePu,
-                (false, false) => PairPlace::Kernels,
-            };
-            traffic.note(evidence.at, known, evidence.now.queue, place, costs)
+            let placed = self.seats.keys().map(|task| match self.near.contains_key(task) {
+                true => (*task, PairPlace::Near),
+                false => (*task, PairPlace::OnePu),
+            });
+            let placed: ByTask<PairPlace> = placed.collect();
+            let place = |task| placed.get(&task).copied().unwrap_or(PairPlace::Kernels);
+            self.traffic.note(evidence.at, known, evidence.now.queue, place, &self.costs)
         });
         let is_crowded = self.note_crowded(evidence);
         // A lost or crowded PU cannot wait for the next rates.
@@ -246,7 +246,7 @@ impl Auto {
         self.reasons.clear();
         self.gain = groups.iter().fold(0.0, |sum, group| sum + group.gain);
         for (group, pu) in groups.iter().zip(seats) {
-            let part = as_good(group, pu, &self.traffic, &self.costs, places);
+            let part = as_good(group, pu, &self.costs, places);
             for task in &group.tasks {
                 self.near.extend(part.map(|part| (*task, part)));
                 let partners = group.tasks.iter().filter(|other| *other != task);
@@ -298,9 +298,11 @@ impl Auto {
             !is_crowded && !taken.contains(&machine.core_of(*pu))
         });
         let tasks = evidence.tasks();
-        let talk = communicating(&self.traffic, &self.costs);
-        let busy: Vec<&Task> =
-            tasks.iter().filter(|task| !talk.contains(&task.id) && self.is_paired(task)).collect();
+        let mut busy: Vec<&Task> = tasks.iter().filter(|task| self.is_paired(task)).collect();
+        if !busy.is_empty() {
+            let talk = communicating(&self.traffic, &self.costs);
+            busy.retain(|task| !talk.contains(&task.id));
+        }
         // Only on a change: a new matching by slightly other mixes would move tasks for nothing.
         if busy.iter().map(|task| task.id).ne(self.pairs.tasks.iter().copied())
             || free != self.pairs.pus

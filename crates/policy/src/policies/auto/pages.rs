@@ -38,13 +38,14 @@
 //! - **Not to and fro**: two nodes that use a group in turns move it fewer and fewer times.
 //!   -> test `moves_get_dearer`
 
+use crate::communication::TaskSet;
 use crate::evidence::Evidence;
 use crate::paging::{Orders, PageGroupKey, since, with_memory};
 use crate::places::UsableMachine;
 use crate::plan::PageMove;
 use colocate_evidence::{PageGroup, PageUse, TaskId};
 use colocate_machine::{Machine, Nanos, NodeIdx, NodeNr};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Time between two decisions.
 pub(super) const PERIOD: Nanos = Nanos::from_secs(1);
@@ -74,7 +75,7 @@ pub(super) struct Pages {
     /// Node of each held task.
     pub held: BTreeMap<TaskId, NodeIdx>,
     /// Tasks that lose by distant wake-ups.
-    communicating: BTreeSet<TaskId>,
+    communicating: TaskSet,
 }
 
 #[derive(Debug, Default)]
@@ -92,7 +93,7 @@ impl Pages {
         &mut self,
         evidence: &Evidence<'_>,
         places: &UsableMachine<'_>,
-        communicating: BTreeSet<TaskId>,
+        communicating: TaskSet,
     ) -> Vec<PageMove> {
         let Some(seen) =
             evidence.reports.pages.as_deref().filter(|_| places.machine.nodes.len() > 1)
@@ -367,7 +368,7 @@ mod tests {
         groups: Vec<PageGroup>,
         at: Nanos,
         moved: Vec<PagesMoved>,
-        communicating: BTreeSet<TaskId>,
+        communicating: TaskSet,
     }
 
     impl Bench {
@@ -385,7 +386,7 @@ mod tests {
                 groups,
                 at: Nanos::ZERO,
                 moved: Vec::new(),
-                communicating: BTreeSet::new(),
+                communicating: TaskSet::default(),
             }
         }
 
