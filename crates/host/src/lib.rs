@@ -158,8 +158,7 @@ impl LinuxHost {
             }
         };
         let Safeguards { pauser, journal, guardian, .. } = safeguards;
-        let mut runtimes = Runtimes::default();
-        let mut table = jobs_of(setup, &held, &mut runtimes);
+        let mut table = jobs_of(setup, &held);
         table.tasks.keeps_last = setup.may_pause;
         table.levels = DataLevels::of(&machine);
         // A new thread runs where its creator does until we have run. After all forks, so that no
@@ -183,7 +182,7 @@ impl LinuxHost {
                 cpusets,
             },
             notes: Notes::default(),
-            runtimes,
+            runtimes: Runtimes::default(),
             is_attached: !setup.attached.is_empty(),
             launched: None,
             pending_end: None,

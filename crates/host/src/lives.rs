@@ -234,8 +234,7 @@ impl Runs {
         events.note_orphans(&parts.work.table, before, left);
         let place = job.0 as usize;
         let held = launch::hold_again(&self.commands[place], &self.signals)?;
-        let runtime = parts.work.runtimes.of(&self.commands[place].path);
-        parts.work.table.restart(job, held.pid(), runtime, end.cpu_time.unwrap_or(Nanos::ZERO));
+        parts.work.table.restart(job, held.pid(), end.cpu_time.unwrap_or(Nanos::ZERO));
         events.watch_anew(held.pid());
         parts.sources.watch_instead(job, before, held.pid());
         parts.pausing.hold(job, held);

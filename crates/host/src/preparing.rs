@@ -2,7 +2,6 @@
 
 use crate::Setup;
 use crate::pausing::IN_USE;
-use crate::runtime::Runtimes;
 use crate::target::Targets;
 use crate::task_table::TaskTable;
 use colocate_act::affinity;
@@ -18,7 +17,6 @@ use colocate_act::signals::Signals;
 use colocate_linux::affinity::of as affinity_of;
 use colocate_linux::foreign;
 use colocate_linux::handle::ProcessHandle;
-use colocate_linux::proc::Proc;
 use colocate_linux::sys;
 use colocate_linux::{Pid, SysError, Tid};
 use colocate_machine::read::{Cpusets, Sysfs};
@@ -204,18 +202,16 @@ pub(crate) fn masks(setup: &Setup, cpusets: &Cpusets) -> Result<(PuSet, PuSet), 
 }
 
 /// Task table with the launched jobs, whose programs are held, and the attached jobs.
-pub(crate) fn jobs_of(setup: &Setup, held: &[Held], runtimes: &mut Runtimes) -> TaskTable {
+pub(crate) fn jobs_of(setup: &Setup, held: &[Held]) -> TaskTable {
     let mut table = TaskTable::default();
-    let proc = Proc::at(&setup.proc);
     for (command, held) in setup.commands.iter().zip(held) {
-        table.add_job(command.name(), held.pid(), runtimes.of(&command.path));
+        table.add_job(command.name(), held.pid());
     }
     for attached in &setup.attached {
         for (place, process) in attached.processes.iter().enumerate() {
-            let runtime = runtimes.of(&proc.executable_link(process.pid()));
             match place {
-                0 => table.add_job(attached.name.clone(), process.pid(), runtime),
-                _ => table.add_process(process.pid(), runtime),
+                0 => table.add_job(attached.name.clone(), process.pid()),
+                _ => table.add_process(process.pid()),
             }
             table.hold_given(process);
         }

@@ -14,7 +14,6 @@ pub use processes::{Process, Processes};
 pub use seen::seen;
 
 use crate::placed::AnyPlaced;
-use crate::runtime::Runtime;
 use crate::task::TrackedTask;
 use colocate_act::journal::Slot;
 use colocate_evidence::{JobIdx, PlacementStatus, TaskId};
@@ -61,28 +60,28 @@ impl TaskTable {
     }
 
     /// Enters a job whose first process is `pid`.
-    pub fn add_job(&mut self, name: String, pid: Pid, runtime: Runtime) {
+    pub fn add_job(&mut self, name: String, pid: Pid) {
         let job = self.jobs.add(name, pid);
-        self.processes.by_pid.insert(pid, Process::new(job, runtime));
+        self.processes.by_pid.insert(pid, Process::new(job, None));
     }
 
     /// Adds a further process to the job added last.
-    pub fn add_process(&mut self, pid: Pid, runtime: Runtime) {
+    pub fn add_process(&mut self, pid: Pid) {
         if let Some((job, entry)) = self.jobs.last_mut() {
             entry.further.push(pid);
-            self.processes.by_pid.insert(pid, Process::new(job, runtime));
+            self.processes.by_pid.insert(pid, Process::new(job, None));
         }
     }
 
     /// Records a new run of a job with first process `pid`; `cpu_before` is the CPU time of the
     /// earlier runs.
-    pub fn restart(&mut self, job: JobIdx, pid: Pid, runtime: Runtime, cpu_before: Nanos) {
+    pub fn restart(&mut self, job: JobIdx, pid: Pid, cpu_before: Nanos) {
         if let Some(entry) = self.jobs.get_mut(job) {
             entry.pid = pid;
             entry.first = entry.created;
             entry.cpu_before = cpu_before;
             entry.cpu_ended = Some(Nanos::ZERO);
-            self.processes.by_pid.insert(pid, Process::new(job, runtime));
+            self.processes.by_pid.insert(pid, Process::new(job, None));
         }
     }
 
@@ -214,7 +213,7 @@ impl TaskTable {
             job.remove_ended(task);
         }
         let process = self.processes.by_pid.entry(pid);
-        process.or_insert_with(|| Process::new(id.job, Runtime::Plain)).living.insert(id);
+        process.or_insert_with(|| Process::new(id.job, None)).living.insert(id);
         self.tasks.make_living(tid, id);
         self.set_target(id, target);
     }

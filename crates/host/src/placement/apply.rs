@@ -252,6 +252,11 @@ fn facts_of(work: &mut HostState, id: TaskId, event: PlacementEvent) -> Option<T
     let task = work.table.tasks.get_mut(id)?;
     let (is_first, exempt) = (task.thread.is_first(), task.placement.exempt);
     let pid = task.thread.pid;
+    let process = work.table.processes.get_mut(pid);
+    let is_second = !is_first && process.is_some_and(|process| process.further == 1);
+    if is_second && event == PlacementEvent::Created {
+        runtime_of(work, pid);
+    }
     let program = work.table.processes.get_mut(pid).map(|process| facts_of_program(process));
     Some(ThreadFacts { event, is_first, exempt, program: program.unwrap_or_default() })
 }
@@ -271,8 +276,7 @@ fn progress_of(work: &mut HostState, id: TaskId, pid: Pid) -> Option<(Nanos, boo
 
 /// Notes once of a job that Java code counts the PUs of pinned threads: it counts on any thread, and at any time.
 fn note_java(work: &mut HostState, pid: Pid, job: JobIdx, mark: Mark) {
-    let is_java = work.table.processes.get_mut(pid).is_some_and(|it| it.runtime == Runtime::Jvm);
-    if !is_java || !work.notes.is_first(job, JAVA_WORKERS) {
+    if runtime_of(work, pid) != Runtime::Jvm || !work.notes.is_first(job, JAVA_WORKERS) {
         return;
     }
     let words = Proc::at(&work.actuators.proc).command_line(pid);
@@ -297,10 +301,17 @@ pub(crate) fn note_filter(notes: &mut Notes) {
     }
 }
 
+/// Runtime of the program of a process, read once.
+fn runtime_of(work: &mut HostState, pid: Pid) -> Runtime {
+    let Some(process) = work.table.processes.get_mut(pid) else { return Runtime::Plain };
+    let read = || work.runtimes.of(&Proc::at(&work.actuators.proc).executable_link(pid));
+    *process.runtime.get_or_insert_with(read)
+}
+
 /// Facts on the program of a process.
-const fn facts_of_program(process: &Process) -> ProgramFacts {
+fn facts_of_program(process: &Process) -> ProgramFacts {
     ProgramFacts {
-        runtime: process.runtime,
+        runtime: process.runtime.unwrap_or_default(),
         settled_at: process.settled_at,
         further: process.further,
         is_storm: process.is_storm,

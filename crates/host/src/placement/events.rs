@@ -104,11 +104,9 @@ pub(crate) fn on_exec(
     if work.table.begins_run(id) {
         pausing.has_begun(id.job);
     }
-    let executable = work.actuators.proc.join(format!("{pid}/exe"));
-    let runtime = work.runtimes.of(&executable);
     begin_program(placing, work, pid, at);
     let Some(process) = work.table.processes.get_mut(pid) else { return };
-    process.runtime = runtime;
+    process.runtime = None;
     let is_orphan = process.is_orphan;
     if let Some(creator) = process.creator.take() {
         on_child_exec(placing, work, creator);

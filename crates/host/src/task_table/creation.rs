@@ -107,7 +107,7 @@ impl TaskTable {
         let just_ended = self.processes.ended_last;
         let just_ended = just_ended.filter(|(ended, _)| (pid, parent_pid) == (*ended, pid));
         let job = process.map(|process| process.job).or_else(|| Some(just_ended?.1))?;
-        let runtime = parent.map(|process| process.runtime).unwrap_or_default();
+        let runtime = parent.and_then(|process| process.runtime);
         let entry = self.jobs.get_mut(job)?;
         let id = TaskId { job, order: entry.created };
         entry.created += 1;

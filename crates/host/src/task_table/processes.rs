@@ -17,8 +17,8 @@ pub struct Process {
     pub handle: Option<Arc<ProcessHandle>>,
     /// Creator, a thread of another process, until the process executes a program.
     pub creator: Option<Tid>,
-    /// Runtime of the program: its way of counting PUs.
-    pub runtime: Runtime,
+    /// Runtime of the program: its way of counting PUs. `None` until it matters: reading it is dear where programs are short.
+    pub runtime: Option<Runtime>,
     /// Time at which the process will have counted its PUs, on the kernel's clock.
     pub settled_at: Nanos,
     /// Number of postponements of `settled_at`.
@@ -39,7 +39,7 @@ pub struct Process {
 }
 
 impl Process {
-    pub(super) fn new(job: JobIdx, runtime: Runtime) -> Self {
+    pub(super) fn new(job: JobIdx, runtime: Option<Runtime>) -> Self {
         Self {
             job,
             handle: None,

@@ -16,7 +16,7 @@ fn creation(pid: i32, tid: i32, parent: (i32, i32)) -> Creation {
 
 fn table() -> TaskTable {
     let mut table = TaskTable::default();
-    table.add_job("job".into(), Pid(10), Runtime::Plain);
+    table.add_job("job".into(), Pid(10));
     table.created(creation(10, 10, (1, 1))).unwrap();
     table
 }
@@ -43,8 +43,8 @@ fn children_count_on_in_their_job() {
 #[test]
 fn a_job_of_several_processes() {
     let mut table = TaskTable::default();
-    table.add_job("job".into(), Pid(10), Runtime::Plain);
-    table.add_process(Pid(20), Runtime::Plain);
+    table.add_job("job".into(), Pid(10));
+    table.add_process(Pid(20));
     assert_eq!(table.jobs.take_emptied(), [JobIdx(0)]);
     assert_eq!(table.created(creation(10, 10, (1, 1))).unwrap().to_string(), "0.0");
     assert_eq!(table.created(creation(20, 20, (1, 1))).unwrap().to_string(), "0.1");
@@ -132,7 +132,7 @@ fn runs_add_up() {
     table.ended(Tid(10), Nanos(3));
     assert_eq!(table.cpu_time(JobIdx(0)), None, "it stays unknown");
     assert_eq!(table.jobs.run_of(Pid(10)), Some((JobIdx(0), Nanos::ZERO)));
-    table.restart(JobIdx(0), Pid(30), Runtime::Plain, Nanos(9));
+    table.restart(JobIdx(0), Pid(30), Nanos(9));
     assert_eq!((table.jobs.run_of(Pid(10)), table.jobs.run_of(Pid(30)).is_some()), (None, true));
     let again = table.created(creation(30, 30, (1, 1))).unwrap();
     assert_eq!(again.to_string(), "0.2");
@@ -152,7 +152,7 @@ fn a_later_run_is_placed_as_the_one_before() {
     let plan = Plan::from_json(text).unwrap();
     let mut table = table();
     for pid in [30, 40] {
-        table.restart(JobIdx(0), Pid(pid), Runtime::Plain, Nanos::ZERO);
+        table.restart(JobIdx(0), Pid(pid), Nanos::ZERO);
         let first = table.created(creation(pid, pid, (1, 1))).unwrap();
         assert_eq!(table.target_of(&plan, first), Place::Pu(PuNr(5)));
         let other = table.created(creation(pid, pid + 1, (pid, pid))).unwrap();
