@@ -12,6 +12,7 @@ use crate::run::server::Server;
 use anyhow::{Context, bail};
 use colocate_figures::state::{AttachPeriod, JobTime};
 use colocate_files::FileMode;
+use colocate_linux::proc::Proc;
 use colocate_linux::{Pid, sys};
 use colocate_machine::Nanos;
 use serde::Deserialize;
@@ -67,10 +68,10 @@ impl Launcher {
         block: u32,
         files: &RunFiles,
     ) -> anyhow::Result<Option<(Vec<JobTime>, Vec<f64>)>> {
+        std::thread::sleep(self.pause);
         if self.stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        std::thread::sleep(self.pause);
         // If colocate left no report, the report of an earlier attempt would be taken for its own.
         colocate_files::remove_if_exists(&files.report)?;
         // A random policy draws anew in every block, and the same after an interruption.
@@ -128,7 +129,11 @@ impl Launcher {
         }
         // Also after an error, so that no attachment outlives the run.
         let detached = attachment.map_or(Ok(()), Attachment::end);
-        let Some(ends) = waited? else { return Ok(None) };
+        let Some(ends) = waited? else {
+            // A shell that a signal ends leaves its programs.
+            children.iter().for_each(|child| kill_group(*child));
+            return Ok(None);
+        };
         detached.with_context(|| format!("colocate attach failed; see {}", files.log.display()))?;
         let jobs = ends.iter().map(|end: &ChildEnd| JobTime {
             wall_ns: end.at.duration_since(starts[end.child]).into(),
@@ -208,8 +213,25 @@ struct ProgramsBeside(Vec<Pid>);
 
 impl Drop for ProgramsBeside {
     fn drop(&mut self) {
+        // `timeout` and job control put programs into other groups than their parent's.
+        for pid in self.0.iter().flat_map(|child| with_descendants(*child)) {
+            // It may have ended meanwhile.
+            let _ = sys::kill(pid, libc::SIGKILL);
+        }
         kill_all(&self.0);
     }
+}
+
+/// A child, its children, theirs, and so on.
+fn with_descendants(child: Pid) -> Vec<Pid> {
+    let proc = Proc::default();
+    let mut found = vec![child];
+    let mut at = 0;
+    while at < found.len() {
+        found.extend(proc.children(found[at]));
+        at += 1;
+    }
+    found
 }
 
 /// Kills and reaps children that would run on without being timed.

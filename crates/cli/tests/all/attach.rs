@@ -245,6 +245,35 @@ fn threads_that_have_hardly_run_are_placed() {
     assert!(are_free(starved.pid()) && scratch.journals().is_empty());
 }
 
+/// Linked with Go's section, the second thread is Go's monitor to us: it counts PUs for the program, and keeps its mask.
+#[test]
+fn the_second_thread_of_go_is_not_placed() {
+    let (_exclusive, scratch) = (exclusive(), Scratch::new());
+    need!(two_pus());
+    std::fs::write(scratch.path("go.s"), ".section .go.buildinfo,\"a\"\n.quad 1\n").unwrap();
+    let section = scratch.path("go.s").display().to_string();
+    let program = need!(scratch.program("busy", &["-pthread", &section]));
+    let working = Working::start(Command::new(program).args(["3", "1000000000"]));
+    let masks = || masks_in_order(working.pid());
+    wait_until("it has its threads", || masks().len() == 4);
+    let mut colocate = attach(&scratch, &["-p", &working.pid().to_string()]);
+    let is_placed = |mask: &String| mask.parse::<u32>().is_ok();
+    wait_until("the others are placed", || masks().iter().filter(|it| is_placed(it)).count() == 3);
+    assert_eq!(masks()[1], original());
+    signal("-TERM", colocate.id().cast_signed());
+    assert_eq!(colocate.ended().code(), Some(0), "{}", said(&scratch));
+    assert!(are_free(working.pid()));
+}
+
+/// The masks of all threads of a process, in the order of their creation.
+fn masks_in_order(pid: i32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let mut tids: Vec<i32> =
+        tasks.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    tids.sort_unstable();
+    tids.into_iter().filter_map(|tid| allowed(pid, tid)).collect()
+}
+
 /// A program in which two threads live, or its first thread has ended and one lives.
 fn headless(scratch: &Scratch, how: &str, living: usize) -> Result<Working, Missing> {
     let program = scratch.program("headless", &[])?;

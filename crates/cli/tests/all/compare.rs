@@ -255,7 +255,7 @@ workload = [{ name = "true", programs = [["true"]] }, { name = "left out", progr
     assert!(shown.contains("\nCPU time, s\npolicy "), "{shown}");
 }
 
-/// A program beside each run of the second workload, which the programs wait for; its group is gone afterwards.
+/// A program beside each run of the second workload, which the programs wait for; it is gone afterwards, and what it started in another session.
 #[test]
 fn programs_beside_a_run_are_not_watched_and_end_with_it() {
     let dir = TempDir::new().unwrap();
@@ -268,7 +268,7 @@ ways = ["bare", "os"]
 name = "beside {count}"
 each = { count = ["0", "1"] }
 programs = ["[ {count} = 0 ] || until [ -s begun ]; do :; done; rm -f begun"]
-beside = ["[ {count} = 0 ] || { sleep 1000 & echo $$ $! | tee -a pids >begun; wait; }"]
+beside = ["[ {count} = 0 ] || { setsid sleep 1000 & echo $$ $! | tee -a pids >begun; wait; }"]
 "#;
     fs::write(dir.path().join("m.toml"), file).unwrap();
     let found = measured(dir.path(), &[]);

@@ -72,7 +72,7 @@ workload = [{ name = "redis", programs = ["echo rate: 100"] }]
     assert!(done.status.success(), "{done:?}");
     let out = dir.path().join("out").display().to_string();
     let code = format!(
-        "from pathlib import Path\nrows = list(it.results(Path('{out}')))\nit.table(rows)\nit.picture(*rows[0])"
+        "from pathlib import Path\nrows = list(it.results(Path('{out}'), 0))\nit.table(rows)\nit.picture(*rows[0])"
     );
     let printed = need!(printed(&code));
     let row = "\n| redis, os | 1.000 (1.000 to 1.000), not resolved | – | 100 |\n";

@@ -301,6 +301,16 @@ pub(crate) fn note_filter(notes: &mut Notes) {
     }
 }
 
+/// Exempts a new thread that counts PUs for its program, before a plan is in force.
+pub(super) fn note_counting_thread(work: &mut HostState, id: TaskId) {
+    let Some(facts) = facts_of(work, id, PlacementEvent::Created) else { return };
+    let counts = [Exemption::GoMonitor, Exemption::JavaMain];
+    let exempt = rules::exemption(&facts).filter(|why| counts.contains(why));
+    if let Some(task) = work.table.tasks.get_mut(id) {
+        task.placement.exempt = task.placement.exempt.or(exempt);
+    }
+}
+
 /// Runtime of the program of a process, read once.
 fn runtime_of(work: &mut HostState, pid: Pid) -> Runtime {
     let Some(process) = work.table.processes.get_mut(pid) else { return Runtime::Plain };

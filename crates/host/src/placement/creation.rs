@@ -1,6 +1,7 @@
 //! New threads: their processes opened and checked, their targets set.
 
 use super::Placing;
+use super::apply::note_counting_thread;
 use super::rules::PlacementEvent;
 use crate::pausing::Pausing;
 use crate::task_table::Creation;
@@ -33,6 +34,8 @@ pub(crate) fn place_new(
     at: Nanos,
 ) -> Option<Nanos> {
     if !placing.reset_target(work, id) {
+        // So it is for threads that are found at the begin of `attach`.
+        note_counting_thread(work, id);
         if pausing.is_over() || work.launched.is_some() {
             // Its creator's mask may have been restored in the middle of this creation.
             placing.place(work, id, PlacementEvent::Restored, at);
