@@ -10,7 +10,7 @@ use colocate_cli::outputs::{self, Form};
 use colocate_files::FileMode;
 use colocate_machine::Nanos;
 use colocate_machine::printable::json;
-use colocate_policy::communication::filter::Uneven;
+use colocate_policy::communication::filter::Rules;
 use colocate_sim::coherent::traced::RecordedProgram;
 use colocate_sim::coherent::{DetectAt, Protocol};
 use colocate_study::coherence::{CoherenceSettings, report, text};
@@ -56,11 +56,9 @@ pub struct Args {
         value_parser = Names::new(["private", "last"]).map(detect))]
     detect: DetectAt,
 
-    /// By which measure pairs of threads communicate unevenly enough for `communication` to map them: variance over the square of the
-    /// mean above 0.1, or as published, over the mean above 250
-    #[arg(long, value_name = "H", default_value = "scale-free",
-        value_parser = Names::new(["scale-free", "published"]).map(uneven))]
-    heterogeneity: Uneven,
+    /// Let `communication` decide and map as published: a limit of unevenness for counts, and perfect matchings
+    #[arg(long)]
+    published: bool,
 
     /// Print the figures as JSON (docs/schemas/replay.json)
     #[arg(long)]
@@ -84,10 +82,6 @@ fn detect(name: String) -> DetectAt {
     if name == "private" { DetectAt::PrivateCache } else { DetectAt::LastCache }
 }
 
-fn uneven(name: String) -> Uneven {
-    if name == "scale-free" { Uneven::ScaleFree } else { Uneven::Published }
-}
-
 /// Records a program to a file in this folder.
 fn recorded(folder: &Path, command: &[OsString]) -> anyhow::Result<PathBuf> {
     let path = folder.join("trace");
@@ -108,7 +102,7 @@ pub fn main(args: &Args) -> anyhow::Result<ExitCode> {
         every: Nanos(args.every_us * 1_000),
         protocol: args.protocol,
         detect: args.detect,
-        uneven: args.heterogeneity,
+        rules: if args.published { Rules::Published } else { Rules::Ours },
     };
     // The folder is removed when `_scratch` is dropped.
     let (_scratch, path) = match &args.trace {

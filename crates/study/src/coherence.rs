@@ -3,7 +3,7 @@
 use crate::matrices::MOST;
 use colocate_machine::{Hertz, Machine, Nanos, Performance, PuIdx};
 use colocate_model::rng::SplitMix64;
-use colocate_policy::communication::filter::Uneven;
+use colocate_policy::communication::filter::Rules;
 use colocate_policy::communication::mapping::mapping;
 use colocate_policy::communication::matrix::Matrix;
 use colocate_policy::communication::pipeline::Pipeline;
@@ -33,8 +33,8 @@ pub struct CoherenceSettings {
     pub protocol: Protocol,
     /// Cache where communication is detected.
     pub detect: DetectAt,
-    /// Least unevenness of communication for which threads are mapped.
-    pub uneven: Uneven,
+    /// Rules of `communication`.
+    pub rules: Rules,
 }
 
 /// Figures of a mapping, or means of several.
@@ -132,7 +132,7 @@ pub fn report(
     let followed = bench.run(run, &mut |threads| {
         // It begins where the last of the random mappings did.
         let first = dealt(&order, threads);
-        let pipeline = Pipeline::new(settings.uneven);
+        let pipeline = Pipeline::new(settings.rules);
         Box::new(CommunicationMapping { first, places: places.clone(), pipeline })
     })?;
     let CoherenceRun { threads, replayed, counts } = &compact;

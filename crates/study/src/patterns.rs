@@ -10,7 +10,7 @@ use crate::printed::Printed;
 use colocate_figures::stats::Estimate;
 use colocate_figures::table::aligned;
 use colocate_machine::{Machine, Nanos, Performance};
-use colocate_policy::communication::filter::Uneven;
+use colocate_policy::communication::filter::Rules;
 use colocate_policy::communication::matrix::Matrix;
 use colocate_sim::coherent::patterns::{Pattern, Synthetic};
 use colocate_sim::coherent::replay::task;
@@ -107,7 +107,7 @@ pub fn study(
         every: EVERY,
         protocol: Protocol::Mesi,
         detect: DetectAt::PrivateCache,
-        uneven: Uneven::ScaleFree,
+        rules: Rules::Ours,
     };
     let known = patterns(phase);
     let chosen = definition.patterns.iter();

@@ -99,8 +99,7 @@ impl Matrix {
     }
 
     /// Heterogeneity of the pairs among `tasks` tasks: variance of amounts over their squared mean,
-    /// 0 if all are equal. The published measure divides by the mean itself (equation 5) and grows
-    /// with the rate of counting, so its limit of 250 fits a single detector only.
+    /// 0 if all are equal.
     #[must_use]
     pub fn heterogeneity(&self, tasks: usize) -> f64 {
         // Variance over squared mean is E[x²] / E[x]² − 1; silent pairs add 0 to both sums.
@@ -108,6 +107,18 @@ impl Matrix {
         let sum: f64 = self.0.iter().map(|(_, amount)| amount).sum();
         let squares: f64 = self.0.iter().map(|(_, amount)| amount * amount).sum();
         if sum > 0.0 { pairs * squares / (sum * sum) - 1.0 } else { 0.0 }
+    }
+
+    /// Published measure of uneven communication among `tasks` tasks (equations 4 and 5): variance of
+    /// all fields of the matrix, with both halves and the diagonal, over their mean. Grows with the
+    /// rate of counting. In the unit of the amounts.
+    #[must_use]
+    pub fn variance_over_mean(&self, tasks: usize) -> f64 {
+        let fields = (tasks * tasks) as f64;
+        let sum: f64 = self.0.iter().map(|(_, amount)| 2.0 * amount).sum();
+        let squares: f64 = self.0.iter().map(|(_, amount)| 2.0 * amount * amount).sum();
+        // E[x²] / E[x] − E[x].
+        if sum > 0.0 { squares / sum - sum / fields } else { 0.0 }
     }
 
     /// Largest amount; the least positive number for an empty matrix.

@@ -3,6 +3,7 @@
 pub mod filter;
 pub mod groups;
 pub mod mapping;
+pub mod matched;
 pub mod matrix;
 pub mod pipeline;
 pub mod seen;

@@ -1,8 +1,9 @@
 //! From communication to placement: the stages of Cruz et al. (JPDC 2014, section 4) in their
 //! order.
 
-use super::filter::{Filter, Uneven};
+use super::filter::{Filter, Rules};
 use super::mapping::{are_symmetric, mapping};
+use super::matched::matched;
 use super::matrix::Matrix;
 use crate::places::UsableMachine;
 use colocate_evidence::TaskId;
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 ///
 /// Each call ages old amounts and adds new amounts ([`Matrix::aged`]). Nothing changes unless
 /// enough tasks have new partners and pairs communicate unevenly ([`Filter`]). Else each task gets
-/// a PU ([`mapping`]). If all pairs keep their distance, the tasks stay ([`are_symmetric`]).
+/// a PU ([`mapping`], or [`matched`] as published). If all pairs keep their distance, the tasks stay ([`are_symmetric`]).
 #[derive(Clone, Debug, Default)]
 pub struct Pipeline {
     matrix: Matrix,
@@ -22,10 +23,10 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Pipeline in its initial state, with a measure of uneven communication.
+    /// Pipeline in its initial state.
     #[must_use]
-    pub fn new(uneven: Uneven) -> Self {
-        Self { filter: Filter::new(uneven), ..Self::default() }
+    pub fn new(rules: Rules) -> Self {
+        Self { filter: Filter::new(rules), ..Self::default() }
     }
 
     /// Adds the amounts since the last call and maps tasks if the filter passes. `piece` is the
@@ -44,7 +45,7 @@ impl Pipeline {
         self.seats.retain(|task, pu| {
             tasks.binary_search(task).is_ok() && places.pus.binary_search(pu).is_ok()
         });
-        let passes = self.filter.passes(&self.matrix, tasks.len(), piece);
+        let passes = self.filter.passes(&self.matrix, tasks.len(), places.pus.len(), piece);
         let has_moved = passes && self.map(&tasks, places);
         self.filter.learn(passes, has_moved);
         has_moved
@@ -77,7 +78,8 @@ impl Pipeline {
 
     /// Maps tasks; false if all pairs keep their distance.
     fn map(&mut self, tasks: &[TaskId], places: &UsableMachine<'_>) -> bool {
-        let new = mapping(&self.matrix, tasks, places);
+        let map = if self.filter.rules() == Rules::Published { matched } else { mapping };
+        let new = map(&self.matrix, tasks, places);
         let old: Option<Vec<PuIdx>> =
             tasks.iter().map(|task| self.seats.get(task).copied()).collect();
         // A task without a seat makes `old` `None`: then the mapping is new in any case.

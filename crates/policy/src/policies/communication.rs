@@ -24,7 +24,7 @@
 //! - **Static**: partners that change later move no task. -> test `placed_once`
 //! - **One unit**: what tasks communicate in either way adds up. -> test `both_sources_add_up`
 
-use crate::communication::filter::Uneven;
+use crate::communication::filter::Rules;
 use crate::communication::matrix::Matrix;
 use crate::communication::pipeline::Pipeline;
 use crate::communication::seen;
@@ -32,7 +32,7 @@ use crate::evidence::Evidence;
 use crate::places::UsableMachine;
 use crate::plan::{PlaceReason, Plan};
 use crate::policy::Policy;
-use crate::row::{Knowledge, PolicyRow, PolicySpec, Purpose, Setting};
+use crate::row::{Knowledge, PolicyRow, PolicySpec, Purpose, Setting, SettingKind};
 use colocate_evidence::{Sharing, Source, SourceSet, WakeUps};
 use colocate_machine::Nanos;
 use colocate_machine::calibrated::PuDistance;
@@ -42,14 +42,11 @@ pub static ROW: PolicyRow = PolicyRow {
     purpose: Purpose::Recommended,
     summary: "puts tasks that communicate much near each other",
     source: "Cruz et al., JPDC 2014",
-    settings: &[SOURCE, HETEROGENEITY],
+    settings: &[SOURCE, PUBLISHED],
     make: |values, known| {
-        let uneven = match values.word("heterogeneity") {
-            Some("published") => Uneven::Published,
-            _ => Uneven::ScaleFree,
-        };
+        let rules = if values.is_set("published") { Rules::Published } else { Rules::Ours };
         let made = Communication::new(values, known);
-        Box::new(Communication { pipeline: Pipeline::new(uneven), ..made })
+        Box::new(Communication { pipeline: Pipeline::new(rules), ..made })
     },
     ..PolicyRow::ONCE
 };
@@ -68,10 +65,11 @@ pub static STATIC: PolicyRow = PolicyRow {
 
 const SOURCE: Setting =
     Setting::word("source", &["wake-ups", "sharing", "both"], "what is taken for communication");
-const HETEROGENEITY: Setting = Setting::word(
-    "heterogeneity",
-    &["scale-free", "published"],
-    "measure of how unevenly pairs communicate",
+const PUBLISHED: Setting = Setting::new(
+    "published",
+    SettingKind::Flag,
+    None,
+    "as published: limit of unevenness for counts, perfect matchings",
 );
 
 /// Time between two decisions. Chosen: phases of programs last for seconds.
