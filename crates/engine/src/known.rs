@@ -167,6 +167,7 @@ fn expected(job: &KnownJob, id: TaskId) -> Task {
         mix: thread.map(|thread| thread.mix).unwrap_or_default(),
         busy: thread.and_then(|thread| busy_of(thread, watched)),
         ipc: thread.and_then(ThreadProfile::ipc),
+        instructions: thread.and_then(|thread| thread.instructions),
         phase: job.phases.get(id.order as usize).cloned(),
     }
 }
@@ -194,6 +195,8 @@ fn merged(job: Option<&KnownJob>, typical: Mix, task: &SeenTask, at: Nanos) -> T
         // A profiled rate may have been counted alone; the rate counted now depends on the
         // neighbours.
         ipc: before.as_ref().and_then(|task| task.ipc).or_else(|| task.ipc()),
+        // A count of a task that runs depends on its age, so only profiled counts are comparable.
+        instructions: before.as_ref().and_then(|task| task.instructions),
         phase: before.and_then(|task| task.phase),
     }
 }
@@ -306,6 +309,22 @@ mod tests {
         (threads[0].instructions, threads[0].cycles) = (Some(100), Some(50));
         assert_eq!(ipc(&threads, &[seen(Some(300), Some(200))]), Some(2.0));
         assert_eq!(ipc(&threads, &[]), Some(2.0));
+    }
+
+    /// `emulate` counts 100 instructions and no cycles; a count of the run now is no count of a whole run.
+    #[test]
+    fn counts_come_from_the_profile() {
+        let mut threads = vec![thread(0, 0, None, 50)];
+        threads[0].instructions = Some(100);
+        let id = TaskId { job: JobIdx(0), order: 0 };
+        let seen =
+            SeenTask { instructions: Some(300), ..SeenTask::new(id, "t".into(), Nanos::ZERO) };
+        let seen = std::slice::from_ref(&seen);
+        for seen in [&[], seen] {
+            let tasks = tasks_to_plan(&[known(threads.clone())], seen, Nanos::from_secs(1));
+            assert_eq!((tasks[0].instructions, tasks[0].ipc), (Some(100), None));
+        }
+        assert_eq!(tasks_to_plan(&[], seen, Nanos::from_secs(1))[0].instructions, None);
     }
 
     #[test]

@@ -541,6 +541,7 @@ fn first_tasks(jobs: &[KnownJob]) -> impl Iterator<Item = Task> {
         mix: Mix::default(),
         busy: None,
         ipc: None,
+        instructions: None,
         phase: None,
     })
 }

@@ -15,7 +15,7 @@
 //!     let mut mix = Mix::default();
 //!     Class::ALL.map(|each| mix.set(each, Share::new(if each == class { 0.9 } else { 0.0 })));
 //!     let id = TaskId { job: JobIdx(0), order };
-//!     Task { id, name: class.name().into(), mix, busy: None, ipc: None, phase: None }
+//!     Task { id, name: class.name().into(), mix, busy: None, ipc: None, instructions: None, phase: None }
 //! });
 //! let usable: Vec<_> = machine.all_pus().take(4).collect();
 //! let policy: PolicySpec = "mix".parse()?;

@@ -33,6 +33,8 @@ pub struct Task {
     pub busy: Option<f64>,
     /// Instructions per core cycle of run time, preferably measured alone; `None`: not counted.
     pub ipc: Option<f64>,
+    /// Instructions executed in the profiled run; `None`: not counted.
+    pub instructions: Option<u64>,
     /// Demand vector, if more than the mix is known.
     pub phase: Option<Phase>,
 }
@@ -61,8 +63,15 @@ impl Task {
     /// Instructions of `class` per cycle of life time; `None` if the class's share or the
     /// instructions per cycle are unknown.
     #[must_use]
-    pub fn instructions(&self, class: Class) -> Option<f64> {
+    pub fn per_cycle(&self, class: Class) -> Option<f64> {
         Some(self.load(class)? * self.rate()?)
+    }
+
+    /// Instructions of `class` in the profiled run; `None` if the class's share or the number of
+    /// instructions is unknown.
+    #[must_use]
+    pub fn count(&self, class: Class) -> Option<f64> {
+        Some(self.mix.get(class)?.get() * self.instructions? as f64)
     }
 }
 

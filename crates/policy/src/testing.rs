@@ -105,6 +105,7 @@ pub(crate) fn letters(names: &str, mixes: &str) -> Vec<Task> {
             mix,
             busy,
             ipc: None,
+            instructions: None,
             phase: None,
         }
     };
@@ -141,6 +142,7 @@ pub fn random_tasks(rng: &mut SplitMix64, count: usize) -> Vec<Task> {
             mix,
             busy: Some(rng.unit()),
             ipc: None,
+            instructions: None,
             phase: None,
         }
     };

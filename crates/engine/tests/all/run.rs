@@ -390,6 +390,7 @@ fn a_fixed_plan_never_leaves_the_usable_pus() {
         mix: Mix::default(),
         busy: None,
         ipc: None,
+        instructions: None,
         phase: None,
     };
     let (machine, pus) = (machine(4), [PuIdx(3), PuIdx(1)]);

@@ -14,9 +14,12 @@
 //!   the class with the largest variance of load over the tasks, times its scarcity `1/u(c)`. A
 //!   user may name another.
 //! - *Load* of a task: busy share × share of the key class, 0 ..= 1; unknown busy counts as always
-//!   busy, an unknown share as average. With `published` it is the number of instructions of that
-//!   class for each cycle: share × instructions per cycle × busy share, as the paper's tasks are
-//!   profiled for about the same time. Where that is not known of a task, it counts as average.
+//!   busy, an unknown share as average.
+//! - *Published load*: number of instructions of the key class. The paper's tasks are profiled for
+//!   about the same time, so if the rates of all tasks with a mix are counted (`pmu`), it is share
+//!   × instructions per cycle × busy share. Else, if the instructions of all are (`emulate`), it is
+//!   share × instructions. Else it is the load above, which is what `sample` estimates: samples of
+//!   that class per life time, so tasks are taken to execute equally fast.
 //! - *Rank*: place in the list sorted by load, 0 for the least; equal loads by ID.
 //! - *Pass*: one task to every usable core that has a PU left; `P` tasks are a *round*.
 //! # Algorithm
@@ -36,6 +39,8 @@
 //!   -> test `serpentine`
 //! - **Key**: the class that varies most, weighted by scarcity. -> test `key_varies_most`
 //! - **By numbers**, if as published. -> test `published_goes_by_numbers`
+//! - **Counts, else estimates**: without rates, as published goes by counts, without these by
+//!   shares. -> test `published_without_rates`
 //! - **Unknown in the middle** -> test `unknown_in_the_middle`
 //! - **Turns**: more tasks than PUs share evenly. -> test `turns`
 
@@ -66,20 +71,37 @@ pub static ROW: PolicyRow = PolicyRow {
             "published",
             SettingKind::Flag,
             None,
-            "as published: by numbers of instructions instead of shares",
+            "as published: by numbers of instructions instead of shares, where they are counted",
         ),
     ],
     make: |values, _| {
         // The row accepts only names of classes.
         let key = values.word("key").and_then(|class| class.parse().ok());
-        let load = if values.is_set("published") { Task::instructions } else { Task::load };
-        by_rule(MIX, move |it| planned(it, |places, tasks| place(places, tasks, key, load)))
+        let published = values.is_set("published");
+        by_rule(MIX, move |it| {
+            planned(it, |places, tasks| {
+                let load = if published { published_load(tasks) } else { Task::load };
+                place(places, tasks, key, load)
+            })
+        })
     },
     ..PolicyRow::ONCE
 };
 
 /// Load of a task in a class; `None`: unknown.
 pub(super) type Load = fn(&Task, Class) -> Option<f64>;
+
+/// Published load: the best number of instructions that is known of every task with a mix.
+fn published_load(tasks: &[&Task]) -> Load {
+    let with_mix = || tasks.iter().filter(|task| !task.mix.is_unknown());
+    if with_mix().all(|task| task.rate().is_some()) {
+        Task::per_cycle
+    } else if with_mix().all(|task| task.instructions.is_some()) {
+        Task::count
+    } else {
+        Task::load
+    }
+}
 
 fn place(places: &UsableMachine<'_>, tasks: &[&Task], key: Option<Class>, load: Load) -> Placement {
     let key = key.or_else(|| choose_key(tasks, load));
@@ -190,9 +212,10 @@ pub(super) fn partners(
 
 #[cfg(test)]
 mod tests {
-    use super::{choose_key, rank};
-    use crate::plan::Task;
-    use crate::testing::{check, letters};
+    use super::{choose_key, published_load, rank};
+    use crate::plan::{PlaceReason, Task};
+    use crate::testing::{check, letters, machine, picture};
+    use crate::{Knowledge, PolicySpec};
     use colocate_model::Class;
     use expect_test::expect;
 
@@ -284,8 +307,46 @@ mod tests {
             task.ipc = Some(ipc);
         }
         let tasks: Vec<&Task> = tasks.iter().collect();
-        assert_eq!(rank(&tasks, Some(Class::Float), Task::instructions), [2, 3, 1, 0]);
+        assert_eq!(rank(&tasks, Some(Class::Float), published_load(&tasks)), [2, 3, 1, 0]);
         assert_eq!(rank(&tasks, Some(Class::Float), Task::load), [2, 0, 3, 1]);
+    }
+
+    /// Counts as of `emulate`: A executes 0.2 · 500 = 100 floating-point instructions, B 0.8 · 100
+    /// = 80, C 0.1 · 600 = 60, D 0.4 · 100 = 40: D, C, B, A. E, of no known mix, is average (70). As of
+    /// `sample`, without counts, shares decide: C, A, D, B, and E (37.5 %) before D.
+    #[test]
+    fn published_without_rates() {
+        let mut tasks = letters("ABCDE", "A f20, B f80, C f10, D f40");
+        let ranked = |tasks: &[Task]| {
+            let tasks: Vec<&Task> = tasks.iter().collect();
+            rank(&tasks, Some(Class::Float), published_load(&tasks))
+        };
+        assert_eq!(ranked(&tasks), [2, 0, 4, 3, 1]);
+        for (task, instructions) in tasks.iter_mut().zip([500, 100, 600, 100]) {
+            task.instructions = Some(instructions);
+        }
+        assert_eq!(ranked(&tasks), [3, 2, 4, 1, 0]);
+        tasks[1].instructions = None;
+        assert_eq!(ranked(&tasks), [2, 0, 4, 3, 1], "one count is missing");
+    }
+
+    /// Counts as of `emulate` pair A with D and B with C, and every reason has a rank.
+    #[test]
+    fn published_pairs_by_counts() {
+        let mut tasks = letters("ABCD", "A f20, B f80, C f10, D f40");
+        for (task, instructions) in tasks.iter_mut().zip([500, 100, 600, 100]) {
+            task.instructions = Some(instructions);
+        }
+        let machine = machine("core:2 pu:2");
+        let usable: Vec<_> = machine.all_pus().collect();
+        let policy: PolicySpec = "instruction:published".parse().unwrap();
+        let plan = policy.plan(&Knowledge::default(), &machine, &usable, &tasks);
+        assert!(picture(&plan, &machine).starts_with("[A D][B C]\n"));
+        let ranks = plan.decisions.iter().map(|decision| match &decision.why {
+            PlaceReason::HeadAndTail { rank, .. } => *rank,
+            other => panic!("{other}"),
+        });
+        assert_eq!(ranks.collect::<Vec<_>>(), [3, 2, 1, 0]);
     }
 
     #[test]

@@ -226,7 +226,8 @@ fn matched(
 ) -> Option<CoreGroups> {
     let tasks = threads.iter().map(|Thread { id, .. }| {
         let phase = demands.get(id.job.0 as usize).cloned();
-        Task { id: *id, name: String::new(), mix: Mix::default(), busy: None, ipc: None, phase }
+        let (name, mix) = (String::new(), Mix::default());
+        Task { id: *id, name, mix, busy: None, ipc: None, instructions: None, phase }
     });
     let tasks: Vec<Task> = tasks.collect();
     let tasks: Vec<&Task> = tasks.iter().collect();

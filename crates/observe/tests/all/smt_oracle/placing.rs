@@ -51,6 +51,7 @@ fn task(cpu: &str, at: usize, one: &Loop, rates: bool) -> Task {
         mix,
         busy: Some(1.0),
         ipc: rates.then_some(1.0 / figures.cycles),
+        instructions: None,
         phase: Some(Phase {
             name: one.kernel.name.clone(),
             slots: known(figures.slots),
