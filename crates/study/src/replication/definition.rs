@@ -200,6 +200,9 @@ pub struct Mixes {
     /// values in rotation. Empty: programs are drawn from all.
     #[serde(default)]
     pub shapes: Vec<usize>,
+    /// Whether each mix has its least possible turnaround, where that can be computed.
+    #[serde(default)]
+    pub bound: bool,
 }
 
 /// Programs with serial and parallel phases: every combination of the values.

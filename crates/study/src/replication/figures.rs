@@ -7,15 +7,15 @@
 //! difference below the resolution of the model is marked. One seed or one set of assumptions
 //! decides nothing.
 
-use super::definition::{Detail, FactKind, FactTable};
+use super::definition::{Cells, Detail, FactKind, FactTable};
 use super::pace::{DemandKind, ProgramSpeed};
 use super::report::{
     Beside, CellFigures, CellRow, Fact, FactFigures, MetricFigures, OrderComparison, PartFigures,
     PolicyMetrics, ProgramFigures, PublishedRatio, SimulatedOrder, StudyReport, VERSION,
 };
 use super::{
-    PolicyRuns, Study, StudyCells, StudyError, TableCells, count, detail, layout,
-    ratio as ratio_of, siblings,
+    PolicyRuns, Study, StudyCell, StudyCells, StudyError, TableCells, bound::BOUND, count, detail,
+    layout, mixes, ratio as ratio_of, siblings,
 };
 use crate::metric::Metric;
 use crate::published;
@@ -128,7 +128,9 @@ impl Compared<'_> {
         let part = self.table.part;
         let published = published::rows(&self.study.definition.name);
         let other = published.filter(|row| row.figure == part.name).map(PublishedRatio::from);
-        let cells = named(self.table.reported.iter().map(|(cell, _)| cell.clone()).collect());
+        let cells = self.table.reported.iter();
+        let cells = cells.map(|(cell, simulated)| self.bounded(work, cell, *simulated));
+        let cells = named(cells.collect::<Result<_, _>>()?);
         let all = self.table.reported.len();
         let rows = if part.is_averaged() {
             vec![self.row(None)]
@@ -152,6 +154,24 @@ impl Compared<'_> {
             picture: part.picture.clone(),
             detail,
         })
+    }
+
+    /// A cell with the bound on its turnaround under the default assumptions, if the part has it.
+    fn bounded(
+        self,
+        work: &StudyCells<'_>,
+        cell: &CellFigures,
+        simulated: usize,
+    ) -> Result<CellFigures, StudyError> {
+        let mut cell = cell.clone();
+        if let (StudyCell::Mix(mix), Cells::Mixes(form)) =
+            (&self.table.cells[simulated], &self.table.part.cells)
+            && form.bound
+            && let Some(bound) = mixes::bound(self.study, form, &work.programs, mix)?
+        {
+            cell.values.insert(BOUND.to_owned(), bound);
+        }
+        Ok(cell)
     }
 
     /// Numbers of sets of assumptions and of seeds.
@@ -332,7 +352,7 @@ fn named(mut cells: Vec<CellFigures>) -> Vec<CellFigures> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::definition::{Cells, PolicyStudyDefinition};
+    use super::super::definition::PolicyStudyDefinition;
     use super::super::{Kept, Study};
     use super::*;
     use crate::simulate::figures::{SimulatedVerdict, Unresolved};

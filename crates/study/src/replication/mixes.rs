@@ -15,7 +15,7 @@
 use super::definition::{Mixes, StudyTable};
 use super::drawn::SyntheticProgram;
 use super::report::CellFigures;
-use super::{PolicyRuns, Study, StudyError, draws};
+use super::{PolicyRuns, Study, StudyError, bound, draws};
 use crate::parts;
 use crate::simulate::contender::Contender;
 use colocate_engine::guard::{Guarding, QuantumGuard};
@@ -191,6 +191,19 @@ pub(super) fn under_all(
         }
     }
     Ok(runs)
+}
+
+/// Bound on the turnaround of a mix under the default assumptions, in seconds; `None` as of
+/// [`bound::turnaround`].
+pub(super) fn bound(
+    study: &Study<'_>,
+    form: &Mixes,
+    programs: &[SyntheticProgram],
+    mix: &Mix,
+) -> Result<Option<f64>, StudyError> {
+    let platform = Platform::new(study.machine, study.performance, study.draws[0])?;
+    // The order of the programs, which the seed draws, does not change the bound.
+    bound::turnaround(&platform, &scenario(study, form.programs_per_pu, programs, mix, study.seed))
 }
 
 /// Simulates a scenario under a scheduler, which draws by the scenario's seed. `each_quantum` is

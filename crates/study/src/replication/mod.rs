@@ -13,6 +13,7 @@
 //! Each kind of cell has a module: [`mixes`] of [`drawn`] or [`recorded`] programs, [`phased`]
 //! programs, [`pairs`].
 
+pub mod bound;
 pub mod definition;
 mod detail;
 pub mod drawn;

@@ -1,5 +1,6 @@
 //! Report of a study as text for a terminal: one form of table for all studies.
 
+use super::bound::BOUND;
 use super::definition::{Ratios, Shown};
 use super::report::{
     Beside, CellFigures, Details, FactFigures, MetricFigures, MixTimeline, OrderComparison,
@@ -78,6 +79,7 @@ fn part(out: &mut String, part: &PartFigures, open: &str) {
         format!(": {} mixes with {least:.0} to {most:.0} t/µs of traffic", traffic.len())
     });
     let _ = writeln!(out, "\n{}{}", part.text, traffic.unwrap_or_default());
+    out.push_str(&bound(part));
     let metrics = part.rows.first().and_then(|row| row.policies.first());
     let metrics = metrics.map_or(&[][..], |policy| &policy.metrics);
     for at in (0..metrics.len()).filter(|&at| metrics[at].metric.is_compared()) {
@@ -101,6 +103,16 @@ fn part(out: &mut String, part: &PartFigures, open: &str) {
             Shown::FirstCaches => first_caches(out, details),
         }
     }
+}
+
+/// Geometric mean of the mixes' bounds on turnaround; empty unless every mix has one.
+fn bound(part: &PartFigures) -> String {
+    let each: Option<Vec<f64>> =
+        part.cells.iter().map(|cell| cell.values.get(BOUND).copied()).collect();
+    let mean = each.and_then(|each| stats::geometric_mean(&each));
+    mean.map_or_else(String::new, |mean| {
+        format!("bound: no scheduler has a turnaround below {mean:.1} s, under the default assumptions\n")
+    })
 }
 
 /// Rows of every policy in every cell for a metric that compares policies. With the first metric,
