@@ -133,6 +133,7 @@ pub fn tasks(kind: &str, n: usize, rng: &mut SplitMix64) -> Vec<Task> {
             mix,
             busy: Some(1.0),
             ipc: None,
+            instructions: None,
             phase: None,
         }
     };

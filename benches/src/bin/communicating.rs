@@ -107,7 +107,7 @@ fn stages(machine: &Machine, tasks: u32, situations: usize) -> [f64; STAGES.len(
             seen_before = now;
             known = aged;
             let named = known.tasks();
-            let (third, _) = cpu_ms(1, || filter.passes(&known, named.len(), wake_up));
+            let (third, _) = cpu_ms(1, || filter.passes(&known, named.len(), pus.len(), wake_up));
             let (fourth, seats) = cpu_ms(1, || mapping(&known, &named, &places));
             let (fifth, _) = cpu_ms(1, || are_symmetric(&places, &seats, &before));
             before = seats;

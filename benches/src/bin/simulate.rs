@@ -108,6 +108,7 @@ fn main() {
             mix: colocate_model::Mix::default(),
             busy: None,
             ipc: None,
+            instructions: None,
             phase: None,
         };
         let tasks: Vec<_> = (0..jobs).flat_map(|j| (0..4).map(move |o| task(j, o))).collect();
