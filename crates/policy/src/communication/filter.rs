@@ -41,7 +41,7 @@ pub enum Rules {
     /// growing and exchange.
     #[default]
     Ours,
-    /// As published: variance of counts over their mean above 250, which grows with the rate of
+    /// Published: variance of counts over their mean above 250, which grows with the rate of
     /// counting; mapped by matching.
     Published,
 }
@@ -190,7 +190,8 @@ mod tests {
         assert!(filter.passes(&pairs(FIRST), 8, 8, 1e-5));
     }
 
-    /// One of eight tasks is given another partner at a time: each too few, in the end enough.
+    /// At a threshold of a half, four of nine tasks have another partner at each step: too few, after two steps
+    /// enough.
     #[test]
     fn a_slow_drift_passes() {
         let mut filter = Filter::default();

@@ -109,8 +109,8 @@ impl Matrix {
         if sum > 0.0 { pairs * squares / (sum * sum) - 1.0 } else { 0.0 }
     }
 
-    /// Published measure of uneven communication among `tasks` tasks (equations 4 and 5): variance of
-    /// all fields of the matrix, with both halves and the diagonal, over their mean. Grows with the
+    /// Published measure of uneven communication among `tasks` tasks (equation 4): variance of all
+    /// fields of the matrix, with both halves and the diagonal, over their mean. Grows with the
     /// rate of counting. In the unit of the amounts.
     #[must_use]
     pub fn variance_over_mean(&self, tasks: usize) -> f64 {

@@ -229,21 +229,27 @@ mod tests {
     /// The producers and consumers of the paper: pairs that share a cache, in two phases. A cache has two PUs here.
     #[test]
     fn partners_that_change() {
-        let (mut policy, mut sums) = (by(&[Source::WakeUps], None), Vec::new());
-        let (first, second) = ([(0, 1), (2, 3), (4, 5), (6, 7)], [(0, 4), (1, 5), (2, 6), (3, 7)]);
-        let share = |places: &[u32], pairs: [(u32, u32); 4]| {
-            pairs.iter().all(|(a, b)| places[*a as usize] / 2 == places[*b as usize] / 2)
-        };
-        let begun = places(&mut policy, 1, &mut sums, first);
-        assert!(share(&begun, first), "{begun:?}");
-        for s in 2..5 {
-            assert_eq!(places(&mut policy, s, &mut sums, first), begun);
+        for rules in [Rules::Ours, Rules::Published] {
+            let mut sums = Vec::new();
+            let mut policy =
+                Communication { pipeline: Pipeline::new(rules), ..by(&[Source::WakeUps], None) };
+            let (first, second) =
+                ([(0, 1), (2, 3), (4, 5), (6, 7)], [(0, 4), (1, 5), (2, 6), (3, 7)]);
+            let share = |places: &[u32], pairs: [(u32, u32); 4]| {
+                pairs.iter().all(|(a, b)| places[*a as usize] / 2 == places[*b as usize] / 2)
+            };
+            let begun = places(&mut policy, 1, &mut sums, first);
+            assert!(share(&begun, first), "{begun:?}");
+            for s in 2..5 {
+                assert_eq!(places(&mut policy, s, &mut sums, first), begun);
+            }
+            // What was communicated before counts nearly as much as what is now, and ages.
+            let later: Vec<_> =
+                (5..12).map(|s| places(&mut policy, s, &mut sums, second)).collect();
+            assert!(share(&later[6], second), "{later:?}");
+            let moves = later.windows(2).filter(|two| two[0] != two[1]).count();
+            assert!(moves <= 1, "{later:?}");
         }
-        // What was communicated before counts nearly as much as what is now, and ages.
-        let later: Vec<_> = (5..12).map(|s| places(&mut policy, s, &mut sums, second)).collect();
-        assert!(share(&later[6], second), "{later:?}");
-        let moves = later.windows(2).filter(|two| two[0] != two[1]).count();
-        assert!(moves <= 1, "{later:?}");
     }
 
     /// 1,000 wake-ups of 10 µs, and 2 s at the memory of both; then 3 s more of that.

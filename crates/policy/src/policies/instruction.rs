@@ -93,10 +93,10 @@ pub(super) type Load = fn(&Task, Class) -> Option<f64>;
 
 /// Published load: the best number of instructions that is known of every task with a mix.
 fn published_load(tasks: &[&Task]) -> Load {
-    let with_mix = || tasks.iter().filter(|task| !task.mix.is_unknown());
-    if with_mix().all(|task| task.rate().is_some()) {
+    let with_mix: Vec<_> = tasks.iter().filter(|task| !task.mix.is_unknown()).collect();
+    if with_mix.iter().all(|task| task.rate().is_some()) {
         Task::per_cycle
-    } else if with_mix().all(|task| task.instructions.is_some()) {
+    } else if with_mix.iter().all(|task| task.instructions.is_some()) {
         Task::count
     } else {
         Task::load
